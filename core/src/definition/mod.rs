@@ -1,0 +1,28 @@
+//! What a workflow file says (SPEC section 2): the canonical types that the generous loader produces.
+//!
+//! A value of these types is what the user wrote, with aliases resolved and legacy forms normalised; whether it
+//! makes sense as a graph is decided by [`crate::graph`].
+
+mod context;
+mod nodes;
+mod trigger;
+mod workflow;
+
+pub use context::{
+    AllWord, ClearContext, ContextOperation, FilterContext, InsertContext, PinContext, ReplaceContext, Replacement,
+    Target, Text, TextMessage, TruncateContext,
+};
+pub use context::{CompressionConfig, FolderNotes, PinSection, Pinned, PinnedText, TodoItem, TodoStatus, UsefulInfo};
+pub use context::{ConversationHistoryOptions, HistoryRange, HistorySelection, RoleCount, RoleRange};
+pub use nodes::{
+    AgentConfig, CodeConfig, ContinueFromTriggerConfig, ConversationMode, EndConfig, ForkConfig, ForkStrategy,
+    HistoryCallback, HistoryCallbackMode, JoinConfig, JoinStrategy, LlmConfig, MergeVariables, NodeConfig, OnDecided,
+    Route, RouteConfig, SubgraphConfig, VariableCallback, VariableConfig, VariableScope, VariableType, WaitConfig,
+};
+pub use trigger::{
+    ExecuteTriggeredSubgraph, MergeOptions, TriggerAction, TriggerCondition, TriggerDefinition, TriggerInput,
+};
+pub use workflow::{
+    EdgeDefinition, NodeDefinition, OnError, Profile, RetryPolicy, VariableDefinition, WorkflowConfig,
+    WorkflowDefinition,
+};

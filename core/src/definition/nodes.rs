@@ -1,0 +1,406 @@
+//! The node types and their configs (SPEC section 2, "Nodes").
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{ContextOperation, ConversationHistoryOptions};
+
+/// A node's `type` and `config`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "type", content = "config", rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum NodeConfig {
+    /// The first node of a normal workflow.
+    Start,
+    /// Ends the thread.
+    End(EndConfig),
+    /// Evaluates and assigns.
+    Variable(VariableConfig),
+    /// Calls a model.
+    Llm(LlmConfig),
+    /// Runs JavaScript or a registered function.
+    Code(CodeConfig),
+    /// Chooses the next node.
+    Route(RouteConfig),
+    /// Starts one thread a path.
+    Fork(ForkConfig),
+    /// Waits for a FORK's threads by strategy and timeout.
+    Join(JoinConfig),
+    /// Runs another workflow and waits.
+    Subgraph(SubgraphConfig),
+    /// Changes the conversation.
+    ContextProcessor(ContextOperation),
+    /// A timer, or a matching event.
+    Wait(WaitConfig),
+    /// First node of a triggered sub-workflow (seed 002).
+    StartFromTrigger,
+    /// Last node of a triggered sub-workflow (seed 002).
+    ContinueFromTrigger(ContinueFromTriggerConfig),
+}
+
+impl NodeConfig {
+    /// The canonical type word: `CONTEXT_PROCESSOR`.
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            Self::Start => "START",
+            Self::End(_) => "END",
+            Self::Variable(_) => "VARIABLE",
+            Self::Llm(_) => "LLM",
+            Self::Code(_) => "CODE",
+            Self::Route(_) => "ROUTE",
+            Self::Fork(_) => "FORK",
+            Self::Join(_) => "JOIN",
+            Self::Subgraph(_) => "SUBGRAPH",
+            Self::ContextProcessor(_) => "CONTEXT_PROCESSOR",
+            Self::Wait(_) => "WAIT",
+            Self::StartFromTrigger => "START_FROM_TRIGGER",
+            Self::ContinueFromTrigger(_) => "CONTINUE_FROM_TRIGGER",
+        }
+    }
+}
+
+/// END.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct EndConfig {
+    /// Expression; absent: the last node's output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
+}
+
+/// What a variable may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum VariableType {
+    /// A number; text that reads as one is converted.
+    Number,
+    /// Text.
+    String,
+    /// true or false.
+    Boolean,
+    /// A list.
+    Array,
+    /// An object.
+    Object,
+}
+
+/// Whose a variable is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum VariableScope {
+    /// The thread's own; a branch gets a copy.
+    #[default]
+    Thread,
+    /// The run's; the last write is seen by all.
+    Global,
+}
+
+/// VARIABLE.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct VariableConfig {
+    /// What to assign (`variable` is an alias).
+    #[serde(alias = "variable")]
+    pub variable_name: String,
+    /// Expression whose value is assigned.
+    pub expression: String,
+    /// Checked and, for text that reads as a number or boolean, converted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variable_type: Option<VariableType>,
+    /// Whose it is.
+    #[serde(default)]
+    pub scope: VariableScope,
+    /// Whether later assignments are `READONLY_VARIABLE`.
+    #[serde(default)]
+    pub readonly: bool,
+}
+
+/// LLM.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LlmConfig {
+    /// A profile's id; absent or not defined: the default profile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile_id: Option<String>,
+    /// Template; joins the conversation as a user message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<String>,
+    /// Template; the request's system message where the conversation has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system: Option<String>,
+    /// Names of registered tools.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<String>,
+    /// Laid over the profile's parameters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parameters: Option<Map<String, Value>>,
+    /// Rounds of tool calls before the node fails (default 10).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tool_rounds: Option<u32>,
+    /// `{ type: "json_schema", schema, name? }`: the reply is checked, retried once with the error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_format: Option<Value>,
+}
+
+/// CODE: exactly one of `code` and `function`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CodeConfig {
+    /// JavaScript: the body of an async function; what it returns is the output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// A registered Rust function's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub function: Option<String>,
+    /// What it gets: text is an expression, anything else is taken as it is, with templates in its strings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Value>,
+}
+
+/// ROUTE.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RouteConfig {
+    /// Tried by priority (highest first), then list order.
+    #[serde(default)]
+    pub routes: Vec<Route>,
+    /// Where to go when none holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default_target_node_id: Option<String>,
+}
+
+/// One route.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Route {
+    /// Expression.
+    pub condition: String,
+    /// Where to go when it holds.
+    pub target_node_id: String,
+    /// Higher is tried first (default 0).
+    #[serde(default)]
+    pub priority: f64,
+}
+
+/// How a FORK starts its paths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum ForkStrategy {
+    /// One after another, in path order.
+    Serial,
+    /// All at once, bounded by `maxConcurrentBranches`.
+    #[default]
+    Parallel,
+}
+
+/// FORK, after normalisation of the legacy forms.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ForkConfig {
+    /// The paths, in order.
+    #[serde(default)]
+    pub fork_path_ids: Vec<String>,
+    /// Path `i` starts at `childNodeIds[i]`.
+    #[serde(default)]
+    pub child_node_ids: Vec<String>,
+    /// Serial or parallel.
+    #[serde(default)]
+    pub fork_strategy: ForkStrategy,
+}
+
+/// When a JOIN succeeds (SPEC section 4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum JoinStrategy {
+    /// Every path completed.
+    AllCompleted,
+    /// One completed.
+    AnyCompleted,
+    /// Every path failed.
+    AllFailed,
+    /// One failed.
+    AnyFailed,
+    /// `threshold` completed.
+    SuccessCountThreshold,
+}
+
+/// What happens to the paths still running when a JOIN is decided.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum OnDecided {
+    /// They are cancelled.
+    #[default]
+    Cancel,
+    /// They run on, their results ignored.
+    Detach,
+}
+
+/// Which branches' thread variables come back at a JOIN.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum MergeVariables {
+    /// None.
+    #[default]
+    None,
+    /// The main path's.
+    Main,
+    /// Every completed path's; two different values for one name are `VARIABLE_MERGE_CONFLICT`.
+    All,
+}
+
+/// JOIN.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct JoinConfig {
+    /// The paired FORK's paths, order included.
+    #[serde(default)]
+    pub fork_path_ids: Vec<String>,
+    /// When it succeeds.
+    pub join_strategy: JoinStrategy,
+    /// For SUCCESS_COUNT_THRESHOLD: 1 to the number of paths.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threshold: Option<u32>,
+    /// Seconds, fractions allowed; 0 or absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<f64>,
+    /// Whose conversation the parent takes (default: the first path).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub main_path_id: Option<String>,
+    /// The rest, once decided.
+    #[serde(default)]
+    pub on_decided: OnDecided,
+    /// Thread variables that come back.
+    #[serde(default)]
+    pub merge_variables: MergeVariables,
+}
+
+/// How a called sub-workflow gets its conversation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum ConversationMode {
+    /// The caller's own: what it appends, the caller sees.
+    Share,
+    /// A snapshot of the caller's.
+    #[default]
+    Fork,
+    /// An empty one.
+    None,
+}
+
+/// A sub-agent (seed 004).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AgentConfig {
+    /// For errors.
+    pub id: String,
+    /// Its role; absent is `SUB_AGENT_ROLE_MISSING` when it is started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+    /// Follow the role in its first prompt, blank lines between.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub instructions: Vec<String>,
+}
+
+/// SUBGRAPH.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SubgraphConfig {
+    /// The workflow to run.
+    pub subgraph_id: String,
+    /// Its input: text is an expression, anything else is taken as it is, with templates in its strings;
+    /// absent: the last node's output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Value>,
+    /// Expression over the child's output (as `output`); absent: that output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
+    /// How it gets its conversation.
+    #[serde(default)]
+    pub conversation: ConversationMode,
+    /// Makes it a sub-agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentConfig>,
+}
+
+/// WAIT: exactly one of `seconds` and `event`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct WaitConfig {
+    /// How long, fractions allowed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<f64>,
+    /// What to wait for: the name of a CUSTOM event, or an event type.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event: Option<String>,
+    /// Seconds; passing it is `NODE_TIMEOUT`. 0 or absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<f64>,
+}
+
+/// CONTINUE_FROM_TRIGGER.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ContinueFromTriggerConfig {
+    /// Variables handed to the main thread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variable_callback: Option<VariableCallback>,
+    /// Messages handed to the main thread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conversation_history_callback: Option<HistoryCallback>,
+}
+
+/// Which variables go back: not both.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct VariableCallback {
+    /// These.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub include_variables: Option<Vec<String>>,
+    /// All.
+    #[serde(default)]
+    pub include_all: bool,
+}
+
+/// How returned messages meet the main thread's history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum HistoryCallbackMode {
+    /// At its end.
+    Append,
+    /// In its place, in a new batch.
+    Replace,
+}
+
+/// Which messages go back, and how.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct HistoryCallback {
+    /// Default: append, but replace for token events.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<HistoryCallbackMode>,
+    /// The selection, its fields beside `mode`.
+    #[serde(flatten)]
+    pub selection: ConversationHistoryOptions,
+}

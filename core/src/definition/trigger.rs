@@ -1,0 +1,182 @@
+//! Triggers (SPEC section 5; seeds 002 and 003).
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::HistorySelection;
+use crate::event::EventType;
+
+/// A trigger: `{id, name?, type: "EVENT", condition, action, maxTriggers?, status?|enabled?}`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TriggerDefinition {
+    /// Unique where it is defined.
+    pub id: String,
+    /// For people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// For people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Only events of this workflow (for a trigger that stands outside one).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workflow_id: Option<String>,
+    /// Only events of this thread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread_id: Option<String>,
+    /// What it waits for.
+    pub condition: TriggerCondition,
+    /// What it does.
+    pub action: TriggerAction,
+    /// How often it may fire; 0 or absent: without limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_triggers: Option<u64>,
+    /// Whether it watches (default true; `status: "ENABLED"|"DISABLED"` is read too).
+    #[serde(default = "yes")]
+    pub enabled: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// What a trigger waits for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TriggerCondition {
+    /// The event's type.
+    pub event_type: EventType,
+    /// The name of a CUSTOM event (required for CUSTOM).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event_name: Option<String>,
+    /// Expression over `event`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expression: Option<String>,
+}
+
+/// What a trigger does: `{type, parameters}`; type words are read in either case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "type", content = "parameters", rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum TriggerAction {
+    /// A detached run of a normal workflow.
+    #[serde(rename_all = "camelCase")]
+    StartWorkflow {
+        /// The workflow.
+        workflow_id: String,
+        /// What of the event becomes its input; absent: the whole event.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        input: Option<TriggerInput>,
+    },
+    /// An isolated sub-workflow of the thread that raised the event (seed 002).
+    ExecuteTriggeredSubgraph(ExecuteTriggeredSubgraph),
+    /// Cancels a thread.
+    #[serde(rename_all = "camelCase")]
+    StopThread {
+        /// Which; absent: the one that raised the event.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        thread_id: Option<String>,
+    },
+    /// Pauses a thread at its next safe point.
+    #[serde(rename_all = "camelCase")]
+    PauseThread {
+        /// Which; absent: the one that raised the event.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        thread_id: Option<String>,
+    },
+    /// Lets a paused thread go on.
+    #[serde(rename_all = "camelCase")]
+    ResumeThread {
+        /// Which; absent: the one that raised the event.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        thread_id: Option<String>,
+    },
+    /// Sets a variable of the thread that raised the event, or a global one.
+    #[serde(rename_all = "camelCase")]
+    SetVariable {
+        /// Its name.
+        variable_name: String,
+        /// A value, taken as it is.
+        #[serde(default)]
+        value: Value,
+        /// An expression over `event` instead of a value.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        expression: Option<String>,
+        /// Whose (default thread).
+        #[serde(default)]
+        scope: super::VariableScope,
+    },
+    /// Tells the host: a NOTIFICATION in the log and to the engine's notification hook.
+    #[serde(rename_all = "camelCase")]
+    SendNotification {
+        /// Template over `event`.
+        message: String,
+        /// Free word for the hook.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        channel: Option<String>,
+    },
+    /// Calls a registered function with `{event, parameters}`.
+    #[serde(rename_all = "camelCase")]
+    Custom {
+        /// The function's name.
+        function: String,
+        /// Passed to it.
+        #[serde(default)]
+        parameters: Map<String, Value>,
+    },
+}
+
+/// What of an event becomes a run's input: `{source: "event", fields[]}`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TriggerInput {
+    /// Always `event`.
+    pub source: String,
+    /// The event's fields to take; empty: all.
+    #[serde(default)]
+    pub fields: Vec<String>,
+}
+
+/// EXECUTE_TRIGGERED_SUBGRAPH's parameters.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ExecuteTriggeredSubgraph {
+    /// The workflow; it has START_FROM_TRIGGER.
+    pub triggered_workflow_id: String,
+    /// Whether the main thread stops at its next safe point until the child has ended.
+    #[serde(default = "yes")]
+    pub wait_for_completion: bool,
+    /// Seconds the child may take (default 30).
+    #[serde(default = "thirty_seconds")]
+    pub timeout: f64,
+    /// Whether the child's node history is kept.
+    #[serde(default = "yes")]
+    pub record_history: bool,
+    /// Whether the main thread's history shows it too, marked.
+    #[serde(default)]
+    pub merge_history: bool,
+    /// What of the main thread the child gets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merge_options: Option<MergeOptions>,
+}
+
+fn thirty_seconds() -> f64 {
+    30.0
+}
+
+/// What of the main thread a triggered sub-workflow gets.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct MergeOptions {
+    /// These variables, as `variables` of its input.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub include_variables: Option<Vec<String>>,
+    /// These messages, as `conversationHistory` of its input.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub include_conversation_history: Option<HistorySelection>,
+}

@@ -1,0 +1,223 @@
+//! The workflow, its edges, variables and config.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{CompressionConfig, NodeConfig, Pinned, TriggerDefinition, VariableScope, VariableType};
+
+/// A workflow: `{ id, name?, version?, description?, variables?[], nodes[], edges[], triggers?[], config? }`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct WorkflowDefinition {
+    /// Names the workflow for `--workflow`, `subgraphId`, `triggeredWorkflowId`, events.
+    pub id: String,
+    /// For people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// For people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// For people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Carried through, never read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Map<String, Value>>,
+    /// Variables that exist before the first node.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub variables: Vec<VariableDefinition>,
+    /// The nodes, in file order.
+    pub nodes: Vec<NodeDefinition>,
+    /// The edges, in file order.
+    pub edges: Vec<EdgeDefinition>,
+    /// Triggers that watch this workflow's runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub triggers: Vec<TriggerDefinition>,
+    /// Limits, token limit, compression, pinned context.
+    #[serde(default)]
+    pub config: WorkflowConfig,
+}
+
+/// A variable known before the first node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct VariableDefinition {
+    /// Its name.
+    pub name: String,
+    /// Checked at every assignment where given.
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    pub variable_type: Option<VariableType>,
+    /// The value it starts with; `null` where absent. (`defaultValue` is an alias.)
+    #[serde(default)]
+    pub value: Value,
+    /// Whose it is.
+    #[serde(default)]
+    pub scope: VariableScope,
+    /// Whether assigning it is `READONLY_VARIABLE`.
+    #[serde(default)]
+    pub readonly: bool,
+    /// For people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+}
+
+/// A node: `{ id, type, config, retry?, timeoutMs?, onError? }`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct NodeDefinition {
+    /// Unique in the workflow.
+    pub id: String,
+    /// For people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// For people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// `type` and `config`.
+    #[serde(flatten)]
+    pub config: NodeConfig,
+    /// How often to try.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<RetryPolicy>,
+    /// One attempt's time limit, milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+    /// Where to go when every attempt failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_error: Option<OnError>,
+}
+
+/// Where a failed node sends its thread. The error is the last output there.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct OnError {
+    /// The node to go to.
+    pub target_node_id: String,
+}
+
+/// How often and how soon a failed node is tried again. Delays carry jitter.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RetryPolicy {
+    /// Attempts in all, the first included; at least 1.
+    pub max_attempts: u32,
+    /// Delay before the second attempt, milliseconds (default 100).
+    #[serde(default = "default_initial_delay")]
+    pub initial_delay_ms: u64,
+    /// Factor from one delay to the next (default 2).
+    #[serde(default = "default_backoff")]
+    pub backoff: f64,
+    /// No delay is longer, milliseconds (default 30 000).
+    #[serde(default = "default_max_delay")]
+    pub max_delay_ms: u64,
+    /// Only errors of these codes are tried again; absent: all but CANCELLED.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_on: Option<Vec<String>>,
+}
+
+fn default_initial_delay() -> u64 {
+    100
+}
+fn default_backoff() -> f64 {
+    2.0
+}
+fn default_max_delay() -> u64 {
+    30_000
+}
+
+/// An edge: `{ sourceNodeId, targetNodeId, id?, type?, label?, condition?, weight? }` (`from`, `to` are aliases).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct EdgeDefinition {
+    /// For people and events.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// Where it starts.
+    pub source_node_id: String,
+    /// Where it leads.
+    pub target_node_id: String,
+    /// Carried through (`DEFAULT`, `CONDITIONAL`); the condition alone decides.
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    pub edge_type: Option<String>,
+    /// For people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Expression; absent: always satisfied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub condition: Option<String>,
+    /// Of several satisfied edges the heaviest is taken (default 0), then list order.
+    #[serde(default)]
+    pub weight: f64,
+}
+
+/// Limits and settings of a workflow. Every field is optional.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct WorkflowConfig {
+    /// Nodes a thread may enter (default 1000).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_steps: Option<u64>,
+    /// Branches of one FORK that run at once (default: all).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_concurrent_branches: Option<u32>,
+    /// How deep forks, called and triggered sub-workflows may nest (default 10).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_depth: Option<u32>,
+    /// The run's time limit, milliseconds (default: none). It ends TIMEOUT.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+    /// Context tokens above which TOKEN_LIMIT_EXCEEDED fires (default: the profile's, else none).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_limit: Option<u64>,
+    /// Tokenizer's name (default: the profile's).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokenizer: Option<String>,
+    /// Handed to what a token event starts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compression: Option<CompressionConfig>,
+    /// Pinned context of every model request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pinned: Option<Pinned>,
+    /// N of the pinned block's position (default 5).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_end: Option<usize>,
+}
+
+/// A model profile (SPEC section 9).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct Profile {
+    /// What `profileId` names.
+    pub id: String,
+    /// `scripted`, `echo`, `extractive`, or a registered provider's name.
+    pub provider: String,
+    /// The provider's model name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Where the provider listens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+    /// The environment variable that holds the key. Never the key itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_key_env: Option<String>,
+    /// Passed to the provider.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parameters: Option<Map<String, Value>>,
+    /// Context tokens above which TOKEN_LIMIT_EXCEEDED fires.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_limit: Option<u64>,
+    /// Tokenizer's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokenizer: Option<String>,
+    /// What the provider itself defines (`responses` of `scripted`, timeouts, limits); read by the provider.
+    #[serde(flatten)]
+    pub rest: Map<String, Value>,
+}

@@ -1,0 +1,153 @@
+//! Run errors (SPEC section 2, "Run error codes").
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What went wrong, as a stable code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum RunErrorCode {
+    /// A node failed; the cause says why.
+    NodeFailed,
+    /// A node did not end within its `timeoutMs`.
+    NodeTimeout,
+    /// JavaScript threw.
+    ScriptError,
+    /// JavaScript ran over its memory, stack or time limit.
+    ScriptLimitExceeded,
+    /// A template named a path that does not exist.
+    TemplateError,
+    /// No route held and there is no default.
+    NoRouteMatched,
+    /// No edge out of a node held.
+    NoEdgeSatisfied,
+    /// The join's strategy can no longer succeed.
+    JoinConditionNotMet,
+    /// The join's timeout passed (the seed's `TimeoutError`).
+    JoinTimeout,
+    /// The main path has no thread to take the conversation from.
+    MainThreadNotFound,
+    /// The main path's conversation could not be restored.
+    ConversationManagerMergeFailed,
+    /// Two branches set one variable to different values under `mergeVariables: all`.
+    VariableMergeConflict,
+    /// A read-only variable was assigned.
+    ReadonlyVariable,
+    /// The thread took more than `maxSteps` nodes.
+    MaxStepsExceeded,
+    /// The current turn alone is over the token limit.
+    TokenBudgetExceeded,
+    /// The model answered with an error.
+    ModelError,
+    /// A tool failed in a way that ends the node.
+    ToolError,
+    /// A sub-agent has no role.
+    SubAgentRoleMissing,
+    /// A limit of the engine refused the work.
+    Overloaded,
+    /// Stopped by someone.
+    Cancelled,
+    /// An actor died of a panic; it was contained.
+    ActorPanicked,
+}
+
+impl RunErrorCode {
+    /// The upper-case word used in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NodeFailed => "NODE_FAILED",
+            Self::NodeTimeout => "NODE_TIMEOUT",
+            Self::ScriptError => "SCRIPT_ERROR",
+            Self::ScriptLimitExceeded => "SCRIPT_LIMIT_EXCEEDED",
+            Self::TemplateError => "TEMPLATE_ERROR",
+            Self::NoRouteMatched => "NO_ROUTE_MATCHED",
+            Self::NoEdgeSatisfied => "NO_EDGE_SATISFIED",
+            Self::JoinConditionNotMet => "JOIN_CONDITION_NOT_MET",
+            Self::JoinTimeout => "JOIN_TIMEOUT",
+            Self::MainThreadNotFound => "MAIN_THREAD_NOT_FOUND",
+            Self::ConversationManagerMergeFailed => "CONVERSATION_MANAGER_MERGE_FAILED",
+            Self::VariableMergeConflict => "VARIABLE_MERGE_CONFLICT",
+            Self::ReadonlyVariable => "READONLY_VARIABLE",
+            Self::MaxStepsExceeded => "MAX_STEPS_EXCEEDED",
+            Self::TokenBudgetExceeded => "TOKEN_BUDGET_EXCEEDED",
+            Self::ModelError => "MODEL_ERROR",
+            Self::ToolError => "TOOL_ERROR",
+            Self::SubAgentRoleMissing => "SUB_AGENT_ROLE_MISSING",
+            Self::Overloaded => "OVERLOADED",
+            Self::Cancelled => "CANCELLED",
+            Self::ActorPanicked => "ACTOR_PANICKED",
+        }
+    }
+}
+
+/// An error of a run: the code, where it arose, and what caused it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunError {
+    /// Stable code.
+    pub code: RunErrorCode,
+    /// One sentence for a person.
+    pub message: String,
+    /// The node it arose in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_id: Option<String>,
+    /// The thread it arose in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread_id: Option<String>,
+    /// The fork path it arose in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_id: Option<String>,
+    /// Facts a program can use: every path's status for a join, the path missing from a template, ...
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<Value>,
+    /// What caused it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Box<RunError>>,
+}
+
+impl RunError {
+    /// An error with a code and a sentence, nothing else known yet.
+    pub fn new(code: RunErrorCode, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            node_id: None,
+            thread_id: None,
+            path_id: None,
+            details: None,
+            cause: None,
+        }
+    }
+
+    /// The same error with facts for a program.
+    #[must_use]
+    pub fn with_details(mut self, details: Value) -> Self {
+        self.details = Some(details);
+        self
+    }
+
+    /// The same error with its cause.
+    #[must_use]
+    pub fn caused_by(mut self, cause: RunError) -> Self {
+        self.cause = Some(Box::new(cause));
+        self
+    }
+}
+
+impl std::fmt::Display for RunError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.code.as_str(), self.message)?;
+        if let Some(node) = &self.node_id {
+            write!(f, " (node {node})")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for RunError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.cause
+            .as_deref()
+            .map(|cause| cause as &(dyn std::error::Error + 'static))
+    }
+}

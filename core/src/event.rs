@@ -1,0 +1,176 @@
+//! What happened (SPEC section 5).
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+macro_rules! event_types {
+    ($($(#[doc = $doc:literal])* $name:ident = $word:literal,)*) => {
+        /// The type of an event.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+        pub enum EventType {
+            $($(#[doc = $doc])* #[serde(rename = $word)] $name,)*
+        }
+
+        impl EventType {
+            /// Every type, in declaration order.
+            pub const ALL: &'static [EventType] = &[$(EventType::$name,)*];
+
+            /// The upper-case word used in JSON.
+            pub fn as_str(self) -> &'static str {
+                match self { $(EventType::$name => $word,)* }
+            }
+        }
+    };
+}
+
+event_types! {
+    /// A thread took its first step.
+    ThreadStarted = "THREAD_STARTED",
+    /// A thread ended COMPLETED.
+    ThreadCompleted = "THREAD_COMPLETED",
+    /// A thread ended FAILED or TIMEOUT.
+    ThreadFailed = "THREAD_FAILED",
+    /// A thread ended CANCELLED.
+    ThreadCancelled = "THREAD_CANCELLED",
+    /// A thread stopped at a safe point.
+    ThreadPaused = "THREAD_PAUSED",
+    /// A paused thread went on.
+    ThreadResumed = "THREAD_RESUMED",
+    /// A FORK started its paths.
+    ThreadForkStarted = "THREAD_FORK_STARTED",
+    /// Every path a FORK started has ended.
+    ThreadForkCompleted = "THREAD_FORK_COMPLETED",
+    /// A JOIN began to wait.
+    ThreadJoinStarted = "THREAD_JOIN_STARTED",
+    /// A JOIN's strategy succeeded.
+    ThreadJoinConditionMet = "THREAD_JOIN_CONDITION_MET",
+    /// A node began (each attempt).
+    NodeStarted = "NODE_STARTED",
+    /// A node ended well.
+    NodeCompleted = "NODE_COMPLETED",
+    /// A node failed (each attempt).
+    NodeFailed = "NODE_FAILED",
+    /// A message joined a conversation.
+    MessageAdded = "MESSAGE_ADDED",
+    /// A model request was mended: calls without result closed, orphan results left out.
+    RequestMended = "REQUEST_MENDED",
+    /// The next request is over the token limit.
+    TokenLimitExceeded = "TOKEN_LIMIT_EXCEEDED",
+    /// The next request is over 80 % of the token limit.
+    TokenUsageWarning = "TOKEN_USAGE_WARNING",
+    /// A compression was applied.
+    CompressionCompleted = "COMPRESSION_COMPLETED",
+    /// A compression was not applied; the old conversation is whole.
+    CompressionFailed = "COMPRESSION_FAILED",
+    /// A triggered sub-workflow began.
+    TriggeredSubgraphStarted = "TRIGGERED_SUBGRAPH_STARTED",
+    /// A triggered sub-workflow ended and its results were applied.
+    TriggeredSubgraphCompleted = "TRIGGERED_SUBGRAPH_COMPLETED",
+    /// A triggered sub-workflow failed; the main thread goes on unchanged.
+    TriggeredSubgraphFailed = "TRIGGERED_SUBGRAPH_FAILED",
+    /// A trigger could not do its action.
+    TriggerFailed = "TRIGGER_FAILED",
+    /// A called sub-workflow began.
+    SubgraphStarted = "SUBGRAPH_STARTED",
+    /// A called sub-workflow ended.
+    SubgraphCompleted = "SUBGRAPH_COMPLETED",
+    /// A tool call began.
+    ToolCallStarted = "TOOL_CALL_STARTED",
+    /// A tool call ended well.
+    ToolCallCompleted = "TOOL_CALL_COMPLETED",
+    /// A tool call failed; the model was told.
+    ToolCallFailed = "TOOL_CALL_FAILED",
+    /// A variable was assigned.
+    VariableChanged = "VARIABLE_CHANGED",
+    /// State was stored.
+    CheckpointCreated = "CHECKPOINT_CREATED",
+    /// A piece of a model's reply.
+    LlmToken = "LLM_TOKEN",
+    /// A trigger's SEND_NOTIFICATION.
+    Notification = "NOTIFICATION",
+    /// Raised by user code.
+    Custom = "CUSTOM",
+}
+
+/// A set of event types, one bit each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EventMask(u64);
+
+impl EventMask {
+    /// No type.
+    pub const NONE: Self = Self(0);
+    /// Every type.
+    pub const ALL: Self = Self(u64::MAX);
+
+    /// The set of one.
+    pub fn of(event_type: EventType) -> Self {
+        Self(1 << (event_type as u64))
+    }
+
+    /// Whether the set has the type.
+    pub fn contains(self, event_type: EventType) -> bool {
+        self.0 & Self::of(event_type).0 != 0
+    }
+
+    /// Both sets together.
+    #[must_use]
+    pub fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// The raw bits, for an atomic.
+    pub fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// From the raw bits.
+    pub fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+}
+
+/// An event as a machine raises it; the bus adds `sequence` and `timestamp`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RaisedEvent {
+    /// What kind of thing happened.
+    #[serde(rename = "type")]
+    pub event_type: EventType,
+    /// Name of a CUSTOM event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event_name: Option<String>,
+    /// The fields of this type of event.
+    #[serde(flatten)]
+    pub data: Map<String, Value>,
+}
+
+impl RaisedEvent {
+    /// An event with fields: `RaisedEvent::new(EventType::NodeStarted, [("nodeId", json!("a"))])`.
+    pub fn new<const N: usize>(event_type: EventType, fields: [(&str, Value); N]) -> Self {
+        Self {
+            event_type,
+            event_name: None,
+            data: fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect(),
+        }
+    }
+}
+
+/// An event as subscribers, triggers and `--events` see it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Event {
+    /// Gapless within the run, from 1.
+    pub sequence: u64,
+    /// Milliseconds since the Unix epoch (under virtual time: since the run's start).
+    pub timestamp: u64,
+    /// The run.
+    pub run_id: String,
+    /// The workflow of the thread it happened in.
+    pub workflow_id: String,
+    /// The thread it happened in.
+    pub thread_id: String,
+    /// What happened.
+    #[serde(flatten)]
+    pub raised: RaisedEvent,
+}

@@ -1,0 +1,309 @@
+//! The compiled graph: indices for names, every text to evaluate in one table, forks paired with joins.
+//!
+//! It is strict: what it holds has passed validation, and a machine that walks it needs no further checks.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use crate::definition::{
+    AgentConfig, ContinueFromTriggerConfig, ConversationMode, FilterContext, ForkStrategy, JoinStrategy,
+    MergeVariables, OnDecided, PinSection, RetryPolicy, TriggerDefinition, TruncateContext, VariableDefinition,
+    VariableScope, VariableType, WorkflowConfig,
+};
+use crate::definition::{CompressionConfig, ConversationHistoryOptions};
+use crate::message::Role;
+
+/// A node's place in [`Graph::nodes`].
+pub type NodeIx = u32;
+/// A text's place in [`Graph::snippets`].
+pub type SnippetIx = u32;
+/// A fork's place in [`Graph::forks`].
+pub type ForkIx = u32;
+
+/// A compiled workflow. Shared by every thread that walks it; nothing changes it.
+#[derive(Debug)]
+pub struct Graph {
+    /// The workflow's id.
+    pub workflow_id: Arc<str>,
+    /// Number that no other graph of this process has: a key for caches of compiled scripts.
+    pub uid: u64,
+    /// The nodes, in file order.
+    pub nodes: Vec<Node>,
+    /// START or START_FROM_TRIGGER.
+    pub start: NodeIx,
+    /// Whether it is a triggered sub-workflow.
+    pub triggered: bool,
+    /// Every expression, template and script in it.
+    pub snippets: Vec<Snippet>,
+    /// The FORK/JOIN pairs.
+    pub forks: Vec<Fork>,
+    /// Variables that exist before the first node.
+    pub variables: Vec<VariableDefinition>,
+    /// Triggers defined in the workflow.
+    pub triggers: Vec<TriggerDefinition>,
+    /// Limits and settings.
+    pub config: WorkflowConfig,
+    /// Node by the user's id.
+    pub by_id: BTreeMap<Arc<str>, NodeIx>,
+}
+
+impl Graph {
+    /// The node at `ix`.
+    pub fn node(&self, ix: NodeIx) -> &Node {
+        &self.nodes[ix as usize]
+    }
+    /// The fork at `ix`.
+    pub fn fork(&self, ix: ForkIx) -> &Fork {
+        &self.forks[ix as usize]
+    }
+    /// The text at `ix`.
+    pub fn snippet(&self, ix: SnippetIx) -> &Snippet {
+        &self.snippets[ix as usize]
+    }
+}
+
+/// A text that is evaluated at run time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Snippet {
+    /// How to read it.
+    pub kind: SnippetKind,
+    /// As the user wrote it.
+    pub source: Arc<str>,
+}
+
+/// How a text is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SnippetKind {
+    /// A JavaScript expression (with `{{path}}` allowed for a value).
+    Expression,
+    /// A template that gives text.
+    Template,
+    /// The body of a JavaScript async function.
+    Code,
+}
+
+/// A compiled node.
+#[derive(Debug)]
+pub struct Node {
+    /// The user's id.
+    pub id: Arc<str>,
+    /// The user's name for it.
+    pub name: Option<Arc<str>>,
+    /// What it does.
+    pub kind: NodeKind,
+    /// How often to try.
+    pub retry: Option<RetryPolicy>,
+    /// One attempt's time limit, milliseconds.
+    pub timeout_ms: Option<u64>,
+    /// Where a failure leads.
+    pub on_error: Option<NodeIx>,
+    /// Ways out, in the order they are tried: heaviest first, then list order.
+    pub edges: Vec<Edge>,
+}
+
+/// A compiled edge.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Edge {
+    /// Absent: always satisfied.
+    pub condition: Option<SnippetIx>,
+    /// Where it leads.
+    pub target: NodeIx,
+}
+
+/// A value with evaluated parts: what `input` of CODE and SUBGRAPH compiles to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ValueSpec {
+    /// An expression.
+    Expression(SnippetIx),
+    /// A literal without templates.
+    Literal(Arc<Value>),
+    /// Text with templates. Where the whole text is one `{{path}}`, the value at the path as it is.
+    Template(SnippetIx),
+    /// A list.
+    List(Vec<ValueSpec>),
+    /// An object.
+    Object(Vec<(Arc<str>, ValueSpec)>),
+}
+
+/// What a node does.
+#[derive(Debug)]
+pub enum NodeKind {
+    /// First node of a normal workflow.
+    Start,
+    /// First node of a triggered sub-workflow.
+    StartFromTrigger,
+    /// Ends the thread.
+    End {
+        /// Expression for the output.
+        output: Option<SnippetIx>,
+    },
+    /// Evaluates and assigns.
+    Variable {
+        /// What to assign.
+        name: Arc<str>,
+        /// Its value.
+        expression: SnippetIx,
+        /// Checked and converted.
+        variable_type: Option<VariableType>,
+        /// Whose.
+        scope: VariableScope,
+        /// Whether it is the last assignment.
+        readonly: bool,
+    },
+    /// Calls a model.
+    Llm(LlmNode),
+    /// Runs JavaScript.
+    Script {
+        /// The body.
+        code: SnippetIx,
+        /// What it gets as `input`.
+        input: Option<ValueSpec>,
+    },
+    /// Calls a registered function.
+    Function {
+        /// Its name.
+        name: Arc<str>,
+        /// What it gets; absent: the last node's output.
+        input: Option<ValueSpec>,
+    },
+    /// Chooses the next node.
+    Route {
+        /// In the order they are tried.
+        routes: Vec<(SnippetIx, NodeIx)>,
+        /// Where to go when none holds.
+        default: Option<NodeIx>,
+    },
+    /// Starts the paths of a fork.
+    Fork(ForkIx),
+    /// Waits for a fork's paths; entered by the parent only, straight from its FORK.
+    Join(ForkIx),
+    /// Runs another workflow and waits.
+    Subgraph {
+        /// The workflow.
+        workflow_id: Arc<str>,
+        /// Its input; absent: the last node's output.
+        input: Option<ValueSpec>,
+        /// Expression over its output.
+        output: Option<SnippetIx>,
+        /// Where its conversation comes from.
+        conversation: ConversationMode,
+        /// Makes it a sub-agent.
+        agent: Option<AgentConfig>,
+    },
+    /// Changes the conversation.
+    Context(ContextNode),
+    /// Waits for a time, milliseconds.
+    WaitTime(u64),
+    /// Waits for an event.
+    WaitEvent {
+        /// Name of a CUSTOM event, or an event type's word.
+        event: Arc<str>,
+        /// Milliseconds.
+        timeout_ms: Option<u64>,
+    },
+    /// Last node of a triggered sub-workflow.
+    ContinueFromTrigger(ContinueFromTriggerConfig),
+}
+
+/// A compiled LLM node.
+#[derive(Debug)]
+pub struct LlmNode {
+    /// The profile's id.
+    pub profile_id: Option<Arc<str>>,
+    /// Template; joins the conversation as a user message.
+    pub prompt: Option<SnippetIx>,
+    /// Template; the request's system message where the conversation has none.
+    pub system: Option<SnippetIx>,
+    /// Names of tools.
+    pub tools: Vec<Arc<str>>,
+    /// Laid over the profile's parameters.
+    pub parameters: Option<Arc<Map<String, Value>>>,
+    /// Rounds of tool calls.
+    pub max_tool_rounds: u32,
+    /// Structured output.
+    pub response_format: Option<Arc<Value>>,
+}
+
+/// A compiled CONTEXT_PROCESSOR.
+#[derive(Debug)]
+pub enum ContextNode {
+    /// Adds messages.
+    Insert {
+        /// What.
+        messages: Vec<(Role, SnippetIx)>,
+        /// Index among the visible; negative from the end.
+        position: i64,
+    },
+    /// Puts messages in the place of others.
+    Replace {
+        /// What goes; absent: all.
+        target: Option<ConversationHistoryOptions>,
+        /// What comes.
+        messages: Vec<(Role, SnippetIx)>,
+    },
+    /// Keeps or removes from an end.
+    Truncate(TruncateContext),
+    /// Removes all.
+    Clear {
+        /// But not system messages.
+        keep_system: bool,
+    },
+    /// Keeps what matches.
+    Filter(FilterContext),
+    /// Compresses.
+    Compress(CompressionConfig),
+    /// Sets a section of the pinned context.
+    Pin {
+        /// Which.
+        section: PinSection,
+        /// Its value; text is a template.
+        value: ValueSpec,
+    },
+}
+
+/// A FORK and its JOIN.
+#[derive(Debug)]
+pub struct Fork {
+    /// The FORK node.
+    pub fork_node: NodeIx,
+    /// The JOIN node.
+    pub join_node: NodeIx,
+    /// The paths, in order.
+    pub paths: Vec<ForkPath>,
+    /// Serial or parallel.
+    pub strategy: ForkStrategy,
+    /// When the JOIN succeeds, and the rest of what JOIN says.
+    pub join: JoinRule,
+}
+
+/// One path of a fork.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ForkPath {
+    /// The user's id, shown everywhere.
+    pub id: Arc<str>,
+    /// `workflow/fork-node/path`: unique among all workflows of an engine.
+    pub global_id: Arc<str>,
+    /// Where the path starts.
+    pub child: NodeIx,
+}
+
+/// What a JOIN says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JoinRule {
+    /// When it succeeds.
+    pub strategy: JoinStrategy,
+    /// For SUCCESS_COUNT_THRESHOLD.
+    pub threshold: u32,
+    /// Milliseconds; none: wait for ever.
+    pub timeout_ms: Option<u64>,
+    /// The main path's place in `paths`.
+    pub main_path: usize,
+    /// Whether the user named it.
+    pub main_path_explicit: bool,
+    /// The rest, once decided.
+    pub on_decided: OnDecided,
+    /// Thread variables that come back.
+    pub merge_variables: MergeVariables,
+}

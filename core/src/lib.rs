@@ -1,0 +1,19 @@
+//! What a Pirn workflow is, and every decision about it.
+//!
+//! Nothing here knows an actor, a clock, a random number or a thread of the operating system: time, ids and
+//! the results of work are *inputs*, what should happen is an *effect* (DESIGN "Machines"). The same machines
+//! run under actix, under a virtual clock and under a model checker.
+
+pub mod conversation;
+pub mod definition;
+pub mod error;
+pub mod event;
+pub mod graph;
+pub mod join;
+pub mod message;
+pub mod status;
+pub mod thread;
+pub mod trigger;
+
+/// Milliseconds since an origin that the host chooses; the only notion of time in this crate.
+pub type Millis = u64;
