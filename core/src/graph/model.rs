@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::definition::{
@@ -289,8 +290,9 @@ pub struct ForkPath {
     pub child: NodeIx,
 }
 
-/// What a JOIN says.
-#[derive(Clone, Debug, PartialEq)]
+/// What a JOIN says. Serialisable because the machine that follows it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct JoinRule {
     /// When it succeeds.
     pub strategy: JoinStrategy,

@@ -1,1 +1,17 @@
-//! placeholder
+//! What a supervisor decides about one fork: which paths run, when its JOIN is decided and how, and what comes
+//! out of it (SPEC section 4, seed 001).
+//!
+//! [`ForkJoinMachine`] decides. [`join_output`], [`join_error`] and [`merge_variables`] turn its verdict into what
+//! the parent sees. All of it is pure: the supervisor carries the effects.
+
+mod machine;
+mod output;
+mod path;
+mod rule;
+mod variables;
+
+pub use machine::{Effect, ForkJoinMachine, Input, Phase, Rejected};
+pub use output::{PathReport, join_error, join_output};
+pub use path::{PathEnd, PathStatus};
+pub use rule::{Conversation, Verdict};
+pub use variables::{BranchVariables, VariableConflict, merge_variables};

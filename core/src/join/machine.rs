@@ -1,0 +1,402 @@
+//! The machine of one fork: starts its paths, counts their ends, decides its join once.
+//!
+//! | phase | Start | Waiting | Ended, EndedTogether | Deadline | Cancel |
+//! |---|---|---|---|---|---|
+//! | Idle | starts paths: **Forked** (or decided at once) | `NotStarted` | `NotRunning` | `NoSuchTimer` | **Closed**, CANCELLED |
+//! | Forked | `AlreadyStarted` | starts the timer: **Waiting** | counts, starts the next; may decide | `NoSuchTimer` | decides CANCELLED |
+//! | Waiting | `AlreadyStarted` | `AlreadyWaiting` | counts, starts the next; may decide | its timer: decides TIMED_OUT, else `NoSuchTimer` | decides CANCELLED |
+//! | Decided | nothing | nothing | the last one: `AllEnded`, **Closed** | nothing | nothing |
+//! | Closed | nothing | nothing | nothing | nothing | nothing |
+//!
+//! Deciding leads to Decided while a started path has not ended, else to Closed. A word in `code` is a
+//! [`Rejected`]; a rejected input changes nothing and emits nothing.
+//!
+//! Invariants:
+//! 1. At most one `Decided` is emitted, and every started path has ended when `AllEnded` is; each at most once.
+//! 2. Never more than the bound run at once before the verdict; serial is a bound of one.
+//! 3. Paths start in path order, and no path starts after the verdict.
+//! 4. A batch of ends counts like its ends one by one in path order, except that nothing is started or cancelled
+//!    in the middle of it.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use super::path::{PathEnd, PathStatus};
+use super::rule::{self, Tally, Verdict};
+use crate::definition::{ForkStrategy, OnDecided};
+use crate::graph::{Fork, JoinRule};
+
+/// Something that happened to a fork.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "input")]
+pub enum Input {
+    /// The parent is at FORK.
+    Start,
+    /// The parent is at JOIN and waits: the timeout's clock starts.
+    Waiting,
+    /// A path's thread ended.
+    Ended {
+        /// Its place in the fork.
+        path: usize,
+        /// How.
+        end: PathEnd,
+    },
+    /// Several ended in the same turn; counted in path order whatever the order here.
+    EndedTogether {
+        /// Each path at most once.
+        ends: Vec<(usize, PathEnd)>,
+    },
+    /// A timer fired.
+    Deadline {
+        /// The one named by [`Effect::StartTimer`].
+        generation: u32,
+    },
+    /// The parent is being cancelled.
+    Cancel,
+}
+
+/// Something the supervisor is to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "effect")]
+pub enum Effect {
+    /// Start the thread of this path.
+    StartPath {
+        /// Its place in the fork.
+        path: usize,
+    },
+    /// Cancel the thread of this path; its end is still to be reported.
+    CancelPath {
+        /// Its place in the fork.
+        path: usize,
+    },
+    /// Report [`Input::Deadline`] after a while.
+    StartTimer {
+        /// Tells this timer from others.
+        generation: u32,
+        /// Milliseconds.
+        after_ms: u64,
+    },
+    /// The timer is no longer needed.
+    StopTimer {
+        /// The one to stop.
+        generation: u32,
+    },
+    /// The join is decided: answer the parent now, the losers may still be winding down.
+    Decided {
+        /// How.
+        verdict: Verdict,
+    },
+    /// Every started path has ended: the fork can be forgotten.
+    AllEnded,
+}
+
+/// Why an input was refused. The machine is as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rejected {
+    /// `Start` came twice.
+    AlreadyStarted,
+    /// `Waiting` came before `Start`.
+    NotStarted,
+    /// `Waiting` came twice.
+    AlreadyWaiting,
+    /// An end for a path that is not running (or the second one in a batch).
+    NotRunning {
+        /// Its place in the fork.
+        path: usize,
+    },
+    /// An end for a path that the fork does not have.
+    UnknownPath {
+        /// The place asked for.
+        path: usize,
+    },
+    /// A deadline of a timer that does not run.
+    NoSuchTimer {
+        /// The one that fired.
+        generation: u32,
+    },
+}
+
+impl std::fmt::Display for Rejected {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::AlreadyStarted => f.write_str("the fork has been started already"),
+            Self::NotStarted => f.write_str("the fork has not been started"),
+            Self::AlreadyWaiting => f.write_str("the join waits already"),
+            Self::NotRunning { path } => write!(f, "path {path} is not running"),
+            Self::UnknownPath { path } => write!(f, "the fork has no path {path}"),
+            Self::NoSuchTimer { generation } => write!(f, "timer {generation} is not running"),
+        }
+    }
+}
+
+impl std::error::Error for Rejected {}
+
+/// Where a fork is in its life; the rows of the table above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Phase {
+    /// Made, not started.
+    Idle,
+    /// Paths run, the parent is not yet at JOIN.
+    Forked,
+    /// Paths run, the parent waits at JOIN.
+    Waiting,
+    /// The verdict is out, started paths have not all ended.
+    Decided,
+    /// The verdict is out and every started path has ended.
+    Closed,
+}
+
+/// A supervisor's decision for one fork instance.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ForkJoinMachine {
+    rule: JoinRule,
+    bound: usize,
+    phase: Phase,
+    paths: Vec<PathStatus>,
+    tally: Tally,
+    /// Started and not ended, the verdict notwithstanding.
+    live: BTreeSet<usize>,
+    /// The first path that has not been started.
+    next: usize,
+    /// The last timer's generation; 0 before the first.
+    timer: u32,
+    verdict: Option<Verdict>,
+}
+
+impl ForkJoinMachine {
+    /// A machine for one instance of `fork`. `max_concurrent` bounds the paths that run at once (none: all of them;
+    /// 0 counts as 1); a serial fork runs one.
+    pub fn new(fork: &Fork, max_concurrent: Option<u32>) -> Self {
+        let paths = fork.paths.len();
+        let bound = match fork.strategy {
+            ForkStrategy::Serial => 1,
+            ForkStrategy::Parallel => max_concurrent.map_or(paths, |bound| bound.max(1) as usize),
+        };
+        Self {
+            rule: fork.join.clone(),
+            bound,
+            phase: Phase::Idle,
+            paths: vec![PathStatus::Pending; paths],
+            tally: Tally {
+                paths,
+                completed: 0,
+                failed: 0,
+            },
+            live: BTreeSet::new(),
+            next: 0,
+            timer: 0,
+            verdict: None,
+        }
+    }
+
+    /// Where the fork is in its life.
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// Every path's status in path order; frozen by the verdict.
+    pub fn paths(&self) -> &[PathStatus] {
+        &self.paths
+    }
+
+    /// The paths whose threads have been started and have not ended, in path order. After the verdict too: those
+    /// are winding down, or detached.
+    pub fn live(&self) -> impl Iterator<Item = usize> + '_ {
+        self.live.iter().copied()
+    }
+
+    /// How the join was decided, once it is.
+    pub fn verdict(&self) -> Option<&Verdict> {
+        self.verdict.as_ref()
+    }
+
+    /// What the JOIN says.
+    pub fn rule(&self) -> &JoinRule {
+        &self.rule
+    }
+
+    /// Takes one input and appends what is to be done to `out`, in order.
+    ///
+    /// # Errors
+    /// [`Rejected`] when the input does not fit the phase; nothing has changed. After the verdict every input fits.
+    pub fn step(&mut self, input: Input, out: &mut Vec<Effect>) -> Result<(), Rejected> {
+        match self.phase {
+            Phase::Idle | Phase::Forked | Phase::Waiting => self.step_open(input, out),
+            Phase::Decided => {
+                self.step_decided(&input, out);
+                Ok(())
+            }
+            Phase::Closed => Ok(()),
+        }
+    }
+
+    fn step_open(&mut self, input: Input, out: &mut Vec<Effect>) -> Result<(), Rejected> {
+        match input {
+            Input::Start => {
+                if self.phase != Phase::Idle {
+                    return Err(Rejected::AlreadyStarted);
+                }
+                self.phase = Phase::Forked;
+                self.settle(&BTreeSet::new(), out);
+            }
+            Input::Waiting => self.wait(out)?,
+            Input::Ended { path, end } => self.count(vec![(path, end)], out)?,
+            Input::EndedTogether { ends } => self.count(ends, out)?,
+            Input::Deadline { generation } => {
+                let runs = self.phase == Phase::Waiting && self.timeout_ms().is_some() && generation == self.timer;
+                if !runs {
+                    return Err(Rejected::NoSuchTimer { generation });
+                }
+                self.close(Verdict::TimedOut, &BTreeSet::new(), out);
+            }
+            Input::Cancel => self.close(Verdict::Cancelled, &BTreeSet::new(), out),
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, out: &mut Vec<Effect>) -> Result<(), Rejected> {
+        match self.phase {
+            Phase::Idle => return Err(Rejected::NotStarted),
+            Phase::Forked => {}
+            Phase::Waiting | Phase::Decided | Phase::Closed => return Err(Rejected::AlreadyWaiting),
+        }
+        self.phase = Phase::Waiting;
+        if let Some(after_ms) = self.timeout_ms() {
+            self.timer += 1;
+            let generation = self.timer;
+            out.push(Effect::StartTimer { generation, after_ms });
+        }
+        Ok(())
+    }
+
+    /// 0 is no timeout (SPEC section 4), also where a caller built the rule by hand.
+    fn timeout_ms(&self) -> Option<u64> {
+        self.rule.timeout_ms.filter(|after_ms| *after_ms > 0)
+    }
+
+    fn count(&mut self, mut ends: Vec<(usize, PathEnd)>, out: &mut Vec<Effect>) -> Result<(), Rejected> {
+        ends.sort_unstable_by_key(|(path, _)| *path);
+        let mut gone = BTreeSet::new();
+        for (path, _) in &ends {
+            if *path >= self.paths.len() {
+                return Err(Rejected::UnknownPath { path: *path });
+            }
+            if !self.live.contains(path) || !gone.insert(*path) {
+                return Err(Rejected::NotRunning { path: *path });
+            }
+        }
+        for (path, end) in ends {
+            self.paths[path] = end.into();
+            match end {
+                PathEnd::Completed => self.tally.completed += 1,
+                PathEnd::Failed | PathEnd::Timeout | PathEnd::Cancelled => self.tally.failed += 1,
+            }
+            // What ended later in the same turn came after the verdict: like the rest, it does not count.
+            if rule::decide(&self.rule, self.tally).is_some() {
+                break;
+            }
+        }
+        self.settle(&gone, out);
+        Ok(())
+    }
+
+    /// Decides, or starts what may run. `gone` are the paths whose ends came with this input.
+    fn settle(&mut self, gone: &BTreeSet<usize>, out: &mut Vec<Effect>) {
+        match rule::decide(&self.rule, self.tally) {
+            Some(true) => self.close(rule::success(&self.rule, &self.paths), gone, out),
+            Some(false) => self.close(Verdict::ConditionNotMet, gone, out),
+            None => {
+                self.forget(gone);
+                self.start_next(out);
+            }
+        }
+    }
+
+    fn forget(&mut self, gone: &BTreeSet<usize>) {
+        for path in gone {
+            self.live.remove(path);
+        }
+    }
+
+    fn start_next(&mut self, out: &mut Vec<Effect>) {
+        while self.live.len() < self.bound && self.next < self.paths.len() {
+            let path = self.next;
+            self.next += 1;
+            self.live.insert(path);
+            self.paths[path] = PathStatus::Running;
+            out.push(Effect::StartPath { path });
+        }
+    }
+
+    fn close(&mut self, verdict: Verdict, gone: &BTreeSet<usize>, out: &mut Vec<Effect>) {
+        if self.phase == Phase::Waiting && self.timeout_ms().is_some() && verdict != Verdict::TimedOut {
+            let generation = self.timer;
+            out.push(Effect::StopTimer { generation });
+        }
+        let rest = self.rest_after(&verdict);
+        out.push(Effect::Decided {
+            verdict: verdict.clone(),
+        });
+        self.verdict = Some(verdict);
+        self.forget(gone);
+        for (path, status) in self.paths.iter_mut().enumerate() {
+            match status {
+                PathStatus::Pending => *status = PathStatus::Skipped,
+                PathStatus::Running => {
+                    *status = rest;
+                    if rest == PathStatus::Stopped && self.live.contains(&path) {
+                        out.push(Effect::CancelPath { path });
+                    }
+                }
+                PathStatus::Completed
+                | PathStatus::Failed
+                | PathStatus::Timeout
+                | PathStatus::Cancelled
+                | PathStatus::Stopped
+                | PathStatus::Skipped
+                | PathStatus::Detached => {}
+            }
+        }
+        self.phase = Phase::Decided;
+        self.close_when_all_ended(out);
+    }
+
+    /// `onDecided: detach` spares the losers of a race. A timeout and a cancel leave nobody to run on for: SPEC
+    /// section 4 cancels the rest on expiry without exception, and a cancel goes down the whole tree.
+    fn rest_after(&self, verdict: &Verdict) -> PathStatus {
+        match (verdict, self.rule.on_decided) {
+            (Verdict::TimedOut | Verdict::Cancelled, _) => PathStatus::Stopped,
+            (Verdict::Succeeded { .. } | Verdict::ConditionNotMet | Verdict::MainThreadNotFound, OnDecided::Cancel) => {
+                PathStatus::Stopped
+            }
+            (Verdict::Succeeded { .. } | Verdict::ConditionNotMet | Verdict::MainThreadNotFound, OnDecided::Detach) => {
+                PathStatus::Detached
+            }
+        }
+    }
+
+    fn step_decided(&mut self, input: &Input, out: &mut Vec<Effect>) {
+        match input {
+            Input::Ended { path, .. } => {
+                self.live.remove(path);
+            }
+            Input::EndedTogether { ends } => {
+                for (path, _) in ends {
+                    self.live.remove(path);
+                }
+            }
+            Input::Start | Input::Waiting | Input::Deadline { .. } | Input::Cancel => return,
+        }
+        self.close_when_all_ended(out);
+    }
+
+    fn close_when_all_ended(&mut self, out: &mut Vec<Effect>) {
+        if self.live.is_empty() {
+            self.phase = Phase::Closed;
+            out.push(Effect::AllEnded);
+        }
+    }
+}

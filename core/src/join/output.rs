@@ -1,0 +1,184 @@
+//! What a JOIN gives its parent: the output, or the error (SPEC section 4).
+
+use serde_json::{Map, Value, json};
+
+use super::path::PathStatus;
+use super::rule::Verdict;
+use crate::definition::JoinStrategy;
+use crate::error::{RunError, RunErrorCode};
+use crate::graph::JoinRule;
+
+/// How many paths an error's sentence names; its details always list every one.
+const NAMED_IN_MESSAGE: usize = 8;
+
+/// One path as its join found it. Lists of reports are in path order, and hold every path of the fork.
+#[derive(Clone, Copy, Debug)]
+pub struct PathReport<'a> {
+    /// The user's id.
+    pub path_id: &'a str,
+    /// Its status, from [`ForkJoinMachine::paths`](super::ForkJoinMachine::paths).
+    pub status: PathStatus,
+    /// The thread that ran it; none if it was never started.
+    pub thread_id: Option<&'a str>,
+    /// Its last node's output, where it completed.
+    pub output: Option<&'a Value>,
+    /// Why it failed, where it did.
+    pub error: Option<&'a RunError>,
+}
+
+/// The output of a JOIN, of the same shape whatever the number of paths:
+/// `{strategy, outputs:{pathId: output}, completed:[pathId], failed:[{pathId,error}], cancelled:[pathId],
+/// childThreadIds:{pathId:id}}`.
+///
+/// `failed` holds what counts as failed, so also paths that someone else cancelled; `cancelled` holds what the join
+/// itself cancelled or never started. A detached path is in none of the lists, only in `childThreadIds`.
+pub fn join_output(strategy: JoinStrategy, paths: &[PathReport<'_>]) -> Value {
+    Value::Object(output_fields(strategy, paths))
+}
+
+/// The error of a JOIN that did not succeed; none for [`Verdict::Succeeded`]. Its details are the fields of
+/// [`join_output`] and `paths: [{pathId, status, threadId?, error?}]`, with `timeoutMs`, `threshold` or
+/// `mainPathId` where that is what failed. Its cause is the first failed path's error.
+pub fn join_error(rule: &JoinRule, verdict: &Verdict, paths: &[PathReport<'_>]) -> Option<RunError> {
+    let strategy = strategy_name(rule.strategy);
+    let (code, message, fact) = match verdict {
+        Verdict::Succeeded { .. } => return None,
+        Verdict::ConditionNotMet => {
+            let message = format!("{strategy} can no longer hold: {}", sentence(paths));
+            let threshold = match rule.strategy {
+                JoinStrategy::SuccessCountThreshold => Some(("threshold", json!(rule.threshold))),
+                JoinStrategy::AllCompleted
+                | JoinStrategy::AnyCompleted
+                | JoinStrategy::AllFailed
+                | JoinStrategy::AnyFailed => None,
+            };
+            (RunErrorCode::JoinConditionNotMet, message, threshold)
+        }
+        Verdict::TimedOut => {
+            let after_ms = rule.timeout_ms.unwrap_or_default();
+            let message = format!(
+                "TimeoutError: {strategy} was not decided within {after_ms} ms: {}",
+                sentence(paths)
+            );
+            (RunErrorCode::JoinTimeout, message, Some(("timeoutMs", json!(after_ms))))
+        }
+        Verdict::MainThreadNotFound => {
+            let main = paths.get(rule.main_path);
+            let message = main.map_or_else(
+                || "Main thread not found for mainPathId: the fork has no such path".to_owned(),
+                |main| {
+                    let status = main.status.thread_status().as_str();
+                    format!(
+                        "Main thread not found for mainPathId {}: it is {status}, not COMPLETED",
+                        main.path_id
+                    )
+                },
+            );
+            let main = main.map(|main| ("mainPathId", json!(main.path_id)));
+            (RunErrorCode::MainThreadNotFound, message, main)
+        }
+        Verdict::Cancelled => {
+            let message = format!("cancelled before {strategy} was decided: {}", sentence(paths));
+            (RunErrorCode::Cancelled, message, None)
+        }
+    };
+    let mut details = output_fields(rule.strategy, paths);
+    details.insert("paths".to_owned(), paths.iter().map(listing).collect());
+    if let Some((name, value)) = fact {
+        details.insert(name.to_owned(), value);
+    }
+    let error = RunError::new(code, message).with_details(Value::Object(details));
+    let cause = paths
+        .iter()
+        .filter(|path| path.status.counts_as_failed())
+        .find_map(|path| path.error);
+    Some(match cause {
+        Some(cause) => error.caused_by(cause.clone()),
+        None => error,
+    })
+}
+
+fn output_fields(strategy: JoinStrategy, paths: &[PathReport<'_>]) -> Map<String, Value> {
+    let (mut outputs, mut threads) = (Map::new(), Map::new());
+    let (mut completed, mut failed, mut cancelled) = (Vec::new(), Vec::new(), Vec::new());
+    for path in paths {
+        if let Some(thread) = path.thread_id {
+            threads.insert(path.path_id.to_owned(), json!(thread));
+        }
+        if path.status == PathStatus::Completed {
+            completed.push(json!(path.path_id));
+            outputs.insert(path.path_id.to_owned(), path.output.cloned().unwrap_or_default());
+        }
+        if path.status.counts_as_failed() {
+            failed.push(json!({ "pathId": path.path_id, "error": error_of(path) }));
+        }
+        if path.status.cancelled_by_join() {
+            cancelled.push(json!(path.path_id));
+        }
+    }
+    Map::from_iter([
+        ("strategy".to_owned(), json!(strategy)),
+        ("outputs".to_owned(), Value::Object(outputs)),
+        ("completed".to_owned(), Value::Array(completed)),
+        ("failed".to_owned(), Value::Array(failed)),
+        ("cancelled".to_owned(), Value::Array(cancelled)),
+        ("childThreadIds".to_owned(), Value::Object(threads)),
+    ])
+}
+
+/// Every failed path has an error to show, also one whose thread left none behind.
+fn error_of(path: &PathReport<'_>) -> Value {
+    let (code, message) = match (path.error, path.status) {
+        (Some(error), _) => return json!(error),
+        (None, PathStatus::Timeout) => (RunErrorCode::NodeTimeout, "the branch ran out of time"),
+        (None, PathStatus::Cancelled | PathStatus::Stopped | PathStatus::Skipped) => {
+            (RunErrorCode::Cancelled, "the branch was cancelled")
+        }
+        (
+            None,
+            PathStatus::Pending
+            | PathStatus::Running
+            | PathStatus::Completed
+            | PathStatus::Failed
+            | PathStatus::Detached,
+        ) => (RunErrorCode::NodeFailed, "the branch failed"),
+    };
+    json!(RunError::new(code, message))
+}
+
+fn listing(path: &PathReport<'_>) -> Value {
+    let mut fields = Map::from_iter([
+        ("pathId".to_owned(), json!(path.path_id)),
+        ("status".to_owned(), json!(path.status.thread_status())),
+    ]);
+    if let Some(thread) = path.thread_id {
+        fields.insert("threadId".to_owned(), json!(thread));
+    }
+    if path.status.counts_as_failed() {
+        fields.insert("error".to_owned(), error_of(path));
+    }
+    Value::Object(fields)
+}
+
+/// `a COMPLETED, b FAILED, c CANCELLED`, shortened for a fork of many paths.
+fn sentence(paths: &[PathReport<'_>]) -> String {
+    let mut words: Vec<String> = paths
+        .iter()
+        .take(NAMED_IN_MESSAGE)
+        .map(|path| format!("{} {}", path.path_id, path.status.thread_status().as_str()))
+        .collect();
+    if let Some(more) = paths.len().checked_sub(NAMED_IN_MESSAGE + 1) {
+        words.push(format!("and {} more", more + 1));
+    }
+    words.join(", ")
+}
+
+fn strategy_name(strategy: JoinStrategy) -> &'static str {
+    match strategy {
+        JoinStrategy::AllCompleted => "ALL_COMPLETED",
+        JoinStrategy::AnyCompleted => "ANY_COMPLETED",
+        JoinStrategy::AllFailed => "ALL_FAILED",
+        JoinStrategy::AnyFailed => "ANY_FAILED",
+        JoinStrategy::SuccessCountThreshold => "SUCCESS_COUNT_THRESHOLD",
+    }
+}

@@ -1,0 +1,110 @@
+//! When a join is decided, and whose conversation and variables come back (SPEC section 4).
+//!
+//! | strategy | succeeds when | fails as soon as |
+//! |---|---|---|
+//! | ALL_COMPLETED | C = N | F >= 1 |
+//! | ANY_COMPLETED | C >= 1 | F = N |
+//! | ALL_FAILED | F = N | C >= 1 |
+//! | ANY_FAILED | F >= 1 | C = N |
+//! | SUCCESS_COUNT_THRESHOLD k | C >= k | N - F < k |
+
+use serde::{Deserialize, Serialize};
+
+use super::path::PathStatus;
+use crate::definition::{JoinStrategy, MergeVariables};
+use crate::graph::JoinRule;
+
+/// How a join was decided. There is one, for ever.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE", tag = "verdict")]
+pub enum Verdict {
+    /// The strategy holds; the parent goes on after the JOIN.
+    #[serde(rename_all = "camelCase")]
+    Succeeded {
+        /// What becomes of the parent's conversation.
+        conversation: Conversation,
+        /// The paths whose thread variables come back, in path order.
+        merge: Vec<usize>,
+    },
+    /// The strategy can no longer hold (`JOIN_CONDITION_NOT_MET`).
+    ConditionNotMet,
+    /// The deadline passed first (`JOIN_TIMEOUT`).
+    TimedOut,
+    /// The strategy holds, but the main path has no completed thread (`MAIN_THREAD_NOT_FOUND`).
+    MainThreadNotFound,
+    /// The parent was cancelled first.
+    Cancelled,
+}
+
+/// What a successful join does to the parent's conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Conversation {
+    /// The snapshot of this path's conversation replaces it, atomically.
+    ReplaceWith(usize),
+    /// It stays as it was at FORK.
+    Unchanged,
+}
+
+/// How many of a fork's paths there are, have completed, and have failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Tally {
+    pub(super) paths: usize,
+    pub(super) completed: usize,
+    pub(super) failed: usize,
+}
+
+/// Whether the strategy holds, can no longer hold, or is open.
+pub(super) fn decide(rule: &JoinRule, tally: Tally) -> Option<bool> {
+    let Tally {
+        paths,
+        completed,
+        failed,
+    } = tally;
+    let k = rule.threshold as usize;
+    let (succeeds, fails) = match rule.strategy {
+        JoinStrategy::AllCompleted => (completed == paths, failed >= 1),
+        JoinStrategy::AnyCompleted => (completed >= 1, failed == paths),
+        JoinStrategy::AllFailed => (failed == paths, completed >= 1),
+        JoinStrategy::AnyFailed => (failed >= 1, completed == paths),
+        JoinStrategy::SuccessCountThreshold => (completed >= k, paths - failed < k),
+    };
+    match (succeeds, fails) {
+        (true, _) => Some(true),
+        (false, true) => Some(false),
+        (false, false) => None,
+    }
+}
+
+/// The verdict of a join whose strategy holds: which conversation and which variables come back.
+pub(super) fn success(rule: &JoinRule, paths: &[PathStatus]) -> Verdict {
+    let Some(conversation) = conversation(rule, paths) else {
+        return Verdict::MainThreadNotFound;
+    };
+    let merge = match (rule.merge_variables, conversation) {
+        (MergeVariables::None, _) | (MergeVariables::Main, Conversation::Unchanged) => Vec::new(),
+        (MergeVariables::Main, Conversation::ReplaceWith(path)) => vec![path],
+        (MergeVariables::All, _) => completed(paths).collect(),
+    };
+    Verdict::Succeeded { conversation, merge }
+}
+
+/// None: `MAIN_THREAD_NOT_FOUND`.
+fn conversation(rule: &JoinRule, paths: &[PathStatus]) -> Option<Conversation> {
+    if *paths.get(rule.main_path)? == PathStatus::Completed {
+        return Some(Conversation::ReplaceWith(rule.main_path));
+    }
+    if !rule.main_path_explicit {
+        let stand_in = completed(paths).next();
+        return Some(stand_in.map_or(Conversation::Unchanged, Conversation::ReplaceWith));
+    }
+    match rule.strategy {
+        JoinStrategy::AllCompleted | JoinStrategy::AnyCompleted | JoinStrategy::SuccessCountThreshold => None,
+        JoinStrategy::AllFailed | JoinStrategy::AnyFailed => Some(Conversation::Unchanged),
+    }
+}
+
+fn completed(paths: &[PathStatus]) -> impl Iterator<Item = usize> {
+    let is_completed = |(path, status): (usize, &PathStatus)| (*status == PathStatus::Completed).then_some(path);
+    paths.iter().enumerate().filter_map(is_completed)
+}

@@ -1,0 +1,149 @@
+//! Thread variables that come back at a JOIN (SPEC section 4, `mergeVariables`).
+//!
+//! A branch *wrote* a variable when its value at the JOIN differs from the snapshot taken at FORK. So where one
+//! branch changed `x` and another left it alone, the change comes back; it is a conflict only when two branches
+//! changed it to different values.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use crate::error::{RunError, RunErrorCode};
+
+/// The thread variables of a branch at the JOIN.
+#[derive(Clone, Debug)]
+pub struct BranchVariables<'a> {
+    /// The user's path id.
+    pub path_id: &'a str,
+    /// All of them, changed or not.
+    pub variables: Vec<(&'a str, &'a Value)>,
+}
+
+/// Variables that branches set to different values.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VariableConflict {
+    /// For each name the value that each path gave it, in path order.
+    pub names: BTreeMap<String, Vec<(String, Value)>>,
+}
+
+impl From<VariableConflict> for RunError {
+    /// `VARIABLE_MERGE_CONFLICT` with details `{conflicts: {name: {pathId: value}}}`.
+    fn from(conflict: VariableConflict) -> Self {
+        let names: Vec<&str> = conflict.names.keys().map(String::as_str).collect();
+        let message = format!("branches set {} to different values", names.join(", "));
+        let conflicts: Map<String, Value> = conflict
+            .names
+            .into_iter()
+            .map(|(name, values)| (name, Value::Object(values.into_iter().collect())))
+            .collect();
+        Self::new(RunErrorCode::VariableMergeConflict, message).with_details(json!({ "conflicts": conflicts }))
+    }
+}
+
+/// The assignments that the parent takes over from `branches`: those of [`Verdict::Succeeded`]'s `merge`, in path
+/// order. `snapshot` looks a thread variable up as it was at FORK.
+///
+/// # Errors
+/// [`VariableConflict`] with every name that two branches changed to different values.
+///
+/// [`Verdict::Succeeded`]: super::Verdict::Succeeded
+pub fn merge_variables<'a>(
+    snapshot: impl Fn(&str) -> Option<&'a Value>,
+    branches: &[BranchVariables<'_>],
+) -> Result<BTreeMap<String, Value>, VariableConflict> {
+    let mut writes: BTreeMap<&str, Vec<(&str, &Value)>> = BTreeMap::new();
+    for branch in branches {
+        for (name, value) in &branch.variables {
+            if snapshot(name) != Some(*value) {
+                writes.entry(name).or_default().push((branch.path_id, value));
+            }
+        }
+    }
+    let mut merged = BTreeMap::new();
+    let mut names = BTreeMap::new();
+    for (name, writers) in writes {
+        let Some(((_, first), others)) = writers.split_first() else {
+            continue;
+        };
+        if others.iter().all(|(_, value)| value == first) {
+            merged.insert(name.to_owned(), (*first).clone());
+        } else {
+            let values = writers
+                .iter()
+                .map(|(path, value)| ((*path).to_owned(), (*value).clone()))
+                .collect();
+            names.insert(name.to_owned(), values);
+        }
+    }
+    if names.is_empty() {
+        Ok(merged)
+    } else {
+        Err(VariableConflict { names })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn merge(snapshot: &Value, branches: &[Value]) -> Result<Value, Value> {
+        const PATHS: [&str; 3] = ["a", "b", "c"];
+        let branches: Vec<BranchVariables<'_>> = PATHS
+            .iter()
+            .zip(branches)
+            .map(|(path_id, variables)| BranchVariables {
+                path_id,
+                variables: variables
+                    .as_object()
+                    .into_iter()
+                    .flatten()
+                    .map(|(name, value)| (name.as_str(), value))
+                    .collect(),
+            })
+            .collect();
+        match merge_variables(|name| snapshot.get(name), &branches) {
+            Ok(merged) => Ok(json!(merged)),
+            Err(conflict) => Err(RunError::from(conflict).details.unwrap_or_default()),
+        }
+    }
+
+    #[test]
+    fn a_value_equal_to_the_snapshot_is_not_a_write() {
+        let merged = merge(
+            &json!({"x": 1, "y": 1}),
+            &[json!({"x": 2, "y": 1}), json!({"x": 1, "y": 1})],
+        );
+        assert_eq!(merged, Ok(json!({"x": 2})));
+    }
+
+    #[test]
+    fn equal_writes_agree() {
+        let merged = merge(&json!({}), &[json!({"x": {"deep": [1]}}), json!({"x": {"deep": [1]}})]);
+        assert_eq!(merged, Ok(json!({"x": {"deep": [1]}})));
+    }
+
+    #[test]
+    fn two_different_values_for_one_name_conflict_and_every_name_is_listed() {
+        let snapshot = json!({"x": 0, "y": 0, "z": 0});
+        let conflict = merge(
+            &snapshot,
+            &[
+                json!({"x": 1, "y": 1, "z": 7}),
+                json!({"x": 2, "y": 0, "z": 0}),
+                json!({"x": 0, "y": 2, "z": 0}),
+            ],
+        );
+        let expected = json!({"conflicts": {"x": {"a": 1, "b": 2}, "y": {"a": 1, "c": 2}}});
+        assert_eq!(conflict, Err(expected));
+    }
+
+    #[test]
+    fn a_variable_that_the_parent_did_not_have_is_a_write_even_if_null() {
+        assert_eq!(merge(&json!({}), &[json!({"x": null})]), Ok(json!({"x": null})));
+    }
+
+    #[test]
+    fn no_branches_bring_nothing() {
+        assert_eq!(merge(&json!({"x": 1}), &[]), Ok(json!({})));
+    }
+}

@@ -1,0 +1,122 @@
+//! Whatever is fed in whatever order, the machine keeps its promises.
+
+use pirn_core::definition::{ForkStrategy, JoinStrategy, MergeVariables, OnDecided};
+use pirn_core::join::{Effect, ForkJoinMachine, Input, PathEnd, PathStatus};
+use proptest::prelude::*;
+
+use crate::fork::fork;
+
+fn end() -> impl Strategy<Value = PathEnd> {
+    prop_oneof![
+        Just(PathEnd::Completed),
+        Just(PathEnd::Failed),
+        Just(PathEnd::Timeout),
+        Just(PathEnd::Cancelled),
+    ]
+}
+
+fn input() -> impl Strategy<Value = Input> {
+    prop_oneof![
+        1 => Just(Input::Start),
+        1 => Just(Input::Waiting),
+        6 => (0..7_usize, end()).prop_map(|(path, end)| Input::Ended { path, end }),
+        2 => prop::collection::vec((0..7_usize, end()), 0..4).prop_map(|ends| Input::EndedTogether { ends }),
+        1 => (0..3_u32).prop_map(|generation| Input::Deadline { generation }),
+        1 => Just(Input::Cancel),
+    ]
+}
+
+fn strategy() -> impl Strategy<Value = JoinStrategy> {
+    prop_oneof![
+        Just(JoinStrategy::AllCompleted),
+        Just(JoinStrategy::AnyCompleted),
+        Just(JoinStrategy::AllFailed),
+        Just(JoinStrategy::AnyFailed),
+        Just(JoinStrategy::SuccessCountThreshold),
+    ]
+}
+
+prop_compose! {
+    /// Rules that validation would refuse are among them: no paths, a threshold or a main path out of range.
+    fn machine()(
+        paths in 0..6_usize,
+        strategy in strategy(),
+        serial in any::<bool>(),
+        threshold in 0..7_u32,
+        timeout_ms in prop::option::of(0..2_u64),
+        main_path in 0..7_usize,
+        main_path_explicit in any::<bool>(),
+        detach in any::<bool>(),
+        merge in prop_oneof![Just(MergeVariables::None), Just(MergeVariables::Main), Just(MergeVariables::All)],
+        max_concurrent in prop::option::of(0..7_u32),
+    ) -> (ForkJoinMachine, usize) {
+        let mut fork = fork(paths, strategy);
+        fork.strategy = if serial { ForkStrategy::Serial } else { ForkStrategy::Parallel };
+        fork.join.threshold = threshold;
+        fork.join.timeout_ms = timeout_ms;
+        fork.join.main_path = main_path;
+        fork.join.main_path_explicit = main_path_explicit;
+        fork.join.on_decided = if detach { OnDecided::Detach } else { OnDecided::Cancel };
+        fork.join.merge_variables = merge;
+        let bound = if serial { 1 } else { max_concurrent.map_or(paths, |bound| bound.max(1) as usize) };
+        (ForkJoinMachine::new(&fork, max_concurrent), bound)
+    }
+}
+
+proptest! {
+    #[test]
+    fn it_decides_once_and_never_panics((mut machine, bound) in machine(), inputs in prop::collection::vec(input(), 0..40)) {
+        let mut log = Vec::new();
+        for input in inputs {
+            let before = machine.clone();
+            let mut out = Vec::new();
+            let answer = machine.step(input, &mut out);
+            if answer.is_err() {
+                prop_assert_eq!(&machine, &before);
+                prop_assert!(out.is_empty());
+            }
+            if before.verdict().is_some() {
+                prop_assert_eq!(answer, Ok(()));
+                prop_assert_eq!(machine.verdict(), before.verdict());
+                prop_assert_eq!(machine.paths(), before.paths());
+                prop_assert!(out.iter().all(|effect| *effect == Effect::AllEnded));
+            }
+            prop_assert!(machine.live().count() <= bound);
+            let text = serde_json::to_string(&machine)?;
+            prop_assert_eq!(&serde_json::from_str::<ForkJoinMachine>(&text)?, &machine);
+            log.extend(out);
+        }
+        let is_decided = |effect: &&Effect| matches!(effect, Effect::Decided { .. });
+        let is_end = |effect: &&Effect| **effect == Effect::AllEnded;
+        let decided = log.iter().position(|effect| is_decided(&effect));
+        let ended = log.iter().position(|effect| is_end(&effect));
+        prop_assert_eq!(decided.is_some(), machine.verdict().is_some());
+        prop_assert_eq!(ended.is_some(), decided.is_some() && machine.live().count() == 0);
+        prop_assert!(ended.is_none() || ended > decided);
+        let (decisions, ends) = (log.iter().filter(is_decided).count(), log.iter().filter(is_end).count());
+        prop_assert!(decisions <= 1 && ends <= 1);
+    }
+
+    #[test]
+    fn ends_of_one_turn_count_in_path_order((machine, _) in machine(), ends in prop::collection::vec(end(), 6), seed in any::<u64>()) {
+        let mut together = machine;
+        together.step(Input::Start, &mut Vec::new())?;
+        let mut alone = together.clone();
+        let mut batch: Vec<(usize, PathEnd)> = together.live().zip(ends).collect();
+        for &(path, end) in &batch {
+            alone.step(Input::Ended { path, end }, &mut Vec::new())?;
+        }
+        let turn = seed as usize % batch.len().max(1);
+        batch.rotate_left(turn);
+        together.step(Input::EndedTogether { ends: batch }, &mut Vec::new())?;
+        prop_assert_eq!(together.verdict(), alone.verdict());
+        let counted = |machine: &ForkJoinMachine| -> Vec<PathStatus> {
+            let counts = |path: &PathStatus| *path == PathStatus::Completed || path.counts_as_failed();
+            machine.paths().iter().copied().filter(counts).collect()
+        };
+        prop_assert_eq!(counted(&together), counted(&alone));
+        if together.verdict().is_none() {
+            prop_assert_eq!(together, alone);
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! SPEC section 4's table row by row, and the acceptance cases of join-runtime and join-conversation that a machine can
+//! answer, under their ids.
+
+use pirn_core::definition::JoinStrategy::{
+    self, AllCompleted, AllFailed, AnyCompleted, AnyFailed, SuccessCountThreshold,
+};
+use pirn_core::definition::{ForkStrategy, MergeVariables};
+use pirn_core::error::RunErrorCode;
+use pirn_core::graph::Fork;
+use pirn_core::join::PathEnd::{Cancelled, Completed, Failed, Timeout};
+use pirn_core::join::{
+    Conversation, Effect, ForkJoinMachine, Input, PathEnd, PathReport, PathStatus, Verdict, join_error, join_output,
+};
+use pirn_core::status::ThreadStatus;
+use serde_json::{Value, json};
+
+use crate::fork::{ended, fork, step, waiting};
+
+/// Case id, strategy, threshold, the ends in order, what then.
+type Row<'a> = (&'a str, JoinStrategy, u32, &'a [(usize, PathEnd)], Then);
+
+/// How a case ends: what it brings, or its error.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Then {
+    Takes(usize),
+    Unchanged,
+    NotMet,
+    TimedOut,
+    NoMain,
+}
+
+fn outcome(verdict: &Verdict) -> Then {
+    match verdict {
+        Verdict::Succeeded { conversation, .. } => match conversation {
+            Conversation::ReplaceWith(path) => Then::Takes(*path),
+            Conversation::Unchanged => Then::Unchanged,
+        },
+        Verdict::ConditionNotMet => Then::NotMet,
+        Verdict::TimedOut => Then::TimedOut,
+        Verdict::MainThreadNotFound => Then::NoMain,
+        Verdict::Cancelled => panic!("nobody cancels here"),
+    }
+}
+
+/// Feeds the ends one after another; the last one is the one that decides.
+#[track_caller]
+fn decides_at_the_last(id: &str, fork: &Fork, ends: &[(usize, PathEnd)], then: Then) -> ForkJoinMachine {
+    let mut machine = waiting(fork);
+    for (path, end) in ends {
+        assert_eq!(machine.verdict(), None, "{id}: decided before path {path} ended");
+        step(&mut machine, ended(*path, *end));
+    }
+    let verdict = machine.verdict().unwrap_or_else(|| panic!("{id}: not decided"));
+    assert_eq!(outcome(verdict), then, "{id}");
+    machine
+}
+
+fn reports<'a>(fork: &'a Fork, machine: &ForkJoinMachine, output: &'a Value) -> Vec<PathReport<'a>> {
+    let report = |(path, status): (&'a pirn_core::graph::ForkPath, &PathStatus)| PathReport {
+        path_id: &path.id,
+        status: *status,
+        thread_id: (*status != PathStatus::Skipped).then_some("t"),
+        output: (*status == PathStatus::Completed).then_some(output),
+        error: None,
+    };
+    fork.paths.iter().zip(machine.paths()).map(report).collect()
+}
+
+#[test]
+fn each_strategy_succeeds_and_fails_as_soon_as_the_table_says() {
+    let (c, f) = (Completed, Failed);
+    let three: &[(JoinStrategy, u32, &[PathEnd], Then)] = &[
+        (AllCompleted, 1, &[c, c, c], Then::Takes(0)),
+        (AllCompleted, 1, &[c, f], Then::NotMet),
+        (AnyCompleted, 1, &[f, c], Then::Takes(1)),
+        (AnyCompleted, 1, &[f, f, f], Then::NotMet),
+        (AllFailed, 1, &[f, f, f], Then::Unchanged),
+        (AllFailed, 1, &[f, c], Then::NotMet),
+        (AnyFailed, 1, &[c, f], Then::Takes(0)),
+        (AnyFailed, 1, &[f], Then::Unchanged),
+        (AnyFailed, 1, &[c, c, c], Then::NotMet),
+        (SuccessCountThreshold, 2, &[f, c, c], Then::Takes(1)),
+        (SuccessCountThreshold, 2, &[c, f, f], Then::NotMet),
+        (SuccessCountThreshold, 3, &[c, f], Then::NotMet),
+    ];
+    for (strategy, threshold, ends, then) in three {
+        let mut fork = fork(3, *strategy);
+        fork.join.threshold = *threshold;
+        let ends: Vec<(usize, PathEnd)> = ends.iter().copied().enumerate().collect();
+        decides_at_the_last(&format!("{strategy:?} {ends:?}"), &fork, &ends, *then);
+    }
+}
+
+#[test]
+fn a_timeout_and_a_cancel_by_someone_else_count_as_failed() {
+    for end in [Failed, Timeout, Cancelled] {
+        decides_at_the_last("F", &fork(2, AnyFailed), &[(1, end)], Then::Unchanged);
+        decides_at_the_last("F", &fork(2, AllCompleted), &[(1, end)], Then::NotMet);
+    }
+}
+
+#[test]
+fn b01_b03_b09_b10_b11_b15_b17_are_decided_at_the_end_that_decides() {
+    let c = |path| (path, Completed);
+    let f = |path| (path, Failed);
+    let table: &[Row<'_>] = &[
+        ("B01", AllCompleted, 1, &[c(0), c(1), c(2)], Then::Takes(0)),
+        ("B03", AnyFailed, 1, &[f(1)], Then::Unchanged),
+        ("B09", AllCompleted, 1, &[c(0), f(1)], Then::NotMet),
+        ("B10", AllFailed, 1, &[f(0), f(1), f(2)], Then::Unchanged),
+        ("B11", AllFailed, 1, &[f(0), c(1)], Then::NotMet),
+        ("B15", AnyFailed, 1, &[c(0), f(1)], Then::Takes(0)),
+        ("B17", SuccessCountThreshold, 2, &[f(0), f(1)], Then::NotMet),
+    ];
+    for (id, strategy, threshold, ends, then) in table {
+        let mut fork = fork(3, *strategy);
+        fork.join.threshold = *threshold;
+        let machine = decides_at_the_last(id, &fork, ends, *then);
+        let output = join_output(*strategy, &reports(&fork, &machine, &Value::Null));
+        let count = |list: &str| output[list].as_array().map_or(0, Vec::len);
+        let failed = ends.iter().filter(|(_, end)| *end == Failed).count();
+        assert_eq!(count("failed"), failed, "{id}");
+        assert_eq!(count("completed"), ends.len() - failed, "{id}");
+        assert_eq!(count("cancelled"), 3 - ends.len(), "{id}");
+    }
+}
+
+#[test]
+fn b11_the_path_that_still_ran_is_cancelled() {
+    let mut machine = waiting(&fork(3, AllFailed));
+    step(&mut machine, ended(0, Failed));
+    let effects = step(&mut machine, ended(1, Completed));
+    assert!(effects.contains(&Effect::CancelPath { path: 2 }));
+    assert_eq!(machine.paths()[2].thread_status(), ThreadStatus::Cancelled);
+}
+
+#[test]
+fn b04_a_timeout_is_a_timeout_error_with_every_status_and_the_outputs_so_far() {
+    let mut fork = fork(2, AllCompleted);
+    fork.join.timeout_ms = Some(1000);
+    let mut machine = waiting(&fork);
+    step(&mut machine, ended(0, Completed));
+    let effects = step(&mut machine, Input::Deadline { generation: 1 });
+    let verdict = Verdict::TimedOut;
+    assert_eq!(
+        effects,
+        [
+            Effect::Decided {
+                verdict: verdict.clone()
+            },
+            Effect::CancelPath { path: 1 }
+        ]
+    );
+
+    let output = json!({"data": 1});
+    let error = join_error(&fork.join, &verdict, &reports(&fork, &machine, &output)).expect("an error");
+    assert_eq!(error.code, RunErrorCode::JoinTimeout);
+    assert!(error.message.starts_with("TimeoutError"), "{}", error.message);
+    assert_eq!(
+        error.details,
+        Some(json!({
+            "strategy": "ALL_COMPLETED",
+            "timeoutMs": 1000,
+            "outputs": {"p0": {"data": 1}},
+            "completed": ["p0"],
+            "failed": [],
+            "cancelled": ["p1"],
+            "childThreadIds": {"p0": "t", "p1": "t"},
+            "paths": [
+                {"pathId": "p0", "status": "COMPLETED", "threadId": "t"},
+                {"pathId": "p1", "status": "CANCELLED", "threadId": "t"},
+            ],
+        }))
+    );
+}
+
+#[test]
+fn b07_b08_the_output_is_keyed_by_path_id_whatever_the_number_of_paths() {
+    for (id, paths, expected) in [
+        ("B07", 1, json!({"p0": {"data": 1}})),
+        ("B08", 2, json!({"p0": {"data": 1}, "p1": {"data": 1}})),
+    ] {
+        let fork = fork(paths, AllCompleted);
+        let ends: Vec<(usize, PathEnd)> = (0..paths).map(|path| (path, Completed)).collect();
+        let machine = decides_at_the_last(id, &fork, &ends, Then::Takes(0));
+        let data = json!({"data": 1});
+        let output = join_output(AllCompleted, &reports(&fork, &machine, &data));
+        assert_eq!(output["outputs"], expected, "{id}");
+    }
+}
+
+#[test]
+fn b13_an_explicit_main_path_that_failed_is_main_thread_not_found() {
+    let mut fork = fork(2, AnyCompleted);
+    fork.join.main_path_explicit = true;
+    let machine = decides_at_the_last("B13", &fork, &[(0, Failed), (1, Completed)], Then::NoMain);
+    let verdict = machine.verdict().expect("decided");
+    let error = join_error(&fork.join, verdict, &reports(&fork, &machine, &Value::Null)).expect("an error");
+    assert_eq!(error.code, RunErrorCode::MainThreadNotFound, "B13");
+    assert!(
+        error.message.contains("Main thread not found for mainPathId p0"),
+        "{}",
+        error.message
+    );
+}
+
+#[test]
+fn b18_ends_before_join_waits_decide_at_once() {
+    let mut fork = fork(2, AllCompleted);
+    fork.join.timeout_ms = Some(1000);
+    let mut machine = ForkJoinMachine::new(&fork, None);
+    step(&mut machine, Input::Start);
+    step(&mut machine, ended(1, Completed));
+    let effects = step(&mut machine, ended(0, Completed));
+    assert_eq!(effects.len(), 2, "Decided and AllEnded, no timer: {effects:?}");
+    assert_eq!(
+        step(&mut machine, Input::Waiting),
+        [],
+        "B18: nothing is left to wait for"
+    );
+}
+
+#[test]
+fn b19_a_timeout_of_zero_is_none() {
+    for timeout_ms in [None, Some(0)] {
+        let mut fork = fork(1, AllCompleted);
+        fork.join.timeout_ms = timeout_ms;
+        let mut machine = ForkJoinMachine::new(&fork, None);
+        step(&mut machine, Input::Start);
+        assert_eq!(step(&mut machine, Input::Waiting), [], "B19");
+    }
+}
+
+#[test]
+fn b20_b21_the_main_path_is_the_named_one_or_the_first() {
+    for (id, named, then) in [("B20", Some(1), Then::Takes(1)), ("B21", None, Then::Takes(0))] {
+        let mut fork = fork(2, AllCompleted);
+        fork.join.main_path_explicit = named.is_some();
+        fork.join.main_path = named.unwrap_or_default();
+        decides_at_the_last(id, &fork, &[(1, Completed), (0, Completed)], then);
+    }
+}
+
+#[test]
+fn b22_a_main_path_that_the_fork_does_not_have_is_main_thread_not_found() {
+    for strategy in [AllCompleted, AnyFailed] {
+        let mut fork = fork(1, strategy);
+        fork.join.main_path = 9;
+        let end = if strategy == AllCompleted { Completed } else { Failed };
+        let machine = decides_at_the_last("B22", &fork, &[(0, end)], Then::NoMain);
+        let verdict = machine.verdict().expect("decided");
+        let error = join_error(&fork.join, verdict, &reports(&fork, &machine, &Value::Null)).expect("an error");
+        assert!(
+            error.message.contains("Main thread not found for mainPathId"),
+            "B22: {}",
+            error.message
+        );
+    }
+}
+
+#[test]
+fn b30_b31_serial_paths_run_one_after_another_in_path_order_and_parallel_ones_at_once() {
+    let mut fork = fork(8, AllCompleted);
+    let all: Vec<Effect> = (0..8).map(|path| Effect::StartPath { path }).collect();
+    assert_eq!(step(&mut ForkJoinMachine::new(&fork, None), Input::Start), all, "B30");
+
+    fork.strategy = ForkStrategy::Serial;
+    let mut machine = ForkJoinMachine::new(&fork, Some(4));
+    assert_eq!(step(&mut machine, Input::Start), all[..1], "B31");
+    for path in 0..7 {
+        assert_eq!(
+            step(&mut machine, ended(path, Completed)),
+            all[path + 1..=path + 1],
+            "B31"
+        );
+    }
+    let effects = step(&mut machine, ended(7, Completed));
+    assert_eq!(effects.last(), Some(&Effect::AllEnded), "B31");
+}
+
+#[test]
+fn a_serial_fork_stops_as_soon_as_it_is_decided_and_the_unstarted_are_cancelled() {
+    let mut fork = fork(3, AnyCompleted);
+    fork.strategy = ForkStrategy::Serial;
+    fork.join.merge_variables = MergeVariables::All;
+    let mut machine = waiting(&fork);
+    let effects = step(&mut machine, ended(0, Completed));
+    let verdict = Verdict::Succeeded {
+        conversation: Conversation::ReplaceWith(0),
+        merge: vec![0],
+    };
+    assert_eq!(effects, [Effect::Decided { verdict }, Effect::AllEnded]);
+    let output = join_output(AnyCompleted, &reports(&fork, &machine, &Value::Null));
+    assert_eq!(output["cancelled"], json!(["p1", "p2"]));
+    assert_eq!(
+        output["childThreadIds"],
+        json!({"p0": "t"}),
+        "a path that was never started has no thread"
+    );
+}
+
+#[test]
+fn a_rule_that_no_end_can_meet_is_decided_at_the_start() {
+    let mut fork = fork(2, SuccessCountThreshold);
+    fork.join.threshold = 3;
+    let effects = step(&mut ForkJoinMachine::new(&fork, None), Input::Start);
+    let verdict = Verdict::ConditionNotMet;
+    assert_eq!(effects, [Effect::Decided { verdict }, Effect::AllEnded]);
+}
+
+#[test]
+fn a_failed_join_lists_every_path_and_carries_the_first_failure_as_its_cause() {
+    let fork = fork(12, AllCompleted);
+    let mut machine = waiting(&fork);
+    step(&mut machine, ended(3, Failed));
+    let why = pirn_core::error::RunError::new(RunErrorCode::ModelError, "no");
+    let mut reports = reports(&fork, &machine, &Value::Null);
+    reports[3].error = Some(&why);
+    let error = join_error(&fork.join, &Verdict::ConditionNotMet, &reports).expect("an error");
+    assert_eq!(error.code, RunErrorCode::JoinConditionNotMet);
+    assert_eq!(error.cause.as_deref(), Some(&why));
+    assert!(error.message.ends_with("and 4 more"), "{}", error.message);
+    let details = error.details.expect("details");
+    assert_eq!(details["paths"].as_array().map(Vec::len), Some(12));
+    assert_eq!(
+        details["failed"],
+        json!([{"pathId": "p3", "error": {"code": "MODEL_ERROR", "message": "no"}}])
+    );
+}

@@ -1,0 +1,7 @@
+//! The fork/join machine against SPEC section 4.
+
+mod any_input;
+mod cases;
+mod fork;
+mod orders;
+mod transitions;
