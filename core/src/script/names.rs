@@ -1,0 +1,297 @@
+//! Which names a JavaScript text can reach, found without parsing it.
+//!
+//! The answer may hold too many names (words in strings and comments, the program's own locals), never too few:
+//! it decides what is handed to the text, and the text itself decides what of that it reads.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// JavaScript globals that a text can use, sorted. Whatever else an engine has is taken away: clocks, chance,
+/// compilers of text, and what shows when memory is collected.
+pub const JS_GLOBALS: &[&str] = &[
+    "AggregateError",
+    "Array",
+    "ArrayBuffer",
+    "BigInt",
+    "BigInt64Array",
+    "BigUint64Array",
+    "Boolean",
+    "DataView",
+    "Date",
+    "Error",
+    "EvalError",
+    "Float32Array",
+    "Float64Array",
+    "Infinity",
+    "Int16Array",
+    "Int32Array",
+    "Int8Array",
+    "Iterator",
+    "JSON",
+    "Map",
+    "Math",
+    "NaN",
+    "Number",
+    "Object",
+    "Promise",
+    "RangeError",
+    "ReferenceError",
+    "Reflect",
+    "RegExp",
+    "Set",
+    "String",
+    "Symbol",
+    "SyntaxError",
+    "TypeError",
+    "URIError",
+    "Uint16Array",
+    "Uint32Array",
+    "Uint8Array",
+    "Uint8ClampedArray",
+    "WeakMap",
+    "WeakSet",
+    "atob",
+    "btoa",
+    "console",
+    "decodeURI",
+    "decodeURIComponent",
+    "encodeURI",
+    "encodeURIComponent",
+    "escape",
+    "globalThis",
+    "isFinite",
+    "isNaN",
+    "parseFloat",
+    "parseInt",
+    "undefined",
+    "unescape",
+];
+
+/// Words that are never a name, sorted.
+const RESERVED: &[&str] = &[
+    "arguments",
+    "await",
+    "break",
+    "case",
+    "catch",
+    "class",
+    "const",
+    "continue",
+    "debugger",
+    "default",
+    "delete",
+    "do",
+    "else",
+    "enum",
+    "eval",
+    "export",
+    "extends",
+    "false",
+    "finally",
+    "for",
+    "function",
+    "if",
+    "implements",
+    "import",
+    "in",
+    "instanceof",
+    "interface",
+    "let",
+    "new",
+    "null",
+    "package",
+    "private",
+    "protected",
+    "public",
+    "return",
+    "static",
+    "super",
+    "switch",
+    "this",
+    "throw",
+    "true",
+    "try",
+    "typeof",
+    "undefined",
+    "var",
+    "void",
+    "while",
+    "with",
+    "yield",
+];
+
+/// Whether `word` is reserved in strict JavaScript (or bound by every function, as `arguments` is).
+pub(super) fn is_reserved(word: &str) -> bool {
+    RESERVED.binary_search(&word).is_ok()
+}
+
+/// Whether `name` is a global of JavaScript that texts can use.
+pub(super) fn is_global(name: &str) -> bool {
+    JS_GLOBALS.binary_search(&name).is_ok()
+}
+
+/// Whether an identifier can begin with `c`.
+pub(super) fn begins_name(c: char) -> bool {
+    c == '_' || c == '$' || c.is_alphabetic()
+}
+
+/// Whether an identifier can go on with `c`.
+pub(super) fn continues_name(c: char) -> bool {
+    begins_name(c) || c.is_alphanumeric() || c == '\u{200c}' || c == '\u{200d}' || (!c.is_ascii() && !c.is_whitespace())
+}
+
+/// The names a JavaScript text can reach.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names {
+    bare: BTreeSet<Arc<str>>,
+    variables: Used,
+    nodes: Used,
+}
+
+/// What a text uses of `variables` or `nodes`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Used {
+    /// These, each named in the text.
+    These(BTreeSet<Arc<str>>),
+    /// Possibly every one: the text uses it as a whole or with a computed name.
+    All,
+}
+
+impl Default for Used {
+    fn default() -> Self {
+        Self::These(BTreeSet::new())
+    }
+}
+
+impl Names {
+    /// The names in `source`: `Names::of("a.b + variables.c")` has the bare names `a` and `variables`, and `c`
+    /// among the variables. Linear in the text's length.
+    pub fn of(source: &str) -> Self {
+        let mut names = Self::default();
+        let mut rest = source;
+        let mut before = "";
+        while let Some(c) = rest.chars().next() {
+            if !continues_name(c) {
+                rest = &rest[c.len_utf8()..];
+                before = &source[..source.len() - rest.len()];
+                continue;
+            }
+            let end = rest.find(|c| !continues_name(c)).unwrap_or(rest.len());
+            let (word, after) = rest.split_at(end);
+            let is_member = before.ends_with('.') && !before.ends_with("...");
+            if begins_name(c) && !is_member && !is_reserved(word) {
+                match word {
+                    "variables" => names.variables.note(member_after(after)),
+                    "nodes" => names.nodes.note(member_after(after)),
+                    _ => {}
+                }
+                names.bare.insert(Arc::from(word));
+            }
+            rest = after;
+            before = &source[..source.len() - rest.len()];
+        }
+        names
+    }
+
+    /// Identifiers that are not members of something: in order, each once.
+    pub fn bare(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.bare.iter()
+    }
+
+    /// What is used of `variables`.
+    pub fn variables(&self) -> &Used {
+        &self.variables
+    }
+
+    /// What is used of `nodes`.
+    pub fn nodes(&self) -> &Used {
+        &self.nodes
+    }
+
+    /// Also the bare name `name`.
+    pub fn add(&mut self, name: &Arc<str>) {
+        self.bare.insert(name.clone());
+    }
+
+    /// Also the variable `name`, as `variables.name`.
+    pub fn add_variable(&mut self, name: &str) {
+        self.variables.note(Some(name));
+    }
+
+    /// Also the node `id`, as `nodes["id"]`.
+    pub fn add_node(&mut self, id: &str) {
+        self.nodes.note(Some(id));
+    }
+}
+
+impl Used {
+    fn note(&mut self, member: Option<&str>) {
+        match (self, member) {
+            (Self::These(names), Some(name)) => {
+                names.insert(Arc::from(name));
+            }
+            (all, None) => *all = Self::All,
+            (Self::All, Some(_)) => {}
+        }
+    }
+}
+
+/// The member directly after an object's name: `.x`, `?.x`, `["x"]`, `['x']`. Anything else may be any member.
+fn member_after(text: &str) -> Option<&str> {
+    if let Some(quoted) = text.strip_prefix('[') {
+        let quote = quoted.chars().next().filter(|c| matches!(c, '"' | '\''))?;
+        let (name, end) = quoted[1..].split_once(quote)?;
+        return (end.starts_with(']') && !name.contains('\\')).then_some(name);
+    }
+    let member = text.strip_prefix("?.").or_else(|| text.strip_prefix('.'))?;
+    if !member.starts_with(begins_name) {
+        return None;
+    }
+    let end = member.find(|c| !continues_name(c)).unwrap_or(member.len());
+    // `\` would begin an escape that goes on with the name.
+    (!member[end..].starts_with('\\')).then_some(&member[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bare(source: &str) -> Vec<String> {
+        Names::of(source).bare().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn members_and_reserved_words_are_not_bare_names() {
+        assert_eq!(bare("a.b.c ? typeof d : [...e, f?.g]"), ["a", "d", "e", "f"]);
+        assert_eq!(bare("1e5 + 0xff + 10n + x1"), ["x1"]);
+        assert_eq!(bare("变量.长度 > $x_1"), ["$x_1", "变量"]);
+    }
+
+    #[test]
+    fn static_members_of_variables_and_nodes_are_known() {
+        let names = Names::of(r#"variables.a + variables?.b + variables["c d"] + nodes['x-y'].z"#);
+        assert_eq!(names.variables(), &Used::These(["a", "b", "c d"].map(Arc::from).into()));
+        assert_eq!(names.nodes(), &Used::These(["x-y"].map(Arc::from).into()));
+    }
+
+    #[test]
+    fn any_other_use_of_variables_may_reach_all_of_them() {
+        for source in [
+            "variables",
+            "variables[x]",
+            "variables .a",
+            "({...variables}).a",
+            "variables?.[x]",
+            "variables.\\u0061",
+        ] {
+            assert_eq!(Names::of(source).variables(), &Used::All, "{source}");
+        }
+        assert_eq!(Names::of("my.variables").variables(), &Used::default());
+    }
+
+    #[test]
+    fn the_tables_are_sorted() {
+        assert!(JS_GLOBALS.is_sorted());
+        assert!(RESERVED.is_sorted());
+    }
+}

@@ -1,0 +1,301 @@
+//! Paths into a scope: `output`, `input.items[0].name`, `nodes["x"].y`, `compress-messages.content`.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::names::{begins_name, continues_name};
+use super::{Names, Scope, bare_name};
+
+/// A root name and the members to follow from there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Path {
+    source: Arc<str>,
+    root: Arc<str>,
+    steps: Vec<Step>,
+}
+
+/// One member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// `.name`, `["name"]`
+    Key(Arc<str>),
+    /// `[0]`
+    Index(usize),
+}
+
+/// What a path leads to, as JavaScript would have it.
+pub(super) enum Reached<R> {
+    /// What the reader made of the value there.
+    Value(R),
+    /// Nothing: `undefined`.
+    Undefined,
+    /// Something only JavaScript knows: a method of a prototype, a character of a string, the error of reading a
+    /// member of `undefined`.
+    Unknown,
+}
+
+/// What a reader is shown.
+pub(super) enum Target<'v> {
+    /// A value as it is stored.
+    Whole(&'v Arc<Value>),
+    /// A part of one.
+    Part(&'v Value),
+    /// `length` of a list or a text (in UTF-16 units, as JavaScript counts).
+    Length(usize),
+    /// `variables` or `nodes` as a whole.
+    All(Vec<(Arc<str>, Arc<Value>)>),
+}
+
+impl Path {
+    /// Reads a path as it stands in a template or a `{{path}}`: names may have hyphens, `a.0` is `a[0]`.
+    /// `None` where the text is not a path.
+    pub fn of_template(source: &str) -> Option<Self> {
+        let template_name = |text: &str| {
+            let end = text.find(|c| !continues_name(c) && c != '-').unwrap_or(text.len());
+            (end > 0).then_some(end)
+        };
+        Self::read(source.trim(), template_name)
+    }
+
+    /// Reads a path as it stands in an expression. `None` where the text is anything else.
+    pub(super) fn of_expression(source: &str) -> Option<Self> {
+        let script_name = |text: &str| {
+            let end = text.find(|c| !continues_name(c)).unwrap_or(text.len());
+            text.starts_with(begins_name).then_some(end)
+        };
+        Self::read(source.trim(), script_name)
+    }
+
+    fn read(source: &str, name_end: impl Fn(&str) -> Option<usize>) -> Option<Self> {
+        let (root, mut rest) = source.split_at(name_end(source)?);
+        let mut steps = Vec::new();
+        while !rest.is_empty() {
+            if let Some(member) = rest.strip_prefix('.') {
+                let (name, after) = member.split_at(name_end(member)?);
+                steps.push(Step::Key(name.into()));
+                rest = after;
+            } else {
+                let (inside, after) = bracketed(rest)?;
+                steps.push(inside);
+                rest = after;
+            }
+        }
+        Some(Self {
+            source: source.into(),
+            root: root.into(),
+            steps,
+        })
+    }
+
+    /// The path as it was written.
+    pub fn source(&self) -> &Arc<str> {
+        &self.source
+    }
+
+    /// The first name.
+    pub fn root(&self) -> &Arc<str> {
+        &self.root
+    }
+
+    /// The members after it.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// Notes what of a scope the path uses.
+    pub fn note(&self, names: &mut Names) {
+        names.add(&self.root);
+        if let (root @ ("variables" | "nodes"), Some(Step::Key(name))) = (self.root.as_ref(), self.steps.first()) {
+            if root == "nodes" {
+                names.add_node(name);
+            } else {
+                names.add_variable(name);
+            }
+        }
+    }
+
+    /// The value at the path, shared where the path is one name; `None` where there is none. A `length` that is no
+    /// field is that of the list or text before it.
+    pub fn value(&self, scope: &dyn Scope) -> Option<Arc<Value>> {
+        match self.reach(scope, owned) {
+            Reached::Value(value) => Some(value),
+            Reached::Undefined | Reached::Unknown => None,
+        }
+    }
+
+    /// Shows `read` what the path leads to.
+    pub(super) fn reach<R>(&self, scope: &dyn Scope, read: impl FnOnce(Target<'_>) -> R) -> Reached<R> {
+        let (base, steps) = match (self.root.as_ref(), self.steps.split_first()) {
+            ("variables", None) => return Reached::Value(read(Target::All(scope.variables()))),
+            ("nodes", None) => return Reached::Value(read(Target::All(scope.nodes()))),
+            (root @ ("variables" | "nodes"), Some((first, rest))) => {
+                let name = match first {
+                    Step::Key(name) => name.clone(),
+                    Step::Index(index) => index.to_string().into(),
+                };
+                let found = if root == "nodes" {
+                    scope.node(&name)
+                } else {
+                    scope.variable(&name)
+                };
+                match found {
+                    Some(value) => (value, rest),
+                    None if is_inherited(&name) || !rest.is_empty() => return Reached::Unknown,
+                    None => return Reached::Undefined,
+                }
+            }
+            (root, _) => match bare_name(scope, root) {
+                Some(value) => (value, self.steps.as_slice()),
+                None if self.steps.is_empty() => return Reached::Undefined,
+                None => return Reached::Unknown,
+            },
+        };
+        if steps.is_empty() {
+            return Reached::Value(read(Target::Whole(&base)));
+        }
+        follow(&base, steps, read)
+    }
+}
+
+/// The value that a target shows, copied where it is only a part of what is stored.
+pub(super) fn owned(target: Target<'_>) -> Arc<Value> {
+    match target {
+        Target::Whole(value) => value.clone(),
+        Target::Part(value) => Arc::new(value.clone()),
+        Target::Length(length) => Arc::new(Value::from(length)),
+        Target::All(values) => Arc::new(
+            values
+                .into_iter()
+                .map(|(name, value)| (name.to_string(), value.as_ref().clone()))
+                .collect(),
+        ),
+    }
+}
+
+fn follow<R>(base: &Value, steps: &[Step], read: impl FnOnce(Target<'_>) -> R) -> Reached<R> {
+    let mut at = base;
+    for (place, step) in steps.iter().enumerate() {
+        let is_last = place + 1 == steps.len();
+        let next = match (at, step) {
+            (Value::Object(fields), Step::Key(key)) => match fields.get(key.as_ref()) {
+                None if is_inherited(key) => return Reached::Unknown,
+                found => found,
+            },
+            (Value::Object(fields), Step::Index(index)) => fields.get(&index.to_string()),
+            (Value::Array(items), Step::Index(index)) => items.get(*index),
+            (Value::Array(items), Step::Key(key)) => match canonical_index(key) {
+                Some(index) => items.get(index),
+                None if key.as_ref() == "length" && is_last => {
+                    return Reached::Value(read(Target::Length(items.len())));
+                }
+                None => return Reached::Unknown,
+            },
+            (Value::String(text), Step::Key(key)) if key.as_ref() == "length" && is_last => {
+                return Reached::Value(read(Target::Length(text.encode_utf16().count())));
+            }
+            (Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_), _) => return Reached::Unknown,
+        };
+        match next {
+            Some(value) => at = value,
+            None if is_last => return Reached::Undefined,
+            None => return Reached::Unknown,
+        }
+    }
+    Reached::Value(read(Target::Part(at)))
+}
+
+/// Whether every object has a member of this name from its prototype.
+fn is_inherited(key: &str) -> bool {
+    matches!(
+        key,
+        "__defineGetter__"
+            | "__defineSetter__"
+            | "__lookupGetter__"
+            | "__lookupSetter__"
+            | "__proto__"
+            | "constructor"
+            | "hasOwnProperty"
+            | "isPrototypeOf"
+            | "propertyIsEnumerable"
+            | "toLocaleString"
+            | "toString"
+            | "valueOf"
+    )
+}
+
+/// `"12"` as 12; not `"012"`, which is a name like any other. Below 2^32 - 1, as the index of a list is.
+fn canonical_index(key: &str) -> Option<usize> {
+    let is_canonical = key == "0" || (key.starts_with(|c: char| ('1'..='9').contains(&c)) && key.len() <= 9);
+    is_canonical.then(|| key.parse().ok())?
+}
+
+/// `[0]`, `["name"]` or `['name']` at the start of `text`, and what follows it.
+fn bracketed(text: &str) -> Option<(Step, &str)> {
+    let inside = text.strip_prefix('[')?;
+    if let Some(quote) = inside.chars().next().filter(|c| matches!(c, '"' | '\'')) {
+        let (name, after) = inside[1..].split_once(quote)?;
+        let is_literal = !name.contains(['\\', '\n', '\r']);
+        return is_literal.then(|| after.strip_prefix(']').map(|after| (Step::Key(name.into()), after)))?;
+    }
+    let (digits, after) = inside.split_once(']')?;
+    Some((Step::Index(canonical_index(digits)?), after))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::script::ScopeValues;
+    use serde_json::json;
+
+    fn at(path: &str) -> Option<Value> {
+        let scope = ScopeValues {
+            input: Arc::new(json!({"items": [{"name": "first"}], "text": "h\u{e9}\u{1f600}"})),
+            nodes: [(Arc::from("compress-messages"), Arc::new(json!({"content": "short"})))].into(),
+            variables: [(Arc::from("a"), Arc::new(json!({"b": null})))].into(),
+            ..ScopeValues::default()
+        };
+        Path::of_template(path)?
+            .value(&scope)
+            .map(|value| value.as_ref().clone())
+    }
+
+    #[test]
+    fn a_path_leads_to_its_value() {
+        assert_eq!(at("compress-messages.content"), Some(json!("short")));
+        assert_eq!(at("nodes['compress-messages'].content"), Some(json!("short")));
+        assert_eq!(at(r#"nodes["compress-messages"]["content"]"#), Some(json!("short")));
+        assert_eq!(at("input.items[0].name"), Some(json!("first")));
+        assert_eq!(at(" input.items.0.name "), Some(json!("first")));
+        assert_eq!(at("input.items.length"), Some(json!(1)));
+        assert_eq!(at("input.text.length"), Some(json!(4)));
+        assert_eq!(at("variables.a.b"), Some(json!(null)));
+        assert_eq!(at("variables"), Some(json!({"a": {"b": null}})));
+    }
+
+    #[test]
+    fn what_is_not_there_is_missing() {
+        for path in [
+            "other",
+            "input.other",
+            "input.items[1]",
+            "a.b.c",
+            "variables.x",
+            "input.toString",
+            "event",
+        ] {
+            assert_eq!(at(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_path_is_not_read_as_one() {
+        for text in [
+            "", ".", "a.", "a..b", "a b", "a[", "a[]", "a[01]", "a[\"x]", "a + b", "a[b]", "#if a", "a/b",
+        ] {
+            assert_eq!(Path::of_template(text), None, "{text}");
+        }
+        assert_eq!(Path::of_expression("a-b"), None);
+        assert_eq!(Path::of_expression("a.0"), None);
+    }
+}

@@ -1,0 +1,169 @@
+//! What a text sees, and an owned copy of the part of it that a text uses.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{Names, Used};
+
+/// What a text sees while it is evaluated (SPEC section 2 "Expressions").
+///
+/// Everything is looked up when it is used: evaluating a text costs in proportion to what it names, not to what
+/// there is. Values are shared, never copied.
+pub trait Scope {
+    /// The thread's input.
+    fn input(&self) -> Arc<Value>;
+    /// The last node's output; `result` is another name for it. `null` before the first.
+    fn output(&self) -> Arc<Value>;
+    /// A variable; the thread's shadows the run's.
+    fn variable(&self, name: &str) -> Option<Arc<Value>>;
+    /// Every variable, each name once; for `variables` used as a whole.
+    fn variables(&self) -> Vec<(Arc<str>, Arc<Value>)>;
+    /// The output of a node, by the user's id.
+    fn node(&self, id: &str) -> Option<Arc<Value>>;
+    /// Every node's output; for `nodes` used as a whole.
+    fn nodes(&self) -> Vec<(Arc<str>, Arc<Value>)>;
+    /// The event, in a trigger's texts and in what a trigger started.
+    fn event(&self) -> Option<Arc<Value>>;
+}
+
+/// What the bare name `name` means, JavaScript's own globals aside: a variable, one of the fixed names, a node's
+/// output. `variables` and `nodes` are not values and give `None`.
+pub fn bare_name(scope: &dyn Scope, name: &str) -> Option<Arc<Value>> {
+    if name == "variables" || name == "nodes" {
+        return None;
+    }
+    scope.variable(name).or_else(|| match name {
+        "input" => Some(scope.input()),
+        "output" | "result" => Some(scope.output()),
+        "event" => scope.event(),
+        _ => scope.node(name),
+    })
+}
+
+/// An owned scope: what a text uses of another scope, to be evaluated later or on another thread.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ScopeValues {
+    /// The thread's input.
+    pub input: Arc<Value>,
+    /// The last node's output.
+    pub output: Arc<Value>,
+    /// Variables by name.
+    pub variables: BTreeMap<Arc<str>, Arc<Value>>,
+    /// Node outputs by id.
+    pub nodes: BTreeMap<Arc<str>, Arc<Value>>,
+    /// The event.
+    pub event: Option<Arc<Value>>,
+}
+
+impl ScopeValues {
+    /// Copies (by reference count) what a text with these names can reach: a script that uses two variables of
+    /// 10 000 takes two along.
+    pub fn capture(names: &Names, scope: &dyn Scope) -> Self {
+        let mut values = Self {
+            input: scope.input(),
+            output: scope.output(),
+            event: scope.event(),
+            ..Self::default()
+        };
+        for name in names.bare() {
+            if let Some(value) = scope.variable(name) {
+                values.variables.insert(name.clone(), value);
+            }
+            if let Some(value) = scope.node(name) {
+                values.nodes.insert(name.clone(), value);
+            }
+        }
+        match names.variables() {
+            Used::All => values.variables.extend(scope.variables()),
+            Used::These(used) => values.variables.extend(
+                used.iter()
+                    .filter_map(|name| Some((name.clone(), scope.variable(name)?))),
+            ),
+        }
+        match names.nodes() {
+            Used::All => values.nodes.extend(scope.nodes()),
+            Used::These(used) => {
+                values
+                    .nodes
+                    .extend(used.iter().filter_map(|name| Some((name.clone(), scope.node(name)?))));
+            }
+        }
+        values
+    }
+}
+
+impl Scope for ScopeValues {
+    fn input(&self) -> Arc<Value> {
+        self.input.clone()
+    }
+    fn output(&self) -> Arc<Value> {
+        self.output.clone()
+    }
+    fn variable(&self, name: &str) -> Option<Arc<Value>> {
+        self.variables.get(name).cloned()
+    }
+    fn variables(&self) -> Vec<(Arc<str>, Arc<Value>)> {
+        self.variables
+            .iter()
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect()
+    }
+    fn node(&self, id: &str) -> Option<Arc<Value>> {
+        self.nodes.get(id).cloned()
+    }
+    fn nodes(&self) -> Vec<(Arc<str>, Arc<Value>)> {
+        self.nodes
+            .iter()
+            .map(|(id, value)| (id.clone(), value.clone()))
+            .collect()
+    }
+    fn event(&self) -> Option<Arc<Value>> {
+        self.event.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn scope() -> ScopeValues {
+        let variables = ["a", "b", "result", "variables"].map(|name| (Arc::from(name), Arc::new(json!(name))));
+        let nodes = ["b", "n", "input"].map(|id| (Arc::from(id), Arc::new(json!(format!("node {id}")))));
+        ScopeValues {
+            input: Arc::new(json!("in")),
+            output: Arc::new(json!("out")),
+            variables: variables.into(),
+            nodes: nodes.into(),
+            event: None,
+        }
+    }
+
+    #[test]
+    fn a_bare_name_is_a_variable_then_a_fixed_name_then_a_node() {
+        let scope = scope();
+        let meaning = |name| bare_name(&scope, name).map(|value| value.as_ref().clone());
+        assert_eq!(meaning("b"), Some(json!("b")));
+        assert_eq!(meaning("n"), Some(json!("node n")));
+        assert_eq!(meaning("input"), Some(json!("in")));
+        assert_eq!(meaning("result"), Some(json!("result")));
+        assert_eq!(meaning("output"), Some(json!("out")));
+        assert_eq!(meaning("event"), None);
+        assert_eq!(meaning("variables"), None);
+        assert_eq!(meaning("other"), None);
+    }
+
+    #[test]
+    fn capture_takes_only_what_is_named() {
+        let captured = ScopeValues::capture(&Names::of("b + variables.a"), &scope());
+        assert_eq!(
+            captured.variables.keys().map(AsRef::as_ref).collect::<Vec<&str>>(),
+            ["a", "b", "variables"]
+        );
+        assert_eq!(captured.nodes.keys().map(AsRef::as_ref).collect::<Vec<&str>>(), ["b"]);
+        let all = ScopeValues::capture(&Names::of("Object.keys(variables)"), &scope());
+        assert_eq!(all.variables.len(), 4);
+    }
+}

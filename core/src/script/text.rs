@@ -1,0 +1,159 @@
+//! Templates that are text and `{{path}}` only, and how a value reads in text.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{Path, Scope, ScriptFault};
+use crate::error::RunErrorCode;
+
+/// A template of text and `{{path}}`, rendered straight from the scope.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlainText {
+    pieces: Vec<Piece>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Piece {
+    Text(Arc<str>),
+    Path(Path),
+}
+
+impl PlainText {
+    /// Reads a template; `None` where it has more than paths (blocks, helpers, escapes): a template engine's work.
+    pub fn read(source: &str) -> Option<Self> {
+        let mut pieces = Vec::new();
+        let mut rest = source;
+        while let Some((text, tag)) = rest.split_once("{{") {
+            let (inside, after) = tag.split_once("}}")?;
+            if text.ends_with('\\') || after.starts_with('}') {
+                return None;
+            }
+            let path = Path::of_template(inside).filter(|path| !matches!(path.root().as_ref(), "this" | "else"))?;
+            if !text.is_empty() {
+                pieces.push(Piece::Text(text.into()));
+            }
+            pieces.push(Piece::Path(path));
+            rest = after;
+        }
+        if !rest.is_empty() {
+            pieces.push(Piece::Text(rest.into()));
+        }
+        Some(Self { pieces })
+    }
+
+    /// The text.
+    ///
+    /// # Errors
+    /// `TEMPLATE_ERROR` naming a path that does not exist.
+    pub fn render(&self, scope: &dyn Scope) -> Result<String, ScriptFault> {
+        let mut text = String::new();
+        for piece in &self.pieces {
+            match piece {
+                Piece::Text(piece) => text.push_str(piece),
+                Piece::Path(path) => text.push_str(&text_of(&*value_at(path, scope)?)),
+            }
+        }
+        Ok(text)
+    }
+
+    /// The text, or where it is nothing but one `{{path}}` the value there.
+    ///
+    /// # Errors
+    /// As [`PlainText::render`].
+    pub fn value(&self, scope: &dyn Scope) -> Result<Arc<Value>, ScriptFault> {
+        match self.pieces.as_slice() {
+            [Piece::Path(path)] => value_at(path, scope),
+            _ => self.render(scope).map(|text| Arc::new(Value::from(text))),
+        }
+    }
+}
+
+fn value_at(path: &Path, scope: &dyn Scope) -> Result<Arc<Value>, ScriptFault> {
+    path.value(scope)
+        .ok_or_else(|| ScriptFault::missing_path(RunErrorCode::TemplateError, path.source()))
+}
+
+/// How a value reads in text: a string as it is, a number as JavaScript writes it (`30`, not `30.0`), `null` as
+/// nothing, lists and objects as JSON.
+pub fn text_of(value: &Value) -> Cow<'_, str> {
+    match value {
+        Value::String(text) => Cow::Borrowed(text),
+        Value::Null => Cow::Borrowed(""),
+        Value::Number(number) => Cow::Owned(match number.as_f64() {
+            Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < 1e21 => format!("{float:.0}"),
+            _ => number.to_string(),
+        }),
+        Value::Bool(_) | Value::Array(_) | Value::Object(_) => Cow::Owned(value.to_string()),
+    }
+}
+
+/// Whether a value counts as true in JavaScript.
+pub fn is_truthy(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Bool(truth) => *truth,
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        Value::String(text) => !text.is_empty(),
+        Value::Array(_) | Value::Object(_) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::script::ScopeValues;
+    use serde_json::json;
+
+    fn scope() -> ScopeValues {
+        ScopeValues {
+            input: Arc::new(json!({"n": 30.0, "list": [1, {"a": "b"}], "flag": false, "none": null})),
+            nodes: [(Arc::from("compress-messages"), Arc::new(json!({"content": "short"})))].into(),
+            ..ScopeValues::default()
+        }
+    }
+
+    #[test]
+    fn values_read_plainly_and_structures_as_json() {
+        let render = |source| PlainText::read(source).unwrap().render(&scope()).unwrap();
+        assert_eq!(render("no paths } {"), "no paths } {");
+        assert_eq!(render("<{{input.n}}|{{ input.flag }}|{{input.none}}>"), "<30|false|>");
+        assert_eq!(render("{{input.list}}"), r#"[1,{"a":"b"}]"#);
+        assert_eq!(render("{{compress-messages.content}}!"), "short!");
+    }
+
+    #[test]
+    fn a_missing_path_is_an_error_that_names_it() {
+        let fault = PlainText::read("hello {{user.name}}")
+            .unwrap()
+            .render(&scope())
+            .unwrap_err();
+        assert_eq!(fault.code, RunErrorCode::TemplateError);
+        assert!(fault.message.contains("user.name"), "{fault}");
+        assert_eq!(fault.details, Some(json!({"path": "user.name"})));
+    }
+
+    #[test]
+    fn a_lone_path_gives_the_value_itself() {
+        let value = |source| PlainText::read(source).unwrap().value(&scope()).unwrap();
+        assert_eq!(*value("{{input.list}}"), json!([1, {"a": "b"}]));
+        assert_eq!(*value(" {{input.n}}"), json!(" 30"));
+    }
+
+    #[test]
+    fn what_is_more_than_paths_is_left_to_a_template_engine() {
+        for source in [
+            "{{#if a}}x{{/if}}",
+            "{{{a}}}",
+            "\\{{a}}",
+            "{{json a}}",
+            "{{a",
+            "{{!c}}",
+            "{{this}}",
+            "{{a/b}}",
+        ] {
+            assert_eq!(PlainText::read(source), None, "{source}");
+        }
+    }
+}
