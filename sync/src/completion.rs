@@ -1,0 +1,206 @@
+//! A result that is set once and seen by everybody who waits for it, or asks later.
+//!
+//! Invariants:
+//! 1. The outcome goes from none to some once, under the lock, and never changes again.
+//! 2. A waiter looks at the outcome and registers under one lock; the setter stores the outcome and takes the
+//!    registered under the same lock. So a waiter either sees the outcome or is woken.
+//! 3. A setter that is dropped unused, also by a panic, resolves to [`Lost`]: nobody waits for ever.
+//! 4. A future that is dropped leaves no waker behind.
+//!
+//! No deadlock: one lock, held for a few instructions; wakers, clones and drops of the value happen outside it.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use crate::prim::{Arc, Condvar, Mutex, lock, wait_timeout_while, wait_while};
+use crate::waiters::Waiters;
+
+/// A new cell: the side that sets it, and the side that waits.
+///
+/// ```
+/// let (setter, completion) = pirn_sync::completion();
+/// setter.set(7);
+/// assert_eq!(completion.wait_blocking(), Ok(7));
+/// ```
+pub fn completion<T>() -> (Setter<T>, Completion<T>) {
+    let cell = Arc::new(Cell {
+        state: Mutex::new(State {
+            outcome: None,
+            waiters: Waiters::default(),
+        }),
+        ready: Condvar::new(),
+    });
+    let setter = Setter {
+        cell: Arc::clone(&cell),
+    };
+    (setter, Completion { cell })
+}
+
+/// The setter was dropped: there will never be a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lost;
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("whoever owed the result is gone")
+    }
+}
+
+impl std::error::Error for Lost {}
+
+struct Cell<T> {
+    state: Mutex<State<T>>,
+    ready: Condvar,
+}
+
+struct State<T> {
+    outcome: Option<Arc<Result<T, Lost>>>,
+    waiters: Waiters,
+}
+
+impl<T> Cell<T> {
+    fn resolve(&self, outcome: Result<T, Lost>) {
+        let outcome = Arc::new(outcome);
+        let wakers = {
+            let mut state = lock(&self.state);
+            if state.outcome.is_some() {
+                return;
+            }
+            state.outcome = Some(outcome);
+            state.waiters.take_all()
+        };
+        if mutant!("completion: sets without a word to plain threads") {
+            return;
+        }
+        self.ready.notify_all();
+        let woken = if mutant!("completion: wakes one task only") {
+            1
+        } else {
+            usize::MAX
+        };
+        for waker in wakers.into_iter().take(woken) {
+            waker.wake();
+        }
+    }
+}
+
+/// Owes the result. Dropped unused, it resolves the cell to [`Lost`].
+pub struct Setter<T> {
+    cell: Arc<Cell<T>>,
+}
+
+impl<T> Setter<T> {
+    /// Sets the result and wakes everybody.
+    pub fn set(self, value: T) {
+        self.cell.resolve(Ok(value));
+    }
+}
+
+impl<T> Drop for Setter<T> {
+    fn drop(&mut self) {
+        if mutant!("completion: a dropped setter says nothing") {
+            return;
+        }
+        self.cell.resolve(Err(Lost));
+    }
+}
+
+impl<T> fmt::Debug for Setter<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Setter").finish_non_exhaustive()
+    }
+}
+
+/// Waits for the result. Clones wait for the same one.
+pub struct Completion<T> {
+    cell: Arc<Cell<T>>,
+}
+
+impl<T> Clone for Completion<T> {
+    fn clone(&self) -> Self {
+        let cell = Arc::clone(&self.cell);
+        Self { cell }
+    }
+}
+
+impl<T: Clone> Completion<T> {
+    /// The result if it is there.
+    pub fn peek(&self) -> Option<Result<T, Lost>> {
+        let outcome = lock(&self.cell.state).outcome.clone();
+        outcome.map(|outcome| (*outcome).clone())
+    }
+
+    /// A future of the result. It may be dropped at any time.
+    pub fn wait(&self) -> Wait<T> {
+        let completion = self.clone();
+        Wait { completion, key: None }
+    }
+
+    /// The result, however long it takes. Not for a thread that the result depends on.
+    pub fn wait_blocking(&self) -> Result<T, Lost> {
+        loop {
+            let state = lock(&self.cell.state);
+            let state = wait_while(&self.cell.ready, state, |state| state.outcome.is_none());
+            let outcome = state.outcome.clone();
+            drop(state);
+            if let Some(outcome) = outcome {
+                return (*outcome).clone();
+            }
+        }
+    }
+
+    /// The result, if it is there within `timeout`.
+    pub fn wait_timeout(&self, timeout: Duration) -> Option<Result<T, Lost>> {
+        let state = lock(&self.cell.state);
+        let state = wait_timeout_while(&self.cell.ready, state, timeout, |state| state.outcome.is_none());
+        let outcome = state.outcome.clone();
+        drop(state);
+        outcome.map(|outcome| (*outcome).clone())
+    }
+}
+
+impl<T> fmt::Debug for Completion<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Completion").finish_non_exhaustive()
+    }
+}
+
+/// Future of [`Completion::wait`].
+#[must_use = "a future does nothing unless it is awaited"]
+pub struct Wait<T> {
+    completion: Completion<T>,
+    key: Option<u64>,
+}
+
+impl<T: Clone> Future for Wait<T> {
+    type Output = Result<T, Lost>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let waker = context.waker().clone();
+        let mut state = lock(&this.completion.cell.state);
+        if let Some(outcome) = state.outcome.clone() {
+            drop(state);
+            return Poll::Ready((*outcome).clone());
+        }
+        if mutant!("completion: looks, then registers") {
+            drop(state);
+            state = lock(&this.completion.cell.state);
+        }
+        let displaced = state.waiters.put(&mut this.key, waker);
+        drop(state);
+        drop(displaced);
+        Poll::Pending
+    }
+}
+
+impl<T> Drop for Wait<T> {
+    fn drop(&mut self) {
+        let Some(key) = self.key else { return };
+        let displaced = lock(&self.completion.cell.state).waiters.take(key);
+        drop(displaced);
+    }
+}

@@ -1,0 +1,175 @@
+//! What the other primitives promise, on one or two real threads; `loom-tests` tries all interleavings.
+
+use std::panic::catch_unwind;
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+use std::time::Duration;
+
+use pirn_sync::{DrainGate, InFlight, Latch, Lost, Refused, SingleFlight, completion, subscriptions};
+
+const AT_ONCE: Duration = Duration::ZERO;
+
+#[derive(Default)]
+struct Bell(AtomicUsize);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_completion_is_seen_by_every_waiter_early_and_late() {
+    let (setter, early) = completion();
+    assert_eq!((early.peek(), early.wait_timeout(AT_ONCE)), (None, None));
+    let bells = [Arc::new(Bell::default()), Arc::new(Bell::default())];
+    let mut waits = bells.clone().map(|bell| (early.wait(), Waker::from(bell)));
+    for (wait, waker) in &mut waits {
+        assert_eq!(pin!(wait).poll(&mut Context::from_waker(waker)), Poll::Pending);
+    }
+    let other = early.clone();
+    let blocked = thread::spawn(move || other.wait_blocking());
+    setter.set("done");
+    assert_eq!(blocked.join().unwrap(), Ok("done"));
+    assert!(bells.iter().all(|bell| bell.0.load(Ordering::SeqCst) == 1));
+    for (wait, waker) in &mut waits {
+        assert_eq!(
+            pin!(wait).poll(&mut Context::from_waker(waker)),
+            Poll::Ready(Ok("done"))
+        );
+    }
+    assert_eq!(early.clone().wait_timeout(AT_ONCE), Some(Ok("done")));
+}
+
+#[test]
+fn a_setter_that_is_dropped_even_by_a_panic_is_lost() {
+    let (setter, completion) = completion::<u8>();
+    let panicked = catch_unwind(move || {
+        let _owed = setter;
+        panic!("before it could answer");
+    });
+    assert!(panicked.is_err());
+    assert_eq!(completion.wait_blocking(), Err(Lost));
+}
+
+#[test]
+fn a_dropped_wait_leaves_no_waker_behind() {
+    let (_setter, completion) = completion::<u8>();
+    let bell = Arc::new(Bell::default());
+    let waker = Waker::from(Arc::clone(&bell));
+    let mut wait = completion.wait();
+    for _ in 0..3 {
+        assert_eq!(pin!(&mut wait).poll(&mut Context::from_waker(&waker)), Poll::Pending);
+    }
+    drop((wait, waker));
+    assert_eq!(Arc::strong_count(&bell), 1);
+}
+
+#[test]
+fn a_latch_opens_at_zero_and_stays_open() {
+    let latch = Latch::new(2);
+    assert!(!latch.wait_timeout(AT_ONCE));
+    let other = latch.clone();
+    let counting = thread::spawn(move || {
+        other.count_down();
+        other.count_down();
+    });
+    latch.wait();
+    counting.join().unwrap();
+    latch.count_down();
+    assert!(latch.wait_timeout(AT_ONCE));
+    assert_eq!(latch.remaining(), 0);
+}
+
+#[test]
+fn a_gate_lets_in_as_many_as_its_limit_and_nobody_once_closed() {
+    let gate = DrainGate::new(2);
+    let first = gate.try_enter().unwrap();
+    let second = gate.try_enter().unwrap();
+    assert_eq!(gate.try_enter().unwrap_err(), Refused::Full { limit: 2 });
+    drop(first);
+    let third = gate.try_enter().unwrap();
+    gate.close();
+    drop((second, third));
+    assert_eq!(gate.try_enter().unwrap_err(), Refused::Closed);
+    assert_eq!(gate.inside(), 0);
+}
+
+#[test]
+fn a_gate_is_drained_when_closed_and_empty_whichever_comes_last() {
+    for close_last in [true, false] {
+        let gate = DrainGate::new(1);
+        let bell = Arc::new(Bell::default());
+        let waker = Waker::from(Arc::clone(&bell));
+        let permit = gate.try_enter().unwrap();
+        let mut drained = pin!(gate.drained());
+        assert_eq!(drained.as_mut().poll(&mut Context::from_waker(&waker)), Poll::Pending);
+        if close_last {
+            drop(permit);
+            assert!(!gate.wait_drained(AT_ONCE), "empty but open");
+            gate.close();
+        } else {
+            gate.close();
+            assert!(!gate.wait_drained(AT_ONCE), "closed but not empty");
+            drop(permit);
+        }
+        assert_eq!(bell.0.load(Ordering::SeqCst), 1);
+        assert_eq!(drained.as_mut().poll(&mut Context::from_waker(&waker)), Poll::Ready(()));
+        assert!(gate.wait_drained(AT_ONCE));
+    }
+}
+
+#[test]
+fn one_flight_per_key_and_a_panic_frees_it() {
+    let flights = SingleFlight::new();
+    let first = flights.try_begin("a").unwrap();
+    assert_eq!(flights.try_begin("a").unwrap_err(), InFlight("a"));
+    let other = flights.try_begin("b").unwrap();
+    assert_eq!((first.key(), other.key()), (&"a", &"b"));
+    let panicked = catch_unwind(move || {
+        let _held = first;
+        panic!("while in flight");
+    });
+    assert!(panicked.is_err());
+    assert!(!flights.is_in_flight(&"a") && flights.is_in_flight(&"b"));
+    assert!(flights.try_begin("a").is_ok());
+}
+
+#[test]
+fn a_subscriber_gets_every_event_from_its_first_to_its_last() {
+    let (mut publisher, set) = subscriptions();
+    let heard = Mutex::new(Vec::new());
+    let mut publish = || {
+        let hand = |sequence, name: &&'static str| heard.lock().unwrap().push((sequence, *name));
+        publisher.publish(hand)
+    };
+    assert_eq!(publish(), 0);
+    let first = set.subscribe("a");
+    assert_eq!(publish(), 1);
+    let second = set.subscribe("b");
+    assert_eq!(publish(), 2);
+    drop(first);
+    assert_eq!(publish(), 3);
+    assert_eq!((second.from(), set.len()), (2, 1));
+    assert_eq!(*heard.lock().unwrap(), [(1, "a"), (2, "a"), (2, "b"), (3, "b")]);
+}
+
+#[test]
+fn a_subscriber_may_leave_and_join_while_it_is_called() {
+    let (mut publisher, set) = subscriptions();
+    let place = Mutex::new(Some(set.subscribe(1)));
+    let newcomer = Mutex::new(None);
+    publisher.publish(|_, _| {
+        drop(place.lock().unwrap().take());
+        *newcomer.lock().unwrap() = Some(set.subscribe(2));
+    });
+    let heard = Mutex::new(Vec::new());
+    publisher.publish(|sequence, who| heard.lock().unwrap().push((sequence, *who)));
+    assert_eq!(*heard.lock().unwrap(), [(1, 2)]);
+    drop(newcomer.into_inner());
+    assert!(publisher.nobody_listens() && set.is_empty());
+    assert_eq!(publisher.next_sequence(), 2);
+}
