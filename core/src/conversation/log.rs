@@ -1,0 +1,286 @@
+//! A conversation: an append-only log, what of it is visible, and its version.
+//!
+//! Invariants:
+//! 1. Nothing is ever removed from the log; a batch hides, a rollback sets aside.
+//! 2. Every change bumps the version by one.
+//! 3. A clone is a snapshot and costs the same for 10 messages and for 1,000,000: the log is a persistent vector.
+//! 4. A message is counted before it comes in and never again: sums are differences of running totals.
+
+use std::sync::Arc;
+
+use imbl::Vector;
+use serde::{Deserialize, Serialize};
+
+use super::{ConversationError, Counted, MarkMap, Visible};
+use crate::message::Message;
+
+/// The history of one thread. `clone` is the O(1) snapshot that FORK gives its branches.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Stored", into = "Stored")]
+pub struct Conversation {
+    log: Vector<Entry>,
+    marks: Arc<MarkMap>,
+    version: u64,
+    /// The version of the last change that was not an append.
+    reshaped: u64,
+}
+
+/// A message, its cost, and the cost of the log up to and including it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Entry {
+    pub(super) counted: Counted,
+    pub(super) running_total: u64,
+}
+
+/// A moment in a conversation's life that a later replacement refers to (compare and swap).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Basis {
+    /// The version then.
+    pub version: u64,
+    /// The complete history's length then.
+    pub length: usize,
+}
+
+impl Conversation {
+    /// An empty one.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A conversation that starts with `messages`, all visible.
+    pub fn from_messages(messages: impl IntoIterator<Item = Counted>) -> Self {
+        let mut conversation = Self::new();
+        conversation.extend(messages);
+        conversation
+    }
+
+    /// A complete history with its mark map, as it is written in JSON.
+    ///
+    /// # Errors
+    /// [`ConversationError::InvalidMarkMap`] where the two do not fit.
+    pub fn from_parts(messages: impl IntoIterator<Item = Counted>, marks: MarkMap) -> Result<Self, ConversationError> {
+        let mut conversation = Self::from_messages(messages);
+        marks.check(conversation.len())?;
+        conversation.marks = Arc::new(marks);
+        Ok(conversation)
+    }
+
+    /// Messages in the complete history, archived ones included.
+    pub fn len(&self) -> usize {
+        self.log.len()
+    }
+
+    /// Whether nothing was ever appended.
+    pub fn is_empty(&self) -> bool {
+        self.log.is_empty()
+    }
+
+    /// Bumped by every change.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Which part is visible.
+    pub fn mark_map(&self) -> &MarkMap {
+        &self.marks
+    }
+
+    /// What the model may see: the current batch.
+    pub fn visible(&self) -> Visible<'_> {
+        Visible::new(&self.log, self.marks.visible(self.log.len()))
+    }
+
+    /// The complete history, archived messages included.
+    pub fn complete(&self) -> Visible<'_> {
+        let stretch = 0..self.log.len();
+        Visible::new(&self.log, if stretch.is_empty() { Vec::new() } else { vec![stretch] })
+    }
+
+    /// What the visible messages cost, in tokens; from running totals, whatever their number.
+    pub fn visible_tokens(&self) -> u64 {
+        let total_before = |index: usize| match index.checked_sub(1) {
+            Some(last) => self.log.get(last).map_or(0, |entry| entry.running_total),
+            None => 0,
+        };
+        self.marks
+            .visible(self.log.len())
+            .iter()
+            .map(|stretch| total_before(stretch.end).saturating_sub(total_before(stretch.start)))
+            .fold(0, u64::saturating_add)
+    }
+
+    /// Adds a message at the end and returns its index in the complete history.
+    pub fn append(&mut self, message: Counted) -> usize {
+        let index = self.log.len();
+        self.push(message);
+        self.version += 1;
+        index
+    }
+
+    /// Adds messages at the end, one version each.
+    pub fn extend(&mut self, messages: impl IntoIterator<Item = Counted>) {
+        for message in messages {
+            self.append(message);
+        }
+    }
+
+    /// Starts a batch at `index` of the complete history; what was visible is archived.
+    ///
+    /// # Errors
+    /// [`ConversationError::InvalidBoundary`] unless current boundary <= `index` <= length.
+    pub fn start_new_batch(&mut self, index: usize) -> Result<(), ConversationError> {
+        let length = self.log.len();
+        Arc::make_mut(&mut self.marks).start_new_batch(index, length)?;
+        self.reshape();
+        Ok(())
+    }
+
+    /// Shows `batch` again, as it was when it was left. Messages are never deleted.
+    ///
+    /// # Errors
+    /// [`ConversationError::UnknownBatch`].
+    pub fn rollback_to_batch(&mut self, batch: u64) -> Result<(), ConversationError> {
+        let length = self.log.len();
+        if Arc::make_mut(&mut self.marks).rollback_to_batch(batch, length)? {
+            self.reshape();
+        }
+        Ok(())
+    }
+
+    /// Takes over another conversation's content (JOIN, an undo). The version goes on from the higher one, so no
+    /// replacement that was prepared before can succeed after.
+    pub fn restore(&mut self, snapshot: &Conversation) {
+        let version = self.version.max(snapshot.version);
+        *self = snapshot.clone();
+        self.version = version;
+        self.reshape();
+    }
+
+    /// This moment, for [`Conversation::replace_visible`].
+    pub fn basis(&self) -> Basis {
+        Basis {
+            version: self.version,
+            length: self.log.len(),
+        }
+    }
+
+    /// Compare and swap: archives what is visible and shows `messages` in a new batch, followed, in order, by what
+    /// was appended since `basis`.
+    ///
+    /// # Errors
+    /// [`ConversationError::Changed`] where anything but appends happened since; nothing is changed then.
+    pub fn replace_visible(
+        &mut self,
+        basis: Basis,
+        messages: impl IntoIterator<Item = Counted>,
+    ) -> Result<(), ConversationError> {
+        if !self.only_appended_since(basis) {
+            return Err(ConversationError::Changed);
+        }
+        let tail: Vec<Counted> = self.visible().from_index(basis.length).cloned().collect();
+        self.show_in_new_batch(messages.into_iter().chain(tail));
+        Ok(())
+    }
+
+    /// Whether a replacement prepared at `basis` would still succeed.
+    pub fn only_appended_since(&self, basis: Basis) -> bool {
+        self.reshaped <= basis.version
+            && basis.version <= self.version
+            && basis.length <= self.log.len()
+            && (self.version - basis.version) == (self.log.len() - basis.length) as u64
+    }
+
+    /// Archives what is visible and shows `messages`, as one change. Where they are a tail of what is visible the
+    /// batch simply starts there, and nothing is stored twice.
+    pub(super) fn show_in_new_batch(&mut self, messages: impl IntoIterator<Item = Counted>) {
+        let length = self.log.len();
+        let messages: Vec<Counted> = messages.into_iter().collect();
+        let boundary = self.tail_of_visible(&messages).unwrap_or(length);
+        // Between the current boundary and the length: never refused. A batch number that overflows is 2^64 batches.
+        let started = Arc::make_mut(&mut self.marks).start_new_batch(boundary, length);
+        debug_assert!(started.is_ok(), "{started:?}");
+        if boundary == length {
+            for message in messages {
+                self.push(message);
+            }
+        }
+        self.reshape();
+    }
+
+    /// Where the visible tail starts that `messages` are; none where they are something else, or nothing.
+    fn tail_of_visible(&self, messages: &[Counted]) -> Option<usize> {
+        let visible = self.visible();
+        let from = visible.len().checked_sub(messages.len())?;
+        let mut tail = visible.indexed().rev();
+        let same = messages.iter().rev().all(|message| {
+            tail.next()
+                .is_some_and(|(_, known)| Arc::ptr_eq(&known.message, &message.message))
+        });
+        visible.index(from).filter(|_| same && !messages.is_empty())
+    }
+
+    fn push(&mut self, counted: Counted) {
+        let before = self.log.last().map_or(0, |entry| entry.running_total);
+        let running_total = before.saturating_add(counted.tokens);
+        self.log.push_back(Entry { counted, running_total });
+    }
+
+    fn reshape(&mut self) {
+        self.version += 1;
+        self.reshaped = self.version;
+    }
+}
+
+/// The stored form of a conversation; read back with every check that a foreign one needs.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Stored {
+    messages: Vec<Arc<Message>>,
+    tokens: Vec<u64>,
+    mark_map: MarkMap,
+    version: u64,
+    reshaped: u64,
+}
+
+impl From<Conversation> for Stored {
+    fn from(conversation: Conversation) -> Self {
+        let (messages, tokens) = conversation
+            .log
+            .iter()
+            .map(|entry| (Arc::clone(&entry.counted.message), entry.counted.tokens))
+            .unzip();
+        Self {
+            messages,
+            tokens,
+            mark_map: MarkMap::clone(&conversation.marks),
+            version: conversation.version,
+            reshaped: conversation.reshaped,
+        }
+    }
+}
+
+impl TryFrom<Stored> for Conversation {
+    type Error = String;
+
+    fn try_from(stored: Stored) -> Result<Self, String> {
+        if stored.messages.len() != stored.tokens.len() {
+            return Err(format!(
+                "{} messages but {} token counts",
+                stored.messages.len(),
+                stored.tokens.len()
+            ));
+        }
+        if stored.version < stored.reshaped || stored.version == u64::MAX {
+            return Err(format!("version {} makes no sense", stored.version));
+        }
+        let messages = stored
+            .messages
+            .into_iter()
+            .zip(stored.tokens)
+            .map(|(message, tokens)| Counted { message, tokens });
+        let mut conversation = Self::from_parts(messages, stored.mark_map).map_err(|error| error.to_string())?;
+        conversation.version = stored.version;
+        conversation.reshaped = stored.reshaped;
+        Ok(conversation)
+    }
+}

@@ -1,0 +1,215 @@
+//! The mark map: which part of an append-only history is visible (SPEC section 3, cases D01 to D19).
+//!
+//! Invariants of a checked map over a history of `length` messages:
+//! 1. `batch_boundaries` and `boundary_to_batch` are equally long and not empty;
+//! 2. boundaries never decrease and none is beyond `length`;
+//! 3. batch numbers increase, and `current_batch` is one of them.
+//!
+//! It knows lengths and indices only, so every operation costs the number of batches, whatever the history's length.
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use super::ConversationError;
+
+/// `{ originalIndices[], batchBoundaries[], boundaryToBatch[], currentBatch }`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct MarkMap {
+    /// For every batch that was left, how long the complete history was at that moment: what a rollback shows ends
+    /// there. Empty in a new conversation. A list of another length (as other tools write it) is read as unknown, and
+    /// a rollback then shows all that follows the boundary.
+    #[serde(default)]
+    pub original_indices: Vec<usize>,
+    /// Where each batch starts in the complete history.
+    pub batch_boundaries: Vec<usize>,
+    /// The number of the batch that starts at the boundary of the same index.
+    pub boundary_to_batch: Vec<u64>,
+    /// The batch whose messages are visible.
+    pub current_batch: u64,
+    /// Half-open stretches that a rollback set aside: in the history, in no batch any more. Absent where there are
+    /// none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub set_aside: Vec<(usize, usize)>,
+}
+
+impl Default for MarkMap {
+    fn default() -> Self {
+        Self::starting_with(0)
+    }
+}
+
+impl MarkMap {
+    /// The map of a history that is visible from its first message on, as batch number `batch`.
+    pub fn starting_with(batch: u64) -> Self {
+        Self {
+            original_indices: Vec::new(),
+            batch_boundaries: vec![0],
+            boundary_to_batch: vec![batch],
+            current_batch: batch,
+            set_aside: Vec::new(),
+        }
+    }
+
+    /// Whether the map describes a history of `length` messages without contradiction.
+    ///
+    /// # Errors
+    /// [`ConversationError::InvalidMarkMap`] with the field at fault.
+    pub fn check(&self, length: usize) -> Result<(), ConversationError> {
+        let broken = |pointer: &str, message: String| {
+            Err(ConversationError::InvalidMarkMap {
+                pointer: pointer.to_owned(),
+                message,
+            })
+        };
+        if self.batch_boundaries.is_empty() {
+            return broken("/batchBoundaries", "there is no batch boundary".to_owned());
+        }
+        if self.batch_boundaries.len() != self.boundary_to_batch.len() {
+            return broken(
+                "/boundaryToBatch",
+                format!(
+                    "{} boundaries but {} batches",
+                    self.batch_boundaries.len(),
+                    self.boundary_to_batch.len()
+                ),
+            );
+        }
+        if let Some(at) = first_unordered(&self.batch_boundaries, |before, after| before <= after) {
+            return broken(
+                &format!("/batchBoundaries/{at}"),
+                "boundaries must not decrease".to_owned(),
+            );
+        }
+        if let Some(at) = self.batch_boundaries.iter().position(|&boundary| boundary > length) {
+            return broken(
+                &format!("/batchBoundaries/{at}"),
+                format!("boundary {} is beyond the {length} messages", self.batch_boundaries[at]),
+            );
+        }
+        if let Some(at) = first_unordered(&self.boundary_to_batch, |before, after| before < after) {
+            return broken(
+                &format!("/boundaryToBatch/{at}"),
+                "batch numbers must increase".to_owned(),
+            );
+        }
+        if self.place_of(self.current_batch).is_none() {
+            return broken("/currentBatch", format!("batch {} has no boundary", self.current_batch));
+        }
+        let mut free_from = 0;
+        for (at, &(start, end)) in self.set_aside.iter().enumerate() {
+            if start < free_from || start >= end || end > length {
+                return broken(
+                    &format!("/setAside/{at}"),
+                    "stretches must be ordered and in the history".to_owned(),
+                );
+            }
+            free_from = end;
+        }
+        Ok(())
+    }
+
+    /// Where the current batch starts.
+    pub fn boundary(&self) -> usize {
+        self.place_of(self.current_batch)
+            .map_or(0, |place| self.batch_boundaries[place])
+    }
+
+    /// The visible stretches of a history of `length` messages, in order, none empty.
+    pub fn visible(&self, length: usize) -> Vec<Range<usize>> {
+        let mut stretches = Vec::with_capacity(self.set_aside.len() + 1);
+        let mut from = self.boundary();
+        for &(start, end) in &self.set_aside {
+            if from < start {
+                stretches.push(from..start.min(length));
+            }
+            from = from.max(end);
+        }
+        if from < length {
+            stretches.push(from..length);
+        }
+        stretches
+    }
+
+    /// Starts a batch at `index` in a history of `length` messages; what was visible is archived.
+    ///
+    /// # Errors
+    /// [`ConversationError::InvalidBoundary`] unless current boundary <= `index` <= `length`.
+    pub fn start_new_batch(&mut self, index: usize, length: usize) -> Result<(), ConversationError> {
+        let low = self.boundary();
+        let next = self.current_batch.checked_add(1);
+        let (true, Some(next)) = ((low..=length).contains(&index), next) else {
+            return Err(ConversationError::InvalidBoundary {
+                index: index as u64,
+                low: low as u64,
+                high: length as u64,
+            });
+        };
+        let place = self.place_of(self.current_batch).unwrap_or(0);
+        self.keep_up_to(place, length);
+        self.original_indices.push(length);
+        self.batch_boundaries.push(index);
+        self.boundary_to_batch.push(next);
+        self.current_batch = next;
+        Ok(())
+    }
+
+    /// Makes `batch` the current one again and shows it as it was when it was left (D19): what came later stays in
+    /// the history and is set aside. Returns whether anything changed.
+    ///
+    /// # Errors
+    /// [`ConversationError::UnknownBatch`] where no boundary leads to the batch.
+    pub fn rollback_to_batch(&mut self, batch: u64, length: usize) -> Result<bool, ConversationError> {
+        let place = self.place_of(batch).ok_or(ConversationError::UnknownBatch { batch })?;
+        if place + 1 == self.batch_boundaries.len() && batch == self.current_batch {
+            return Ok(false);
+        }
+        let end = self.left_at(place, length);
+        self.keep_up_to(place, length);
+        self.current_batch = batch;
+        self.set_aside.retain(|&(start, _)| start < end);
+        if let Some(last) = self.set_aside.last_mut() {
+            last.1 = last.1.min(end);
+        }
+        if end < length {
+            match self.set_aside.last_mut() {
+                Some(last) if last.1 == end => last.1 = length,
+                Some(_) | None => self.set_aside.push((end, length)),
+            }
+        }
+        Ok(true)
+    }
+
+    fn place_of(&self, batch: u64) -> Option<usize> {
+        self.boundary_to_batch
+            .iter()
+            .position(|&known| known == batch)
+            .filter(|&place| place < self.batch_boundaries.len())
+    }
+
+    /// How long the history was when the batch at `place` was left; `length` where that is not known.
+    fn left_at(&self, place: usize, length: usize) -> usize {
+        let known = self.original_indices.len() + 1 == self.batch_boundaries.len();
+        let next = self.batch_boundaries.get(place + 1).copied();
+        match (known, next, self.original_indices.get(place)) {
+            (true, Some(next), Some(&left)) if (next..=length).contains(&left) => left,
+            _ => length,
+        }
+    }
+
+    /// Forgets what follows the batch at `place`, and puts `original_indices` in order.
+    fn keep_up_to(&mut self, place: usize, length: usize) {
+        self.original_indices = (0..place).map(|before| self.left_at(before, length)).collect();
+        self.batch_boundaries.truncate(place + 1);
+        self.boundary_to_batch.truncate(place + 1);
+    }
+}
+
+fn first_unordered<T>(items: &[T], ordered: impl Fn(&T, &T) -> bool) -> Option<usize> {
+    items
+        .windows(2)
+        .position(|pair| !ordered(&pair[0], &pair[1]))
+        .map(|at| at + 1)
+}

@@ -1,0 +1,37 @@
+//! `filter`: what meets all that is given stays.
+
+use super::super::{Conversation, Counted, tool_blocks, widen};
+use crate::definition::FilterContext;
+
+/// A tool block stays whole where one of its messages meets `roles` and `contentContains`, and goes whole where one
+/// holds a text that `contentExcludes` names: what is excluded never stays behind.
+pub(super) fn filtered(conversation: &Conversation, filter: &FilterContext) -> Vec<Counted> {
+    let visible: Vec<Counted> = conversation.visible().iter().cloned().collect();
+    let mut kept: Vec<bool> = visible.iter().map(|counted| wanted(counted, filter)).collect();
+    widen(&visible, &mut kept);
+    for (flag, counted) in kept.iter_mut().zip(&visible) {
+        *flag &= !excluded(counted, filter);
+    }
+    for block in tool_blocks(&visible) {
+        if visible[block.clone()].iter().any(|counted| excluded(counted, filter)) {
+            kept[block].fill(false);
+        }
+    }
+    super::keep(visible, &kept)
+}
+
+fn wanted(counted: &Counted, filter: &FilterContext) -> bool {
+    let message = &counted.message;
+    filter.roles.as_ref().is_none_or(|roles| roles.contains(&message.role))
+        && filter
+            .content_contains
+            .as_ref()
+            .is_none_or(|texts| texts.iter().any(|text| message.content.contains(text)))
+}
+
+fn excluded(counted: &Counted, filter: &FilterContext) -> bool {
+    filter
+        .content_excludes
+        .as_ref()
+        .is_some_and(|texts| texts.iter().any(|text| counted.message.content.contains(text)))
+}

@@ -1,0 +1,46 @@
+//! `insert`: before a message, or at the end.
+
+use super::super::{Conversation, ConversationError, Counted, split_block};
+use crate::message::{Message, Role};
+
+pub(super) enum Inserted {
+    /// Nothing else moves: a plain append.
+    AtEnd(Vec<Counted>),
+    /// What is visible afterwards.
+    Within(Vec<Counted>),
+}
+
+/// A place inside a tool block becomes the block's start; a place before a leading system message comes after it.
+pub(super) fn inserted(
+    conversation: &Conversation,
+    messages: Vec<Counted>,
+    position: i64,
+) -> Result<Inserted, ConversationError> {
+    let visible = conversation.visible();
+    let length = visible.len();
+    let at = resolve(position, length).ok_or(ConversationError::PositionOutOfRange {
+        position,
+        visible: length as u64,
+    })?;
+    if at == length {
+        return Ok(Inserted::AtEnd(messages));
+    }
+    let mut shown: Vec<Counted> = visible.iter().cloned().collect();
+    let leading_system = shown
+        .iter()
+        .take_while(|counted| counted.message.role == Role::System)
+        .count();
+    let message_at = |index: usize| -> Option<&Message> { shown.get(index).map(AsRef::as_ref) };
+    let at = split_block(at, message_at).unwrap_or(at).max(leading_system);
+    shown.splice(at..at, messages);
+    Ok(Inserted::Within(shown))
+}
+
+/// `-1` is the end, `-2` before the last message, and so on.
+fn resolve(position: i64, length: usize) -> Option<usize> {
+    if let Ok(at) = usize::try_from(position) {
+        return (at <= length).then_some(at);
+    }
+    let back = usize::try_from(position.checked_add(1)?.checked_neg()?).ok()?;
+    length.checked_sub(back)
+}

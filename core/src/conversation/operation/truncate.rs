@@ -1,0 +1,54 @@
+//! `truncate`: keep or remove from an end.
+
+use std::ops::Range;
+
+use super::super::{Conversation, ConversationError, Counted, widen};
+use crate::definition::TruncateContext;
+
+/// With `role` it counts, and keeps, only that role's messages. More than there are is all. A tool block of which
+/// anything stays, stays.
+pub(super) fn truncated(
+    conversation: &Conversation,
+    truncate: &TruncateContext,
+) -> Result<Vec<Counted>, ConversationError> {
+    let visible: Vec<Counted> = conversation.visible().iter().cloned().collect();
+    let counts: Vec<usize> = visible
+        .iter()
+        .enumerate()
+        .filter(|(_, counted)| truncate.role.is_none_or(|role| counted.message.role == role))
+        .map(|(position, _)| position)
+        .collect();
+    let mut kept = vec![false; visible.len()];
+    for &position in &counts[stays(truncate, counts.len())?] {
+        kept[position] = true;
+    }
+    widen(&visible, &mut kept);
+    Ok(super::keep(visible, &kept))
+}
+
+/// Which of `length` messages stay.
+fn stays(truncate: &TruncateContext, length: usize) -> Result<Range<usize>, ConversationError> {
+    let bounded = |number: u64| usize::try_from(number).unwrap_or(usize::MAX).min(length);
+    let ways = [
+        truncate.keep_first.map(|n| 0..bounded(n)),
+        truncate.keep_last.map(|n| length - bounded(n)..length),
+        truncate.remove_first.map(|n| bounded(n)..length),
+        truncate.remove_last.map(|n| 0..length - bounded(n)),
+        truncate.range.map(|range| bounded(range.start)..bounded(range.end)),
+    ];
+    let mut ways = ways.into_iter().flatten();
+    let invalid = |message: &str| ConversationError::InvalidTruncate {
+        message: message.to_owned(),
+    };
+    let ways_of = "keepFirst, keepLast, removeFirst, removeLast, range";
+    let way = ways
+        .next()
+        .ok_or_else(|| invalid(&format!("truncate needs one of {ways_of}")))?;
+    if ways.next().is_some() {
+        return Err(invalid(&format!("truncate takes only one of {ways_of}")));
+    }
+    if way.start > way.end || truncate.range.is_some_and(|range| range.start >= range.end) {
+        return Err(invalid("start must be below end"));
+    }
+    Ok(way)
+}

@@ -1,0 +1,85 @@
+//! The pinned context as text (seed 004, SPEC section 3): up to four user messages, always in the same order.
+
+use std::fmt::Write as _;
+
+use crate::definition::{FolderNotes, Pinned, PinnedText, TodoItem, TodoStatus, UsefulInfo};
+use crate::message::{Message, Role};
+
+/// The messages: role definition, TODO list, useful information, folder notes. Absent and empty sections are skipped.
+/// The same context gives the same messages.
+pub fn pinned_messages(pinned: &Pinned) -> Vec<Message> {
+    let role = pinned.role.as_ref().filter(|role| !role.is_empty());
+    let sections = [
+        role.map(|role| format!("## Agent Role Definition\n\n{role}")),
+        pinned
+            .todo
+            .as_ref()
+            .and_then(|todo| text_of(todo, |items| todo_list(items))),
+        pinned
+            .useful_info
+            .as_ref()
+            .and_then(|info| text_of(info, |facts| useful_info(facts))),
+        pinned
+            .folder_notes
+            .as_ref()
+            .and_then(|notes| text_of(notes, folder_notes)),
+    ];
+    sections
+        .into_iter()
+        .flatten()
+        .map(|text| Message::new(Role::User, text))
+        .collect()
+}
+
+fn text_of<T>(section: &PinnedText<T>, render: impl Fn(&T) -> Option<String>) -> Option<String> {
+    match section {
+        PinnedText::Text(text) => (!text.is_empty()).then(|| text.clone()),
+        PinnedText::Structured(structured) => render(structured),
+    }
+}
+
+fn todo_list(items: &[TodoItem]) -> Option<String> {
+    if items.is_empty() {
+        return None;
+    }
+    let mut text = "## TODO List\n".to_owned();
+    for item in items {
+        let mark = match item.status {
+            TodoStatus::Pending => "[ ]",
+            TodoStatus::InProgress => "[~]",
+            TodoStatus::Completed => "[x]",
+        };
+        write!(text, "\n- {mark} {}", item.content).unwrap_or_default();
+    }
+    Some(text)
+}
+
+fn useful_info(facts: &[UsefulInfo]) -> Option<String> {
+    if facts.is_empty() {
+        return None;
+    }
+    let mut text = "## Useful Information\n".to_owned();
+    for fact in facts {
+        let place = match (&fact.file, &fact.lines) {
+            (Some(file), Some(lines)) => format!("`{file}:{lines}`: "),
+            (Some(file), None) => format!("`{file}`: "),
+            (None, Some(lines)) => format!("lines {lines}: "),
+            (None, None) => String::new(),
+        };
+        write!(text, "\n- {place}{}", fact.text).unwrap_or_default();
+    }
+    Some(text)
+}
+
+fn folder_notes(notes: &FolderNotes) -> Option<String> {
+    let mut text = "## Folder Notes".to_owned();
+    let mut any = false;
+    for (folder, lines) in notes.iter().filter(|(_, lines)| !lines.is_empty()) {
+        any = true;
+        write!(text, "\n\n### {folder}\n").unwrap_or_default();
+        for line in lines {
+            write!(text, "\n- {line}").unwrap_or_default();
+        }
+    }
+    any.then_some(text)
+}

@@ -1,0 +1,73 @@
+//! Where the pinned context goes (seed 004, SPEC section 3, cases I01 to I25): found from the tail, so the work does
+//! not grow with the history.
+
+use serde::{Deserialize, Serialize};
+
+use super::blocks::{block_before, split_block};
+use crate::message::Message;
+
+/// How the pinned context is placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum PinStrategy {
+    /// That many messages from the end; a shorter history: at the end.
+    FromEnd(usize),
+    /// Right after the system message, or a sub-agent's first prompt.
+    AfterFirst,
+    /// At the end.
+    AtEnd,
+}
+
+impl PinStrategy {
+    /// N where nothing says otherwise.
+    pub const DEFAULT_FROM_END: usize = 5;
+}
+
+impl Default for PinStrategy {
+    fn default() -> Self {
+        Self::FromEnd(Self::DEFAULT_FROM_END)
+    }
+}
+
+/// The index in a history of `length` messages before which the pinned context goes. The first message (system, or a
+/// sub-agent's first prompt) is not counted; the user message now being sent must not be part of the history.
+///
+/// Inside a tool block it is the block's start, and never after a trailing call that still waits for its result. Only
+/// the tail down to the place, and the block around it, is asked for.
+pub fn pin_position<'a>(
+    strategy: PinStrategy,
+    length: usize,
+    message_at: impl Fn(usize) -> Option<&'a Message>,
+) -> usize {
+    let counted = length.saturating_sub(1);
+    let target = match strategy {
+        PinStrategy::FromEnd(from_end) if counted >= from_end => length - from_end,
+        PinStrategy::FromEnd(_) | PinStrategy::AtEnd => length,
+        PinStrategy::AfterFirst => length.min(1),
+    };
+    if target < length {
+        return split_block(target, message_at).unwrap_or(target);
+    }
+    match block_before(length, &message_at) {
+        Some(start) if waits_for_result(start, length, &message_at) => start,
+        Some(_) | None => length,
+    }
+}
+
+/// Whether a call of the block `start..end` has no result yet.
+fn waits_for_result<'a>(start: usize, end: usize, message_at: &impl Fn(usize) -> Option<&'a Message>) -> bool {
+    let Some(asking) = message_at(start) else {
+        return false;
+    };
+    let mut open: Vec<&str> = asking.tool_calls.iter().map(|call| call.id.as_str()).collect();
+    for result in (start + 1..end).filter_map(message_at) {
+        let answered = result
+            .tool_call_id
+            .as_deref()
+            .and_then(|id| open.iter().position(|call| *call == id));
+        if let Some(call) = answered {
+            open.swap_remove(call);
+        }
+    }
+    !open.is_empty()
+}

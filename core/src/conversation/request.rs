@@ -1,0 +1,142 @@
+//! What a model is sent: system first, the visible history with every tool call answered, the pinned context in its
+//! place, the pending user message last (SPEC section 3). A projection: nothing of it is stored.
+
+use std::sync::Arc;
+
+use super::mend::{Mended, mend};
+use super::pinned::pinned_messages;
+use super::position::{PinStrategy, pin_position};
+use super::{Conversation, Counted, Tokenizer};
+use crate::definition::Pinned;
+use crate::message::{Message, Role};
+
+/// Whose request it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AgentKind {
+    /// Any thread but a sub-agent; `subAgentInternal` messages are left out.
+    #[default]
+    Main,
+    /// A thread started by SUBGRAPH with `agent`.
+    Sub,
+}
+
+/// What a request is made of, beside the conversation.
+#[derive(Clone, Debug, Default)]
+pub struct RequestParts<'a> {
+    /// Whose request it is.
+    pub agent: AgentKind,
+    /// The pinned context, absent sections skipped.
+    pub pinned: Option<&'a Pinned>,
+    /// How it is placed.
+    pub strategy: PinStrategy,
+    /// The system message where the conversation has none.
+    pub system: Option<&'a str>,
+    /// A user message that is sent but not yet in the conversation. Absent: a visible user message at the very end is
+    /// the one being sent.
+    pub pending: Option<Arc<Message>>,
+    /// What the tool definitions cost.
+    pub tool_tokens: u64,
+}
+
+/// A request for a model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelRequest {
+    /// What is sent, in order: no call without result, no result without call.
+    pub messages: Vec<Arc<Message>>,
+    /// The index of the first pinned message; none where nothing is pinned.
+    pub inserted_at: Option<usize>,
+    /// What had to be mended.
+    pub mended: Mended,
+    /// What it costs: messages, pinned context, tool definitions.
+    pub tokens: u64,
+}
+
+/// Builds the request. The same conversation and parts give the same request.
+pub fn build_request(conversation: &Conversation, parts: &RequestParts<'_>, tokenizer: &dyn Tokenizer) -> ModelRequest {
+    let counted = |message: Message| Counted::new(message, tokenizer);
+    let (mut history, mut rest) = system_and_rest(conversation, parts.agent);
+    if let (true, Some(text)) = (history.is_empty(), parts.system) {
+        history.push(counted(Message::new(Role::System, text)));
+    }
+    let pending = match &parts.pending {
+        Some(pending) => Some(Counted::new(Arc::clone(pending), tokenizer)),
+        None => take_trailing_user(&mut rest, parts.agent == AgentKind::Sub && history.is_empty()),
+    };
+    history.append(&mut rest);
+    let pinned: Vec<Counted> = parts
+        .pinned
+        .map(pinned_messages)
+        .unwrap_or_default()
+        .into_iter()
+        .map(counted)
+        .collect();
+
+    // The pinned block never stands inside a tool block, so each side can be mended alone.
+    let layout = place(history, pinned, parts.strategy);
+    let mut before = layout.messages;
+    let mut pinned = before.split_off(layout.inserted_at.unwrap_or(0));
+    let after = pinned.split_off(layout.inserted);
+    let (mut messages, mut mended) = mend(before, counted);
+    let inserted_at = layout.inserted_at.map(|_| messages.len());
+    messages.append(&mut pinned);
+    let (mut after, mended_after) = mend(after, counted);
+    mended.absorb(mended_after);
+    messages.append(&mut after);
+    messages.extend(pending);
+    ModelRequest {
+        tokens: messages
+            .iter()
+            .map(|sent| sent.tokens)
+            .fold(parts.tool_tokens, u64::saturating_add),
+        messages: messages.into_iter().map(|sent| sent.message).collect(),
+        inserted_at,
+        mended,
+    }
+}
+
+/// System messages (they are sent first), and the others; a main agent's without `subAgentInternal`.
+fn system_and_rest(conversation: &Conversation, agent: AgentKind) -> (Vec<Counted>, Vec<Counted>) {
+    conversation
+        .visible()
+        .iter()
+        .filter(|counted| agent == AgentKind::Sub || !counted.message.sub_agent_internal)
+        .cloned()
+        .partition(|counted| counted.message.role == Role::System)
+}
+
+/// The user message that is being sent, off the end. A sub-agent's first prompt stays: it is its history's first.
+fn take_trailing_user(rest: &mut Vec<Counted>, first_is_prompt: bool) -> Option<Counted> {
+    let is_user = rest.last().is_some_and(|last| last.message.role == Role::User);
+    if !is_user || (first_is_prompt && rest.len() == 1) {
+        return None;
+    }
+    rest.pop()
+}
+
+/// A history with the pinned context in its place; nothing is mended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Layout<M> {
+    /// History, and the pinned messages among it.
+    pub messages: Vec<M>,
+    /// The index of the first pinned message; none where nothing is pinned.
+    pub inserted_at: Option<usize>,
+    /// How many were inserted.
+    pub inserted: usize,
+}
+
+/// Puts `pinned` in its place; the block stays together, nothing else moves.
+pub fn place<M: AsRef<Message>>(mut history: Vec<M>, pinned: Vec<M>, strategy: PinStrategy) -> Layout<M> {
+    let inserted = pinned.len();
+    let mut inserted_at = None;
+    if inserted > 0 {
+        let at = pin_position(strategy, history.len(), |index| history.get(index).map(M::as_ref));
+        history.splice(at..at, pinned);
+        inserted_at = Some(at);
+    }
+    Layout {
+        messages: history,
+        inserted_at,
+        inserted,
+    }
+}

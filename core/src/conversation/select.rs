@@ -1,0 +1,184 @@
+//! Selection: one set of options for every place that takes messages (seed 000, SPEC section 3, cases C01 to C29).
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{Conversation, ConversationError};
+use crate::definition::{ConversationHistoryOptions, HistorySelection};
+use crate::message::{Message, Role};
+
+/// What is odd about options that are still good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SelectionWarning {
+    /// The option that is used.
+    pub used: &'static str,
+    /// Those that are not, in order.
+    pub ignored: Vec<&'static str>,
+}
+
+/// The selected messages, in order. More than there are gives all; the selection is exact, tool blocks are mended when
+/// a request is built.
+///
+/// # Errors
+/// [`ConversationError::InvalidHistoryOptions`], as [`check`] finds it.
+pub fn select(
+    conversation: &Conversation,
+    options: &ConversationHistoryOptions,
+) -> Result<Vec<Arc<Message>>, ConversationError> {
+    let view = conversation.visible();
+    let positions = select_positions(conversation, options)?;
+    Ok(positions
+        .into_iter()
+        .filter_map(|position| view.get(position))
+        .map(|counted| Arc::clone(&counted.message))
+        .collect())
+}
+
+/// `true`: all visible messages; `false`: nothing is handed over; options: their selection.
+///
+/// # Errors
+/// [`ConversationError::InvalidHistoryOptions`].
+pub fn select_from(
+    conversation: &Conversation,
+    selection: &HistorySelection,
+) -> Result<Option<Vec<Arc<Message>>>, ConversationError> {
+    match selection {
+        HistorySelection::All(true) => Ok(Some(conversation.visible().messages())),
+        HistorySelection::All(false) => Ok(None),
+        HistorySelection::Some(options) => select(conversation, options).map(Some),
+    }
+}
+
+/// The selected messages' places among the visible ones, rising.
+///
+/// # Errors
+/// [`ConversationError::InvalidHistoryOptions`].
+pub fn select_positions(
+    conversation: &Conversation,
+    options: &ConversationHistoryOptions,
+) -> Result<Vec<usize>, ConversationError> {
+    check(options)?;
+    let view = conversation.visible();
+    let of_role = |role: Role| -> Vec<usize> {
+        view.iter()
+            .enumerate()
+            .filter(|(_, counted)| counted.message.role == role)
+            .map(|(position, _)| position)
+            .collect()
+    };
+    Ok(if let Some(count) = options.last_n {
+        (view.len().saturating_sub(bounded(count))..view.len()).collect()
+    } else if let Some(last) = options.last_n_by_role {
+        let mut positions = of_role(last.role);
+        positions.drain(..positions.len().saturating_sub(bounded(last.count)));
+        positions
+    } else if let Some(role) = options.by_role {
+        of_role(role)
+    } else if let Some(range) = options.range {
+        let range = bounded(range.start)..bounded(range.end);
+        let mut before = 0;
+        let mut positions = Vec::new();
+        for stretch in view.stretches() {
+            let from = stretch.start.max(range.start);
+            let to = stretch.end.min(range.end);
+            positions.extend((from..to).map(|index| before + index - stretch.start));
+            before += stretch.len();
+        }
+        positions
+    } else if let Some(range) = options.range_by_role {
+        let positions = of_role(range.role);
+        let from = bounded(range.start).min(positions.len());
+        let to = bounded(range.end).min(positions.len());
+        positions[from..to].to_vec()
+    } else {
+        Vec::new()
+    })
+}
+
+/// Whether options make sense: at least one given, counts positive, ranges not empty. Several are a warning: the first
+/// in the order `lastN`, `lastNByRole`, `byRole`, `range`, `rangeByRole` wins.
+///
+/// # Errors
+/// [`ConversationError::InvalidHistoryOptions`] with a pointer to the field.
+pub fn check(options: &ConversationHistoryOptions) -> Result<Option<SelectionWarning>, ConversationError> {
+    if options.last_n == Some(0) {
+        return invalid("/lastN", "lastN must be a positive integer");
+    }
+    if options.last_n_by_role.is_some_and(|last| last.count == 0) {
+        return invalid("/lastNByRole/count", "count must be a positive integer");
+    }
+    if options.range.is_some_and(|range| range.start >= range.end) {
+        return invalid("/range", "start must be below end");
+    }
+    if options.range_by_role.is_some_and(|range| range.start >= range.end) {
+        return invalid("/rangeByRole", "start must be below end");
+    }
+    let given = [
+        ("lastN", options.last_n.is_some()),
+        ("lastNByRole", options.last_n_by_role.is_some()),
+        ("byRole", options.by_role.is_some()),
+        ("range", options.range.is_some()),
+        ("rangeByRole", options.range_by_role.is_some()),
+    ];
+    let mut given = given
+        .into_iter()
+        .filter(|(_, is_given)| *is_given)
+        .map(|(name, _)| name);
+    let Some(used) = given.next() else {
+        return invalid(
+            "",
+            "at least one of lastN, lastNByRole, byRole, range, rangeByRole is needed",
+        );
+    };
+    let ignored: Vec<&'static str> = given.collect();
+    Ok((!ignored.is_empty()).then_some(SelectionWarning { used, ignored }))
+}
+
+/// Reads a selection from JSON: `true`, `false`, or options, checked.
+///
+/// # Errors
+/// [`ConversationError::InvalidHistoryOptions`] for anything else: negative or broken numbers, unknown roles or fields.
+pub fn parse_selection(value: &Value) -> Result<HistorySelection, ConversationError> {
+    match value {
+        Value::Bool(all) => Ok(HistorySelection::All(*all)),
+        Value::Object(_) => {
+            let options: ConversationHistoryOptions =
+                serde_path_to_error::deserialize(value).map_err(|error| ConversationError::InvalidHistoryOptions {
+                    pointer: pointer_of(error.path()),
+                    message: error.inner().to_string(),
+                })?;
+            check(&options)?;
+            Ok(HistorySelection::Some(options))
+        }
+        Value::Null | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            Err(ConversationError::InvalidHistoryOptions {
+                pointer: String::new(),
+                message: "options are true, false, or an object".to_owned(),
+            })
+        }
+    }
+}
+
+/// A path as a JSON pointer.
+pub fn pointer_of(path: &serde_path_to_error::Path) -> String {
+    use serde_path_to_error::Segment;
+    path.iter()
+        .map(|segment| match segment {
+            Segment::Seq { index } => format!("/{index}"),
+            Segment::Map { key } => format!("/{}", key.replace('~', "~0").replace('/', "~1")),
+            Segment::Enum { .. } | Segment::Unknown => String::new(),
+        })
+        .collect()
+}
+
+fn invalid<T>(pointer: &str, message: &str) -> Result<T, ConversationError> {
+    Err(ConversationError::InvalidHistoryOptions {
+        pointer: pointer.to_owned(),
+        message: message.to_owned(),
+    })
+}
+
+fn bounded(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,45 @@
+//! A sub-agent's first prompt (seed 004): the prompt, its role, its instructions, blank lines between.
+
+use std::fmt;
+
+use crate::definition::AgentConfig;
+use crate::error::{RunError, RunErrorCode};
+
+/// A sub-agent has no role: `SUB_AGENT_ROLE_MISSING`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoleMissing {
+    /// The agent's id.
+    pub agent_id: String,
+}
+
+/// Composes it. Blank instructions are skipped.
+///
+/// # Errors
+/// [`RoleMissing`] where the agent has no role; ask before any work is done.
+pub fn first_prompt(prompt: &str, agent: &AgentConfig) -> Result<String, RoleMissing> {
+    let role = agent.role.as_deref().filter(|role| !role.trim().is_empty());
+    let role = role.ok_or_else(|| RoleMissing {
+        agent_id: agent.id.clone(),
+    })?;
+    let instructions = agent.instructions.iter().map(String::as_str);
+    let parts: Vec<&str> = [prompt, role]
+        .into_iter()
+        .chain(instructions)
+        .filter(|part| !part.trim().is_empty())
+        .collect();
+    Ok(parts.join("\n\n"))
+}
+
+impl fmt::Display for RoleMissing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "sub-agent {} has no role: give its `agent` a `role`", self.agent_id)
+    }
+}
+
+impl std::error::Error for RoleMissing {}
+
+impl From<RoleMissing> for RunError {
+    fn from(missing: RoleMissing) -> Self {
+        Self::new(RunErrorCode::SubAgentRoleMissing, missing.to_string())
+    }
+}

@@ -1,0 +1,58 @@
+use super::super::{Conversation, Counted, Estimator, Spent, Tokenizer, message_cost};
+use super::notation::{conversation, message};
+
+#[test]
+fn h01_requests_add_up() {
+    let mut spent = Spent::default();
+    for (input, output, total) in [(100, 50, 150), (200, 100, 300)] {
+        spent.add(Spent::new(input, output, total));
+    }
+    assert_eq!(spent, Spent::new(300, 150, 450), "H01");
+}
+
+#[test]
+fn h02_of_a_stream_the_last_figure_counts() {
+    let stream = [
+        Spent::new(100, 0, 100),
+        Spent::new(100, 25, 125),
+        Spent::new(100, 50, 150),
+    ];
+    let mut spent = Spent::default();
+    spent.add(stream.into_iter().next_back().expect("three"));
+    assert_eq!(spent, Spent::new(100, 50, 150), "H02");
+}
+
+#[test]
+fn h03_h04_an_empty_conversation_costs_nothing_and_a_message_four() {
+    assert_eq!(Conversation::new().visible_tokens(), 0, "H03");
+    assert_eq!(message_cost(&message("user:"), &Estimator), 4, "H04");
+    assert_eq!(
+        Conversation::from_messages([Counted::new(message("user:"), &Estimator)]).visible_tokens(),
+        4,
+        "H04"
+    );
+}
+
+#[test]
+fn the_estimate_is_not_far_too_low_on_chinese() {
+    // 24 characters; real vocabularies need 15 to 30 tokens for them.
+    let text = "工具调用块必须保持完整性不能被其他消息打断上下文压缩";
+    let estimated = Estimator.count(text);
+    assert!((15..=40).contains(&estimated), "{estimated}");
+}
+
+#[test]
+fn tool_calls_cost_too() {
+    let with = message_cost(&message("a[1]"), &Estimator);
+    let without = message_cost(&message("a:"), &Estimator);
+    assert!(with > without);
+}
+
+#[test]
+fn sums_follow_what_is_visible() {
+    let mut history = conversation(&["s", "u1", "a1", "u2", "a2"]);
+    let sum = |history: &Conversation| history.visible().iter().map(|one| one.tokens).sum::<u64>();
+    assert_eq!(history.visible_tokens(), sum(&history));
+    history.start_new_batch(3).expect("in range");
+    assert_eq!(history.visible_tokens(), sum(&history));
+}

@@ -1,0 +1,84 @@
+//! A read-only look at a part of a conversation.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use imbl::Vector;
+
+use super::Counted;
+use super::log::Entry;
+use crate::message::Message;
+
+/// Messages of a conversation, in order. Making one copies no message.
+#[derive(Clone, Debug)]
+pub struct Visible<'a> {
+    log: &'a Vector<Entry>,
+    stretches: Vec<Range<usize>>,
+}
+
+impl<'a> Visible<'a> {
+    pub(super) fn new(log: &'a Vector<Entry>, stretches: Vec<Range<usize>>) -> Self {
+        Self { log, stretches }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.stretches.iter().map(ExactSizeIterator::len).sum()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.stretches.is_empty()
+    }
+
+    /// The message at `position` of this view.
+    pub fn get(&self, position: usize) -> Option<&'a Counted> {
+        self.log.get(self.index(position)?).map(|entry| &entry.counted)
+    }
+
+    /// Where the message at `position` stands in the complete history.
+    pub fn index(&self, mut position: usize) -> Option<usize> {
+        for stretch in &self.stretches {
+            if position < stretch.len() {
+                return Some(stretch.start + position);
+            }
+            position -= stretch.len();
+        }
+        None
+    }
+
+    /// The messages with their costs.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &'a Counted> + use<'a> {
+        self.indexed().map(|(_, counted)| counted)
+    }
+
+    /// The messages with their indices in the complete history.
+    pub fn indexed(&self) -> impl DoubleEndedIterator<Item = (usize, &'a Counted)> + use<'a> {
+        let log = self.log;
+        let stretches = self.stretches.clone().into_iter();
+        stretches
+            .flatten()
+            .filter_map(move |index| log.get(index).map(|entry| (index, &entry.counted)))
+    }
+
+    /// The messages alone, shared.
+    pub fn messages(&self) -> Vec<Arc<Message>> {
+        self.iter().map(|counted| Arc::clone(&counted.message)).collect()
+    }
+
+    /// Those from `index` of the complete history on; costs only what it gives.
+    pub fn from_index(&self, index: usize) -> impl DoubleEndedIterator<Item = &'a Counted> + use<'a> {
+        let stretches = self
+            .stretches
+            .iter()
+            .filter(|stretch| stretch.end > index)
+            .map(|stretch| stretch.start.max(index)..stretch.end)
+            .collect();
+        Visible::new(self.log, stretches).iter()
+    }
+
+    /// The stretches of the complete history that are visible, in order, none empty.
+    pub fn stretches(&self) -> &[Range<usize>] {
+        &self.stretches
+    }
+}
