@@ -150,7 +150,8 @@ fn structured_forms_read_well() {
 
 #[test]
 fn blocks_are_found_as_the_cases_say() {
-    let cases: [(&str, &[&str], &[(usize, usize)]); 6] = [
+    type Case = (&'static str, &'static [&'static str], &'static [(usize, usize)]);
+    let cases: [Case; 6] = [
         ("I18", &[], &[]),
         ("I20", &["a[1]", "t:1", "u", "a[2]", "t:2"], &[(0, 1), (3, 4)]),
         ("I21", &["u", "a[1,2]", "t:1", "u"], &[(1, 2)]),
