@@ -72,7 +72,7 @@ impl<T> Cell<T> {
             state.outcome = Some(outcome);
             state.waiters.take_all()
         };
-        if mutant!("completion: sets without a word to plain threads") {
+        if mutant!("completion: sets without a word") {
             return;
         }
         self.ready.notify_all();

@@ -106,7 +106,8 @@ impl<R> Tree<R> {
             if node.reason.is_none() || mutant!("cancel: the last reason wins") {
                 node.reason = Some(Arc::clone(reason));
                 if let Some(flag) = &node.flag {
-                    flag.store(true, Ordering::Release);
+                    let relaxed = mutant!("cancel: the flag is relaxed");
+                    flag.store(true, if relaxed { Ordering::Relaxed } else { Ordering::Release });
                 }
                 heard.extend(mem::take(&mut node.listeners).into_values());
             } else {

@@ -1,0 +1,43 @@
+//! One model per primitive: loom runs every interleaving with at most two preemptions. `mutants` shows that each can
+//! fail.
+
+mod cancel;
+mod completion;
+mod drain_gate;
+mod latch;
+mod mutants;
+mod single_flight;
+mod subscriptions;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+
+use loom::model::Builder;
+use loom::sync::Notify;
+
+/// Runs every interleaving of `world` with at most two preemptions.
+fn model(world: impl Fn() + Send + Sync + 'static) {
+    let mut builder = Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.check(world);
+}
+
+/// A task on a thread of its own.
+fn block_on<F: Future + Unpin>(mut future: F) -> F::Output {
+    struct Bell(Notify);
+    impl Wake for Bell {
+        fn wake(self: Arc<Self>) {
+            self.0.notify();
+        }
+    }
+    let bell = Arc::new(Bell(Notify::new()));
+    let waker = Waker::from(Arc::clone(&bell));
+    loop {
+        match Pin::new(&mut future).poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => bell.0.wait(),
+        }
+    }
+}
