@@ -52,7 +52,8 @@ pub enum Input {
         /// The one named by [`Effect::StartTimer`].
         generation: u32,
     },
-    /// The parent is being cancelled.
+    /// The parent is being cancelled. After the verdict this changes nothing: whoever cancels also cancels the paths
+    /// that [`ForkJoinMachine::live`] still names, detached ones included.
     Cancel,
 }
 
@@ -148,7 +149,19 @@ pub enum Phase {
     Closed,
 }
 
-/// A supervisor's decision for one fork instance.
+/// A supervisor's decision for one fork instance. Feed it what happens, do what it says, in order:
+///
+/// ```
+/// # use pirn_core::graph::Fork;
+/// use pirn_core::join::{Effect, ForkJoinMachine, Input};
+///
+/// fn at_fork(fork: &Fork, max_concurrent: Option<u32>) -> Vec<Effect> {
+///     let mut effects = Vec::new();
+///     let mut machine = ForkJoinMachine::new(fork, max_concurrent);
+///     machine.step(Input::Start, &mut effects).expect("it was just made");
+///     effects
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ForkJoinMachine {

@@ -5,3 +5,4 @@ mod cases;
 mod fork;
 mod orders;
 mod transitions;
+mod variables;

@@ -1,0 +1,44 @@
+//! `mergeVariables` on random branches, against the rule as SPEC section 4 states it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pirn_core::join::{BranchVariables, merge_variables};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+/// Few names and few values, so that branches meet.
+fn variables() -> impl Strategy<Value = BTreeMap<String, u8>> {
+    prop::collection::btree_map("[xyz]", 0..3_u8, 0..4)
+}
+
+proptest! {
+    #[test]
+    fn a_name_comes_back_when_its_writers_agree((snapshot, branches) in (variables(), prop::collection::vec(variables(), 0..5))) {
+        let values: Vec<Value> = (0..3_u8).map(|value| json!(value)).collect();
+        let ids: Vec<String> = (0..branches.len()).map(|path| format!("p{path}")).collect();
+        let handed: Vec<BranchVariables<'_>> = ids
+            .iter()
+            .zip(&branches)
+            .map(|(path_id, branch)| BranchVariables {
+                path_id,
+                variables: branch.iter().map(|(name, value)| (name.as_str(), &values[usize::from(*value)])).collect(),
+            })
+            .collect();
+        let merged = merge_variables(|name| snapshot.get(name).map(|value| &values[usize::from(*value)]), &handed);
+
+        let written = |name: &str| -> BTreeSet<u8> {
+            let set = branches.iter().filter_map(|branch| branch.get(name).copied());
+            set.filter(|value| snapshot.get(name) != Some(value)).collect()
+        };
+        let conflicts: Vec<&str> = ["x", "y", "z"].into_iter().filter(|name| written(name).len() > 1).collect();
+        match merged {
+            Ok(merged) => {
+                prop_assert!(conflicts.is_empty());
+                for name in ["x", "y", "z"] {
+                    prop_assert_eq!(merged.get(name), written(name).first().map(|value| &values[usize::from(*value)]));
+                }
+            }
+            Err(conflict) => prop_assert_eq!(conflict.names.keys().map(String::as_str).collect::<Vec<_>>(), conflicts),
+        }
+    }
+}
