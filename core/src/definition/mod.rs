@@ -4,7 +4,11 @@
 //! makes sense as a graph is decided by [`crate::graph`].
 
 mod context;
+mod fault;
+pub(crate) mod json;
+mod load;
 mod nodes;
+mod origin;
 mod trigger;
 mod workflow;
 
@@ -14,11 +18,14 @@ pub use context::{
 };
 pub use context::{CompressionConfig, FolderNotes, PinSection, Pinned, PinnedText, TodoItem, TodoStatus, UsefulInfo};
 pub use context::{ConversationHistoryOptions, HistoryRange, HistorySelection, RoleCount, RoleRange};
+pub use fault::{Fault, FaultCode, Position};
+pub use load::{Loaded, load};
 pub use nodes::{
     AgentConfig, CodeConfig, ContinueFromTriggerConfig, ConversationMode, EndConfig, ForkConfig, ForkStrategy,
     HistoryCallback, HistoryCallbackMode, JoinConfig, JoinStrategy, LlmConfig, MergeVariables, NodeConfig, OnDecided,
     Route, RouteConfig, SubgraphConfig, VariableCallback, VariableConfig, VariableScope, VariableType, WaitConfig,
 };
+pub use origin::{Located, Origin, SourceFile};
 pub use trigger::{
     ExecuteTriggeredSubgraph, MergeOptions, TriggerAction, TriggerCondition, TriggerDefinition, TriggerInput,
 };

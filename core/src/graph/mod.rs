@@ -1,8 +1,27 @@
 //! From definition to compiled graph: validation, pairing, derived ids.
+//!
+//! 1. Nothing is guessed: a graph is built only where nothing is wrong, and everything wrong is reported at once.
+//! 2. The definition is never changed; a user's ids stay what events and errors show.
+//! 3. The work is near-linear in the size of the definitions, and no depth of nesting overflows the stack.
 
+mod compile;
+mod context;
 mod model;
+mod nodes;
+mod pairing;
+mod references;
+mod regions;
+mod site;
+mod snippets;
+mod syntax;
+mod traps;
+mod triggers;
+mod ways;
 
+pub use compile::{Compiled, compile, compile_loaded};
+pub use context::CompileContext;
 pub use model::{
     ContextNode, Edge, Fork, ForkIx, ForkPath, Graph, JoinRule, LlmNode, Node, NodeIx, NodeKind, Snippet, SnippetIx,
     SnippetKind, ValueSpec,
 };
+pub use syntax::{NoSyntax, Syntax, SyntaxFault};

@@ -1,0 +1,199 @@
+//! What is wrong with a definition: a stable code, a sentence, and the place in the user's own text.
+
+use std::fmt;
+
+use serde::ser::{Serialize, SerializeStruct, Serializer};
+
+macro_rules! fault_codes {
+    ($($(#[doc = $doc:literal])* $name:ident = $word:literal,)*) => {
+        /// What is wrong, as a stable code (SPEC section 2, "Validation codes"). `docs/validation-codes.md` shows a
+        /// bad and a mended example of each.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum FaultCode {
+            $($(#[doc = $doc])* $name,)*
+        }
+
+        impl FaultCode {
+            /// Every code, in declaration order.
+            pub const ALL: &'static [FaultCode] = &[$(FaultCode::$name,)*];
+
+            /// The upper-case word used in JSON.
+            pub fn as_str(self) -> &'static str {
+                match self { $(FaultCode::$name => $word,)* }
+            }
+        }
+    };
+}
+
+fault_codes! {
+    /// The text is not JSON.
+    InvalidJson = "INVALID_JSON",
+    /// A size, a depth or a nesting is above its limit.
+    LimitExceeded = "LIMIT_EXCEEDED",
+    /// A key stands twice in one object, or once under its name and once under an alias.
+    DuplicateField = "DUPLICATE_FIELD",
+    /// A field nobody knows.
+    UnknownField = "UNKNOWN_FIELD",
+    /// A field that must be there is not.
+    MissingField = "MISSING_FIELD",
+    /// A value of the wrong type, or out of its range.
+    InvalidValue = "INVALID_VALUE",
+    /// Two workflows have one id.
+    DuplicateWorkflowId = "DUPLICATE_WORKFLOW_ID",
+    /// Two nodes of a workflow have one id.
+    DuplicateNodeId = "DUPLICATE_NODE_ID",
+    /// Two triggers that stand together have one id.
+    DuplicateTriggerId = "DUPLICATE_TRIGGER_ID",
+    /// An edge, route, `onError` or path names a node that is not there.
+    UnknownNodeReference = "UNKNOWN_NODE_REFERENCE",
+    /// An edge where none may be: into START, out of END, a condition on a FORK's edge.
+    InvalidEdge = "INVALID_EDGE",
+    /// No START.
+    MissingStart = "MISSING_START",
+    /// More than one START.
+    MultipleStart = "MULTIPLE_START",
+    /// No END.
+    MissingEnd = "MISSING_END",
+    /// No way leads from the start to the node.
+    UnreachableNode = "UNREACHABLE_NODE",
+    /// No way leads from the node to an END.
+    DeadEnd = "DEAD_END",
+    /// A FORK's paths and children do not fit each other or the graph.
+    InvalidForkPathIds = "INVALID_FORK_PATH_IDS",
+    /// A path id stands twice in a workflow.
+    DuplicateForkPathId = "DUPLICATE_FORK_PATH_ID",
+    /// `mainPathId` is none of the JOIN's paths.
+    MainPathIdNotFound = "MAIN_PATH_ID_NOT_FOUND",
+    /// A FORK and a JOIN share path ids but not all of them in one order.
+    ForkJoinMismatch = "FORK_JOIN_MISMATCH",
+    /// A FORK without JOIN.
+    UnpairedFork = "UNPAIRED_FORK",
+    /// A JOIN without FORK.
+    UnpairedJoin = "UNPAIRED_JOIN",
+    /// A branch can end, stop or leave before its JOIN, or the JOIN can be entered from outside.
+    ForkJoinNotReachable = "FORK_JOIN_NOT_REACHABLE",
+    /// `joinStrategy` is missing or none of the five.
+    InvalidJoinStrategy = "INVALID_JOIN_STRATEGY",
+    /// `threshold` is not an integer from 1 to the number of paths.
+    InvalidThreshold = "INVALID_THRESHOLD",
+    /// A time is negative, not a number, or above ten years.
+    InvalidTimeout = "INVALID_TIMEOUT",
+    /// A SUBGRAPH or a trigger names a workflow that is not there.
+    UnknownWorkflowReference = "UNKNOWN_WORKFLOW_REFERENCE",
+    /// Called sub-workflows call each other in a circle.
+    SubgraphCycle = "SUBGRAPH_CYCLE",
+    /// A triggered sub-workflow has not its form, or something that needs one names another workflow.
+    InvalidTriggeredWorkflow = "INVALID_TRIGGERED_WORKFLOW",
+    /// A selection of messages that selects nothing or makes no sense.
+    InvalidHistoryOptions = "INVALID_HISTORY_OPTIONS",
+    /// A callback of CONTINUE_FROM_TRIGGER that contradicts itself.
+    InvalidCallback = "INVALID_CALLBACK",
+    /// An expression or script that does not parse, or is too long.
+    InvalidExpression = "INVALID_EXPRESSION",
+    /// A template that does not parse.
+    InvalidTemplate = "INVALID_TEMPLATE",
+    /// A function nobody registered.
+    UnknownFunction = "UNKNOWN_FUNCTION",
+    /// Warning: a profile nobody defined; the default one is used (SPEC section 9).
+    UnknownProfile = "UNKNOWN_PROFILE",
+    /// Warning: the form of before fork path ids (seed 001 section 6).
+    LegacyForm = "LEGACY_FORM",
+    /// Warning: several options in one selection; the first in the documented order wins (SPEC section 3).
+    AmbiguousHistoryOptions = "AMBIGUOUS_HISTORY_OPTIONS",
+    /// Warning: an edge that is drawn but never taken.
+    IgnoredEdge = "IGNORED_EDGE",
+}
+
+impl fmt::Display for FaultCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Serialize for FaultCode {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+/// A place in a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// From 1.
+    pub line: u32,
+    /// In characters, from 1.
+    pub column: u32,
+    /// Bytes from the text's start.
+    pub offset: usize,
+    /// Bytes.
+    pub length: usize,
+}
+
+/// One thing that is wrong, or that deserves a warning.
+///
+/// As JSON: `{code, message, pointer, line?, column?, file?, help?}` (SPEC section 8, `validate`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// What is wrong.
+    pub code: FaultCode,
+    /// One sentence for a person.
+    pub message: String,
+    /// JSON pointer into the text as the user wrote it; into the definition where there is no text.
+    pub pointer: String,
+    /// The file's name, where there is one.
+    pub file: Option<String>,
+    /// Where in the file.
+    pub position: Option<Position>,
+    /// What to do about it.
+    pub help: Option<String>,
+}
+
+impl Fault {
+    /// The same fault with advice.
+    #[must_use]
+    pub fn with_help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(file) = &self.file {
+            write!(f, "{file}:")?;
+        }
+        if let Some(position) = self.position {
+            write!(f, "{}:{}:", position.line, position.column)?;
+        }
+        if self.file.is_some() || self.position.is_some() {
+            f.write_str(" ")?;
+        }
+        write!(f, "{}: {}", self.code, self.message)?;
+        match &self.help {
+            Some(help) => write!(f, " ({help})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Fault {}
+
+impl Serialize for Fault {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_struct("Fault", 7)?;
+        object.serialize_field("code", &self.code)?;
+        object.serialize_field("message", &self.message)?;
+        object.serialize_field("pointer", &self.pointer)?;
+        if let Some(position) = self.position {
+            object.serialize_field("line", &position.line)?;
+            object.serialize_field("column", &position.column)?;
+        }
+        if let Some(file) = &self.file {
+            object.serialize_field("file", file)?;
+        }
+        if let Some(help) = &self.help {
+            object.serialize_field("help", help)?;
+        }
+        object.end()
+    }
+}

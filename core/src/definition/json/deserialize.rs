@@ -1,0 +1,193 @@
+//! A tree as a source for serde: no copy into `Value`, keys in the order they stand.
+
+use std::fmt;
+
+use serde::de::value::StrDeserializer;
+use serde::de::{
+    self, DeserializeSeed, Deserializer, Expected, IntoDeserializer, MapAccess, SeqAccess, Unexpected, Visitor,
+};
+use serde::forward_to_deserialize_any;
+
+use super::{Json, Member, Tree};
+
+/// Why a tree is not what a type wants.
+#[derive(Clone, Debug)]
+pub(crate) struct Mismatch {
+    pub(crate) kind: MismatchKind,
+    pub(crate) message: String,
+}
+
+/// What sort of mismatch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum MismatchKind {
+    Invalid,
+    Missing(&'static str),
+    UnknownField(String, &'static [&'static str]),
+    UnknownWord(String, &'static [&'static str]),
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Mismatch {}
+
+impl de::Error for Mismatch {
+    fn custom<T: fmt::Display>(message: T) -> Self {
+        Self {
+            kind: MismatchKind::Invalid,
+            message: message.to_string(),
+        }
+    }
+
+    fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self {
+            kind: MismatchKind::Invalid,
+            message: format!("expected {}, found {found}", Wanted(expected)),
+        }
+    }
+
+    fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::invalid_type(found, expected)
+    }
+
+    fn missing_field(field: &'static str) -> Self {
+        Self {
+            kind: MismatchKind::Missing(field),
+            message: format!("`{field}` is missing"),
+        }
+    }
+
+    fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
+        let message = format!("no field is called `{field}` here");
+        Self {
+            kind: MismatchKind::UnknownField(field.to_owned(), expected),
+            message,
+        }
+    }
+
+    fn unknown_variant(word: &str, expected: &'static [&'static str]) -> Self {
+        let message = format!("`{word}` is none of {}", expected.join(", "));
+        Self {
+            kind: MismatchKind::UnknownWord(word.to_owned(), expected),
+            message,
+        }
+    }
+}
+
+/// serde's names of Rust types in words of JSON.
+struct Wanted<'a>(&'a dyn Expected);
+
+impl fmt::Display for Wanted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let wanted = self.0.to_string();
+        match wanted.as_str() {
+            "u64" | "u32" | "usize" => f.write_str("a whole number that is not negative"),
+            "i64" | "i32" => f.write_str("a whole number"),
+            "f64" | "f32" => f.write_str("a number"),
+            "a string" | "string" => f.write_str("text"),
+            "a boolean" => f.write_str("true or false"),
+            "a sequence" => f.write_str("a list"),
+            "a map" => f.write_str("an object"),
+            other if other.starts_with("struct ") || other.starts_with("struct variant ") => f.write_str("an object"),
+            other if other.starts_with("enum ") => f.write_str("one of its words"),
+            other => f.write_str(other),
+        }
+    }
+}
+
+impl<'de> Deserializer<'de> for &'de Tree {
+    type Error = Mismatch;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
+        match &self.value {
+            Json::Null => visitor.visit_unit(),
+            Json::Bool(flag) => visitor.visit_bool(*flag),
+            Json::Number(number) => number
+                .deserialize_any(visitor)
+                .map_err(|error| de::Error::custom(error)),
+            Json::Text(text) => visitor.visit_borrowed_str(text),
+            Json::List(items) => visitor.visit_seq(Items(items.iter())),
+            Json::Object(members) => visitor.visit_map(Members {
+                rest: members.iter(),
+                value: None,
+            }),
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
+        match self.value {
+            Json::Null => visitor.visit_none(),
+            Json::Bool(_) | Json::Number(_) | Json::Text(_) | Json::List(_) | Json::Object(_) => {
+                visitor.visit_some(self)
+            }
+        }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Mismatch> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        words: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Mismatch> {
+        match &self.value {
+            Json::Text(word) => {
+                let word: StrDeserializer<'_, Mismatch> = word.as_str().into_deserializer();
+                visitor.visit_enum(word)
+            }
+            Json::Null | Json::Bool(_) | Json::Number(_) | Json::List(_) | Json::Object(_) => {
+                let message = format!("expected one of {}, found {}", words.join(", "), self.kind());
+                Err(Mismatch {
+                    kind: MismatchKind::Invalid,
+                    message,
+                })
+            }
+        }
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple
+        tuple_struct map struct identifier ignored_any
+    }
+}
+
+struct Items<'de>(std::slice::Iter<'de, Tree>);
+
+impl<'de> SeqAccess<'de> for Items<'de> {
+    type Error = Mismatch;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Mismatch> {
+        self.0.next().map(|item| seed.deserialize(item)).transpose()
+    }
+}
+
+struct Members<'de> {
+    rest: std::slice::Iter<'de, Member>,
+    value: Option<&'de Tree>,
+}
+
+impl<'de> MapAccess<'de> for Members<'de> {
+    type Error = Mismatch;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Mismatch> {
+        let Some(member) = self.rest.next() else {
+            return Ok(None);
+        };
+        self.value = Some(&member.value);
+        let key: StrDeserializer<'_, Mismatch> = member.key.as_str().into_deserializer();
+        seed.deserialize(key).map(Some)
+    }
+
+    fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, Mismatch> {
+        match self.value.take() {
+            Some(value) => seed.deserialize(value),
+            None => Err(de::Error::custom("a value was asked for before its key")),
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! JSON that remembers where it stood.
+//!
+//! 1. Every value keeps the bytes it was read from, also after the loader has renamed or moved it.
+//! 2. Nesting is bounded by [`MAX_DEPTH`], so every walk over a tree may recurse.
+
+mod deserialize;
+mod locate;
+mod parse;
+
+pub(crate) use deserialize::{Mismatch, MismatchKind};
+pub(crate) use locate::{Lines, pointer_at};
+pub(crate) use parse::{Parsed, parse};
+
+/// Levels of nesting a text may have.
+pub(crate) const MAX_DEPTH: usize = 128;
+/// Bytes a text may have.
+pub(crate) const MAX_BYTES: usize = 64 << 20;
+
+/// Bytes of the text: `start..end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+}
+
+/// A value and where it stood.
+#[derive(Clone, Debug)]
+pub(crate) struct Tree {
+    pub(crate) span: Span,
+    pub(crate) value: Json,
+}
+
+/// A JSON value.
+#[derive(Clone, Debug)]
+pub(crate) enum Json {
+    Null,
+    Bool(bool),
+    Number(serde_json::Number),
+    Text(String),
+    List(Vec<Tree>),
+    Object(Vec<Member>),
+}
+
+/// A key and its value.
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    pub(crate) key: String,
+    pub(crate) key_span: Span,
+    pub(crate) value: Tree,
+}
+
+/// A step from a value into one of its parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    Key(String),
+    Index(usize),
+}
+
+impl Tree {
+    pub(crate) fn text(span: Span, text: impl Into<String>) -> Self {
+        Self {
+            span,
+            value: Json::Text(text.into()),
+        }
+    }
+
+    pub(crate) fn empty_object(span: Span) -> Self {
+        Self {
+            span,
+            value: Json::Object(Vec::new()),
+        }
+    }
+
+    pub(crate) fn as_text(&self) -> Option<&str> {
+        match &self.value {
+            Json::Text(text) => Some(text),
+            Json::Null | Json::Bool(_) | Json::Number(_) | Json::List(_) | Json::Object(_) => None,
+        }
+    }
+
+    pub(crate) fn as_list(&self) -> Option<&[Tree]> {
+        match &self.value {
+            Json::List(items) => Some(items),
+            Json::Null | Json::Bool(_) | Json::Number(_) | Json::Text(_) | Json::Object(_) => None,
+        }
+    }
+
+    pub(crate) fn members(&self) -> &[Member] {
+        match &self.value {
+            Json::Object(members) => members,
+            Json::Null | Json::Bool(_) | Json::Number(_) | Json::Text(_) | Json::List(_) => &[],
+        }
+    }
+
+    pub(crate) fn members_mut(&mut self) -> Option<&mut Vec<Member>> {
+        match &mut self.value {
+            Json::Object(members) => Some(members),
+            Json::Null | Json::Bool(_) | Json::Number(_) | Json::Text(_) | Json::List(_) => None,
+        }
+    }
+
+    pub(crate) fn is_object(&self) -> bool {
+        matches!(self.value, Json::Object(_))
+    }
+
+    pub(crate) fn member(&self, key: &str) -> Option<&Member> {
+        self.members().iter().find(|member| member.key == key)
+    }
+
+    pub(crate) fn get(&self, key: &str) -> Option<&Tree> {
+        self.member(key).map(|member| &member.value)
+    }
+
+    pub(crate) fn get_mut(&mut self, key: &str) -> Option<&mut Tree> {
+        let members = self.members_mut()?;
+        members
+            .iter_mut()
+            .find(|member| member.key == key)
+            .map(|member| &mut member.value)
+    }
+
+    pub(crate) fn take(&mut self, key: &str) -> Option<Member> {
+        let members = self.members_mut()?;
+        let place = members.iter().position(|member| member.key == key)?;
+        Some(members.remove(place))
+    }
+
+    /// Puts a member first, in the place of one of that key.
+    pub(crate) fn put(&mut self, key: &str, value: Tree) {
+        let Some(members) = self.members_mut() else { return };
+        members.retain(|member| member.key != key);
+        members.insert(
+            0,
+            Member {
+                key: key.to_owned(),
+                key_span: value.span,
+                value,
+            },
+        );
+    }
+
+    /// The deepest part on the way that `steps` name that exists.
+    pub(crate) fn deepest(&self, steps: &[Step]) -> &Tree {
+        let mut here = self;
+        for step in steps {
+            let next = match step {
+                Step::Key(key) => here.get(key),
+                Step::Index(index) => here.as_list().and_then(|items| items.get(*index)),
+            };
+            match next {
+                Some(next) => here = next,
+                None => break,
+            }
+        }
+        here
+    }
+
+    /// Takes out the part that `steps` name. Whether there was one.
+    pub(crate) fn remove(&mut self, steps: &[Step]) -> bool {
+        let Some((last, way)) = steps.split_last() else {
+            return false;
+        };
+        let mut here = self;
+        for step in way {
+            let next = match (step, &mut here.value) {
+                (Step::Key(key), Json::Object(members)) => members
+                    .iter_mut()
+                    .find(|member| member.key == *key)
+                    .map(|member| &mut member.value),
+                (Step::Index(index), Json::List(items)) => items.get_mut(*index),
+                (Step::Key(_) | Step::Index(_), _) => None,
+            };
+            match next {
+                Some(next) => here = next,
+                None => return false,
+            }
+        }
+        match (last, &mut here.value) {
+            (Step::Key(key), Json::Object(members)) => {
+                let before = members.len();
+                members.retain(|member| member.key != *key);
+                members.len() < before
+            }
+            (Step::Index(index), Json::List(items)) if *index < items.len() => {
+                items.remove(*index);
+                true
+            }
+            (Step::Key(_) | Step::Index(_), _) => false,
+        }
+    }
+
+    /// The kind of value, for messages.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self.value {
+            Json::Null => "null",
+            Json::Bool(_) => "true or false",
+            Json::Number(_) => "a number",
+            Json::Text(_) => "text",
+            Json::List(_) => "a list",
+            Json::Object(_) => "an object",
+        }
+    }
+}
+
+/// Steps as a JSON pointer: `/nodes/3/config`.
+pub(crate) fn pointer_of(steps: &[Step]) -> String {
+    let mut pointer = String::new();
+    for step in steps {
+        pointer.push('/');
+        match step {
+            Step::Key(key) => pointer.push_str(&key.replace('~', "~0").replace('/', "~1")),
+            Step::Index(index) => pointer.push_str(&index.to_string()),
+        }
+    }
+    pointer
+}

@@ -1,0 +1,323 @@
+//! Text to tree. Strict JSON, with messages for what people write by mistake.
+
+use super::{Json, MAX_BYTES, MAX_DEPTH, Member, Span, Tree};
+use crate::definition::FaultCode;
+
+/// A tree, and the keys that stand twice in their object (the first one counts).
+#[derive(Debug)]
+pub(crate) struct Parsed {
+    pub(crate) root: Tree,
+    pub(crate) twice: Vec<Member>,
+}
+
+/// Why a text is no tree.
+#[derive(Debug)]
+pub(crate) struct SyntaxError {
+    pub(crate) code: FaultCode,
+    pub(crate) message: String,
+    pub(crate) span: Span,
+}
+
+/// Reads a text.
+pub(crate) fn parse(text: &str) -> Result<Parsed, SyntaxError> {
+    if text.len() > MAX_BYTES {
+        let message = format!("the text has {} bytes; at most {MAX_BYTES} are read", text.len());
+        return Err(SyntaxError {
+            code: FaultCode::LimitExceeded,
+            message,
+            span: Span { start: 0, end: 0 },
+        });
+    }
+    let mut parser = Parser {
+        text,
+        at: 0,
+        depth: 0,
+        twice: Vec::new(),
+    };
+    if text.starts_with('\u{feff}') {
+        parser.at = '\u{feff}'.len_utf8();
+    }
+    parser.skip_space();
+    let root = parser.value()?;
+    parser.skip_space();
+    if parser.at < text.len() {
+        return Err(parser.unexpected("the end of the text"));
+    }
+    Ok(Parsed {
+        root,
+        twice: parser.twice,
+    })
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    at: usize,
+    depth: usize,
+    twice: Vec<Member>,
+}
+
+impl Parser<'_> {
+    fn value(&mut self) -> Result<Tree, SyntaxError> {
+        let start = self.at;
+        let value = match self.peek() {
+            Some(b'{') => self.nested(Self::object)?,
+            Some(b'[') => self.nested(Self::list)?,
+            Some(b'"') => Json::Text(self.string()?),
+            Some(b'-' | b'0'..=b'9') => self.number()?,
+            Some(_) => self.word()?,
+            None => return Err(self.unexpected("a value")),
+        };
+        Ok(Tree {
+            span: span(start, self.at),
+            value,
+        })
+    }
+
+    fn nested(&mut self, read: fn(&mut Self) -> Result<Json, SyntaxError>) -> Result<Json, SyntaxError> {
+        if self.depth == MAX_DEPTH {
+            let message = format!("nested more than {MAX_DEPTH} levels deep");
+            return Err(self.error_at(FaultCode::LimitExceeded, message, self.at, self.at + 1));
+        }
+        self.depth += 1;
+        let value = read(self);
+        self.depth -= 1;
+        value
+    }
+
+    fn object(&mut self) -> Result<Json, SyntaxError> {
+        let mut members: Vec<Member> = Vec::new();
+        self.at += 1;
+        self.skip_space();
+        if self.peek() == Some(b'}') {
+            self.at += 1;
+            return Ok(Json::Object(members));
+        }
+        loop {
+            let start = self.at;
+            if self.peek() != Some(b'"') {
+                return Err(self.unexpected("a key in double quotes"));
+            }
+            let key = self.string()?;
+            let key_span = span(start, self.at);
+            self.skip_space();
+            if self.peek() != Some(b':') {
+                return Err(self.unexpected("`:`"));
+            }
+            self.at += 1;
+            self.skip_space();
+            let value = self.value()?;
+            members.push(Member { key, key_span, value });
+            if self.another(b'}', "`,` or `}`")? {
+                continue;
+            }
+            return Ok(Json::Object(self.without_repeats(members)));
+        }
+    }
+
+    fn list(&mut self) -> Result<Json, SyntaxError> {
+        let mut items = Vec::new();
+        self.at += 1;
+        self.skip_space();
+        if self.peek() == Some(b']') {
+            self.at += 1;
+            return Ok(Json::List(items));
+        }
+        loop {
+            items.push(self.value()?);
+            if !self.another(b']', "`,` or `]`")? {
+                return Ok(Json::List(items));
+            }
+        }
+    }
+
+    /// After an element: whether another follows.
+    fn another(&mut self, close: u8, expected: &str) -> Result<bool, SyntaxError> {
+        self.skip_space();
+        match self.peek() {
+            Some(b',') => {
+                let comma = self.at;
+                self.at += 1;
+                self.skip_space();
+                if self.peek() == Some(close) {
+                    let message = format!("a comma before `{}`: JSON has none there", char::from(close));
+                    return Err(self.error_at(FaultCode::InvalidJson, message, comma, comma + 1));
+                }
+                Ok(true)
+            }
+            Some(byte) if byte == close => {
+                self.at += 1;
+                Ok(false)
+            }
+            Some(_) | None => Err(self.unexpected(expected)),
+        }
+    }
+
+    fn without_repeats(&mut self, members: Vec<Member>) -> Vec<Member> {
+        let mut order: Vec<usize> = (0..members.len()).collect();
+        order.sort_by(|a, b| members[*a].key.cmp(&members[*b].key).then(a.cmp(b)));
+        let mut repeats = vec![false; members.len()];
+        let mut any = false;
+        for pair in order.windows(2) {
+            if members[pair[0]].key == members[pair[1]].key {
+                repeats[pair[1]] = true;
+                any = true;
+            }
+        }
+        if !any {
+            return members;
+        }
+        let mut kept = Vec::with_capacity(members.len());
+        for (member, repeat) in members.into_iter().zip(repeats) {
+            if repeat {
+                self.twice.push(member);
+            } else {
+                kept.push(member);
+            }
+        }
+        kept
+    }
+
+    fn string(&mut self) -> Result<String, SyntaxError> {
+        let start = self.at;
+        let bytes = self.text.as_bytes();
+        let mut end = start + 1;
+        let mut plain = true;
+        loop {
+            match bytes.get(end) {
+                Some(b'"') => break,
+                Some(b'\\') => {
+                    plain = false;
+                    end += 2;
+                }
+                Some(0..=0x1f) => {
+                    let message = "a line break or control character in text: write it as \\n or \\u....".to_owned();
+                    return Err(self.error_at(FaultCode::InvalidJson, message, end, end + 1));
+                }
+                Some(_) => end += 1,
+                None => {
+                    let message = "the text ends inside a string: its closing quote is missing".to_owned();
+                    return Err(self.error_at(FaultCode::InvalidJson, message, start, bytes.len()));
+                }
+            }
+        }
+        self.at = end + 1;
+        if plain {
+            return Ok(self.text[start + 1..end].to_owned());
+        }
+        serde_json::from_str(&self.text[start..=end]).map_err(|error| {
+            let message = format!("a bad escape in text: {}", without_place(&error));
+            self.error_at(FaultCode::InvalidJson, message, start, end + 1)
+        })
+    }
+
+    fn number(&mut self) -> Result<Json, SyntaxError> {
+        let start = self.at;
+        while matches!(
+            self.peek(),
+            Some(b'-' | b'+' | b'.' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z')
+        ) {
+            self.at += 1;
+        }
+        let text = &self.text[start..self.at];
+        let number: serde_json::Number = serde_json::from_str(text).map_err(|error| {
+            let message = match text {
+                "-Infinity" | "-NaN" => format!("`{text}` is no JSON number"),
+                _ => format!("`{}` is no JSON number: {}", shortened(text), without_place(&error)),
+            };
+            self.error_at(FaultCode::InvalidJson, message, start, self.at)
+        })?;
+        Ok(Json::Number(integral(number)))
+    }
+
+    fn word(&mut self) -> Result<Json, SyntaxError> {
+        let start = self.at;
+        while matches!(self.peek(), Some(b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'$')) {
+            self.at += 1;
+        }
+        match &self.text[start..self.at] {
+            "null" => Ok(Json::Null),
+            "true" => Ok(Json::Bool(true)),
+            "false" => Ok(Json::Bool(false)),
+            "" => Err(self.unexpected("a value")),
+            other => {
+                let message = match other {
+                    "NaN" | "Infinity" | "undefined" => format!("`{other}` is no JSON value"),
+                    _ => format!(
+                        "expected a value, found `{}`: text stands in double quotes",
+                        shortened(other)
+                    ),
+                };
+                Err(self.error_at(FaultCode::InvalidJson, message, start, self.at))
+            }
+        }
+    }
+
+    fn skip_space(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
+            self.at += 1;
+        }
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    fn unexpected(&self, expected: &str) -> SyntaxError {
+        let (message, end) = match self.text.get(self.at..).and_then(|rest| rest.chars().next()) {
+            Some('/') => (
+                format!("expected {expected}, found `/`: JSON has no comments"),
+                self.at + 1,
+            ),
+            Some('\'') => (
+                format!("expected {expected}, found `'`: JSON text stands in double quotes"),
+                self.at + 1,
+            ),
+            Some(found) => (
+                format!("expected {expected}, found `{found}`"),
+                self.at + found.len_utf8(),
+            ),
+            None => (format!("expected {expected}, but the text ends here"), self.at),
+        };
+        self.error_at(FaultCode::InvalidJson, message, self.at, end)
+    }
+
+    #[allow(clippy::unused_self)] // reads as the parser's own act at every call
+    fn error_at(&self, code: FaultCode, message: String, start: usize, end: usize) -> SyntaxError {
+        SyntaxError {
+            code,
+            message,
+            span: span(start, end),
+        }
+    }
+}
+
+fn span(start: usize, end: usize) -> Span {
+    Span {
+        start: start as u32,
+        end: end as u32,
+    }
+}
+
+/// `5.0` and `5e0` are the integer 5, as they are in JavaScript.
+fn integral(number: serde_json::Number) -> serde_json::Number {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    match number.as_f64() {
+        Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() <= EXACT => (float as i64).into(),
+        Some(_) | None => number,
+    }
+}
+
+/// serde_json's message without its own "at line 1 column 2", which counts from the wrong start.
+fn without_place(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    text.split(" at line ").next().unwrap_or_default().to_owned()
+}
+
+fn shortened(text: &str) -> String {
+    if text.chars().count() <= 40 {
+        return text.to_owned();
+    }
+    let mut short: String = text.chars().take(40).collect();
+    short.push_str("...");
+    short
+}

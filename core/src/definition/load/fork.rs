@@ -1,0 +1,160 @@
+//! The other forms of FORK and JOIN: `forkPaths`, and the legacy form of seed 001 section 6.
+
+use std::collections::BTreeMap;
+
+use super::Loader;
+use crate::definition::EdgeDefinition;
+use crate::definition::fault::FaultCode;
+use crate::definition::json::{Json, Span, Tree};
+
+/// Rewrites every FORK and JOIN to `forkPathIds` and `childNodeIds`.
+pub(super) fn resolve_forks(loader: &mut Loader, nodes: &mut [Tree], edges: &[EdgeDefinition]) {
+    let mut legacy = BTreeMap::new();
+    let mut children: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    if nodes.iter().any(|node| is(node, "FORK") && config_has(node, "forkId")) {
+        for edge in edges {
+            children
+                .entry(&edge.source_node_id)
+                .or_default()
+                .push(&edge.target_node_id);
+        }
+    }
+    for node in nodes.iter_mut().filter(|node| is(node, "FORK")) {
+        let id = node.get("id").and_then(Tree::as_text).unwrap_or_default().to_owned();
+        let targets = children.get(id.as_str()).map(Vec::as_slice).unwrap_or_default();
+        if let Some(config) = node.get_mut("config") {
+            resolve_pairs(loader, config);
+            resolve_fork(loader, config, targets, &mut legacy);
+        }
+    }
+    for node in nodes.iter_mut().filter(|node| is(node, "JOIN")) {
+        if let Some(config) = node.get_mut("config") {
+            resolve_join(loader, config, &legacy);
+        }
+    }
+}
+
+fn is(node: &Tree, word: &str) -> bool {
+    node.get("type").and_then(Tree::as_text) == Some(word)
+}
+
+fn config_has(node: &Tree, key: &str) -> bool {
+    node.get("config").is_some_and(|config| config.get(key).is_some())
+}
+
+/// `forkPaths: [{pathId, childNodeId}]` to the two lists.
+fn resolve_pairs(loader: &mut Loader, config: &mut Tree) {
+    let Some(pairs) = config.take("forkPaths") else { return };
+    if config.get("forkPathIds").is_some() || config.get("childNodeIds").is_some() {
+        let message = "`forkPaths` says what `forkPathIds` and `childNodeIds` say; keep one form";
+        loader.fault_in(FaultCode::DuplicateField, &pairs.value, message);
+        return;
+    }
+    let Some(items) = pairs.value.as_list() else {
+        let message = format!("`forkPaths`: expected a list, found {}", pairs.value.kind());
+        loader.fault_in(FaultCode::InvalidForkPathIds, &pairs.value, message);
+        return;
+    };
+    let mut columns = [Vec::new(), Vec::new()];
+    for item in items {
+        for (column, field) in columns.iter_mut().zip(["pathId", "childNodeId"]) {
+            match item.get(field) {
+                Some(value) => column.push(value.clone()),
+                None => loader.fault_in(FaultCode::MissingField, item, format!("`{field}` is missing")),
+            }
+        }
+    }
+    let [paths, children] = columns;
+    config.put("childNodeIds", list(pairs.value.span, children));
+    config.put("forkPathIds", list(pairs.value.span, paths));
+}
+
+/// `forkId` with k children to `[forkId]` for k = 1, `[forkId#0, ...]` otherwise.
+fn resolve_fork(loader: &mut Loader, config: &mut Tree, targets: &[&str], legacy: &mut BTreeMap<String, Tree>) {
+    let Some(member) = config.take("forkId") else { return };
+    let Some(id) = member.value.as_text() else {
+        let message = format!("`forkId`: expected text, found {}", member.value.kind());
+        loader.fault_in(FaultCode::InvalidForkPathIds, &member.value, message);
+        return;
+    };
+    if let Some(paths) = config.get("forkPathIds") {
+        legacy.insert(id.to_owned(), paths.clone());
+        loader.warn_in(
+            FaultCode::LegacyForm,
+            &member.value,
+            "`forkId` is ignored: `forkPathIds` says it",
+        );
+        return;
+    }
+    let span = member.value.span;
+    if config.get("childNodeIds").is_none() {
+        let children = targets.iter().map(|target| Tree::text(span, *target)).collect();
+        config.put("childNodeIds", list(span, children));
+    }
+    let count = config
+        .get("childNodeIds")
+        .and_then(Tree::as_list)
+        .map_or(0, <[Tree]>::len);
+    let paths: Vec<Tree> = match count {
+        1 => vec![Tree::text(span, id)],
+        _ => (0..count)
+            .map(|place| Tree::text(span, format!("{id}#{place}")))
+            .collect(),
+    };
+    let shown: Vec<&str> = paths.iter().filter_map(Tree::as_text).collect();
+    let message = format!(
+        "`forkId` is the old form; it is read as `forkPathIds` [{}]",
+        shown.join(", ")
+    );
+    loader.warn_in(FaultCode::LegacyForm, &member.value, message);
+    let paths = list(span, paths);
+    legacy.insert(id.to_owned(), paths.clone());
+    config.put("forkPathIds", paths);
+}
+
+/// `joinId` or `forkId` to the list of the FORK of that `forkId`.
+fn resolve_join(loader: &mut Loader, config: &mut Tree, legacy: &BTreeMap<String, Tree>) {
+    let members: Vec<_> = ["joinId", "forkId"]
+        .into_iter()
+        .filter_map(|key| config.take(key))
+        .collect();
+    let Some(member) = members.first() else { return };
+    let Some(id) = member.value.as_text() else {
+        let message = format!("`{}`: expected text, found {}", member.key, member.value.kind());
+        loader.fault_in(FaultCode::InvalidForkPathIds, &member.value, message);
+        return;
+    };
+    if config.get("forkPathIds").is_some() {
+        let message = format!("`{}` is ignored: `forkPathIds` says it", member.key);
+        loader.warn_in(FaultCode::LegacyForm, &member.value, message);
+        return;
+    }
+    let known = members
+        .iter()
+        .filter_map(|member| member.value.as_text())
+        .find_map(|id| legacy.get(id));
+    let span = member.value.span;
+    let paths = match known {
+        Some(paths) => paths.clone(),
+        None => list(span, vec![Tree::text(span, id)]),
+    };
+    let message = format!(
+        "`{}` is the old form; it is read as the `forkPathIds` of its FORK",
+        member.key
+    );
+    loader.warn_in(FaultCode::LegacyForm, &member.value, message);
+    config.put(
+        "forkPathIds",
+        Tree {
+            span,
+            value: paths.value,
+        },
+    );
+}
+
+fn list(span: Span, items: Vec<Tree>) -> Tree {
+    Tree {
+        span,
+        value: Json::List(items),
+    }
+}

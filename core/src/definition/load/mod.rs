@@ -1,0 +1,260 @@
+//! Text to definitions, generously (SPEC section 2, "The loader is generous").
+//!
+//! 1. Everything wrong in a text is reported at once, at its place in the user's own text.
+//! 2. What can be read is given back even where something else is wrong, so that [`crate::graph`] can add its
+//!    own faults; it knows what is missing and does not echo it.
+//! 3. No text makes the loader panic or recurse without bound.
+
+mod fork;
+mod nearest;
+mod node;
+mod normalise;
+mod read;
+mod shape;
+mod trigger;
+mod workflow;
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::fault::{Fault, FaultCode};
+use super::json::{Json, Parsed, Tree, parse};
+use super::origin::{Holes, Located, Origin, Source, SourceFile};
+use super::{Profile, TriggerDefinition, WorkflowDefinition};
+
+#[cfg(feature = "schema")]
+pub(crate) use shape::{ACTIONS, BUNDLE, Field, Holds, NODE, NODE_TYPES, OPERATIONS, Shape, TRIGGER, WORKFLOW};
+
+/// What a text defines.
+#[derive(Clone, Debug, Default)]
+pub struct Loaded {
+    /// The workflows that could be read, in the text's order.
+    pub workflows: Vec<Located<WorkflowDefinition>>,
+    /// Triggers outside a workflow.
+    pub triggers: Vec<Located<TriggerDefinition>>,
+    /// Model profiles.
+    pub profiles: Vec<Located<Profile>>,
+    /// Ids of workflows that could not be read at all: naming one is no fault of its own.
+    pub unreadable: Vec<String>,
+    /// What is wrong.
+    pub faults: Vec<Fault>,
+    /// What works but deserves a word.
+    pub warnings: Vec<Fault>,
+}
+
+impl Loaded {
+    /// Reads several texts as one set.
+    pub fn of<'a>(files: impl IntoIterator<Item = &'a SourceFile>) -> Self {
+        let mut all = Self::default();
+        for file in files {
+            all.extend(load(file));
+        }
+        all
+    }
+
+    /// Adds what another text defines.
+    pub fn extend(&mut self, other: Loaded) {
+        self.workflows.extend(other.workflows);
+        self.triggers.extend(other.triggers);
+        self.profiles.extend(other.profiles);
+        self.unreadable.extend(other.unreadable);
+        self.faults.extend(other.faults);
+        self.warnings.extend(other.warnings);
+    }
+}
+
+/// Reads a text: one workflow, one trigger, a list of workflows, or a bundle `{workflows[], triggers[],
+/// profiles[]}`.
+///
+/// ```
+/// use pirn_core::definition::{SourceFile, load};
+/// let text = r#"{"id": "w", "nodes": [{"id": "s", "type": "start"}, {"id": "e", "type": "END"}],
+///                "edges": [{"from": "s", "to": "e"}]}"#;
+/// let loaded = load(&SourceFile::new("w.json", text));
+/// assert!(loaded.faults.is_empty());
+/// assert_eq!(loaded.workflows[0].value.nodes.len(), 2);
+/// ```
+pub fn load(file: &SourceFile) -> Loaded {
+    let source = Source::of(file);
+    let mut loader = Loader {
+        source,
+        out: Loaded::default(),
+    };
+    match parse(&file.text) {
+        Ok(Parsed { root, twice }) => {
+            for member in twice {
+                let message = format!("the key `{}` stands twice in this object", member.key);
+                let fault = loader
+                    .source
+                    .fault(FaultCode::DuplicateField, member.key_span, member.key_span, message);
+                loader.out.faults.push(fault);
+            }
+            loader.root(root);
+        }
+        Err(error) => {
+            let fault = loader.source.fault(error.code, error.span, error.span, error.message);
+            loader.out.faults.push(fault);
+        }
+    }
+    let by_place = |fault: &Fault| fault.position.map(|position| position.offset);
+    loader.out.faults.sort_by_key(by_place);
+    loader.out.warnings.sort_by_key(by_place);
+    loader.out
+}
+
+/// One text being read.
+struct Loader {
+    source: Arc<Source>,
+    out: Loaded,
+}
+
+impl Loader {
+    fn root(&mut self, root: Tree) {
+        match root.value {
+            Json::List(items) => {
+                for item in items {
+                    self.definition(item);
+                }
+            }
+            Json::Object(_) if is_bundle(&root) => self.bundle(root),
+            Json::Object(_) => self.definition(root),
+            Json::Null | Json::Bool(_) | Json::Number(_) | Json::Text(_) => {
+                let message = format!(
+                    "expected a workflow, a trigger, a list or a bundle, found {}",
+                    root.kind()
+                );
+                self.fault_in(FaultCode::InvalidValue, &root, message);
+            }
+        }
+    }
+
+    fn bundle(&mut self, mut root: Tree) {
+        self.normalise(&shape::BUNDLE, &mut root);
+        for (key, read) in [
+            ("workflows", Self::workflow as fn(&mut Self, Tree)),
+            ("triggers", Self::trigger),
+            ("profiles", Self::profile),
+        ] {
+            let Some(member) = root.take(key) else { continue };
+            match member.value.value {
+                Json::List(items) => items.into_iter().for_each(|item| read(self, item)),
+                Json::Null => {}
+                Json::Bool(_) | Json::Number(_) | Json::Text(_) | Json::Object(_) => {
+                    let message = format!("`{key}`: expected a list, found {}", member.value.kind());
+                    self.fault_in(FaultCode::InvalidValue, &member.value, message);
+                }
+            }
+        }
+    }
+
+    /// A definition that stands alone says by its fields what it is.
+    fn definition(&mut self, tree: Tree) {
+        let has = |key: &str| tree.get(key).is_some();
+        if has("nodes") || has("edges") {
+            self.workflow(tree);
+        } else if has("condition") || has("action") {
+            self.trigger(tree);
+        } else if has("provider") {
+            self.profile(tree);
+        } else {
+            self.workflow(tree);
+        }
+    }
+
+    fn workflow(&mut self, tree: Tree) {
+        workflow::read_workflow(self, tree);
+    }
+
+    fn trigger(&mut self, mut tree: Tree) {
+        if let Some(value) = trigger::read_trigger(self, &mut tree) {
+            let origin = Origin::new(&self.source, tree, Holes::default());
+            self.out.triggers.push(Located { value, origin });
+        }
+    }
+
+    fn profile(&mut self, mut tree: Tree) {
+        if let Some(member) = tree.member("apiKey") {
+            let message = "a profile never holds the key itself";
+            let fault = self
+                .source
+                .fault(FaultCode::UnknownField, member.key_span, member.key_span, message);
+            self.out
+                .faults
+                .push(fault.with_help("put it into an environment variable and name that in `apiKeyEnv`"));
+        }
+        let Some(known) = self.read::<KnownProfile>(&mut tree, &["profiles"]) else {
+            return;
+        };
+        const KNOWN: &[&str] = &[
+            "id",
+            "provider",
+            "model",
+            "endpoint",
+            "apiKeyEnv",
+            "parameters",
+            "tokenLimit",
+            "tokenizer",
+        ];
+        let mut rest = tree.clone();
+        if let Some(members) = rest.members_mut() {
+            members.retain(|member| !KNOWN.contains(&member.key.as_str()));
+        }
+        let Some(rest) = self.read::<Map<String, Value>>(&mut rest, &[]) else {
+            return;
+        };
+        let value = Profile {
+            id: known.id,
+            provider: known.provider,
+            model: known.model,
+            endpoint: known.endpoint,
+            api_key_env: known.api_key_env,
+            parameters: known.parameters,
+            token_limit: known.token_limit,
+            tokenizer: known.tokenizer,
+            rest,
+        };
+        let origin = Origin::new(&self.source, tree, Holes::default());
+        self.out.profiles.push(Located { value, origin });
+    }
+
+    /// Reads a `T`, reporting what does not fit. `way` names the keys that lead to it.
+    fn read<T: DeserializeOwned>(&mut self, tree: &mut Tree, way: &[&str]) -> Option<T> {
+        let (value, problems) = read::read::<T>(tree);
+        self.out
+            .faults
+            .extend(problems.iter().map(|problem| problem.fault(&self.source, way)));
+        value
+    }
+
+    fn fault_in(&mut self, code: FaultCode, tree: &Tree, message: impl Into<String>) {
+        let fault = self.source.fault_in(code, tree, message);
+        self.out.faults.push(fault);
+    }
+
+    fn warn_in(&mut self, code: FaultCode, tree: &Tree, message: impl Into<String>) {
+        let fault = self.source.fault_in(code, tree, message);
+        self.out.warnings.push(fault);
+    }
+}
+
+fn is_bundle(root: &Tree) -> bool {
+    let has = |key: &str| root.get(key).is_some();
+    !has("nodes") && !has("action") && (has("workflows") || has("triggers") || has("profiles"))
+}
+
+/// [`Profile`] without what only its provider knows.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct KnownProfile {
+    id: String,
+    provider: String,
+    model: Option<String>,
+    endpoint: Option<String>,
+    api_key_env: Option<String>,
+    parameters: Option<Map<String, Value>>,
+    token_limit: Option<u64>,
+    tokenizer: Option<String>,
+}

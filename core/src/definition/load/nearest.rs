@@ -1,0 +1,64 @@
+//! The known word nearest to a misspelt one.
+
+/// Words longer than this are not compared: the cost grows with the square.
+const LONGEST: usize = 64;
+
+/// The known word with the least edit distance, if it is near enough to be meant.
+pub(crate) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let folded: Vec<char> = fold(word);
+    if folded.len() > LONGEST {
+        return None;
+    }
+    let allowed = (folded.len() / 3).max(2);
+    known
+        .map(|candidate| (distance(&folded, &fold(candidate)), candidate))
+        .filter(|(distance, _)| *distance <= allowed)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate)
+}
+
+/// `fork_path_ids`, `ForkPathIds` and `forkPathIds` are one word to a reader.
+fn fold(word: &str) -> Vec<char> {
+    word.chars()
+        .filter(|c| *c != '_' && *c != '-')
+        .flat_map(char::to_lowercase)
+        .collect()
+}
+
+/// Insertions, deletions, replacements and swaps of neighbours that turn one word into the other.
+fn distance(a: &[char], b: &[char]) -> usize {
+    let mut before: Vec<usize> = Vec::new();
+    let mut above: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.iter().enumerate() {
+        let mut row = vec![i + 1];
+        for (j, to) in b.iter().enumerate() {
+            let replaced = above[j] + usize::from(from != to);
+            let mut best = replaced.min(above[j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && a[i - 1] == *to && *from == b[j - 1] {
+                best = best.min(before[j - 1] + 1);
+            }
+            row.push(best);
+        }
+        before = std::mem::replace(&mut above, row);
+    }
+    above[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    #[test]
+    fn a_swap_a_slip_and_another_case_are_near() {
+        let known = ["expression", "condition", "forkPathIds"];
+        assert_eq!(nearest("expresion", known.into_iter()), Some("expression"));
+        assert_eq!(nearest("conditoin", known.into_iter()), Some("condition"));
+        assert_eq!(nearest("fork_path_ids", known.into_iter()), Some("forkPathIds"));
+    }
+
+    #[test]
+    fn a_word_of_its_own_is_near_to_nothing() {
+        assert_eq!(nearest("temperature", ["id", "name"].into_iter()), None);
+        assert_eq!(nearest(&"x".repeat(1_000_000), ["id"].into_iter()), None);
+    }
+}

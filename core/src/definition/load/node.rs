@@ -1,0 +1,300 @@
+//! One node: its frame, then its config by its type.
+
+use serde::Deserialize;
+
+use super::Loader;
+use super::nearest::nearest;
+use super::read::Nothing;
+use super::shape::{NODE, NODE_TYPES, OPERATIONS};
+use crate::definition::fault::FaultCode;
+use crate::definition::json::{Json, Member, Tree};
+use crate::definition::origin::Holes;
+use crate::definition::{
+    CodeConfig, ContextOperation, ContinueFromTriggerConfig, EndConfig, ForkConfig, JoinConfig, JoinStrategy,
+    LlmConfig, NodeConfig, NodeDefinition, OnError, RetryPolicy, RouteConfig, SubgraphConfig, VariableConfig,
+    VariableScope, WaitConfig,
+};
+
+/// Brings a node's frame and config into canonical form.
+pub(super) fn normalise_node(loader: &mut Loader, node: &mut Tree, holes: &mut Holes) {
+    if !node.is_object() {
+        return;
+    }
+    loader.normalise(&NODE, node);
+    let span = node.get("type").map_or(node.span, |word| word.span);
+    if node.get("config").is_none()
+        && let Some(members) = node.members_mut()
+    {
+        members.push(Member {
+            key: "config".to_owned(),
+            key_span: span,
+            value: Tree::empty_object(span),
+        });
+    }
+    let Some(word) = node.get("type").and_then(Tree::as_text) else {
+        return;
+    };
+    let Some((word, shape)) = NODE_TYPES.iter().find(|(known, _)| *known == word) else {
+        return;
+    };
+    let Some(config) = node.get_mut("config") else { return };
+    let before = loader.out.faults.len();
+    if *word == "CONTEXT_PROCESSOR" {
+        normalise_operation(loader, config);
+    } else {
+        loader.normalise(shape, config);
+    }
+    // a misspelt field of these may be the way itself
+    holes.ways |= matches!(*word, "FORK" | "JOIN" | "ROUTE") && loader.out.faults.len() > before;
+}
+
+/// `{operation: "truncate", keepFirst: 2}`, and the same with the fields in an object of the operation's name.
+fn normalise_operation(loader: &mut Loader, config: &mut Tree) {
+    let Some(mut operation) = config.take("operation") else {
+        return;
+    };
+    if let Json::Text(word) = &mut operation.value.value {
+        *word = word.to_lowercase();
+        if let Some((word, shape)) = OPERATIONS.iter().find(|(known, _)| known == word) {
+            if let Some(inner) = config.take(word) {
+                match inner.value.value {
+                    Json::Object(members) => {
+                        if let Some(outer) = config.members_mut() {
+                            outer.extend(members);
+                        }
+                    }
+                    Json::Null | Json::Bool(_) | Json::Number(_) | Json::Text(_) | Json::List(_) => {
+                        let message = format!("`{word}`: expected an object");
+                        loader.fault_in(FaultCode::InvalidValue, &inner.value, message);
+                    }
+                }
+            }
+            loader.normalise(shape, config);
+        }
+    }
+    if let Some(members) = config.members_mut() {
+        members.insert(0, operation);
+    }
+}
+
+/// Reads a node in canonical form. `place` is where it will stand among the nodes.
+pub(super) fn read_node(
+    loader: &mut Loader,
+    tree: &mut Tree,
+    place: usize,
+    holes: &mut Holes,
+) -> Option<NodeDefinition> {
+    if !tree.is_object() {
+        loader.fault_in(
+            FaultCode::InvalidValue,
+            tree,
+            format!("expected a node, found {}", tree.kind()),
+        );
+        holes.nodes = true;
+        return None;
+    }
+    let mut config = tree.take("config");
+    let before = loader.out.faults.len();
+    let frame = loader.read::<Frame>(tree, &["nodes"]);
+    let word = frame.as_ref().and_then(|frame| frame.word.clone());
+    if tree.get("onError").is_none() && loader.out.faults.len() > before {
+        holes.ways = true;
+    }
+    let read = match (word, &mut config) {
+        (Some(word), Some(config)) => read_config(loader, tree, &word, &mut config.value, holes),
+        (None | Some(_), _) => {
+            if frame.is_some() {
+                loader.fault_in(FaultCode::MissingField, tree, "`type` is missing");
+            }
+            None
+        }
+    };
+    if let (Some(config), Some(members)) = (config, tree.members_mut()) {
+        members.push(config);
+    }
+    let (Some(frame), Some((config, whole))) = (frame, read) else {
+        holes.nodes = true;
+        return None;
+    };
+    if !whole {
+        holes.stand_ins.push(place);
+    }
+    Some(NodeDefinition {
+        id: frame.id,
+        name: frame.name,
+        description: frame.description,
+        config,
+        retry: frame.retry,
+        timeout_ms: frame.timeout_ms,
+        on_error: frame.on_error,
+    })
+}
+
+/// A node without its config.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Frame {
+    id: String,
+    #[serde(rename = "type")]
+    word: Option<String>,
+    name: Option<String>,
+    description: Option<String>,
+    retry: Option<RetryPolicy>,
+    timeout_ms: Option<u64>,
+    on_error: Option<OnError>,
+}
+
+/// The config, and whether it is the user's: a stand-in keeps the node in the graph where its config cannot be read.
+fn read_config(
+    loader: &mut Loader,
+    node: &Tree,
+    word: &str,
+    config: &mut Tree,
+    holes: &mut Holes,
+) -> Option<(NodeConfig, bool)> {
+    let before = loader.out.faults.len();
+    let way: &[&str] = &["config"];
+    let read = match word {
+        "START" => loader.read::<Nothing>(config, way).map(|_| NodeConfig::Start),
+        "START_FROM_TRIGGER" => loader
+            .read::<Nothing>(config, way)
+            .map(|_| NodeConfig::StartFromTrigger),
+        "END" => loader.read::<EndConfig>(config, way).map(NodeConfig::End),
+        "VARIABLE" => loader.read::<VariableConfig>(config, way).map(NodeConfig::Variable),
+        "LLM" => loader.read::<LlmConfig>(config, way).map(NodeConfig::Llm),
+        "CODE" => loader.read::<CodeConfig>(config, way).map(NodeConfig::Code),
+        "ROUTE" => loader.read::<RouteConfig>(config, way).map(NodeConfig::Route),
+        "FORK" => loader.read::<ForkConfig>(config, way).map(NodeConfig::Fork),
+        "JOIN" => read_join(loader, config).map(NodeConfig::Join),
+        "SUBGRAPH" => loader.read::<SubgraphConfig>(config, way).map(NodeConfig::Subgraph),
+        "CONTEXT_PROCESSOR" => read_operation(loader, config).map(NodeConfig::ContextProcessor),
+        "WAIT" => loader.read::<WaitConfig>(config, way).map(NodeConfig::Wait),
+        "CONTINUE_FROM_TRIGGER" => loader
+            .read::<ContinueFromTriggerConfig>(config, way)
+            .map(NodeConfig::ContinueFromTrigger),
+        other => {
+            unknown_type(loader, node, other);
+            return None;
+        }
+    };
+    let faulty = loader.out.faults.len() > before;
+    holes.ways |= faulty && matches!(word, "ROUTE" | "FORK" | "JOIN");
+    match read {
+        Some(read) => Some((read, true)),
+        None => stand_in(word).map(|config| (config, false)),
+    }
+}
+
+fn unknown_type(loader: &mut Loader, node: &Tree, word: &str) {
+    let place = node.get("type").unwrap_or(node);
+    let fault = loader.source.fault_in(
+        FaultCode::InvalidValue,
+        place,
+        format!("no node type is called `{word}`"),
+    );
+    let known = || NODE_TYPES.iter().map(|(known, _)| *known);
+    let help = match nearest(word, known()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("node types: {}", known().collect::<Vec<_>>().join(", ")),
+    };
+    loader.out.faults.push(fault.with_help(help));
+}
+
+/// A JOIN whose strategy is missing or unknown is read with another one, for the sake of its other faults.
+fn read_join(loader: &mut Loader, config: &mut Tree) -> Option<JoinConfig> {
+    if !config.is_object() {
+        return loader.read::<JoinConfig>(config, &["config"]);
+    }
+    let mut strategy = config.take("joinStrategy");
+    match &mut strategy {
+        Some(word) => {
+            loader.read::<Strategy>(&mut wrapped(word), &["config"]);
+        }
+        None => {
+            let fault = loader
+                .source
+                .fault_in(FaultCode::InvalidJoinStrategy, config, "`joinStrategy` is missing");
+            loader.out.faults.push(fault.with_help(STRATEGIES));
+        }
+    }
+    let span = strategy.as_ref().map_or(config.span, |word| word.value.span);
+    let given = strategy.filter(|word| super::read::problems::<JoinStrategy>(&word.value).is_empty());
+    let word = given.map_or_else(|| Tree::text(span, "ALL_COMPLETED"), |word| word.value);
+    config.put("joinStrategy", word);
+    loader.read::<JoinConfig>(config, &["config"])
+}
+
+const STRATEGIES: &str = "one of ALL_COMPLETED, ANY_COMPLETED, ALL_FAILED, ANY_FAILED, SUCCESS_COUNT_THRESHOLD";
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Strategy {
+    #[serde(rename = "joinStrategy")]
+    _strategy: JoinStrategy,
+}
+
+fn wrapped(member: &Member) -> Tree {
+    Tree {
+        span: member.value.span,
+        value: Json::Object(vec![member.clone()]),
+    }
+}
+
+fn read_operation(loader: &mut Loader, config: &mut Tree) -> Option<ContextOperation> {
+    let way: &[&str] = &["config"];
+    let Some(mut operation) = config.take("operation") else {
+        loader.fault_in(FaultCode::MissingField, config, "`operation` is missing");
+        return None;
+    };
+    let word = operation.value.as_text().unwrap_or_default().to_owned();
+    let read = match word.as_str() {
+        "insert" => loader.read(config, way).map(ContextOperation::Insert),
+        "replace" => loader.read(config, way).map(ContextOperation::Replace),
+        "truncate" => loader.read(config, way).map(ContextOperation::Truncate),
+        "clear" => loader.read(config, way).map(ContextOperation::Clear),
+        "filter" => loader.read(config, way).map(ContextOperation::Filter),
+        "compress" => loader.read(config, way).map(ContextOperation::Compress),
+        "pin" => loader.read(config, way).map(ContextOperation::Pin),
+        other => {
+            let known = || OPERATIONS.iter().map(|(known, _)| *known);
+            let message = format!("no operation is called `{other}`");
+            let fault = loader
+                .source
+                .fault_in(FaultCode::InvalidValue, &operation.value, message);
+            let help = match nearest(other, known()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("operations: {}", known().collect::<Vec<_>>().join(", ")),
+            };
+            loader.out.faults.push(fault.with_help(help));
+            None
+        }
+    };
+    operation.key = "operation".to_owned();
+    if let Some(members) = config.members_mut() {
+        members.insert(0, operation);
+    }
+    read
+}
+
+fn stand_in(word: &str) -> Option<NodeConfig> {
+    Some(match word {
+        "START" => NodeConfig::Start,
+        "START_FROM_TRIGGER" => NodeConfig::StartFromTrigger,
+        "END" => NodeConfig::End(EndConfig::default()),
+        "VARIABLE" => NodeConfig::Variable(VariableConfig {
+            variable_name: String::new(),
+            expression: String::new(),
+            variable_type: None,
+            scope: VariableScope::Thread,
+            readonly: false,
+        }),
+        "LLM" => NodeConfig::Llm(LlmConfig::default()),
+        "CODE" => NodeConfig::Code(CodeConfig::default()),
+        "ROUTE" => NodeConfig::Route(RouteConfig::default()),
+        "FORK" => NodeConfig::Fork(ForkConfig::default()),
+        "WAIT" => NodeConfig::Wait(WaitConfig::default()),
+        "CONTINUE_FROM_TRIGGER" => NodeConfig::ContinueFromTrigger(ContinueFromTriggerConfig::default()),
+        "JOIN" | "SUBGRAPH" | "CONTEXT_PROCESSOR" => NodeConfig::Code(CodeConfig::default()),
+        _ => return None,
+    })
+}

@@ -1,0 +1,153 @@
+//! Where a definition came from: the way from a part of it back to the user's own text.
+
+use std::sync::{Arc, OnceLock};
+
+use super::fault::{Fault, FaultCode, Position};
+use super::json::{Json, Lines, Span, Step, Tree, parse, pointer_at, pointer_of};
+
+/// A text to load, and the name it goes by in messages.
+#[derive(Clone, Debug)]
+pub struct SourceFile {
+    /// As the user would write it.
+    pub name: String,
+    /// JSON.
+    pub text: Arc<str>,
+}
+
+impl SourceFile {
+    /// A text and its name: `SourceFile::new("flow.json", text)`.
+    pub fn new(name: impl Into<String>, text: impl Into<Arc<str>>) -> Self {
+        Self {
+            name: name.into(),
+            text: text.into(),
+        }
+    }
+}
+
+/// The text a definition was loaded from; nothing for one that was built in code.
+#[derive(Clone, Debug, Default)]
+pub struct Origin(Option<Arc<Part>>);
+
+#[derive(Debug)]
+struct Part {
+    source: Arc<Source>,
+    /// The definition's part of the text, with canonical names and the user's spans.
+    tree: Tree,
+    holes: Holes,
+}
+
+/// What of a definition could not be read. A check that would only echo a hole is not made.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Holes {
+    /// Something in it is wrong: no graph is built from it.
+    pub(crate) faulty: bool,
+    /// A node is missing.
+    pub(crate) nodes: bool,
+    /// An edge, route, path or `onError` is missing.
+    pub(crate) ways: bool,
+    /// Nodes whose config is a stand-in, ascending.
+    pub(crate) stand_ins: Vec<usize>,
+}
+
+impl Origin {
+    pub(crate) fn new(source: &Arc<Source>, tree: Tree, holes: Holes) -> Self {
+        Self(Some(Arc::new(Part {
+            source: Arc::clone(source),
+            tree,
+            holes,
+        })))
+    }
+
+    /// The file's name.
+    pub fn file(&self) -> Option<&str> {
+        self.0.as_deref().map(|part| part.source.name.as_str())
+    }
+
+    pub(crate) fn holes(&self) -> Holes {
+        self.0.as_deref().map(|part| part.holes.clone()).unwrap_or_default()
+    }
+
+    /// A fault at the part of the definition that `steps` name, or at the deepest one on the way that exists.
+    pub(crate) fn fault(&self, code: FaultCode, steps: &[Step], message: impl Into<String>) -> Fault {
+        match self.0.as_deref() {
+            Some(part) => part.source.fault_in(code, part.tree.deepest(steps), message),
+            None => Fault {
+                code,
+                message: message.into(),
+                pointer: pointer_of(steps),
+                file: None,
+                position: None,
+                help: None,
+            },
+        }
+    }
+}
+
+/// A definition and where it came from.
+#[derive(Clone, Debug)]
+pub struct Located<T> {
+    /// The definition.
+    pub value: T,
+    /// Where it came from.
+    pub origin: Origin,
+}
+
+impl<T> From<T> for Located<T> {
+    fn from(value: T) -> Self {
+        Self {
+            value,
+            origin: Origin::default(),
+        }
+    }
+}
+
+/// A text and what is needed to find places in it; built when the first fault asks for it.
+#[derive(Debug)]
+pub(crate) struct Source {
+    name: String,
+    text: Arc<str>,
+    lines: OnceLock<Lines>,
+    raw: OnceLock<Option<Tree>>,
+}
+
+impl Source {
+    pub(crate) fn of(file: &SourceFile) -> Arc<Self> {
+        Arc::new(Self {
+            name: file.name.clone(),
+            text: Arc::clone(&file.text),
+            lines: OnceLock::new(),
+            raw: OnceLock::new(),
+        })
+    }
+
+    /// A fault at a value. Shown at an object's `id` where it has one: its first line is often a lone brace.
+    pub(crate) fn fault_in(&self, code: FaultCode, tree: &Tree, message: impl Into<String>) -> Fault {
+        let shown = match &tree.value {
+            Json::Object(_) => tree.get("id").unwrap_or(tree),
+            Json::Null | Json::Bool(_) | Json::Number(_) | Json::Text(_) | Json::List(_) => tree,
+        };
+        self.fault(code, tree.span, shown.span, message)
+    }
+
+    /// A fault whose pointer leads to what starts at `at`, shown at `shown`.
+    pub(crate) fn fault(&self, code: FaultCode, at: Span, shown: Span, message: impl Into<String>) -> Fault {
+        let raw = self
+            .raw
+            .get_or_init(|| parse(&self.text).ok().map(|parsed| parsed.root));
+        let lines = self.lines.get_or_init(|| Lines::of(&self.text));
+        let (line, column) = lines.place(&self.text, shown.start as usize);
+        Fault {
+            code,
+            message: message.into(),
+            pointer: raw.as_ref().map(|root| pointer_at(root, at.start)).unwrap_or_default(),
+            file: Some(self.name.clone()),
+            position: Some(Position {
+                line,
+                column,
+                offset: shown.start as usize,
+                length: shown.end.saturating_sub(shown.start) as usize,
+            }),
+            help: None,
+        }
+    }
+}

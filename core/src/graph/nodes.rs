@@ -1,0 +1,497 @@
+//! Node by node: the config checked on its own, and compiled.
+
+use std::sync::Arc;
+
+use super::context::CompileContext;
+use super::model::{ContextNode, Edge, Fork, ForkIx, ForkPath, JoinRule, LlmNode, Node, NodeIx, NodeKind};
+use super::pairing::{Partners, check_fork};
+use super::site::{Site, and, at};
+use super::snippets::Snippets;
+use super::ways::Ways;
+use crate::definition::json::Step;
+use crate::definition::{
+    CodeConfig, ContextOperation, ContinueFromTriggerConfig, FaultCode, ForkConfig, JoinConfig, JoinStrategy,
+    LlmConfig, NodeConfig, NodeDefinition, Replacement, RetryPolicy, RouteConfig, SubgraphConfig, Target, TextMessage,
+    TruncateContext, WaitConfig, WorkflowDefinition,
+};
+use crate::message::Role;
+
+/// Rounds of tool calls where an LLM node says nothing.
+const DEFAULT_TOOL_ROUNDS: u32 = 10;
+
+/// What compiling the nodes of one workflow needs at hand.
+pub(super) struct NodeCompiler<'a, 's> {
+    pub(super) definition: &'a WorkflowDefinition,
+    pub(super) ways: &'a Ways,
+    pub(super) partners: &'a Partners,
+    pub(super) context: &'a CompileContext<'a>,
+    pub(super) snippets: Snippets<'a>,
+    pub(super) site: &'a mut Site<'s>,
+}
+
+impl NodeCompiler<'_, '_> {
+    /// Compiles every node, and every FORK that has its JOIN. Places of nodes in `stand_ins` are passed over: they
+    /// are reported already, and nothing is built from a workflow with faults.
+    pub(super) fn compile(&mut self, stand_ins: &[usize]) -> (Vec<Node>, Vec<Fork>) {
+        let definition = self.definition;
+        let mut forks = Vec::new();
+        let mut fork_of: Vec<Option<ForkIx>> = vec![None; definition.nodes.len()];
+        for (place, node) in definition.nodes.iter().enumerate() {
+            let known = stand_ins.binary_search(&place).is_err();
+            match (&node.config, self.partners[place]) {
+                (NodeConfig::Fork(fork), partner) if known => {
+                    if !self.site.origin.holes().ways {
+                        check_fork(definition, place, fork, self.ways, self.site);
+                    }
+                    let Some(join) = partner else { continue };
+                    let number = forks.len() as ForkIx;
+                    fork_of[place] = Some(number);
+                    fork_of[join as usize] = Some(number);
+                    if let Some(fork) = self.fork(place, fork, join) {
+                        forks.push(fork);
+                    }
+                }
+                (_, _) => {}
+            }
+        }
+        let mut nodes = Vec::with_capacity(definition.nodes.len());
+        for (place, node) in definition.nodes.iter().enumerate() {
+            if stand_ins.binary_search(&place).is_err() {
+                nodes.extend(self.node(place, node, fork_of[place]));
+            }
+        }
+        (nodes, forks)
+    }
+
+    fn node(&mut self, place: usize, node: &NodeDefinition, fork: Option<ForkIx>) -> Option<Node> {
+        let retry = node.retry.as_ref().map(|retry| self.retry(place, retry));
+        let timeout_ms = self
+            .site
+            .milliseconds(node.timeout_ms, || at!["nodes", place, "timeoutMs"]);
+        let on_error = node.on_error.as_ref().and_then(|to| self.ways.find(&to.target_node_id));
+        let mut edges = self.edges(place);
+        let kind = match &node.config {
+            NodeConfig::Route(route) => self.route(place, route, std::mem::take(&mut edges)),
+            NodeConfig::Fork(_) => {
+                edges.clear();
+                NodeKind::Fork(fork?)
+            }
+            NodeConfig::Join(join) => {
+                self.check_join(place, join);
+                NodeKind::Join(fork?)
+            }
+            NodeConfig::Start => NodeKind::Start,
+            NodeConfig::StartFromTrigger => NodeKind::StartFromTrigger,
+            NodeConfig::End(end) => {
+                let output = end.output.as_deref();
+                NodeKind::End {
+                    output: output.map(|text| self.expression(text, place, "output")),
+                }
+            }
+            NodeConfig::Variable(variable) => {
+                if variable.variable_name.is_empty() {
+                    let way = at!["nodes", place, "config", "variableName"];
+                    self.site.fault(
+                        FaultCode::InvalidValue,
+                        &way,
+                        "a variable needs a name that is not empty",
+                    );
+                }
+                NodeKind::Variable {
+                    name: Arc::from(variable.variable_name.as_str()),
+                    expression: self.expression(&variable.expression, place, "expression"),
+                    variable_type: variable.variable_type,
+                    scope: variable.scope,
+                    readonly: variable.readonly,
+                }
+            }
+            NodeConfig::Llm(llm) => NodeKind::Llm(self.llm(place, llm)),
+            NodeConfig::Code(code) => self.code(place, code)?,
+            NodeConfig::Subgraph(subgraph) => self.subgraph(place, subgraph),
+            NodeConfig::ContextProcessor(operation) => NodeKind::Context(self.operation(place, operation)),
+            NodeConfig::Wait(wait) => self.wait(place, wait)?,
+            NodeConfig::ContinueFromTrigger(config) => {
+                self.check_callbacks(place, config);
+                NodeKind::ContinueFromTrigger(config.clone())
+            }
+        };
+        Some(Node {
+            id: Arc::from(node.id.as_str()),
+            name: node.name.as_deref().map(Arc::from),
+            kind,
+            retry,
+            timeout_ms,
+            on_error,
+            edges,
+        })
+    }
+
+    fn expression(&mut self, text: &str, place: usize, key: &str) -> u32 {
+        self.snippets
+            .expression(text, || at!["nodes", place, "config", key], self.site)
+    }
+
+    fn template(&mut self, text: &str, place: usize, key: &str) -> u32 {
+        self.snippets
+            .template(text, || at!["nodes", place, "config", key], self.site)
+    }
+
+    fn retry(&mut self, place: usize, retry: &RetryPolicy) -> RetryPolicy {
+        let way = |key: &str| at!["nodes", place, "retry", key];
+        if retry.max_attempts == 0 {
+            self.site.fault(
+                FaultCode::InvalidValue,
+                &way("maxAttempts"),
+                "at least one attempt is made",
+            );
+        }
+        if !(retry.backoff.is_finite() && retry.backoff >= 0.0) {
+            let message = format!("{} is no factor", retry.backoff);
+            self.site.fault(FaultCode::InvalidValue, &way("backoff"), message);
+        }
+        self.site
+            .milliseconds(Some(retry.initial_delay_ms), || way("initialDelayMs"));
+        self.site.milliseconds(Some(retry.max_delay_ms), || way("maxDelayMs"));
+        retry.clone()
+    }
+
+    /// Heaviest first, then list order.
+    fn edges(&mut self, place: usize) -> Vec<Edge> {
+        let mut order = self.ways.edges[place].clone();
+        let weight = |edge: &usize| self.definition.edges[*edge].weight;
+        order.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
+        let mut edges = Vec::with_capacity(order.len());
+        for index in order {
+            let edge = &self.definition.edges[index];
+            let Some(target) = self.ways.find(&edge.target_node_id) else {
+                continue;
+            };
+            let condition = edge.condition.as_deref().map(|text| {
+                self.snippets
+                    .expression(text, || at!["edges", index, "condition"], self.site)
+            });
+            edges.push(Edge { condition, target });
+        }
+        edges
+    }
+
+    /// By `routes` and the default where there is one of them; by its edges where there is none.
+    fn route(&mut self, place: usize, route: &RouteConfig, edges: Vec<Edge>) -> NodeKind {
+        if route.routes.is_empty() && route.default_target_node_id.is_none() {
+            let default = edges
+                .iter()
+                .find(|edge| edge.condition.is_none())
+                .map(|edge| edge.target);
+            let routes = edges
+                .iter()
+                .map_while(|edge| edge.condition.map(|condition| (condition, edge.target)))
+                .collect();
+            return NodeKind::Route { routes, default };
+        }
+        let mut order: Vec<usize> = (0..route.routes.len()).collect();
+        for (index, one) in route.routes.iter().enumerate() {
+            if !one.priority.is_finite() {
+                let way = at!["nodes", place, "config", "routes", index, "priority"];
+                self.site.fault(
+                    FaultCode::InvalidValue,
+                    &way,
+                    format!("{} is no priority", one.priority),
+                );
+            }
+        }
+        order.sort_by(|a, b| route.routes[*b].priority.total_cmp(&route.routes[*a].priority));
+        let mut routes = Vec::with_capacity(order.len());
+        for index in order {
+            let one = &route.routes[index];
+            let way = || at!["nodes", place, "config", "routes", index, "condition"];
+            let condition = self.snippets.expression(&one.condition, way, self.site);
+            routes.extend(self.ways.find(&one.target_node_id).map(|target| (condition, target)));
+        }
+        let default = route
+            .default_target_node_id
+            .as_deref()
+            .and_then(|id| self.ways.find(id));
+        NodeKind::Route { routes, default }
+    }
+
+    fn fork(&mut self, place: usize, fork: &ForkConfig, join: NodeIx) -> Option<Fork> {
+        let NodeConfig::Join(rule) = &self.definition.nodes[join as usize].config else {
+            return None;
+        };
+        let fork_id = &self.definition.nodes[place].id;
+        let paths = fork
+            .fork_path_ids
+            .iter()
+            .zip(&fork.child_node_ids)
+            .filter_map(|(id, child)| {
+                Some(ForkPath {
+                    id: Arc::from(id.as_str()),
+                    global_id: global_id(&self.definition.id, fork_id, id),
+                    child: self.ways.find(child)?,
+                })
+            })
+            .collect();
+        let main_path = match &rule.main_path_id {
+            Some(id) => fork
+                .fork_path_ids
+                .iter()
+                .position(|path| path == id)
+                .unwrap_or_default(),
+            None => 0,
+        };
+        let timeout = rule.timeout.filter(|seconds| *seconds > 0.0 && seconds.is_finite());
+        Some(Fork {
+            fork_node: place as NodeIx,
+            join_node: join,
+            paths,
+            strategy: fork.fork_strategy,
+            join: JoinRule {
+                strategy: rule.join_strategy,
+                threshold: rule.threshold.unwrap_or_default(),
+                timeout_ms: timeout.map(|seconds| ((seconds * 1000.0).round() as u64).max(1)),
+                main_path,
+                main_path_explicit: rule.main_path_id.is_some(),
+                on_decided: rule.on_decided,
+                merge_variables: rule.merge_variables,
+            },
+        })
+    }
+
+    fn check_join(&mut self, place: usize, join: &JoinConfig) {
+        let way = |key: &str| at!["nodes", place, "config", key];
+        let count = join.fork_path_ids.len();
+        if count == 0 {
+            let message = "a JOIN needs the path ids of its FORK";
+            self.site
+                .fault(FaultCode::InvalidForkPathIds, &way("forkPathIds"), message);
+        }
+        if let Some(main) = &join.main_path_id
+            && !join.fork_path_ids.contains(main)
+            && count > 0
+        {
+            let message = format!(
+                "`{main}` is none of this JOIN's paths [{}]",
+                join.fork_path_ids.join(", ")
+            );
+            self.site
+                .fault(FaultCode::MainPathIdNotFound, &way("mainPathId"), message);
+        }
+        if join.join_strategy == JoinStrategy::SuccessCountThreshold && count > 0 {
+            let message = match join.threshold {
+                Some(threshold) if threshold >= 1 && threshold as usize <= count => None,
+                Some(threshold) => Some(format!(
+                    "{threshold} of {count} paths: the threshold is from 1 to {count}"
+                )),
+                None => Some(format!("SUCCESS_COUNT_THRESHOLD needs a `threshold` from 1 to {count}")),
+            };
+            if let Some(message) = message {
+                self.site.fault(FaultCode::InvalidThreshold, &way("threshold"), message);
+            }
+        }
+        self.site.seconds(join.timeout, || way("timeout"));
+    }
+
+    fn llm(&mut self, place: usize, llm: &LlmConfig) -> LlmNode {
+        if let (Some(id), Some(profiles)) = (&llm.profile_id, self.context.profiles)
+            && !profiles.contains(id)
+        {
+            let message = format!("no profile is called `{id}`: the default one is used");
+            self.site.warn(
+                FaultCode::UnknownProfile,
+                &at!["nodes", place, "config", "profileId"],
+                message,
+            );
+        }
+        LlmNode {
+            profile_id: llm.profile_id.as_deref().map(Arc::from),
+            prompt: llm.prompt.as_deref().map(|text| self.template(text, place, "prompt")),
+            system: llm.system.as_deref().map(|text| self.template(text, place, "system")),
+            tools: llm.tools.iter().map(|tool| Arc::from(tool.as_str())).collect(),
+            parameters: llm.parameters.clone().map(Arc::new),
+            max_tool_rounds: llm.max_tool_rounds.unwrap_or(DEFAULT_TOOL_ROUNDS),
+            response_format: llm.response_format.clone().map(Arc::new),
+        }
+    }
+
+    fn code(&mut self, place: usize, code: &CodeConfig) -> Option<NodeKind> {
+        let way = at!["nodes", place, "config"];
+        let input = code
+            .input
+            .as_ref()
+            .map(|input| self.snippets.input(input, &and(&way, "input"), self.site));
+        match (&code.code, &code.function) {
+            (Some(text), None) => {
+                let code = self.snippets.script(text, || and(&way, "code"), self.site);
+                Some(NodeKind::Script { code, input })
+            }
+            (None, Some(name)) => {
+                self.context.check_function(name, &and(&way, "function"), self.site);
+                Some(NodeKind::Function {
+                    name: Arc::from(name.as_str()),
+                    input,
+                })
+            }
+            (Some(_), Some(_)) => {
+                self.site
+                    .fault(FaultCode::InvalidValue, &way, "either `code` or `function`, not both");
+                None
+            }
+            (None, None) => {
+                self.site
+                    .fault(FaultCode::MissingField, &way, "a CODE node needs `code` or `function`");
+                None
+            }
+        }
+    }
+
+    fn subgraph(&mut self, place: usize, subgraph: &SubgraphConfig) -> NodeKind {
+        let way = at!["nodes", place, "config", "input"];
+        NodeKind::Subgraph {
+            workflow_id: Arc::from(subgraph.subgraph_id.as_str()),
+            input: subgraph
+                .input
+                .as_ref()
+                .map(|input| self.snippets.input(input, &way, self.site)),
+            output: subgraph
+                .output
+                .as_deref()
+                .map(|text| self.expression(text, place, "output")),
+            conversation: subgraph.conversation,
+            agent: subgraph.agent.clone(),
+        }
+    }
+
+    fn wait(&mut self, place: usize, wait: &WaitConfig) -> Option<NodeKind> {
+        let way = at!["nodes", place, "config"];
+        let timeout_ms = self.site.seconds(wait.timeout, || and(&way, "timeout"));
+        match (wait.seconds, &wait.event) {
+            (Some(seconds), None) => {
+                let ms = self.site.seconds(Some(seconds), || and(&way, "seconds"));
+                if wait.timeout.is_some() {
+                    let message = "`timeout` goes with `event`; `seconds` says how long already";
+                    self.site.fault(FaultCode::InvalidValue, &and(&way, "timeout"), message);
+                }
+                Some(NodeKind::WaitTime(ms.unwrap_or_default()))
+            }
+            (None, Some(event)) => Some(NodeKind::WaitEvent {
+                event: Arc::from(event.as_str()),
+                timeout_ms,
+            }),
+            (Some(_), Some(_)) => {
+                self.site
+                    .fault(FaultCode::InvalidValue, &way, "either `seconds` or `event`, not both");
+                None
+            }
+            (None, None) => {
+                self.site
+                    .fault(FaultCode::MissingField, &way, "a WAIT needs `seconds` or `event`");
+                None
+            }
+        }
+    }
+
+    fn operation(&mut self, place: usize, operation: &ContextOperation) -> ContextNode {
+        let way = at!["nodes", place, "config"];
+        match operation {
+            ContextOperation::Insert(insert) => ContextNode::Insert {
+                messages: self.messages(&insert.messages, &and(&way, "messages")),
+                position: insert.position,
+            },
+            ContextOperation::Replace(replace) => {
+                let target = match &replace.target {
+                    Target::Word(crate::definition::AllWord::All) => None,
+                    Target::Selection(selection) => {
+                        self.site.history(selection, &and(&way, "target"));
+                        Some(selection.clone())
+                    }
+                };
+                let way = and(&way, "replacement");
+                let messages = match &replace.replacement {
+                    Replacement::Text(text) => {
+                        vec![(replace.role, self.snippets.template(text, || way.clone(), self.site))]
+                    }
+                    Replacement::Messages(messages) => self.messages(messages, &way),
+                };
+                ContextNode::Replace { target, messages }
+            }
+            ContextOperation::Truncate(truncate) => {
+                self.check_truncate(truncate, &way);
+                ContextNode::Truncate(truncate.clone())
+            }
+            ContextOperation::Clear(clear) => ContextNode::Clear {
+                keep_system: clear.keep_system,
+            },
+            ContextOperation::Filter(filter) => ContextNode::Filter(filter.clone()),
+            ContextOperation::Compress(config) => ContextNode::Compress(config.clone()),
+            ContextOperation::Pin(pin) => ContextNode::Pin {
+                section: pin.section,
+                value: self.snippets.value(&pin.value, &and(&way, "value"), self.site),
+            },
+        }
+    }
+
+    fn messages(&mut self, messages: &[TextMessage], way: &[Step]) -> Vec<(Role, u32)> {
+        messages
+            .iter()
+            .enumerate()
+            .map(|(index, message)| {
+                let way = || and(&and(way, index), "content");
+                (message.role, self.snippets.template(&message.content, way, self.site))
+            })
+            .collect()
+    }
+
+    fn check_truncate(&mut self, truncate: &TruncateContext, way: &[Step]) {
+        let TruncateContext {
+            keep_first,
+            keep_last,
+            remove_first,
+            remove_last,
+            range,
+            role: _,
+        } = truncate;
+        let given = [keep_first, keep_last, remove_first, remove_last]
+            .into_iter()
+            .flatten()
+            .count();
+        if given + usize::from(range.is_some()) != 1 {
+            let message = "give exactly one of keepFirst, keepLast, removeFirst, removeLast, range";
+            self.site.fault(FaultCode::InvalidValue, way, message);
+        }
+        if range.is_some_and(|range| range.start >= range.end) {
+            self.site.fault(
+                FaultCode::InvalidValue,
+                &and(way, "range"),
+                "`start` must be below `end`",
+            );
+        }
+    }
+
+    fn check_callbacks(&mut self, place: usize, config: &ContinueFromTriggerConfig) {
+        let way = at!["nodes", place, "config"];
+        if let Some(callback) = &config.variable_callback {
+            let way = and(&way, "variableCallback");
+            match (&callback.include_variables, callback.include_all) {
+                (Some(_), true) => {
+                    let message = "either `includeVariables` or `includeAll`, not both";
+                    self.site.fault(FaultCode::InvalidCallback, &way, message);
+                }
+                (None, false) => {
+                    let message = "nothing is handed back: give `includeVariables` or `includeAll: true`";
+                    self.site.fault(FaultCode::InvalidCallback, &way, message);
+                }
+                (Some(_), false) | (None, true) => {}
+            }
+        }
+        if let Some(callback) = &config.conversation_history_callback {
+            self.site
+                .history(&callback.selection, &and(&way, "conversationHistoryCallback"));
+        }
+    }
+}
+
+/// `workflow/fork-node/path`, with `~` and `/` in an id escaped as in a JSON pointer, so that no two are one.
+fn global_id(workflow: &str, fork: &str, path: &str) -> Arc<str> {
+    let escaped = [workflow, fork, path].map(|id| id.replace('~', "~0").replace('/', "~1"));
+    Arc::from(escaped.join("/"))
+}

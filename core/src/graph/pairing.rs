@@ -1,0 +1,218 @@
+//! FORK and JOIN by their path ids (SPEC section 2, "Validation codes"; seed 001).
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::model::NodeIx;
+use super::site::{Site, at};
+use super::ways::Ways;
+use crate::definition::{FaultCode, ForkConfig, NodeConfig, WorkflowDefinition};
+
+/// For every FORK its JOIN, for every JOIN its FORK.
+pub(super) type Partners = Vec<Option<NodeIx>>;
+
+/// Pairs by overlapping ids: identical lists first, then in file order.
+pub(super) fn pair(definition: &WorkflowDefinition, site: &mut Site<'_>) -> Partners {
+    let mut partners: Partners = vec![None; definition.nodes.len()];
+    let mut joins = Joins::of(definition);
+    let mut open = Vec::new();
+    let mut seen = BTreeSet::new();
+    for (place, fork) in forks(definition) {
+        for (index, id) in fork.fork_path_ids.iter().enumerate() {
+            if !seen.insert(id.as_str()) {
+                let message = format!("the path id `{id}` stands twice in this workflow");
+                let way = at!["nodes", place, "config", "forkPathIds", index];
+                site.fault(FaultCode::DuplicateForkPathId, &way, message);
+            }
+        }
+        match joins.identical(&fork.fork_path_ids) {
+            Some(join) => marry(&mut partners, place, join),
+            None => open.push((place, fork)),
+        }
+    }
+    for (place, fork) in open {
+        match joins.overlapping(&fork.fork_path_ids) {
+            Some(join) => {
+                marry(&mut partners, place, join);
+                let (fork_id, join_id) = (&definition.nodes[place].id, &definition.nodes[join].id);
+                let message = format!(
+                    "`{join_id}` and its FORK `{fork_id}` must have the same path ids in the same order: the FORK has [{}]",
+                    fork.fork_path_ids.join(", ")
+                );
+                let way = at!["nodes", join, "config", "forkPathIds"];
+                site.fault(FaultCode::ForkJoinMismatch, &way, message);
+            }
+            // an empty list is reported as what it is
+            None if fork.fork_path_ids.is_empty() => {}
+            None => {
+                let id = &definition.nodes[place].id;
+                let message = format!("no JOIN has the path ids of the FORK `{id}`");
+                site.fault(FaultCode::UnpairedFork, &at!["nodes", place], message);
+            }
+        }
+    }
+    for (place, ids) in join_lists(definition) {
+        if partners[place].is_none() && !ids.is_empty() {
+            let id = &definition.nodes[place].id;
+            let message = format!("no FORK has the path ids of the JOIN `{id}`");
+            site.fault(FaultCode::UnpairedJoin, &at!["nodes", place], message);
+        }
+    }
+    partners
+}
+
+/// A FORK's own lists: not empty, of one length, every child a node that an edge of the FORK leads to.
+pub(super) fn check_fork(
+    definition: &WorkflowDefinition,
+    place: usize,
+    fork: &ForkConfig,
+    ways: &Ways,
+    site: &mut Site<'_>,
+) {
+    let code = FaultCode::InvalidForkPathIds;
+    let (paths, children) = (&fork.fork_path_ids, &fork.child_node_ids);
+    if paths.is_empty() {
+        site.fault(
+            code,
+            &at!["nodes", place, "config", "forkPathIds"],
+            "a FORK needs at least one path",
+        );
+    } else if paths.len() != children.len() {
+        let message = format!(
+            "{} path ids for {} child nodes: each path starts at one",
+            paths.len(),
+            children.len()
+        );
+        site.fault(code, &at!["nodes", place, "config", "childNodeIds"], message);
+    }
+    for index in (0..paths.len()).filter(|index| paths[*index].is_empty()) {
+        let way = at!["nodes", place, "config", "forkPathIds", index];
+        site.fault(code, &way, "a path needs an id that is not empty");
+    }
+    let targets: BTreeSet<&str> = ways.edges[place]
+        .iter()
+        .map(|edge| definition.edges[*edge].target_node_id.as_str())
+        .collect();
+    for (index, child) in children.iter().enumerate() {
+        let message = if ways.find(child).is_none() {
+            format!("no node is called `{child}`")
+        } else if !targets.contains(child.as_str()) {
+            format!(
+                "no edge leads from the FORK `{}` to its child `{child}`",
+                definition.nodes[place].id
+            )
+        } else {
+            continue;
+        };
+        site.fault(code, &at!["nodes", place, "config", "childNodeIds", index], message);
+    }
+    let children: BTreeSet<&str> = children.iter().map(String::as_str).collect();
+    for edge in &ways.edges[place] {
+        let drawn = &definition.edges[*edge];
+        if !children.contains(drawn.target_node_id.as_str()) {
+            let message = format!(
+                "the FORK `{}` has no path that starts at `{}`",
+                drawn.source_node_id, drawn.target_node_id
+            );
+            site.fault(FaultCode::InvalidEdge, &at!["edges", *edge], message);
+        } else if drawn.condition.is_some() {
+            let message = "a FORK starts every path: an edge out of it has no condition";
+            site.fault(FaultCode::InvalidEdge, &at!["edges", *edge, "condition"], message);
+        }
+    }
+}
+
+fn marry(partners: &mut Partners, fork: usize, join: usize) {
+    partners[fork] = Some(join as NodeIx);
+    partners[join] = Some(fork as NodeIx);
+}
+
+fn forks(definition: &WorkflowDefinition) -> impl Iterator<Item = (usize, &ForkConfig)> {
+    definition
+        .nodes
+        .iter()
+        .enumerate()
+        .filter_map(|(place, node)| match &node.config {
+            NodeConfig::Fork(fork) => Some((place, fork)),
+            NodeConfig::Start
+            | NodeConfig::End(_)
+            | NodeConfig::Variable(_)
+            | NodeConfig::Llm(_)
+            | NodeConfig::Code(_)
+            | NodeConfig::Route(_)
+            | NodeConfig::Join(_)
+            | NodeConfig::Subgraph(_)
+            | NodeConfig::ContextProcessor(_)
+            | NodeConfig::Wait(_)
+            | NodeConfig::StartFromTrigger
+            | NodeConfig::ContinueFromTrigger(_) => None,
+        })
+}
+
+fn join_lists(definition: &WorkflowDefinition) -> impl Iterator<Item = (usize, &[String])> {
+    definition
+        .nodes
+        .iter()
+        .enumerate()
+        .filter_map(|(place, node)| match &node.config {
+            NodeConfig::Join(join) => Some((place, join.fork_path_ids.as_slice())),
+            NodeConfig::Start
+            | NodeConfig::End(_)
+            | NodeConfig::Variable(_)
+            | NodeConfig::Llm(_)
+            | NodeConfig::Code(_)
+            | NodeConfig::Route(_)
+            | NodeConfig::Fork(_)
+            | NodeConfig::Subgraph(_)
+            | NodeConfig::ContextProcessor(_)
+            | NodeConfig::Wait(_)
+            | NodeConfig::StartFromTrigger
+            | NodeConfig::ContinueFromTrigger(_) => None,
+        })
+}
+
+/// The JOINs not yet paired. Each lookup drops what is taken already, so all of them together stay linear.
+struct Joins<'a> {
+    by_list: BTreeMap<&'a [String], VecDeque<usize>>,
+    by_id: BTreeMap<&'a str, VecDeque<usize>>,
+    taken: BTreeSet<usize>,
+}
+
+impl<'a> Joins<'a> {
+    fn of(definition: &'a WorkflowDefinition) -> Self {
+        let mut joins = Self {
+            by_list: BTreeMap::new(),
+            by_id: BTreeMap::new(),
+            taken: BTreeSet::new(),
+        };
+        for (place, ids) in join_lists(definition) {
+            if ids.is_empty() {
+                continue;
+            }
+            joins.by_list.entry(ids).or_default().push_back(place);
+            for id in ids {
+                joins.by_id.entry(id).or_default().push_back(place);
+            }
+        }
+        joins
+    }
+
+    fn identical(&mut self, ids: &[String]) -> Option<usize> {
+        let join = self.by_list.get_mut(ids)?.pop_front()?;
+        self.taken.insert(join);
+        Some(join)
+    }
+
+    fn overlapping(&mut self, ids: &[String]) -> Option<usize> {
+        for id in ids {
+            let Some(queue) = self.by_id.get_mut(id.as_str()) else {
+                continue;
+            };
+            while let Some(join) = queue.pop_front() {
+                if self.taken.insert(join) {
+                    return Some(join);
+                }
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,265 @@
+//! Who walks which node: the main path, or the branches of one FORK (SPEC section 2, "Validation codes").
+//!
+//! 1. A node belongs to one region: the main path's, or that of the innermost FORK around it.
+//! 2. A region is entered through its FORK and left through its JOIN; regions nest, never cross.
+//! 3. From every node of a region a way leads to the region's end: END, or the JOIN.
+//! 4. One walk forward and one backward, each with its own stack: linear, and no depth of nesting overflows.
+
+use super::model::NodeIx;
+use super::pairing::Partners;
+use super::site::{Site, at};
+use super::traps::terminal_components;
+use super::ways::{Ways, is_start};
+use crate::definition::{FaultCode, NodeConfig, WorkflowDefinition};
+
+/// How deep each node stands in forks; `None` where no thread comes.
+pub(super) type Depths = Vec<Option<u32>>;
+
+/// Walks the graph and reports what no thread reaches, and where a thread cannot end.
+pub(super) fn check_regions(
+    definition: &WorkflowDefinition,
+    ways: &Ways,
+    partners: &Partners,
+    triggered: bool,
+    site: &mut Site<'_>,
+) -> Depths {
+    let count = definition.nodes.len();
+    let mut walk = Walk {
+        definition,
+        ways,
+        partners,
+        region: vec![None; count],
+        depth: vec![None; count],
+        back: vec![Vec::new(); count],
+        ends: vec![false; count],
+        reported: vec![false; count],
+        stack: Vec::new(),
+    };
+    walk.forward(site);
+    walk.report_unreachable(triggered, site);
+    walk.report_dead_ends(triggered, site);
+    walk.depth
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Region {
+    Main,
+    Fork(NodeIx),
+}
+
+struct Walk<'a> {
+    definition: &'a WorkflowDefinition,
+    ways: &'a Ways,
+    partners: &'a Partners,
+    region: Vec<Option<Region>>,
+    depth: Depths,
+    /// Ways that were taken, backwards.
+    back: Vec<Vec<NodeIx>>,
+    /// Nodes whose region ends with them.
+    ends: Vec<bool>,
+    /// Nodes with a fault of their own.
+    reported: Vec<bool>,
+    stack: Vec<NodeIx>,
+}
+
+impl Walk<'_> {
+    fn forward(&mut self, site: &mut Site<'_>) {
+        for (place, node) in self.definition.nodes.iter().enumerate() {
+            if is_start(&node.config) {
+                self.visit(place as NodeIx, Region::Main, 0);
+            }
+        }
+        while let Some(node) = self.stack.pop() {
+            let (Some(region), Some(depth)) = (self.region[node as usize], self.depth[node as usize]) else {
+                continue;
+            };
+            let config = &self.definition.nodes[node as usize].config;
+            // a SUBGRAPH without way out is reported by its reference
+            let names_wrongly = matches!(config, NodeConfig::Subgraph(_)) && self.ways.next[node as usize].is_empty();
+            if is_end(config) || names_wrongly {
+                self.ends[node as usize] = true;
+            }
+            if let Some(join) = self.fork_partner(node) {
+                if self.region[join as usize].is_none() {
+                    self.visit(join, region, depth);
+                }
+                self.back[join as usize].push(node);
+                for child in &self.ways.children[node as usize] {
+                    self.step(node, *child, Region::Fork(node), depth + 1, site);
+                }
+            } else {
+                for child in &self.ways.children[node as usize] {
+                    self.step(node, *child, region, depth, site);
+                }
+            }
+            for target in &self.ways.next[node as usize] {
+                self.step(node, *target, region, depth, site);
+            }
+        }
+    }
+
+    fn fork_partner(&self, node: NodeIx) -> Option<NodeIx> {
+        match self.definition.nodes[node as usize].config {
+            NodeConfig::Fork(_) => self.partners[node as usize],
+            NodeConfig::Start
+            | NodeConfig::End(_)
+            | NodeConfig::Variable(_)
+            | NodeConfig::Llm(_)
+            | NodeConfig::Code(_)
+            | NodeConfig::Route(_)
+            | NodeConfig::Join(_)
+            | NodeConfig::Subgraph(_)
+            | NodeConfig::ContextProcessor(_)
+            | NodeConfig::Wait(_)
+            | NodeConfig::StartFromTrigger
+            | NodeConfig::ContinueFromTrigger(_) => None,
+        }
+    }
+
+    fn visit(&mut self, node: NodeIx, region: Region, depth: u32) {
+        self.region[node as usize] = Some(region);
+        self.depth[node as usize] = Some(depth);
+        self.stack.push(node);
+    }
+
+    /// One way from `from` to `to`, walked by a thread of `region`.
+    fn step(&mut self, from: NodeIx, to: NodeIx, region: Region, depth: u32, site: &mut Site<'_>) {
+        let target = &self.definition.nodes[to as usize];
+        let inside = matches!(region, Region::Fork(_));
+        if matches!(target.config, NodeConfig::Join(_))
+            && let Some(fork) = self.partners[to as usize]
+        {
+            if region != Region::Fork(fork) {
+                self.report_crossing(from, to, region, site);
+            } else if from != fork {
+                self.ends[from as usize] = true;
+            }
+            return;
+        }
+        if inside && is_end(&target.config) {
+            self.report_crossing(from, to, region, site);
+            return;
+        }
+        match self.region[to as usize] {
+            None => self.visit(to, region, depth),
+            Some(known) if known == region => {}
+            Some(_) => {
+                self.report_crossing(from, to, region, site);
+                return;
+            }
+        }
+        // the way from a FORK into a branch is not the FORK's own: its JOIN decides whether it can end
+        if region != Region::Fork(from) {
+            self.back[to as usize].push(from);
+        }
+    }
+
+    fn report_crossing(&mut self, from: NodeIx, to: NodeIx, region: Region, site: &mut Site<'_>) {
+        if std::mem::replace(&mut self.reported[from as usize], true) {
+            return;
+        }
+        let id = |node: NodeIx| self.definition.nodes[node as usize].id.as_str();
+        let target = &self.definition.nodes[to as usize].config;
+        let message = match (region, target) {
+            (Region::Fork(fork), NodeConfig::Join(_)) => {
+                format!(
+                    "a branch of `{}` leads from `{}` to `{}`, the JOIN of another FORK",
+                    id(fork),
+                    id(from),
+                    id(to)
+                )
+            }
+            (Region::Main, NodeConfig::Join(_)) => {
+                format!("`{}` leads to the JOIN `{}` from outside its FORK", id(from), id(to))
+            }
+            (Region::Fork(fork), target) if is_end(target) => {
+                format!(
+                    "a branch of `{}` can reach `{}` from `{}` before its JOIN",
+                    id(fork),
+                    id(to),
+                    id(from)
+                )
+            }
+            (Region::Fork(fork), _) => {
+                format!(
+                    "a branch of `{}` leaves it from `{}` to `{}`, not through its JOIN",
+                    id(fork),
+                    id(from),
+                    id(to)
+                )
+            }
+            (Region::Main, _) => {
+                format!(
+                    "`{}` leads to `{}`, which belongs to a branch of a FORK",
+                    id(from),
+                    id(to)
+                )
+            }
+        };
+        site.fault(FaultCode::ForkJoinNotReachable, &at!["nodes", from as usize], message);
+    }
+
+    fn report_unreachable(&self, triggered: bool, site: &mut Site<'_>) {
+        let code = if triggered {
+            FaultCode::InvalidTriggeredWorkflow
+        } else {
+            FaultCode::UnreachableNode
+        };
+        for (place, node) in self.definition.nodes.iter().enumerate() {
+            if self.region[place].is_none() && !self.ways.declares[place] {
+                site.fault(
+                    code,
+                    &at!["nodes", place],
+                    format!("no way leads from the start to `{}`", node.id),
+                );
+            }
+        }
+    }
+
+    fn report_dead_ends(&self, triggered: bool, site: &mut Site<'_>) {
+        if !self.definition.nodes.iter().any(|node| is_end(&node.config)) {
+            return; // reported as the missing END; every node would be one
+        }
+        let count = self.definition.nodes.len();
+        let mut live: Vec<bool> = (0..count)
+            .map(|place| self.ends[place] || self.reported[place])
+            .collect();
+        let mut stack: Vec<NodeIx> = (0..count)
+            .filter(|place| live[*place])
+            .map(|place| place as NodeIx)
+            .collect();
+        while let Some(node) = stack.pop() {
+            for before in &self.back[node as usize] {
+                if !std::mem::replace(&mut live[*before as usize], true) {
+                    stack.push(*before);
+                }
+            }
+        }
+        let dead: Vec<bool> = (0..count)
+            .map(|place| self.region[place].is_some() && !live[place])
+            .collect();
+        if !dead.contains(&true) {
+            return;
+        }
+        for node in terminal_components(&dead, &self.back) {
+            let id = &self.definition.nodes[node as usize].id;
+            let (code, message) = match self.region[node as usize] {
+                Some(Region::Fork(fork)) => {
+                    let fork = &self.definition.nodes[fork as usize].id;
+                    let message = format!("no way leads from `{id}` in a branch of `{fork}` to its JOIN");
+                    (FaultCode::ForkJoinNotReachable, message)
+                }
+                Some(Region::Main) | None if triggered => {
+                    let message = format!("no way leads from `{id}` to CONTINUE_FROM_TRIGGER");
+                    (FaultCode::InvalidTriggeredWorkflow, message)
+                }
+                Some(Region::Main) | None => (FaultCode::DeadEnd, format!("no way leads from `{id}` to an END")),
+            };
+            site.fault(code, &at!["nodes", node as usize], message);
+        }
+    }
+}
+
+fn is_end(config: &NodeConfig) -> bool {
+    matches!(config, NodeConfig::End(_) | NodeConfig::ContinueFromTrigger(_))
+}

@@ -1,0 +1,157 @@
+//! A definition under inspection: where its faults are collected.
+
+use serde_json::Value;
+
+use crate::definition::json::Step;
+use crate::definition::{ConversationHistoryOptions, Fault, FaultCode, Origin};
+
+/// A definition's origin, and what was found in it.
+pub(super) struct Site<'a> {
+    pub(super) origin: &'a Origin,
+    pub(super) faults: Vec<Fault>,
+    pub(super) warnings: Vec<Fault>,
+}
+
+/// The way to a part of a definition: `at!["nodes", 3, "config"]`.
+macro_rules! at {
+    ($($step:expr),* $(,)?) => { vec![$($crate::graph::site::step($step)),*] };
+}
+pub(super) use at;
+
+/// A key or an index as a step.
+pub(super) fn step(step: impl Into<StepWord>) -> Step {
+    step.into().0
+}
+
+/// What [`at!`] takes.
+pub(super) struct StepWord(Step);
+
+impl From<&str> for StepWord {
+    fn from(key: &str) -> Self {
+        Self(Step::Key(key.to_owned()))
+    }
+}
+
+impl From<usize> for StepWord {
+    fn from(index: usize) -> Self {
+        Self(Step::Index(index))
+    }
+}
+
+/// `way` and one step more.
+pub(super) fn and(way: &[Step], next: impl Into<StepWord>) -> Vec<Step> {
+    let mut longer = way.to_vec();
+    longer.push(step(next));
+    longer
+}
+
+/// The longest time anyone can mean: ten years.
+const LONGEST_SECONDS: f64 = 10.0 * 365.25 * 86_400.0;
+const LONGEST_MS: u64 = 315_576_000_000;
+
+impl<'a> Site<'a> {
+    pub(super) fn new(origin: &'a Origin) -> Self {
+        Self {
+            origin,
+            faults: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    pub(super) fn fault(&mut self, code: FaultCode, way: &[Step], message: impl Into<String>) {
+        self.faults.push(self.origin.fault(code, way, message));
+    }
+
+    pub(super) fn fault_with_help(&mut self, code: FaultCode, way: &[Step], message: String, help: &str) {
+        self.faults.push(self.origin.fault(code, way, message).with_help(help));
+    }
+
+    pub(super) fn warn(&mut self, code: FaultCode, way: &[Step], message: impl Into<String>) {
+        self.warnings.push(self.origin.fault(code, way, message));
+    }
+
+    /// Seconds to milliseconds; none for 0 and for what is no time.
+    pub(super) fn seconds(&mut self, seconds: Option<f64>, way: impl FnOnce() -> Vec<Step>) -> Option<u64> {
+        let seconds = seconds?;
+        if !(0.0..=LONGEST_SECONDS).contains(&seconds) {
+            let message = format!("{seconds} is no time: expected seconds from 0 to ten years");
+            self.fault(FaultCode::InvalidTimeout, &way(), message);
+            return None;
+        }
+        (seconds > 0.0).then(|| ((seconds * 1000.0).round() as u64).max(1))
+    }
+
+    /// Milliseconds; none for 0 and for what is no time.
+    pub(super) fn milliseconds(&mut self, ms: Option<u64>, way: impl FnOnce() -> Vec<Step>) -> Option<u64> {
+        let ms = ms?;
+        if ms > LONGEST_MS {
+            self.fault(
+                FaultCode::InvalidTimeout,
+                &way(),
+                format!("{ms} milliseconds are more than ten years"),
+            );
+            return None;
+        }
+        (ms > 0).then_some(ms)
+    }
+
+    /// A selection of messages (SPEC section 3): something is asked for, and it makes sense.
+    pub(super) fn history(&mut self, options: &ConversationHistoryOptions, way: &[Step]) {
+        let mut bad = |key: &str, message: &str| {
+            let way = if key.is_empty() { way.to_vec() } else { and(way, key) };
+            self.fault(FaultCode::InvalidHistoryOptions, &way, message);
+        };
+        let ConversationHistoryOptions {
+            last_n,
+            last_n_by_role,
+            by_role,
+            range,
+            range_by_role,
+        } = options;
+        if *last_n == Some(0) {
+            bad("lastN", "`lastN` selects nothing: it must be at least 1");
+        }
+        if last_n_by_role.is_some_and(|wanted| wanted.count == 0) {
+            bad("lastNByRole", "`count` selects nothing: it must be at least 1");
+        }
+        if range.is_some_and(|range| range.start >= range.end) {
+            bad("range", "`start` must be below `end`");
+        }
+        if range_by_role.is_some_and(|range| range.start >= range.end) {
+            bad("rangeByRole", "`start` must be below `end`");
+        }
+        let given = [
+            last_n.is_some(),
+            last_n_by_role.is_some(),
+            by_role.is_some(),
+            range.is_some(),
+        ];
+        match given.into_iter().filter(|given| *given).count() + usize::from(range_by_role.is_some()) {
+            0 => {
+                let message = "nothing is selected: give lastN, lastNByRole, byRole, range or rangeByRole";
+                self.fault(FaultCode::InvalidHistoryOptions, way, message);
+            }
+            1 => {}
+            _ => {
+                let message = "several selections: the first of lastN, lastNByRole, byRole, range, rangeByRole counts";
+                self.warn(FaultCode::AmbiguousHistoryOptions, way, message);
+            }
+        }
+    }
+}
+
+/// Whether a value nests deeper than the loader would let it.
+pub(super) fn too_deep(value: &Value) -> bool {
+    let mut rest = vec![(value, 0)];
+    while let Some((value, depth)) = rest.pop() {
+        if depth > crate::definition::json::MAX_DEPTH {
+            return true;
+        }
+        match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+            Value::Array(items) => rest.extend(items.iter().map(|item| (item, depth + 1))),
+            Value::Object(members) => rest.extend(members.values().map(|item| (item, depth + 1))),
+        }
+    }
+    false
+}

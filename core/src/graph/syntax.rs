@@ -1,0 +1,34 @@
+//! The port to whatever reads expressions, templates and scripts; this crate reads none of them.
+
+/// Parses texts, for their faults only.
+pub trait Syntax {
+    /// A JavaScript expression; `{{path}}` stands for a value in it.
+    fn expression(&self, text: &str) -> Result<(), SyntaxFault>;
+    /// A template.
+    fn template(&self, text: &str) -> Result<(), SyntaxFault>;
+    /// The body of a JavaScript async function.
+    fn script(&self, text: &str) -> Result<(), SyntaxFault>;
+}
+
+/// Why a text does not parse.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SyntaxFault {
+    /// One sentence for a person.
+    pub message: String,
+}
+
+/// Accepts every text: for tests, and where no engine is at hand.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoSyntax;
+
+impl Syntax for NoSyntax {
+    fn expression(&self, _: &str) -> Result<(), SyntaxFault> {
+        Ok(())
+    }
+    fn template(&self, _: &str) -> Result<(), SyntaxFault> {
+        Ok(())
+    }
+    fn script(&self, _: &str) -> Result<(), SyntaxFault> {
+        Ok(())
+    }
+}

@@ -1,0 +1,113 @@
+//! Where a thread gets stuck: among dead nodes, the groups that nothing leads out of.
+
+use super::model::NodeIx;
+
+/// The first node of every strongly connected component of the `dead` nodes that no way leaves, ascending.
+///
+/// `back` holds the ways backwards; only those between dead nodes count. Tarjan's algorithm with its own stack.
+pub(super) fn terminal_components(dead: &[bool], back: &[Vec<NodeIx>]) -> Vec<NodeIx> {
+    let next = forwards(dead, back);
+    let mut search = Search {
+        next: &next,
+        order: vec![0; dead.len()],
+        low: vec![0; dead.len()],
+        component: vec![None; dead.len()],
+        open: Vec::new(),
+        visited: 0,
+        firsts: Vec::new(),
+    };
+    for node in (0..dead.len()).filter(|node| dead[*node]) {
+        if search.order[node] == 0 {
+            search.from(node);
+        }
+    }
+    let mut leaves = vec![false; search.firsts.len()];
+    for (from, targets) in next.iter().enumerate() {
+        for to in targets {
+            if let (Some(here), Some(there)) = (search.component[from], search.component[*to as usize])
+                && here != there
+            {
+                leaves[here] = true;
+            }
+        }
+    }
+    let mut found: Vec<NodeIx> = search
+        .firsts
+        .iter()
+        .zip(leaves)
+        .filter(|(_, leaves)| !leaves)
+        .map(|(first, _)| *first)
+        .collect();
+    found.sort_unstable();
+    found
+}
+
+fn forwards(dead: &[bool], back: &[Vec<NodeIx>]) -> Vec<Vec<NodeIx>> {
+    let mut next = vec![Vec::new(); dead.len()];
+    for (to, sources) in back.iter().enumerate().filter(|(to, _)| dead[*to]) {
+        for from in sources.iter().filter(|from| dead[**from as usize]) {
+            next[*from as usize].push(to as NodeIx);
+        }
+    }
+    next
+}
+
+struct Search<'a> {
+    next: &'a [Vec<NodeIx>],
+    /// When a node was found, from 1; 0: not yet.
+    order: Vec<usize>,
+    low: Vec<usize>,
+    component: Vec<Option<usize>>,
+    open: Vec<usize>,
+    visited: usize,
+    /// The least node of each component.
+    firsts: Vec<NodeIx>,
+}
+
+impl Search<'_> {
+    fn from(&mut self, start: usize) {
+        let mut way = vec![(start, 0)];
+        self.enter(start);
+        while let Some((node, tried)) = way.last_mut() {
+            let node = *node;
+            if let Some(target) = self.next[node].get(*tried) {
+                *tried += 1;
+                let target = *target as usize;
+                if self.order[target] == 0 {
+                    self.enter(target);
+                    way.push((target, 0));
+                } else if self.component[target].is_none() {
+                    self.low[node] = self.low[node].min(self.order[target]);
+                }
+                continue;
+            }
+            way.pop();
+            if let Some((parent, _)) = way.last() {
+                self.low[*parent] = self.low[*parent].min(self.low[node]);
+            }
+            if self.low[node] == self.order[node] {
+                self.close(node);
+            }
+        }
+    }
+
+    fn enter(&mut self, node: usize) {
+        self.visited += 1;
+        self.order[node] = self.visited;
+        self.low[node] = self.visited;
+        self.open.push(node);
+    }
+
+    fn close(&mut self, root: usize) {
+        let number = self.firsts.len();
+        let mut first = root;
+        while let Some(node) = self.open.pop() {
+            self.component[node] = Some(number);
+            first = first.min(node);
+            if node == root {
+                break;
+            }
+        }
+        self.firsts.push(first as NodeIx);
+    }
+}
