@@ -1,1 +1,9 @@
-//! placeholder
+//! The actors that carry Pirn's machines, and the port they stand on.
+//!
+//! Machines (in `pirn-core`) decide; what lives here only carries messages and effects. An actor is started
+//! with [`contain::start_contained`] and asks its [`host::Host`] for time, timers and tasks; nothing here asks
+//! actix or tokio directly (DESIGN "Actors").
+
+pub mod answer;
+pub mod contain;
+pub mod host;

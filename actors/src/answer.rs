@@ -1,0 +1,126 @@
+//! A reply slot that always answers: with a value, or, when it is dropped unused, with [`Lost`].
+//!
+//! Every effect answers exactly once (DESIGN "Actors"). Work that panics, is aborted or forgets its answer
+//! drops the slot, and the drop answers for it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// The answer of work that ended without one: it panicked, was aborted, or forgot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lost;
+
+impl std::fmt::Display for Lost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the work ended without an answer")
+    }
+}
+
+impl std::error::Error for Lost {}
+
+/// The one chance to answer.
+///
+/// ```
+/// # use pirn_actors::answer::{Answer, Lost};
+/// let (told, heard) = std::sync::mpsc::channel();
+/// let forgotten = Answer::new({ let told = told.clone(); move |result| told.send(result).unwrap_or(()) });
+/// Answer::new(move |result| told.send(result).unwrap_or(())).give(7);
+/// drop(forgotten);
+/// assert_eq!(heard.iter().collect::<Vec<_>>(), [Ok(7), Err(Lost)]);
+/// ```
+#[must_use = "an Answer that is dropped says that the answer was lost"]
+pub struct Answer<T> {
+    tell: Option<Tell<T>>,
+}
+
+type Tell<T> = Box<dyn FnOnce(Result<T, Lost>) + Send>;
+
+impl<T> Answer<T> {
+    /// A slot that hands its answer to `tell`. `tell` runs on the thread that answers or drops, maybe while
+    /// that unwinds from a panic: it should only send. A panic in it is caught and logged.
+    pub fn new(tell: impl FnOnce(Result<T, Lost>) + Send + 'static) -> Self {
+        Self {
+            tell: Some(Box::new(tell)),
+        }
+    }
+
+    /// Answers.
+    pub fn give(mut self, value: T) {
+        self.settle(Ok(value));
+    }
+
+    fn settle(&mut self, result: Result<T, Lost>) {
+        let Some(tell) = self.tell.take() else { return };
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| tell(result))) {
+            let message = crate::contain::panic_message(payload);
+            tracing::error!(message, "an answer panicked on its way");
+        }
+    }
+}
+
+impl<T> Drop for Answer<T> {
+    fn drop(&mut self) {
+        self.settle(Err(Lost));
+    }
+}
+
+impl<T> std::fmt::Debug for Answer<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Answer").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    type Heard = Arc<Mutex<Vec<Result<u32, Lost>>>>;
+
+    fn slot() -> (Answer<u32>, Heard) {
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let answer = Answer::new({
+            let heard = Arc::clone(&heard);
+            move |result| {
+                if let Ok(mut heard) = heard.lock() {
+                    heard.push(result);
+                }
+            }
+        });
+        (answer, heard)
+    }
+
+    #[test]
+    fn a_given_answer_is_told_once() {
+        let (answer, heard) = slot();
+        answer.give(3);
+        assert_eq!(*heard.lock().expect("not poisoned"), [Ok(3)]);
+    }
+
+    #[test]
+    fn a_dropped_answer_says_lost() {
+        let (answer, heard) = slot();
+        drop(answer);
+        assert_eq!(*heard.lock().expect("not poisoned"), [Err(Lost)]);
+    }
+
+    #[test]
+    fn an_answer_held_by_panicking_work_says_lost() {
+        let (answer, heard) = slot();
+        let work = catch_unwind(AssertUnwindSafe(move || {
+            let _held = answer;
+            panic!("work broke");
+        }));
+        assert!(work.is_err());
+        assert_eq!(*heard.lock().expect("not poisoned"), [Err(Lost)]);
+    }
+
+    #[test]
+    fn a_panic_on_the_way_of_a_lost_answer_does_not_abort_the_process() {
+        let work = catch_unwind(|| {
+            let _held = Answer::<u32>::new(|_| panic!("the way broke"));
+            panic!("work broke");
+        });
+        assert!(work.is_err());
+    }
+}

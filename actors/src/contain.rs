@@ -1,0 +1,184 @@
+//! The only way to start an actor: contained.
+//!
+//! actix starts an actor with a bare task: a panic kills it silently, and a panic in `stopped` while the first
+//! one unwinds aborts the process. Here the context's future is ours:
+//!
+//! 1. It is polled inside a catch. After a panic the actor is asked nothing more: neither `stopping` nor `stopped`
+//!    runs, because a broken actor can not be trusted to say goodbye.
+//! 2. It is dropped inside a second catch, on a stack that does not unwind.
+//! 3. The end is told exactly once, after the actor is gone, also when the executor drops the task.
+//!
+//! What safe Rust can not contain: two panics of destructors within one drop (the actor's `Drop` panics and then a
+//! field's does). That aborts, as everywhere in Rust.
+
+use std::any::Any;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::task::{Context as TaskContext, Poll, Waker};
+
+use actix::dev::ContextFut;
+use actix::{Actor, ActorContext, Addr, Context};
+
+use crate::host::Host;
+
+/// How an actor ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// It stopped: it asked to, or nobody holds its address any more.
+    Stopped,
+    /// It panicked: in `started`, a handler, `stopping`, `stopped` or its `Drop`.
+    Panicked {
+        /// The panic's text.
+        message: String,
+    },
+    /// Its host went away under it. An actor that had started was stopped first.
+    Dropped,
+}
+
+/// Starts `actor` on this thread. `started` runs in a later turn; `on_exit` runs once, after the actor is gone.
+///
+/// `on_exit` may run while the host shuts down and should only send; a panic in it is caught and logged.
+pub fn start_contained<A>(host: &Host, actor: A, on_exit: impl FnOnce(Exit) + 'static) -> Addr<A>
+where
+    A: Actor<Context = Context<A>>,
+{
+    start_contained_with(host, |_| actor, on_exit)
+}
+
+/// Like [`start_contained`], for an actor that needs its own address or context to be made.
+pub fn start_contained_with<A>(
+    host: &Host,
+    make: impl FnOnce(&mut Context<A>) -> A,
+    on_exit: impl FnOnce(Exit) + 'static,
+) -> Addr<A>
+where
+    A: Actor<Context = Context<A>>,
+{
+    let mut context = Context::new();
+    let actor = make(&mut context);
+    let running = context.into_future(actor);
+    let address = running.address();
+    host.spawn(Box::pin(Contained {
+        running: Some(running),
+        on_exit: Some(on_exit),
+        has_started: false,
+    }));
+    address
+}
+
+/// The text of a panic. A payload that is no text is leaked: its destructor is as little to be trusted as the
+/// code that threw it.
+pub(crate) fn panic_message(payload: Box<dyn Any + Send>) -> String {
+    match payload.downcast::<&'static str>() {
+        Ok(text) => (*text).to_owned(),
+        Err(payload) => match payload.downcast::<String>() {
+            Ok(text) => *text,
+            Err(payload) => {
+                std::mem::forget(payload);
+                "a panic without a text".to_owned()
+            }
+        },
+    }
+}
+
+/// An actor's context future inside its two catches.
+struct Contained<A, F>
+where
+    A: Actor<Context = Context<A>>,
+    F: FnOnce(Exit),
+{
+    running: Option<ContextFut<A, Context<A>>>,
+    on_exit: Option<F>,
+    has_started: bool,
+}
+
+impl<A, F> Contained<A, F>
+where
+    A: Actor<Context = Context<A>>,
+    F: FnOnce(Exit),
+{
+    /// Drops the actor, then tells how it ended.
+    fn end(&mut self, exit: Exit) {
+        let mut exit = exit;
+        if let Some(mut running) = self.running.take() {
+            // A terminated context's drop polls nothing: no `stopping` and no `stopped` on a broken actor.
+            running.ctx().terminate();
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(move || drop(running))) {
+                exit = with_panic(exit, payload);
+            }
+        }
+        if let Some(on_exit) = self.on_exit.take()
+            && let Err(payload) = catch_unwind(AssertUnwindSafe(|| on_exit(exit)))
+        {
+            let message = panic_message(payload);
+            tracing::error!(message, "the report of an actor's end panicked");
+        }
+    }
+}
+
+impl<A, F> Unpin for Contained<A, F>
+where
+    A: Actor<Context = Context<A>>,
+    F: FnOnce(Exit),
+{
+}
+
+impl<A, F> Future for Contained<A, F>
+where
+    A: Actor<Context = Context<A>>,
+    F: FnOnce(Exit),
+{
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut TaskContext<'_>) -> Poll<()> {
+        self.has_started = true;
+        let Some(running) = self.running.as_mut() else {
+            return Poll::Ready(());
+        };
+        let exit = match catch_unwind(AssertUnwindSafe(|| Pin::new(running).poll(task))) {
+            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Ready(())) => Exit::Stopped,
+            Err(payload) => Exit::Panicked {
+                message: panic_message(payload),
+            },
+        };
+        self.end(exit);
+        Poll::Ready(())
+    }
+}
+
+impl<A, F> Drop for Contained<A, F>
+where
+    A: Actor<Context = Context<A>>,
+    F: FnOnce(Exit),
+{
+    fn drop(&mut self) {
+        let Some(running) = self.running.as_mut() else { return };
+        let mut exit = Exit::Dropped;
+        if self.has_started {
+            let farewell = catch_unwind(AssertUnwindSafe(|| {
+                running.ctx().stop();
+                let mut task = TaskContext::from_waker(Waker::noop());
+                // Ready or not, it is dropped next.
+                let _: Poll<()> = Pin::new(running).poll(&mut task);
+            }));
+            if let Err(payload) = farewell {
+                exit = with_panic(exit, payload);
+            }
+        }
+        self.end(exit);
+    }
+}
+
+/// The first panic is the one to tell.
+fn with_panic(exit: Exit, payload: Box<dyn Any + Send>) -> Exit {
+    let message = panic_message(payload);
+    match exit {
+        Exit::Stopped | Exit::Dropped => Exit::Panicked { message },
+        Exit::Panicked { message: first } => {
+            tracing::error!(message, "a second panic of the same actor was contained");
+            Exit::Panicked { message: first }
+        }
+    }
+}

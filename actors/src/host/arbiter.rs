@@ -1,0 +1,292 @@
+//! The host of one actix arbiter: its thread's tokio executor runs the tasks, one driver task its timers and what
+//! comes from other threads.
+//!
+//! 1. One driver, however many timers: it sleeps until the first deadline and is woken by an earlier one.
+//! 2. Ticks are microseconds, so that a wait set in the middle of a millisecond is not short by the half.
+//! 3. When the driver is dropped the host is closed: see [`super`] about refusing.
+
+// The one place under actors/ that may ask tokio and the clock: everything else asks this port.
+#![allow(clippy::disallowed_methods)]
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use futures::future::{BoxFuture, LocalBoxFuture};
+use pirn_core::Millis;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::Sleep;
+
+use super::chance::Chance;
+use super::load::{Count, Counted};
+use super::runtime::WorkPool;
+use super::timers::{TimerKey, Timers};
+use super::{Host, Port, WorkClock, WorkHandle, WorkTime, survive};
+
+/// How many jobs or timers run before the arbiter's other tasks have their turn.
+const BATCH: usize = 256;
+
+/// What another thread wants done on this arbiter, counted as alive from the moment it was sent.
+pub(super) struct Job {
+    pub(super) run: Box<dyn FnOnce(&Host) + Send>,
+    pub(super) alive: Counted,
+}
+
+/// What an arbiter shares with its runtime.
+pub(super) struct Shared {
+    /// What [`Port::now`] counts from.
+    pub(super) origin: Instant,
+    /// Where work runs.
+    pub(super) pool: Arc<WorkPool>,
+    /// A runtime whose timers work may use; the embedding program's need not have any.
+    pub(super) clock: tokio::runtime::Handle,
+    /// The tasks and jobs of this arbiter.
+    pub(super) tasks: Arc<Count>,
+    /// Seeds [`Port::random`].
+    pub(super) seed: u64,
+}
+
+/// Makes this thread's host and starts its driver. Must run on the arbiter.
+pub(super) fn start(shared: Shared, jobs: UnboundedReceiver<Job>) {
+    let chance = Chance::new(shared.seed);
+    let port = Rc::new(ArbiterPort {
+        shared,
+        chance,
+        timers: RefCell::new(Timers::new()),
+        armed: Cell::new(None),
+        driver: RefCell::new(None),
+        work_handle: OnceCell::new(),
+        is_closed: Cell::new(false),
+    });
+    let host = Host::new(Rc::clone(&port) as Rc<dyn Port>);
+    tokio::task::spawn_local(Driver {
+        sleep: Box::pin(tokio::time::sleep(Duration::ZERO)),
+        port,
+        host,
+        jobs,
+    });
+}
+
+struct ArbiterPort {
+    shared: Shared,
+    chance: Chance,
+    timers: RefCell<Timers<Box<dyn FnOnce()>>>,
+    /// The deadline the driver sleeps until.
+    armed: Cell<Option<u64>>,
+    driver: RefCell<Option<Waker>>,
+    work_handle: OnceCell<tokio::runtime::Handle>,
+    is_closed: Cell<bool>,
+}
+
+impl ArbiterPort {
+    fn now_micros(&self) -> u64 {
+        micros(self.shared.origin.elapsed())
+    }
+
+    fn wake_driver(&self) {
+        if let Some(driver) = self.driver.borrow().as_ref() {
+            driver.wake_by_ref();
+        }
+    }
+}
+
+impl Port for ArbiterPort {
+    fn now(&self) -> Millis {
+        self.now_micros() / 1_000
+    }
+
+    fn wall_clock(&self) -> Millis {
+        // A clock set before 1970 is taken as 1970.
+        SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| micros(since) / 1_000)
+    }
+
+    fn spawn(&self, task: LocalBoxFuture<'static, ()>) {
+        if self.is_closed.get() {
+            return survive("a task refused at shutdown", move || drop(task));
+        }
+        tokio::task::spawn_local(Tracked {
+            future: task,
+            _alive: self.shared.tasks.guard(),
+        });
+    }
+
+    fn set_timer(&self, after: Millis, fire: Box<dyn FnOnce()>) -> TimerKey {
+        let deadline = self.now_micros().saturating_add(after.saturating_mul(1_000));
+        let key = self.timers.borrow_mut().set(deadline, fire);
+        if self.is_closed.get() {
+            self.cancel_timer(key);
+        } else if self.armed.get().is_none_or(|armed| deadline < armed) {
+            self.armed.set(Some(deadline));
+            self.wake_driver();
+        }
+        key
+    }
+
+    fn cancel_timer(&self, key: TimerKey) {
+        let cancelled = self.timers.borrow_mut().take(key);
+        // Dropped only now: what the callback holds may set or cancel timers.
+        drop(cancelled);
+    }
+
+    fn work(&self, work: BoxFuture<'static, ()>) -> WorkHandle {
+        if self.is_closed.get() {
+            survive("work refused at shutdown", move || drop(work));
+            return WorkHandle::inert();
+        }
+        let handle = match self.work_handle.get() {
+            Some(handle) => handle,
+            None => match self.shared.pool.handle() {
+                Ok(handle) => self.work_handle.get_or_init(|| handle),
+                Err(error) => {
+                    tracing::error!(%error, "no threads for work");
+                    survive("work refused without threads", move || drop(work));
+                    return WorkHandle::inert();
+                }
+            },
+        };
+        let abort = handle
+            .spawn(Tracked {
+                future: work,
+                _alive: self.shared.pool.in_flight().guard(),
+            })
+            .abort_handle();
+        WorkHandle::new(move || abort.abort())
+    }
+
+    fn external(&self, work: BoxFuture<'static, ()>) -> WorkHandle {
+        self.work(work)
+    }
+
+    fn work_clock(&self) -> WorkClock {
+        WorkClock::new(Arc::new(RealTime {
+            origin: self.shared.origin,
+            clock: self.shared.clock.clone(),
+        }))
+    }
+
+    fn random(&self) -> u64 {
+        self.chance.next()
+    }
+}
+
+/// A future that is counted as alive until it has been dropped. The order of the fields is the order of their end.
+struct Tracked<F: ?Sized> {
+    future: Pin<Box<F>>,
+    _alive: Counted,
+}
+
+impl<F: Future<Output = ()> + ?Sized> Future for Tracked<F> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<()> {
+        self.future.as_mut().poll(task)
+    }
+}
+
+/// The one task that fires an arbiter's timers and runs what other threads sent.
+struct Driver {
+    port: Rc<ArbiterPort>,
+    host: Host,
+    jobs: UnboundedReceiver<Job>,
+    sleep: Pin<Box<Sleep>>,
+}
+
+impl Driver {
+    /// Runs what other threads sent. True if there may be more.
+    fn run_jobs(&mut self, task: &mut Context<'_>) -> bool {
+        for _ in 0..BATCH {
+            let Poll::Ready(Some(Job { run, alive })) = self.jobs.poll_recv(task) else {
+                return false;
+            };
+            survive("a job", || run(&self.host));
+            drop(alive);
+        }
+        true
+    }
+
+    /// Fires what is due. True if there may be more.
+    fn fire_timers(&mut self) -> bool {
+        if self.port.timers.borrow().next_deadline().is_none() {
+            return false;
+        }
+        let now = self.port.now_micros();
+        for _ in 0..BATCH {
+            // Taken before it runs: a callback sets and cancels timers.
+            let due = self.port.timers.borrow_mut().pop_due(now);
+            let Some(fire) = due else { return false };
+            survive("a timer", fire);
+        }
+        true
+    }
+
+    /// Sleeps until the first deadline. False if that has passed already.
+    fn rest(&mut self, task: &mut Context<'_>) -> bool {
+        let next = self.port.timers.borrow().next_deadline();
+        self.port.armed.set(next);
+        let Some(deadline) = next else { return true };
+        let deadline = self.port.shared.origin.checked_add(Duration::from_micros(deadline));
+        // A deadline beyond what the clock can name is never reached.
+        let Some(deadline) = deadline else { return true };
+        self.sleep.as_mut().reset(deadline.into());
+        self.sleep.as_mut().poll(task).is_pending()
+    }
+}
+
+impl Future for Driver {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<()> {
+        let known = self
+            .port
+            .driver
+            .borrow()
+            .as_ref()
+            .is_some_and(|waker| waker.will_wake(task.waker()));
+        if !known {
+            self.port.driver.replace(Some(task.waker().clone()));
+        }
+        let more_jobs = self.run_jobs(task);
+        let more_timers = self.fire_timers();
+        if more_jobs || more_timers || !self.rest(task) {
+            task.waker().wake_by_ref();
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.port.is_closed.set(true);
+        let timers = self.port.timers.replace(Timers::new());
+        // A callback holds hosts, a host its port, the port its timers: this ends the circle.
+        survive("the timers left at shutdown", move || drop(timers));
+    }
+}
+
+/// Real time for work.
+struct RealTime {
+    origin: Instant,
+    clock: tokio::runtime::Handle,
+}
+
+impl WorkTime for RealTime {
+    fn now(&self) -> Millis {
+        micros(self.origin.elapsed()) / 1_000
+    }
+
+    fn sleep(&self, after: Millis) -> BoxFuture<'static, ()> {
+        let _on_our_clock = self.clock.enter();
+        Box::pin(tokio::time::sleep(Duration::from_millis(after)))
+    }
+}
+
+/// Whole microseconds; more than 500,000 years are cut off.
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}

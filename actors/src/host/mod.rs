@@ -1,0 +1,255 @@
+//! The thin port between Pirn's actors and whatever runs them.
+//!
+//! 1. An actor reaches time, timers, tasks, work and chance only through [`Host`]; so the same actors run on
+//!    real threads ([`HostRuntime`]), on one thread with a virtual clock ([`SimulatedHost`]), and on any third
+//!    host that implements [`Port`] (a model checker's executor needs `spawn`, timers and `work`, no more).
+//! 2. A host never runs anything inside the call that asks for it: a spawned task, a due timer and finished
+//!    work are all reached in a later turn.
+//! 3. A host survives what it carries: a panic in a task, a timer's callback or work is caught and logged.
+//! 4. A host that is shutting down refuses by dropping: the future given to `spawn` or `work` is dropped
+//!    unpolled, the timer never fires. Nothing hangs and nothing panics.
+
+mod arbiter;
+mod chance;
+mod load;
+mod runtime;
+mod simulated;
+mod timers;
+
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use futures::future::{BoxFuture, LocalBoxFuture};
+use pirn_core::Millis;
+
+pub use load::Seat;
+pub use runtime::{HostConfig, HostRuntime, HostStopped, StopReport};
+pub use simulated::{Deadlock, SimulatedConfig, SimulatedHost};
+pub use timers::TimerKey;
+
+/// What a host must offer. Implemented once per kind of host, called through [`Host`].
+pub trait Port {
+    /// Milliseconds since the host started; never goes back.
+    fn now(&self) -> Millis;
+    /// Milliseconds since the Unix epoch (under virtual time: since the configured origin).
+    fn wall_clock(&self) -> Millis;
+    /// Runs `task` on this thread until it ends or the host does.
+    fn spawn(&self, task: LocalBoxFuture<'static, ()>);
+    /// Calls `fire` on this thread once `after` milliseconds have passed, never earlier.
+    fn set_timer(&self, after: Millis, fire: Box<dyn FnOnce()>) -> TimerKey;
+    /// Forgets a timer; one that has fired, or was never set, is no error.
+    fn cancel_timer(&self, key: TimerKey);
+    /// Runs work that may leave this thread; under virtual time it does not.
+    fn work(&self, work: BoxFuture<'static, ()>) -> WorkHandle;
+    /// Runs work that waits for the outside world, always on a real tokio runtime.
+    fn external(&self, work: BoxFuture<'static, ()>) -> WorkHandle;
+    /// The clock that work may take with it.
+    fn work_clock(&self) -> WorkClock;
+    /// A random number; a seeded sequence under virtual time.
+    fn random(&self) -> u64;
+}
+
+/// An actor's way to its host. Cheap to clone, bound to its thread.
+///
+/// ```
+/// # use pirn_actors::host::SimulatedHost;
+/// let simulated = SimulatedHost::new(None);
+/// let host = simulated.host();
+/// let (told, heard) = std::sync::mpsc::channel();
+/// host.after(1_000, { let host = host.clone(); move || told.send(host.now()).unwrap_or(()) }).detach();
+/// simulated.run_until_idle();
+/// assert_eq!(heard.try_recv(), Ok(1_000));
+/// ```
+#[derive(Clone)]
+pub struct Host {
+    port: Rc<dyn Port>,
+}
+
+impl Host {
+    /// A handle to `port`.
+    pub fn new(port: Rc<dyn Port>) -> Self {
+        Self { port }
+    }
+
+    /// Milliseconds since the host started; never goes back.
+    pub fn now(&self) -> Millis {
+        self.port.now()
+    }
+
+    /// Milliseconds since the Unix epoch (under virtual time: since the configured origin, by default the start).
+    pub fn wall_clock(&self) -> Millis {
+        self.port.wall_clock()
+    }
+
+    /// Runs `task` on this thread, from a later turn on. It ends with the host at the latest.
+    pub fn spawn(&self, task: LocalBoxFuture<'static, ()>) {
+        self.port.spawn(task);
+    }
+
+    /// Calls `fire` on this thread once `after` milliseconds have passed. Dropping the handle cancels.
+    pub fn after(&self, after: Millis, fire: impl FnOnce() + 'static) -> TimerHandle {
+        let key = self.port.set_timer(after, Box::new(fire));
+        TimerHandle {
+            armed: Some((self.clone(), key)),
+        }
+    }
+
+    /// A future that is ready once `after` milliseconds have passed. Dropping it cancels.
+    pub fn sleep(&self, after: Millis) -> impl Future<Output = ()> + use<> {
+        let (elapsed, wait) = futures::channel::oneshot::channel::<()>();
+        let timer = self.after(after, move || {
+            // The sleeper may be gone: then nobody waits for the time.
+            elapsed.send(()).unwrap_or(());
+        });
+        async move {
+            let _timer = timer;
+            if wait.await.is_err() {
+                // The host is shutting down and dropped the timer: this sleep never ends, its task is dropped.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Runs a model call, a tool, a script or store work where it does not hold this thread up: on the embedding
+    /// program's tokio runtime in production, on the simulated executor (so in a deterministic order) under
+    /// virtual time. Dropping the handle aborts the work.
+    pub fn work(&self, work: BoxFuture<'static, ()>) -> WorkHandle {
+        self.port.work(work)
+    }
+
+    /// Like [`Host::work`], for work that waits for the outside world (an HTTP answer): always on a real tokio
+    /// runtime. While it runs, a virtual clock is no faster than the real one.
+    pub fn external(&self, work: BoxFuture<'static, ()>) -> WorkHandle {
+        self.port.external(work)
+    }
+
+    /// The clock for use inside [`Host::work`].
+    pub fn work_clock(&self) -> WorkClock {
+        self.port.work_clock()
+    }
+
+    /// A random number; a seeded sequence under virtual time.
+    pub fn random(&self) -> u64 {
+        self.port.random()
+    }
+}
+
+impl std::fmt::Debug for Host {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Host").field("now", &self.now()).finish_non_exhaustive()
+    }
+}
+
+/// A timer that has been set. Dropping it cancels the timer.
+#[must_use = "dropping a TimerHandle cancels the timer; keep it, or call `detach`"]
+pub struct TimerHandle {
+    armed: Option<(Host, TimerKey)>,
+}
+
+impl TimerHandle {
+    /// Lets the timer fire without anybody holding it.
+    pub fn detach(mut self) {
+        self.armed = None;
+    }
+}
+
+impl Drop for TimerHandle {
+    fn drop(&mut self) {
+        if let Some((host, key)) = self.armed.take() {
+            host.port.cancel_timer(key);
+        }
+    }
+}
+
+impl std::fmt::Debug for TimerHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("TimerHandle")
+            .field(&self.armed.as_ref().map(|(_, key)| key))
+            .finish()
+    }
+}
+
+/// Work in flight. Dropping it aborts the work: its future is dropped soon, wherever it runs.
+#[must_use = "dropping a WorkHandle aborts the work; keep it, or call `detach`"]
+pub struct WorkHandle {
+    abort: Option<Box<dyn FnOnce() + Send>>,
+}
+
+impl WorkHandle {
+    /// A handle that calls `abort` when it is dropped.
+    pub fn new(abort: impl FnOnce() + Send + 'static) -> Self {
+        Self {
+            abort: Some(Box::new(abort)),
+        }
+    }
+
+    /// A handle to work that was refused, or can not be aborted.
+    pub fn inert() -> Self {
+        Self { abort: None }
+    }
+
+    /// Lets the work go on without anybody holding it.
+    pub fn detach(mut self) {
+        self.abort = None;
+    }
+}
+
+impl Drop for WorkHandle {
+    fn drop(&mut self) {
+        if let Some(abort) = self.abort.take() {
+            abort();
+        }
+    }
+}
+
+impl std::fmt::Debug for WorkHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WorkHandle").finish_non_exhaustive()
+    }
+}
+
+/// What a [`WorkClock`] asks. Implemented once per kind of host.
+pub trait WorkTime: Send + Sync {
+    /// As [`Port::now`].
+    fn now(&self) -> Millis;
+    /// A future that is ready once `after` milliseconds have passed.
+    fn sleep(&self, after: Millis) -> BoxFuture<'static, ()>;
+}
+
+/// The host's clock for work that may run on another thread (a scripted model's delay, the pause before a retry).
+#[derive(Clone)]
+pub struct WorkClock {
+    time: Arc<dyn WorkTime>,
+}
+
+impl WorkClock {
+    /// A clock that asks `time`.
+    pub fn new(time: Arc<dyn WorkTime>) -> Self {
+        Self { time }
+    }
+
+    /// Milliseconds since the host started; never goes back.
+    pub fn now(&self) -> Millis {
+        self.time.now()
+    }
+
+    /// A future that is ready once `after` milliseconds have passed.
+    pub fn sleep(&self, after: Millis) -> BoxFuture<'static, ()> {
+        self.time.sleep(after)
+    }
+}
+
+impl std::fmt::Debug for WorkClock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WorkClock").field("now", &self.now()).finish()
+    }
+}
+
+/// Calls something the host must survive; `what` says in the log what it was.
+fn survive(what: &str, call: impl FnOnce()) {
+    if let Err(payload) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)) {
+        let message = crate::contain::panic_message(payload);
+        tracing::error!(what, message, "a panic was contained");
+    }
+}

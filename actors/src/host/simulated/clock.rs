@@ -1,0 +1,65 @@
+//! The virtual clock as work sees it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures::future::BoxFuture;
+use pirn_core::Millis;
+
+use super::ready::Shared;
+use crate::host::WorkTime;
+use crate::host::timers::TimerKey;
+
+/// Virtual time for work.
+pub(super) struct VirtualTime {
+    pub(super) shared: Arc<Shared>,
+}
+
+impl WorkTime for VirtualTime {
+    fn now(&self) -> Millis {
+        self.shared.now()
+    }
+
+    fn sleep(&self, after: Millis) -> BoxFuture<'static, ()> {
+        Box::pin(Sleep {
+            deadline: self.shared.now().saturating_add(after),
+            shared: Arc::clone(&self.shared),
+            key: None,
+        })
+    }
+}
+
+struct Sleep {
+    shared: Arc<Shared>,
+    deadline: Millis,
+    key: Option<TimerKey>,
+}
+
+impl Sleep {
+    fn forget(&mut self) {
+        if let Some(key) = self.key.take() {
+            self.shared.remove_sleeper(key);
+        }
+    }
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<()> {
+        self.forget();
+        if self.shared.now() >= self.deadline {
+            return Poll::Ready(());
+        }
+        self.key = self.shared.add_sleeper(self.deadline, task.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        self.forget();
+    }
+}

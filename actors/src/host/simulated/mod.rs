@@ -1,0 +1,524 @@
+//! One thread, a virtual clock, and an order that a seed names.
+//!
+//! 1. Without a seed, what is ready runs first come, first served. With a seed a random generator picks among all
+//!    that is ready: tasks and due timers. One seed, one order, as long as no external work takes part.
+//! 2. The clock moves only when nothing is ready: then it jumps to the next timer.
+//! 3. While external work is in flight the clock does not jump: it goes with the real one, so a timeout of a real
+//!    request still fires; the thread rests until a waker or a timer calls.
+//! 4. Nothing ready, no timer, nothing external, and still somebody waits: that is a deadlock, and said so.
+//!
+//! actix needs no system here: an actor is a future, its address a waker.
+
+mod clock;
+mod ready;
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
+
+use futures::future::{BoxFuture, LocalBoxFuture};
+use pirn_core::Millis;
+
+use self::clock::VirtualTime;
+use self::ready::{Ready, Shared, TaskState};
+use super::chance::{Chance, mix};
+use super::timers::{TimerKey, Timers};
+use super::{Host, Port, WorkClock, WorkHandle, survive};
+
+/// How a [`SimulatedHost`] is built.
+#[derive(Clone, Debug, Default)]
+pub struct SimulatedConfig {
+    /// Names the order; none: first come, first served.
+    pub seed: Option<u64>,
+    /// What [`Host::wall_clock`] says at the start, in milliseconds since the Unix epoch.
+    pub wall_clock_origin: Millis,
+    /// Where external work runs. None: a thread of our own, started when the first comes. Not the current-thread
+    /// runtime that the caller blocks.
+    pub external: Option<tokio::runtime::Handle>,
+}
+
+/// Nothing can happen any more, but somebody still waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadlock {
+    /// How many spawned tasks wait.
+    pub waiting: usize,
+}
+
+impl std::fmt::Display for Deadlock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "nothing can happen any more: no timer and no outside work is left, and {} tasks wait",
+            self.waiting
+        )
+    }
+}
+
+impl std::error::Error for Deadlock {}
+
+/// A host for tests and for `--virtual-time`. Dropping it drops every task on it.
+///
+/// ```
+/// # use pirn_actors::host::SimulatedHost;
+/// let simulated = SimulatedHost::new(Some(7));
+/// let host = simulated.host();
+/// let hour = simulated.block_on(async move { host.sleep(3_600_000).await; host.now() });
+/// assert_eq!(hour, Ok(3_600_000));
+/// ```
+pub struct SimulatedHost {
+    simulation: Rc<Simulation>,
+    host: Host,
+}
+
+impl SimulatedHost {
+    /// A host at time 0 whose order `seed` names; none: first come, first served.
+    pub fn new(seed: Option<u64>) -> Self {
+        Self::with_config(SimulatedConfig {
+            seed,
+            ..SimulatedConfig::default()
+        })
+    }
+
+    /// A host at time 0.
+    pub fn with_config(config: SimulatedConfig) -> Self {
+        let simulation = Rc::new(Simulation::new(config));
+        let host = Host::new(Rc::clone(&simulation) as Rc<dyn Port>);
+        Self { simulation, host }
+    }
+
+    /// The host, for actors.
+    pub fn host(&self) -> Host {
+        self.host.clone()
+    }
+
+    /// Runs until `future` is ready. A panic in it goes through to the caller.
+    ///
+    /// # Errors
+    /// It can never be ready: nothing is left that could wake anybody. Also when called from inside a task.
+    pub fn block_on<F: Future>(&self, future: F) -> Result<F::Output, Deadlock> {
+        let simulation = &self.simulation;
+        let mut future = pin!(future);
+        let main = TaskState::new(MAIN_SLOT, simulation.next_number(), &simulation.shared);
+        Arc::clone(&main).wake();
+        let mut output = None;
+        let waker = Waker::from(Arc::clone(&main));
+        simulation.run(Until::Idle, || {
+            if let Poll::Ready(ready) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+                output = Some(ready);
+            }
+            output.is_some()
+        });
+        main.end();
+        output.ok_or(Deadlock {
+            waiting: self.waiting(),
+        })
+    }
+
+    /// Runs until nothing is ready, no timer is set and no external work is in flight. Returns how many tasks wait.
+    pub fn run_until_idle(&self) -> usize {
+        self.simulation.run(Until::Idle, || false);
+        self.waiting()
+    }
+
+    /// Runs what happens up to `time`, then sets the clock to it. Returns how many tasks wait.
+    pub fn run_until(&self, time: Millis) -> usize {
+        self.simulation.run(Until::Time(time), || false);
+        self.simulation.shared.advance_to(time);
+        self.waiting()
+    }
+
+    /// Runs what is ready or due, without moving the clock or waiting for external work. Returns how many tasks wait.
+    pub fn run_ready(&self) -> usize {
+        self.simulation.run(Until::Quiet, || false);
+        self.waiting()
+    }
+
+    /// How many spawned tasks have not ended.
+    pub fn waiting(&self) -> usize {
+        self.simulation.alive.get()
+    }
+
+    /// A number that stands for everything that ran so far, in order: equal for equal schedules.
+    pub fn fingerprint(&self) -> u64 {
+        self.simulation.fingerprint.get()
+    }
+}
+
+impl Drop for SimulatedHost {
+    fn drop(&mut self) {
+        self.simulation.close();
+    }
+}
+
+impl std::fmt::Debug for SimulatedHost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SimulatedHost")
+            .field("now", &self.host.now())
+            .field("waiting", &self.waiting())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The slot of the future given to `block_on`: it lives on the caller's stack.
+const MAIN_SLOT: usize = usize::MAX;
+
+/// How far to run.
+#[derive(Clone, Copy)]
+enum Until {
+    /// Only what is ready now.
+    Quiet,
+    /// Up to a time.
+    Time(Millis),
+    /// Until nothing can happen any more.
+    Idle,
+}
+
+struct Simulation {
+    shared: Arc<Shared>,
+    /// Picks what runs next.
+    order: Option<Chance>,
+    /// Answers [`Port::random`].
+    chance: Chance,
+    wall_clock_origin: Millis,
+    tasks: RefCell<Vec<Option<LocalBoxFuture<'static, ()>>>>,
+    free: RefCell<Vec<usize>>,
+    alive: Cell<usize>,
+    timers: RefCell<Timers<Box<dyn FnOnce()>>>,
+    /// How many tasks were spawned.
+    numbers: Cell<u64>,
+    fingerprint: Cell<u64>,
+    external: ExternalPlace,
+    /// When external work began to bind the clock to the real one: the real and the virtual time then.
+    bound_since: Cell<Option<(Instant, Millis)>>,
+    is_running: Cell<bool>,
+    is_closed: Cell<bool>,
+}
+
+impl Simulation {
+    fn new(config: SimulatedConfig) -> Self {
+        Self {
+            shared: Shared::new(),
+            order: config.seed.map(Chance::new),
+            chance: Chance::new(mix(config.seed.unwrap_or_default())),
+            wall_clock_origin: config.wall_clock_origin,
+            tasks: RefCell::new(Vec::new()),
+            free: RefCell::new(Vec::new()),
+            alive: Cell::new(0),
+            timers: RefCell::new(Timers::new()),
+            numbers: Cell::new(0),
+            fingerprint: Cell::new(0),
+            external: ExternalPlace {
+                given: config.external,
+                own: OnceCell::new(),
+            },
+            bound_since: Cell::new(None),
+            is_running: Cell::new(false),
+            is_closed: Cell::new(false),
+        }
+    }
+
+    /// Runs until `until`, or until `poll_main` says that it is done.
+    fn run(&self, until: Until, mut poll_main: impl FnMut() -> bool) {
+        if self.is_running.replace(true) {
+            // Called from inside a task: what is on the stack can not be run.
+            return;
+        }
+        let _running = Running(&self.is_running);
+        loop {
+            let next = self
+                .shared
+                .pop(|length| self.order.as_ref().map_or(0, |order| order.below(length)));
+            match next {
+                Some(Ready::Task(task)) => {
+                    if task.is_ended() {
+                        continue;
+                    }
+                    self.note(task.number);
+                    if task.slot != MAIN_SLOT {
+                        self.run_task(&task);
+                        continue;
+                    }
+                    task.leave_queue();
+                    if poll_main() {
+                        return;
+                    }
+                }
+                Some(Ready::Timer(key)) => {
+                    // Taken before it runs: a callback sets and cancels timers.
+                    let due = self.timers.borrow_mut().take(key);
+                    if let Some(fire) = due {
+                        self.note(!key.sequence);
+                        survive("a timer", fire);
+                    }
+                }
+                None => {
+                    if !self.wait(until) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn run_task(&self, task: &Arc<TaskState>) {
+        task.leave_queue();
+        let Some(mut future) = self.tasks.borrow_mut()[task.slot].take() else {
+            return;
+        };
+        let is_over = task.is_aborted() || {
+            let waker = Waker::from(Arc::clone(task));
+            let poll = catch_unwind(AssertUnwindSafe(|| {
+                future.as_mut().poll(&mut Context::from_waker(&waker))
+            }));
+            match poll {
+                Ok(Poll::Pending) => false,
+                Ok(Poll::Ready(())) => true,
+                Err(payload) => {
+                    let message = crate::contain::panic_message(payload);
+                    tracing::error!(message, "a task's panic was contained");
+                    true
+                }
+            }
+        };
+        if is_over {
+            task.end();
+            survive("the end of a task", move || drop(future));
+            self.alive.set(self.alive.get() - 1);
+            self.free.borrow_mut().push(task.slot);
+        } else {
+            self.tasks.borrow_mut()[task.slot] = Some(future);
+        }
+    }
+
+    /// Nothing is ready: moves the clock or waits for the outside. False if that can not, or may not, help.
+    fn wait(&self, until: Until) -> bool {
+        let (limit, waits) = match until {
+            Until::Quiet => (self.shared.now(), false),
+            Until::Time(time) => (time, true),
+            Until::Idle => (Millis::MAX, true),
+        };
+        let next = self.next_deadline();
+        if waits && self.shared.external() > 0 {
+            let now = self.bound_now();
+            let rest = next.map(|deadline| Duration::from_millis(deadline.saturating_sub(now)));
+            if rest.is_none_or(|rest| !rest.is_zero()) {
+                self.shared.wait_for_outside(rest);
+            }
+            self.shared.advance_to(self.bound_now());
+            self.queue_due();
+            return true;
+        }
+        self.bound_since.set(None);
+        match next {
+            Some(deadline) if deadline <= limit => {
+                self.shared.advance_to(deadline);
+                self.queue_due();
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Millis> {
+        let timer = self.timers.borrow().next_deadline();
+        let sleeper = self.shared.next_sleeper();
+        match (timer, sleeper) {
+            (Some(timer), Some(sleeper)) => Some(timer.min(sleeper)),
+            (one, other) => one.or(other),
+        }
+    }
+
+    /// The virtual time while external work binds it to the real one.
+    #[allow(clippy::disallowed_methods)] // The one place where the virtual clock looks at the real one.
+    fn bound_now(&self) -> Millis {
+        let (since, began) = self
+            .bound_since
+            .get()
+            .unwrap_or_else(|| (Instant::now(), self.shared.now()));
+        self.bound_since.set(Some((since, began)));
+        let elapsed = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
+        began.saturating_add(elapsed)
+    }
+
+    /// Queues what is due: first the callbacks, then the work that slept, each in the order of setting. A callback
+    /// stays in its place until it runs, so it can be cancelled until then.
+    fn queue_due(&self) {
+        let now = self.shared.now();
+        for key in self.timers.borrow().due(now) {
+            self.shared.push(Ready::Timer(key));
+        }
+        self.shared.wake_sleepers();
+    }
+
+    fn next_number(&self) -> u64 {
+        let number = self.numbers.get();
+        self.numbers.set(number + 1);
+        number
+    }
+
+    fn note(&self, what: u64) {
+        self.fingerprint.set(mix(self.fingerprint.get() ^ mix(what)));
+    }
+
+    fn start(&self, future: LocalBoxFuture<'static, ()>) -> Option<Arc<TaskState>> {
+        if self.is_closed.get() {
+            survive("a task refused at shutdown", move || drop(future));
+            return None;
+        }
+        let slot = self.free.borrow_mut().pop();
+        let mut tasks = self.tasks.borrow_mut();
+        let slot = if let Some(slot) = slot {
+            tasks[slot] = Some(future);
+            slot
+        } else {
+            tasks.push(Some(future));
+            tasks.len() - 1
+        };
+        drop(tasks);
+        self.alive.set(self.alive.get() + 1);
+        let task = TaskState::new(slot, self.next_number(), &self.shared);
+        Arc::clone(&task).wake();
+        Some(task)
+    }
+
+    fn close(&self) {
+        self.is_closed.set(true);
+        self.shared.close();
+        // Taken out first: what a task drops may come back here.
+        let tasks = self.tasks.take();
+        for task in tasks.into_iter().flatten() {
+            survive("a task left at the end", move || drop(task));
+        }
+        let timers = self.timers.replace(Timers::new());
+        // A callback holds hosts, a host its port, the port its timers: this ends the circle.
+        survive("the timers left at the end", move || drop(timers));
+        self.alive.set(0);
+    }
+}
+
+impl Port for Simulation {
+    fn now(&self) -> Millis {
+        self.shared.now()
+    }
+
+    fn wall_clock(&self) -> Millis {
+        self.wall_clock_origin.saturating_add(self.shared.now())
+    }
+
+    fn spawn(&self, task: LocalBoxFuture<'static, ()>) {
+        self.start(task);
+    }
+
+    fn set_timer(&self, after: Millis, fire: Box<dyn FnOnce()>) -> TimerKey {
+        let deadline = self.shared.now().saturating_add(after);
+        let key = self.timers.borrow_mut().set(deadline, fire);
+        if self.is_closed.get() {
+            self.cancel_timer(key);
+        }
+        key
+    }
+
+    fn cancel_timer(&self, key: TimerKey) {
+        let cancelled = self.timers.borrow_mut().take(key);
+        // Dropped only now: what the callback holds may set or cancel timers.
+        drop(cancelled);
+    }
+
+    fn work(&self, work: BoxFuture<'static, ()>) -> WorkHandle {
+        self.start(work)
+            .map_or_else(WorkHandle::inert, |task| WorkHandle::new(move || task.abort()))
+    }
+
+    #[allow(clippy::disallowed_methods)] // External work is what leaves the simulation.
+    fn external(&self, work: BoxFuture<'static, ()>) -> WorkHandle {
+        let handle = match self.external.handle() {
+            Ok(handle) if !self.is_closed.get() => handle,
+            Ok(_) => {
+                survive("work refused at shutdown", move || drop(work));
+                return WorkHandle::inert();
+            }
+            Err(error) => {
+                tracing::error!(%error, "no thread for external work");
+                survive("work refused without a thread", move || drop(work));
+                return WorkHandle::inert();
+            }
+        };
+        let in_flight = InFlight {
+            work,
+            _guard: self.shared.enter_external(),
+        };
+        let abort = handle.spawn(in_flight).abort_handle();
+        WorkHandle::new(move || abort.abort())
+    }
+
+    fn work_clock(&self) -> WorkClock {
+        WorkClock::new(Arc::new(VirtualTime {
+            shared: Arc::clone(&self.shared),
+        }))
+    }
+
+    fn random(&self) -> u64 {
+        self.chance.next()
+    }
+}
+
+/// Marks the end of a run, also by a panic.
+struct Running<'a>(&'a Cell<bool>);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}
+
+/// External work with its guard; the order of the fields is the order of their end, so what the work's end wakes is
+/// queued before the clock is free again.
+struct InFlight {
+    work: BoxFuture<'static, ()>,
+    _guard: ready::ExternalGuard,
+}
+
+impl Future for InFlight {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<()> {
+        self.work.as_mut().poll(task)
+    }
+}
+
+/// Where external work runs.
+struct ExternalPlace {
+    given: Option<tokio::runtime::Handle>,
+    own: OnceCell<tokio::runtime::Runtime>,
+}
+
+impl ExternalPlace {
+    fn handle(&self) -> std::io::Result<tokio::runtime::Handle> {
+        if let Some(given) = &self.given {
+            return Ok(given.clone());
+        }
+        if let Some(own) = self.own.get() {
+            return Ok(own.handle().clone());
+        }
+        let own = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("pirn-external")
+            .enable_all()
+            .build()?;
+        Ok(self.own.get_or_init(|| own).handle().clone())
+    }
+}
+
+impl Drop for ExternalPlace {
+    fn drop(&mut self) {
+        if let Some(own) = self.own.take() {
+            // Waiting for the threads would panic on a tokio worker.
+            own.shutdown_background();
+        }
+    }
+}

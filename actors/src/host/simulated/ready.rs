@@ -1,0 +1,250 @@
+//! What is ready to run, and the wakers that make it so.
+//!
+//! 1. A task is in the queue at most once, however often it is woken.
+//! 2. What this thread wakes is queued at once, in order. What another thread wakes (external work) waits apart until
+//!    nothing else is ready, so the outside world disturbs the order as little as it can.
+//! 3. The one lock is never held while foreign code runs: wakers are called and things dropped after it is let go.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Wake, Waker};
+use std::thread::ThreadId;
+use std::time::Duration;
+
+use pirn_core::Millis;
+
+use crate::host::timers::{TimerKey, Timers};
+
+/// One thing that is ready to run.
+pub(super) enum Ready {
+    /// A task to poll, or to drop if it was aborted.
+    Task(Arc<TaskState>),
+    /// A timer to fire, if it is still set.
+    Timer(TimerKey),
+}
+
+/// What wakers on any thread reach.
+pub(super) struct Shared {
+    thread: ThreadId,
+    clock: AtomicU64,
+    queues: Mutex<Queues>,
+    changed: Condvar,
+}
+
+struct Queues {
+    ready: VecDeque<Ready>,
+    from_outside: VecDeque<Ready>,
+    sleepers: Timers<Waker>,
+    external: usize,
+    is_closed: bool,
+}
+
+impl Shared {
+    /// For the calling thread.
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            thread: std::thread::current().id(),
+            clock: AtomicU64::new(0),
+            queues: Mutex::new(Queues {
+                ready: VecDeque::new(),
+                from_outside: VecDeque::new(),
+                sleepers: Timers::new(),
+                external: 0,
+                is_closed: false,
+            }),
+            changed: Condvar::new(),
+        })
+    }
+
+    /// The virtual time.
+    pub(super) fn now(&self) -> Millis {
+        self.clock.load(Ordering::SeqCst)
+    }
+
+    /// Moves the virtual time; never back.
+    pub(super) fn advance_to(&self, now: Millis) {
+        self.clock.fetch_max(now, Ordering::SeqCst);
+    }
+
+    /// Queues what is ready.
+    pub(super) fn push(&self, ready: Ready) {
+        let is_home = std::thread::current().id() == self.thread;
+        let mut queues = self.lock();
+        if queues.is_closed {
+            drop(queues);
+            return drop(ready);
+        }
+        if is_home {
+            queues.ready.push_back(ready);
+        } else {
+            queues.from_outside.push_back(ready);
+            self.changed.notify_all();
+        }
+    }
+
+    /// Takes the next that is ready; `pick` chooses an index below the given length.
+    pub(super) fn pop(&self, pick: impl FnOnce(usize) -> usize) -> Option<Ready> {
+        let mut queues = self.lock();
+        if queues.ready.is_empty() {
+            let queues = &mut *queues;
+            std::mem::swap(&mut queues.ready, &mut queues.from_outside);
+        }
+        match queues.ready.len() {
+            0 => None,
+            length => match pick(length) {
+                0 => queues.ready.pop_front(),
+                index => queues.ready.swap_remove_back(index),
+            },
+        }
+    }
+
+    /// The first deadline of work that sleeps.
+    pub(super) fn next_sleeper(&self) -> Option<Millis> {
+        self.lock().sleepers.next_deadline()
+    }
+
+    /// Wakes the work whose sleep is over.
+    pub(super) fn wake_sleepers(&self) {
+        let now = self.now();
+        loop {
+            let due = self.lock().sleepers.pop_due(now);
+            let Some(waker) = due else { return };
+            waker.wake();
+        }
+    }
+
+    /// Remembers whom to wake at `deadline`; nobody once closed.
+    pub(super) fn add_sleeper(&self, deadline: Millis, waker: Waker) -> Option<TimerKey> {
+        let mut queues = self.lock();
+        if queues.is_closed {
+            drop(queues);
+            drop(waker);
+            return None;
+        }
+        // An executor that waits for the outside world has to look at the deadlines again.
+        self.changed.notify_all();
+        Some(queues.sleepers.set(deadline, waker))
+    }
+
+    /// Forgets a sleeper.
+    pub(super) fn remove_sleeper(&self, key: TimerKey) {
+        let removed = self.lock().sleepers.take(key);
+        drop(removed);
+    }
+
+    /// How much external work is in flight.
+    pub(super) fn external(&self) -> usize {
+        self.lock().external
+    }
+
+    /// One more external work, until the guard is dropped.
+    pub(super) fn enter_external(self: &Arc<Self>) -> ExternalGuard {
+        self.lock().external += 1;
+        ExternalGuard(Arc::clone(self))
+    }
+
+    /// Waits until another thread has changed something that matters; at most `limit`.
+    pub(super) fn wait_for_outside(&self, limit: Option<Duration>) {
+        let queues = self.lock();
+        if !queues.from_outside.is_empty() || queues.external == 0 {
+            return;
+        }
+        match limit {
+            Some(limit) => drop(self.changed.wait_timeout(queues, limit)),
+            None => drop(self.changed.wait(queues)),
+        }
+    }
+
+    /// Refuses everything from now on and forgets what was queued.
+    pub(super) fn close(&self) {
+        let forgotten = {
+            let mut queues = self.lock();
+            queues.is_closed = true;
+            (
+                std::mem::take(&mut queues.ready),
+                std::mem::take(&mut queues.from_outside),
+                std::mem::replace(&mut queues.sleepers, Timers::new()),
+            )
+        };
+        drop(forgotten);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queues> {
+        // No foreign code runs under the lock, so it is whole even after a panic elsewhere.
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// External work that is in flight.
+pub(super) struct ExternalGuard(Arc<Shared>);
+
+impl Drop for ExternalGuard {
+    fn drop(&mut self) {
+        self.0.lock().external -= 1;
+        self.0.changed.notify_all();
+    }
+}
+
+/// What is known of a task by whoever may wake or abort it.
+pub(super) struct TaskState {
+    /// Where its future is kept.
+    pub(super) slot: usize,
+    /// Its number in the order of spawning; part of the schedule's fingerprint.
+    pub(super) number: u64,
+    is_queued: AtomicBool,
+    is_ended: AtomicBool,
+    is_aborted: AtomicBool,
+    shared: Arc<Shared>,
+}
+
+impl TaskState {
+    /// A task that has not been queued yet.
+    pub(super) fn new(slot: usize, number: u64, shared: &Arc<Shared>) -> Arc<Self> {
+        Arc::new(Self {
+            slot,
+            number,
+            is_queued: AtomicBool::new(false),
+            is_ended: AtomicBool::new(false),
+            is_aborted: AtomicBool::new(false),
+            shared: Arc::clone(shared),
+        })
+    }
+
+    /// Called before the task is polled: a wake from here on queues it again.
+    pub(super) fn leave_queue(&self) {
+        self.is_queued.store(false, Ordering::SeqCst);
+    }
+
+    /// The task's future is gone.
+    pub(super) fn end(&self) {
+        self.is_ended.store(true, Ordering::SeqCst);
+    }
+
+    pub(super) fn is_ended(&self) -> bool {
+        self.is_ended.load(Ordering::SeqCst)
+    }
+
+    /// Has the executor drop the task at its next turn.
+    pub(super) fn abort(self: &Arc<Self>) {
+        self.is_aborted.store(true, Ordering::SeqCst);
+        self.wake_by_ref();
+    }
+
+    pub(super) fn is_aborted(&self) -> bool {
+        self.is_aborted.load(Ordering::SeqCst)
+    }
+}
+
+impl Wake for TaskState {
+    fn wake(self: Arc<Self>) {
+        if !self.is_ended() && !self.is_queued.swap(true, Ordering::SeqCst) {
+            let shared = Arc::clone(&self.shared);
+            shared.push(Ready::Task(self));
+        }
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        Arc::clone(self).wake();
+    }
+}

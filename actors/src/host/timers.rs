@@ -1,0 +1,93 @@
+//! Timers in the order they fall due.
+//!
+//! One ordered map a thread, driven by one task: setting and cancelling cost a map operation, however many
+//! timers there are, and no task of their own. Two timers with one deadline fire in the order they were set.
+
+use std::collections::BTreeMap;
+
+/// Names one timer of one host: its deadline in the host's own ticks, and a number that makes it unique.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TimerKey {
+    pub(super) deadline: u64,
+    pub(super) sequence: u64,
+}
+
+/// What is to happen, by deadline and then by the order of setting.
+#[derive(Debug)]
+pub(super) struct Timers<T> {
+    due: BTreeMap<TimerKey, T>,
+    sequence: u64,
+}
+
+impl<T> Timers<T> {
+    /// No timers.
+    pub(super) fn new() -> Self {
+        Self {
+            due: BTreeMap::new(),
+            sequence: 0,
+        }
+    }
+
+    /// Remembers `what` for `deadline`.
+    pub(super) fn set(&mut self, deadline: u64, what: T) -> TimerKey {
+        let key = TimerKey {
+            deadline,
+            sequence: self.sequence,
+        };
+        self.sequence += 1;
+        self.due.insert(key, what);
+        key
+    }
+
+    /// Takes a timer out, if it is still there.
+    pub(super) fn take(&mut self, key: TimerKey) -> Option<T> {
+        self.due.remove(&key)
+    }
+
+    /// The next deadline.
+    pub(super) fn next_deadline(&self) -> Option<u64> {
+        self.due.keys().next().map(|key| key.deadline)
+    }
+
+    /// Takes the first timer whose deadline is not after `now`.
+    pub(super) fn pop_due(&mut self, now: u64) -> Option<T> {
+        let first = self.due.first_entry()?;
+        (first.key().deadline <= now).then(|| first.remove())
+    }
+
+    /// The timers whose deadline is not after `now`, in order; they stay until they are taken.
+    pub(super) fn due(&self, now: u64) -> impl Iterator<Item = TimerKey> + '_ {
+        self.due.keys().copied().take_while(move |key| key.deadline <= now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timers_fall_due_by_deadline_then_by_the_order_of_setting() {
+        let mut timers = Timers::new();
+        timers.set(20, "c");
+        timers.set(10, "a");
+        timers.set(10, "b");
+        assert_eq!(timers.next_deadline(), Some(10));
+        assert_eq!(timers.due(10).count(), 2);
+        assert_eq!(timers.pop_due(9), None);
+        assert_eq!(timers.pop_due(20), Some("a"));
+        assert_eq!(timers.pop_due(20), Some("b"));
+        assert_eq!(timers.pop_due(20), Some("c"));
+        assert_eq!(timers.pop_due(20), None);
+    }
+
+    #[test]
+    fn a_cancelled_timer_never_falls_due() {
+        let mut timers = Timers::new();
+        let first = timers.set(5, "cancelled");
+        timers.set(5, "kept");
+        assert_eq!(timers.take(first), Some("cancelled"));
+        assert_eq!(timers.take(first), None);
+        assert_eq!(timers.pop_due(5), Some("kept"));
+        assert_eq!(timers.pop_due(5), None);
+    }
+}
