@@ -1,1 +1,3 @@
-//! placeholder
+//! The face of Pirn: load workflows, run them, watch them.
+
+pub mod script;

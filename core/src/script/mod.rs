@@ -63,6 +63,24 @@ pub trait Evaluator {
         snippet: SnippetIx,
         scope: &dyn Scope,
     ) -> Result<Arc<Value>, ScriptFault>;
+
+    /// As [`Evaluator::value`], for a text that is in no graph: a trigger's that stands by itself.
+    ///
+    /// # Errors
+    /// As [`Evaluator::value`].
+    fn value_of(&mut self, source: &str, scope: &dyn Scope) -> Result<Arc<Value>, ScriptFault>;
+
+    /// As [`Evaluator::truth`], for a text that is in no graph.
+    ///
+    /// # Errors
+    /// As [`Evaluator::value`].
+    fn truth_of(&mut self, source: &str, scope: &dyn Scope) -> Result<bool, ScriptFault>;
+
+    /// As [`Evaluator::text`], for a text that is in no graph.
+    ///
+    /// # Errors
+    /// As [`Evaluator::text`].
+    fn text_of(&mut self, source: &str, scope: &dyn Scope) -> Result<String, ScriptFault>;
 }
 
 /// Why a text could not be evaluated.

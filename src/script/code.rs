@@ -1,0 +1,112 @@
+//! One run of a CODE node.
+
+use std::sync::Arc;
+
+use pirn_core::script::{Names, Scope, ScopeValues, ScriptFault};
+use serde_json::Value;
+
+use super::{CodeLimits, HostFunctions, Logs, StopFlag};
+
+/// The body of an async function, and everything it is run with. It can move to another thread.
+///
+/// The script sees the names that expressions see, and the host's functions by theirs. What it is given are copies;
+/// its return value is all that comes back.
+#[derive(Clone, Debug)]
+pub struct CodeJob {
+    /// The body.
+    pub code: Arc<str>,
+    /// What it sees.
+    pub scope: ScopeValues,
+    /// What it may take.
+    pub limits: CodeLimits,
+    /// What it can call.
+    pub functions: Arc<HostFunctions>,
+    /// Stops it.
+    pub stop: StopFlag,
+    /// For `Math.random`, which throws where there is none.
+    pub seed: Option<u64>,
+}
+
+/// What came of a run of CODE.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CodeOutcome {
+    /// The return value; `undefined` is `null`.
+    pub result: Result<Value, ScriptFault>,
+    /// What it logged.
+    pub logs: Logs,
+}
+
+impl CodeJob {
+    /// A job that takes along what `code` uses of `scope`, with the usual limits and no functions.
+    pub fn new(code: impl Into<Arc<str>>, scope: &dyn Scope) -> Self {
+        let code = code.into();
+        Self {
+            scope: ScopeValues::capture(&Names::of(&code), scope),
+            code,
+            limits: CodeLimits::default(),
+            functions: Arc::default(),
+            stop: StopFlag::default(),
+            seed: None,
+        }
+    }
+
+    /// Runs it here and now.
+    pub fn run_inline(self) -> CodeOutcome {
+        run(self)
+    }
+}
+
+#[cfg(feature = "javascript")]
+fn run(job: CodeJob) -> CodeOutcome {
+    use super::realm::{Form, Realm, RealmOptions, Run};
+
+    if job.stop.is_stopped() {
+        return CodeOutcome {
+            result: Err(ScriptFault::cancelled()),
+            logs: Logs::default(),
+        };
+    }
+    let options = RealmOptions {
+        memory: job.limits.memory,
+        stack: job.limits.stack,
+        shared: false,
+        functions: job.functions,
+    };
+    let mut realm = match Realm::new(&options) {
+        Ok(realm) => realm,
+        Err(fault) => {
+            return CodeOutcome {
+                result: Err(fault),
+                logs: Logs::default(),
+            };
+        }
+    };
+    let run = Run {
+        scope: job.scope,
+        paths: Arc::default(),
+        seed: job.seed,
+        time: job.limits.time,
+        stop: Some(job.stop),
+    };
+    let result = realm
+        .compile(&job.code, Form::Script, &Names::of(&job.code))
+        .and_then(|compiled| realm.script(&compiled, run));
+    CodeOutcome {
+        result,
+        logs: realm.take_logs(),
+    }
+}
+
+#[cfg(not(feature = "javascript"))]
+fn run(_: CodeJob) -> CodeOutcome {
+    CodeOutcome {
+        result: Err(built_without()),
+        logs: Logs::default(),
+    }
+}
+
+/// The answer to everything but plain paths where there is no JavaScript.
+#[cfg(not(feature = "javascript"))]
+pub(super) fn built_without() -> ScriptFault {
+    ScriptFault::error("this program was built without JavaScript")
+}

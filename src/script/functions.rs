@@ -1,0 +1,89 @@
+//! What CODE shares with its host: functions it can call, and what it logs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+/// A function of the host that CODE can call by name. It runs on the script's thread and its time counts as the
+/// script's; an error is thrown in the script.
+pub type HostFunction = Arc<dyn Fn(Vec<Value>) -> Result<Value, String> + Send + Sync>;
+
+/// Functions of the host by name.
+#[derive(Clone, Default)]
+pub struct HostFunctions(BTreeMap<Arc<str>, HostFunction>);
+
+impl HostFunctions {
+    /// The same functions and this one: `functions.with("double", |arguments| ...)`.
+    #[must_use]
+    pub fn with(
+        mut self,
+        name: impl Into<Arc<str>>,
+        function: impl Fn(Vec<Value>) -> Result<Value, String> + Send + Sync + 'static,
+    ) -> Self {
+        self.insert(name, Arc::new(function));
+        self
+    }
+
+    /// Adds a function; one of the same name is replaced.
+    pub fn insert(&mut self, name: impl Into<Arc<str>>, function: HostFunction) {
+        self.0.insert(name.into(), function);
+    }
+
+    /// The names, in order.
+    pub fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.0.keys()
+    }
+
+    /// Calls a function.
+    ///
+    /// # Errors
+    /// What the function says, or that there is none of that name.
+    pub fn call(&self, name: &str, arguments: Vec<Value>) -> Result<Value, String> {
+        match self.0.get(name) {
+            Some(function) => function(arguments),
+            None => Err("there is no such function".to_owned()),
+        }
+    }
+}
+
+impl std::fmt::Debug for HostFunctions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+/// What a script said with `console.log` and its like: the first lines, and how many more there were.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Logs {
+    lines: Vec<(Arc<str>, String)>,
+    bytes: usize,
+    dropped: u64,
+}
+
+impl Logs {
+    /// Lines that are kept.
+    pub const MOST_LINES: usize = 1000;
+    /// Bytes that are kept.
+    pub const MOST_BYTES: usize = 64 << 10;
+
+    /// Each line with its level (`log`, `info`, `warn`, `error`, `debug`), in order.
+    pub fn lines(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.lines.iter().map(|(level, line)| (level.as_ref(), line.as_str()))
+    }
+
+    /// Lines that were not kept.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    #[cfg(feature = "javascript")]
+    pub(super) fn add(&mut self, level: &str, line: &str) {
+        if self.lines.len() >= Self::MOST_LINES || self.bytes + line.len() > Self::MOST_BYTES {
+            self.dropped += 1;
+            return;
+        }
+        self.bytes += line.len();
+        self.lines.push((level.into(), line.to_owned()));
+    }
+}

@@ -1,0 +1,36 @@
+//! Text that is evaluated: expressions and CODE in QuickJS, templates in handlebars.
+//!
+//! - [`JsEvaluator`] evaluates expressions and templates in place; one for each thread of the operating system.
+//! - [`CodeJob`] is the run of one CODE node; a [`ScriptPool`] runs jobs on its own threads, [`CodeJob::run_inline`]
+//!   on the caller's.
+//! - [`TextSyntax`] checks texts when a workflow is loaded.
+//!
+//! What texts see is said in [`pirn_core::script`]. A text cannot reach files, the network, clocks or chance, and
+//! leaves nothing behind for the next one. Every text has limits on time, memory and stack; built-in functions of
+//! QuickJS that do not ask for the time (sorting, searching) can overrun the time limit, bounded by the memory limit.
+
+mod code;
+#[cfg(feature = "javascript")]
+mod convert;
+mod evaluator;
+mod functions;
+mod limits;
+#[cfg(feature = "javascript")]
+mod placeholder;
+mod pool;
+#[cfg(feature = "javascript")]
+mod realm;
+mod syntax;
+mod template;
+mod watch;
+
+#[cfg(all(test, feature = "javascript"))]
+mod tests;
+
+pub use code::{CodeJob, CodeOutcome};
+pub use evaluator::JsEvaluator;
+pub use functions::{HostFunction, HostFunctions, Logs};
+pub use limits::{CodeLimits, ExpressionLimits};
+pub use pool::{PoolClosed, ScriptPool};
+pub use syntax::{TextFault, TextSyntax};
+pub use watch::StopFlag;

@@ -1,0 +1,157 @@
+//! `{{path}}` in an expression: `"{{baseValue}} * {{multiplier}}"`, `"'{{status}}' === 'ok'"`.
+//!
+//! Outside of a string each becomes a call that reads the path strictly; inside of one the string becomes a sum. The
+//! value is never pasted into the text, so nothing in it is read as code.
+
+use pirn_core::script::Path;
+
+/// An expression without `{{path}}`s, and what they were.
+pub(super) struct Rewritten {
+    pub(super) source: String,
+    pub(super) paths: Vec<Path>,
+}
+
+/// Rewrites an expression; `None` where it has no `{{path}}`. `call` gives the text that reads path number `n`.
+pub(super) fn rewrite(source: &str, call: impl Fn(usize) -> String) -> Option<Rewritten> {
+    if !source.contains("{{") {
+        return None;
+    }
+    let mut text = String::with_capacity(source.len());
+    let mut paths = Vec::new();
+    let mut rest = source;
+    while let Some(c) = rest.chars().next() {
+        if let Some((path, after)) = placeholder(rest).filter(|_| !text.ends_with('$')) {
+            text.push_str(&call(paths.len()));
+            paths.push(path);
+            rest = after;
+            continue;
+        }
+        let end = match c {
+            '"' | '\'' => {
+                let end = string_end(rest, c);
+                text.push_str(&with_sums(&rest[..end], c, &mut paths, &call));
+                rest = &rest[end..];
+                continue;
+            }
+            '`' => string_end(rest, '`'),
+            '/' if rest.starts_with("//") => rest.find('\n').unwrap_or(rest.len()),
+            '/' if rest.starts_with("/*") => rest.find("*/").map_or(rest.len(), |end| end + 2),
+            '/' if begins_pattern(&text) => pattern_end(rest),
+            _ => c.len_utf8(),
+        };
+        text.push_str(&rest[..end]);
+        rest = &rest[end..];
+    }
+    (!paths.is_empty()).then_some(Rewritten { source: text, paths })
+}
+
+/// A `{{path}}` at the start of `text`, and what follows.
+fn placeholder(text: &str) -> Option<(Path, &str)> {
+    let (inside, after) = text.strip_prefix("{{")?.split_once("}}")?;
+    Some((Path::of_template(inside)?, after))
+}
+
+/// A string literal as it is, or as a sum where `{{path}}`s are in it.
+fn with_sums(literal: &str, quote: char, paths: &mut Vec<Path>, call: &impl Fn(usize) -> String) -> String {
+    let mut sum = String::new();
+    let mut rest = literal;
+    while let Some(start) = rest.find("{{") {
+        let Some((path, after)) = placeholder(&rest[start..]) else {
+            sum.push_str(&rest[..start + 2]);
+            rest = &rest[start + 2..];
+            continue;
+        };
+        sum.push_str(&rest[..start]);
+        sum.push_str(&format!("{quote} + {} + {quote}", call(paths.len())));
+        paths.push(path);
+        rest = after;
+    }
+    sum.push_str(rest);
+    if sum == literal { sum } else { format!("({sum})") }
+}
+
+/// Where the literal at the start of `text` ends, its closing quote included.
+fn string_end(text: &str, quote: char) -> usize {
+    let mut is_escaped = false;
+    for (index, c) in text.char_indices().skip(1) {
+        match c {
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = true,
+            c if c == quote => return index + c.len_utf8(),
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+/// Whether a `/` after `text` begins a regular expression and does not divide.
+fn begins_pattern(text: &str) -> bool {
+    let before = text.trim_end();
+    let ends_operand =
+        before.ends_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | '$' | ')' | ']' | '}' | '"' | '\'' | '`'));
+    let word = before.rsplit(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
+    !ends_operand
+        || matches!(
+            word,
+            "return" | "typeof" | "in" | "of" | "void" | "delete" | "instanceof" | "await"
+        )
+}
+
+fn pattern_end(text: &str) -> usize {
+    let (mut is_escaped, mut in_class) = (false, false);
+    for (index, c) in text.char_indices().skip(1) {
+        match c {
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = true,
+            '[' => in_class = true,
+            ']' => in_class = false,
+            '/' if !in_class => return index + 1,
+            '\n' => return index,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rewritten(source: &str) -> Option<(String, Vec<String>)> {
+        let rewritten = rewrite(source, |index| format!("at({index})"))?;
+        Some((
+            rewritten.source,
+            rewritten.paths.iter().map(|path| path.source().to_string()).collect(),
+        ))
+    }
+
+    #[test]
+    fn placeholders_become_lookups() {
+        let (source, paths) = rewritten("({{a}} + {{ b-c.d[0] }}) * 2 - 5").unwrap();
+        assert_eq!(source, "(at(0) + at(1)) * 2 - 5");
+        assert_eq!(paths, ["a", "b-c.d[0]"]);
+    }
+
+    #[test]
+    fn a_placeholder_in_a_string_makes_it_a_sum() {
+        assert_eq!(rewritten("'{{s}}' === 'ok'").unwrap().0, "('' + at(0) + '') === 'ok'");
+        assert_eq!(rewritten(r#""a \" {{s}}!""#).unwrap().0, r#"("a \" " + at(0) + "!")"#);
+    }
+
+    #[test]
+    fn what_only_looks_like_a_placeholder_stays() {
+        for source in [
+            "({a:{b:1}})",
+            "`${{a:1}.a}`",
+            "`{{a}}`",
+            "/{{a}}/.test(s)",
+            "1 // {{a}}",
+            "/* {{a}} */ 1",
+            "'{{' + a + '}}'",
+            "{{a + b}}",
+        ] {
+            assert_eq!(rewritten(source), None, "{source}");
+        }
+        assert_eq!(rewritten("x / {{a}} / 2").unwrap().0, "x / at(0) / 2");
+    }
+}

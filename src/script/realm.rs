@@ -1,0 +1,605 @@
+//! A hardened QuickJS realm: one runtime, one context, its limits, and the names that texts in it see.
+//!
+//! How a text is kept in:
+//!
+//! 1. It is the body of a strict function inside `with (scope)`: a bare name that JavaScript itself does not know is
+//!    a member of `scope`, read when the text reads it.
+//! 2. The function's body is a labelled block that ends in `break LABEL`, and nobody can guess the label: a text that
+//!    closes the brackets around it to get out does not parse.
+//! 3. What compiles text, tells the time or draws lots is taken away (`prelude.js`); in a realm that many texts share,
+//!    everything that is left is frozen.
+//! 4. Time is asked for by QuickJS as it runs, in regular expressions too, and its answer cannot be caught. A realm
+//!    that hit a limit is thrown away.
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use pirn_core::error::RunErrorCode;
+use pirn_core::script::{JS_GLOBALS, Names, Path, Scope, ScopeValues, ScriptFault};
+use rquickjs::context::EvalOptions;
+use rquickjs::function::{Constructor, Rest, This};
+use rquickjs::{
+    Array, CaughtError, Context, Ctx, Error, Exception, FromJs, Function, Object, Persistent, Runtime, Value as JsValue,
+};
+use serde_json::{Value, json};
+
+use super::convert::{NotJson, Reader, to_js};
+use super::watch::{Interruption, StopFlag, Watch};
+use super::{HostFunctions, Logs};
+
+/// What a realm is made with.
+pub(super) struct RealmOptions {
+    /// Bytes that its values may take.
+    pub(super) memory: usize,
+    /// Bytes of stack.
+    pub(super) stack: usize,
+    /// Frozen, for many texts; or for one text only.
+    pub(super) shared: bool,
+    /// Functions that texts can call.
+    pub(super) functions: Arc<HostFunctions>,
+}
+
+/// A compiled text of a realm.
+#[derive(Clone, Debug)]
+pub(super) struct Compiled(Persistent<Function<'static>>);
+
+/// A realm. Fields are dropped in order: what is saved of the runtime before the runtime.
+pub(super) struct Realm {
+    run: Persistent<Function<'static>>,
+    truth: Persistent<Function<'static>>,
+    bind: Persistent<Function<'static>>,
+    at: Persistent<Function<'static>>,
+    well_formed: Persistent<Function<'static>>,
+    context: Context,
+    runtime: Runtime,
+    watch: Arc<Watch>,
+    frame: Arc<Mutex<Frame>>,
+    memory: usize,
+    spent: bool,
+}
+
+/// What the functions of the host look at while a text runs.
+#[derive(Default)]
+struct Frame {
+    scope: ScopeValues,
+    paths: Arc<[Path]>,
+    missing: Option<Arc<str>>,
+    logs: Logs,
+    random: Option<u64>,
+}
+
+/// What a text is run with.
+pub(super) struct Run {
+    /// What it sees.
+    pub(super) scope: ScopeValues,
+    /// Its `{{path}}`s, by number.
+    pub(super) paths: Arc<[Path]>,
+    /// For `Math.random`.
+    pub(super) seed: Option<u64>,
+    /// How long it may take.
+    pub(super) time: Duration,
+    /// Stops it from outside.
+    pub(super) stop: Option<StopFlag>,
+}
+
+/// How a text is wrapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// An expression.
+    Expression,
+    /// An expression, in other brackets: what parses in both is one expression.
+    BracketedExpression,
+    /// The body of an async function.
+    Script,
+}
+
+impl Realm {
+    pub(super) fn new(options: &RealmOptions) -> Result<Self, ScriptFault> {
+        Self::build(options).map_err(|error| ScriptFault::limit(format!("no JavaScript realm could be made: {error}")))
+    }
+
+    fn build(options: &RealmOptions) -> rquickjs::Result<Self> {
+        let runtime = Runtime::new()?;
+        runtime.set_memory_limit(options.memory);
+        runtime.set_max_stack_size(options.stack);
+        let watch = Arc::new(Watch::new());
+        let polled = watch.clone();
+        runtime.set_interrupt_handler(Some(Box::new(move || polled.must_stop())));
+        let context = Context::full(&runtime)?;
+        let frame = Arc::new(Mutex::new(Frame::default()));
+        let (run, truth, bind, at, well_formed) = context.with(|ctx| {
+            let prelude: Function<'_> = ctx.eval(include_str!("prelude.js"))?;
+            let host = host_object(&ctx, options, &frame, &watch)?;
+            let made: Object<'_> = prelude.call((host,))?;
+            let saved = |name: &str| -> rquickjs::Result<Persistent<Function<'static>>> {
+                Ok(Persistent::save(&ctx, made.get::<_, Function<'_>>(name)?))
+            };
+            let at = path_reader(&ctx, &frame)?;
+            Ok::<_, Error>((
+                saved("run")?,
+                saved("truth")?,
+                saved("bind")?,
+                Persistent::save(&ctx, at),
+                saved("wellFormed")?,
+            ))
+        })?;
+        Ok(Self {
+            run,
+            truth,
+            bind,
+            at,
+            well_formed,
+            context,
+            runtime,
+            watch,
+            frame,
+            memory: options.memory,
+            spent: false,
+        })
+    }
+
+    /// Whether a limit was hit, or something was left running: make a new one.
+    pub(super) fn is_spent(&self) -> bool {
+        self.spent
+    }
+
+    /// Parses a text; nothing of it runs.
+    pub(super) fn parse(&mut self, source: &str, form: Form) -> Result<(), ScriptFault> {
+        let label = fresh_label();
+        self.watched(|realm| {
+            realm.context.with(|ctx| {
+                let function = evaluate::<Function<'_>>(&ctx, wrapped(source, form, &label));
+                function.map(drop).map_err(|error| realm.fault(&ctx, error))
+            })
+        })
+    }
+
+    /// Compiles a text that uses `names`.
+    pub(super) fn compile(&mut self, source: &str, form: Form, names: &Names) -> Result<Compiled, ScriptFault> {
+        let label = fresh_label();
+        self.watched(|realm| {
+            realm.context.with(|ctx| {
+                let compile = || {
+                    let wrapper: Function<'_> = evaluate(&ctx, wrapped(source, form, &label))?;
+                    let bound: Vec<&str> = names.bare().map(AsRef::as_ref).collect();
+                    let scope: Object<'_> = realm.bind.clone().restore(&ctx)?.call((bound,))?;
+                    let at = realm.at.clone().restore(&ctx)?;
+                    let function: Function<'_> = wrapper.call((scope, at))?;
+                    Ok(Compiled(Persistent::save(&ctx, function)))
+                };
+                compile().map_err(|error| realm.fault(&ctx, error))
+            })
+        })
+    }
+
+    /// Runs an expression for its value.
+    pub(super) fn value(&mut self, compiled: &Compiled, run: Run) -> Result<Value, ScriptFault> {
+        self.running(run, |realm, ctx| {
+            let text = compiled
+                .0
+                .clone()
+                .restore(ctx)
+                .map_err(|error| realm.fault(ctx, error))?;
+            let value = realm
+                .run
+                .clone()
+                .restore(ctx)
+                .and_then(|run| run.call::<_, JsValue<'_>>((text,)));
+            realm.json(ctx, &value.map_err(|error| realm.fault(ctx, error))?)
+        })
+    }
+
+    /// Runs an expression for its truth.
+    pub(super) fn truth(&mut self, compiled: &Compiled, run: Run) -> Result<bool, ScriptFault> {
+        self.running(run, |realm, ctx| {
+            let truth = || {
+                realm
+                    .truth
+                    .clone()
+                    .restore(ctx)?
+                    .call((compiled.0.clone().restore(ctx)?,))
+            };
+            truth().map_err(|error| realm.fault(ctx, error))
+        })
+    }
+
+    /// Runs a script until its promise settles.
+    pub(super) fn script(&mut self, compiled: &Compiled, run: Run) -> Result<Value, ScriptFault> {
+        self.running(run, |realm, ctx| {
+            let start = || compiled.0.clone().restore(ctx)?.call::<_, JsValue<'_>>(());
+            let started = start().map_err(|error| realm.fault(ctx, error))?;
+            let Some(promise) = started.as_promise() else {
+                return realm.json(ctx, &started);
+            };
+            loop {
+                if let Some(settled) = promise.result::<JsValue<'_>>() {
+                    return realm.json(ctx, &settled.map_err(|error| realm.fault(ctx, error))?);
+                }
+                let has_run = ctx.execute_pending_job();
+                if realm.watch.must_stop() {
+                    return Err(realm.fault(ctx, Error::WouldBlock));
+                }
+                if !has_run && promise.result::<JsValue<'_>>().is_none() {
+                    return Err(ScriptFault::error(
+                        "the script waits for a promise that nothing will settle",
+                    ));
+                }
+            }
+        })
+    }
+
+    /// What was logged since the last call.
+    pub(super) fn take_logs(&self) -> Logs {
+        std::mem::take(&mut self.frame().logs)
+    }
+
+    fn running<R>(
+        &mut self,
+        run: Run,
+        body: impl FnOnce(&Self, &Ctx<'_>) -> Result<R, ScriptFault>,
+    ) -> Result<R, ScriptFault> {
+        {
+            let mut frame = self.frame();
+            frame.scope = run.scope;
+            frame.paths = run.paths;
+            frame.missing = None;
+            frame.random = run.seed;
+        }
+        self.watch.begin(run.time, run.stop);
+        let result = self.context.with(|ctx| body(self, &ctx));
+        self.finished(result)
+    }
+
+    /// Compiling takes time too; a text is small, so this limit is only hit by a machine that stands still.
+    fn watched<R>(&mut self, body: impl FnOnce(&Self) -> Result<R, ScriptFault>) -> Result<R, ScriptFault> {
+        self.watch.begin(Duration::from_secs(5), None);
+        let result = body(self);
+        self.finished(result)
+    }
+
+    fn finished<R>(&mut self, result: Result<R, ScriptFault>) -> Result<R, ScriptFault> {
+        let was_interrupted = self.watch.interruption().is_some();
+        self.watch.end();
+        {
+            let mut frame = self.frame();
+            frame.scope = ScopeValues::default();
+            frame.paths = Arc::default();
+        }
+        let hit_limit = matches!(&result, Err(fault) if fault.code == RunErrorCode::ScriptLimitExceeded);
+        self.spent |= was_interrupted || hit_limit || self.runtime.is_job_pending();
+        result
+    }
+
+    fn frame(&self) -> std::sync::MutexGuard<'_, Frame> {
+        self.frame.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn json<'js>(&self, ctx: &Ctx<'js>, value: &JsValue<'js>) -> Result<Value, ScriptFault> {
+        let well_formed = self
+            .well_formed
+            .clone()
+            .restore(ctx)
+            .map_err(|error| self.fault(ctx, error))?;
+        Reader::new(&well_formed, &self.watch, self.memory)
+            .read(value)
+            .map_err(|error| match error {
+                NotJson::Threw(error) => self.fault(ctx, error),
+                NotJson::TooLarge => self
+                    .interrupted()
+                    .unwrap_or_else(|| ScriptFault::limit("the result is too large")),
+                NotJson::Holds { what, at } => ScriptFault::error(holds(&what, &at)),
+            })
+    }
+
+    fn interrupted(&self) -> Option<ScriptFault> {
+        self.watch.interruption().map(|interruption| match interruption {
+            Interruption::TimeIsUp => ScriptFault::limit("it ran longer than it may"),
+            Interruption::Stopped => ScriptFault::cancelled(),
+        })
+    }
+
+    fn fault(&self, ctx: &Ctx<'_>, error: Error) -> ScriptFault {
+        let caught = CaughtError::from_error(ctx, error);
+        if let Some(fault) = self.interrupted() {
+            return fault;
+        }
+        match caught {
+            CaughtError::Exception(exception) => self.thrown(&exception),
+            CaughtError::Value(value) if value.is_null() => out_of_memory(),
+            CaughtError::Value(value) => {
+                let shown = self.json(ctx, &value).map(|json| match json {
+                    Value::String(text) => text,
+                    other => other.to_string(),
+                });
+                match shown {
+                    Ok(text) => ScriptFault::error(text),
+                    Err(fault) if fault.code == RunErrorCode::ScriptError => {
+                        ScriptFault::error(format!("it threw {}", value.type_name()))
+                    }
+                    Err(fault) => fault,
+                }
+            }
+            CaughtError::Error(error) => ScriptFault::error(error.to_string()),
+        }
+    }
+
+    fn thrown(&self, exception: &Exception<'_>) -> ScriptFault {
+        let message = exception.message().unwrap_or_default();
+        let name = exception
+            .as_object()
+            .get::<_, String>("name")
+            .unwrap_or_else(|_| "Error".to_owned());
+        if let Some(fault) = self.interrupted() {
+            return fault;
+        }
+        if name == "InternalError" && matches!(message.as_str(), "out of memory" | "string too long") {
+            return out_of_memory();
+        }
+        if name == "RangeError" && message == "Maximum call stack size exceeded" {
+            return ScriptFault::limit("it calls itself too deeply");
+        }
+        let missing = self.frame().missing.take();
+        if let Some(path) = missing.filter(|path| message.contains(path.as_ref())) {
+            return ScriptFault::missing_path(RunErrorCode::ScriptError, &path);
+        }
+        let mut fault = ScriptFault::error(if name == "Error" {
+            message
+        } else {
+            format!("{name}: {message}")
+        });
+        fault.details = exception
+            .stack()
+            .as_deref()
+            .and_then(place)
+            .map(|(line, column)| json!({ "line": line, "column": column }));
+        fault
+    }
+}
+
+fn out_of_memory() -> ScriptFault {
+    ScriptFault::limit("it needs more memory than it may take")
+}
+
+fn holds(what: &str, at: &[String]) -> String {
+    if at.is_empty() {
+        return format!("the result is {what}");
+    }
+    let path: String = at
+        .iter()
+        .rev()
+        .map(|member| {
+            if member.starts_with('[') {
+                member.clone()
+            } else {
+                format!(".{member}")
+            }
+        })
+        .collect();
+    format!("the result holds {what} at `{}`", path.trim_start_matches('.'))
+}
+
+/// The file name of texts in error stacks.
+const FILE: &str = "text";
+
+/// Line and column in the user's text of the innermost place in a stack that is in it.
+fn place(stack: &str) -> Option<(u32, u32)> {
+    stack.lines().find_map(|line| {
+        let (_, place) = line.rsplit_once(&format!("{FILE}:"))?;
+        let (line, column) = place.trim_end_matches(')').split_once(':')?;
+        // The wrapper has one line before the text.
+        Some((
+            line.parse::<u32>().ok()?.checked_sub(1).filter(|line| *line > 0)?,
+            column.parse().ok()?,
+        ))
+    })
+}
+
+fn evaluate<'js, V: FromJs<'js>>(ctx: &Ctx<'js>, source: String) -> rquickjs::Result<V> {
+    let mut options = EvalOptions::default();
+    options.strict = false; // for `with`; the text itself is in a strict function
+    options.filename = Some(FILE.to_owned());
+    ctx.eval_with_options(source, options)
+}
+
+fn wrapped(source: &str, form: Form, label: &str) -> String {
+    let (before, after) = match form {
+        Form::Expression => ("function () { \"use strict\"; {label}: { return (", "\n);"),
+        Form::BracketedExpression => ("function () { \"use strict\"; {label}: { return [", "\n];"),
+        Form::Script => ("async function () { \"use strict\"; {label}: {", "\n"),
+    };
+    let before = before.replace("{label}", label);
+    format!(
+        "(function ({label}_scope, {PLACEHOLDER}) {{ with ({label}_scope) {{ return ({before}\n{source}{after} break \
+         {label}; }} }}); }} }})"
+    )
+}
+
+/// What `{{path}}` number `index` of an expression is rewritten to.
+pub(super) fn placeholder_call(index: usize) -> String {
+    format!("{PLACEHOLDER}({index})")
+}
+
+/// The function that reads a `{{path}}`. A text that calls it by name gets no more than its own paths.
+const PLACEHOLDER: &str = "$pirn_at";
+
+fn fresh_label() -> String {
+    // Keys of `RandomState` are random; nobody who writes a workflow can know them.
+    format!("$pirn_{:016x}", RandomState::new().hash_one(0_u8))
+}
+
+fn host_object<'js>(
+    ctx: &Ctx<'js>,
+    options: &RealmOptions,
+    frame: &Arc<Mutex<Frame>>,
+    watch: &Arc<Watch>,
+) -> rquickjs::Result<Object<'js>> {
+    let host = Object::new(ctx.clone())?;
+    host.set("allowed", JS_GLOBALS.to_vec())?;
+    host.set("shared", options.shared)?;
+    host.set("longest", options.memory / 16)?;
+
+    let at = frame.clone();
+    host.set(
+        "fixed",
+        Function::new(ctx.clone(), move |ctx: Ctx<'js>, name: String| fixed(&ctx, &at, &name))?,
+    )?;
+    let at = frame.clone();
+    host.set(
+        "member",
+        Function::new(ctx.clone(), move |ctx: Ctx<'js>, kind: u8, name: String| {
+            let value = members(&locked(&at).scope, kind).get(name.as_str()).cloned();
+            optional(&ctx, value.as_deref())
+        })?,
+    )?;
+    let at = frame.clone();
+    host.set(
+        "has",
+        Function::new(ctx.clone(), move |kind: u8, name: String| {
+            members(&locked(&at).scope, kind).contains_key(name.as_str())
+        })?,
+    )?;
+    let at = frame.clone();
+    host.set(
+        "keys",
+        Function::new(ctx.clone(), move |ctx: Ctx<'js>, kind: u8| {
+            let names: Vec<Arc<str>> = members(&locked(&at).scope, kind).keys().cloned().collect();
+            let list = Array::new(ctx)?;
+            for (index, name) in names.iter().enumerate() {
+                list.set(index, name.as_ref())?;
+            }
+            Ok::<_, Error>(list)
+        })?,
+    )?;
+    let at = frame.clone();
+    host.set(
+        "log",
+        Function::new(ctx.clone(), move |level: String, text: String| {
+            locked(&at).logs.add(&level, &text)
+        })?,
+    )?;
+    let at = frame.clone();
+    host.set(
+        "random",
+        Function::new(ctx.clone(), move |ctx: Ctx<'js>| random(&ctx, &at))?,
+    )?;
+
+    let functions = Object::new(ctx.clone())?;
+    functions.set_prototype(None)?;
+    for name in options.functions.names() {
+        let (all, watch, memory, name) = (options.functions.clone(), watch.clone(), options.memory, name.clone());
+        let key = name.clone();
+        let call = move |ctx: Ctx<'js>, _this: This<JsValue<'js>>, arguments: Rest<JsValue<'js>>| {
+            call_host(&ctx, &all, &name, &arguments.0, &watch, memory)
+        };
+        functions.set(key.as_ref(), Function::new(ctx.clone(), call)?)?;
+    }
+    host.set("functions", functions)?;
+    Ok(host)
+}
+
+fn locked(frame: &Mutex<Frame>) -> std::sync::MutexGuard<'_, Frame> {
+    frame.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn members(scope: &ScopeValues, kind: u8) -> &BTreeMap<Arc<str>, Arc<Value>> {
+    if kind == 0 { &scope.variables } else { &scope.nodes }
+}
+
+/// The value of one of the fixed names.
+fn fixed<'js>(ctx: &Ctx<'js>, frame: &Mutex<Frame>, name: &str) -> rquickjs::Result<JsValue<'js>> {
+    let value = {
+        let scope = &locked(frame).scope;
+        match name {
+            "input" => Some(scope.input()),
+            "output" => Some(scope.output()),
+            "event" => scope.event(),
+            _ => None,
+        }
+    };
+    optional(ctx, value.as_deref())
+}
+
+fn optional<'js>(ctx: &Ctx<'js>, value: Option<&Value>) -> rquickjs::Result<JsValue<'js>> {
+    value.map_or_else(|| Ok(JsValue::new_undefined(ctx.clone())), |value| to_js(ctx, value))
+}
+
+fn path_reader<'js>(ctx: &Ctx<'js>, frame: &Arc<Mutex<Frame>>) -> rquickjs::Result<Function<'js>> {
+    let frame = frame.clone();
+    Function::new(ctx.clone(), move |ctx: Ctx<'js>, index: usize| {
+        placeholder(&ctx, &frame, index)
+    })
+}
+
+fn placeholder<'js>(ctx: &Ctx<'js>, frame: &Mutex<Frame>, index: usize) -> rquickjs::Result<JsValue<'js>> {
+    let (value, path) = {
+        let frame = locked(frame);
+        let path = frame.paths.get(index).cloned();
+        (path.as_ref().and_then(|path| path.value(&frame.scope)), path)
+    };
+    if let Some(value) = value {
+        return to_js(ctx, &value);
+    }
+    let source = path.map(|path| path.source().clone()).unwrap_or_default();
+    let error = throw(ctx, &format!("`{source}` does not exist"));
+    locked(frame).missing = Some(source);
+    Err(error)
+}
+
+/// Throws an `Error`. (That of rquickjs assigns the message, which a frozen prototype forbids.)
+fn throw(ctx: &Ctx<'_>, message: &str) -> Error {
+    let made = ctx
+        .globals()
+        .get::<_, Constructor<'_>>("Error")
+        .and_then(|error| error.construct((message,)));
+    match made {
+        Ok(error) => ctx.throw(error),
+        Err(error) => error,
+    }
+}
+
+fn random(ctx: &Ctx<'_>, frame: &Mutex<Frame>) -> rquickjs::Result<f64> {
+    let mut frame = locked(frame);
+    let Some(state) = frame.random.as_mut() else {
+        drop(frame);
+        return Err(Exception::throw_type(
+            ctx,
+            "there is no chance here without a seed, so that a run can be repeated",
+        ));
+    };
+    // SplitMix64: every seed gives a good sequence, and the state is one number.
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut mixed = *state;
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^= mixed >> 31;
+    Ok((mixed >> 11) as f64 / (1_u64 << 53) as f64)
+}
+
+fn call_host<'js>(
+    ctx: &Ctx<'js>,
+    functions: &HostFunctions,
+    name: &str,
+    arguments: &[JsValue<'js>],
+    watch: &Watch,
+    memory: usize,
+) -> rquickjs::Result<JsValue<'js>> {
+    let throw = |message: &str| throw(ctx, &format!("{name}: {message}"));
+    let well_formed = Function::new(ctx.clone(), |text: JsValue<'js>| text)?;
+    let mut reader = Reader::new(&well_formed, watch, memory);
+    let mut given = Vec::with_capacity(arguments.len());
+    for argument in arguments {
+        given.push(reader.read(argument).map_err(|error| match error {
+            NotJson::Threw(error) => error,
+            NotJson::TooLarge => throw("an argument is too large"),
+            NotJson::Holds { what, at } => throw(&holds(&what, &at).replace("the result", "an argument")),
+        })?);
+    }
+    match catch_unwind(AssertUnwindSafe(|| functions.call(name, given))) {
+        Ok(Ok(value)) => to_js(ctx, &value),
+        Ok(Err(message)) => Err(throw(&message)),
+        Err(_) => Err(throw("it panicked")),
+    }
+}

@@ -1,0 +1,131 @@
+//! Checks texts when a workflow is loaded; nothing runs.
+
+use super::template::Template;
+
+/// Why a text does not parse.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TextFault {
+    /// One sentence for a person.
+    pub message: String,
+    /// Line in the text, from 1, where the parser says so.
+    pub line: Option<u32>,
+    /// Column in the line, from 1.
+    pub column: Option<u32>,
+}
+
+/// Checks expressions, scripts and templates. It compiles in one realm, so thousands of texts cost little.
+#[derive(Default)]
+pub struct TextSyntax {
+    #[cfg(feature = "javascript")]
+    realm: std::sync::Mutex<Option<super::realm::Realm>>,
+}
+
+impl TextSyntax {
+    /// Whether `text` is one expression (with `{{path}}` for a value).
+    ///
+    /// # Errors
+    /// Why not, and where.
+    pub fn check_expression(&self, text: &str) -> Result<(), TextFault> {
+        if pirn_core::script::Plain::read(text).is_some() {
+            return Ok(());
+        }
+        self.script_expression(text)
+    }
+
+    /// Whether `text` is the body of an async function.
+    ///
+    /// # Errors
+    /// Why not, and where.
+    pub fn check_script(&self, text: &str) -> Result<(), TextFault> {
+        self.script_body(text)
+    }
+
+    /// Whether `text` is a template.
+    ///
+    /// # Errors
+    /// Why not, and where.
+    #[allow(clippy::unused_self)] // beside its siblings
+    pub fn check_template(&self, text: &str) -> Result<(), TextFault> {
+        Template::check(text)
+    }
+}
+
+impl std::fmt::Debug for TextSyntax {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TextSyntax").finish_non_exhaustive()
+    }
+}
+
+#[cfg(feature = "javascript")]
+impl TextSyntax {
+    fn script_expression(&self, text: &str) -> Result<(), TextFault> {
+        use super::realm::{Form, placeholder_call};
+
+        let rewritten = super::placeholder::rewrite(text, placeholder_call);
+        let source = rewritten.as_ref().map_or(text, |rewritten| rewritten.source.as_str());
+        self.parse(source, Form::Expression)?;
+        self.parse(source, Form::BracketedExpression)
+    }
+
+    fn script_body(&self, text: &str) -> Result<(), TextFault> {
+        self.parse(text, super::realm::Form::Script)
+    }
+
+    fn parse(&self, source: &str, form: super::realm::Form) -> Result<(), TextFault> {
+        use super::realm::{Realm, RealmOptions};
+
+        let mut realm = self.realm.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if realm.as_ref().is_none_or(Realm::is_spent) {
+            let limits = super::ExpressionLimits::default();
+            let options = RealmOptions {
+                memory: limits.memory,
+                stack: limits.stack,
+                shared: true,
+                functions: std::sync::Arc::default(),
+            };
+            *realm = Some(Realm::new(&options).map_err(TextFault::from)?);
+        }
+        match realm.as_mut() {
+            Some(realm) => realm.parse(source, form).map_err(TextFault::from),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(feature = "javascript")]
+impl From<pirn_core::script::ScriptFault> for TextFault {
+    fn from(fault: pirn_core::script::ScriptFault) -> Self {
+        let number = |field: &str| {
+            let number = fault.details.as_ref()?.get(field)?.as_u64()?;
+            u32::try_from(number).ok()
+        };
+        Self {
+            line: number("line"),
+            column: number("column"),
+            message: fault.message,
+        }
+    }
+}
+
+/// Without JavaScript nothing but plain paths can be evaluated, so nothing else is a good text.
+#[cfg(not(feature = "javascript"))]
+impl TextSyntax {
+    #[allow(clippy::unused_self)] // as with the feature
+    fn script_expression(&self, _: &str) -> Result<(), TextFault> {
+        Err(without_javascript())
+    }
+
+    #[allow(clippy::unused_self)] // as with the feature
+    fn script_body(&self, _: &str) -> Result<(), TextFault> {
+        Err(without_javascript())
+    }
+}
+
+#[cfg(not(feature = "javascript"))]
+fn without_javascript() -> TextFault {
+    TextFault {
+        message: super::code::built_without().message,
+        line: None,
+        column: None,
+    }
+}

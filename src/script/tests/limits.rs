@@ -1,0 +1,191 @@
+//! Every limit ends a text within a bounded time, and the evaluator goes on.
+
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::script::ExpressionLimits;
+
+/// Far more than any of them takes; far less than for ever.
+const BOUND: Duration = Duration::from_secs(20);
+
+#[allow(clippy::disallowed_methods)] // the promise is about real time
+fn assert_limited(expression: &str) {
+    let mut evaluator = JsEvaluator::new(ExpressionLimits {
+        time: Duration::from_millis(50),
+        ..Default::default()
+    });
+    let scope = scope(&json!({"v": 20}), &json!(null));
+    let begin = Instant::now();
+    let result = value_in(&mut evaluator, expression, &scope);
+    let took = begin.elapsed();
+    assert!(took < BOUND, "{expression} took {took:?}");
+    let fault = result.expect_err(expression);
+    assert_eq!(fault.code, RunErrorCode::ScriptLimitExceeded, "{expression}: {fault}");
+    assert_eq!(
+        value_in(&mut evaluator, "v * 2 + 2", &scope),
+        Ok(json!(42)),
+        "after {expression}"
+    );
+}
+
+#[test]
+fn a_text_that_never_ends_is_stopped() {
+    for expression in [
+        "(() => { for (;;) {} })()",
+        "(() => { for (;;) { try { for (;;) {} } catch {} finally { continue } } })()",
+        "(function* () { for (;;) yield 1 })().every(x => true)",
+        "/^(a+)+$/.test('a'.repeat(40) + 'b')",
+        "[1].sort.call([3, 2, 1], () => { for (;;) {} })",
+        "({ toJSON() { for (;;) {} } })",
+        "({ get a() { for (;;) {} } })",
+        "(() => { throw { get message() { for (;;) {} } } })()",
+        "Array(2 ** 32 - 1).indexOf(1)",
+        "Array.prototype.includes.call({length: 2 ** 53 - 1}, 1)",
+        "Array(2 ** 32 - 2).values().drop(2 ** 32 - 2).next()",
+    ] {
+        assert_limited(expression);
+    }
+}
+
+#[test]
+fn a_text_that_takes_too_much_memory_is_stopped() {
+    for expression in [
+        "'x'.repeat(2 ** 29).length",
+        "'x'.padEnd(2 ** 29).length",
+        "Array(1e9).fill(0).length",
+        "(() => { const all = []; for (;;) all.push('x'.repeat(1e6) + all.length) })()",
+        "(() => { let s = 'x'; for (;;) s += s })()",
+        "new Uint8Array(1e9).length",
+        "(() => { let a = [1, 2]; for (let i = 0; i < 40; i++) a = [a, a]; return a })()",
+        "Array(2 ** 32 - 1)",
+    ] {
+        assert_limited(expression);
+    }
+}
+
+#[test]
+fn a_text_that_calls_itself_too_deeply_is_stopped() {
+    for expression in [
+        "(function f() { return f() + 1 })()",
+        "(function f(n) { return [n].map(f) })(1)",
+    ] {
+        assert_limited(expression);
+    }
+}
+
+#[test]
+fn a_giant_list_is_refused_by_what_would_walk_all_of_it() {
+    for expression in [
+        "join()",
+        "reverse()",
+        "flat()",
+        "flatMap(x => x)",
+        "slice(1)",
+        "splice(1, 5)",
+        "copyWithin(1, 0)",
+        "sort()",
+        "shift()",
+        "unshift()",
+        "concat([])",
+        "toString()",
+        "toLocaleString()",
+    ] {
+        assert_error(
+            value(&format!("Array(2 ** 32 - 1).{expression}")),
+            RunErrorCode::ScriptError,
+            "too long",
+        );
+    }
+    assert_error(
+        value("[].concat(Array(2 ** 32 - 1))"),
+        RunErrorCode::ScriptError,
+        "too long",
+    );
+    assert_error(
+        value("[[Array(2 ** 32 - 1)]].flat(2)"),
+        RunErrorCode::ScriptError,
+        "too long",
+    );
+    assert_error(
+        value("[].slice.call({length: 2 ** 53 - 1})"),
+        RunErrorCode::ScriptError,
+        "too long",
+    );
+    assert_error(
+        value("[].slice.call({get length() { return 2 ** 53 - 1 }})"),
+        RunErrorCode::ScriptError,
+        "a list",
+    );
+    assert_error(
+        value("String.raw({raw: {length: 2 ** 32}})"),
+        RunErrorCode::ScriptError,
+        "too long",
+    );
+    assert_error(
+        value("'a'.repeat(1e7).lastIndexOf('a'.repeat(5e6) + 'b')"),
+        RunErrorCode::ScriptError,
+        "too long",
+    );
+}
+
+#[test]
+fn the_bounded_built_ins_still_do_what_they_do() {
+    for (expression, expected) in [
+        (
+            "[3, 1, 2].sort().reverse().concat([4], 5).join('-')",
+            json!("3-2-1-4-5"),
+        ),
+        ("[1, [2, [3, [4]]]].flat()", json!([1, 2, [3, [4]]])),
+        ("[1, [2, [3, [4]]]].flat(Infinity)", json!([1, 2, 3, 4])),
+        ("[1, 2].flatMap((x, i) => [x, [i]])", json!([1, [0], 2, [1]])),
+        (
+            "(a => [a.shift(), a.unshift(9), a.splice(1, 1), a])([1, 2, 3])",
+            json!([1, 3, [2], [9, 3]]),
+        ),
+        ("String([1, [2, 3]])", json!("1,2,3")),
+        ("[].slice.call('abc', 1)", json!(["b", "c"])),
+        ("(function () { return [].slice.call(arguments, 1) })(1, 2)", json!([2])),
+        ("'a,b,c'.split(',', 2)", json!(["a", "b"])),
+        ("'a1b2'.split(/[0-9]/)", json!(["a", "b", ""])),
+        (
+            "'aXbX'.replace('X', '-') + 'aXbX'.replaceAll('X', m => m + m) + 'aXb'.replace(/x/i, '$&$&')",
+            json!("a-bXaXXbXXaXXb"),
+        ),
+        ("'abcabc'.indexOf('c', 3) + 'abcabc'.lastIndexOf('a')", json!(8)),
+        ("'abc'.includes('b') && !'abc'.includes('b', 2)", json!(true)),
+        ("String.raw`a\\n${1}b`", json!("a\\n1b")),
+        ("[1, 2, 3].values().drop(1).toArray()", json!([2, 3])),
+        (
+            "[...'ab'].entries().map(([i, c]) => i + c).toArray()",
+            json!(["0a", "1b"]),
+        ),
+    ] {
+        assert_eq!(value(expression), Ok(expected), "{expression}");
+    }
+}
+
+#[test]
+fn a_result_deeper_than_json_text_can_be_read_is_an_error() {
+    let nested =
+        |levels: usize| format!("(() => {{ let a = 1; for (let i = 0; i < {levels}; i++) a = [a]; return a }})()");
+    assert!(value(&nested(100)).is_ok());
+    assert_error(value(&nested(100_000)), RunErrorCode::ScriptError, "levels");
+}
+
+#[test]
+fn more_texts_than_are_kept_are_compiled_anew() {
+    let mut evaluator = JsEvaluator::new(ExpressionLimits {
+        cached: 8,
+        ..Default::default()
+    });
+    let scope = scope(&json!({"v": 1}), &json!(null));
+    for round in 0..3 {
+        for n in 0..20 {
+            assert_eq!(
+                value_in(&mut evaluator, &format!("v + {n}"), &scope),
+                Ok(json!(1 + n)),
+                "round {round}"
+            );
+        }
+    }
+}

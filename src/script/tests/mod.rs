@@ -1,0 +1,54 @@
+//! Promises of the evaluator, and the acceptance cases about expressions.
+
+mod cases;
+mod code;
+mod limits;
+mod plain;
+mod sandbox;
+mod syntax;
+mod templates;
+mod values;
+
+use std::sync::Arc;
+
+use pirn_core::error::RunErrorCode;
+use pirn_core::script::{Evaluator, ScopeValues, ScriptFault};
+use serde_json::{Value, json};
+
+use super::JsEvaluator;
+
+/// A scope with these variables and this input.
+fn scope(variables: &Value, input: &Value) -> ScopeValues {
+    let variables = variables.as_object().unwrap();
+    ScopeValues {
+        input: Arc::new(input.clone()),
+        variables: variables
+            .iter()
+            .map(|(name, value)| (name.as_str().into(), Arc::new(value.clone())))
+            .collect(),
+        ..ScopeValues::default()
+    }
+}
+
+fn value_in(evaluator: &mut JsEvaluator, expression: &str, scope: &ScopeValues) -> Result<Value, ScriptFault> {
+    evaluator
+        .value_of(expression, scope)
+        .map(|value| value.as_ref().clone())
+}
+
+/// The value of an expression over nothing.
+fn value(expression: &str) -> Result<Value, ScriptFault> {
+    value_in(
+        &mut JsEvaluator::default(),
+        expression,
+        &scope(&json!({}), &json!(null)),
+    )
+}
+
+fn assert_error(result: Result<Value, ScriptFault>, code: RunErrorCode, part: &str) {
+    let fault = result.expect_err("it must fail");
+    assert!(
+        fault.code == code && fault.message.contains(part),
+        "expected {code:?} with `{part}`, got {fault:?}"
+    );
+}

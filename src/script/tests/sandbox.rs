@@ -1,0 +1,197 @@
+//! A text reaches nothing but its names, and leaves nothing behind.
+
+use super::*;
+
+#[test]
+fn what_a_text_must_not_have_is_not_there() {
+    for expression in [
+        "typeof eval",
+        "typeof Function",
+        "typeof require",
+        "typeof process",
+        "typeof fetch",
+        "typeof setTimeout",
+        "typeof performance",
+        "typeof Atomics",
+        "typeof SharedArrayBuffer",
+        "typeof WeakRef",
+        "typeof std",
+        "typeof os",
+        "typeof Proxy",
+        "typeof queueMicrotask",
+        "typeof FinalizationRegistry",
+        "typeof gc",
+    ] {
+        assert_eq!(value(expression), Ok(json!("undefined")), "{expression}");
+    }
+}
+
+#[test]
+fn text_is_never_compiled_to_code() {
+    for expression in [
+        "eval('1')",
+        "(0, eval)('1')",
+        "new Function('return 1')()",
+        "(() => {}).constructor('return 1')()",
+        "(async () => {}).constructor('return 1')()",
+        "(function* () {}).constructor('yield 1')()",
+        "(async function* () {}).constructor('yield 1')()",
+        "Object.getPrototypeOf(Object.getPrototypeOf(async () => {})).constructor('return 1')()",
+        "[].constructor.constructor('return 1')()",
+        "Object.getPrototypeOf((() => {}).constructor).constructor('return 1')()",
+        "Reflect.construct((() => {}).constructor, ['return 1'])()",
+        "Math.max.constructor('return 1')()",
+    ] {
+        let fault = value(expression).unwrap_err();
+        assert_eq!(fault.code, RunErrorCode::ScriptError, "{expression}: {fault}");
+    }
+}
+
+#[test]
+fn clocks_and_chance_are_refused() {
+    for expression in [
+        "Date.now()",
+        "new Date()",
+        "Date()",
+        "Math.random()",
+        "(new Date(0)).constructor.now()",
+    ] {
+        assert_error(
+            value(expression),
+            RunErrorCode::ScriptError,
+            "so that a run can be repeated",
+        );
+    }
+    assert_eq!(
+        value("new Date('2020-01-02T03:04:05Z').getTime() + Date.UTC(1970, 0)"),
+        Ok(json!(1_577_934_245_000_i64))
+    );
+}
+
+#[test]
+fn nothing_is_left_behind_for_the_next_text() {
+    let mut evaluator = JsEvaluator::default();
+    let scope = scope(&json!({"v": {"a": 1}}), &json!(null));
+    for pollution in [
+        "Object.prototype.polluted = 1",
+        "({}).__proto__.polluted = 1",
+        "[].constructor.prototype.polluted = 1",
+        "globalThis.polluted = 1",
+        "polluted = 1",
+        "Object.defineProperty(Object.prototype, 'polluted', {value: 1})",
+        "Object.setPrototypeOf(Object.prototype, {polluted: 1})",
+        "Array.prototype.map = () => 'polluted'",
+        "Math.max = () => 'polluted'",
+        "JSON.stringify = () => 'polluted'",
+        "delete Math.max",
+        "String.prototype.polluted = 1",
+        "Object.getPrototypeOf([].values()).next = () => ({done: true})",
+        "Object.getPrototypeOf(function* () {}).polluted = 1",
+        "Object.getPrototypeOf(''.matchAll(/a/g)).next = 1",
+        "Error.prepareStackTrace = () => 'polluted'",
+        "Error.stackTraceLimit = 0",
+        "RegExp.prototype.exec = () => 'polluted'",
+        "Object.getPrototypeOf(Int8Array).prototype.polluted = 1",
+        "console.log = 1",
+        "variables.v = 2",
+        "delete variables.v",
+        "Object.setPrototypeOf(variables, {polluted: 1})",
+        "v = 2",
+        "input = 2",
+        "(function () { this.polluted = 1 })()",
+        "undefined = 1",
+        "Object.assign(globalThis, {polluted: 1})",
+        "Reflect.defineProperty(globalThis, 'polluted', {value: 1}) && polluted",
+        "Symbol.prototype.polluted = 1",
+        "v.a = 2",
+        "(v.a = 3, v.b = 4)",
+    ] {
+        let _ = value_in(&mut evaluator, pollution, &scope);
+        let check = "[typeof polluted, ({}).polluted, [].polluted, Math.max(1, 2), JSON.stringify([1].map(x => x)), \
+                     v.a, v.b, variables.v.a, typeof Error.prepareStackTrace, [...'ab'].length, /a/.exec('a').length, \
+                     (() => { try { null.x } catch (e) { return typeof e.stack } })()]";
+        let clean = json!([
+            "undefined",
+            null,
+            null,
+            2,
+            "[1]",
+            1,
+            null,
+            1,
+            "undefined",
+            2,
+            1,
+            "string"
+        ]);
+        assert_eq!(value_in(&mut evaluator, check, &scope), Ok(clean), "after {pollution}");
+    }
+}
+
+#[test]
+fn a_text_cannot_close_the_brackets_around_it() {
+    let mut evaluator = JsEvaluator::default();
+    let nothing = scope(&json!({}), &json!(null));
+    for escape in [
+        "1); } }); } }); let leaked = 1; (function () { with ({}) { return (function () { a: { return (1",
+        "1); break a; } }); globalThis.leaked = 1; (function () { a: { return (1",
+        "1\n);}});}})({}); let leaked = 1; (function(a,b){with(a){return (function () { { return (1",
+        "1 /*",
+        "1 //",
+        "`",
+        "1 <!-- ",
+        "1\n--> x",
+    ] {
+        let _ = value_in(&mut evaluator, escape, &nothing);
+        let found = value_in(&mut evaluator, "typeof leaked + typeof a", &nothing);
+        assert_eq!(found, Ok(json!("undefinedundefined")), "after {escape}");
+    }
+}
+
+#[test]
+fn what_a_text_leaves_running_never_runs() {
+    let mut evaluator = JsEvaluator::default();
+    let scope = scope(&json!({"v": 1}), &json!(null));
+    let started = value_in(
+        &mut evaluator,
+        "(Promise.resolve().then(() => { for (;;) {} }), v + 1)",
+        &scope,
+    );
+    assert_eq!(started, Ok(json!(2)));
+    assert_eq!(value_in(&mut evaluator, "v + 2", &scope), Ok(json!(3)));
+}
+
+#[test]
+fn the_order_of_evaluations_changes_nothing() {
+    let scope = scope(&json!({"list": [3, 1, 2], "o": {"a": {"b": 1}}}), &json!([1]));
+    let expressions = [
+        "list.sort()",
+        "list[0]+0",
+        "o.a.b += 1",
+        "delete o.a",
+        "o",
+        "input.push(2)",
+        "input.length+0",
+        "list.length=0",
+    ];
+    let mut forward = JsEvaluator::default();
+    let mut backward = JsEvaluator::default();
+    let one: Vec<_> = expressions
+        .iter()
+        .map(|text| value_in(&mut forward, text, &scope))
+        .collect();
+    let mut other: Vec<_> = expressions
+        .iter()
+        .rev()
+        .map(|text| value_in(&mut backward, text, &scope))
+        .collect();
+    other.reverse();
+    assert_eq!(one, other);
+}
+
+#[test]
+fn modules_cannot_be_loaded() {
+    for expression in ["import('fs')", "require('fs')"] {
+        assert!(value(expression).is_err(), "{expression}");
+    }
+}

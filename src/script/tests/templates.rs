@@ -1,0 +1,136 @@
+//! Templates.
+
+use super::*;
+
+fn scope_of_templates() -> ScopeValues {
+    let variables = json!({"name": "Ada", "list": [{"n": 1}, {"n": 2}], "none": null, "no": false, "o": {"a": 1.0}});
+    let mut scope = scope(&variables, &json!({"q": "why"}));
+    scope.output = Arc::new(json!(["last"]));
+    scope.nodes = [(
+        Arc::from("compress-messages"),
+        Arc::new(json!({"content": "<short> & \"sweet\""})),
+    )]
+    .into();
+    scope
+}
+
+fn text(template: &str) -> Result<String, ScriptFault> {
+    JsEvaluator::default().text_of(template, &scope_of_templates())
+}
+
+#[test]
+fn templates_see_the_names_that_expressions_see() {
+    for (template, expected) in [
+        ("plain } text", "plain } text"),
+        ("{{compress-messages.content}}", "<short> & \"sweet\""),
+        ("{{{compress-messages.content}}}!", "<short> & \"sweet\"!"),
+        ("{{name}} asks {{input.q}}: {{output}}", "Ada asks why: [\"last\"]"),
+        (
+            "{{nodes[\"compress-messages\"].content}}{{list[1].n}}",
+            "<short> & \"sweet\"2",
+        ),
+        (
+            "{{#if name}}{{nodes[\"compress-messages\"].content}}{{list[1].n}}{{/if}}",
+            "<short> & \"sweet\"2",
+        ),
+        ("{{variables.name}}{{#if no}}x{{else}}y{{/if}}", "Aday"),
+        ("{{#each list}}{{@index}}={{n}};{{/each}}{{list.length}}", "0=1;1=2;2"),
+        ("{{#each list}}{{this}}{{../name}}{{/each}}", "{\"n\":1}Ada{\"n\":2}Ada"),
+        (
+            "{{json o}} {{o}} {{#if o}}{{o}}{{/if}}",
+            "{\"a\":1.0} {\"a\":1.0} {\"a\":1.0}",
+        ),
+        ("{{o.a}}{{#if o}}{{o.a}}{{/if}}", "11"),
+        ("{{none}}|{{no}}|{{#if missing}}a{{else}}b{{/if}}", "|false|b"),
+        (
+            "{{#with o}}{{a}}{{/with}}{{#each variables.list as |item|}}{{item.n}}{{/each}}",
+            "112",
+        ),
+        ("\\{{name}} {{! comment }}{{name}}", "{{name}} Ada"),
+        ("{{#if (eq name 'Ada')}}yes{{/if}}", "yes"),
+    ] {
+        assert_eq!(text(template).as_deref(), Ok(expected), "{template}");
+    }
+}
+
+#[test]
+fn a_missing_path_is_an_error_that_names_it_and_never_the_text_undefined() {
+    for (template, path) in [
+        ("{{user.name}}", "user.name"),
+        ("{{input.other}}", "input.other"),
+        ("{{#if name}}{{user.name}}{{/if}}", "user.name"),
+        ("{{#each list}}{{m}}{{/each}}", "m"),
+        ("{{json missing}}", "missing"),
+        ("{{#each missing}}x{{/each}}", "missing"),
+        ("{{variables.x.y}}{{#if no}}{{/if}}", "variables.x.y"),
+    ] {
+        let fault = text(template).unwrap_err();
+        assert_eq!(fault.code, RunErrorCode::TemplateError, "{template}");
+        assert_eq!(fault.details, Some(json!({ "path": path })), "{template}: {fault}");
+        assert!(fault.message.contains(path), "{template}: {fault}");
+    }
+}
+
+#[test]
+fn a_lone_path_gives_the_value() {
+    let graph = snippets(&["{{list}}", "{{ output }}", "x{{name}}", "{{#if no}}{{/if}}"]);
+    let mut evaluator = JsEvaluator::default();
+    let values: Vec<Value> = (0..4)
+        .map(|ix| {
+            evaluator
+                .template_value(&graph, ix, &scope_of_templates())
+                .unwrap()
+                .as_ref()
+                .clone()
+        })
+        .collect();
+    assert_eq!(
+        values,
+        [json!([{"n": 1}, {"n": 2}]), json!(["last"]), json!("xAda"), json!("")]
+    );
+}
+
+#[test]
+fn snippets_are_kept_by_graph_and_index() {
+    let (one, mut other) = (
+        snippets(&["name + 1", "{{name}}"]),
+        snippets(&["name + 2", "<{{name}}>"]),
+    );
+    other.uid = 2;
+    let mut evaluator = JsEvaluator::default();
+    for _ in 0..2 {
+        assert_eq!(*evaluator.value(&one, 0, &scope_of_templates()).unwrap(), json!("Ada1"));
+        assert_eq!(
+            *evaluator.value(&other, 0, &scope_of_templates()).unwrap(),
+            json!("Ada2")
+        );
+        assert_eq!(evaluator.text(&one, 1, &scope_of_templates()).unwrap(), "Ada");
+        assert_eq!(evaluator.text(&other, 1, &scope_of_templates()).unwrap(), "<Ada>");
+        assert_eq!(evaluator.truth(&one, 0, &scope_of_templates()), Ok(true));
+    }
+}
+
+/// A graph of nothing but texts.
+fn snippets(texts: &[&str]) -> pirn_core::graph::Graph {
+    use pirn_core::graph::{Snippet, SnippetKind};
+
+    pirn_core::graph::Graph {
+        workflow_id: "w".into(),
+        uid: 1,
+        nodes: Vec::new(),
+        start: 0,
+        triggered: false,
+        snippets: texts
+            .iter()
+            .map(|text| Snippet {
+                kind: SnippetKind::Expression,
+                source: (*text).into(),
+            })
+            .collect(),
+        forks: Vec::new(),
+        variables: Vec::new(),
+        triggers: Vec::new(),
+        config: pirn_core::definition::WorkflowConfig::default(),
+        by_id: std::collections::BTreeMap::new(),
+    }
+}

@@ -1,0 +1,111 @@
+//! When a text must stop: its time is up, or someone stopped it.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Stops a running script from another thread; every clone stops the same script.
+#[derive(Clone, Debug, Default)]
+pub struct StopFlag(Arc<AtomicBool>);
+
+impl StopFlag {
+    /// Stops the script within milliseconds.
+    pub fn stop(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    /// Whether it was stopped.
+    pub fn is_stopped(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// Why a text was interrupted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Interruption {
+    TimeIsUp,
+    Stopped,
+}
+
+/// Polled by the engine while it runs a text. Script limits are about real time, also under a virtual clock: a
+/// loop that never ends takes no virtual time at all.
+#[derive(Debug)]
+pub(super) struct Watch {
+    origin: Instant,
+    until: AtomicU64,
+    verdict: AtomicU8,
+    stop: Mutex<Option<StopFlag>>,
+}
+
+const NEVER: u64 = u64::MAX;
+
+impl Watch {
+    pub(super) fn new() -> Self {
+        Self {
+            origin: now(),
+            until: AtomicU64::new(NEVER),
+            verdict: AtomicU8::new(0),
+            stop: Mutex::new(None),
+        }
+    }
+
+    /// Begins to watch: at most `time` from now, and `stop`.
+    pub(super) fn begin(&self, time: Duration, stop: Option<StopFlag>) {
+        *self.stop.lock().unwrap_or_else(PoisonError::into_inner) = stop;
+        self.verdict.store(0, Ordering::Relaxed);
+        let until = self
+            .elapsed()
+            .saturating_add(u64::try_from(time.as_nanos()).unwrap_or(NEVER));
+        self.until.store(until, Ordering::Relaxed);
+    }
+
+    /// Ends the watch: nothing is interrupted until the next.
+    pub(super) fn end(&self) {
+        self.until.store(NEVER, Ordering::Relaxed);
+        *self.stop.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Whether to stop now.
+    pub(super) fn must_stop(&self) -> bool {
+        if self.interruption().is_some() {
+            return true;
+        }
+        let until = self.until.load(Ordering::Relaxed);
+        if until == NEVER {
+            return false;
+        }
+        if self
+            .stop
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .as_ref()
+            .is_some_and(StopFlag::is_stopped)
+        {
+            self.verdict.store(2, Ordering::Relaxed);
+            return true;
+        }
+        if self.elapsed() >= until {
+            self.verdict.store(1, Ordering::Relaxed);
+            return true;
+        }
+        false
+    }
+
+    /// Why the text was interrupted, since the watch began.
+    pub(super) fn interruption(&self) -> Option<Interruption> {
+        match self.verdict.load(Ordering::Relaxed) {
+            1 => Some(Interruption::TimeIsUp),
+            2 => Some(Interruption::Stopped),
+            _ => None,
+        }
+    }
+
+    fn elapsed(&self) -> u64 {
+        u64::try_from(now().saturating_duration_since(self.origin).as_nanos()).unwrap_or(NEVER - 1)
+    }
+}
+
+#[allow(clippy::disallowed_methods)] // real time on purpose, see `Watch`
+fn now() -> Instant {
+    Instant::now()
+}
