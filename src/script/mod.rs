@@ -20,8 +20,10 @@ mod placeholder;
 mod pool;
 #[cfg(feature = "javascript")]
 mod realm;
+mod stop;
 mod syntax;
 mod template;
+#[cfg(feature = "javascript")]
 mod watch;
 
 #[cfg(all(test, feature = "javascript"))]
@@ -32,5 +34,5 @@ pub use evaluator::JsEvaluator;
 pub use functions::{HostFunction, HostFunctions, Logs};
 pub use limits::{CodeLimits, ExpressionLimits};
 pub use pool::{PoolClosed, ScriptPool};
+pub use stop::StopFlag;
 pub use syntax::{TextFault, TextSyntax};
-pub use watch::StopFlag;

@@ -62,7 +62,7 @@ fn with_sums(literal: &str, quote: char, paths: &mut Vec<Path>, call: &impl Fn(u
             continue;
         };
         sum.push_str(&rest[..start]);
-        sum.push_str(&format!("{quote} + {} + {quote}", call(paths.len())));
+        sum.push_str(&[&quote.to_string(), " + ", &call(paths.len()), " + ", &quote.to_string()].concat());
         paths.push(path);
         rest = after;
     }

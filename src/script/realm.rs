@@ -27,8 +27,8 @@ use rquickjs::{
 use serde_json::{Value, json};
 
 use super::convert::{NotJson, Reader, to_js};
-use super::watch::{Interruption, StopFlag, Watch};
-use super::{HostFunctions, Logs};
+use super::watch::{Interruption, Watch};
+use super::{HostFunctions, Logs, StopFlag};
 
 /// What a realm is made with.
 pub(super) struct RealmOptions {
@@ -477,7 +477,7 @@ fn host_object<'js>(
     host.set(
         "log",
         Function::new(ctx.clone(), move |level: String, text: String| {
-            locked(&at).logs.add(&level, &text)
+            locked(&at).logs.add(&level, &text);
         })?,
     )?;
     let at = frame.clone();

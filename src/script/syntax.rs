@@ -1,5 +1,7 @@
 //! Checks texts when a workflow is loaded; nothing runs.
 
+use pirn_core::graph::{Syntax, SyntaxFault};
+
 use super::template::Template;
 
 /// Why a text does not parse.
@@ -47,6 +49,28 @@ impl TextSyntax {
     #[allow(clippy::unused_self)] // beside its siblings
     pub fn check_template(&self, text: &str) -> Result<(), TextFault> {
         Template::check(text)
+    }
+}
+
+impl Syntax for TextSyntax {
+    fn expression(&self, text: &str) -> Result<(), SyntaxFault> {
+        self.check_expression(text).map_err(SyntaxFault::from)
+    }
+    fn template(&self, text: &str) -> Result<(), SyntaxFault> {
+        self.check_template(text).map_err(SyntaxFault::from)
+    }
+    fn script(&self, text: &str) -> Result<(), SyntaxFault> {
+        self.check_script(text).map_err(SyntaxFault::from)
+    }
+}
+
+impl From<TextFault> for SyntaxFault {
+    fn from(fault: TextFault) -> Self {
+        let message = match (fault.line, fault.column) {
+            (Some(line), Some(column)) => format!("{} (line {line}, column {column} of the text)", fault.message),
+            _ => fault.message,
+        };
+        Self { message }
     }
 }
 

@@ -411,7 +411,7 @@ fn with_dotted_brackets(source: &str) -> String {
             before_bracket.push_str(head);
             tail = if let Some((name, after)) = member {
                 let name = name.trim_matches(['"', '\'']);
-                before_bracket.push_str(&format!(".[{name}]"));
+                before_bracket.push_str(&[".[", name, "]"].concat());
                 after
             } else {
                 before_bracket.push('[');
