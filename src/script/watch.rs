@@ -1,6 +1,6 @@
 //! When a text must stop: its time is up, or someone stopped it.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -19,17 +19,23 @@ pub(super) enum Interruption {
 pub(super) struct Watch {
     origin: Instant,
     until: AtomicU64,
+    asked: AtomicU32,
     verdict: AtomicU8,
     stop: Mutex<Option<StopFlag>>,
 }
 
 const NEVER: u64 = u64::MAX;
 
+/// Times the engine must have asked before time can be up. It asks after some ten thousand steps: a short text that
+/// a busy machine keeps waiting is not taken for a long one.
+const LEAST_ASKED: u32 = 20;
+
 impl Watch {
     pub(super) fn new() -> Self {
         Self {
             origin: now(),
             until: AtomicU64::new(NEVER),
+            asked: AtomicU32::new(0),
             verdict: AtomicU8::new(0),
             stop: Mutex::new(None),
         }
@@ -39,6 +45,7 @@ impl Watch {
     pub(super) fn begin(&self, time: Duration, stop: Option<StopFlag>) {
         *self.stop.lock().unwrap_or_else(PoisonError::into_inner) = stop;
         self.verdict.store(0, Ordering::Relaxed);
+        self.asked.store(0, Ordering::Relaxed);
         let until = self
             .elapsed()
             .saturating_add(u64::try_from(time.as_nanos()).unwrap_or(NEVER));
@@ -70,7 +77,8 @@ impl Watch {
             self.verdict.store(2, Ordering::Relaxed);
             return true;
         }
-        if self.elapsed() >= until {
+        let asked = self.asked.fetch_add(1, Ordering::Relaxed);
+        if asked >= LEAST_ASKED && self.elapsed() >= until {
             self.verdict.store(1, Ordering::Relaxed);
             return true;
         }

@@ -11,7 +11,7 @@ fn ctx1() -> ScopeValues {
 
 #[test]
 fn k_expressions_have_their_value() {
-    let mut evaluator = JsEvaluator::default();
+    let mut evaluator = patient();
     for (id, expression, expected) in [
         ("K01", "user.age == 25", json!(true)),
         ("K02", "user.age != 25", json!(false)),
@@ -54,7 +54,7 @@ fn k_expressions_have_their_value() {
 
 #[test]
 fn k30_to_k35_are_javascript() {
-    let mut evaluator = JsEvaluator::default();
+    let mut evaluator = patient();
     let scope = scope(&json!({"a": 1, "b": 2, "s": "5"}), &json!(null));
     let mut value = |expression| value_in(&mut evaluator, expression, &scope);
     assert_eq!(value("(a == 1) && (b == 2)"), Ok(json!(true)), "K30");
@@ -96,7 +96,7 @@ fn l_variable_expressions_have_their_value() {
     ] {
         let scope = scope(&variables, &json!(null));
         assert_eq!(
-            value_in(&mut JsEvaluator::default(), expression, &scope),
+            value_in(&mut patient(), expression, &scope),
             Ok(expected),
             "{id}: {expression}"
         );
@@ -116,7 +116,7 @@ fn l06_a_missing_placeholder_is_an_error_that_names_the_path() {
 #[test]
 fn a_placeholder_is_a_value_not_text_to_run() {
     let scope = scope(&json!({"s": "\"; throw 1; \"", "name": "Eve' + 1 + '"}), &json!(null));
-    let mut evaluator = JsEvaluator::default();
+    let mut evaluator = patient();
     assert_eq!(
         value_in(&mut evaluator, "{{s}} + 1", &scope),
         Ok(json!("\"; throw 1; \"1"))

@@ -88,7 +88,7 @@ fn a_stopped_script_ends_soon() {
             .map_err(|error| error.to_string())
             .map(|()| Value::Null)
     }));
-    endless.limits.time = Duration::from_secs(3600);
+    endless.limits.time = Duration::from_hours(1);
     let stop = endless.stop.clone();
     let running = std::thread::spawn(move || endless.run_inline().result);
     has_started.recv().unwrap();

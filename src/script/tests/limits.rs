@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::script::ExpressionLimits;
 
 /// Far more than any of them takes; far less than for ever.
 const BOUND: Duration = Duration::from_secs(20);

@@ -15,7 +15,15 @@ use pirn_core::error::RunErrorCode;
 use pirn_core::script::{Evaluator, ScopeValues, ScriptFault};
 use serde_json::{Value, json};
 
-use super::JsEvaluator;
+use super::{ExpressionLimits, JsEvaluator};
+
+/// An evaluator whose time limit a busy machine does not reach.
+fn patient() -> JsEvaluator {
+    JsEvaluator::new(ExpressionLimits {
+        time: std::time::Duration::from_mins(1),
+        ..ExpressionLimits::default()
+    })
+}
 
 /// A scope with these variables and this input.
 fn scope(variables: &Value, input: &Value) -> ScopeValues {
@@ -38,11 +46,7 @@ fn value_in(evaluator: &mut JsEvaluator, expression: &str, scope: &ScopeValues) 
 
 /// The value of an expression over nothing.
 fn value(expression: &str) -> Result<Value, ScriptFault> {
-    value_in(
-        &mut JsEvaluator::default(),
-        expression,
-        &scope(&json!({}), &json!(null)),
-    )
+    value_in(&mut patient(), expression, &scope(&json!({}), &json!(null)))
 }
 
 fn assert_error(result: Result<Value, ScriptFault>, code: RunErrorCode, part: &str) {

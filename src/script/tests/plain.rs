@@ -72,7 +72,7 @@ proptest! {
         // In brackets it is no plain path any more, and JavaScript evaluates it.
         let script = format!("(({expression}))");
         prop_assert!(Plain::read(&script).is_none());
-        let mut evaluator = JsEvaluator::default();
+        let mut evaluator = patient();
         if let Some(value) = plain.value(&scope) {
             let by_script = value_in(&mut evaluator, &script, &scope);
             prop_assert_eq!(value.map(|value| value.as_ref().clone()), by_script, "{}", expression);

@@ -70,7 +70,7 @@ fn clocks_and_chance_are_refused() {
 
 #[test]
 fn nothing_is_left_behind_for_the_next_text() {
-    let mut evaluator = JsEvaluator::default();
+    let mut evaluator = patient();
     let scope = scope(&json!({"v": {"a": 1}}), &json!(null));
     for pollution in [
         "Object.prototype.polluted = 1",
@@ -130,7 +130,7 @@ fn nothing_is_left_behind_for_the_next_text() {
 
 #[test]
 fn a_text_cannot_close_the_brackets_around_it() {
-    let mut evaluator = JsEvaluator::default();
+    let mut evaluator = patient();
     let nothing = scope(&json!({}), &json!(null));
     for escape in [
         "1); } }); } }); let leaked = 1; (function () { with ({}) { return (function () { a: { return (1",
@@ -150,7 +150,7 @@ fn a_text_cannot_close_the_brackets_around_it() {
 
 #[test]
 fn what_a_text_leaves_running_never_runs() {
-    let mut evaluator = JsEvaluator::default();
+    let mut evaluator = patient();
     let scope = scope(&json!({"v": 1}), &json!(null));
     let started = value_in(
         &mut evaluator,
@@ -174,8 +174,8 @@ fn the_order_of_evaluations_changes_nothing() {
         "input.length+0",
         "list.length=0",
     ];
-    let mut forward = JsEvaluator::default();
-    let mut backward = JsEvaluator::default();
+    let mut forward = patient();
+    let mut backward = patient();
     let one: Vec<_> = expressions
         .iter()
         .map(|text| value_in(&mut forward, text, &scope))

@@ -15,7 +15,7 @@ fn scope_of_templates() -> ScopeValues {
 }
 
 fn text(template: &str) -> Result<String, ScriptFault> {
-    JsEvaluator::default().text_of(template, &scope_of_templates())
+    patient().text_of(template, &scope_of_templates())
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn a_missing_path_is_an_error_that_names_it_and_never_the_text_undefined() {
 #[test]
 fn a_lone_path_gives_the_value() {
     let graph = snippets(&["{{list}}", "{{ output }}", "x{{name}}", "{{#if no}}{{/if}}"]);
-    let mut evaluator = JsEvaluator::default();
+    let mut evaluator = patient();
     let values: Vec<Value> = (0..4)
         .map(|ix| {
             evaluator
@@ -97,7 +97,7 @@ fn snippets_are_kept_by_graph_and_index() {
         snippets(&["name + 2", "<{{name}}>"]),
     );
     other.uid = 2;
-    let mut evaluator = JsEvaluator::default();
+    let mut evaluator = patient();
     for _ in 0..2 {
         assert_eq!(*evaluator.value(&one, 0, &scope_of_templates()).unwrap(), json!("Ada1"));
         assert_eq!(

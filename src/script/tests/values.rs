@@ -11,7 +11,7 @@ fn names_mean_what_the_core_says() {
         .map(|(id, output)| (Arc::from(id), Arc::new(output)))
         .into();
     scope.event = Some(Arc::new(json!({"type": "CUSTOM"})));
-    let mut evaluator = JsEvaluator::default();
+    let mut evaluator = patient();
     for (expression, expected) in [
         ("input + v", json!("in1")),
         ("output + 1", json!("out1")),
@@ -123,7 +123,7 @@ fn a_thrown_error_says_what_and_where() {
 #[test]
 fn a_value_is_the_same_object_throughout_one_evaluation_and_fresh_in_the_next() {
     let scope = scope(&json!({"list": [1]}), &json!(null));
-    let mut evaluator = JsEvaluator::default();
+    let mut evaluator = patient();
     for _ in 0..2 {
         let pushed = value_in(
             &mut evaluator,
@@ -141,14 +141,11 @@ fn of_many_variables_only_those_named_are_taken() {
     let names = pirn_core::script::Names::of("variables.v7[0] + v8[0]");
     assert_eq!(ScopeValues::capture(&names, &scope).variables.len(), 2);
     assert_eq!(
-        value_in(&mut JsEvaluator::default(), "variables.v7[0] + v8[0]", &scope),
+        value_in(&mut patient(), "variables.v7[0] + v8[0]", &scope),
         Ok(json!(15))
     );
     let dynamic = "variables['v' + 9][0] + Object.keys(variables).length";
-    assert_eq!(
-        value_in(&mut JsEvaluator::default(), dynamic, &scope),
-        Ok(json!(10_009))
-    );
+    assert_eq!(value_in(&mut patient(), dynamic, &scope), Ok(json!(10_009)));
 }
 
 /// JSON whose numbers a double holds.
@@ -175,7 +172,7 @@ proptest! {
     #[test]
     fn json_goes_through_javascript_unchanged(given in any_json()) {
         let scope = scope(&json!({"v": given.clone()}), &json!(null));
-        let back = value_in(&mut JsEvaluator::default(), "(() => v)()", &scope);
+        let back = value_in(&mut patient(), "(() => v)()", &scope);
         prop_assert_eq!(back, Ok(given));
     }
 }
