@@ -9,6 +9,8 @@ pub(crate) mod json;
 mod load;
 mod nodes;
 mod origin;
+#[cfg(feature = "schema")]
+mod schema;
 mod trigger;
 mod workflow;
 
@@ -26,6 +28,8 @@ pub use nodes::{
     Route, RouteConfig, SubgraphConfig, VariableCallback, VariableConfig, VariableScope, VariableType, WaitConfig,
 };
 pub use origin::{Located, Origin, SourceFile};
+#[cfg(feature = "schema")]
+pub use schema::schema;
 pub use trigger::{
     ExecuteTriggeredSubgraph, MergeOptions, TriggerAction, TriggerCondition, TriggerDefinition, TriggerInput,
 };

@@ -6,6 +6,7 @@
 
 mod compile;
 mod context;
+pub mod draw;
 mod model;
 mod nodes;
 mod pairing;

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::conversation::check as check_selection;
 use crate::definition::json::Step;
 use crate::definition::{ConversationHistoryOptions, Fault, FaultCode, Origin};
 
@@ -97,44 +98,16 @@ impl<'a> Site<'a> {
 
     /// A selection of messages (SPEC section 3): something is asked for, and it makes sense.
     pub(super) fn history(&mut self, options: &ConversationHistoryOptions, way: &[Step]) {
-        let mut bad = |key: &str, message: &str| {
-            let way = if key.is_empty() { way.to_vec() } else { and(way, key) };
-            self.fault(FaultCode::InvalidHistoryOptions, &way, message);
-        };
-        let ConversationHistoryOptions {
-            last_n,
-            last_n_by_role,
-            by_role,
-            range,
-            range_by_role,
-        } = options;
-        if *last_n == Some(0) {
-            bad("lastN", "`lastN` selects nothing: it must be at least 1");
-        }
-        if last_n_by_role.is_some_and(|wanted| wanted.count == 0) {
-            bad("lastNByRole", "`count` selects nothing: it must be at least 1");
-        }
-        if range.is_some_and(|range| range.start >= range.end) {
-            bad("range", "`start` must be below `end`");
-        }
-        if range_by_role.is_some_and(|range| range.start >= range.end) {
-            bad("rangeByRole", "`start` must be below `end`");
-        }
-        let given = [
-            last_n.is_some(),
-            last_n_by_role.is_some(),
-            by_role.is_some(),
-            range.is_some(),
-        ];
-        match given.into_iter().filter(|given| *given).count() + usize::from(range_by_role.is_some()) {
-            0 => {
-                let message = "nothing is selected: give lastN, lastNByRole, byRole, range or rangeByRole";
-                self.fault(FaultCode::InvalidHistoryOptions, way, message);
-            }
-            1 => {}
-            _ => {
-                let message = "several selections: the first of lastN, lastNByRole, byRole, range, rangeByRole counts";
+        match check_selection(options) {
+            Ok(None) => {}
+            Ok(Some(warning)) => {
+                let message = format!("several selections: `{}` counts, the rest is ignored", warning.used);
                 self.warn(FaultCode::AmbiguousHistoryOptions, way, message);
+            }
+            Err(error) => {
+                let mut deeper = way.to_vec();
+                deeper.extend(error.pointer().split('/').filter(|key| !key.is_empty()).map(step));
+                self.fault(FaultCode::InvalidHistoryOptions, &deeper, error.to_string());
             }
         }
     }

@@ -1,2 +1,37 @@
-//! placeholder
-fn main() {}
+//! The `pirn` command (SPEC section 8): one file per subcommand.
+
+mod files;
+mod graph;
+mod schema;
+mod terminal;
+mod validate;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// A runtime for LLM-agent workflows.
+#[derive(Parser)]
+#[command(name = "pirn", version, about)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Check workflow files: every error and warning, with its place
+    Validate(validate::Args),
+    /// Draw a workflow
+    Graph(graph::Args),
+    /// Print the JSON Schema of a workflow file
+    Schema(schema::Args),
+}
+
+fn main() -> ExitCode {
+    match Cli::parse().command {
+        Command::Validate(args) => validate::run(&args),
+        Command::Graph(args) => graph::run(&args),
+        Command::Schema(args) => schema::run(&args),
+    }
+}

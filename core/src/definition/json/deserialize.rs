@@ -105,9 +105,12 @@ impl<'de> Deserializer<'de> for &'de Tree {
         match &self.value {
             Json::Null => visitor.visit_unit(),
             Json::Bool(flag) => visitor.visit_bool(*flag),
-            Json::Number(number) => number
-                .deserialize_any(visitor)
-                .map_err(|error| de::Error::custom(error)),
+            Json::Number(number) => match (number.as_u64(), number.as_i64(), number.as_f64()) {
+                (Some(number), _, _) => visitor.visit_u64(number),
+                (None, Some(number), _) => visitor.visit_i64(number),
+                (None, None, Some(number)) => visitor.visit_f64(number),
+                (None, None, None) => Err(de::Error::custom("a number beyond what can be held")),
+            },
             Json::Text(text) => visitor.visit_borrowed_str(text),
             Json::List(items) => visitor.visit_seq(Items(items.iter())),
             Json::Object(members) => visitor.visit_map(Members {

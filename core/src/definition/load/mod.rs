@@ -14,6 +14,7 @@ mod shape;
 mod trigger;
 mod workflow;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -26,7 +27,7 @@ use super::origin::{Holes, Located, Origin, Source, SourceFile};
 use super::{Profile, TriggerDefinition, WorkflowDefinition};
 
 #[cfg(feature = "schema")]
-pub(crate) use shape::{ACTIONS, BUNDLE, Field, Holds, NODE, NODE_TYPES, OPERATIONS, Shape, TRIGGER, WORKFLOW};
+pub(super) use shape::{ACTIONS, BUNDLE, Field, Holds, NODE, NODE_TYPES, SHAPES, Shape};
 
 /// What a text defines.
 #[derive(Clone, Debug, Default)]
@@ -109,6 +110,8 @@ pub fn load(file: &SourceFile) -> Loaded {
 struct Loader {
     source: Arc<Source>,
     out: Loaded,
+    /// Where an object starts, and the field that an unknown one in it was most likely meant to be.
+    misspelt: BTreeSet<(u32, &'static str)>,
 }
 
 impl Loader {

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::Loader;
 use super::nearest::nearest;
-use super::read::Nothing;
+use super::read::{Nothing, problems};
 use super::shape::{NODE, NODE_TYPES, OPERATIONS};
 use crate::definition::fault::FaultCode;
 use crate::definition::json::{Json, Member, Tree};
@@ -205,40 +205,32 @@ fn read_join(loader: &mut Loader, config: &mut Tree) -> Option<JoinConfig> {
     if !config.is_object() {
         return loader.read::<JoinConfig>(config, &["config"]);
     }
-    let mut strategy = config.take("joinStrategy");
-    match &mut strategy {
+    let given = config.take("joinStrategy").map(|member| member.value);
+    let span = given.as_ref().map_or(config.span, |word| word.span);
+    let known = match given {
         Some(word) => {
-            loader.read::<Strategy>(&mut wrapped(word), &["config"]);
+            let found = problems::<JoinStrategy>(&word);
+            let known = found.is_empty();
+            let faults = found
+                .into_iter()
+                .map(|found| found.under("joinStrategy").fault(&loader.source, &["config"]));
+            loader.out.faults.extend(faults);
+            known.then_some(word)
         }
         None => {
             let fault = loader
                 .source
                 .fault_in(FaultCode::InvalidJoinStrategy, config, "`joinStrategy` is missing");
             loader.out.faults.push(fault.with_help(STRATEGIES));
+            None
         }
-    }
-    let span = strategy.as_ref().map_or(config.span, |word| word.value.span);
-    let given = strategy.filter(|word| super::read::problems::<JoinStrategy>(&word.value).is_empty());
-    let word = given.map_or_else(|| Tree::text(span, "ALL_COMPLETED"), |word| word.value);
+    };
+    let word = known.unwrap_or_else(|| Tree::text(span, "ALL_COMPLETED"));
     config.put("joinStrategy", word);
     loader.read::<JoinConfig>(config, &["config"])
 }
 
 const STRATEGIES: &str = "one of ALL_COMPLETED, ANY_COMPLETED, ALL_FAILED, ANY_FAILED, SUCCESS_COUNT_THRESHOLD";
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Strategy {
-    #[serde(rename = "joinStrategy")]
-    _strategy: JoinStrategy,
-}
-
-fn wrapped(member: &Member) -> Tree {
-    Tree {
-        span: member.value.span,
-        value: Json::Object(vec![member.clone()]),
-    }
-}
 
 fn read_operation(loader: &mut Loader, config: &mut Tree) -> Option<ContextOperation> {
     let way: &[&str] = &["config"];

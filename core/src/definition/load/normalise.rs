@@ -5,7 +5,7 @@ use super::nearest::nearest;
 use super::read::Problem;
 use super::shape::{Field, Holds, Shape};
 use crate::definition::fault::FaultCode;
-use crate::definition::json::{Json, Member, Tree};
+use crate::definition::json::{Json, Member, Span, Tree};
 
 /// Known fields listed in the advice on an unknown one.
 const MOST_LISTED: usize = 12;
@@ -16,7 +16,7 @@ impl Loader {
         match &mut tree.value {
             Json::Object(members) => {
                 let given = std::mem::take(members);
-                *members = self.members(shape, given);
+                *members = self.members(shape, tree.span, given);
             }
             Json::List(items) => {
                 for item in items.iter_mut().filter(|item| item.is_object()) {
@@ -27,11 +27,11 @@ impl Loader {
         }
     }
 
-    fn members(&mut self, shape: &Shape, given: Vec<Member>) -> Vec<Member> {
+    fn members(&mut self, shape: &Shape, object: Span, given: Vec<Member>) -> Vec<Member> {
         let mut kept: Vec<Member> = Vec::with_capacity(given.len());
         for mut member in given {
             let Some(field) = shape.fields.iter().find(|field| answers_to(field, &member.key)) else {
-                self.unknown_field(shape, &member);
+                self.unknown_field(shape, object, &member);
                 continue;
             };
             if matches!(member.value.value, Json::Null) && !matches!(field.holds, Holds::Value) {
@@ -86,7 +86,7 @@ impl Loader {
         }
     }
 
-    fn unknown_field(&mut self, shape: &Shape, member: &Member) {
+    fn unknown_field(&mut self, shape: &Shape, object: Span, member: &Member) {
         let message = format!("no field is called `{}` here", member.key);
         let fault = self
             .source
@@ -98,7 +98,11 @@ impl Loader {
                 .flat_map(|field| std::iter::once(&field.name).chain(field.aliases))
         };
         let help = match nearest(&member.key, names().copied()) {
-            Some(near) => format!("did you mean `{near}`?"),
+            Some(near) => {
+                let meant = shape.fields.iter().find(|field| answers_to(field, near));
+                self.misspelt.extend(meant.map(|field| (object.start, field.name)));
+                format!("did you mean `{near}`?")
+            }
             None if shape.fields.is_empty() => "it takes no fields".to_owned(),
             None => {
                 let known: Vec<&str> = shape.fields.iter().map(|field| field.name).take(MOST_LISTED).collect();

@@ -26,6 +26,14 @@ impl Problem {
         self
     }
 
+    /// Where the object starts in which a field is missing, and the field.
+    pub(crate) fn missing(&self) -> Option<(u32, &'static str)> {
+        match self.mismatch.kind {
+            MismatchKind::Missing(field) => Some((self.span.start, field)),
+            MismatchKind::Invalid | MismatchKind::UnknownField(..) | MismatchKind::UnknownWord(..) => None,
+        }
+    }
+
     /// As a fault. `way` leads from the definition's root to the object that was read.
     pub(crate) fn fault(&self, source: &Source, way: &[&str]) -> Fault {
         let code = self.code(way);

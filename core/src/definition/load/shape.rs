@@ -9,6 +9,7 @@ use crate::definition::{ConversationHistoryOptions, FolderNotes, TextMessage, To
 /// The fields of one kind of object.
 pub(crate) struct Shape {
     /// The Rust type that holds it, for the schema.
+    #[cfg_attr(not(feature = "schema"), expect(dead_code, reason = "only the schema asks"))]
     pub(crate) type_name: &'static str,
     pub(crate) fields: &'static [Field],
 }
@@ -186,13 +187,7 @@ static NOTHING: Shape = Shape {
 /// Every node type and the fields of its config.
 pub(crate) static NODE_TYPES: &[(&str, &Shape)] = &[
     ("START", &NOTHING),
-    (
-        "END",
-        &Shape {
-            type_name: "EndConfig",
-            fields: &[field("output", Plain)],
-        },
-    ),
+    ("END", &END),
     ("VARIABLE", &VARIABLE),
     ("LLM", &LLM),
     ("CODE", &CODE),
@@ -205,6 +200,11 @@ pub(crate) static NODE_TYPES: &[(&str, &Shape)] = &[
     ("START_FROM_TRIGGER", &NOTHING),
     ("CONTINUE_FROM_TRIGGER", &CONTINUE_FROM_TRIGGER),
 ];
+
+static END: Shape = Shape {
+    type_name: "EndConfig",
+    fields: &[field("output", Plain)],
+};
 
 static VARIABLE: Shape = Shape {
     type_name: "VariableConfig",
@@ -535,3 +535,42 @@ static CUSTOM: Shape = Shape {
     type_name: "Custom",
     fields: &[field("function", Plain), field("parameters", Plain)],
 };
+
+/// Every shape that the schema has under its type's name.
+#[cfg(feature = "schema")]
+pub(crate) static SHAPES: &[&Shape] = &[
+    &WORKFLOW,
+    &VARIABLE_DEFINITION,
+    &EDGE,
+    &WORKFLOW_CONFIG,
+    &COMPRESSION,
+    &PINNED,
+    &TODO,
+    &USEFUL_INFO,
+    &RETRY,
+    &ON_ERROR,
+    &VARIABLE,
+    &LLM,
+    &CODE,
+    &ROUTE,
+    &ROUTE_ITEM,
+    &FORK,
+    &JOIN,
+    &SUBGRAPH,
+    &AGENT,
+    &WAIT,
+    &CONTINUE_FROM_TRIGGER,
+    &VARIABLE_CALLBACK,
+    &HISTORY_CALLBACK,
+    &HISTORY,
+    &ROLE_COUNT,
+    &RANGE,
+    &ROLE_RANGE,
+    &TRIGGER,
+    &CONDITION,
+    &TRIGGER_INPUT,
+    &EXECUTE_TRIGGERED_SUBGRAPH,
+    &MERGE_OPTIONS,
+    &MESSAGE,
+    &END,
+];

@@ -105,7 +105,11 @@ struct Head {
 
 fn take_list(loader: &mut Loader, tree: &mut Tree, key: &str, needed: bool) -> Option<Member> {
     let Some(member) = tree.take(key) else {
-        if needed {
+        let echo = loader
+            .misspelt
+            .iter()
+            .any(|(object, field)| *object == tree.span.start && *field == key);
+        if needed && !echo {
             loader.fault_in(FaultCode::MissingField, tree, format!("`{key}` is missing"));
         }
         return None;

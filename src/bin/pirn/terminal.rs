@@ -1,0 +1,26 @@
+//! What reaches the terminal, and the exit codes (SPEC section 8).
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// Failed, or invalid.
+pub(crate) const FAILED: u8 = 1;
+/// Wrong usage, or an unreadable file.
+pub(crate) const USAGE: u8 = 2;
+
+/// Writes the result to stdout and ends with `code`. A reader that went away is no failure: it had what it wanted.
+pub(crate) fn answer(text: &str, code: u8) -> ExitCode {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => ExitCode::from(code),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::from(code),
+        Err(error) => complain(&format!("cannot write the result: {error}"), FAILED),
+    }
+}
+
+/// Says on stderr what went wrong and ends with `code`.
+pub(crate) fn complain(text: &str, code: u8) -> ExitCode {
+    // where stderr is gone too, the exit code is all that is left to say it
+    let _ = writeln!(io::stderr().lock(), "pirn: {text}");
+    ExitCode::from(code)
+}

@@ -1,0 +1,135 @@
+//! `pirn validate FILE...`: every error and warning of a set of files, as JSON or with the source line shown.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::io::{IsTerminal, stdout};
+use std::process::ExitCode;
+
+use clap::ValueEnum;
+use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteDiagnostic, NamedSource, Report, Severity};
+use pirn_core::definition::{Fault, Loaded, SourceFile};
+use pirn_core::graph::{CompileContext, Compiled, NoSyntax, compile_loaded};
+use serde_json::json;
+
+use crate::files;
+use crate::terminal::{FAILED, USAGE, answer, complain};
+
+/// Arguments of `pirn validate`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Workflow files, checked together; - for stdin
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<String>,
+    /// How to report
+    #[arg(long, value_enum, default_value_t = Output::Text)]
+    output: Output,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Output {
+    Text,
+    Json,
+}
+
+/// Checks the files as one set.
+pub(crate) fn run(args: &Args) -> ExitCode {
+    let files = match files::read(&args.files) {
+        Ok(files) => files,
+        Err(message) => return complain(&message, USAGE),
+    };
+    let compiled = check(&files);
+    let code = if compiled.faults.is_empty() { 0 } else { FAILED };
+    let text = match args.output {
+        Output::Json => as_json(&compiled),
+        Output::Text => as_text(&files, &compiled),
+    };
+    answer(&text, code)
+}
+
+fn check(files: &[SourceFile]) -> Compiled {
+    let loaded = Loaded::of(files);
+    let profiles: BTreeSet<String> = loaded.profiles.iter().map(|profile| profile.value.id.clone()).collect();
+    let context = CompileContext {
+        syntax: &NoSyntax,
+        profiles: Some(&profiles),
+        ..CompileContext::default()
+    };
+    compile_loaded(&loaded, &context)
+}
+
+fn as_json(compiled: &Compiled) -> String {
+    let report = json!({
+        "valid": compiled.faults.is_empty(),
+        "errors": compiled.faults,
+        "warnings": compiled.warnings,
+    });
+    format!("{report:#}\n")
+}
+
+fn as_text(files: &[SourceFile], compiled: &Compiled) -> String {
+    let theme = if stdout().is_terminal() {
+        GraphicalTheme::unicode()
+    } else {
+        GraphicalTheme::unicode_nocolor()
+    };
+    let handler = GraphicalReportHandler::new_themed(theme);
+    let mut out = String::new();
+    for (faults, severity) in [
+        (&compiled.faults, Severity::Error),
+        (&compiled.warnings, Severity::Warning),
+    ] {
+        for fault in faults {
+            show(&handler, files, fault, severity, &mut out);
+        }
+    }
+    let (errors, warnings) = (
+        counted(compiled.faults.len(), "error"),
+        counted(compiled.warnings.len(), "warning"),
+    );
+    let verdict = if compiled.faults.is_empty() { "valid" } else { "invalid" };
+    put(&mut out, format_args!("{verdict}: {errors}, {warnings}\n"));
+    out
+}
+
+fn show(handler: &GraphicalReportHandler, files: &[SourceFile], fault: &Fault, severity: Severity, out: &mut String) {
+    let mut diagnostic = MietteDiagnostic::new(&fault.message)
+        .with_code(fault.code.as_str())
+        .with_severity(severity);
+    diagnostic.help.clone_from(&fault.help);
+    let file = fault
+        .file
+        .as_ref()
+        .and_then(|name| files.iter().find(|file| file.name == *name));
+    let report = match (file, fault.position) {
+        (Some(file), Some(position)) => {
+            let label = if fault.pointer.is_empty() {
+                "here"
+            } else {
+                fault.pointer.as_str()
+            };
+            let shown = first_line(file, position.offset, position.length);
+            let span = LabeledSpan::at(position.offset..position.offset + shown, label);
+            let source = NamedSource::new(&file.name, file.text.to_string());
+            Report::new(diagnostic.with_label(span)).with_source_code(source)
+        }
+        (None | Some(_), _) => Report::new(diagnostic),
+    };
+    // the handler writes to a string, which does not fail; and a fault without picture is still counted
+    let _ = handler.render_report(out, report.as_ref());
+    out.push('\n');
+}
+
+/// Bytes of the place that stand on its first line: a whole object would bury the message.
+fn first_line(file: &SourceFile, offset: usize, length: usize) -> usize {
+    let shown = file.text.get(offset..offset + length).unwrap_or_default();
+    shown.lines().next().unwrap_or_default().len()
+}
+
+fn counted(count: usize, word: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {word}{plural}")
+}
+
+fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
+    let _ = out.write_fmt(text);
+}
