@@ -7,8 +7,9 @@ use std::process::ExitCode;
 
 use clap::ValueEnum;
 use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteDiagnostic, NamedSource, Report, Severity};
+use pirn::script::TextSyntax;
 use pirn_core::definition::{Fault, Loaded, SourceFile};
-use pirn_core::graph::{CompileContext, Compiled, NoSyntax, compile_loaded};
+use pirn_core::graph::{CompileContext, Compiled, compile_loaded};
 use serde_json::json;
 
 use crate::files;
@@ -49,12 +50,23 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 fn check(files: &[SourceFile]) -> Compiled {
     let loaded = Loaded::of(files);
     let profiles: BTreeSet<String> = loaded.profiles.iter().map(|profile| profile.value.id.clone()).collect();
+    let syntax = TextSyntax::default();
     let context = CompileContext {
-        syntax: &NoSyntax,
+        syntax: &syntax,
         profiles: Some(&profiles),
         ..CompileContext::default()
     };
-    compile_loaded(&loaded, &context)
+    let mut compiled = compile_loaded(&loaded, &context);
+    let by_place = |fault: &Fault| {
+        let file = fault
+            .file
+            .as_ref()
+            .and_then(|name| files.iter().position(|file| file.name == *name));
+        (file, fault.position.map(|position| position.offset))
+    };
+    compiled.faults.sort_by_key(by_place);
+    compiled.warnings.sort_by_key(by_place);
+    compiled
 }
 
 fn as_json(compiled: &Compiled) -> String {

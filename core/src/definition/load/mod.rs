@@ -83,6 +83,7 @@ pub fn load(file: &SourceFile) -> Loaded {
     let mut loader = Loader {
         source,
         out: Loaded::default(),
+        misspelt: BTreeSet::new(),
     };
     match parse(&file.text) {
         Ok(Parsed { root, twice }) => {
@@ -226,9 +227,15 @@ impl Loader {
     /// Reads a `T`, reporting what does not fit. `way` names the keys that lead to it.
     fn read<T: DeserializeOwned>(&mut self, tree: &mut Tree, way: &[&str]) -> Option<T> {
         let (value, problems) = read::read::<T>(tree);
-        self.out
-            .faults
-            .extend(problems.iter().map(|problem| problem.fault(&self.source, way)));
+        for problem in problems {
+            // a misspelt field is reported as such, not as the missing one too
+            let echo = problem
+                .missing()
+                .is_some_and(|missing| self.misspelt.contains(&missing));
+            if !echo {
+                self.out.faults.push(problem.fault(&self.source, way));
+            }
+        }
         value
     }
 
