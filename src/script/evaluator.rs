@@ -13,8 +13,8 @@ use super::template::Template;
 #[cfg(feature = "javascript")]
 use script::{Engine, Script};
 
-/// Evaluates expressions and templates. One for each thread of the operating system; it keeps what it compiled, by
-/// graph and snippet.
+/// Evaluates expressions and templates. One for each thread of the operating system, made there (it is not `Send`);
+/// it keeps what it compiled, by graph and snippet. Its realm is made when the first expression needs JavaScript.
 ///
 /// A plain path takes no JavaScript. An expression that hit a limit leaves nothing behind: the realm is made anew.
 pub struct JsEvaluator {
@@ -312,5 +312,33 @@ mod script {
             // What was compiled belongs to the realm's runtime and must go first.
             self.compiled.clear();
         }
+    }
+}
+
+#[cfg(all(test, not(feature = "javascript")))]
+mod tests {
+    use pirn_core::error::RunErrorCode;
+    use pirn_core::script::ScopeValues;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn without_javascript_paths_and_templates_work_and_the_rest_says_so() {
+        let scope = ScopeValues {
+            input: Arc::new(json!({"a": 1})),
+            ..ScopeValues::default()
+        };
+        let mut evaluator = JsEvaluator::default();
+        assert_eq!(evaluator.value_of("input.a", &scope), Ok(Arc::new(json!(1))));
+        assert_eq!(
+            evaluator
+                .text_of("{{#if input.a}}{{input.a}}{{/if}}", &scope)
+                .as_deref(),
+            Ok("1")
+        );
+        let fault = evaluator.value_of("input.a + 1", &scope).unwrap_err();
+        assert_eq!(fault.code, RunErrorCode::ScriptError);
+        assert!(fault.message.contains("built without JavaScript"), "{fault}");
     }
 }

@@ -7,7 +7,8 @@
 //!
 //! What texts see is said in [`pirn_core::script`]. A text cannot reach files, the network, clocks or chance, and
 //! leaves nothing behind for the next one. Every text has limits on time, memory and stack; built-in functions of
-//! QuickJS that do not ask for the time (sorting, searching) can overrun the time limit, bounded by the memory limit.
+//! QuickJS that do not ask for the time (replacing text, printing a huge BigInt) can overrun the time limit by seconds;
+//! those that could run for ever refuse what is too long.
 
 mod code;
 #[cfg(feature = "javascript")]

@@ -15,11 +15,12 @@ pub struct TextFault {
     pub column: Option<u32>,
 }
 
-/// Checks expressions, scripts and templates. It compiles in one realm, so thousands of texts cost little.
+/// Checks expressions, scripts and templates. It compiles in one realm, made when the first text needs it, so
+/// thousands of texts cost little. Not `Send`: make one for each loading.
 #[derive(Default)]
 pub struct TextSyntax {
     #[cfg(feature = "javascript")]
-    realm: std::sync::Mutex<Option<super::realm::Realm>>,
+    realm: std::cell::RefCell<Option<super::realm::Realm>>,
 }
 
 impl TextSyntax {
@@ -98,7 +99,7 @@ impl TextSyntax {
     fn parse(&self, source: &str, form: super::realm::Form) -> Result<(), TextFault> {
         use super::realm::{Realm, RealmOptions};
 
-        let mut realm = self.realm.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut realm = self.realm.borrow_mut();
         if realm.as_ref().is_none_or(Realm::is_spent) {
             let limits = super::ExpressionLimits::default();
             let options = RealmOptions {

@@ -56,3 +56,10 @@ fn assert_error(result: Result<Value, ScriptFault>, code: RunErrorCode, part: &s
         "expected {code:?} with `{part}`, got {fault:?}"
     );
 }
+
+#[test]
+fn a_job_and_a_pool_can_move_to_another_thread() {
+    fn moves<T: Send>() {}
+    moves::<super::CodeJob>();
+    moves::<super::ScriptPool>();
+}
