@@ -178,6 +178,23 @@ fn a_timeout_fires_while_the_outside_never_answers() {
 }
 
 #[test]
+fn external_work_may_sleep_on_the_virtual_clock() {
+    let simulated = SimulatedHost::new(None);
+    let host = simulated.host();
+    let clock = host.work_clock();
+    let (answer, answered) = oneshot::channel();
+    host.external(Box::pin(async move {
+        for _ in 0..3 {
+            clock.sleep(1).await;
+        }
+        answer.send(clock.now()).expect("heard");
+    }))
+    .detach();
+    let now = simulated.block_on(answered).expect("no deadlock").expect("answered");
+    assert!(now >= 3, "slept until {now}");
+}
+
+#[test]
 fn external_work_runs_on_the_runtime_that_was_given() {
     let outside = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)

@@ -23,7 +23,7 @@ use tokio::time::Sleep;
 
 use super::chance::Chance;
 use super::load::{Count, Counted};
-use super::runtime::WorkPool;
+use super::pool::WorkPool;
 use super::timers::{TimerKey, Timers};
 use super::{Host, Port, WorkClock, WorkHandle, WorkTime, survive};
 

@@ -12,6 +12,7 @@
 mod arbiter;
 mod chance;
 mod load;
+mod pool;
 mod runtime;
 mod simulated;
 mod timers;

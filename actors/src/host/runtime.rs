@@ -28,9 +28,7 @@ use tokio::sync::oneshot;
 use super::Host;
 use super::arbiter::{self, Job, Shared};
 use super::load::{Bell, Count, Loads, Seat};
-
-/// How long a thread may take to end after everything on it was told to.
-const PATIENCE: Duration = Duration::from_secs(5);
+use super::pool::WorkPool;
 
 /// How a [`HostRuntime`] is built.
 #[derive(Clone, Debug)]
@@ -42,6 +40,9 @@ pub struct HostConfig {
     /// Where [`Host::work`] runs: the embedding program's tokio runtime. None: threads of our own, started when
     /// the first work comes. A current-thread runtime runs work only while somebody drives it.
     pub work: Option<tokio::runtime::Handle>,
+    /// How many milliseconds threads may take to end, once the grace is over and they were told to. Those that
+    /// block for longer are left behind and reported. Default: 5000.
+    pub patience: Millis,
 }
 
 impl Default for HostConfig {
@@ -50,6 +51,7 @@ impl Default for HostConfig {
             arbiters: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             name: "pirn".to_owned(),
             work: None,
+            patience: 5_000,
         }
     }
 }
@@ -121,7 +123,7 @@ enum State {
 
 thread_local! {
     /// The runtime whose thread this is: it must not wait for itself.
-    static THREAD_OF: Cell<Option<u64>> = const { Cell::new(None) };
+    pub(super) static THREAD_OF: Cell<Option<u64>> = const { Cell::new(None) };
     /// Dropped when the arbiter's thread ends, after all its tasks.
     static GONE: RefCell<Option<Sender<()>>> = const { RefCell::new(None) };
 }
@@ -134,7 +136,13 @@ impl HostRuntime {
     pub fn start(config: HostConfig) -> io::Result<Self> {
         static RUNTIMES: AtomicU64 = AtomicU64::new(0);
         let id = RUNTIMES.fetch_add(1, Ordering::Relaxed);
-        let HostConfig { arbiters, name, work } = config;
+        let HostConfig {
+            arbiters,
+            name,
+            work,
+            patience,
+        } = config;
+        let patience = Duration::from_millis(patience);
         let count = arbiters.max(1);
         let bell = Arc::new(Bell::default());
         let pool = Arc::new(WorkPool::new(id, &name, count, work, &bell));
@@ -143,7 +151,7 @@ impl HostRuntime {
         let (ready_sender, ready) = mpsc::channel();
         let control = std::thread::Builder::new().name(format!("{name}-control")).spawn({
             let pool = Arc::clone(&pool);
-            move || match Control::start(id, count, pool, bell) {
+            move || match Control::start(id, count, patience, pool, bell) {
                 Ok((control, doors)) => {
                     // Nobody waits any more: `stopped` says so at once.
                     ready_sender.send(Ok(doors)).unwrap_or(());
@@ -294,10 +302,17 @@ struct Control {
     arbiters: Vec<(Arbiter, Receiver<()>, Arc<Count>)>,
     pool: Arc<WorkPool>,
     bell: Arc<Bell>,
+    patience: Duration,
 }
 
 impl Control {
-    fn start(id: u64, count: usize, pool: Arc<WorkPool>, bell: Arc<Bell>) -> io::Result<(Self, Vec<ArbiterDoor>)> {
+    fn start(
+        id: u64,
+        count: usize,
+        patience: Duration,
+        pool: Arc<WorkPool>,
+        bell: Arc<Bell>,
+    ) -> io::Result<(Self, Vec<ArbiterDoor>)> {
         let runtime = one_thread_runtime()?;
         let clock = runtime.handle().clone();
         let mut control = Self {
@@ -305,6 +320,7 @@ impl Control {
             arbiters: Vec::with_capacity(count),
             pool,
             bell,
+            patience,
         };
         let origin = Instant::now();
         let mut doors = Vec::with_capacity(count);
@@ -357,7 +373,7 @@ impl Control {
         let tasks_left = self.arbiters.iter().map(|(_, _, tasks)| tasks.alive()).sum();
         let work_left = self.pool.in_flight().alive();
         let arbiters_stuck = self.end_arbiters();
-        self.pool.close();
+        self.pool.close(self.patience);
         StopReport {
             tasks_left,
             work_left,
@@ -370,7 +386,7 @@ impl Control {
         for (arbiter, _, _) in &self.arbiters {
             arbiter.stop();
         }
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + self.patience;
         let mut stuck = 0;
         for (arbiter, gone, _) in self.arbiters.drain(..) {
             match gone.recv_timeout(until.saturating_duration_since(Instant::now())) {
@@ -391,73 +407,6 @@ impl Control {
 
 fn one_thread_runtime() -> io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
-}
-
-/// Where work runs.
-pub(super) struct WorkPool {
-    id: u64,
-    name: String,
-    threads: usize,
-    in_flight: Arc<Count>,
-    place: Mutex<Place>,
-}
-
-enum Place {
-    Given(tokio::runtime::Handle),
-    NotYet,
-    Own(tokio::runtime::Runtime),
-    Closed,
-}
-
-impl WorkPool {
-    fn new(id: u64, name: &str, threads: usize, given: Option<tokio::runtime::Handle>, bell: &Arc<Bell>) -> Self {
-        Self {
-            id,
-            name: format!("{name}-work"),
-            threads,
-            in_flight: Count::new(bell),
-            place: Mutex::new(given.map_or(Place::NotYet, Place::Given)),
-        }
-    }
-
-    /// The work in flight.
-    pub(super) fn in_flight(&self) -> &Arc<Count> {
-        &self.in_flight
-    }
-
-    /// The runtime to spawn on; our own is started by the first who asks.
-    ///
-    /// # Errors
-    /// It could not be made, or the host has stopped.
-    pub(super) fn handle(&self) -> io::Result<tokio::runtime::Handle> {
-        let mut place = locked(&self.place);
-        match &*place {
-            Place::Given(handle) => Ok(handle.clone()),
-            Place::Own(runtime) => Ok(runtime.handle().clone()),
-            Place::Closed => Err(io::Error::other(HostStopped)),
-            Place::NotYet => {
-                let id = self.id;
-                let runtime = tokio::runtime::Builder::new_multi_thread()
-                    .worker_threads(self.threads)
-                    .thread_name(&self.name)
-                    .on_thread_start(move || THREAD_OF.set(Some(id)))
-                    .enable_all()
-                    .build()?;
-                let handle = runtime.handle().clone();
-                *place = Place::Own(runtime);
-                Ok(handle)
-            }
-        }
-    }
-
-    /// Ends our own threads; the embedding program's are its own business.
-    fn close(&self) {
-        let place = std::mem::replace(&mut *locked(&self.place), Place::Closed);
-        match place {
-            Place::Own(runtime) => runtime.shutdown_timeout(PATIENCE),
-            Place::Given(_) | Place::NotYet | Place::Closed => {}
-        }
-    }
 }
 
 /// The lock, also after a panic under it: every holder leaves what it guards whole.

@@ -12,6 +12,13 @@ pub struct TimerKey {
     pub(super) sequence: u64,
 }
 
+impl TimerKey {
+    /// A key, for a host that keeps its timers elsewhere. `deadline` and `sequence` together must be unique.
+    pub fn new(deadline: u64, sequence: u64) -> Self {
+        Self { deadline, sequence }
+    }
+}
+
 /// What is to happen, by deadline and then by the order of setting.
 #[derive(Debug)]
 pub(super) struct Timers<T> {

@@ -10,21 +10,23 @@
 //! actix needs no system here: an actor is a future, its address a waker.
 
 mod clock;
+mod external;
 mod ready;
 
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures::future::{BoxFuture, LocalBoxFuture};
 use pirn_core::Millis;
 
 use self::clock::VirtualTime;
+use self::external::ExternalPlace;
 use self::ready::{Ready, Shared, TaskState};
 use super::chance::{Chance, mix};
 use super::timers::{TimerKey, Timers};
@@ -212,10 +214,7 @@ impl Simulation {
             timers: RefCell::new(Timers::new()),
             numbers: Cell::new(0),
             fingerprint: Cell::new(0),
-            external: ExternalPlace {
-                given: config.external,
-                own: OnceCell::new(),
-            },
+            external: ExternalPlace::new(config.external),
             bound_since: Cell::new(None),
             is_running: Cell::new(false),
             is_closed: Cell::new(false),
@@ -302,19 +301,15 @@ impl Simulation {
             Until::Time(time) => (time, true),
             Until::Idle => (Millis::MAX, true),
         };
-        let next = self.next_deadline();
         if waits && self.shared.external() > 0 {
-            let now = self.bound_now();
-            let rest = next.map(|deadline| Duration::from_millis(deadline.saturating_sub(now)));
-            if rest.is_none_or(|rest| !rest.is_zero()) {
-                self.shared.wait_for_outside(rest);
-            }
+            let timer = self.timers.borrow().next_deadline();
+            self.shared.wait_for_outside(timer, self.bound_now());
             self.shared.advance_to(self.bound_now());
             self.queue_due();
             return true;
         }
         self.bound_since.set(None);
-        match next {
+        match self.next_deadline() {
             Some(deadline) if deadline <= limit => {
                 self.shared.advance_to(deadline);
                 self.queue_due();
@@ -434,26 +429,12 @@ impl Port for Simulation {
             .map_or_else(WorkHandle::inert, |task| WorkHandle::new(move || task.abort()))
     }
 
-    #[allow(clippy::disallowed_methods)] // External work is what leaves the simulation.
     fn external(&self, work: BoxFuture<'static, ()>) -> WorkHandle {
-        let handle = match self.external.handle() {
-            Ok(handle) if !self.is_closed.get() => handle,
-            Ok(_) => {
-                survive("work refused at shutdown", move || drop(work));
-                return WorkHandle::inert();
-            }
-            Err(error) => {
-                tracing::error!(%error, "no thread for external work");
-                survive("work refused without a thread", move || drop(work));
-                return WorkHandle::inert();
-            }
-        };
-        let in_flight = InFlight {
-            work,
-            _guard: self.shared.enter_external(),
-        };
-        let abort = handle.spawn(in_flight).abort_handle();
-        WorkHandle::new(move || abort.abort())
+        if self.is_closed.get() {
+            survive("work refused at shutdown", move || drop(work));
+            return WorkHandle::inert();
+        }
+        self.external.start(work, self.shared.enter_external())
     }
 
     fn work_clock(&self) -> WorkClock {
@@ -473,52 +454,5 @@ struct Running<'a>(&'a Cell<bool>);
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         self.0.set(false);
-    }
-}
-
-/// External work with its guard; the order of the fields is the order of their end, so what the work's end wakes is
-/// queued before the clock is free again.
-struct InFlight {
-    work: BoxFuture<'static, ()>,
-    _guard: ready::ExternalGuard,
-}
-
-impl Future for InFlight {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<()> {
-        self.work.as_mut().poll(task)
-    }
-}
-
-/// Where external work runs.
-struct ExternalPlace {
-    given: Option<tokio::runtime::Handle>,
-    own: OnceCell<tokio::runtime::Runtime>,
-}
-
-impl ExternalPlace {
-    fn handle(&self) -> std::io::Result<tokio::runtime::Handle> {
-        if let Some(given) = &self.given {
-            return Ok(given.clone());
-        }
-        if let Some(own) = self.own.get() {
-            return Ok(own.handle().clone());
-        }
-        let own = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .thread_name("pirn-external")
-            .enable_all()
-            .build()?;
-        Ok(self.own.get_or_init(|| own).handle().clone())
-    }
-}
-
-impl Drop for ExternalPlace {
-    fn drop(&mut self) {
-        if let Some(own) = self.own.take() {
-            // Waiting for the threads would panic on a tokio worker.
-            own.shutdown_background();
-        }
     }
 }

@@ -144,14 +144,20 @@ impl Shared {
         ExternalGuard(Arc::clone(self))
     }
 
-    /// Waits until another thread has changed something that matters; at most `limit`.
-    pub(super) fn wait_for_outside(&self, limit: Option<Duration>) {
+    /// Waits until another thread has changed something that matters, or the first of `timer` and the sleepers'
+    /// deadlines, which is `now` or later, has come in real time.
+    pub(super) fn wait_for_outside(&self, timer: Option<Millis>, now: Millis) {
         let queues = self.lock();
         if !queues.from_outside.is_empty() || queues.external == 0 {
             return;
         }
-        match limit {
-            Some(limit) => drop(self.changed.wait_timeout(queues, limit)),
+        // Looked up under the lock: a sleeper added from now on notifies the wait.
+        let sleeper = queues.sleepers.next_deadline();
+        match timer.into_iter().chain(sleeper).min() {
+            Some(deadline) => {
+                let rest = Duration::from_millis(deadline.saturating_sub(now));
+                drop(self.changed.wait_timeout(queues, rest));
+            }
             None => drop(self.changed.wait(queues)),
         }
     }
