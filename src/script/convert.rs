@@ -218,3 +218,22 @@ fn float(number: f64) -> Result<Value, NotJson> {
         .map(Value::Number)
         .ok_or_else(|| NotJson::holds(format!("{number}, which is no number")))
 }
+
+/// A sentence about what `whole` holds and where.
+pub(super) fn describe(whole: &str, what: &str, at: &[String]) -> String {
+    if at.is_empty() {
+        return format!("{whole} is {what}");
+    }
+    let path: String = at
+        .iter()
+        .rev()
+        .map(|member| {
+            if member.starts_with('[') {
+                member.clone()
+            } else {
+                format!(".{member}")
+            }
+        })
+        .collect();
+    format!("{whole} holds {what} at `{}`", path.trim_start_matches('.'))
+}

@@ -15,6 +15,8 @@ mod code;
 mod convert;
 mod evaluator;
 mod functions;
+#[cfg(feature = "javascript")]
+mod host;
 mod limits;
 #[cfg(feature = "javascript")]
 mod placeholder;
