@@ -71,7 +71,10 @@ impl NodeCompiler<'_, '_> {
         let on_error = node.on_error.as_ref().and_then(|to| self.ways.find(&to.target_node_id));
         let mut edges = self.edges(place);
         let kind = match &node.config {
-            NodeConfig::Route(route) => self.route(place, route, std::mem::take(&mut edges)),
+            NodeConfig::Route(route) => {
+                let edges = std::mem::take(&mut edges);
+                self.route(place, route, &edges)
+            }
             NodeConfig::Fork(_) => {
                 edges.clear();
                 NodeKind::Fork(fork?)
@@ -176,7 +179,7 @@ impl NodeCompiler<'_, '_> {
     }
 
     /// By `routes` and the default where there is one of them; by its edges where there is none.
-    fn route(&mut self, place: usize, route: &RouteConfig, edges: Vec<Edge>) -> NodeKind {
+    fn route(&mut self, place: usize, route: &RouteConfig, edges: &[Edge]) -> NodeKind {
         if route.routes.is_empty() && route.default_target_node_id.is_none() {
             let default = edges
                 .iter()

@@ -15,7 +15,7 @@ pub(super) struct Site<'a> {
 
 /// The way to a part of a definition: `at!["nodes", 3, "config"]`.
 macro_rules! at {
-    ($($step:expr),* $(,)?) => { vec![$($crate::graph::site::step($step)),*] };
+    ($($step:expr),* $(,)?) => { Vec::from([$($crate::graph::site::step($step)),*]) };
 }
 pub(super) use at;
 

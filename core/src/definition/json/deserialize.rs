@@ -10,6 +10,9 @@ use serde::forward_to_deserialize_any;
 
 use super::{Json, Member, Tree};
 
+/// Words listed in a message; a longer list hides the point.
+const MOST_LISTED: usize = 8;
+
 /// Why a tree is not what a type wants.
 #[derive(Clone, Debug)]
 pub(crate) struct Mismatch {
@@ -69,7 +72,11 @@ impl de::Error for Mismatch {
     }
 
     fn unknown_variant(word: &str, expected: &'static [&'static str]) -> Self {
-        let message = format!("`{word}` is none of {}", expected.join(", "));
+        let message = if expected.len() > MOST_LISTED {
+            format!("`{word}` is none of its words")
+        } else {
+            format!("`{word}` is none of {}", expected.join(", "))
+        };
         Self {
             kind: MismatchKind::UnknownWord(word.to_owned(), expected),
             message,
@@ -154,9 +161,28 @@ impl<'de> Deserializer<'de> for &'de Tree {
         }
     }
 
+    /// serde would read a list as an object's fields in order; a file never means that.
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Mismatch> {
+        match self.value {
+            Json::Object(_) => self.deserialize_any(visitor),
+            Json::Null | Json::Bool(_) | Json::Number(_) | Json::Text(_) | Json::List(_) => {
+                let message = format!("expected an object, found {}", self.kind());
+                Err(Mismatch {
+                    kind: MismatchKind::Invalid,
+                    message,
+                })
+            }
+        }
+    }
+
     forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq tuple
-        tuple_struct map struct identifier ignored_any
+        tuple_struct map identifier ignored_any
     }
 }
 

@@ -2,10 +2,15 @@
 
 use super::{Json, Span, Step, Tree, pointer_of};
 
-/// Where lines start.
+/// Bytes between two stored counts of characters.
+const BLOCK: usize = 1024;
+
+/// Where lines start, and how many characters stand before every block: a place is found without reading its line,
+/// which may be the whole text.
 #[derive(Clone, Debug)]
 pub(crate) struct Lines {
     starts: Vec<u32>,
+    before: Vec<u32>,
 }
 
 impl Lines {
@@ -17,7 +22,13 @@ impl Lines {
                 .filter(|(_, byte)| *byte == b'\n')
                 .map(|(at, _)| at as u32 + 1),
         );
-        Self { starts }
+        let mut before = vec![0];
+        let mut count = 0;
+        for block in text.as_bytes().chunks(BLOCK) {
+            count += characters(block);
+            before.push(count);
+        }
+        Self { starts, before }
     }
 
     /// Line and column of a byte, both from 1; the column counts characters.
@@ -27,15 +38,22 @@ impl Lines {
             .partition_point(|start| *start as usize <= offset)
             .saturating_sub(1);
         let start = self.starts.get(line).map_or(0, |start| *start as usize);
-        let mut end = offset.min(text.len());
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
-        let column = text
-            .get(start..end)
-            .map_or(0, |before| before.trim_start_matches('\u{feff}').chars().count());
-        (line as u32 + 1, column as u32 + 1)
+        let mark = u32::from(line == 0 && offset > 0 && text.starts_with('\u{feff}'));
+        let column = self.characters_before(text, offset) - self.characters_before(text, start) - mark;
+        (line as u32 + 1, column + 1)
     }
+
+    fn characters_before(&self, text: &str, offset: usize) -> u32 {
+        let offset = offset.min(text.len());
+        let block = offset / BLOCK;
+        let counted = self.before.get(block).copied().unwrap_or_default();
+        counted + characters(&text.as_bytes()[block * BLOCK..offset])
+    }
+}
+
+/// Characters that start in these bytes.
+fn characters(bytes: &[u8]) -> u32 {
+    bytes.iter().filter(|byte| **byte & 0xC0 != 0x80).count() as u32
 }
 
 /// The JSON pointer of the innermost value whose key or value holds the byte `offset`.
@@ -70,4 +88,24 @@ pub(crate) fn pointer_at(root: &Tree, offset: u32) -> String {
 
 fn holds(span: Span, offset: u32) -> bool {
     span.start <= offset && offset < span.end
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::Lines;
+
+    proptest! {
+        #[test]
+        fn a_place_is_what_counting_from_the_start_gives(text in "[a-zü日\n]{0,3000}") {
+            let lines = Lines::of(&text);
+            for (offset, _) in text.char_indices() {
+                let before = &text[..offset];
+                let line = before.matches('\n').count() as u32 + 1;
+                let column = before.rsplit('\n').next().unwrap_or_default().chars().count() as u32 + 1;
+                prop_assert_eq!(lines.place(&text, offset), (line, column));
+            }
+        }
+    }
 }

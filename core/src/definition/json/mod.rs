@@ -9,7 +9,7 @@ mod parse;
 
 pub(crate) use deserialize::{Mismatch, MismatchKind};
 pub(crate) use locate::{Lines, pointer_at};
-pub(crate) use parse::{Parsed, parse};
+pub(crate) use parse::{Parsed, Twice, parse};
 
 /// Levels of nesting a text may have.
 pub(crate) const MAX_DEPTH: usize = 128;

@@ -3,11 +3,19 @@
 use super::{Json, MAX_BYTES, MAX_DEPTH, Member, Span, Tree};
 use crate::definition::FaultCode;
 
-/// A tree, and the keys that stand twice in their object (the first one counts).
+/// A tree, and the keys that stand twice in their object: the first, which counts, and the other.
 #[derive(Debug)]
 pub(crate) struct Parsed {
     pub(crate) root: Tree,
-    pub(crate) twice: Vec<Member>,
+    pub(crate) twice: Vec<Twice>,
+}
+
+/// A key that stands twice.
+#[derive(Debug)]
+pub(crate) struct Twice {
+    pub(crate) key: String,
+    pub(crate) first: Span,
+    pub(crate) other: Span,
 }
 
 /// Why a text is no tree.
@@ -53,7 +61,7 @@ struct Parser<'a> {
     text: &'a str,
     at: usize,
     depth: usize,
-    twice: Vec<Member>,
+    twice: Vec<Twice>,
 }
 
 impl Parser<'_> {
@@ -155,23 +163,23 @@ impl Parser<'_> {
     fn without_repeats(&mut self, members: Vec<Member>) -> Vec<Member> {
         let mut order: Vec<usize> = (0..members.len()).collect();
         order.sort_by(|a, b| members[*a].key.cmp(&members[*b].key).then(a.cmp(b)));
-        let mut repeats = vec![false; members.len()];
-        let mut any = false;
+        // where a key stands before, by the place of each that repeats it
+        let mut firsts: Vec<Option<Span>> = vec![None; members.len()];
         for pair in order.windows(2) {
-            if members[pair[0]].key == members[pair[1]].key {
-                repeats[pair[1]] = true;
-                any = true;
+            let (before, after) = (&members[pair[0]], &members[pair[1]]);
+            if before.key == after.key {
+                firsts[pair[1]] = Some(firsts[pair[0]].unwrap_or(before.key_span));
             }
         }
-        if !any {
-            return members;
-        }
         let mut kept = Vec::with_capacity(members.len());
-        for (member, repeat) in members.into_iter().zip(repeats) {
-            if repeat {
-                self.twice.push(member);
-            } else {
-                kept.push(member);
+        for (member, first) in members.into_iter().zip(firsts) {
+            match first {
+                Some(first) => self.twice.push(Twice {
+                    key: member.key,
+                    first,
+                    other: member.key_span,
+                }),
+                None => kept.push(member),
             }
         }
         kept

@@ -21,8 +21,9 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+use self::read::Problem;
 use super::fault::{Fault, FaultCode};
-use super::json::{Json, Parsed, Tree, parse};
+use super::json::{Json, Parsed, Tree, Twice, parse};
 use super::origin::{Holes, Located, Origin, Source, SourceFile};
 use super::{Profile, TriggerDefinition, WorkflowDefinition};
 
@@ -83,15 +84,13 @@ pub fn load(file: &SourceFile) -> Loaded {
     let mut loader = Loader {
         source,
         out: Loaded::default(),
-        misspelt: BTreeSet::new(),
+        reported: BTreeSet::new(),
     };
     match parse(&file.text) {
         Ok(Parsed { root, twice }) => {
-            for member in twice {
-                let message = format!("the key `{}` stands twice in this object", member.key);
-                let fault = loader
-                    .source
-                    .fault(FaultCode::DuplicateField, member.key_span, member.key_span, message);
+            for Twice { key, first, other } in twice {
+                let message = format!("the key `{key}` stands twice in this object");
+                let fault = loader.source.fault(FaultCode::DuplicateField, first, other, message);
                 loader.out.faults.push(fault);
             }
             loader.root(root);
@@ -111,8 +110,8 @@ pub fn load(file: &SourceFile) -> Loaded {
 struct Loader {
     source: Arc<Source>,
     out: Loaded,
-    /// Where an object starts, and the field that an unknown one in it was most likely meant to be.
-    misspelt: BTreeSet<(u32, &'static str)>,
+    /// Fields that were reported as something else than missing: where their object starts, and the field.
+    reported: BTreeSet<(u32, &'static str)>,
 }
 
 impl Loader {
@@ -192,19 +191,9 @@ impl Loader {
         let Some(known) = self.read::<KnownProfile>(&mut tree, &["profiles"]) else {
             return;
         };
-        const KNOWN: &[&str] = &[
-            "id",
-            "provider",
-            "model",
-            "endpoint",
-            "apiKeyEnv",
-            "parameters",
-            "tokenLimit",
-            "tokenizer",
-        ];
         let mut rest = tree.clone();
         if let Some(members) = rest.members_mut() {
-            members.retain(|member| !KNOWN.contains(&member.key.as_str()));
+            members.retain(|member| !PROFILE_FIELDS.contains(&member.key.as_str()));
         }
         let Some(rest) = self.read::<Map<String, Value>>(&mut rest, &[]) else {
             return;
@@ -227,16 +216,20 @@ impl Loader {
     /// Reads a `T`, reporting what does not fit. `way` names the keys that lead to it.
     fn read<T: DeserializeOwned>(&mut self, tree: &mut Tree, way: &[&str]) -> Option<T> {
         let (value, problems) = read::read::<T>(tree);
+        self.report(&problems, way);
+        value
+    }
+
+    /// Reports problems; a field that was misspelt is not reported as missing too.
+    fn report(&mut self, problems: &[Problem], way: &[&str]) {
         for problem in problems {
-            // a misspelt field is reported as such, not as the missing one too
             let echo = problem
                 .missing()
-                .is_some_and(|missing| self.misspelt.contains(&missing));
+                .is_some_and(|missing| self.reported.contains(&missing));
             if !echo {
                 self.out.faults.push(problem.fault(&self.source, way));
             }
         }
-        value
     }
 
     fn fault_in(&mut self, code: FaultCode, tree: &Tree, message: impl Into<String>) {
@@ -254,6 +247,18 @@ fn is_bundle(root: &Tree) -> bool {
     let has = |key: &str| root.get(key).is_some();
     !has("nodes") && !has("action") && (has("workflows") || has("triggers") || has("profiles"))
 }
+
+/// The fields of a profile that every provider shares.
+const PROFILE_FIELDS: &[&str] = &[
+    "id",
+    "provider",
+    "model",
+    "endpoint",
+    "apiKeyEnv",
+    "parameters",
+    "tokenLimit",
+    "tokenizer",
+];
 
 /// [`Profile`] without what only its provider knows.
 #[derive(Deserialize)]

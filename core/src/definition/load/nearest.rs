@@ -2,6 +2,8 @@
 
 /// Words longer than this are not compared: the cost grows with the square.
 const LONGEST: usize = 64;
+/// From this length on, a word that begins a known one is taken for it: `target` for `targetNodeId`.
+const SHORTEST_BEGINNING: usize = 4;
 
 /// The known word with the least edit distance, if it is near enough to be meant.
 pub(crate) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
@@ -11,7 +13,20 @@ pub(crate) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> O
     }
     let allowed = (folded.len() / 3).max(2);
     known
-        .map(|candidate| (distance(&folded, &fold(candidate)), candidate))
+        .map(|candidate| {
+            let other = fold(candidate);
+            let begins = folded.len() >= SHORTEST_BEGINNING && other.starts_with(&folded);
+            // no fewer edits than the lengths differ by
+            let at_least = folded.len().abs_diff(other.len());
+            let edits = if begins {
+                1
+            } else if at_least > allowed {
+                at_least
+            } else {
+                distance(&folded, &other)
+            };
+            (edits, candidate)
+        })
         .filter(|(distance, _)| *distance <= allowed)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)

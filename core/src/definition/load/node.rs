@@ -44,7 +44,7 @@ pub(super) fn normalise_node(loader: &mut Loader, node: &mut Tree, holes: &mut H
     } else {
         loader.normalise(shape, config);
     }
-    // a misspelt field of these may be the way itself
+    // a reported field of these may be the way itself
     holes.ways |= matches!(*word, "FORK" | "JOIN" | "ROUTE") && loader.out.faults.len() > before;
 }
 
@@ -94,20 +94,18 @@ pub(super) fn read_node(
         return None;
     }
     let mut config = tree.take("config");
-    let before = loader.out.faults.len();
+    let led_on = tree.get("onError").is_some();
     let frame = loader.read::<Frame>(tree, &["nodes"]);
     let word = frame.as_ref().and_then(|frame| frame.word.clone());
-    if tree.get("onError").is_none() && loader.out.faults.len() > before {
-        holes.ways = true;
-    }
-    let read = match (word, &mut config) {
-        (Some(word), Some(config)) => read_config(loader, tree, &word, &mut config.value, holes),
-        (None | Some(_), _) => {
-            if frame.is_some() {
-                loader.fault_in(FaultCode::MissingField, tree, "`type` is missing");
-            }
-            None
+    holes.ways |= led_on && tree.get("onError").is_none();
+    let read = if let (Some(word), Some(config)) = (word, &mut config) {
+        read_config(loader, tree, &word, &mut config.value, holes)
+    } else {
+        let echo = loader.reported.contains(&(tree.span.start, "type"));
+        if frame.is_some() && !echo {
+            loader.fault_in(FaultCode::MissingField, tree, "`type` is missing");
         }
+        None
     };
     if let (Some(config), Some(members)) = (config, tree.members_mut()) {
         members.push(config);
@@ -207,23 +205,22 @@ fn read_join(loader: &mut Loader, config: &mut Tree) -> Option<JoinConfig> {
     }
     let given = config.take("joinStrategy").map(|member| member.value);
     let span = given.as_ref().map_or(config.span, |word| word.span);
-    let known = match given {
-        Some(word) => {
-            let found = problems::<JoinStrategy>(&word);
-            let known = found.is_empty();
-            let faults = found
-                .into_iter()
-                .map(|found| found.under("joinStrategy").fault(&loader.source, &["config"]));
-            loader.out.faults.extend(faults);
-            known.then_some(word)
-        }
-        None => {
+    let known = if let Some(word) = given {
+        let found = problems::<JoinStrategy>(&word);
+        let known = found.is_empty();
+        let faults = found
+            .into_iter()
+            .map(|found| found.under("joinStrategy").fault(&loader.source, &["config"]));
+        loader.out.faults.extend(faults);
+        known.then_some(word)
+    } else {
+        if !loader.reported.contains(&(config.span.start, "joinStrategy")) {
             let fault = loader
                 .source
                 .fault_in(FaultCode::InvalidJoinStrategy, config, "`joinStrategy` is missing");
             loader.out.faults.push(fault.with_help(STRATEGIES));
-            None
         }
+        None
     };
     let word = known.unwrap_or_else(|| Tree::text(span, "ALL_COMPLETED"));
     config.put("joinStrategy", word);
@@ -261,7 +258,7 @@ fn read_operation(loader: &mut Loader, config: &mut Tree) -> Option<ContextOpera
             None
         }
     };
-    operation.key = "operation".to_owned();
+    "operation".clone_into(&mut operation.key);
     if let Some(members) = config.members_mut() {
         members.insert(0, operation);
     }
@@ -281,12 +278,11 @@ fn stand_in(word: &str) -> Option<NodeConfig> {
             readonly: false,
         }),
         "LLM" => NodeConfig::Llm(LlmConfig::default()),
-        "CODE" => NodeConfig::Code(CodeConfig::default()),
         "ROUTE" => NodeConfig::Route(RouteConfig::default()),
         "FORK" => NodeConfig::Fork(ForkConfig::default()),
         "WAIT" => NodeConfig::Wait(WaitConfig::default()),
         "CONTINUE_FROM_TRIGGER" => NodeConfig::ContinueFromTrigger(ContinueFromTriggerConfig::default()),
-        "JOIN" | "SUBGRAPH" | "CONTEXT_PROCESSOR" => NodeConfig::Code(CodeConfig::default()),
+        "CODE" | "JOIN" | "SUBGRAPH" | "CONTEXT_PROCESSOR" => NodeConfig::Code(CodeConfig::default()),
         _ => return None,
     })
 }

@@ -45,7 +45,7 @@ impl Loader {
                 self.out.faults.push(fault);
                 continue;
             }
-            if self.canonical(field, &mut member.value) {
+            if self.canonical(field, object, &mut member.value) {
                 field.name.clone_into(&mut member.key);
                 kept.push(member);
             }
@@ -54,7 +54,7 @@ impl Loader {
     }
 
     /// Brings a field's value into canonical form. Whether it can be kept.
-    fn canonical(&mut self, field: &Field, value: &mut Tree) -> bool {
+    fn canonical(&mut self, field: &Field, object: Span, value: &mut Tree) -> bool {
         match field.holds {
             Holds::Value | Holds::Plain => true,
             Holds::Upper => {
@@ -78,9 +78,10 @@ impl Loader {
                     self.normalise(shape, value);
                 }
                 let found: Vec<Problem> = problems(value);
-                self.out
-                    .faults
-                    .extend(found.iter().map(|problem| problem.fault(&self.source, &[field.name])));
+                self.report(&found, &[field.name]);
+                if !found.is_empty() {
+                    self.reported.insert((object.start, field.name));
+                }
                 found.is_empty()
             }
         }
@@ -100,7 +101,7 @@ impl Loader {
         let help = match nearest(&member.key, names().copied()) {
             Some(near) => {
                 let meant = shape.fields.iter().find(|field| answers_to(field, near));
-                self.misspelt.extend(meant.map(|field| (object.start, field.name)));
+                self.reported.extend(meant.map(|field| (object.start, field.name)));
                 format!("did you mean `{near}`?")
             }
             None if shape.fields.is_empty() => "it takes no fields".to_owned(),

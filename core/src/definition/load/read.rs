@@ -108,26 +108,44 @@ pub(crate) fn problems<T: DeserializeOwned>(tree: &Tree) -> Vec<Problem> {
 /// Reads a `T`. What does not fit is taken out of `tree`; nothing is read where something necessary is left missing.
 pub(crate) fn read<T: DeserializeOwned>(tree: &mut Tree) -> (Option<T>, Vec<Problem>) {
     let mut found = Vec::new();
+    let mut removed: Vec<Vec<Step>> = Vec::new();
     while found.len() < MOST {
         match attempt::<T>(tree) {
             Ok(value) => return (Some(value), found),
             Err((steps, mismatch)) => {
                 let place = tree.deepest(&steps);
                 let (span, shown) = (place.span, place.get("id").unwrap_or(place).span);
-                let removed = tree.remove(&steps);
-                found.push(Problem {
-                    steps,
-                    span,
-                    shown,
-                    mismatch,
-                });
-                if !removed {
+                let taken = tree.remove(&steps);
+                if !is_echo(&removed, &steps, &mismatch) {
+                    found.push(Problem {
+                        steps: steps.clone(),
+                        span,
+                        shown,
+                        mismatch,
+                    });
+                }
+                if !taken {
                     return (None, found);
+                }
+                // the items behind it move up: what was known of its place is no longer of that place
+                removed.retain(|other| !other.starts_with(&steps));
+                if matches!(steps.last(), Some(Step::Key(_))) {
+                    removed.push(steps);
                 }
             }
         }
     }
     (None, found)
+}
+
+/// Whether what is missing was taken out a moment ago, and reported as what it was.
+fn is_echo(removed: &[Vec<Step>], steps: &[Step], mismatch: &Mismatch) -> bool {
+    match mismatch.kind {
+        MismatchKind::Missing(field) => removed
+            .iter()
+            .any(|other| matches!(other.split_last(), Some((Step::Key(key), way)) if key == field && way == steps)),
+        MismatchKind::Invalid | MismatchKind::UnknownField(..) | MismatchKind::UnknownWord(..) => false,
+    }
 }
 
 fn attempt<T: DeserializeOwned>(tree: &Tree) -> Result<T, (Vec<Step>, Mismatch)> {

@@ -424,7 +424,7 @@ static CLEAR: Shape = Shape {
 static FILTER: Shape = Shape {
     type_name: "FilterContext",
     fields: &[
-        field("roles", Plain),
+        field("roles", Lower),
         field("contentContains", Plain),
         field("contentExcludes", Plain),
     ],

@@ -41,7 +41,7 @@ pub(super) fn read_workflow(loader: &mut Loader, mut tree: Tree) {
     let read_edges = read_each(&mut edges, |edge| {
         let before = loader.out.faults.len();
         let read = loader.read::<EdgeDefinition>(edge, &["edges"]);
-        holes.ways |= loader.out.faults.len() > before;
+        holes.ways |= read.is_none() || loader.out.faults.len() > before;
         read
     });
     if let Some(nodes) = nodes.as_mut().and_then(items_mut) {
@@ -106,7 +106,7 @@ struct Head {
 fn take_list(loader: &mut Loader, tree: &mut Tree, key: &str, needed: bool) -> Option<Member> {
     let Some(member) = tree.take(key) else {
         let echo = loader
-            .misspelt
+            .reported
             .iter()
             .any(|(object, field)| *object == tree.span.start && *field == key);
         if needed && !echo {

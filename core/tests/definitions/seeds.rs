@@ -1,17 +1,16 @@
 //! Every example of the design documents loads letter for letter (SPEC section 2).
 
+use std::ffi::OsStr;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use pirn_core::definition::{Fault, Loaded, SourceFile};
+use pirn_core::definition::{Loaded, SourceFile};
 use pirn_core::graph::{CompileContext, compile_loaded};
 
-fn seeds() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/seeds")
-}
+use crate::world::{shared, shown};
 
 fn seed(name: &str) -> SourceFile {
-    let text = fs::read_to_string(seeds().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let text = fs::read_to_string(shared("seeds").join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
     SourceFile::new(name, in_its_place(name, text))
 }
 
@@ -33,17 +32,13 @@ fn in_its_place(name: &str, text: String) -> String {
 }
 
 fn names() -> Vec<String> {
-    let mut names: Vec<String> = fs::read_dir(seeds())
+    let mut names: Vec<String> = fs::read_dir(shared("seeds"))
         .expect("the seeds are there")
         .map(|entry| entry.expect("readable").file_name().to_string_lossy().into_owned())
-        .filter(|name| name.ends_with(".json"))
+        .filter(|name| Path::new(name).extension() == Some(OsStr::new("json")))
         .collect();
     names.sort();
     names
-}
-
-fn shown(faults: &[Fault]) -> String {
-    faults.iter().map(|fault| format!("{fault}\n")).collect()
 }
 
 #[test]

@@ -1,0 +1,14 @@
+//! From text to compiled graph, as a user of the crate sees it.
+
+mod fork_join;
+mod graph_rules;
+mod history_options;
+mod legacy;
+mod loader;
+mod oracle;
+mod references;
+mod seeds;
+mod sizes;
+mod triggered;
+mod triggers;
+mod world;
