@@ -7,6 +7,8 @@ mod legacy;
 mod loader;
 mod oracle;
 mod references;
+#[cfg(feature = "schema")]
+mod schema;
 mod seeds;
 mod sizes;
 mod triggered;

@@ -1,0 +1,55 @@
+//! The built binary.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+/// How a call ended.
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Ended {
+    /// Stdout as JSON.
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {}\n{}", self.stdout, self.stderr))
+    }
+}
+
+/// Calls `pirn` in the repository's `tests/`, with `input` on its stdin.
+pub(crate) fn pirn_with(input: &[u8], arguments: &[&str]) -> Ended {
+    let mut child = start(arguments);
+    // a command that does not read its input may close it first
+    let _ = child.stdin.take().expect("piped").write_all(input);
+    let output = child.wait_with_output().expect("it ends");
+    Ended {
+        code: output.status.code(),
+        stdout: String::from_utf8(output.stdout).expect("UTF-8"),
+        stderr: String::from_utf8(output.stderr).expect("UTF-8"),
+    }
+}
+
+/// Calls `pirn` without input.
+pub(crate) fn pirn(arguments: &[&str]) -> Ended {
+    pirn_with(b"", arguments)
+}
+
+/// Starts `pirn`, all its streams piped.
+pub(crate) fn start(arguments: &[&str]) -> std::process::Child {
+    Command::new(env!("CARGO_BIN_EXE_pirn"))
+        .args(arguments)
+        .current_dir(tests())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary is built")
+}
+
+fn tests() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")
+}

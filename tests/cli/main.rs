@@ -1,0 +1,6 @@
+//! The `pirn` command as a user drives it: the built binary, its output, its exit codes.
+
+mod command;
+mod graph;
+mod schema;
+mod validate;

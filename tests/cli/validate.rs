@@ -1,0 +1,105 @@
+//! `pirn validate`.
+
+use crate::command::{pirn, pirn_with, start};
+
+const GOOD: &str = r#"{"id": "w", "nodes": [{"id": "s", "type": "START"}, {"id": "e", "type": "END"}],
+    "edges": [{"from": "s", "to": "e"}]}"#;
+const BAD: &str = "{\"id\": \"w\",\n \"nodes\": [{\"id\": \"s\", \"type\": \"STRAT\"}, {\"id\": \"e\", \"type\": \"END\"}],\n \"edges\": [{\"from\": \"s\", \"to\": \"e\"}]}";
+
+#[test]
+fn a_valid_file_exits_0_and_an_invalid_one_1() {
+    let good = pirn_with(GOOD.as_bytes(), &["validate", "-"]);
+    assert_eq!(
+        (good.code, good.stdout.as_str()),
+        (Some(0), "valid: 0 errors, 0 warnings\n"),
+        "{}",
+        good.stderr
+    );
+    let bad = pirn_with(BAD.as_bytes(), &["validate", "-"]);
+    assert_eq!(bad.code, Some(1), "{}", bad.stderr);
+}
+
+#[test]
+fn json_output_has_the_documented_fields() {
+    let good = pirn_with(GOOD.as_bytes(), &["validate", "-", "--output", "json"]).json();
+    assert_eq!(good, serde_json::json!({"valid": true, "errors": [], "warnings": []}));
+    let bad = pirn_with(BAD.as_bytes(), &["validate", "-", "--output", "json"]).json();
+    assert_eq!(bad["valid"], false);
+    let error = &bad["errors"][0];
+    assert_eq!(error["code"], "INVALID_VALUE");
+    assert_eq!(error["pointer"], "/nodes/0/type");
+    assert_eq!((error["line"].as_u64(), error["column"].as_u64()), (Some(2), Some(32)));
+    assert_eq!(error["file"], "-");
+    assert!(
+        error["message"]
+            .as_str()
+            .is_some_and(|message| message.contains("STRAT"))
+    );
+}
+
+#[test]
+fn text_output_shows_the_source_line_and_what_was_meant() {
+    let bad = pirn_with(BAD.as_bytes(), &["validate", "-"]);
+    for part in [
+        "INVALID_VALUE",
+        "{\"id\": \"s\", \"type\": \"STRAT\"}",
+        "did you mean `START`?",
+        "invalid: 1 error, 0 warnings",
+    ] {
+        assert!(bad.stdout.contains(part), "{part} is not in\n{}", bad.stdout);
+    }
+}
+
+#[test]
+fn several_files_are_checked_together() {
+    let (workflow, trigger) = ("seeds/003-compression-workflow.json", "seeds/003-trigger.json");
+    let both = pirn(&["validate", workflow, trigger, "--output", "json"]);
+    assert_eq!((both.code, &both.json()["warnings"]), (Some(0), &serde_json::json!([])));
+    let twice = pirn(&["validate", workflow, workflow, "--output", "json"]).json();
+    assert_eq!(twice["errors"][0]["code"], "DUPLICATE_WORKFLOW_ID");
+    let other = pirn(&[
+        "validate",
+        "seeds/002-compression-workflow.json",
+        trigger,
+        "--output",
+        "json",
+    ])
+    .json();
+    assert_eq!(other["errors"][0]["code"], "UNKNOWN_WORKFLOW_REFERENCE");
+    assert_eq!(other["errors"][0]["file"], trigger);
+}
+
+#[test]
+fn expressions_are_parsed() {
+    let file = GOOD.replace("\"to\": \"e\"", "\"to\": \"e\", \"condition\": \"1 +\"");
+    let report = pirn_with(file.as_bytes(), &["validate", "-", "--output", "json"]).json();
+    assert_eq!(report["errors"][0]["code"], "INVALID_EXPRESSION");
+    assert_eq!(report["errors"][0]["pointer"], "/edges/0/condition");
+}
+
+#[test]
+fn wrong_usage_and_unreadable_files_exit_2() {
+    assert_eq!(pirn(&["validate"]).code, Some(2));
+    assert_eq!(pirn(&["validate", "--what"]).code, Some(2));
+    let missing = pirn(&["validate", "no-such-file.json", "seeds/003-trigger.json"]);
+    assert_eq!(missing.code, Some(2));
+    assert!(missing.stderr.contains("no-such-file.json"), "{}", missing.stderr);
+    assert!(missing.stdout.is_empty());
+    assert_eq!(pirn(&["validate", "seeds"]).code, Some(2), "a folder");
+    assert_eq!(pirn_with(b"\xff\xfe", &["validate", "-"]).code, Some(2), "no UTF-8");
+    assert_eq!(
+        pirn_with(b"", &["validate", "-"]).code,
+        Some(1),
+        "an empty text is readable, and no JSON"
+    );
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_panic() {
+    let mut child = start(&["schema"]);
+    drop(child.stdin.take());
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(0));
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+}
