@@ -37,7 +37,7 @@ struct Part {
 }
 
 /// What of a definition could not be read. A check that would only echo a hole is not made.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Holes {
     /// Something in it is wrong: no graph is built from it.
     pub(crate) faulty: bool,
@@ -48,6 +48,14 @@ pub(crate) struct Holes {
     /// Nodes whose config is a stand-in, ascending.
     pub(crate) stand_ins: Vec<usize>,
 }
+
+/// Nothing is missing.
+static WHOLE: Holes = Holes {
+    faulty: false,
+    nodes: false,
+    ways: false,
+    stand_ins: Vec::new(),
+};
 
 impl Origin {
     pub(crate) fn new(source: &Arc<Source>, tree: Tree, holes: Holes) -> Self {
@@ -63,8 +71,8 @@ impl Origin {
         self.0.as_deref().map(|part| part.source.name.as_str())
     }
 
-    pub(crate) fn holes(&self) -> Holes {
-        self.0.as_deref().map(|part| part.holes.clone()).unwrap_or_default()
+    pub(crate) fn holes(&self) -> &Holes {
+        self.0.as_deref().map_or(&WHOLE, |part| &part.holes)
     }
 
     /// A fault at the part of the definition that `steps` name, or at the deepest one on the way that exists.

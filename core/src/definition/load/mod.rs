@@ -28,7 +28,7 @@ use super::origin::{Holes, Located, Origin, Source, SourceFile};
 use super::{Profile, TriggerDefinition, WorkflowDefinition};
 
 #[cfg(feature = "schema")]
-pub(super) use shape::{ACTIONS, BUNDLE, Field, Holds, NODE, NODE_TYPES, SHAPES, Shape};
+pub(super) use shape::{ACTIONS, BUNDLE, Field, Holds, NODE, NODE_TYPES, Shape, every_shape};
 
 /// What a text defines.
 #[derive(Clone, Debug, Default)]
