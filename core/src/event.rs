@@ -140,6 +140,9 @@ pub struct RaisedEvent {
     /// Name of a CUSTOM event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event_name: Option<String>,
+    /// How many triggers stand between the run's own steps and this event.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub trigger_depth: u32,
     /// The fields of this type of event.
     #[serde(flatten)]
     pub data: Map<String, Value>,
@@ -151,9 +154,15 @@ impl RaisedEvent {
         Self {
             event_type,
             event_name: None,
+            trigger_depth: 0,
             data: fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect(),
         }
     }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
+fn is_zero(depth: &u32) -> bool {
+    *depth == 0
 }
 
 /// An event as subscribers, triggers and `--events` see it.

@@ -128,6 +128,22 @@ pub enum TriggerAction {
     },
 }
 
+impl TriggerAction {
+    /// Whether the thread that raised the event waits for the action to end.
+    pub fn holds_the_thread(&self) -> bool {
+        match self {
+            Self::ExecuteTriggeredSubgraph(execute) => execute.wait_for_completion,
+            Self::StartWorkflow { .. }
+            | Self::StopThread { .. }
+            | Self::PauseThread { .. }
+            | Self::ResumeThread { .. }
+            | Self::SetVariable { .. }
+            | Self::SendNotification { .. }
+            | Self::Custom { .. } => false,
+        }
+    }
+}
+
 /// What of an event becomes a run's input: `{source: "event", fields[]}`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -208,6 +208,27 @@ pub enum NodeKind {
     ContinueFromTrigger(ContinueFromTriggerConfig),
 }
 
+impl NodeKind {
+    /// The type word users know: `CONTEXT_PROCESSOR`.
+    pub fn type_name(&self) -> &'static str {
+        match self {
+            Self::Start => "START",
+            Self::StartFromTrigger => "START_FROM_TRIGGER",
+            Self::End { .. } => "END",
+            Self::Variable { .. } => "VARIABLE",
+            Self::Llm(_) => "LLM",
+            Self::Script { .. } | Self::Function { .. } => "CODE",
+            Self::Route { .. } => "ROUTE",
+            Self::Fork(_) => "FORK",
+            Self::Join(_) => "JOIN",
+            Self::Subgraph { .. } => "SUBGRAPH",
+            Self::Context(_) => "CONTEXT_PROCESSOR",
+            Self::WaitTime(_) | Self::WaitEvent { .. } => "WAIT",
+            Self::ContinueFromTrigger(_) => "CONTINUE_FROM_TRIGGER",
+        }
+    }
+}
+
 /// A compiled LLM node.
 #[derive(Debug)]
 pub struct LlmNode {

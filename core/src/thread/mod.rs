@@ -1,1 +1,21 @@
-//! placeholder
+//! One thread of execution as a machine (SPEC sections 2 and 4; DESIGN "Machines").
+//!
+//! [`ThreadMachine::step`] takes an [`Input`] and appends [`Effect`]s. A node type is one file in `nodes/` and one
+//! row in `nodes/mod.rs`.
+
+mod effect;
+mod evaluate;
+mod machine;
+mod nodes;
+mod retry;
+mod state;
+
+pub use effect::{
+    CancelReason, ContextChange, ConversationOp, Effect, EffectId, Evaluation, FiringId, Input, Joined, ModelReply,
+    Moment, Outcome, Prepared, ThreadEnd, ToolResult, TriggeredResult,
+};
+pub use evaluate::{ThreadScope, evaluate, spec_value};
+pub use machine::{
+    DEFAULT_MAX_STEPS, NodeRecord, NodeStatus, ThreadKind, ThreadMachine, ThreadSeed, initial_variables,
+};
+pub use state::{Outputs, Variable, Variables, coerce, read_only};

@@ -1,1 +1,5 @@
-//! placeholder
+//! From what happened to which triggers fire (SPEC section 5).
+
+mod machine;
+
+pub use machine::{DEFAULT_CHAIN_LIMIT, Fire, Owner, TriggerExists, TriggerKey, TriggerMachine, TriggerState};

@@ -1,0 +1,443 @@
+//! What a thread asks for, and what it gets back.
+//!
+//! An effect with an [`EffectId`] is answered exactly once by [`Input::Answer`], or dropped by the machine itself
+//! with [`Effect::Drop`]; an answer to an effect that is no longer awaited changes nothing. A thread is rebuilt
+//! from its input and the ordered list of its answers.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::Millis;
+use crate::conversation::{AgentKind, ModelRequest, Spent};
+use crate::definition::{
+    CompressionConfig, ConversationHistoryOptions, ConversationMode, FilterContext, PinSection, TruncateContext,
+    VariableScope,
+};
+use crate::error::RunError;
+use crate::event::{EventMask, EventType, RaisedEvent};
+use crate::graph::{ForkIx, NodeIx, SnippetIx};
+use crate::message::{Message, ToolCall};
+use crate::status::ThreadStatus;
+
+/// Names one effect of one thread; ascending from 1.
+pub type EffectId = u64;
+
+/// Names one firing of a trigger within a run.
+pub type FiringId = u64;
+
+/// What the world knows at a step: time, chance, who listens.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// The host's clock.
+    pub now: Millis,
+    /// A fresh random number, for jitter.
+    pub random: u64,
+    /// Event types somebody listens to; others are not built.
+    pub interest: EventMask,
+    /// Event types a trigger with `waitForCompletion` watches: after raising one, the thread asks at its next
+    /// safe point whether it is held.
+    pub holding: EventMask,
+}
+
+impl Moment {
+    /// A moment at `now` in which nobody listens.
+    pub fn quiet(now: Millis) -> Self {
+        Self {
+            now,
+            random: 0,
+            interest: EventMask::NONE,
+            holding: EventMask::NONE,
+        }
+    }
+}
+
+/// Why a thread is stopped from outside.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "kind")]
+pub enum CancelReason {
+    /// Someone asked for it.
+    Requested {
+        /// Their words.
+        reason: String,
+    },
+    /// Its JOIN was decided without it.
+    JoinDecided,
+    /// The thread that started it ended.
+    ParentEnded,
+    /// Its time limit passed: it ends TIMEOUT.
+    TimedOut {
+        /// The limit, milliseconds.
+        after_ms: Millis,
+    },
+    /// The engine shuts down.
+    Shutdown,
+}
+
+impl std::fmt::Display for CancelReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Requested { reason } => f.write_str(reason),
+            Self::JoinDecided => f.write_str("its JOIN was decided without it"),
+            Self::ParentEnded => f.write_str("the thread that started it ended"),
+            Self::TimedOut { after_ms } => write!(f, "its time limit of {after_ms} ms passed"),
+            Self::Shutdown => f.write_str("the engine shuts down"),
+        }
+    }
+}
+
+/// What happens to a thread.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// Take the first step.
+    Start,
+    /// The answer to an effect.
+    Answer {
+        /// Which.
+        effect: EffectId,
+        /// What came of it.
+        outcome: Outcome,
+    },
+    /// Stop.
+    Cancel(CancelReason),
+    /// Stop at the next safe point until resumed.
+    Pause,
+    /// Go on.
+    Resume,
+    /// A triggered sub-workflow has ended; its result takes effect at the next safe point.
+    Triggered {
+        /// Which firing.
+        firing: FiringId,
+        /// What it hands back.
+        result: TriggeredResult,
+    },
+    /// A trigger assigns a variable at the next safe point.
+    Assign {
+        /// Its name.
+        name: Arc<str>,
+        /// Its value.
+        value: Arc<Value>,
+        /// Whose.
+        scope: VariableScope,
+        /// How many triggers stand between the run's own steps and this assignment.
+        trigger_depth: u32,
+    },
+}
+
+/// What a triggered sub-workflow hands to its main thread (SPEC section 6). All or nothing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TriggeredResult {
+    /// Variables to assign.
+    pub variables: Vec<(Arc<str>, Arc<Value>)>,
+    /// Whether the shell has a conversation change for this firing to apply.
+    pub conversation: bool,
+}
+
+/// What a node evaluates: the texts are in the graph, the values in the thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Evaluation {
+    /// Which edge out of the node holds: [`Outcome::Choice`].
+    Edges,
+    /// Which route holds: [`Outcome::Choice`].
+    Routes,
+    /// An expression: [`Outcome::Value`].
+    Value(SnippetIx),
+    /// The node's `input`: [`Outcome::Value`].
+    Input,
+    /// The LLM node's prompt and system texts: [`Outcome::Texts`], the prompt first.
+    Prompt,
+    /// The CONTEXT_PROCESSOR's texts: [`Outcome::Texts`].
+    Texts,
+    /// The value of a `pin`: [`Outcome::Value`].
+    Pin,
+}
+
+/// A request to the thread's conversation.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ConversationOp {
+    /// Add messages: [`Outcome::Done`].
+    Append(Vec<Message>),
+    /// A CONTEXT_PROCESSOR operation: [`Outcome::Done`] or an error.
+    Apply(ContextChange),
+    /// A built-in compression: [`Outcome::Done`], or [`Outcome::Summarize`] where a model must write the summary.
+    Compress(CompressionConfig),
+    /// The model's summary for the plan that [`Outcome::Summarize`] brought: [`Outcome::Done`].
+    FinishSummary(String),
+    /// Build the next model request: [`Outcome::Prepared`].
+    Prepare {
+        /// Whose rules.
+        agent: AgentKind,
+        /// System text where the history has none.
+        system: Option<String>,
+        /// The node, for its tools and profile.
+        node: NodeIx,
+        /// The limit was announced for this call already: crossing it is not said again.
+        recheck: bool,
+    },
+    /// Take in what a firing brought: [`Outcome::Done`], or an error and no change.
+    Merge(FiringId),
+}
+
+/// A CONTEXT_PROCESSOR operation with its texts rendered; the conversation counts its messages.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ContextChange {
+    /// Adds messages.
+    Insert {
+        /// What.
+        messages: Vec<Message>,
+        /// Index among the visible; negative from the end.
+        position: i64,
+    },
+    /// Puts messages in the place of others.
+    Replace {
+        /// What goes; absent: all.
+        target: Option<ConversationHistoryOptions>,
+        /// What comes.
+        messages: Vec<Message>,
+    },
+    /// Keeps or removes from an end.
+    Truncate(TruncateContext),
+    /// Removes all.
+    Clear {
+        /// But not system messages.
+        keep_system: bool,
+    },
+    /// Keeps what matches.
+    Filter(FilterContext),
+}
+
+/// What a thread wants done.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// Evaluate texts of `node`, in place.
+    Evaluate {
+        /// Answer here.
+        id: EffectId,
+        /// Whose texts.
+        node: NodeIx,
+        /// Which.
+        what: Evaluation,
+    },
+    /// Call a registered function: [`Outcome::Value`] or an error.
+    Function {
+        /// Answer here.
+        id: EffectId,
+        /// The CODE node.
+        node: NodeIx,
+        /// What it gets.
+        input: Arc<Value>,
+    },
+    /// Run a script: [`Outcome::Value`] or an error.
+    Script {
+        /// Answer here.
+        id: EffectId,
+        /// The CODE node.
+        node: NodeIx,
+        /// What it gets.
+        input: Arc<Value>,
+    },
+    /// Ask the conversation.
+    Conversation {
+        /// Answer here; 0: no answer wanted.
+        id: EffectId,
+        /// What for.
+        op: ConversationOp,
+    },
+    /// Call a model: [`Outcome::Reply`] or an error.
+    Model {
+        /// Answer here.
+        id: EffectId,
+        /// The LLM node (or the CONTEXT_PROCESSOR that summarizes).
+        node: NodeIx,
+        /// What to send.
+        request: Arc<ModelRequest>,
+    },
+    /// Call a tool: [`Outcome::Tool`].
+    Tool {
+        /// Answer here.
+        id: EffectId,
+        /// The LLM node.
+        node: NodeIx,
+        /// The call.
+        call: ToolCall,
+    },
+    /// Start the paths of a fork and join them: [`Outcome::Joined`] or an error.
+    Fork {
+        /// Answer here.
+        id: EffectId,
+        /// Which.
+        fork: ForkIx,
+    },
+    /// Run another workflow: [`Outcome::Child`] or an error.
+    Child {
+        /// Answer here.
+        id: EffectId,
+        /// The SUBGRAPH node.
+        node: NodeIx,
+        /// The child's input.
+        input: Arc<Value>,
+        /// Where its conversation comes from.
+        conversation: ConversationMode,
+    },
+    /// Wake up later: [`Outcome::Elapsed`].
+    Timer {
+        /// Answer here.
+        id: EffectId,
+        /// When, from now.
+        after_ms: Millis,
+    },
+    /// Wait for an event: [`Outcome::Event`].
+    WaitEvent {
+        /// Answer here.
+        id: EffectId,
+        /// Name of a CUSTOM event, or an event type's word.
+        event: Arc<str>,
+    },
+    /// Assign a variable of the run: [`Outcome::Done`] or an error.
+    SetGlobal {
+        /// Answer here.
+        id: EffectId,
+        /// Its name.
+        name: Arc<str>,
+        /// Its value.
+        value: Arc<Value>,
+        /// Whether it is the last assignment.
+        readonly: bool,
+    },
+    /// Set a section of the pinned context: [`Outcome::Done`] or an error.
+    Pin {
+        /// Answer here.
+        id: EffectId,
+        /// Which.
+        section: PinSection,
+        /// Its value; null removes it.
+        value: Arc<Value>,
+    },
+    /// Tell who listens.
+    Emit(RaisedEvent),
+    /// Tell who listens, and answer when every trigger has been matched: [`Outcome::Held`].
+    Announce {
+        /// Answer here.
+        id: EffectId,
+        /// What happened; absent: only ask about what was told before.
+        event: Option<RaisedEvent>,
+    },
+    /// A firing's result has been applied, or could not be.
+    Applied {
+        /// Which.
+        firing: FiringId,
+        /// Why not.
+        error: Option<RunError>,
+    },
+    /// Stop work on an effect; its answer is no longer wanted.
+    Drop {
+        /// Which.
+        id: EffectId,
+    },
+    /// The thread has ended. Nothing follows.
+    Ended(ThreadEnd),
+}
+
+/// What came of an effect.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// It was done.
+    Done,
+    /// A value.
+    Value(Arc<Value>),
+    /// Which of several holds.
+    Choice(Option<u32>),
+    /// Rendered texts, absent ones absent.
+    Texts(Vec<Option<String>>),
+    /// The next model request.
+    Prepared(Prepared),
+    /// A model's reply.
+    Reply(ModelReply),
+    /// A tool's result; a failed tool answers the model, not the thread.
+    Tool(ToolResult),
+    /// A summary is to be written from this request.
+    Summarize(Arc<ModelRequest>),
+    /// A fork was joined.
+    Joined(Joined),
+    /// A called workflow ended well.
+    Child {
+        /// Its output.
+        output: Arc<Value>,
+        /// What its models reported.
+        spent: Spent,
+    },
+    /// A timer's time has come.
+    Elapsed,
+    /// The event waited for.
+    Event(Arc<Value>),
+    /// Every trigger has been matched; these firings hold the thread until they end.
+    Held(Vec<FiringId>),
+    /// It failed.
+    Failed(RunError),
+}
+
+/// A model request, and what the token limit says of it.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    /// What to send.
+    pub request: Arc<ModelRequest>,
+    /// Events of the conversation (TOKEN_LIMIT_EXCEEDED, TOKEN_USAGE_WARNING, REQUEST_MENDED), in order. They were
+    /// decided by the conversation; the thread raises them so that they stand in its order.
+    pub events: Vec<RaisedEvent>,
+}
+
+impl Prepared {
+    /// Whether the limit was crossed with this request.
+    pub fn crossed_limit(&self) -> bool {
+        self.events
+            .iter()
+            .any(|event| event.event_type == EventType::TokenLimitExceeded)
+    }
+}
+
+/// What a model said.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ModelReply {
+    /// The text.
+    #[serde(default)]
+    pub content: String,
+    /// Tools it asks for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<ToolCall>,
+    /// What the provider reported.
+    #[serde(default)]
+    pub usage: Spent,
+}
+
+/// What a tool said, for the model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolResult {
+    /// Text for the model.
+    pub content: String,
+    /// Whether it is an error.
+    pub failed: bool,
+}
+
+/// A fork that was joined well. The conversation has been replaced already where it is to be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Joined {
+    /// JOIN's output.
+    pub output: Arc<Value>,
+    /// Thread variables that come back.
+    pub variables: Vec<(Arc<str>, Arc<Value>)>,
+    /// What the branches' models reported.
+    pub spent: Spent,
+}
+
+/// How a thread ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ThreadEnd {
+    /// COMPLETED, FAILED, CANCELLED or TIMEOUT.
+    pub status: ThreadStatus,
+    /// Its output; null where it did not complete.
+    pub output: Arc<Value>,
+    /// Why it did not complete.
+    pub error: Option<RunError>,
+}

@@ -1,0 +1,199 @@
+//! Answers [`Effect::Evaluate`](super::Effect::Evaluate): which texts of a node are evaluated, and over what.
+//!
+//! The host calls [`evaluate`] in place, with the evaluator of its thread; nothing here decides.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::effect::{Evaluation, Outcome};
+use super::machine::ThreadMachine;
+use super::state::Variables;
+use crate::error::RunError;
+use crate::graph::{ContextNode, Graph, NodeIx, NodeKind, SnippetIx, ValueSpec};
+use crate::message::Role;
+use crate::script::{Evaluator, Scope, ScriptFault};
+
+/// What a thread's texts see: the thread, and the run's global variables behind its own.
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadScope<'a> {
+    thread: &'a ThreadMachine,
+    globals: &'a Variables,
+}
+
+impl<'a> ThreadScope<'a> {
+    /// The scope of `thread` in a run with these global variables.
+    pub fn new(thread: &'a ThreadMachine, globals: &'a Variables) -> Self {
+        Self { thread, globals }
+    }
+}
+
+impl Scope for ThreadScope<'_> {
+    fn input(&self) -> Arc<Value> {
+        Arc::clone(self.thread.input())
+    }
+
+    fn output(&self) -> Arc<Value> {
+        Arc::clone(self.thread.last_output())
+    }
+
+    fn variable(&self, name: &str) -> Option<Arc<Value>> {
+        let own = self.thread.variables().value(name);
+        own.or_else(|| self.globals.value(name)).map(Arc::clone)
+    }
+
+    fn variables(&self) -> Vec<(Arc<str>, Arc<Value>)> {
+        let mut all: std::collections::BTreeMap<_, _> = self.globals.iter().collect();
+        all.extend(self.thread.variables().iter());
+        all.into_iter()
+            .map(|(name, value)| (Arc::clone(name), Arc::clone(value)))
+            .collect()
+    }
+
+    fn node(&self, id: &str) -> Option<Arc<Value>> {
+        let node = self.thread.graph().by_id.get(id)?;
+        self.thread.outputs().value(*node).map(Arc::clone)
+    }
+
+    fn nodes(&self) -> Vec<(Arc<str>, Arc<Value>)> {
+        let graph = self.thread.graph();
+        self.thread
+            .outputs()
+            .iter()
+            .map(|(node, value)| (Arc::clone(&graph.node(node).id), Arc::clone(value)))
+            .collect()
+    }
+
+    fn event(&self) -> Option<Arc<Value>> {
+        // What a trigger started finds the event in its input (SPEC section 6).
+        match &**self.thread.input() {
+            Value::Object(input) => input.get("event").map(|event| Arc::new(event.clone())),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => None,
+        }
+    }
+}
+
+/// Evaluates what a node asks for. A fault is [`Outcome::Failed`].
+pub fn evaluate(
+    graph: &Graph,
+    node: NodeIx,
+    what: Evaluation,
+    scope: &dyn Scope,
+    evaluator: &mut dyn Evaluator,
+) -> Outcome {
+    outcome(graph, node, what, scope, evaluator).unwrap_or_else(|fault| Outcome::Failed(RunError::from(fault)))
+}
+
+fn outcome(
+    graph: &Graph,
+    node: NodeIx,
+    what: Evaluation,
+    scope: &dyn Scope,
+    evaluator: &mut dyn Evaluator,
+) -> Result<Outcome, ScriptFault> {
+    let node = graph.node(node);
+    match what {
+        Evaluation::Edges => {
+            let conditions = node.edges.iter().map(|edge| edge.condition);
+            first_that_holds(graph, conditions, scope, evaluator).map(Outcome::Choice)
+        }
+        Evaluation::Routes => {
+            let NodeKind::Route { routes, .. } = &node.kind else {
+                return Ok(Outcome::Done);
+            };
+            let conditions = routes.iter().map(|(condition, _)| Some(*condition));
+            first_that_holds(graph, conditions, scope, evaluator).map(Outcome::Choice)
+        }
+        Evaluation::Value(snippet) => evaluator.value(graph, snippet, scope).map(Outcome::Value),
+        Evaluation::Input => match &node.kind {
+            NodeKind::Script { input: Some(input), .. }
+            | NodeKind::Function { input: Some(input), .. }
+            | NodeKind::Subgraph { input: Some(input), .. } => {
+                spec_value(graph, input, scope, evaluator).map(Outcome::Value)
+            }
+            _ => Ok(Outcome::Value(scope.output())),
+        },
+        Evaluation::Prompt => {
+            let NodeKind::Llm(llm) = &node.kind else {
+                return Ok(Outcome::Done);
+            };
+            texts(graph, [llm.prompt, llm.system].into_iter(), scope, evaluator)
+        }
+        Evaluation::Texts => match &node.kind {
+            NodeKind::Context(ContextNode::Insert { messages, .. } | ContextNode::Replace { messages, .. }) => {
+                texts(graph, contents(messages), scope, evaluator)
+            }
+            _ => Ok(Outcome::Done),
+        },
+        Evaluation::Pin => match &node.kind {
+            NodeKind::Context(ContextNode::Pin { value, .. }) => {
+                spec_value(graph, value, scope, evaluator).map(Outcome::Value)
+            }
+            _ => Ok(Outcome::Done),
+        },
+    }
+}
+
+fn contents(messages: &[(Role, SnippetIx)]) -> impl Iterator<Item = Option<SnippetIx>> {
+    messages.iter().map(|(_, content)| Some(*content))
+}
+
+/// The place of the first condition that holds; none of them, or one that is absent, is told apart.
+fn first_that_holds(
+    graph: &Graph,
+    conditions: impl Iterator<Item = Option<SnippetIx>>,
+    scope: &dyn Scope,
+    evaluator: &mut dyn Evaluator,
+) -> Result<Option<u32>, ScriptFault> {
+    for (place, condition) in (0..).zip(conditions) {
+        let holds = match condition {
+            Some(condition) => evaluator.truth(graph, condition, scope)?,
+            None => true,
+        };
+        if holds {
+            return Ok(Some(place));
+        }
+    }
+    Ok(None)
+}
+
+fn texts(
+    graph: &Graph,
+    snippets: impl Iterator<Item = Option<SnippetIx>>,
+    scope: &dyn Scope,
+    evaluator: &mut dyn Evaluator,
+) -> Result<Outcome, ScriptFault> {
+    snippets
+        .map(|snippet| snippet.map(|snippet| evaluator.text(graph, snippet, scope)).transpose())
+        .collect::<Result<_, _>>()
+        .map(Outcome::Texts)
+}
+
+/// The value a [`ValueSpec`] stands for.
+pub fn spec_value(
+    graph: &Graph,
+    spec: &ValueSpec,
+    scope: &dyn Scope,
+    evaluator: &mut dyn Evaluator,
+) -> Result<Arc<Value>, ScriptFault> {
+    match spec {
+        ValueSpec::Expression(snippet) => evaluator.value(graph, *snippet, scope),
+        ValueSpec::Literal(value) => Ok(Arc::clone(value)),
+        ValueSpec::Template(snippet) => evaluator.template_value(graph, *snippet, scope),
+        ValueSpec::List(items) => items
+            .iter()
+            .map(|item| spec_value(graph, item, scope, evaluator).map(Arc::unwrap_or_clone))
+            .collect::<Result<Vec<_>, _>>()
+            .map(|items| Arc::new(Value::Array(items))),
+        ValueSpec::Object(fields) => fields
+            .iter()
+            .map(|(name, field)| {
+                Ok((
+                    name.to_string(),
+                    spec_value(graph, field, scope, evaluator).map(Arc::unwrap_or_clone)?,
+                ))
+            })
+            .collect::<Result<Map<_, _>, _>>()
+            .map(|fields| Arc::new(Value::Object(fields))),
+    }
+}

@@ -1,0 +1,68 @@
+//! CODE: JavaScript, or a registered function.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{NodeRun, Progress, evaluate, failure, value_or};
+use crate::graph::{NodeKind, ValueSpec};
+use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome};
+use crate::thread::machine::Walk;
+
+/// What it awaits.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::thread) enum Stage {
+    /// Its input.
+    Input { id: EffectId },
+    /// Its result.
+    Work { id: EffectId },
+}
+
+impl Stage {
+    pub(super) fn id(&self) -> EffectId {
+        match self {
+            Self::Input { id } | Self::Work { id } => *id,
+        }
+    }
+}
+
+pub(super) fn enter(walk: &mut Walk<'_>, input: Option<&ValueSpec>) -> Progress {
+    match input {
+        Some(ValueSpec::Literal(value)) => work(walk, Arc::clone(value)),
+        Some(_) => {
+            let id = evaluate(walk, Evaluation::Input);
+            Progress::Wait(NodeRun::Code(Stage::Input { id }))
+        }
+        None => {
+            // A script's `input` is the thread's, as in every expression; a function sees nothing but its argument,
+            // and gets the last output.
+            let input = match &walk.thread.graph().node(walk.thread.at).kind {
+                NodeKind::Script { .. } => Arc::clone(&walk.thread.input),
+                _ => Arc::clone(&walk.thread.last),
+            };
+            work(walk, input)
+        }
+    }
+}
+
+pub(super) fn answer(walk: &mut Walk<'_>, stage: Stage, effect: EffectId, outcome: Outcome) -> Progress {
+    if stage.id() != effect {
+        return Progress::Wait(NodeRun::Code(stage));
+    }
+    match (stage, outcome) {
+        (Stage::Input { .. }, Outcome::Value(input)) => work(walk, input),
+        (Stage::Work { .. }, outcome) => value_or(outcome, Progress::Done),
+        (Stage::Input { .. }, other) => Progress::Failed(failure(other)),
+    }
+}
+
+fn work(walk: &mut Walk<'_>, input: Arc<Value>) -> Progress {
+    let id = walk.next_effect();
+    let node = walk.thread.at;
+    walk.out.push(match walk.thread.graph().node(node).kind {
+        NodeKind::Script { .. } => Effect::Script { id, node, input },
+        _ => Effect::Function { id, node, input },
+    });
+    Progress::Wait(NodeRun::Code(Stage::Work { id }))
+}

@@ -1,0 +1,119 @@
+//! CONTEXT_PROCESSOR: changes the conversation.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::{NodeRun, Progress, evaluate, failure};
+use crate::definition::PinSection;
+use crate::graph::{ContextNode, NodeKind};
+use crate::message::{Message, Role};
+use crate::thread::effect::{ContextChange, ConversationOp, Effect, EffectId, Evaluation, Outcome};
+use crate::thread::machine::Walk;
+
+/// What it awaits.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::thread) enum Stage {
+    /// Its texts.
+    Texts { id: EffectId },
+    /// The value to pin.
+    Pin { id: EffectId, section: PinSection },
+    /// The conversation, or the run that takes the pin.
+    Work { id: EffectId },
+    /// The model that writes a summary.
+    Summary { id: EffectId },
+}
+
+impl Stage {
+    pub(super) fn id(&self) -> EffectId {
+        match self {
+            Self::Texts { id } | Self::Pin { id, .. } | Self::Work { id } | Self::Summary { id } => *id,
+        }
+    }
+}
+
+pub(super) fn enter(walk: &mut Walk<'_>, node: &ContextNode) -> Progress {
+    let op = match node {
+        ContextNode::Insert { .. } | ContextNode::Replace { .. } => {
+            let id = evaluate(walk, Evaluation::Texts);
+            return Progress::Wait(NodeRun::Context(Stage::Texts { id }));
+        }
+        ContextNode::Pin { section, .. } => {
+            let id = evaluate(walk, Evaluation::Pin);
+            return Progress::Wait(NodeRun::Context(Stage::Pin { id, section: *section }));
+        }
+        ContextNode::Truncate(truncate) => ConversationOp::Apply(ContextChange::Truncate(truncate.clone())),
+        ContextNode::Clear { keep_system } => ConversationOp::Apply(ContextChange::Clear {
+            keep_system: *keep_system,
+        }),
+        ContextNode::Filter(filter) => ConversationOp::Apply(ContextChange::Filter(filter.clone())),
+        ContextNode::Compress(config) => ConversationOp::Compress(config.clone()),
+    };
+    ask(walk, op)
+}
+
+pub(super) fn answer(walk: &mut Walk<'_>, stage: Stage, effect: EffectId, outcome: Outcome) -> Progress {
+    if stage.id() != effect {
+        return Progress::Wait(NodeRun::Context(stage));
+    }
+    match (stage, outcome) {
+        (Stage::Texts { .. }, Outcome::Texts(texts)) => match resolve(walk, texts) {
+            Some(op) => ask(walk, ConversationOp::Apply(op)),
+            None => Progress::Failed(failure(Outcome::Done)),
+        },
+        (Stage::Pin { section, .. }, Outcome::Value(value)) => {
+            let id = walk.next_effect();
+            walk.out.push(Effect::Pin { id, section, value });
+            Progress::Wait(NodeRun::Context(Stage::Work { id }))
+        }
+        (Stage::Work { .. }, Outcome::Done) => Progress::Done(Arc::clone(&walk.thread.last)),
+        (Stage::Work { .. }, Outcome::Value(value)) => Progress::Done(value),
+        (Stage::Work { .. }, Outcome::Summarize(request)) => {
+            let id = walk.next_effect();
+            let node = walk.thread.at;
+            walk.out.push(Effect::Model { id, node, request });
+            Progress::Wait(NodeRun::Context(Stage::Summary { id }))
+        }
+        (Stage::Summary { .. }, Outcome::Reply(reply)) => {
+            walk.thread.spent.add(reply.usage);
+            ask(walk, ConversationOp::FinishSummary(reply.content))
+        }
+        (_, other) => Progress::Failed(failure(other)),
+    }
+}
+
+fn ask(walk: &mut Walk<'_>, op: ConversationOp) -> Progress {
+    let id = walk.next_effect();
+    walk.out.push(Effect::Conversation { id, op });
+    Progress::Wait(NodeRun::Context(Stage::Work { id }))
+}
+
+/// The operation with its rendered texts in place.
+fn resolve(walk: &Walk<'_>, texts: Vec<Option<String>>) -> Option<ContextChange> {
+    let graph = walk.thread.graph();
+    let NodeKind::Context(node) = &graph.node(walk.thread.at).kind else {
+        return None;
+    };
+    match node {
+        ContextNode::Insert { messages, position } => Some(ContextChange::Insert {
+            messages: rendered(messages.iter().map(|(role, _)| *role), texts),
+            position: *position,
+        }),
+        ContextNode::Replace { target, messages } => Some(ContextChange::Replace {
+            target: target.clone(),
+            messages: rendered(messages.iter().map(|(role, _)| *role), texts),
+        }),
+        ContextNode::Truncate(_)
+        | ContextNode::Clear { .. }
+        | ContextNode::Filter(_)
+        | ContextNode::Compress(_)
+        | ContextNode::Pin { .. } => None,
+    }
+}
+
+fn rendered(roles: impl Iterator<Item = Role>, texts: Vec<Option<String>>) -> Vec<Message> {
+    roles
+        .zip(texts)
+        .map(|(role, text)| Message::new(role, text.unwrap_or_default()))
+        .collect()
+}

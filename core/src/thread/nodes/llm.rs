@@ -1,0 +1,422 @@
+//! LLM: the prompt joins the conversation, the model is called, its tools run until it is done.
+//!
+//! | stage | awaits | then |
+//! |---|---|---|
+//! | Texts | the rendered prompt and system text | Prompting, or Preparing where there is no prompt |
+//! | Prompting | the prompt to stand in the conversation | Preparing |
+//! | Preparing | the next request | Calling, or Announcing where it crosses the token limit |
+//! | Announcing | which triggers hold the thread | Preparing, or Held |
+//! | Held | the firings that hold it | Merging, Preparing |
+//! | Merging | the conversation to take in a firing's result | Held, Preparing |
+//! | Calling | the model | Replying |
+//! | Replying | the reply to stand in the conversation | done, Tools, or Closing at the last round |
+//! | Tools | every tool's result | Answering |
+//! | Answering | the results to stand in the conversation | Preparing |
+//! | Closing | the last results to stand there | done |
+//!
+//! Whenever the node is left early, every call that stands in the conversation gets a result that says so.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{NodeRun, Progress, evaluate, failure};
+use crate::conversation::{AgentKind, Spent, first_prompt};
+use crate::event::EventType;
+use crate::graph::{LlmNode, NodeKind};
+use crate::message::{Message, Role, ToolCall};
+use crate::thread::effect::{
+    ConversationOp, Effect, EffectId, Evaluation, FiringId, ModelReply, Outcome, Prepared, ToolResult,
+};
+use crate::thread::machine::Walk;
+
+/// What it awaits, and what it has gathered.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::thread) struct Stage {
+    at: At,
+    /// System text for requests whose history has none.
+    system: Option<String>,
+    /// Rounds of tool calls so far.
+    rounds: u32,
+    /// What the provider reported in this node.
+    usage: Spent,
+    /// The limit was announced for the coming call: it is not announced again before it.
+    announced: bool,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+enum At {
+    Texts {
+        id: EffectId,
+    },
+    Prompting {
+        id: EffectId,
+    },
+    Preparing {
+        id: EffectId,
+    },
+    Announcing {
+        id: EffectId,
+    },
+    Held,
+    Merging {
+        id: EffectId,
+        firing: FiringId,
+        variables: Vec<(Arc<str>, Arc<Value>)>,
+    },
+    Calling {
+        id: EffectId,
+    },
+    Replying {
+        id: EffectId,
+        content: String,
+        calls: Vec<ToolCall>,
+    },
+    Tools {
+        calls: Vec<Running>,
+    },
+    Answering {
+        id: EffectId,
+    },
+    Closing {
+        id: EffectId,
+        content: String,
+        calls: Vec<ToolCall>,
+    },
+}
+
+/// A tool call under way.
+#[derive(Debug, Serialize, Deserialize)]
+struct Running {
+    id: EffectId,
+    call: ToolCall,
+    result: Option<String>,
+}
+
+impl Stage {
+    /// Whether what arrives for a safe point takes effect now.
+    pub(in crate::thread) fn is_safe_point(&self) -> bool {
+        matches!(self.at, At::Held)
+    }
+
+    fn wait(self) -> Progress {
+        Progress::Wait(NodeRun::Llm(self))
+    }
+
+    fn to(self, at: At) -> Progress {
+        Self { at, ..self }.wait()
+    }
+}
+
+pub(super) fn enter(walk: &mut Walk<'_>, node: &LlmNode) -> Progress {
+    let stage = Stage {
+        at: At::Held,
+        system: None,
+        rounds: 0,
+        usage: Spent::default(),
+        announced: false,
+    };
+    if node.prompt.is_none() && node.system.is_none() {
+        return prepare(walk, stage);
+    }
+    let id = evaluate(walk, Evaluation::Prompt);
+    stage.to(At::Texts { id })
+}
+
+pub(super) fn answer(walk: &mut Walk<'_>, stage: Stage, effect: EffectId, outcome: Outcome) -> Progress {
+    let Stage {
+        at,
+        system,
+        rounds,
+        usage,
+        announced,
+    } = stage;
+    let stage = Stage {
+        at: At::Held,
+        system,
+        rounds,
+        usage,
+        announced,
+    };
+    match at {
+        At::Texts { id } if id == effect => match outcome {
+            Outcome::Texts(texts) => prompt(walk, stage, texts),
+            other => Progress::Failed(failure(other)),
+        },
+        At::Prompting { id } | At::Answering { id } if id == effect => match outcome {
+            Outcome::Done => prepare(walk, stage),
+            other => Progress::Failed(failure(other)),
+        },
+        At::Preparing { id } if id == effect => match outcome {
+            Outcome::Prepared(prepared) => call(walk, stage, prepared),
+            other => Progress::Failed(failure(other)),
+        },
+        At::Announcing { id } if id == effect => {
+            if let Outcome::Held(firings) = outcome {
+                walk.hold(firings);
+            }
+            prepare(walk, stage)
+        }
+        At::Merging { id, firing, variables } if id == effect => {
+            walk.merged(firing, &variables, outcome);
+            prepare(walk, stage)
+        }
+        At::Calling { id } if id == effect => match outcome {
+            Outcome::Reply(reply) => replied(walk, stage, reply),
+            other => Progress::Failed(failure(other)),
+        },
+        At::Replying { id, content, calls } if id == effect => match outcome {
+            Outcome::Done => after_reply(walk, stage, content, calls),
+            other => Progress::Failed(failure(other)),
+        },
+        At::Tools { calls } => tool_answer(walk, stage, calls, effect, outcome),
+        At::Closing { id, content, calls } if id == effect => match outcome {
+            Outcome::Done => done(&stage, &content, &calls),
+            other => Progress::Failed(failure(other)),
+        },
+        stale => stage.to(stale),
+    }
+}
+
+/// Something arrived while the node is held before its model call.
+pub(in crate::thread) fn safe_point(walk: &mut Walk<'_>) -> Option<Progress> {
+    match std::mem::take(&mut walk.thread.run) {
+        NodeRun::Llm(stage) => Some(prepare(walk, stage)),
+        other => {
+            walk.thread.run = other;
+            None
+        }
+    }
+}
+
+/// Stops the node; calls that stand unanswered in the conversation are answered.
+pub(super) fn abandon(walk: &mut Walk<'_>, stage: Stage) {
+    const CANCELLED: &str = "The tool call was cancelled before it had a result.";
+    match stage.at {
+        At::Held | At::Answering { .. } | At::Closing { .. } => {}
+        At::Texts { id } | At::Prompting { id } | At::Preparing { id } | At::Announcing { id } | At::Calling { id } => {
+            walk.out.push(Effect::Drop { id });
+        }
+        At::Merging { id, firing, variables } => NodeRun::Merging { id, firing, variables }.abandon(walk),
+        At::Replying { calls, .. } => {
+            let results = calls
+                .into_iter()
+                .map(|call| Message::tool_result(call.id, CANCELLED))
+                .collect();
+            append_unasked(walk, results);
+        }
+        At::Tools { calls } => {
+            let mut results = Vec::with_capacity(calls.len());
+            for running in calls {
+                if running.result.is_none() {
+                    walk.out.push(Effect::Drop { id: running.id });
+                }
+                results.push(Message::tool_result(
+                    running.call.id,
+                    running.result.unwrap_or_else(|| CANCELLED.to_owned()),
+                ));
+            }
+            append_unasked(walk, results);
+        }
+    }
+}
+
+fn append_unasked(walk: &mut Walk<'_>, messages: Vec<Message>) {
+    if !messages.is_empty() {
+        walk.out.push(Effect::Conversation {
+            id: 0,
+            op: ConversationOp::Append(messages),
+        });
+    }
+}
+
+/// The prompt joins the conversation once, however often the node is tried.
+fn prompt(walk: &mut Walk<'_>, mut stage: Stage, texts: Vec<Option<String>>) -> Progress {
+    let mut texts = texts.into_iter();
+    let prompt = texts.next().flatten();
+    stage.system = texts.next().flatten();
+    let Some(prompt) = prompt.filter(|_| !walk.thread.prompted) else {
+        return prepare(walk, stage);
+    };
+    walk.thread.prompted = true;
+    let content = match walk.thread.agent.as_ref().filter(|_| walk.thread.first_prompt) {
+        Some(agent) => match first_prompt(&prompt, agent) {
+            Ok(content) => content,
+            Err(error) => return Progress::Failed(error.into()),
+        },
+        None => prompt,
+    };
+    walk.thread.first_prompt = false;
+    let id = append(walk, vec![Message::new(Role::User, content)]);
+    stage.to(At::Prompting { id })
+}
+
+fn append(walk: &mut Walk<'_>, messages: Vec<Message>) -> EffectId {
+    let id = walk.next_effect();
+    walk.out.push(Effect::Conversation {
+        id,
+        op: ConversationOp::Append(messages),
+    });
+    id
+}
+
+/// Asks for the next request, once nothing holds the thread.
+fn prepare(walk: &mut Walk<'_>, stage: Stage) -> Progress {
+    if let Some((id, firing, variables)) = walk.apply_arrived() {
+        return stage.to(At::Merging { id, firing, variables });
+    }
+    if walk.is_held() {
+        return stage.to(At::Held);
+    }
+    let id = walk.next_effect();
+    let agent = if walk.thread.agent.is_some() {
+        AgentKind::Sub
+    } else {
+        AgentKind::Main
+    };
+    let node = walk.thread.at;
+    let op = ConversationOp::Prepare {
+        agent,
+        system: stage.system.clone(),
+        node,
+        recheck: stage.announced,
+    };
+    walk.out.push(Effect::Conversation { id, op });
+    stage.to(At::Preparing { id })
+}
+
+fn call(walk: &mut Walk<'_>, mut stage: Stage, prepared: Prepared) -> Progress {
+    let mut crossed = None;
+    for event in prepared.events {
+        if event.event_type == EventType::TokenLimitExceeded && walk.listens(EventType::TokenLimitExceeded) {
+            crossed = Some(event);
+        } else {
+            walk.emit_raised(event);
+        }
+    }
+    if let Some(event) = crossed {
+        stage.announced = true;
+        let id = walk.next_effect();
+        walk.out.push(Effect::Announce { id, event: Some(event) });
+        return stage.to(At::Announcing { id });
+    }
+    stage.announced = false;
+    let id = walk.next_effect();
+    let node = walk.thread.at;
+    walk.out.push(Effect::Model {
+        id,
+        node,
+        request: prepared.request,
+    });
+    stage.to(At::Calling { id })
+}
+
+fn replied(walk: &mut Walk<'_>, mut stage: Stage, reply: ModelReply) -> Progress {
+    walk.thread.spent.add(reply.usage);
+    stage.usage.add(reply.usage);
+    let message = Message {
+        tool_calls: reply.tool_calls.clone(),
+        ..Message::new(Role::Assistant, reply.content.clone())
+    };
+    let id = append(walk, vec![message]);
+    stage.to(At::Replying {
+        id,
+        content: reply.content,
+        calls: reply.tool_calls,
+    })
+}
+
+fn after_reply(walk: &mut Walk<'_>, mut stage: Stage, content: String, calls: Vec<ToolCall>) -> Progress {
+    if calls.is_empty() {
+        return done(&stage, &content, &calls);
+    }
+    let graph = Arc::clone(walk.thread.graph());
+    let limit = match &graph.node(walk.thread.at).kind {
+        NodeKind::Llm(node) => node.max_tool_rounds,
+        _ => 0,
+    };
+    if stage.rounds >= limit {
+        let said = format!("The tool was not called: the limit of {limit} tool rounds is reached.");
+        let results = calls
+            .iter()
+            .map(|call| Message::tool_result(call.id.clone(), said.clone()))
+            .collect();
+        let id = append(walk, results);
+        return stage.to(At::Closing { id, content, calls });
+    }
+    stage.rounds += 1;
+    let running = calls.into_iter().map(|call| start_tool(walk, call)).collect();
+    stage.to(At::Tools { calls: running })
+}
+
+fn start_tool(walk: &mut Walk<'_>, call: ToolCall) -> Running {
+    let id = walk.next_effect();
+    walk.emit(EventType::ToolCallStarted, |thread| {
+        [
+            ("nodeId", json!(thread.graph().node(thread.at).id)),
+            ("toolCallId", json!(call.id)),
+            ("name", json!(call.name)),
+            ("arguments", call.arguments.clone()),
+        ]
+    });
+    let node = walk.thread.at;
+    walk.out.push(Effect::Tool {
+        id,
+        node,
+        call: call.clone(),
+    });
+    Running { id, call, result: None }
+}
+
+fn tool_answer(
+    walk: &mut Walk<'_>,
+    stage: Stage,
+    mut calls: Vec<Running>,
+    effect: EffectId,
+    outcome: Outcome,
+) -> Progress {
+    if let Some(running) = calls
+        .iter_mut()
+        .find(|running| running.id == effect && running.result.is_none())
+    {
+        let result = match outcome {
+            Outcome::Tool(result) => result,
+            other => ToolResult {
+                content: failure(other).to_string(),
+                failed: true,
+            },
+        };
+        let event_type = if result.failed {
+            EventType::ToolCallFailed
+        } else {
+            EventType::ToolCallCompleted
+        };
+        walk.emit(event_type, |thread| {
+            [
+                ("nodeId", json!(thread.graph().node(thread.at).id)),
+                ("toolCallId", json!(running.call.id)),
+                ("name", json!(running.call.name)),
+                ("result", json!(result.content)),
+            ]
+        });
+        running.result = Some(result.content);
+    }
+    if calls.iter().any(|running| running.result.is_none()) {
+        return stage.to(At::Tools { calls });
+    }
+    let results = calls
+        .into_iter()
+        .map(|running| Message::tool_result(running.call.id, running.result.unwrap_or_default()))
+        .collect();
+    let id = append(walk, results);
+    stage.to(At::Answering { id })
+}
+
+fn done(stage: &Stage, content: &str, calls: &[ToolCall]) -> Progress {
+    let mut output = json!({ "content": content, "usage": stage.usage });
+    if !calls.is_empty() {
+        output["toolCalls"] = json!(calls);
+    }
+    Progress::Done(Arc::new(output))
+}

@@ -1,0 +1,230 @@
+//! The node types. Each file says how its node is entered and what it makes of answers; this table sends them there.
+
+pub(super) mod code;
+pub(super) mod context;
+pub(super) mod fork;
+pub(super) mod llm;
+pub(super) mod route;
+pub(super) mod subgraph;
+pub(super) mod variable;
+pub(super) mod wait;
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::effect::{Effect, EffectId, Evaluation, FiringId, Outcome};
+use super::machine::{Walk, no_edge};
+use crate::error::{RunError, RunErrorCode};
+use crate::graph::{NodeIx, NodeKind};
+
+/// What became of a node.
+pub(in crate::thread) enum Progress {
+    /// It awaits an answer.
+    Wait(NodeRun),
+    /// It ended well; its edges say where to go.
+    Done(Arc<Value>),
+    /// It ended well and says where to go.
+    DoneAt(Arc<Value>, NodeIx),
+    /// The thread ends with this output.
+    End(Arc<Value>),
+    /// Its edges were evaluated: the thread goes there.
+    Chosen(NodeIx),
+    /// The thread looks again whether it may go on.
+    SafePoint,
+    /// The retry delay is over.
+    Retry,
+    /// This attempt failed.
+    Failed(RunError),
+}
+
+/// What the thread awaits.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(in crate::thread) enum NodeRun {
+    /// Nothing.
+    #[default]
+    Idle,
+    /// Held or paused before a node.
+    SafePoint,
+    /// Whether triggers hold it.
+    Settling {
+        id: EffectId,
+    },
+    /// The conversation takes in what a firing brought.
+    Merging {
+        id: EffectId,
+        firing: FiringId,
+        variables: Vec<(Arc<str>, Arc<Value>)>,
+    },
+    /// Which edge holds.
+    Edges {
+        id: EffectId,
+    },
+    /// The delay before the next attempt.
+    RetryDelay {
+        id: EffectId,
+    },
+    /// END's output.
+    End {
+        id: EffectId,
+    },
+    Variable(variable::Stage),
+    Llm(llm::Stage),
+    Code(code::Stage),
+    Route {
+        id: EffectId,
+    },
+    Join {
+        id: EffectId,
+    },
+    Subgraph(subgraph::Stage),
+    Context(context::Stage),
+    Wait {
+        id: EffectId,
+    },
+}
+
+/// Enters the node the thread stands at.
+pub(in crate::thread) fn enter(walk: &mut Walk<'_>) -> Progress {
+    let graph = Arc::clone(walk.thread.graph());
+    match &graph.node(walk.thread.at).kind {
+        NodeKind::Start | NodeKind::StartFromTrigger => Progress::Done(Arc::clone(&walk.thread.input)),
+        NodeKind::End { output: None } | NodeKind::ContinueFromTrigger(_) => {
+            Progress::End(Arc::clone(&walk.thread.last))
+        }
+        NodeKind::End { output: Some(output) } => {
+            let id = evaluate(walk, Evaluation::Value(*output));
+            Progress::Wait(NodeRun::End { id })
+        }
+        NodeKind::Variable { expression, .. } => variable::enter(walk, *expression),
+        NodeKind::Llm(node) => llm::enter(walk, node),
+        NodeKind::Script { input, .. } | NodeKind::Function { input, .. } => code::enter(walk, input.as_ref()),
+        NodeKind::Route { routes, default } => route::enter(walk, routes.is_empty(), *default),
+        NodeKind::Fork(fork) => fork::enter_fork(walk, graph.fork(*fork)),
+        NodeKind::Join(fork) => fork::enter_join(walk, *fork, graph.fork(*fork)),
+        NodeKind::Subgraph { input, agent, .. } => subgraph::enter(walk, input.as_ref(), agent.as_ref()),
+        NodeKind::Context(node) => context::enter(walk, node),
+        NodeKind::WaitTime(after_ms) => wait::enter_time(walk, *after_ms),
+        NodeKind::WaitEvent { event, timeout_ms } => wait::enter_event(walk, event, *timeout_ms),
+    }
+}
+
+impl NodeRun {
+    /// Takes an answer. One that is not awaited leaves everything as it is.
+    pub(in crate::thread) fn answer(self, walk: &mut Walk<'_>, effect: EffectId, outcome: Outcome) -> Progress {
+        match self {
+            Self::Settling { id } if id == effect => {
+                if let Outcome::Held(firings) = outcome {
+                    walk.hold(firings);
+                }
+                Progress::SafePoint
+            }
+            Self::Merging { id, firing, variables } if id == effect => {
+                walk.merged(firing, &variables, outcome);
+                Progress::SafePoint
+            }
+            Self::Edges { id } if id == effect => chosen_edge(walk, outcome),
+            Self::RetryDelay { id } if id == effect => Progress::Retry,
+            Self::End { id } if id == effect => value_or(outcome, Progress::End),
+            Self::Variable(stage) => variable::answer(walk, stage, effect, outcome),
+            Self::Llm(stage) => llm::answer(walk, stage, effect, outcome),
+            Self::Code(stage) => code::answer(walk, stage, effect, outcome),
+            Self::Route { id } if id == effect => route::answer(walk, outcome),
+            Self::Join { id } if id == effect => fork::answer(walk, outcome),
+            Self::Subgraph(stage) => subgraph::answer(walk, stage, effect, outcome),
+            Self::Context(stage) => context::answer(walk, stage, effect, outcome),
+            Self::Wait { id } if id == effect => wait::answer(walk, outcome),
+            stale @ (Self::Idle
+            | Self::SafePoint
+            | Self::Settling { .. }
+            | Self::Merging { .. }
+            | Self::Edges { .. }
+            | Self::RetryDelay { .. }
+            | Self::End { .. }
+            | Self::Route { .. }
+            | Self::Join { .. }
+            | Self::Wait { .. }) => Progress::Wait(stale),
+        }
+    }
+
+    /// Stops what is under way: its answers are no longer wanted.
+    pub(in crate::thread) fn abandon(self, walk: &mut Walk<'_>) {
+        match self {
+            Self::Idle | Self::SafePoint => {}
+            Self::Settling { id }
+            | Self::Edges { id }
+            | Self::RetryDelay { id }
+            | Self::End { id }
+            | Self::Route { id }
+            | Self::Join { id }
+            | Self::Wait { id } => walk.out.push(Effect::Drop { id }),
+            Self::Merging { id, firing, .. } => {
+                walk.out.push(Effect::Drop { id });
+                let error = RunError::new(
+                    RunErrorCode::Cancelled,
+                    "the thread was stopped while the result was taken in",
+                );
+                walk.out.push(Effect::Applied {
+                    firing,
+                    error: Some(error),
+                });
+            }
+            Self::Variable(stage) => walk.out.push(Effect::Drop { id: stage.id() }),
+            Self::Code(stage) => walk.out.push(Effect::Drop { id: stage.id() }),
+            Self::Subgraph(stage) => walk.out.push(Effect::Drop { id: stage.id() }),
+            Self::Context(stage) => walk.out.push(Effect::Drop { id: stage.id() }),
+            Self::Llm(stage) => llm::abandon(walk, stage),
+        }
+    }
+}
+
+/// Asks for an evaluation of the current node's texts.
+pub(super) fn evaluate(walk: &mut Walk<'_>, what: Evaluation) -> EffectId {
+    let id = walk.next_effect();
+    let node = walk.thread.at;
+    walk.out.push(Effect::Evaluate { id, node, what });
+    id
+}
+
+/// A value goes on; anything else failed.
+pub(super) fn value_or(outcome: Outcome, then: impl FnOnce(Arc<Value>) -> Progress) -> Progress {
+    match outcome {
+        Outcome::Value(value) => then(value),
+        other => Progress::Failed(failure(other)),
+    }
+}
+
+/// The error of an outcome that is not what the node asked for.
+pub(super) fn failure(outcome: Outcome) -> RunError {
+    match outcome {
+        Outcome::Failed(error) => error,
+        Outcome::Done
+        | Outcome::Value(_)
+        | Outcome::Choice(_)
+        | Outcome::Texts(_)
+        | Outcome::Prepared(_)
+        | Outcome::Reply(_)
+        | Outcome::Tool(_)
+        | Outcome::Summarize(_)
+        | Outcome::Joined(_)
+        | Outcome::Child { .. }
+        | Outcome::Elapsed
+        | Outcome::Event(_)
+        | Outcome::Held(_) => RunError::new(
+            RunErrorCode::NodeFailed,
+            "the host answered with something the node did not ask for",
+        ),
+    }
+}
+
+fn chosen_edge(walk: &mut Walk<'_>, outcome: Outcome) -> Progress {
+    match outcome {
+        Outcome::Choice(Some(index)) => match walk.thread.graph().node(walk.thread.at).edges.get(index as usize) {
+            Some(edge) => Progress::Chosen(edge.target),
+            None => Progress::Failed(no_edge()),
+        },
+        Outcome::Choice(None) => Progress::Failed(no_edge()),
+        other => Progress::Failed(failure(other)),
+    }
+}

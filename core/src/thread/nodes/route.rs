@@ -1,0 +1,40 @@
+//! ROUTE: the first route that holds, by priority, says where to go.
+
+use std::sync::Arc;
+
+use super::{NodeRun, Progress, evaluate, failure};
+use crate::error::{RunError, RunErrorCode};
+use crate::graph::{NodeIx, NodeKind};
+use crate::thread::effect::{Evaluation, Outcome};
+use crate::thread::machine::Walk;
+
+pub(super) fn enter(walk: &mut Walk<'_>, no_routes: bool, default: Option<NodeIx>) -> Progress {
+    if no_routes {
+        return go_to(walk, default);
+    }
+    let id = evaluate(walk, Evaluation::Routes);
+    Progress::Wait(NodeRun::Route { id })
+}
+
+pub(super) fn answer(walk: &mut Walk<'_>, outcome: Outcome) -> Progress {
+    let graph = Arc::clone(walk.thread.graph());
+    let NodeKind::Route { routes, default } = &graph.node(walk.thread.at).kind else {
+        return Progress::Failed(failure(Outcome::Done));
+    };
+    match outcome {
+        Outcome::Choice(Some(index)) => go_to(walk, routes.get(index as usize).map(|(_, target)| *target)),
+        Outcome::Choice(None) => go_to(walk, *default),
+        other => Progress::Failed(failure(other)),
+    }
+}
+
+/// A route passes the last output on: what stood before it is what the next node sees.
+fn go_to(walk: &mut Walk<'_>, target: Option<NodeIx>) -> Progress {
+    match target {
+        Some(target) => Progress::DoneAt(Arc::clone(&walk.thread.last), target),
+        None => Progress::Failed(RunError::new(
+            RunErrorCode::NoRouteMatched,
+            "no route matched and there is no default target",
+        )),
+    }
+}

@@ -1,0 +1,92 @@
+//! SUBGRAPH: runs another workflow as a child thread and waits.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{NodeRun, Progress, evaluate, failure, value_or};
+use crate::definition::AgentConfig;
+use crate::error::{RunError, RunErrorCode};
+use crate::graph::{NodeKind, ValueSpec};
+use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome};
+use crate::thread::machine::Walk;
+
+/// What it awaits.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::thread) enum Stage {
+    /// The child's input.
+    Input { id: EffectId },
+    /// The child.
+    Child { id: EffectId },
+    /// The output expression.
+    Output { id: EffectId },
+}
+
+impl Stage {
+    pub(super) fn id(&self) -> EffectId {
+        match self {
+            Self::Input { id } | Self::Child { id } | Self::Output { id } => *id,
+        }
+    }
+}
+
+pub(super) fn enter(walk: &mut Walk<'_>, input: Option<&ValueSpec>, agent: Option<&AgentConfig>) -> Progress {
+    if let Some(agent) = agent.filter(|agent| agent.role.as_ref().is_none_or(|role| role.trim().is_empty())) {
+        let message = format!("sub-agent {} has no role", agent.id);
+        return Progress::Failed(RunError::new(RunErrorCode::SubAgentRoleMissing, message));
+    }
+    match input {
+        Some(_) => {
+            let id = evaluate(walk, Evaluation::Input);
+            Progress::Wait(NodeRun::Subgraph(Stage::Input { id }))
+        }
+        None => {
+            let input = Arc::clone(&walk.thread.last);
+            child(walk, input)
+        }
+    }
+}
+
+pub(super) fn answer(walk: &mut Walk<'_>, stage: Stage, effect: EffectId, outcome: Outcome) -> Progress {
+    if stage.id() != effect {
+        return Progress::Wait(NodeRun::Subgraph(stage));
+    }
+    match (stage, outcome) {
+        (Stage::Input { .. }, Outcome::Value(input)) => child(walk, input),
+        (Stage::Child { .. }, Outcome::Child { output, spent }) => {
+            walk.thread.spent.add(spent);
+            let graph = Arc::clone(walk.thread.graph());
+            match &graph.node(walk.thread.at).kind {
+                NodeKind::Subgraph {
+                    output: Some(expression),
+                    ..
+                } => {
+                    // The expression sees the child's output as `output`.
+                    walk.thread.last = output;
+                    let id = evaluate(walk, Evaluation::Value(*expression));
+                    Progress::Wait(NodeRun::Subgraph(Stage::Output { id }))
+                }
+                _ => Progress::Done(output),
+            }
+        }
+        (Stage::Output { .. }, outcome) => value_or(outcome, Progress::Done),
+        (Stage::Input { .. } | Stage::Child { .. }, other) => Progress::Failed(failure(other)),
+    }
+}
+
+fn child(walk: &mut Walk<'_>, input: Arc<Value>) -> Progress {
+    let graph = Arc::clone(walk.thread.graph());
+    let NodeKind::Subgraph { conversation, .. } = &graph.node(walk.thread.at).kind else {
+        return Progress::Failed(failure(Outcome::Done));
+    };
+    let id = walk.next_effect();
+    let node = walk.thread.at;
+    walk.out.push(Effect::Child {
+        id,
+        node,
+        input,
+        conversation: *conversation,
+    });
+    Progress::Wait(NodeRun::Subgraph(Stage::Child { id }))
+}

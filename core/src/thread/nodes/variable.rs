@@ -1,0 +1,92 @@
+//! VARIABLE: evaluates and assigns.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{NodeRun, Progress, evaluate, failure};
+use crate::definition::VariableScope;
+use crate::graph::{NodeKind, SnippetIx};
+use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome};
+use crate::thread::machine::Walk;
+use crate::thread::state::coerce;
+
+/// What it awaits.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::thread) enum Stage {
+    /// The value.
+    Value { id: EffectId },
+    /// The run to take it.
+    Global { id: EffectId, value: Arc<Value> },
+}
+
+impl Stage {
+    pub(super) fn id(&self) -> EffectId {
+        match self {
+            Self::Value { id } | Self::Global { id, .. } => *id,
+        }
+    }
+}
+
+pub(super) fn enter(walk: &mut Walk<'_>, expression: SnippetIx) -> Progress {
+    let id = evaluate(walk, Evaluation::Value(expression));
+    Progress::Wait(NodeRun::Variable(Stage::Value { id }))
+}
+
+pub(super) fn answer(walk: &mut Walk<'_>, stage: Stage, effect: EffectId, outcome: Outcome) -> Progress {
+    if stage.id() != effect {
+        return Progress::Wait(NodeRun::Variable(stage));
+    }
+    match (stage, outcome) {
+        (Stage::Value { .. }, Outcome::Value(value)) => assign(walk, value),
+        (Stage::Global { value, .. }, Outcome::Done) => {
+            let graph = Arc::clone(walk.thread.graph());
+            if let NodeKind::Variable { name, .. } = &graph.node(walk.thread.at).kind {
+                walk.variable_changed(name, &value, VariableScope::Global);
+            }
+            Progress::Done(value)
+        }
+        (_, other) => Progress::Failed(failure(other)),
+    }
+}
+
+fn assign(walk: &mut Walk<'_>, value: Arc<Value>) -> Progress {
+    let graph = Arc::clone(walk.thread.graph());
+    let NodeKind::Variable {
+        name,
+        variable_type,
+        scope,
+        readonly,
+        ..
+    } = &graph.node(walk.thread.at).kind
+    else {
+        return Progress::Failed(failure(Outcome::Done));
+    };
+    let value = match variable_type {
+        Some(variable_type) => match coerce(*variable_type, value, name) {
+            Ok(value) => value,
+            Err(error) => return Progress::Failed(error),
+        },
+        None => value,
+    };
+    match scope {
+        VariableScope::Thread => match walk.thread.variables.assign(name, value, *readonly) {
+            Ok(value) => {
+                walk.variable_changed(name, &value, VariableScope::Thread);
+                Progress::Done(value)
+            }
+            Err(error) => Progress::Failed(error),
+        },
+        VariableScope::Global => {
+            let id = walk.next_effect();
+            walk.out.push(Effect::SetGlobal {
+                id,
+                name: Arc::clone(name),
+                value: Arc::clone(&value),
+                readonly: *readonly,
+            });
+            Progress::Wait(NodeRun::Variable(Stage::Global { id, value }))
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! WAIT: a timer, or until a matching event.
+
+use std::sync::Arc;
+
+use super::{NodeRun, Progress, failure};
+use crate::Millis;
+use crate::thread::effect::{Effect, Outcome};
+use crate::thread::machine::Walk;
+
+pub(super) fn enter_time(walk: &mut Walk<'_>, after_ms: Millis) -> Progress {
+    let id = walk.next_effect();
+    walk.out.push(Effect::Timer { id, after_ms });
+    Progress::Wait(NodeRun::Wait { id })
+}
+
+pub(super) fn enter_event(walk: &mut Walk<'_>, event: &Arc<str>, timeout_ms: Option<Millis>) -> Progress {
+    let id = walk.next_effect();
+    walk.out.push(Effect::WaitEvent {
+        id,
+        event: Arc::clone(event),
+    });
+    if let Some(after_ms) = timeout_ms {
+        walk.limit(after_ms);
+    }
+    Progress::Wait(NodeRun::Wait { id })
+}
+
+pub(super) fn answer(walk: &mut Walk<'_>, outcome: Outcome) -> Progress {
+    match outcome {
+        // A pause passes the last output on.
+        Outcome::Elapsed => Progress::Done(Arc::clone(&walk.thread.last)),
+        Outcome::Event(event) => Progress::Done(event),
+        other => Progress::Failed(failure(other)),
+    }
+}

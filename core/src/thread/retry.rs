@@ -1,0 +1,80 @@
+//! When a failed attempt is followed by another (SPEC section 2, `retry`).
+
+use super::machine::ThreadMachine;
+use crate::Millis;
+use crate::definition::RetryPolicy;
+use crate::error::{RunError, RunErrorCode};
+use crate::graph::NodeKind;
+
+/// The delay before the next attempt, or none where the failure stands.
+///
+/// A JOIN is decided once for ever, so it is never tried again.
+pub(super) fn delay(thread: &ThreadMachine, error: &RunError, random: u64) -> Option<Millis> {
+    let node = thread.graph().node(thread.at);
+    if matches!(node.kind, NodeKind::Join(_)) {
+        return None;
+    }
+    let policy = node.retry.as_ref()?;
+    if thread.attempt >= policy.max_attempts || !is_retried(policy, error) {
+        return None;
+    }
+    Some(jittered(backoff(policy, thread.attempt), random))
+}
+
+fn is_retried(policy: &RetryPolicy, error: &RunError) -> bool {
+    match &policy.retry_on {
+        Some(codes) => codes.iter().any(|code| code == error.code.as_str()),
+        None => error.code != RunErrorCode::Cancelled,
+    }
+}
+
+/// The delay after attempt `attempt` (from 1), without jitter.
+fn backoff(policy: &RetryPolicy, attempt: u32) -> Millis {
+    let exponent = i32::try_from(attempt.saturating_sub(1)).unwrap_or(i32::MAX);
+    let delay = policy.initial_delay_ms as f64 * policy.backoff.max(1.0).powi(exponent);
+    if delay >= policy.max_delay_ms as f64 {
+        policy.max_delay_ms
+    } else {
+        delay as Millis
+    }
+}
+
+/// Between half the delay and all of it, so that many that failed together do not return together.
+fn jittered(delay: Millis, random: u64) -> Millis {
+    let half = delay / 2;
+    half + random % (delay - half + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy() -> RetryPolicy {
+        RetryPolicy {
+            max_attempts: 5,
+            initial_delay_ms: 100,
+            backoff: 2.0,
+            max_delay_ms: 350,
+            retry_on: None,
+        }
+    }
+
+    #[test]
+    fn delays_grow_by_the_factor_up_to_the_longest() {
+        let delays: Vec<_> = (1..=4).map(|attempt| backoff(&policy(), attempt)).collect();
+        assert_eq!(delays, [100, 200, 350, 350]);
+    }
+
+    #[test]
+    fn a_huge_attempt_number_does_not_overflow() {
+        assert_eq!(backoff(&policy(), u32::MAX), 350);
+    }
+
+    #[test]
+    fn jitter_stays_between_half_and_all() {
+        for random in [0, 1, 49, 50, 51, u64::MAX] {
+            assert!((50..=100).contains(&jittered(100, random)));
+        }
+        assert_eq!(jittered(0, 7), 0);
+    }
+}

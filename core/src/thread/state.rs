@@ -1,0 +1,271 @@
+//! A thread's variables and node outputs.
+//!
+//! Both are snapshots a branch takes in constant time: FORK costs the same however much a thread has gathered.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use imbl::OrdMap;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::definition::VariableType;
+use crate::error::{RunError, RunErrorCode};
+use crate::graph::NodeIx;
+
+/// A variable.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Variable {
+    /// What it holds.
+    pub value: Arc<Value>,
+    /// What it may hold.
+    pub variable_type: Option<VariableType>,
+    /// Whether it may not be assigned.
+    pub readonly: bool,
+}
+
+/// Variables by name. Cloning is O(1).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Variables(OrdMap<Arc<str>, Variable>);
+
+impl Variables {
+    /// The variable's value.
+    pub fn value(&self, name: &str) -> Option<&Arc<Value>> {
+        self.0.get(name).map(|variable| &variable.value)
+    }
+
+    /// The variable.
+    pub fn variable(&self, name: &str) -> Option<&Variable> {
+        self.0.get(name)
+    }
+
+    /// Sets a variable as its definition has it, without checks.
+    pub fn define(&mut self, name: Arc<str>, variable: Variable) {
+        self.0.insert(name, variable);
+    }
+
+    /// Assigns: READONLY_VARIABLE where it may not be, NODE_FAILED where the value is not of its type.
+    pub fn assign(&mut self, name: &Arc<str>, value: Arc<Value>, readonly: bool) -> Result<Arc<Value>, RunError> {
+        match self.0.get_mut(name) {
+            Some(variable) => {
+                if variable.readonly {
+                    return Err(read_only(name));
+                }
+                let value = match variable.variable_type {
+                    Some(variable_type) => coerce(variable_type, value, name)?,
+                    None => value,
+                };
+                variable.value = Arc::clone(&value);
+                variable.readonly = readonly;
+                Ok(value)
+            }
+            None => {
+                self.0.insert(
+                    Arc::clone(name),
+                    Variable {
+                        value: Arc::clone(&value),
+                        variable_type: None,
+                        readonly,
+                    },
+                );
+                Ok(value)
+            }
+        }
+    }
+
+    /// Assigns all, or none and says why.
+    pub fn assign_all(&mut self, values: &[(Arc<str>, Arc<Value>)]) -> Result<(), RunError> {
+        let mut next = self.clone();
+        for (name, value) in values {
+            next.assign(name, Arc::clone(value), false)?;
+        }
+        *self = next;
+        Ok(())
+    }
+
+    /// Names and values, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Value>)> {
+        self.0.iter().map(|(name, variable)| (name, &variable.value))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// The error of assigning a read-only variable.
+pub fn read_only(name: &str) -> RunError {
+    RunError::new(RunErrorCode::ReadonlyVariable, format!("variable {name} is read-only"))
+}
+
+/// The value as the type wants it: text that reads as a number or a boolean is converted, nothing else is.
+pub fn coerce(variable_type: VariableType, value: Arc<Value>, name: &str) -> Result<Arc<Value>, RunError> {
+    let fits = match variable_type {
+        VariableType::Number => match &*value {
+            Value::Number(_) => true,
+            Value::String(text) => {
+                if let Some(number) = number(text) {
+                    return Ok(Arc::new(number));
+                }
+                false
+            }
+            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => false,
+        },
+        VariableType::Boolean => match &*value {
+            Value::Bool(_) => true,
+            Value::String(text) => match text.trim() {
+                "true" => return Ok(Arc::new(Value::Bool(true))),
+                "false" => return Ok(Arc::new(Value::Bool(false))),
+                _ => false,
+            },
+            Value::Null | Value::Number(_) | Value::Array(_) | Value::Object(_) => false,
+        },
+        VariableType::String => value.is_string(),
+        VariableType::Array => value.is_array(),
+        VariableType::Object => value.is_object(),
+    };
+    if fits {
+        return Ok(value);
+    }
+    Err(RunError::new(
+        RunErrorCode::NodeFailed,
+        format!(
+            "type mismatch: variable {name} holds {}, not {}",
+            match variable_type {
+                VariableType::Number => "a number",
+                VariableType::String => "text",
+                VariableType::Boolean => "a boolean",
+                VariableType::Array => "a list",
+                VariableType::Object => "an object",
+            },
+            kind(&value)
+        ),
+    ))
+}
+
+fn number(text: &str) -> Option<Value> {
+    let text = text.trim();
+    if let Ok(whole) = text.parse::<i64>() {
+        return Some(Value::from(whole));
+    }
+    let number = text.parse::<f64>().ok().filter(|number| number.is_finite())?;
+    serde_json::Number::from_f64(number).map(Value::Number)
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+/// Outputs by node. What a thread adds stays small and its own until a FORK needs a snapshot.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Outputs {
+    own: BTreeMap<NodeIx, Arc<Value>>,
+    shared: OrdMap<NodeIx, Arc<Value>>,
+}
+
+impl Outputs {
+    /// A node's last output.
+    pub fn value(&self, node: NodeIx) -> Option<&Arc<Value>> {
+        self.own.get(&node).or_else(|| self.shared.get(&node))
+    }
+
+    /// Sets a node's output.
+    pub fn set(&mut self, node: NodeIx, value: Arc<Value>) {
+        self.own.insert(node, value);
+    }
+
+    /// What a branch starts with. Costs what was added since the last snapshot.
+    pub fn snapshot(&mut self) -> Self {
+        for (node, value) in std::mem::take(&mut self.own) {
+            self.shared.insert(node, value);
+        }
+        Self {
+            own: BTreeMap::new(),
+            shared: self.shared.clone(),
+        }
+    }
+
+    /// Every node that has one, by index.
+    pub fn iter(&self) -> impl Iterator<Item = (NodeIx, &Arc<Value>)> {
+        let mut all: BTreeMap<NodeIx, &Arc<Value>> = self.shared.iter().map(|(node, value)| (*node, value)).collect();
+        all.extend(self.own.iter().map(|(node, value)| (*node, value)));
+        all.into_iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn variables(readonly: bool, variable_type: Option<VariableType>) -> Variables {
+        let mut variables = Variables::default();
+        variables.define(
+            "x".into(),
+            Variable {
+                value: Arc::new(json!(1)),
+                variable_type,
+                readonly,
+            },
+        );
+        variables
+    }
+
+    #[test]
+    fn l18_a_read_only_variable_is_never_assigned() {
+        let mut variables = variables(true, None);
+        let error = variables.assign(&"x".into(), Arc::new(json!(2)), false).unwrap_err();
+        assert_eq!(error.code, RunErrorCode::ReadonlyVariable);
+        assert_eq!(**variables.value("x").unwrap(), json!(1));
+    }
+
+    #[test]
+    fn l19_a_value_of_another_type_is_refused() {
+        let mut variables = variables(false, Some(VariableType::Number));
+        assert!(
+            variables
+                .assign(&"x".into(), Arc::new(json!("not-a-number")), false)
+                .is_err()
+        );
+        assert_eq!(**variables.value("x").unwrap(), json!(1));
+    }
+
+    #[test]
+    fn l07_text_that_reads_as_a_number_becomes_one() {
+        let mut variables = variables(false, Some(VariableType::Number));
+        variables.assign(&"x".into(), Arc::new(json!("42")), false).unwrap();
+        assert_eq!(**variables.value("x").unwrap(), json!(42));
+    }
+
+    #[test]
+    fn assigning_several_is_all_or_nothing() {
+        let mut variables = variables(true, None);
+        let both = [("a".into(), Arc::new(json!(1))), ("x".into(), Arc::new(json!(2)))];
+        assert!(variables.assign_all(&both).is_err());
+        assert!(variables.value("a").is_none());
+    }
+
+    #[test]
+    fn a_snapshot_does_not_see_what_comes_later() {
+        let mut outputs = Outputs::default();
+        outputs.set(1, Arc::new(json!("before")));
+        let branch = outputs.snapshot();
+        outputs.set(1, Arc::new(json!("after")));
+        assert_eq!(**branch.value(1).unwrap(), json!("before"));
+        assert_eq!(**outputs.value(1).unwrap(), json!("after"));
+        assert_eq!(outputs.iter().count(), 1);
+    }
+}

@@ -1,0 +1,289 @@
+//! The trigger machine: who watches what, and who may still fire.
+//!
+//! An event is met in two steps, because a condition's expression is evaluated by the host:
+//! [`TriggerMachine::candidates`] finds who watches the event, through an index, so that the cost grows with the
+//! matches and not with the triggers; [`TriggerMachine::fire`] counts one firing, exactly.
+//!
+//! | trigger | event | depth | fire |
+//! |---|---|---|---|
+//! | disabled, or its count is used up | any | any | `Refused` |
+//! | enabled | any | below the chain limit | `Fired`; the last one allowed disables it |
+//! | enabled | any | at the chain limit | `TooDeep`, not counted |
+//!
+//! A trigger that stands in a workflow counts for each run by itself; one that stands outside counts for the
+//! engine.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::definition::TriggerDefinition;
+use crate::event::{Event, EventMask, EventType};
+
+/// How many triggers may follow one from another (SPEC section 5: default 8).
+pub const DEFAULT_CHAIN_LIMIT: u32 = 8;
+
+/// Names a trigger in the machine.
+pub type TriggerKey = u32;
+
+/// Where a trigger stands.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Owner {
+    /// Outside a workflow: it watches every run.
+    Engine,
+    /// In this workflow: it watches that workflow's threads.
+    Workflow(Arc<str>),
+}
+
+/// A trigger with this id stands there already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TriggerExists {
+    /// The id.
+    pub id: String,
+}
+
+impl std::fmt::Display for TriggerExists {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "a trigger with the id {} already exists", self.id)
+    }
+}
+
+impl std::error::Error for TriggerExists {}
+
+/// What came of a match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fire {
+    /// It fires; how often it has now, in its run or engine.
+    Fired {
+        /// This firing included.
+        count: u64,
+    },
+    /// It is disabled, or has fired as often as it may.
+    Refused,
+    /// It would be a link too many in a chain of triggers.
+    TooDeep,
+}
+
+/// A trigger as people ask about it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TriggerState {
+    /// The user's id.
+    pub id: String,
+    /// Whether it watches.
+    pub enabled: bool,
+    /// How often it fired (over all runs).
+    pub fired: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Entry {
+    owner: Owner,
+    definition: Arc<TriggerDefinition>,
+    enabled: bool,
+    fired: u64,
+}
+
+/// What an index row stands for: the event's type and, for CUSTOM events, name; whose workflow.
+type Watch = (EventType, Option<String>, Option<Arc<str>>);
+
+/// See the module's table.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct TriggerMachine {
+    chain_limit: u32,
+    next: TriggerKey,
+    entries: BTreeMap<TriggerKey, Entry>,
+    ids: BTreeMap<(Owner, String), TriggerKey>,
+    index: BTreeMap<Watch, Vec<TriggerKey>>,
+    /// Firings of workflow triggers with a limit, by run.
+    by_run: BTreeMap<String, BTreeMap<TriggerKey, u64>>,
+}
+
+impl Default for TriggerMachine {
+    fn default() -> Self {
+        Self::new(DEFAULT_CHAIN_LIMIT)
+    }
+}
+
+impl TriggerMachine {
+    /// A machine that lets at most `chain_limit` triggers follow one from another.
+    pub fn new(chain_limit: u32) -> Self {
+        Self {
+            chain_limit,
+            next: 0,
+            entries: BTreeMap::new(),
+            ids: BTreeMap::new(),
+            index: BTreeMap::new(),
+            by_run: BTreeMap::new(),
+        }
+    }
+
+    // ---- what it is
+
+    /// The trigger's definition.
+    pub fn definition(&self, key: TriggerKey) -> Option<&Arc<TriggerDefinition>> {
+        self.entries.get(&key).map(|entry| &entry.definition)
+    }
+
+    /// Event types that some enabled trigger watches.
+    pub fn interest(&self) -> EventMask {
+        self.mask(|_| true)
+    }
+
+    /// Event types watched by triggers that hold the thread until they end.
+    pub fn holding(&self) -> EventMask {
+        self.mask(|definition| definition.action.holds_the_thread())
+    }
+
+    /// Every trigger of an owner, by id.
+    pub fn states(&self, owner: &Owner) -> Vec<TriggerState> {
+        self.entries
+            .values()
+            .filter(|entry| entry.owner == *owner)
+            .map(|entry| TriggerState {
+                id: entry.definition.id.clone(),
+                enabled: entry.enabled,
+                fired: entry.fired,
+            })
+            .collect()
+    }
+
+    fn mask(&self, wanted: impl Fn(&TriggerDefinition) -> bool) -> EventMask {
+        self.entries
+            .values()
+            .filter(|entry| entry.enabled && wanted(&entry.definition))
+            .fold(EventMask::NONE, |mask, entry| {
+                mask.union(EventMask::of(entry.definition.condition.event_type))
+            })
+    }
+
+    // ---- commands
+
+    /// Adds a trigger.
+    pub fn add(&mut self, owner: Owner, definition: Arc<TriggerDefinition>) -> Result<TriggerKey, TriggerExists> {
+        let id = (owner.clone(), definition.id.clone());
+        if self.ids.contains_key(&id) {
+            return Err(TriggerExists { id: id.1 });
+        }
+        let key = self.next;
+        self.next += 1;
+        self.ids.insert(id, key);
+        self.index.entry(watch(&owner, &definition)).or_default().push(key);
+        let enabled = definition.enabled;
+        self.entries.insert(
+            key,
+            Entry {
+                owner,
+                definition,
+                enabled,
+                fired: 0,
+            },
+        );
+        Ok(key)
+    }
+
+    /// Removes a trigger; whether there was one.
+    pub fn remove(&mut self, owner: &Owner, id: &str) -> bool {
+        let Some(key) = self.ids.remove(&(owner.clone(), id.to_owned())) else {
+            return false;
+        };
+        if let Some(entry) = self.entries.remove(&key) {
+            let watch = watch(&entry.owner, &entry.definition);
+            if let Some(row) = self.index.get_mut(&watch) {
+                row.retain(|other| *other != key);
+                if row.is_empty() {
+                    self.index.remove(&watch);
+                }
+            }
+        }
+        true
+    }
+
+    /// Enables or disables a trigger: whether that changed anything, or none where there is no such trigger.
+    pub fn set_enabled(&mut self, owner: &Owner, id: &str, enabled: bool) -> Option<bool> {
+        let key = self.ids.get(&(owner.clone(), id.to_owned()))?;
+        let entry = self.entries.get_mut(key)?;
+        let changed = entry.enabled != enabled;
+        entry.enabled = enabled;
+        Some(changed)
+    }
+
+    /// Forgets what it counted for a run.
+    pub fn run_ended(&mut self, run_id: &str) {
+        self.by_run.remove(run_id);
+    }
+
+    // ---- events
+
+    /// Enabled triggers that watch this event, in the order they were added; their expressions are not evaluated.
+    pub fn candidates(&self, event: &Event) -> Vec<TriggerKey> {
+        let event_type = event.raised.event_type;
+        let name = &event.raised.event_name;
+        let workflow: Option<Arc<str>> = Some(event.workflow_id.as_str().into());
+        let mut found = Vec::new();
+        for workflow in [None, workflow] {
+            self.row(&(event_type, None, workflow.clone()), event, &mut found);
+            if name.is_some() {
+                self.row(&(event_type, name.clone(), workflow), event, &mut found);
+            }
+        }
+        found.sort_unstable();
+        found
+    }
+
+    fn row(&self, watch: &Watch, event: &Event, found: &mut Vec<TriggerKey>) {
+        for key in self.index.get(watch).into_iter().flatten() {
+            let Some(entry) = self.entries.get(key) else { continue };
+            let thread = entry.definition.thread_id.as_ref();
+            if entry.enabled && thread.is_none_or(|thread| *thread == event.thread_id) {
+                found.push(*key);
+            }
+        }
+    }
+
+    /// Counts a firing of a candidate whose expression held.
+    pub fn fire(&mut self, key: TriggerKey, event: &Event) -> Fire {
+        let Some(entry) = self.entries.get_mut(&key).filter(|entry| entry.enabled) else {
+            return Fire::Refused;
+        };
+        if event.raised.trigger_depth >= self.chain_limit {
+            return Fire::TooDeep;
+        }
+        let limit = entry.definition.max_triggers.filter(|limit| *limit > 0);
+        let count = match (&entry.owner, limit) {
+            (Owner::Engine, _) | (Owner::Workflow(_), None) => {
+                if limit.is_some_and(|limit| entry.fired >= limit) {
+                    return Fire::Refused;
+                }
+                entry.fired + 1
+            }
+            (Owner::Workflow(_), Some(limit)) => {
+                let run = self.by_run.entry(event.run_id.clone()).or_default();
+                let count = run.entry(key).or_insert(0);
+                if *count >= limit {
+                    return Fire::Refused;
+                }
+                *count += 1;
+                *count
+            }
+        };
+        entry.fired += 1;
+        if entry.owner == Owner::Engine && limit == Some(count) {
+            entry.enabled = false;
+        }
+        Fire::Fired { count }
+    }
+}
+
+fn watch(owner: &Owner, definition: &TriggerDefinition) -> Watch {
+    let workflow = match owner {
+        Owner::Engine => definition.workflow_id.as_deref().map(Arc::from),
+        Owner::Workflow(id) => Some(Arc::clone(id)),
+    };
+    (
+        definition.condition.event_type,
+        definition.condition.event_name.clone(),
+        workflow,
+    )
+}
