@@ -9,6 +9,8 @@ use super::super::compression::{
 use super::super::{Conversation, Estimator, MarkMap};
 use super::notation::{conversation, counted, messages, written};
 
+type Texts<'a> = &'a [&'a str];
+
 pub(super) fn context(texts: &[&str], strategy: &str, parameters: &Value) -> CompressionContext {
     let config = json!({"strategy": strategy, "parameters": parameters});
     CompressionContext {
@@ -29,7 +31,7 @@ pub(super) fn done(context: &CompressionContext) -> CompressionResult {
 fn strategies_keep_what_the_cases_say() {
     let blocks = ["u1", "a[tool 1,tool 2]", "tool:1", "tool:2", "assistant:x"];
     let turns = ["s", "u1", "a1", "u2", "a2"];
-    type Texts<'a> = &'a [&'a str];
+
     let cases: [(&str, Texts<'_>, &str, Value, Texts<'_>); 10] = [
         (
             "H09",
