@@ -3,11 +3,14 @@
 //! - [`Conversation`] is the log; its clone is the O(1) snapshot that FORK needs.
 //! - [`select`] is the one selection, [`tool_blocks`] the one notion of a block, [`mend`] the one pair rule.
 //! - [`build_request`] makes what a model gets: a projection, never stored.
-//! - [`apply`] is CONTEXT_PROCESSOR.
+//! - [`apply`] is CONTEXT_PROCESSOR; [`compression`] holds the strategies.
+//! - [`ConversationMachine`] wraps it all for an actor.
 
 mod blocks;
+pub mod compression;
 mod error;
 mod log;
+mod machine;
 mod marks;
 mod mend;
 mod operation;
@@ -20,10 +23,12 @@ mod sub_agent;
 mod tests;
 mod tokens;
 mod view;
+mod watch;
 
 pub use blocks::{block_before, split_block, tool_blocks, widen};
 pub use error::ConversationError;
 pub use log::{Basis, Conversation};
+pub use machine::{ConversationEffect, ConversationInput, ConversationMachine};
 pub use marks::MarkMap;
 pub use mend::{Mended, UNANSWERED, mend};
 pub use operation::{ResolvedContext, apply};
@@ -34,3 +39,4 @@ pub use select::{SelectionWarning, check, parse_selection, pointer_of, select, s
 pub use sub_agent::{RoleMissing, first_prompt};
 pub use tokens::{Counted, Estimator, MESSAGE_OVERHEAD, Spent, Tokenizer, message_cost};
 pub use view::Visible;
+pub use watch::{TokenSignal, TokenWatch};

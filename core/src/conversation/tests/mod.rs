@@ -1,9 +1,15 @@
 //! Acceptance cases under their ids, and properties against oracles written from SPEC.
 
+mod case_compression;
+mod case_machine;
 mod case_marks;
 mod case_operation;
 mod case_pinned;
 mod case_select;
 mod case_tokens;
 mod notation;
+mod random_batches;
+mod random_compressions;
+mod random_histories;
+mod random_requests;
 mod slopes;

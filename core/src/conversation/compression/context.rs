@@ -1,0 +1,119 @@
+//! What goes into a compression and what comes out (seed 003).
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::super::{ConversationError, MarkMap, Tokenizer, message_cost};
+use crate::definition::CompressionConfig;
+use crate::message::Message;
+
+/// What goes in. `messages` are those that `markMap` is about: its current batch is what gets compressed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct CompressionContext {
+    /// The thread whose conversation it is.
+    #[serde(default)]
+    pub thread_id: String,
+    /// Its workflow.
+    #[serde(default)]
+    pub workflow_id: String,
+    /// Messages, in order.
+    pub messages: Vec<Arc<Message>>,
+    /// Which of them are visible; absent: all.
+    #[serde(default)]
+    pub mark_map: MarkMap,
+    /// What the next request would cost.
+    #[serde(default)]
+    pub tokens_used: u64,
+    /// What it may cost.
+    #[serde(default)]
+    pub token_limit: u64,
+    /// Strategy and parameters; absent: no-op.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compression_config: Option<CompressionConfig>,
+}
+
+/// What comes out. `markMap` is about `messages`: its current batch is what becomes visible. No change: both are the
+/// context's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct CompressionResult {
+    /// Messages, in order.
+    pub messages: Vec<Arc<Message>>,
+    /// Which of them are visible.
+    pub mark_map: MarkMap,
+    /// How much it helped.
+    #[serde(default)]
+    pub stats: CompressionStats,
+}
+
+/// How much a compression helped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", default)]
+pub struct CompressionStats {
+    /// Visible messages before.
+    pub original_count: u64,
+    /// Visible messages after.
+    pub compressed_count: u64,
+    /// Tokens that the visible messages cost less.
+    pub tokens_saved: u64,
+}
+
+impl CompressionContext {
+    /// The visible messages.
+    ///
+    /// # Errors
+    /// [`ConversationError::InvalidMarkMap`].
+    pub fn visible(&self) -> Result<&[Arc<Message>], ConversationError> {
+        self.mark_map.check(self.messages.len())?;
+        match &*self.mark_map.visible(self.messages.len()) {
+            [] => Ok(&[]),
+            [stretch] => Ok(&self.messages[stretch.clone()]),
+            [_, _, ..] => Err(ConversationError::InvalidMarkMap {
+                pointer: "/setAside".to_owned(),
+                message: "the current batch has a gap: give its visible messages alone".to_owned(),
+            }),
+        }
+    }
+
+    pub(super) fn unchanged(&self, visible: usize) -> CompressionResult {
+        CompressionResult {
+            messages: self.messages.clone(),
+            mark_map: self.mark_map.clone(),
+            stats: CompressionStats {
+                original_count: visible as u64,
+                compressed_count: visible as u64,
+                tokens_saved: 0,
+            },
+        }
+    }
+
+    /// `shown` as a new batch where it is fewer messages and fewer tokens, else no change.
+    pub(super) fn result(&self, shown: Vec<Arc<Message>>, tokenizer: &dyn Tokenizer) -> CompressionResult {
+        let visible = self.visible().unwrap_or_default();
+        if shown.len() >= visible.len() {
+            return self.unchanged(visible.len());
+        }
+        let cost = |messages: &[Arc<Message>]| {
+            let costs = messages.iter().map(|message| message_cost(message, tokenizer));
+            costs.fold(0, u64::saturating_add)
+        };
+        let (before, after) = (cost(visible), cost(&shown));
+        if after >= before {
+            return self.unchanged(visible.len());
+        }
+        CompressionResult {
+            mark_map: MarkMap::starting_with(self.mark_map.current_batch.saturating_add(1)),
+            stats: CompressionStats {
+                original_count: visible.len() as u64,
+                compressed_count: shown.len() as u64,
+                tokens_saved: before - after,
+            },
+            messages: shown,
+        }
+    }
+}

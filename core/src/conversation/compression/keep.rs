@@ -1,0 +1,36 @@
+//! `keep_recent` and `keep_system_recent`: the last messages, the current turn, whole tool blocks.
+
+use std::sync::Arc;
+
+use super::super::widen;
+use super::turn::current_turn_start;
+use crate::message::{Message, Role};
+
+/// The last `count` messages, whatever their role.
+pub(super) fn recent(visible: &[Arc<Message>], count: usize) -> Vec<bool> {
+    let from = visible.len().saturating_sub(count).min(current_turn_start(visible));
+    let mut kept: Vec<bool> = (0..visible.len()).map(|at| at >= from).collect();
+    widen(visible, &mut kept);
+    kept
+}
+
+/// Every system message, and the last `count` of the others.
+pub(super) fn system_and_recent(visible: &[Arc<Message>], count: usize) -> Vec<bool> {
+    let turn = current_turn_start(visible);
+    let others = visible.iter().filter(|message| message.role != Role::System).count();
+    let skipped = others.saturating_sub(count);
+    let mut seen = 0;
+    let mut kept: Vec<bool> = visible
+        .iter()
+        .enumerate()
+        .map(|(at, message)| {
+            if message.role == Role::System {
+                return true;
+            }
+            seen += 1;
+            seen > skipped || at >= turn
+        })
+        .collect();
+    widen(visible, &mut kept);
+    kept
+}

@@ -1,0 +1,110 @@
+//! Compression strategies as pure functions (seed 003, SPEC section 7).
+//!
+//! Promises, each with a test: a tool block is kept or goes as a whole; the current turn stays beyond any count; system
+//! messages stay and stand first (`keep_recent` alone treats them like any other); the result is smaller, or it is no
+//! change; applied twice is applied once.
+
+mod accept;
+mod context;
+mod keep;
+mod parameters;
+mod summary;
+mod turn;
+mod window;
+
+use std::sync::Arc;
+
+pub use accept::{Accepted, accept_result, replacement};
+pub use context::{CompressionContext, CompressionResult, CompressionStats};
+pub use parameters::InvalidParameter;
+pub use summary::{SummaryPlan, extract, finish_summary, plan_summary};
+pub use turn::{current_turn_start, current_turn_tokens};
+
+use super::{ConversationError, Tokenizer, message_cost};
+use crate::message::{Message, Role};
+
+/// What a strategy came to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Compression {
+    /// The result; `stats` say whether anything changed.
+    Done(CompressionResult),
+    /// `summarize` wants a text: give it to [`finish_summary`].
+    Summarize(Box<SummaryPlan>),
+}
+
+/// Why a compression could not even begin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CompressionError {
+    /// The context's mark map contradicts itself or its messages.
+    Conversation(ConversationError),
+    /// A parameter of the strategy is of the wrong kind.
+    Parameter(InvalidParameter),
+}
+
+impl std::fmt::Display for CompressionError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Conversation(error) => error.fmt(f),
+            Self::Parameter(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for CompressionError {}
+
+/// Runs the strategy that the context's config names. None, or an unknown one: no change.
+///
+/// # Errors
+/// A broken mark map, or a parameter that is no number.
+pub fn compress(context: &CompressionContext, tokenizer: &dyn Tokenizer) -> Result<Compression, CompressionError> {
+    let visible = context.visible().map_err(CompressionError::Conversation)?;
+    let config = context.compression_config.clone().unwrap_or_default();
+    let parameters = &config.parameters;
+    let kept = match config.strategy.as_deref() {
+        Some("keep_recent") => {
+            let count = parameters::count(parameters)?;
+            shown(visible, &keep::recent(visible, count), Order::AsItWas)
+        }
+        Some("keep_system_recent") => {
+            let count = parameters::count(parameters)?;
+            shown(visible, &keep::system_and_recent(visible, count), Order::SystemFirst)
+        }
+        Some("sliding_window") => {
+            let window = parameters::window(parameters)?;
+            let costs: Vec<u64> = visible.iter().map(|message| message_cost(message, tokenizer)).collect();
+            shown(visible, &window::window(visible, &costs, window), Order::SystemFirst)
+        }
+        Some("summarize") => {
+            let keep_recent = parameters::keep_recent(parameters)?;
+            return Ok(
+                match plan_summary(context, keep_recent).map_err(CompressionError::Conversation)? {
+                    Some(plan) => Compression::Summarize(Box::new(plan)),
+                    None => Compression::Done(context.unchanged(visible.len())),
+                },
+            );
+        }
+        Some(_) | None => visible.to_vec(),
+    };
+    Ok(Compression::Done(context.result(kept, tokenizer)))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    AsItWas,
+    SystemFirst,
+}
+
+/// The messages whose flag is set. All of them: as they were.
+fn shown(visible: &[Arc<Message>], kept: &[bool], order: Order) -> Vec<Arc<Message>> {
+    let stay = visible
+        .iter()
+        .zip(kept)
+        .filter(|(_, kept)| **kept)
+        .map(|(message, _)| Arc::clone(message));
+    if order == Order::AsItWas || kept.iter().all(|kept| *kept) {
+        return stay.collect();
+    }
+    let (mut system, others): (Vec<_>, Vec<_>) = stay.partition(|message| message.role == Role::System);
+    system.extend(others);
+    system
+}

@@ -1,0 +1,70 @@
+//! Reading a strategy's parameters: whole numbers, under the names people use for them.
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+use super::CompressionError;
+
+const COUNT: &[&str] = &["count", "keepCount", "recentCount", "keepRecent", "lastN", "n"];
+const MAX_TOKENS: &[&str] = &["maxTokens", "tokenBudget"];
+const WINDOW_COUNT: &[&str] = &["count", "windowSize", "size"];
+
+/// A parameter that is no whole number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidParameter {
+    /// Its name.
+    pub name: String,
+}
+
+impl fmt::Display for InvalidParameter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` must be a whole number, zero or more", self.name)
+    }
+}
+
+/// What `sliding_window` keeps. Neither of the first two: everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Window {
+    pub(super) max_tokens: Option<u64>,
+    pub(super) count: Option<usize>,
+    pub(super) keep_head: usize,
+}
+
+/// `count`, default 10.
+pub(super) fn count(parameters: &Map<String, Value>) -> Result<usize, CompressionError> {
+    Ok(whole(parameters, COUNT)?.map_or(10, bounded))
+}
+
+/// `summarize`'s `keepRecent`, default 4.
+pub(super) fn keep_recent(parameters: &Map<String, Value>) -> Result<usize, CompressionError> {
+    Ok(whole(parameters, &["keepRecent", "count"])?.map_or(4, bounded))
+}
+
+/// `keepHead` counts messages after the system ones; `true` is one.
+pub(super) fn window(parameters: &Map<String, Value>) -> Result<Window, CompressionError> {
+    let keep_head = match parameters.get("keepHead") {
+        Some(Value::Bool(keep)) => usize::from(*keep),
+        _ => whole(parameters, &["keepHead"])?.map_or(0, bounded),
+    };
+    Ok(Window {
+        max_tokens: whole(parameters, MAX_TOKENS)?,
+        count: whole(parameters, WINDOW_COUNT)?.map(bounded),
+        keep_head,
+    })
+}
+
+fn whole(parameters: &Map<String, Value>, names: &[&str]) -> Result<Option<u64>, CompressionError> {
+    let given = names.iter().find_map(|name| Some((*name, parameters.get(*name)?)));
+    match given {
+        None | Some((_, Value::Null)) => Ok(None),
+        Some((name, value)) => value
+            .as_u64()
+            .map(Some)
+            .ok_or_else(|| CompressionError::Parameter(InvalidParameter { name: name.to_owned() })),
+    }
+}
+
+fn bounded(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,134 @@
+//! `summarize`: planned here, written by a model, finished here.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::super::{ConversationError, Tokenizer};
+use super::context::{CompressionContext, CompressionResult};
+use super::keep::system_and_recent;
+use crate::message::{Message, Role};
+
+/// The metadata key that makes a message a summary: `{ids[], count, batch}` of what it stands for.
+const SUMMARY_OF: &str = "summaryOf";
+
+/// What is to be summarized, and what stays.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SummaryPlan {
+    /// Goes to the model, in order; an earlier summary is among it.
+    pub to_summarize: Vec<Arc<Message>>,
+    /// System messages; stand first.
+    pub system: Vec<Arc<Message>>,
+    /// Follow the summary.
+    pub kept: Vec<Arc<Message>>,
+    context: CompressionContext,
+}
+
+/// What a summary of the context would replace: all but system messages, the last `keep_recent` others, the current
+/// turn. None where that is nothing, or only an earlier summary.
+///
+/// # Errors
+/// [`ConversationError::InvalidMarkMap`].
+pub fn plan_summary(
+    context: &CompressionContext,
+    keep_recent: usize,
+) -> Result<Option<SummaryPlan>, ConversationError> {
+    let visible = context.visible()?;
+    let flags = system_and_recent(visible, keep_recent);
+    let mut plan = SummaryPlan {
+        to_summarize: Vec::new(),
+        system: Vec::new(),
+        kept: Vec::new(),
+        context: context.clone(),
+    };
+    for (message, kept) in visible.iter().zip(flags) {
+        let part = match (message.role, kept) {
+            (Role::System, _) => &mut plan.system,
+            (_, true) => &mut plan.kept,
+            (_, false) => &mut plan.to_summarize,
+        };
+        part.push(Arc::clone(message));
+    }
+    let anything_new = plan.to_summarize.iter().any(|message| summary_of(message).is_none());
+    Ok(anything_new.then_some(plan))
+}
+
+/// The result with `text` as the summary. No change where that would not be smaller, or the text is blank.
+pub fn finish_summary(plan: &SummaryPlan, text: &str, tokenizer: &dyn Tokenizer) -> CompressionResult {
+    let visible = plan.system.len() + plan.kept.len() + plan.to_summarize.len();
+    if text.trim().is_empty() {
+        return plan.context.unchanged(visible);
+    }
+    let mut summary = Message::new(Role::User, text);
+    summary.metadata = Some(stands_for(plan));
+    let shown = plan
+        .system
+        .iter()
+        .cloned()
+        .chain([Arc::new(summary)])
+        .chain(plan.kept.iter().cloned());
+    plan.context.result(shown.collect(), tokenizer)
+}
+
+/// The ids of what the summary stands for, an earlier summary's included. A message without an id is named by its batch
+/// and place there: `0:3`; `batch` is what `rollbackToBatch` brings them back with.
+fn stands_for(plan: &SummaryPlan) -> Map<String, Value> {
+    let batch = plan.context.mark_map.current_batch;
+    let visible = plan.context.visible().unwrap_or_default();
+    let mut ids = Vec::new();
+    let mut count = 0_u64;
+    for message in &plan.to_summarize {
+        if let Some(earlier) = summary_of(message) {
+            ids.extend(
+                earlier
+                    .get("ids")
+                    .and_then(Value::as_array)
+                    .into_iter()
+                    .flatten()
+                    .cloned(),
+            );
+            count = count.saturating_add(earlier.get("count").and_then(Value::as_u64).unwrap_or(1));
+            continue;
+        }
+        count = count.saturating_add(1);
+        let place = visible
+            .iter()
+            .position(|known| Arc::ptr_eq(known, message))
+            .unwrap_or_default();
+        ids.push(match &message.id {
+            Some(id) => json!(id),
+            None => json!(format!("{batch}:{place}")),
+        });
+    }
+    let mut metadata = Map::new();
+    metadata.insert(
+        SUMMARY_OF.to_owned(),
+        json!({"ids": ids, "count": count, "batch": batch}),
+    );
+    metadata
+}
+
+fn summary_of(message: &Message) -> Option<&Map<String, Value>> {
+    message.metadata.as_ref()?.get(SUMMARY_OF)?.as_object()
+}
+
+/// A summary without a model: the beginning of every message, one line each.
+pub fn extract(messages: &[Arc<Message>]) -> String {
+    const LINE: usize = 80;
+    let lines = messages.iter().map(|message| {
+        let words: Vec<&str> = message.content.split_whitespace().collect();
+        let text = words.join(" ");
+        let start: String = text.chars().take(LINE).collect();
+        let more = if start.len() < text.len() { "..." } else { "" };
+        let calls: Vec<&str> = message.tool_calls.iter().map(|call| call.name.as_str()).collect();
+        let asked = if calls.is_empty() {
+            String::new()
+        } else {
+            format!("[asked for {}] ", calls.join(", "))
+        };
+        format!("{}: {asked}{start}{more}", message.role.as_str())
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,155 @@
+//! The conversation of one thread as a machine: what an actor is told, and what it has to tell others.
+//!
+//! | input | conversation | effects |
+//! |---|---|---|
+//! | Append, Apply insert at the end | grows | MessageAdded each |
+//! | Apply otherwise, StartNewBatch, Rollback, Restore | reshaped | Reshaped |
+//! | Replace on a good basis | reshaped, tail kept | Reshaped |
+//! | any of these, refused | unchanged | Rejected |
+//! | BeforeModelCall | unchanged | Signal at a crossing |
+//! | CompressionEnded, Spent | unchanged | none |
+
+use serde::{Deserialize, Serialize};
+
+use super::{Basis, Conversation, ConversationError, Counted, ResolvedContext, Spent, TokenSignal, TokenWatch, apply};
+use crate::Millis;
+
+/// What a conversation is told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ConversationInput {
+    /// Messages join at the end, in one step.
+    Append(Vec<Counted>),
+    /// A CONTEXT_PROCESSOR.
+    Apply(ResolvedContext),
+    /// Compare and swap: see [`Conversation::replace_visible`].
+    Replace {
+        /// The moment the replacement was prepared for.
+        basis: Basis,
+        /// What becomes visible.
+        messages: Vec<Counted>,
+    },
+    /// Another conversation's content takes this one's place (JOIN).
+    Restore(Conversation),
+    /// A batch starts at an index of the complete history.
+    StartNewBatch(usize),
+    /// A batch is shown again.
+    RollbackToBatch(u64),
+    /// A model call is about to be made with this context, in tokens: [`super::ModelRequest::tokens`].
+    BeforeModelCall {
+        /// What the request costs.
+        tokens: u64,
+    },
+    /// A compression has ended, well or not.
+    CompressionEnded,
+    /// A provider reported what a request cost, or a child ended with its sum.
+    Spent(Spent),
+}
+
+/// What has to be told to others.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ConversationEffect {
+    /// MESSAGE_ADDED.
+    MessageAdded {
+        /// Its index in the complete history.
+        index: usize,
+        /// The message and its cost.
+        message: Counted,
+    },
+    /// What is visible changed by more than an append.
+    Reshaped {
+        /// The version now.
+        version: u64,
+    },
+    /// TOKEN_LIMIT_EXCEEDED or TOKEN_USAGE_WARNING.
+    Signal(TokenSignal),
+    /// The input was refused; nothing changed.
+    Rejected(ConversationError),
+}
+
+/// A conversation, its token watch and its spent figures.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConversationMachine {
+    conversation: Conversation,
+    watch: TokenWatch,
+    spent: Spent,
+    /// What the last request cost beyond the visible messages: pinned context, tools, stated results.
+    overhead: u64,
+}
+
+impl ConversationMachine {
+    /// A machine over `conversation`; `token_limit` as [`TokenWatch::new`] takes it.
+    pub fn new(conversation: Conversation, token_limit: Option<u64>) -> Self {
+        Self {
+            conversation,
+            watch: TokenWatch::new(token_limit),
+            spent: Spent::default(),
+            overhead: 0,
+        }
+    }
+
+    /// The conversation. A clone of it is a snapshot, in O(1).
+    pub fn conversation(&self) -> &Conversation {
+        &self.conversation
+    }
+
+    /// What providers reported, children included.
+    pub fn spent(&self) -> Spent {
+        self.spent
+    }
+
+    /// What the next request is expected to cost: visible messages, and what the last one cost beyond them.
+    pub fn context_tokens(&self) -> u64 {
+        self.conversation.visible_tokens().saturating_add(self.overhead)
+    }
+
+    /// Takes an input. Time plays no part; it is there so that every machine is stepped alike.
+    pub fn step(&mut self, _now: Millis, input: ConversationInput, out: &mut Vec<ConversationEffect>) {
+        let before = self.conversation.basis();
+        let outcome = match input {
+            ConversationInput::Append(messages) => {
+                self.conversation.extend(messages);
+                Ok(())
+            }
+            ConversationInput::Apply(operation) => apply(&mut self.conversation, operation),
+            ConversationInput::Replace { basis, messages } => self.conversation.replace_visible(basis, messages),
+            ConversationInput::Restore(snapshot) => {
+                self.conversation.restore(&snapshot);
+                Ok(())
+            }
+            ConversationInput::StartNewBatch(index) => self.conversation.start_new_batch(index),
+            ConversationInput::RollbackToBatch(batch) => self.conversation.rollback_to_batch(batch),
+            ConversationInput::BeforeModelCall { tokens } => {
+                self.overhead = tokens.saturating_sub(self.conversation.visible_tokens());
+                out.extend(self.watch.before_model_call(tokens).map(ConversationEffect::Signal));
+                return;
+            }
+            ConversationInput::CompressionEnded => return self.watch.compression_ended(),
+            ConversationInput::Spent(spent) => return self.spent.add(spent),
+        };
+        if let Err(error) = outcome {
+            return out.push(ConversationEffect::Rejected(error));
+        }
+        self.tell(before, out);
+        self.watch.observe(self.context_tokens());
+    }
+
+    fn tell(&self, before: Basis, out: &mut Vec<ConversationEffect>) {
+        let version = self.conversation.version();
+        if version == before.version {
+            return;
+        }
+        if !self.conversation.only_appended_since(before) {
+            return out.push(ConversationEffect::Reshaped { version });
+        }
+        let added = self.conversation.complete().from_index(before.length);
+        out.extend(
+            (before.length..)
+                .zip(added)
+                .map(|(index, message)| ConversationEffect::MessageAdded {
+                    index,
+                    message: message.clone(),
+                }),
+        );
+    }
+}

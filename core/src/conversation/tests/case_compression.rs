@@ -1,0 +1,225 @@
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::super::compression::{
+    Accepted, Compression, CompressionContext, CompressionResult, CompressionStats, accept_result, compress,
+    current_turn_tokens, finish_summary, plan_summary, replacement,
+};
+use super::super::{Conversation, Estimator, MarkMap};
+use super::notation::{conversation, counted, messages, written};
+
+type Texts<'a> = &'a [&'a str];
+
+pub(super) fn context(texts: &[&str], strategy: &str, parameters: &Value) -> CompressionContext {
+    let config = json!({"strategy": strategy, "parameters": parameters});
+    CompressionContext {
+        messages: messages(texts).into_iter().map(Arc::new).collect(),
+        compression_config: serde_json::from_value(config).expect("config"),
+        ..CompressionContext::default()
+    }
+}
+
+pub(super) fn done(context: &CompressionContext) -> CompressionResult {
+    match compress(context, &Estimator).expect("good parameters") {
+        Compression::Done(result) => result,
+        Compression::Summarize(plan) => finish_summary(&plan, "SUMMARY", &Estimator),
+    }
+}
+
+#[test]
+fn strategies_keep_what_the_cases_say() {
+    let blocks = ["u1", "a[tool 1,tool 2]", "tool:1", "tool:2", "assistant:x"];
+    let turns = ["s", "u1", "a1", "u2", "a2"];
+
+    let cases: [(&str, Texts<'_>, &str, Value, Texts<'_>); 10] = [
+        (
+            "H09",
+            &["s", "u1", "a1", "u2", "a2", "u3"],
+            "keep_recent",
+            json!({"count": 3}),
+            &["u2", "a2", "u3"],
+        ),
+        (
+            "H10",
+            &turns,
+            "keep_system_recent",
+            json!({"count": 2}),
+            &["s", "u2", "a2"],
+        ),
+        (
+            "H12",
+            &blocks,
+            "keep_recent",
+            json!({"count": 2}),
+            &["a[1,2]", "t:1", "t:2", "x"],
+        ),
+        ("default count", &turns, "keep_recent", json!({}), &turns),
+        ("unknown", &turns, "fold", json!({}), &turns),
+        (
+            "window",
+            &turns,
+            "sliding_window",
+            json!({"count": 2}),
+            &["s", "u2", "a2"],
+        ),
+        (
+            "window with head",
+            &turns,
+            "sliding_window",
+            json!({"count": 1, "keepHead": 1}),
+            &["s", "u1", "a2"],
+        ),
+        ("window without bounds", &turns, "sliding_window", json!({}), &turns),
+        (
+            "budget",
+            &turns,
+            "sliding_window",
+            json!({"maxTokens": 15}),
+            &["s", "u2", "a2"],
+        ),
+        (
+            "the turn stays",
+            &["s", "a", "u1", "a[1]", "t:1"],
+            "keep_recent",
+            json!({"count": 1}),
+            &["u1", "a[1]", "t:1"],
+        ),
+    ];
+    for (id, history, strategy, parameters, expected) in cases {
+        let before = context(history, strategy, &parameters);
+        let result = done(&before);
+        assert_eq!(written(&result.messages), expected, "{id}");
+        assert_eq!(result.stats.original_count, history.len() as u64, "{id}");
+        assert_eq!(result.stats.compressed_count, expected.len() as u64, "{id}");
+        let changed = expected.len() < history.len();
+        assert_eq!(result.stats.tokens_saved > 0, changed, "{id}");
+        assert_eq!(result.mark_map.current_batch, u64::from(changed), "{id}");
+    }
+}
+
+#[test]
+fn a_parameter_that_is_no_number_is_refused() {
+    for parameters in [json!({"count": -1}), json!({"count": "3"}), json!({"count": 1.5})] {
+        assert!(
+            compress(&context(&["u"], "keep_recent", &parameters), &Estimator).is_err(),
+            "{parameters}"
+        );
+    }
+}
+
+#[test]
+fn only_what_is_visible_is_compressed() {
+    let mut archived = context(
+        &["u0", "a0", "u1", "a1", "u2", "a2"],
+        "keep_recent",
+        &json!({"count": 2}),
+    );
+    archived.mark_map.start_new_batch(2, 6).expect("in range");
+    let result = done(&archived);
+    assert_eq!(written(&result.messages), ["u2", "a2"]);
+    assert_eq!((result.stats.original_count, result.mark_map.current_batch), (4, 2));
+}
+
+#[test]
+fn a_summary_says_what_it_stands_for_and_folds_in_the_earlier_one() {
+    let long = "user:a question that takes quite a number of words to ask";
+    let first = done(&context(
+        &["s", long, "assistant:yes", "u2", "a2"],
+        "summarize",
+        &json!({"keepRecent": 2}),
+    ));
+    assert_eq!(written(&first.messages), ["s", "SUMMARY", "u2", "a2"]);
+    let stands_for =
+        |result: &CompressionResult| result.messages[1].metadata.clone().expect("metadata")["summaryOf"].clone();
+    assert_eq!(
+        stands_for(&first),
+        json!({"ids": ["0:1", "0:2"], "count": 2, "batch": 0})
+    );
+
+    let mut second = context(&[], "summarize", &json!({"keepRecent": 2}));
+    second.messages = [
+        first.messages.clone(),
+        messages(&[long, "a3"]).into_iter().map(Arc::new).collect(),
+    ]
+    .concat();
+    second.mark_map = first.mark_map;
+    let second = done(&second);
+    assert_eq!(
+        written(&second.messages),
+        ["s", "SUMMARY", long.trim_start_matches("user:"), "a3"]
+    );
+    assert_eq!(
+        stands_for(&second),
+        json!({"ids": ["0:1", "0:2", "1:2", "1:3"], "count": 4, "batch": 1})
+    );
+
+    let mut third = context(&[], "summarize", &json!({"keepRecent": 2}));
+    third.messages = second.messages;
+    assert_eq!(plan_summary(&third, 2), Ok(None), "twice is once");
+}
+
+#[test]
+fn a_summary_that_is_not_smaller_changes_nothing() {
+    let before = context(&["s", "u1", "a1", "u2", "a2"], "summarize", &json!({"keepRecent": 2}));
+    let plan = plan_summary(&before, 2).expect("sound").expect("something to do");
+    for text in ["x".repeat(1_000), " ".to_owned()] {
+        let result = finish_summary(&plan, &text, &Estimator);
+        assert_eq!(
+            (&result.messages, &result.mark_map),
+            (&before.messages, &before.mark_map)
+        );
+    }
+}
+
+#[test]
+fn a_scripts_result_is_checked_and_never_costs_the_current_turn() {
+    let history = conversation(&["s", "u1", "a1", "user:now"]);
+    let result = |texts: &[&str], mark_map: MarkMap| CompressionResult {
+        messages: messages(texts).into_iter().map(Arc::new).collect(),
+        mark_map,
+        stats: CompressionStats::default(),
+    };
+    let accept = |result: &CompressionResult| accept_result(&history, history.basis(), result, &Estimator);
+
+    let good = accept(&result(&["s", "user:S"], MarkMap::default())).expect("sound");
+    let Accepted::Replace(shown) = good else {
+        panic!("smaller")
+    };
+    assert_eq!(written(&shown), ["s", "S", "now"]);
+    let with_turn = accept(&result(&["s", "user:now"], MarkMap::default())).expect("sound");
+    let Accepted::Replace(shown) = with_turn else {
+        panic!("smaller")
+    };
+    assert_eq!(written(&shown), ["s", "now"], "the turn is not said twice");
+
+    let broken = MarkMap {
+        batch_boundaries: vec![9],
+        ..MarkMap::default()
+    };
+    assert_eq!(
+        accept(&result(&["s"], broken)).expect_err("beyond").code(),
+        "INVALID_MARK_MAP"
+    );
+    let same = accept(&result(&["s", "u1", "a1", "user:now"], MarkMap::default()));
+    assert_eq!(same, Ok(Accepted::NotSmaller));
+}
+
+#[test]
+fn a_replacement_starts_with_system_and_ends_with_the_turn() {
+    let history = conversation(&["s", "u1", "a1", "user:now"]);
+    let shown = replacement(&history, history.basis(), counted(&["user:S"])).expect("unchanged since");
+    assert_eq!(written(&shown), ["s", "S", "now"]);
+    let shown = replacement(&history, history.basis(), counted(&["user:S", "s2"])).expect("unchanged since");
+    assert_eq!(written(&shown), ["s2", "S", "now"]);
+}
+
+#[test]
+fn the_current_turns_cost_is_known() {
+    let history = conversation(&["s", "u1", "a1", "user:now"]);
+    assert_eq!(
+        current_turn_tokens(&history),
+        conversation(&["user:now"]).visible_tokens()
+    );
+    assert_eq!(current_turn_tokens(&Conversation::new()), 0);
+}

@@ -1,0 +1,92 @@
+//! What is sent, for every history and every pinned context.
+
+use proptest::prelude::*;
+
+use super::super::{
+    AgentKind, Estimator, PinStrategy, RequestParts, build_request, message_cost, pin_position, tool_blocks,
+};
+use super::random_histories::{broken_pairs, histories, of};
+use crate::definition::{Pinned, PinnedText};
+use crate::message::{Message, Role};
+
+/// SPEC section 3, "Pinned context", read aloud; `history` without its first message.
+fn place_by_definition(history: &[Message], n: usize) -> usize {
+    let blocks = tool_blocks(history);
+    if history.len() < n || n == 0 {
+        let waiting = blocks
+            .last()
+            .filter(|block| block.end == history.len())
+            .filter(|block| {
+                history[block.start].tool_calls.iter().any(|call| {
+                    let asked = history[block.start]
+                        .tool_calls
+                        .iter()
+                        .filter(|other| other.id == call.id)
+                        .count();
+                    let answers = history[block.start + 1..block.end]
+                        .iter()
+                        .filter(|one| one.tool_call_id.as_ref() == Some(&call.id));
+                    answers.count() < asked
+                })
+            });
+        return waiting.map_or(history.len(), |block| block.start);
+    }
+    let target = history.len() - n;
+    let inside = blocks.iter().find(|block| block.start < target && target < block.end);
+    inside.map_or(target, |block| block.start)
+}
+
+proptest! {
+    #[test]
+    fn the_place_is_what_spec_says(messages in histories(), n in 0_usize..9) {
+        let mut all = vec![Message::new(Role::System, "s")];
+        all.extend(messages.iter().cloned());
+        let at = pin_position(PinStrategy::FromEnd(n), all.len(), |index| all.get(index));
+        prop_assert_eq!(at - 1, place_by_definition(&messages, n));
+    }
+
+    #[test]
+    fn what_is_sent_is_whole(
+        messages in histories(),
+        boundary in 0_usize..12,
+        n in 0_usize..9,
+        sub in any::<bool>(),
+        system in any::<bool>(),
+        sections in 0_u8..4,
+    ) {
+        let mut history = of(&messages);
+        history.start_new_batch(boundary.min(messages.len())).expect("in range");
+        let pinned = Pinned {
+            todo: (sections & 1 != 0).then(|| PinnedText::Text("PIN 1".to_owned())),
+            useful_info: (sections & 2 != 0).then(|| PinnedText::Text("PIN 2".to_owned())),
+            ..Pinned::default()
+        };
+        let parts = RequestParts {
+            agent: if sub { AgentKind::Sub } else { AgentKind::Main },
+            pinned: Some(&pinned),
+            strategy: PinStrategy::FromEnd(n),
+            system: system.then_some("SYSTEM"),
+            ..RequestParts::default()
+        };
+        let before = history.clone();
+        let request = build_request(&history, &parts, &Estimator);
+        prop_assert_eq!(&history, &before);
+        prop_assert_eq!(broken_pairs(&request.messages), 0);
+
+        let places: Vec<usize> = request.messages.iter().enumerate().filter(|(_, one)| one.content.starts_with("PIN")).map(|(at, _)| at).collect();
+        prop_assert_eq!(places.len(), usize::from(sections.count_ones() as u8));
+        prop_assert_eq!(places.first().copied(), request.inserted_at);
+        prop_assert!(places.windows(2).all(|pair| pair[0] + 1 == pair[1]), "one block: {:?}", places);
+
+        let leading = request.messages.iter().take_while(|one| one.role == Role::System).count();
+        let all = request.messages.iter().filter(|one| one.role == Role::System).count();
+        // Pinned messages may stand between two system messages only where there is nothing else before them.
+        prop_assert!(all - leading == 0 || request.inserted_at.is_some_and(|at| at <= all), "system first");
+        prop_assert!(!system || all > 0);
+        if !sub {
+            prop_assert!(request.messages.iter().all(|one| !one.sub_agent_internal));
+        }
+        let cost: u64 = request.messages.iter().map(|one| message_cost(one, &Estimator)).sum();
+        prop_assert_eq!(request.tokens, cost);
+    }
+}
