@@ -7,3 +7,4 @@
 pub mod answer;
 pub mod contain;
 pub mod host;
+pub mod ports;

@@ -1,0 +1,208 @@
+//! What an engine is given from outside: models, tools, functions, scripts, tokenizers.
+//!
+//! Every call is work: it may take long, fail, or be dropped. What it answers is an [`Outcome`](pirn_core::thread::Outcome)
+//! of the thread that asked.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use pirn_core::conversation::{ModelRequest, Tokenizer};
+use pirn_core::definition::Profile;
+use pirn_core::error::RunError;
+use pirn_core::graph::Graph;
+use pirn_core::graph::SnippetIx;
+use pirn_core::message::ToolCall;
+use pirn_core::script::{Evaluator, Scope};
+use pirn_core::thread::{ModelReply, ToolResult};
+use serde_json::{Map, Value};
+
+use crate::host::WorkClock;
+
+/// One call of a model.
+#[derive(Clone)]
+pub struct ModelCall {
+    /// What to send, in order; mended, system first.
+    pub request: Arc<ModelRequest>,
+    /// The profile that was chosen.
+    pub profile: Arc<Profile>,
+    /// The node's parameters laid over the profile's.
+    pub parameters: Map<String, Value>,
+    /// The tools the model may ask for.
+    pub tools: Vec<ToolSpec>,
+    /// Structured output the node wants.
+    pub response_format: Option<Arc<Value>>,
+    /// What this thread's earlier calls of this profile left behind.
+    pub session: ModelSession,
+    /// The host's clock, for delays that virtual time can skip.
+    pub clock: WorkClock,
+    /// Where pieces of the reply go as they come; does nothing where nobody listens.
+    pub tokens: TokenSink,
+}
+
+/// What a thread remembers for a model between calls: which of a script's responses were used.
+#[derive(Clone, Debug, Default)]
+pub struct ModelSession {
+    used: Arc<std::sync::Mutex<std::collections::BTreeSet<usize>>>,
+}
+
+impl ModelSession {
+    /// Takes the first of `count` places that `wanted` accepts and that was not taken before.
+    pub fn take(&self, count: usize, wanted: impl Fn(usize) -> bool) -> Option<usize> {
+        let mut used = self.used.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let place = (0..count).find(|place| !used.contains(place) && wanted(*place))?;
+        used.insert(place);
+        Some(place)
+    }
+}
+
+/// Where a streaming model puts what it has so far.
+#[derive(Clone)]
+pub struct TokenSink {
+    send: Option<Arc<dyn Fn(&str) + Send + Sync>>,
+}
+
+impl TokenSink {
+    /// A sink that nobody reads.
+    pub fn closed() -> Self {
+        Self { send: None }
+    }
+
+    /// A sink that hands every piece to `send`.
+    pub fn new(send: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self { send: Some(Arc::new(send)) }
+    }
+
+    /// Hands on a piece of the reply.
+    pub fn put(&self, piece: &str) {
+        if let Some(send) = &self.send {
+            send(piece);
+        }
+    }
+
+    /// Whether anybody reads.
+    pub fn is_open(&self) -> bool {
+        self.send.is_some()
+    }
+}
+
+/// A language model behind a profile. Dropping the future stops the call at once.
+pub trait Model: Send + Sync + 'static {
+    /// Answers one request.
+    fn call(&self, call: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>>;
+
+    /// Whether it waits for the outside world (a network, a process): virtual time then stands by the real clock.
+    fn is_external(&self) -> bool {
+        false
+    }
+}
+
+/// Chooses the model for an LLM node.
+pub trait Models: Send + Sync + 'static {
+    /// The profile with this id, or the default one (SPEC section 9), and its model.
+    fn choose(&self, profile_id: Option<&str>) -> (Arc<Profile>, Arc<dyn Model>);
+}
+
+/// What a model is told about a tool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolSpec {
+    /// Its name.
+    pub name: String,
+    /// What it does, for the model.
+    pub description: String,
+    /// JSON Schema of its arguments.
+    pub parameters: Value,
+}
+
+/// A tool that models may call.
+pub trait Tool: Send + Sync + 'static {
+    /// Name, description, schema.
+    fn spec(&self) -> ToolSpec;
+
+    /// Does it. An error answers the model; it never ends the run.
+    fn call(&self, arguments: Value, clock: WorkClock) -> BoxFuture<'static, Result<String, String>>;
+
+    /// Whether it waits for the outside world.
+    fn is_external(&self) -> bool {
+        true
+    }
+}
+
+/// Finds tools by name.
+pub trait Tools: Send + Sync + 'static {
+    /// What models are told about these tools; unknown names are left out.
+    fn specs(&self, names: &[Arc<str>]) -> Vec<ToolSpec>;
+
+    /// Calls a tool of these; an unknown one is an error result for the model.
+    fn call(&self, names: &[Arc<str>], call: ToolCall, clock: WorkClock) -> BoxFuture<'static, ToolResult>;
+}
+
+/// A registered Rust function for CODE nodes and CUSTOM triggers.
+#[derive(Clone)]
+pub enum Function {
+    /// Called in place, on the run's own thread: for what takes microseconds.
+    Inline(Arc<dyn Fn(&Value) -> Result<Value, String> + Send + Sync>),
+    /// Called as work.
+    Work(Arc<dyn Fn(Value) -> BoxFuture<'static, Result<Value, String>> + Send + Sync>),
+}
+
+/// One CODE job.
+pub struct ScriptJob<'a> {
+    /// The graph that holds the script.
+    pub graph: &'a Arc<Graph>,
+    /// Which text of it.
+    pub code: SnippetIx,
+    /// The node's `input`.
+    pub input: Arc<Value>,
+    /// What else the script sees; captured before this returns.
+    pub scope: &'a dyn Scope,
+    /// Under virtual time the job runs in place, so that its end has its place in the order.
+    pub inline: bool,
+}
+
+/// Stops a script when it is dropped.
+pub struct ScriptHandle {
+    stop: Option<Box<dyn FnOnce() + Send>>,
+}
+
+impl ScriptHandle {
+    /// A handle that calls `stop` when it is dropped.
+    pub fn new(stop: impl FnOnce() + Send + 'static) -> Self {
+        Self { stop: Some(Box::new(stop)) }
+    }
+}
+
+impl Drop for ScriptHandle {
+    fn drop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            stop();
+        }
+    }
+}
+
+/// What a script answers to.
+pub type ScriptAnswer = Box<dyn FnOnce(Result<Arc<Value>, RunError>) + Send>;
+
+/// Runs CODE on threads of its own.
+pub trait Scripts: Send + Sync + 'static {
+    /// Starts a job; `answer` is called once, from any thread.
+    fn run(&self, job: ScriptJob<'_>, answer: ScriptAnswer) -> ScriptHandle;
+}
+
+/// Everything an engine is given.
+#[derive(Clone)]
+pub struct Ports {
+    /// Models by profile.
+    pub models: Arc<dyn Models>,
+    /// Tools by name.
+    pub tools: Arc<dyn Tools>,
+    /// Functions by name.
+    pub functions: Arc<std::collections::BTreeMap<String, Function>>,
+    /// CODE in JavaScript.
+    pub scripts: Arc<dyn Scripts>,
+    /// Makes the evaluator of one arbiter, on that arbiter.
+    pub evaluator: Arc<dyn Fn() -> Box<dyn Evaluator> + Send + Sync>,
+    /// The tokenizer of a name, or the default one.
+    pub tokenizer: Arc<dyn Fn(Option<&str>) -> Arc<dyn Tokenizer> + Send + Sync>,
+    /// Called for SEND_NOTIFICATION.
+    pub notify: Arc<dyn Fn(&str, Option<&str>) + Send + Sync>,
+}
