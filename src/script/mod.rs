@@ -11,6 +11,7 @@
 //! those that could run for ever refuse what is too long.
 
 mod code;
+mod compress;
 #[cfg(feature = "javascript")]
 mod convert;
 mod evaluator;
@@ -21,6 +22,7 @@ mod limits;
 #[cfg(feature = "javascript")]
 mod placeholder;
 mod pool;
+mod port;
 #[cfg(feature = "javascript")]
 mod realm;
 mod stop;
@@ -37,5 +39,6 @@ pub use evaluator::JsEvaluator;
 pub use functions::{HostFunction, HostFunctions, Logs};
 pub use limits::{CodeLimits, ExpressionLimits};
 pub use pool::{PoolClosed, ScriptPool};
+pub use port::{ScriptPort, evaluator};
 pub use stop::StopFlag;
 pub use syntax::{TextFault, TextSyntax};

@@ -89,8 +89,11 @@ impl ScriptPool {
     pub fn shutdown(&mut self) {
         self.jobs = None;
         for worker in self.workers.drain(..) {
-            // A worker catches what its jobs do; there is nothing to say about how it ended.
-            drop(worker.join());
+            // A callback may hold the last handle to the pool: a thread can not wait for its own end.
+            if worker.thread().id() != std::thread::current().id() {
+                // A worker catches what its jobs do; there is nothing to say about how it ended.
+                drop(worker.join());
+            }
         }
     }
 }

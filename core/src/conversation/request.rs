@@ -46,6 +46,8 @@ pub struct ModelRequest {
     pub messages: Vec<Arc<Message>>,
     /// The index of the first pinned message; none where nothing is pinned.
     pub inserted_at: Option<usize>,
+    /// How many pinned messages there are.
+    pub inserted: usize,
     /// What had to be mended.
     pub mended: Mended,
     /// What it costs: messages, pinned context, tool definitions.
@@ -79,6 +81,7 @@ pub fn build_request(conversation: &Conversation, parts: &RequestParts<'_>, toke
     let after = pinned.split_off(layout.inserted);
     let (mut messages, mut mended) = mend(before, counted);
     let inserted_at = layout.inserted_at.map(|_| messages.len());
+    let inserted = layout.inserted;
     messages.append(&mut pinned);
     let (mut after, mended_after) = mend(after, counted);
     mended.absorb(mended_after);
@@ -91,6 +94,7 @@ pub fn build_request(conversation: &Conversation, parts: &RequestParts<'_>, toke
             .fold(parts.tool_tokens, u64::saturating_add),
         messages: messages.into_iter().map(|sent| sent.message).collect(),
         inserted_at,
+        inserted,
         mended,
     }
 }

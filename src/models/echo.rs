@@ -1,0 +1,23 @@
+//! `echo`: repeats the last user message.
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use pirn_actors::ports::{Model, ModelCall};
+use pirn_core::error::RunError;
+use pirn_core::thread::ModelReply;
+
+use super::reply::{finish, last_user_message};
+
+/// Repeats the last user message; pinned context is not one. Nothing to repeat gives nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Echo;
+
+impl Model for Echo {
+    fn call(&self, call: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
+        async move {
+            let content = last_user_message(&call.request).map_or_else(String::new, |message| message.content.clone());
+            Ok(finish(&call, content, Vec::new()))
+        }
+        .boxed()
+    }
+}

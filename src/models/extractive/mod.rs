@@ -1,0 +1,135 @@
+//! `extractive`: summarizes by choosing sentences, without a model of language.
+//!
+//! Sentences that share words with many others are central to a text (TextRank). The most central ones, in the order
+//! they stood in, within a budget, are the summary. The same text gives the same summary.
+
+mod rank;
+mod sentences;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use pirn_actors::ports::{Model, ModelCall};
+use pirn_core::conversation::{Estimator, Tokenizer};
+use pirn_core::error::{RunError, RunErrorCode};
+use pirn_core::message::Role;
+use pirn_core::thread::ModelReply;
+use serde_json::{Map, Value};
+
+use self::rank::ranked;
+use self::sentences::{Sentence, sentences};
+use super::reply::finish;
+
+pub(super) use self::sentences::is_unspaced;
+
+/// Summarizes what the user, the assistant and tools said; system messages are not part of it.
+///
+/// Parameters: `maxSentences` (default a third of the sentences, at most 8) and `maxTokens` (default 256).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Extractive;
+
+impl Model for Extractive {
+    fn call(&self, call: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
+        async move {
+            let budget = Budget::read(Some(&call.parameters))
+                .map_err(|name| RunError::new(RunErrorCode::ModelError, Budget::wrong(name)))?;
+            let said = call
+                .request
+                .messages
+                .iter()
+                .filter(|message| message.role != Role::System);
+            let summary = summary(said.map(|message| message.content.as_str()), budget);
+            Ok(finish(&call, summary, Vec::new()))
+        }
+        .boxed()
+    }
+}
+
+/// How long a summary may be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Budget {
+    /// Most sentences; absent: a third of them, at least one, at most 8.
+    pub sentences: Option<u64>,
+    /// Most tokens, as estimated; absent: 256.
+    pub tokens: Option<u64>,
+}
+
+impl Budget {
+    /// Reads `maxSentences` and `maxTokens`.
+    ///
+    /// # Errors
+    /// The name of a parameter that is no whole number above zero.
+    pub fn read(parameters: Option<&Map<String, Value>>) -> Result<Self, &'static str> {
+        let whole = |name: &'static str| match parameters.and_then(|all| all.get(name)) {
+            None | Some(Value::Null) => Ok(None),
+            Some(value) => match value.as_u64() {
+                Some(number) if number > 0 => Ok(Some(number)),
+                Some(_) | None => Err(name),
+            },
+        };
+        Ok(Self {
+            sentences: whole("maxSentences")?,
+            tokens: whole("maxTokens")?,
+        })
+    }
+
+    /// What to say about a parameter that [`Budget::read`] did not take.
+    pub(super) fn wrong(name: &str) -> String {
+        format!("`{name}` must be a whole number above zero")
+    }
+}
+
+/// The most central sentences of `texts`, in their order. Sentences of one text follow each other, each text begins a
+/// line. Never empty where there is a sentence; one that alone is too long is cut.
+pub fn summary<'t>(texts: impl IntoIterator<Item = &'t str>, budget: Budget) -> String {
+    let all = sentences(texts);
+    let third = u64::try_from(all.len().div_ceil(3)).unwrap_or(8);
+    let most = budget.sentences.unwrap_or_else(|| third.clamp(1, 8));
+    let mut tokens_left = budget.tokens.unwrap_or(256);
+    let mut chosen: Vec<usize> = Vec::new();
+    for place in ranked(&all) {
+        if u64::try_from(chosen.len()).unwrap_or(u64::MAX) >= most {
+            break;
+        }
+        // Counted with what joins it to the others.
+        let cost = Estimator.count(all[place].text).saturating_add(1);
+        if cost <= tokens_left {
+            tokens_left -= cost;
+            chosen.push(place);
+        }
+    }
+    chosen.sort_unstable();
+    match (chosen.is_empty(), ranked(&all).first()) {
+        (true, Some(best)) => cut(all[*best].text, tokens_left),
+        (true, None) => String::new(),
+        (false, _) => joined(chosen.into_iter().map(|place| &all[place])),
+    }
+}
+
+fn joined<'s, 't: 's>(chosen: impl Iterator<Item = &'s Sentence<'t>>) -> String {
+    let mut summary = String::new();
+    let mut before: Option<&Sentence<'_>> = None;
+    for sentence in chosen {
+        match before {
+            Some(last) if last.of != sentence.of => summary.push('\n'),
+            Some(last) if !last.text.ends_with(is_unspaced) => summary.push(' '),
+            Some(_) | None => {}
+        }
+        summary.push_str(sentence.text);
+        before = Some(sentence);
+    }
+    summary
+}
+
+/// The beginning of `text`, whole characters, with dots for the rest.
+fn cut(text: &str, tokens: u64) -> String {
+    let mut end = 0;
+    // No character costs less than a quarter of a token: more than four for each never fit.
+    let most = usize::try_from(tokens.saturating_mul(4)).unwrap_or(usize::MAX);
+    for (at, c) in text.char_indices().take(most) {
+        if Estimator.count(&text[..at + c.len_utf8()]) > tokens.saturating_sub(1) {
+            break;
+        }
+        end = at + c.len_utf8();
+    }
+    format!("{}…", text[..end].trim_end())
+}

@@ -1,0 +1,115 @@
+//! TextRank over sentences. No hashing: the order is the same on every machine.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::sentences::{Sentence, is_unspaced};
+
+/// Terms of a sentence that count; the rest of a longer one is left out.
+const MOST_TERMS: usize = 96;
+/// Two sentences as alike as this say the same: the second adds nothing.
+const ALIKE: f64 = 0.8;
+const ROUNDS: usize = 30;
+const DAMPING: f64 = 0.85;
+
+/// Places of the sentences, the most central first; equals in their order. A sentence that says what a better one says
+/// is left out.
+pub(super) fn ranked(sentences: &[Sentence<'_>]) -> Vec<usize> {
+    let terms = terms(sentences);
+    let likeness = likeness(&terms);
+    let scores = scores(&likeness);
+    let mut order: Vec<usize> = (0..sentences.len()).collect();
+    order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]).then(a.cmp(b)));
+    let mut chosen: Vec<usize> = Vec::with_capacity(order.len());
+    for place in order {
+        let is_said =
+            |better: &usize| likeness[place][*better] >= ALIKE || sentences[place].text == sentences[*better].text;
+        if !chosen.iter().any(is_said) {
+            chosen.push(place);
+        }
+    }
+    chosen
+}
+
+/// The terms of each sentence, as numbers: words, and pairs of neighbours where words are not apart.
+fn terms(sentences: &[Sentence<'_>]) -> Vec<BTreeSet<usize>> {
+    let mut numbers: BTreeMap<String, usize> = BTreeMap::new();
+    let mut number = |term: String| {
+        let next = numbers.len();
+        *numbers.entry(term).or_insert(next)
+    };
+    sentences
+        .iter()
+        .map(|sentence| terms_of(sentence.text).into_iter().map(&mut number).collect())
+        .collect()
+}
+
+fn terms_of(text: &str) -> BTreeSet<String> {
+    let mut terms = BTreeSet::new();
+    let mut word = String::new();
+    let mut before: Option<char> = None;
+    for c in text.chars().chain([' ']) {
+        if terms.len() >= MOST_TERMS {
+            break;
+        }
+        let is_letter = c.is_alphanumeric();
+        if is_letter && !is_unspaced(c) {
+            word.extend(c.to_lowercase());
+            before = None;
+            continue;
+        }
+        let ended = std::mem::take(&mut word);
+        if ended.chars().count() > 2 && !COMMON.contains(&ended.as_str()) {
+            terms.insert(ended);
+        }
+        if let (true, Some(first)) = (is_letter, before) {
+            terms.insert([first, c].into_iter().collect());
+        }
+        before = is_letter.then_some(c);
+    }
+    terms
+}
+
+/// English words that are in every sentence.
+const COMMON: &[&str] = &[
+    "about", "and", "are", "but", "can", "for", "from", "had", "has", "have", "her", "his", "its", "not", "our", "she",
+    "that", "the", "their", "them", "then", "there", "they", "this", "was", "were", "will", "with", "would", "you",
+    "your",
+];
+
+/// How many terms two sentences share, in proportion to their lengths: 0 to 1.
+fn likeness(terms: &[BTreeSet<usize>]) -> Vec<Vec<f64>> {
+    let mut all = vec![vec![0.0; terms.len()]; terms.len()];
+    for a in 0..terms.len() {
+        for b in 0..a {
+            let shared = terms[a].intersection(&terms[b]).count();
+            if shared > 0 {
+                // Square roots are exact on every machine, logarithms are not.
+                let value = shared as f64 / ((terms[a].len() * terms[b].len()) as f64).sqrt();
+                all[a][b] = value;
+                all[b][a] = value;
+            }
+        }
+    }
+    all
+}
+
+/// How central each is: a sentence is central when central ones are like it.
+fn scores(likeness: &[Vec<f64>]) -> Vec<f64> {
+    let totals: Vec<f64> = likeness.iter().map(|row| row.iter().sum()).collect();
+    let mut scores = vec![1.0; likeness.len()];
+    for _ in 0..ROUNDS {
+        scores = likeness
+            .iter()
+            .map(|row| {
+                let given = row
+                    .iter()
+                    .zip(&totals)
+                    .zip(&scores)
+                    .filter(|((like, _), _)| **like > 0.0);
+                let sum: f64 = given.map(|((like, total), score)| like / total * score).sum();
+                (1.0 - DAMPING) + DAMPING * sum
+            })
+            .collect();
+    }
+    scores
+}

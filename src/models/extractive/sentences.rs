@@ -1,0 +1,117 @@
+//! Cuts texts into sentences.
+
+/// Sentences that are looked at; of longer texts the first quarter of these and the last three.
+pub(super) const MOST_SENTENCES: usize = 240;
+
+/// A sentence and the text it is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sentence<'t> {
+    pub(super) text: &'t str,
+    pub(super) of: usize,
+}
+
+/// The sentences of all texts in order, at most [`MOST_SENTENCES`].
+pub(super) fn sentences<'t>(texts: impl IntoIterator<Item = &'t str>) -> Vec<Sentence<'t>> {
+    let mut all = Vec::new();
+    for (of, text) in texts.into_iter().enumerate() {
+        let mut rest = text;
+        while !rest.is_empty() {
+            let (sentence, after) = rest.split_at(sentence_end(rest));
+            rest = after;
+            let sentence = sentence.trim();
+            if sentence.contains(char::is_alphanumeric) {
+                all.push(Sentence { text: sentence, of });
+            }
+        }
+    }
+    let head = MOST_SENTENCES / 4;
+    if all.len() > MOST_SENTENCES {
+        // The beginning says what it is about, the end how it stands now.
+        all.drain(head..all.len() - (MOST_SENTENCES - head));
+    }
+    all
+}
+
+/// Whether `c` is of a script that puts no spaces between words, or its punctuation.
+pub(in crate::models) fn is_unspaced(c: char) -> bool {
+    matches!(u32::from(c), 0x2e80..=0x9fff | 0xf900..=0xfaff | 0xff00..=0xffef | 0x2_0000..=0x3_ffff)
+}
+
+/// Where the first sentence of `text` ends: after its mark and the closing quotes behind it. More than zero where there
+/// is text.
+fn sentence_end(text: &str) -> usize {
+    let mut chars = text.char_indices().peekable();
+    let mut before = ' ';
+    let mut word = 0;
+    while let Some((at, c)) = chars.next() {
+        let next = chars.peek().map(|(_, next)| *next);
+        let ends = match c {
+            '\n' | '。' | '！' | '？' | '；' | '…' => true,
+            '!' | '?' => next.is_none_or(is_after_end),
+            // `J. Smith`, `e.g. this` and `1. First` go on.
+            '.' => next.is_none_or(is_after_end) && (word > 1 || is_unspaced(before)) && !before.is_ascii_digit(),
+            _ => false,
+        };
+        if ends {
+            let closing = |c: char| {
+                matches!(
+                    c,
+                    '"' | '\'' | ')' | ']' | '”' | '’' | '」' | '』' | '）' | '。' | '！' | '？' | '…'
+                )
+            };
+            let behind = &text[at + c.len_utf8()..];
+            return text.len() - behind.trim_start_matches(closing).len();
+        }
+        word = if c.is_alphanumeric() { word + 1 } else { 0 };
+        before = c;
+    }
+    text.len()
+}
+
+fn is_after_end(c: char) -> bool {
+    c.is_whitespace() || is_unspaced(c) || matches!(c, '"' | '\'' | ')' | ']' | '”' | '’')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cut(text: &str) -> Vec<&str> {
+        sentences([text]).into_iter().map(|sentence| sentence.text).collect()
+    }
+
+    #[test]
+    fn a_sentence_ends_with_its_mark() {
+        assert_eq!(
+            cut("One is here. Two, too! Three?\nFour"),
+            ["One is here.", "Two, too!", "Three?", "Four"]
+        );
+        assert_eq!(
+            cut("今天下雨。我们不出门！“为什么？”他问"),
+            ["今天下雨。", "我们不出门！", "“为什么？”", "他问"]
+        );
+        assert_eq!(
+            cut("He said \"go on.\" Then he left."),
+            ["He said \"go on.\"", "Then he left."]
+        );
+    }
+
+    #[test]
+    fn points_in_names_and_numbers_end_nothing() {
+        assert_eq!(
+            cut("It costs 3.50 e.g. at J. Smith in v1.2 of a.b."),
+            ["It costs 3.50 e.g. at J. Smith in v1.2 of a.b."]
+        );
+    }
+
+    #[test]
+    fn what_says_nothing_is_no_sentence() {
+        assert!(cut(" \n--- !!! \n 。。。").is_empty());
+    }
+
+    #[test]
+    fn no_more_than_the_limit_is_looked_at() {
+        let long = "word here.\n".repeat(10 * MOST_SENTENCES);
+        assert_eq!(sentences([long.as_str()]).len(), MOST_SENTENCES);
+    }
+}

@@ -1,0 +1,33 @@
+//! What is wrong with a profile.
+
+use std::fmt;
+
+/// One thing that is wrong with a profile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProfileFault {
+    /// The profile's id; empty where it has none.
+    pub profile: String,
+    /// JSON pointer into the profile: `/responses/2/match`.
+    pub pointer: String,
+    /// One sentence for a person.
+    pub message: String,
+}
+
+impl ProfileFault {
+    /// A fault of the profile `profile` at `pointer`.
+    pub fn new(profile: impl Into<String>, pointer: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            profile: profile.into(),
+            pointer: pointer.into(),
+            message: message.into(),
+        }
+    }
+}
+
+impl fmt::Display for ProfileFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "profile `{}`, {}: {}", self.profile, self.pointer, self.message)
+    }
+}
+
+impl std::error::Error for ProfileFault {}

@@ -1,0 +1,68 @@
+//! What the built-in models have in common: whom they answer, and how a reply is handed out and counted.
+
+use pirn_actors::ports::ModelCall;
+use pirn_core::conversation::{Estimator, ModelRequest, Spent, Tokenizer, message_cost};
+use pirn_core::message::{Message, Role, ToolCall};
+use pirn_core::thread::ModelReply;
+
+/// The last user message that is not pinned context.
+pub(super) fn last_user_message(request: &ModelRequest) -> Option<&Message> {
+    let pinned = request
+        .inserted_at
+        .map_or(0..0, |at| at..at.saturating_add(request.inserted));
+    request
+        .messages
+        .iter()
+        .enumerate()
+        .rev()
+        .find(|(at, message)| message.role == Role::User && !pinned.contains(at))
+        .map(|(_, message)| message.as_ref())
+}
+
+/// Hands the reply out word by word, and says what it cost.
+pub(super) fn finish(call: &ModelCall, content: String, tool_calls: Vec<ToolCall>) -> ModelReply {
+    if call.tokens.is_open() {
+        pieces(&content).for_each(|piece| call.tokens.put(piece));
+    }
+    let sum = |costs: &mut dyn Iterator<Item = u64>| costs.fold(0, u64::saturating_add);
+    let tools = &mut call.tools.iter().map(|tool| {
+        let schema = tool.parameters.to_string();
+        sum(&mut [&tool.name, &tool.description, &schema]
+            .into_iter()
+            .map(|text| Estimator.count(text)))
+    });
+    let input = sum(&mut call
+        .request
+        .messages
+        .iter()
+        .map(|message| message_cost(message, &Estimator)));
+    let input = input.saturating_add(sum(tools));
+    let mut reply = Message::new(Role::Assistant, content);
+    reply.tool_calls = tool_calls;
+    let output = message_cost(&reply, &Estimator);
+    ModelReply {
+        content: reply.content,
+        tool_calls: reply.tool_calls,
+        usage: Spent::new(input, output, input.saturating_add(output)),
+    }
+}
+
+/// The text in pieces: a word with the space after it, or a character of a script that writes no spaces. Together they
+/// are the text.
+fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    text.split_inclusive(|c: char| c.is_whitespace() || super::extractive::is_unspaced(c))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pieces_together_are_the_text() {
+        for (text, count) in [("", 0), ("one", 1), ("one two\nthree ", 3), ("你好 a b", 4)] {
+            let all: Vec<&str> = pieces(text).collect();
+            assert_eq!(all.concat(), text);
+            assert_eq!(all.len(), count, "{text:?}: {all:?}");
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! `scripted`: answers with what its profile says (SPEC section 9).
+
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use pirn_actors::ports::{Model, ModelCall};
+use pirn_core::Millis;
+use pirn_core::definition::Profile;
+use pirn_core::error::{RunError, RunErrorCode};
+use pirn_core::message::ToolCall;
+use pirn_core::thread::ModelReply;
+use regex::Regex;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::ProfileFault;
+use super::reply::{finish, last_user_message};
+
+/// Answers from a list, in order within a thread: each time the first response that the thread has not used and whose
+/// `match` holds for the last user message (pinned context is not one). None left is `MODEL_ERROR`.
+#[derive(Clone, Debug)]
+pub struct Scripted {
+    profile: Arc<str>,
+    responses: Arc<[Response]>,
+}
+
+#[derive(Clone, Debug)]
+struct Response {
+    content: String,
+    tool_calls: Vec<ToolCall>,
+    pattern: Option<Regex>,
+    delay: Millis,
+    error: Option<Value>,
+}
+
+impl Scripted {
+    /// Reads `responses` of a profile.
+    ///
+    /// # Errors
+    /// Every response that is not `{content?, toolCalls?, match?, delayMs?, error?}`, and every bad `match`.
+    pub fn new(profile: &Profile) -> Result<Self, Vec<ProfileFault>> {
+        let fault = |pointer: String, message: String| ProfileFault::new(profile.id.as_str(), pointer, message);
+        let list = match profile.rest.get("responses") {
+            Some(Value::Array(list)) => list,
+            Some(_) => return Err(vec![fault("/responses".into(), "`responses` must be a list".into())]),
+            None => return Err(vec![fault("/responses".into(), "`scripted` needs `responses`".into())]),
+        };
+        let mut faults = Vec::new();
+        let mut responses = Vec::with_capacity(list.len());
+        for (place, value) in list.iter().enumerate() {
+            match Response::read(place, value) {
+                Ok(response) => responses.push(response),
+                Err((part, message)) => faults.push(fault(format!("/responses/{place}{part}"), message)),
+            }
+        }
+        if !faults.is_empty() {
+            return Err(faults);
+        }
+        Ok(Self {
+            profile: profile.id.as_str().into(),
+            responses: responses.into(),
+        })
+    }
+
+    fn next(&self, call: &ModelCall) -> Option<&Response> {
+        let asked = last_user_message(&call.request).map(|message| message.content.as_str());
+        let wanted = |place: usize| {
+            self.responses
+                .get(place)
+                .is_some_and(|response| match &response.pattern {
+                    None => true,
+                    Some(pattern) => asked.is_some_and(|text| pattern.is_match(text)),
+                })
+        };
+        self.responses.get(call.session.take(self.responses.len(), wanted)?)
+    }
+
+    fn ran_out(&self) -> RunError {
+        let count = self.responses.len();
+        let message = format!(
+            "profile `{}` has no response left: none of its {count} fits",
+            self.profile
+        );
+        RunError::new(RunErrorCode::ModelError, message).with_details(json!({ "profileId": &*self.profile }))
+    }
+}
+
+impl Model for Scripted {
+    fn call(&self, call: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
+        // Taken now, not when polled: the order of the calls decides, not the order of the executor.
+        let response = self.next(&call).cloned().ok_or_else(|| self.ran_out());
+        async move {
+            let response = response?;
+            if response.delay > 0 {
+                call.clock.sleep(response.delay).await;
+            }
+            match &response.error {
+                Some(error) => Err(said_error(error)),
+                None => Ok(finish(&call, response.content, response.tool_calls)),
+            }
+        }
+        .boxed()
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Written {
+    content: Option<String>,
+    #[serde(default)]
+    tool_calls: Vec<WrittenCall>,
+    #[serde(rename = "match")]
+    pattern: Option<String>,
+    #[serde(default)]
+    delay_ms: Millis,
+    error: Option<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenCall {
+    id: Option<String>,
+    name: String,
+    #[serde(default = "no_arguments")]
+    arguments: Value,
+}
+
+fn no_arguments() -> Value {
+    Value::Object(Map::new())
+}
+
+impl Response {
+    fn read(place: usize, value: &Value) -> Result<Self, (&'static str, String)> {
+        let written = Written::deserialize(value).map_err(|error| ("", error.to_string()))?;
+        let pattern = written.pattern.as_deref().map(Regex::new).transpose();
+        // A call without an id gets one that no other call of this script has.
+        let call = |(index, call): (usize, WrittenCall)| ToolCall {
+            id: call.id.unwrap_or_else(|| format!("call-{}-{}", place + 1, index + 1)),
+            name: call.name,
+            arguments: call.arguments,
+        };
+        Ok(Self {
+            content: written.content.unwrap_or_default(),
+            tool_calls: written.tool_calls.into_iter().enumerate().map(call).collect(),
+            pattern: pattern.map_err(|error| ("/match", format!("not a regular expression: {error}")))?,
+            delay: written.delay_ms,
+            error: written.error,
+        })
+    }
+}
+
+/// `error` as a text, or as an object with a `message` whose other members are facts for a program.
+fn said_error(error: &Value) -> RunError {
+    match error {
+        Value::String(text) => RunError::new(RunErrorCode::ModelError, text.as_str()),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            let message = error.get("message").and_then(Value::as_str);
+            let message = message.map_or_else(|| error.to_string(), str::to_owned);
+            RunError::new(RunErrorCode::ModelError, message).with_details(error.clone())
+        }
+    }
+}

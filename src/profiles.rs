@@ -1,0 +1,150 @@
+//! Reading profiles from a file (SPEC section 9): `pirn.toml` beside the workflow, or `--profiles FILE`.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use pirn_core::definition::Profile;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::models::ProfileFault;
+
+/// The file looked for beside a workflow.
+pub const FILE_NAME: &str = "pirn.toml";
+
+/// Why a file gives no profiles.
+#[derive(Debug)]
+pub enum ProfilesError {
+    /// The file can not be read.
+    Unreadable {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// It is neither TOML nor JSON, or not `{profiles: [...]}`.
+    Malformed {
+        /// Which.
+        path: PathBuf,
+        /// Why, with the place where it is known.
+        message: String,
+    },
+    /// Profiles in it are wrong.
+    Profiles {
+        /// Which.
+        path: PathBuf,
+        /// Everything that is wrong; a profile without an id is named by its place.
+        faults: Vec<ProfileFault>,
+    },
+}
+
+impl fmt::Display for ProfilesError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable { path, error } => write!(f, "{}: {error}", path.display()),
+            Self::Malformed { path, message } => write!(f, "{}: {message}", path.display()),
+            Self::Profiles { path, faults } => {
+                write!(f, "{}:", path.display())?;
+                faults.iter().try_for_each(|fault| write!(f, "\n  {fault}"))
+            }
+        }
+    }
+}
+
+impl std::error::Error for ProfilesError {}
+
+/// The `pirn.toml` beside a workflow's file, where there is one.
+pub fn beside(workflow: &Path) -> Option<PathBuf> {
+    Some(workflow.with_file_name(FILE_NAME)).filter(|path| path.is_file())
+}
+
+/// Reads the profiles of a file: `[[profiles]]` in TOML, `{"profiles": [...]}` or a list in JSON. The name's ending
+/// says which; without one both are tried. Fields that no profile has are kept for its provider.
+///
+/// # Errors
+/// [`ProfilesError`]; a key in the file (`apiKey`) is an error: files name the environment variable that holds it.
+pub fn load_profiles(path: impl AsRef<Path>) -> Result<Vec<Profile>, ProfilesError> {
+    let path = path.as_ref();
+    let text = std::fs::read_to_string(path).map_err(|error| ProfilesError::Unreadable {
+        path: path.to_owned(),
+        error,
+    })?;
+    let malformed = |message| ProfilesError::Malformed {
+        path: path.to_owned(),
+        message,
+    };
+    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+    let written = if ending.eq_ignore_ascii_case("json") {
+        json(&text)
+    } else if ending.eq_ignore_ascii_case("toml") {
+        toml(&text)
+    } else {
+        json(&text).or_else(|_| toml(&text))
+    };
+    let list = written.and_then(list_of).map_err(malformed)?;
+    profiles_of(list).map_err(|faults| ProfilesError::Profiles {
+        path: path.to_owned(),
+        faults,
+    })
+}
+
+fn json(text: &str) -> Result<Value, String> {
+    serde_json::from_str(text.trim_start_matches('\u{feff}')).map_err(|error| error.to_string())
+}
+
+fn toml(text: &str) -> Result<Value, String> {
+    toml::from_str(text.trim_start_matches('\u{feff}')).map_err(|error| error.to_string())
+}
+
+fn list_of(written: Value) -> Result<Vec<Value>, String> {
+    let mut fields = match written {
+        Value::Array(list) => return Ok(list),
+        Value::Object(fields) => fields,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            return Err("it must be {profiles: [...]} or a list of profiles".to_owned());
+        }
+    };
+    let profiles = fields.remove("profiles");
+    if let Some(unknown) = fields.keys().next() {
+        return Err(format!("unknown field `{unknown}`; the file holds `profiles`"));
+    }
+    match profiles {
+        None => Ok(Vec::new()),
+        Some(Value::Array(list)) => Ok(list),
+        Some(_) => Err("`profiles` must be a list".to_owned()),
+    }
+}
+
+fn profiles_of(list: Vec<Value>) -> Result<Vec<Profile>, Vec<ProfileFault>> {
+    let mut faults = Vec::new();
+    let mut profiles = Vec::with_capacity(list.len());
+    for (place, value) in list.into_iter().enumerate() {
+        let id = value.get("id").and_then(Value::as_str);
+        let id = id.map_or_else(|| format!("#{place}"), str::to_owned);
+        if let Some(pointer) = value.as_object().and_then(key_in) {
+            let message = "a key has no place in a file: name the environment variable that holds it in `apiKeyEnv`";
+            faults.push(ProfileFault::new(id, pointer, message));
+            continue;
+        }
+        match Profile::deserialize(value) {
+            Ok(profile) => profiles.push(profile),
+            Err(error) => faults.push(ProfileFault::new(id, "", error.to_string())),
+        }
+    }
+    if faults.is_empty() { Ok(profiles) } else { Err(faults) }
+}
+
+/// Where a profile holds a key: by any spelling, also among the parameters.
+fn key_in(profile: &Map<String, Value>) -> Option<String> {
+    let key_among = |fields: &Map<String, Value>| fields.keys().find(|name| is_key(name)).cloned();
+    if let Some(name) = key_among(profile) {
+        return Some(format!("/{name}"));
+    }
+    let name = key_among(profile.get("parameters")?.as_object()?)?;
+    Some(format!("/parameters/{name}"))
+}
+
+fn is_key(name: &str) -> bool {
+    let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
+    plain.eq_ignore_ascii_case("apikey")
+}

@@ -1,0 +1,54 @@
+//! `compressMessages`, which CODE can call (SPEC section 7).
+
+use pirn_core::conversation::Tokenizer;
+use pirn_core::conversation::compression::{Compression, CompressionContext, compress, finish_summary};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::models::extractive::{Budget, summary};
+
+/// The name that CODE calls.
+pub(super) const NAME: &str = "compressMessages";
+
+/// `compressMessages(context)` or `compressMessages(messages, markMap, compressionConfig)` gives a CompressionResult.
+///
+/// `summarize` summarizes offline here, whatever its `profileId`: a script waits for no model.
+pub(super) fn compress_messages(arguments: Vec<Value>, tokenizer: &dyn Tokenizer) -> Result<Value, String> {
+    let context = context(arguments)?;
+    let result = match compress(&context, tokenizer).map_err(|error| error.to_string())? {
+        Compression::Done(result) => result,
+        Compression::Summarize(plan) => {
+            let texts = plan.to_summarize.iter().map(|message| message.content.as_str());
+            let text = summary(texts, Budget::default());
+            finish_summary(&plan, &text, tokenizer)
+        }
+    };
+    serde_json::to_value(result).map_err(|error| error.to_string())
+}
+
+fn context(arguments: Vec<Value>) -> Result<CompressionContext, String> {
+    let mut arguments = arguments.into_iter();
+    let mut fields = match arguments.next() {
+        Some(Value::Object(context)) => context,
+        Some(Value::Array(messages)) => {
+            let names = ["markMap", "compressionConfig"].map(str::to_owned);
+            let rest = names.into_iter().zip(arguments);
+            let messages = ("messages".to_owned(), Value::Array(messages));
+            [messages].into_iter().chain(rest).collect()
+        }
+        Some(_) | None => return Err("it takes a CompressionContext, or messages, markMap and config".to_owned()),
+    };
+    // What a workflow was not given is null or undefined in a script: that is, absent.
+    fields.retain(|_, value| !value.is_null());
+    if !fields.contains_key("messages") {
+        return Err("there are no `messages`".to_owned());
+    }
+    if let Some(Value::Object(config)) = fields.get_mut("compressionConfig") {
+        drop_nulls(config);
+    }
+    CompressionContext::deserialize(Value::Object(fields)).map_err(|error| error.to_string())
+}
+
+fn drop_nulls(config: &mut Map<String, Value>) {
+    config.retain(|_, value| !value.is_null());
+}

@@ -1,0 +1,68 @@
+//! Tokenizers by name.
+//!
+//! The tables of OpenAI's tokenizers take a moment to read: they are read when the first text is counted, once in a
+//! process.
+
+#[cfg(feature = "tiktoken")]
+mod tiktoken;
+
+use std::sync::Arc;
+
+use pirn_core::conversation::{Estimator, Tokenizer};
+
+/// The tokenizer that `name` means: a tokenizer's own name (`o200k_base`, `cl100k_base`, `estimate`, ...) or a model's
+/// (`gpt-4o`). None, or one that nobody knows: the [`Estimator`].
+///
+/// ```
+/// assert_eq!(pirn::tokens::tokenizer(None).name(), "estimate");
+/// ```
+pub fn tokenizer(name: Option<&str>) -> Arc<dyn Tokenizer> {
+    name.and_then(exact).unwrap_or_else(|| Arc::new(Estimator))
+}
+
+#[cfg(feature = "tiktoken")]
+fn exact(name: &str) -> Option<Arc<dyn Tokenizer>> {
+    tiktoken::Tiktoken::of(name).map(|found| Arc::new(found) as Arc<dyn Tokenizer>)
+}
+
+#[cfg(not(feature = "tiktoken"))]
+fn exact(_: &str) -> Option<Arc<dyn Tokenizer>> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_knows_is_estimated() {
+        for name in [None, Some("estimate"), Some("llama-of-mine"), Some("")] {
+            assert_eq!(tokenizer(name).name(), Estimator::NAME, "{name:?}");
+        }
+    }
+
+    #[cfg(feature = "tiktoken")]
+    #[test]
+    fn a_model_and_its_tokenizer_count_alike() {
+        let text = "Hello, world! 你好";
+        assert_eq!(tokenizer(Some("o200k_base")).count("hello world"), 2);
+        for (model, name) in [
+            ("gpt-4o", "o200k_base"),
+            ("gpt-4", "cl100k_base"),
+            ("cl100k", "cl100k_base"),
+        ] {
+            assert_eq!(tokenizer(Some(model)).name(), name);
+            assert_eq!(
+                tokenizer(Some(model)).count(text),
+                tokenizer(Some(name)).count(text),
+                "{model}"
+            );
+        }
+    }
+
+    #[cfg(feature = "tiktoken")]
+    #[test]
+    fn special_tokens_in_a_text_are_text() {
+        assert!(tokenizer(Some("cl100k_base")).count("<|endoftext|>") > 1);
+    }
+}

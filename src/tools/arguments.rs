@@ -1,0 +1,72 @@
+//! Whether arguments are what a tool's schema says, as far as a model gets them wrong: kinds, what is required, lists
+//! of allowed values. The rest of JSON Schema is the tool's own business.
+
+use serde_json::Value;
+
+/// Nested schemas that are looked into.
+const MOST_DEPTH: usize = 16;
+
+/// Checks `given` against `schema`.
+///
+/// # Errors
+/// One sentence that names the place.
+pub(super) fn check(schema: &Value, given: &Value) -> Result<(), String> {
+    check_at("arguments", schema, given, 0)
+}
+
+fn check_at(place: &str, schema: &Value, given: &Value, depth: usize) -> Result<(), String> {
+    if depth > MOST_DEPTH {
+        return Ok(());
+    }
+    let kinds: Vec<&str> = match schema.get("type") {
+        Some(Value::String(kind)) => vec![kind],
+        Some(Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).collect(),
+        Some(_) | None => Vec::new(),
+    };
+    if !kinds.is_empty() && !kinds.iter().any(|kind| is_kind(kind, given)) {
+        return Err(format!("{place} must be of type {}", kinds.join(" or ")));
+    }
+    if let Some(Value::Array(allowed)) = schema.get("enum")
+        && !allowed.contains(given)
+    {
+        return Err(format!("{place} must be one of {}", Value::Array(allowed.clone())));
+    }
+    if let Value::Object(given) = given {
+        let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+        for name in required.filter_map(Value::as_str) {
+            if !given.contains_key(name) {
+                return Err(format!("{place}.{name} is missing"));
+            }
+        }
+        let properties = schema
+            .get("properties")
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten();
+        for (name, schema) in properties {
+            if let Some(value) = given.get(name) {
+                check_at(&format!("{place}.{name}"), schema, value, depth + 1)?;
+            }
+        }
+    }
+    if let (Value::Array(given), Some(items)) = (given, schema.get("items")) {
+        for (index, value) in given.iter().enumerate() {
+            check_at(&format!("{place}[{index}]"), items, value, depth + 1)?;
+        }
+    }
+    Ok(())
+}
+
+fn is_kind(kind: &str, value: &Value) -> bool {
+    match kind {
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "string" => value.is_string(),
+        "number" => value.is_number(),
+        "integer" => value.as_f64().is_some_and(|number| number.fract() == 0.0),
+        "boolean" => value.is_boolean(),
+        "null" => value.is_null(),
+        // A kind nobody knows says nothing about the value.
+        _ => true,
+    }
+}
