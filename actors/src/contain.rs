@@ -18,6 +18,7 @@ use std::pin::Pin;
 use std::task::{Context as TaskContext, Poll, Waker};
 
 use actix::dev::ContextFut;
+use actix::dev::channel::AddressReceiver;
 use actix::{Actor, ActorContext, Addr, Context};
 
 use crate::host::Host;
@@ -55,7 +56,32 @@ pub fn start_contained_with<A>(
 where
     A: Actor<Context = Context<A>>,
 {
-    let mut context = Context::new();
+    start_in(host, Context::new(), make, on_exit)
+}
+
+/// Like [`start_contained`], for an actor whose address was given out before, on any thread: `mail` is the other end
+/// of `actix::dev::channel::channel`.
+pub fn start_contained_on<A>(
+    host: &Host,
+    mail: AddressReceiver<A>,
+    actor: A,
+    on_exit: impl FnOnce(Exit) + 'static,
+) -> Addr<A>
+where
+    A: Actor<Context = Context<A>>,
+{
+    start_in(host, Context::with_receiver(mail), |_| actor, on_exit)
+}
+
+fn start_in<A>(
+    host: &Host,
+    mut context: Context<A>,
+    make: impl FnOnce(&mut Context<A>) -> A,
+    on_exit: impl FnOnce(Exit) + 'static,
+) -> Addr<A>
+where
+    A: Actor<Context = Context<A>>,
+{
     let actor = make(&mut context);
     let running = context.into_future(actor);
     let address = running.address();

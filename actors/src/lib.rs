@@ -6,5 +6,12 @@
 
 pub mod answer;
 pub mod contain;
+mod conversation;
+pub mod engine;
+pub mod events;
 pub mod host;
 pub mod ports;
+pub mod run;
+pub mod supervisor;
+mod thread;
+mod triggers;

@@ -69,7 +69,9 @@ impl TokenSink {
 
     /// A sink that hands every piece to `send`.
     pub fn new(send: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        Self { send: Some(Arc::new(send)) }
+        Self {
+            send: Some(Arc::new(send)),
+        }
     }
 
     /// Hands on a piece of the reply.
@@ -167,7 +169,9 @@ pub struct ScriptHandle {
 impl ScriptHandle {
     /// A handle that calls `stop` when it is dropped.
     pub fn new(stop: impl FnOnce() + Send + 'static) -> Self {
-        Self { stop: Some(Box::new(stop)) }
+        Self {
+            stop: Some(Box::new(stop)),
+        }
     }
 }
 

@@ -132,6 +132,8 @@ pub struct TriggeredResult {
     pub variables: Vec<(Arc<str>, Arc<Value>)>,
     /// Whether the shell has a conversation change for this firing to apply.
     pub conversation: bool,
+    /// Whether the firing holds the thread: it may end before the thread learns that it is held.
+    pub holds: bool,
 }
 
 /// What a node evaluates: the texts are in the graph, the values in the thread.

@@ -135,6 +135,8 @@ pub struct ThreadMachine {
     /// An event with a holding trigger was raised since the last question.
     unsettled: bool,
     held: Vec<FiringId>,
+    /// Firings that hold the thread and ended before it learned of them.
+    released: Vec<FiringId>,
     arrived: VecDeque<SafePointWork>,
 }
 
@@ -184,6 +186,7 @@ impl ThreadMachine {
             pause: false,
             unsettled: false,
             held: Vec::new(),
+            released: Vec::new(),
             arrived: VecDeque::new(),
         }
     }
@@ -389,7 +392,13 @@ impl Walk<'_> {
     }
 
     fn triggered(&mut self, firing: FiringId, result: TriggeredResult) {
-        self.thread.held.retain(|held| *held != firing);
+        match self.thread.held.iter().position(|held| *held == firing) {
+            Some(place) => {
+                self.thread.held.remove(place);
+            }
+            None if result.holds => self.thread.released.push(firing),
+            None => {}
+        }
         self.thread.arrived.push_back(SafePointWork::Triggered {
             firing,
             variables: result.variables,
@@ -484,7 +493,14 @@ impl Walk<'_> {
     }
 
     pub(super) fn hold(&mut self, firings: Vec<FiringId>) {
-        self.thread.held.extend(firings);
+        for firing in firings {
+            match self.thread.released.iter().position(|released| *released == firing) {
+                Some(place) => {
+                    self.thread.released.remove(place);
+                }
+                None => self.thread.held.push(firing),
+            }
+        }
     }
 
     /// Applies what has arrived, in order, up to what the conversation must answer first: that is returned.

@@ -1,0 +1,396 @@
+//! The conversation actor: owns one thread's history and answers its thread (SPEC section 3).
+//!
+//! It starts when a thread first speaks; until then the thread holds the snapshot it was given, which costs nothing.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use actix::{Actor, Context, Handler};
+use pirn_core::conversation::compression::{
+    Accepted, Compression, CompressionContext, CompressionResult, SummaryPlan, accept_result, compress, finish_summary,
+    replacement,
+};
+use pirn_core::conversation::{
+    AgentKind, Basis, Conversation, ConversationEffect, ConversationInput, ConversationMachine, Counted, MarkMap,
+    ModelRequest, PinStrategy, RequestParts, ResolvedContext, TokenSignal, Tokenizer, build_request,
+};
+use pirn_core::definition::{CompressionConfig, Pinned};
+use pirn_core::error::{RunError, RunErrorCode};
+use pirn_core::event::{EventType, RaisedEvent};
+use pirn_core::message::{Message, Role};
+use pirn_core::thread::{ContextChange, ConversationOp, Outcome, Prepared};
+use serde_json::json;
+
+use crate::answer::Answer;
+use crate::run::RunShared;
+
+/// What a conversation needs to know beside its messages.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ConversationSettings {
+    pub(crate) token_limit: Option<u64>,
+    pub(crate) tokenizer: Option<String>,
+    pub(crate) from_end: Option<usize>,
+    pub(crate) workflow_id: Arc<str>,
+    pub(crate) thread_id: Arc<str>,
+}
+
+/// What a firing hands to the conversation of its main thread.
+#[derive(Clone, Debug)]
+pub(crate) enum Merge {
+    /// At its end.
+    Append(Vec<Message>),
+    /// In the place of what was visible at `basis`.
+    Replace { basis: Basis, messages: Vec<Message> },
+    /// A compression's result, checked before it is taken.
+    Compressed { basis: Basis, result: CompressionResult },
+}
+
+/// A message to the conversation actor.
+pub(crate) enum ConversationMsg {
+    Do {
+        op: ConversationOp,
+        pinned: Option<Pinned>,
+        tool_tokens: u64,
+        answer: Answer<Outcome>,
+    },
+    Merge {
+        merge: Box<Merge>,
+        answer: Answer<Outcome>,
+    },
+    Snapshot(Box<dyn FnOnce(Conversation) + Send>),
+    Restore {
+        conversation: Box<Conversation>,
+        answer: Answer<Outcome>,
+        then: Outcome,
+    },
+    CompressionEnded,
+}
+
+impl actix::Message for ConversationMsg {
+    type Result = ();
+}
+
+pub(crate) struct ConversationActor {
+    run: Rc<RunShared>,
+    settings: ConversationSettings,
+    machine: ConversationMachine,
+    tokenizer: Arc<dyn Tokenizer>,
+    effects: Vec<ConversationEffect>,
+    summary: Option<(SummaryPlan, Basis)>,
+}
+
+impl ConversationActor {
+    pub(crate) fn new(run: Rc<RunShared>, conversation: Conversation, settings: ConversationSettings) -> Self {
+        let tokenizer = (run.engine.ports.tokenizer)(settings.tokenizer.as_deref());
+        Self {
+            machine: ConversationMachine::new(conversation, settings.token_limit),
+            run,
+            settings,
+            tokenizer,
+            effects: Vec::new(),
+            summary: None,
+        }
+    }
+
+    fn count(&self, messages: Vec<Message>) -> Vec<Counted> {
+        messages
+            .into_iter()
+            .map(|message| Counted::new(message, &*self.tokenizer))
+            .collect()
+    }
+
+    fn emit(&self, event: RaisedEvent) {
+        self.run
+            .emit(&self.settings.workflow_id, &self.settings.thread_id, event);
+    }
+
+    /// Steps the machine and tells what came of it; the error where it refused.
+    fn step(&mut self, input: ConversationInput) -> Result<Vec<TokenSignal>, RunError> {
+        let mut effects = std::mem::take(&mut self.effects);
+        self.machine.step(self.run.host.now(), input, &mut effects);
+        let mut signals = Vec::new();
+        let mut refused = None;
+        for effect in effects.drain(..) {
+            match effect {
+                ConversationEffect::MessageAdded { index, message } => {
+                    if self.run.listens(EventType::MessageAdded) {
+                        self.emit(RaisedEvent::new(
+                            EventType::MessageAdded,
+                            [
+                                ("index", json!(index)),
+                                ("message", json!(*message.message)),
+                                ("tokens", json!(message.tokens)),
+                            ],
+                        ));
+                    }
+                }
+                ConversationEffect::Reshaped { .. } => {}
+                ConversationEffect::Signal(signal) => signals.push(signal),
+                ConversationEffect::Rejected(error) => refused = Some(error),
+            }
+        }
+        self.effects = effects;
+        match refused {
+            Some(error) => Err(RunError::new(RunErrorCode::NodeFailed, error.to_string())
+                .with_details(json!({ "code": error.code() }))),
+            None => Ok(signals),
+        }
+    }
+
+    fn done(&mut self, input: ConversationInput) -> Outcome {
+        match self.step(input) {
+            Ok(_) => Outcome::Done,
+            Err(error) => Outcome::Failed(error),
+        }
+    }
+
+    fn answer_op(&mut self, op: ConversationOp, pinned: Option<&Pinned>, tool_tokens: u64) -> Outcome {
+        match op {
+            ConversationOp::Append(messages) => {
+                let messages = self.count(messages);
+                self.done(ConversationInput::Append(messages))
+            }
+            ConversationOp::Apply(change) => {
+                let change = match change {
+                    ContextChange::Insert { messages, position } => ResolvedContext::Insert {
+                        messages: self.count(messages),
+                        position,
+                    },
+                    ContextChange::Replace { target, messages } => ResolvedContext::Replace {
+                        target,
+                        messages: self.count(messages),
+                    },
+                    ContextChange::Truncate(truncate) => ResolvedContext::Truncate(truncate),
+                    ContextChange::Clear { keep_system } => ResolvedContext::Clear { keep_system },
+                    ContextChange::Filter(filter) => ResolvedContext::Filter(filter),
+                };
+                self.done(ConversationInput::Apply(change))
+            }
+            ConversationOp::Prepare {
+                agent, system, recheck, ..
+            } => self.prepare(agent, system.as_deref(), pinned, tool_tokens, recheck),
+            ConversationOp::Compress(config) => self.compress(config),
+            ConversationOp::FinishSummary(text) => self.finish_summary(&text),
+            ConversationOp::Merge(_) => {
+                Outcome::Failed(RunError::new(RunErrorCode::NodeFailed, "there is nothing to merge"))
+            }
+        }
+    }
+
+    fn prepare(
+        &mut self,
+        agent: AgentKind,
+        system: Option<&str>,
+        pinned: Option<&Pinned>,
+        tool_tokens: u64,
+        recheck: bool,
+    ) -> Outcome {
+        let strategy = self
+            .settings
+            .from_end
+            .map_or_else(PinStrategy::default, PinStrategy::FromEnd);
+        let parts = RequestParts {
+            agent,
+            pinned,
+            strategy,
+            system,
+            pending: None,
+            tool_tokens,
+        };
+        let request = build_request(self.machine.conversation(), &parts, &*self.tokenizer);
+        let mut events = Vec::new();
+        if !request.mended.is_empty() {
+            events.push(RaisedEvent::new(
+                EventType::RequestMended,
+                [("mended", json!(request.mended))],
+            ));
+        }
+        let signals = match self.step(ConversationInput::BeforeModelCall { tokens: request.tokens }) {
+            Ok(signals) => signals,
+            Err(error) => return Outcome::Failed(error),
+        };
+        for signal in signals {
+            let (event_type, used, limit) = match signal {
+                TokenSignal::Exceeded {
+                    tokens_used,
+                    token_limit,
+                } => (EventType::TokenLimitExceeded, tokens_used, token_limit),
+                TokenSignal::Warning {
+                    tokens_used,
+                    token_limit,
+                } => (EventType::TokenUsageWarning, tokens_used, token_limit),
+            };
+            if recheck && event_type == EventType::TokenLimitExceeded {
+                continue;
+            }
+            events.push(RaisedEvent::new(
+                event_type,
+                [("tokensUsed", json!(used)), ("tokenLimit", json!(limit))],
+            ));
+        }
+        Outcome::Prepared(Prepared {
+            request: Arc::new(request),
+            events,
+        })
+    }
+
+    /// What a built-in compression is given.
+    fn context(&self, config: CompressionConfig) -> CompressionContext {
+        let messages = self.machine.conversation().visible().messages();
+        CompressionContext {
+            thread_id: self.settings.thread_id.to_string(),
+            workflow_id: self.settings.workflow_id.to_string(),
+            messages,
+            mark_map: MarkMap::default(),
+            tokens_used: self.machine.context_tokens(),
+            token_limit: self.settings.token_limit.unwrap_or_default(),
+            compression_config: Some(config),
+        }
+    }
+
+    fn compress(&mut self, config: CompressionConfig) -> Outcome {
+        let context = self.context(config);
+        let basis = self.machine.conversation().basis();
+        match compress(&context, &*self.tokenizer) {
+            Ok(Compression::Done(result)) => self.take_result(basis, &result),
+            Ok(Compression::Summarize(plan)) => {
+                let request = summary_request(&plan, &*self.tokenizer);
+                self.summary = Some((*plan, basis));
+                Outcome::Summarize(Arc::new(request))
+            }
+            Err(error) => Outcome::Failed(RunError::new(RunErrorCode::NodeFailed, error.to_string())),
+        }
+    }
+
+    fn finish_summary(&mut self, text: &str) -> Outcome {
+        let Some((plan, basis)) = self.summary.take() else {
+            return Outcome::Failed(RunError::new(RunErrorCode::NodeFailed, "no summary was asked for"));
+        };
+        let result = finish_summary(&plan, text, &*self.tokenizer);
+        self.take_result(basis, &result)
+    }
+
+    /// One atomic step, or none: COMPRESSION_COMPLETED or COMPRESSION_FAILED says which.
+    fn take_result(&mut self, basis: Basis, result: &CompressionResult) -> Outcome {
+        let before = self.machine.conversation().visible_tokens();
+        let taken = match accept_result(self.machine.conversation(), basis, result, &*self.tokenizer) {
+            Ok(Accepted::Replace(messages)) => self.step(ConversationInput::Replace { basis, messages }).map(|_| true),
+            Ok(Accepted::NotSmaller) => Ok(false),
+            Err(error) => Err(RunError::new(RunErrorCode::NodeFailed, error.to_string())),
+        };
+        let after = self.machine.conversation().visible_tokens();
+        let ended = self.step(ConversationInput::CompressionEnded).err();
+        match (taken, ended) {
+            (Ok(changed), None) => {
+                if self.run.listens(EventType::CompressionCompleted) {
+                    self.emit(RaisedEvent::new(
+                        EventType::CompressionCompleted,
+                        [
+                            ("changed", json!(changed)),
+                            ("tokensBefore", json!(before)),
+                            ("tokensAfter", json!(after)),
+                            ("result", json!(result)),
+                        ],
+                    ));
+                }
+                Outcome::Done
+            }
+            (Err(error), _) | (Ok(_), Some(error)) => {
+                if self.run.listens(EventType::CompressionFailed) {
+                    self.emit(RaisedEvent::new(
+                        EventType::CompressionFailed,
+                        [("error", json!(error))],
+                    ));
+                }
+                Outcome::Failed(error)
+            }
+        }
+    }
+
+    fn merge(&mut self, merge: Merge) -> Outcome {
+        match merge {
+            Merge::Append(messages) => {
+                let messages = self.count(messages);
+                self.done(ConversationInput::Append(messages))
+            }
+            Merge::Replace { basis, messages } => {
+                let before = self.machine.conversation().visible_tokens();
+                let outcome = match replacement(self.machine.conversation(), basis, self.count(messages)) {
+                    Ok(messages) => self.done(ConversationInput::Replace { basis, messages }),
+                    Err(error) => Outcome::Failed(RunError::new(RunErrorCode::NodeFailed, error.to_string())),
+                };
+                // The watch re-arms whatever came of it.
+                let _: Result<Vec<TokenSignal>, RunError> = self.step(ConversationInput::CompressionEnded);
+                if matches!(outcome, Outcome::Done) && self.run.listens(EventType::CompressionCompleted) {
+                    let after = self.machine.conversation().visible_tokens();
+                    let fields = [
+                        ("changed", json!(true)),
+                        ("tokensBefore", json!(before)),
+                        ("tokensAfter", json!(after)),
+                    ];
+                    self.emit(RaisedEvent::new(EventType::CompressionCompleted, fields));
+                }
+                outcome
+            }
+            Merge::Compressed { basis, result } => self.take_result(basis, &result),
+        }
+    }
+}
+
+/// What a model is asked for a summary.
+fn summary_request(plan: &SummaryPlan, tokenizer: &dyn Tokenizer) -> ModelRequest {
+    const ASK: &str = "Summarize the conversation below. Keep names, numbers, decisions, open questions and promises. \
+                       Answer with the summary alone.";
+    let text = pirn_core::conversation::compression::extract(&plan.to_summarize);
+    let conversation = Conversation::from_messages([
+        Counted::new(Message::new(Role::System, ASK), tokenizer),
+        Counted::new(Message::new(Role::User, text), tokenizer),
+    ]);
+    build_request(&conversation, &RequestParts::default(), tokenizer)
+}
+
+impl Actor for ConversationActor {
+    type Context = Context<Self>;
+}
+
+impl Handler<ConversationMsg> for ConversationActor {
+    type Result = ();
+
+    fn handle(&mut self, message: ConversationMsg, _: &mut Context<Self>) {
+        match message {
+            ConversationMsg::Do {
+                op,
+                pinned,
+                tool_tokens,
+                answer,
+            } => {
+                let outcome = self.answer_op(op, pinned.as_ref(), tool_tokens);
+                answer.give(outcome);
+            }
+            ConversationMsg::Merge { merge, answer } => {
+                let outcome = self.merge(*merge);
+                answer.give(outcome);
+            }
+            ConversationMsg::Snapshot(answer) => answer(self.machine.conversation().clone()),
+            ConversationMsg::Restore {
+                conversation,
+                answer,
+                then,
+            } => match self.step(ConversationInput::Restore(*conversation)) {
+                Ok(_) => answer.give(then),
+                Err(error) => {
+                    let error = RunError::new(
+                        RunErrorCode::ConversationManagerMergeFailed,
+                        "the main path's conversation could not be restored",
+                    )
+                    .caused_by(error);
+                    answer.give(Outcome::Failed(error));
+                }
+            },
+            ConversationMsg::CompressionEnded => {
+                // Never refused: it only re-arms the limit.
+                let _: Result<Vec<TokenSignal>, RunError> = self.step(ConversationInput::CompressionEnded);
+            }
+        }
+    }
+}

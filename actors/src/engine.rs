@@ -1,0 +1,428 @@
+//! What the runs of one engine share, and how a run gets its place.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+use actix::Addr;
+use actix::dev::channel::channel;
+use dashmap::DashMap;
+use pirn_core::definition::{PinSection, Pinned, TriggerDefinition};
+use pirn_core::error::{RunError, RunErrorCode};
+use pirn_core::event::RaisedEvent;
+use pirn_core::graph::Graph;
+use pirn_core::message::Message;
+use pirn_core::script::Evaluator;
+use pirn_core::thread::Variables;
+use pirn_core::trigger::{Owner, TriggerState};
+use pirn_sync::{Completion, DrainGate, Refused, completion};
+use serde_json::Value;
+
+use crate::answer::Answer;
+use crate::contain::{Exit, start_contained_on};
+use crate::events::{BusMsg, Deliver, EventBusActor, EventFilter, Interest};
+use crate::host::{Host, Seat};
+use crate::ports::Ports;
+use crate::run::{RunReport, RunShared};
+use crate::supervisor::{Control, RunSpec, RunStatus, SupervisorActor, SupervisorMsg};
+use crate::triggers::{MatcherMsg, TriggerMatcherActor};
+
+/// Work for an arbiter.
+pub type Placed = Box<dyn FnOnce(&Host, Option<Seat>) + Send>;
+
+/// Puts work on the arbiter with the least load; an error where the engine is stopping.
+pub type Place = Box<dyn Fn(Placed) -> Result<(), RunError> + Send + Sync>;
+
+/// What an engine is built from.
+pub struct EngineParts {
+    /// Models, tools, scripts.
+    pub ports: Ports,
+    /// Runs at once; one more is OVERLOADED.
+    pub max_runs: usize,
+    /// Whether a virtual clock runs everything on one thread.
+    pub is_simulated: bool,
+    /// Where runs are put.
+    pub place: Place,
+    /// Seeds run ids.
+    pub run_id_seed: u64,
+}
+
+/// Shared by every run of an engine.
+pub struct EngineShared {
+    pub(crate) ports: Ports,
+    graphs: RwLock<BTreeMap<String, Arc<Graph>>>,
+    pub(crate) interest: Arc<Interest>,
+    pub(crate) bus: Addr<EventBusActor>,
+    matcher: Addr<TriggerMatcherActor>,
+    runs: DashMap<String, Addr<SupervisorActor>>,
+    gate: DrainGate,
+    pub(crate) is_simulated: bool,
+    place: Place,
+    run_id_seed: u64,
+    next_run: AtomicU64,
+    uid: u64,
+}
+
+/// A run that a trigger starts; nobody awaits it.
+pub(crate) struct DetachedRun {
+    pub(crate) workflow_id: String,
+    pub(crate) input: Value,
+    pub(crate) messages: Vec<Message>,
+    pub(crate) is_unlimited: bool,
+    pub(crate) trigger_depth: u32,
+    pub(crate) on_end: Box<dyn FnOnce(&RunReport) + Send>,
+}
+
+/// What a run is asked to be.
+#[derive(Clone, Debug, Default)]
+pub struct RunRequest {
+    /// Its workflow.
+    pub workflow_id: String,
+    /// Its input.
+    pub input: Value,
+    /// What its conversation starts with.
+    pub conversation: Vec<Message>,
+    /// Laid over the workflow's pinned context.
+    pub pinned: Pinned,
+}
+
+/// A run that was started.
+#[derive(Clone)]
+pub struct StartedRun {
+    /// Names it.
+    pub run_id: Arc<str>,
+    /// Its outcome, once.
+    pub outcome: Completion<Arc<RunReport>>,
+    /// When everything that it started has ended too.
+    pub settled: Completion<()>,
+    supervisor: Addr<SupervisorActor>,
+}
+
+thread_local! {
+    /// One evaluator an engine on this arbiter.
+    static EVALUATORS: RefCell<BTreeMap<u64, Rc<RefCell<Box<dyn Evaluator>>>>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+static ENGINES: AtomicU64 = AtomicU64::new(1);
+
+impl EngineShared {
+    /// Starts the engine's own actors (bus and matcher) on `home`, by a `place` that may only send.
+    pub fn start(parts: EngineParts) -> Result<Arc<Self>, RunError> {
+        let interest = Arc::new(Interest::default());
+        let cell: Arc<OnceLock<Arc<Self>>> = Arc::new(OnceLock::new());
+        let (bus_mail, bus_receiver) = channel(16);
+        let (matcher_mail, matcher_receiver) = channel(16);
+        let (bus, matcher) = (Addr::new(bus_mail), Addr::new(matcher_mail));
+        let home = (Arc::clone(&cell), Arc::clone(&interest), matcher.clone());
+        (parts.place)(Box::new(move |host, seat| {
+            let (cell, interest, matcher) = home;
+            // The bus and the matcher live as long as the engine; their seat keeps runs off their arbiter while it can.
+            let actor = TriggerMatcherActor::new(cell, host.clone());
+            start_contained_on(host, matcher_receiver, actor, log_exit("the trigger matcher"));
+            let seat = Cell::new(seat);
+            start_contained_on(host, bus_receiver, EventBusActor::new(interest, matcher), move |exit| {
+                drop(seat.take());
+                log_exit("the event bus")(exit);
+            });
+        }))?;
+        let engine = Arc::new(Self {
+            ports: parts.ports,
+            graphs: RwLock::new(BTreeMap::new()),
+            interest,
+            bus,
+            matcher,
+            runs: DashMap::new(),
+            gate: DrainGate::new(parts.max_runs),
+            is_simulated: parts.is_simulated,
+            place: parts.place,
+            run_id_seed: parts.run_id_seed,
+            next_run: AtomicU64::new(1),
+            uid: ENGINES.fetch_add(1, Ordering::Relaxed),
+        });
+        if cell.set(Arc::clone(&engine)).is_err() {
+            tracing::error!("the engine was set twice");
+        }
+        Ok(engine)
+    }
+
+    /// The graph of a workflow.
+    pub fn graph(&self, workflow_id: &str) -> Option<Arc<Graph>> {
+        self.graphs
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(workflow_id)
+            .cloned()
+    }
+
+    /// Every registered graph, by workflow id.
+    pub fn graphs(&self) -> Vec<Arc<Graph>> {
+        self.graphs
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+            .cloned()
+            .collect()
+    }
+
+    /// Registers a graph and its triggers; a graph of the same id is replaced for runs to come.
+    pub fn register(&self, graph: Arc<Graph>) {
+        let id = graph.workflow_id.to_string();
+        let owner = Owner::Workflow(Arc::clone(&graph.workflow_id));
+        let before = self
+            .graphs
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(id, Arc::clone(&graph));
+        for trigger in before.iter().flat_map(|graph| &graph.triggers) {
+            let answer = Answer::new(|_| ());
+            self.matcher.do_send(MatcherMsg::Remove {
+                owner: owner.clone(),
+                id: trigger.id.clone(),
+                answer,
+            });
+        }
+        for trigger in &graph.triggers {
+            self.add(owner.clone(), trigger.clone(), Answer::new(|_| ()));
+        }
+    }
+
+    /// Adds a trigger that watches every run.
+    pub fn add_trigger(&self, definition: TriggerDefinition, answer: Answer<Result<(), String>>) {
+        self.add(Owner::Engine, definition, answer);
+    }
+
+    fn add(&self, owner: Owner, definition: TriggerDefinition, answer: Answer<Result<(), String>>) {
+        self.matcher.do_send(MatcherMsg::Add {
+            owner,
+            definition: Arc::new(definition),
+            answer,
+        });
+    }
+
+    /// Removes a trigger.
+    pub fn remove_trigger(&self, owner: Owner, id: String, answer: Answer<bool>) {
+        self.matcher.do_send(MatcherMsg::Remove { owner, id, answer });
+    }
+
+    /// Enables or disables a trigger: whether that changed anything, or none where there is no such trigger.
+    pub fn enable_trigger(&self, owner: Owner, id: String, enabled: bool, answer: Answer<Option<bool>>) {
+        self.matcher.do_send(MatcherMsg::Enable {
+            owner,
+            id,
+            enabled,
+            answer,
+        });
+    }
+
+    /// The triggers of an owner.
+    pub fn triggers(&self, owner: Owner, answer: Answer<Vec<TriggerState>>) {
+        self.matcher.do_send(MatcherMsg::States { owner, answer });
+    }
+
+    /// Subscribes; `ready` is called when every event from then on is delivered.
+    pub fn subscribe(&self, filter: EventFilter, deliver: Box<dyn Deliver>, ready: Box<dyn FnOnce() + Send>) {
+        self.bus.do_send(BusMsg::Subscribe { filter, deliver, ready });
+    }
+
+    /// Calls `done` when every event raised before has been delivered.
+    pub fn flush(&self, done: Box<dyn FnOnce() + Send>) {
+        self.bus.do_send(BusMsg::Flush(done));
+    }
+
+    /// A run id that no other run of this engine has.
+    pub fn next_run_id(&self) -> Arc<str> {
+        let number = self.next_run.fetch_add(1, Ordering::Relaxed);
+        format!("run-{:08x}-{number}", self.run_id_seed as u32).into()
+    }
+
+    /// Starts a run: OVERLOADED where the engine is full, CANCELLED where it is shutting down.
+    pub fn start_run(self: &Arc<Self>, run_id: Arc<str>, request: RunRequest) -> Result<StartedRun, RunError> {
+        self.launch(run_id, request, false, 0, None)
+    }
+
+    pub(crate) fn start_detached(self: &Arc<Self>, run: DetachedRun) -> Result<(), RunError> {
+        let request = RunRequest {
+            workflow_id: run.workflow_id,
+            input: run.input,
+            conversation: run.messages,
+            pinned: Pinned::default(),
+        };
+        self.launch(
+            self.next_run_id(),
+            request,
+            run.is_unlimited,
+            run.trigger_depth,
+            Some(run.on_end),
+        )
+        .map(|_| ())
+    }
+
+    fn launch(
+        self: &Arc<Self>,
+        run_id: Arc<str>,
+        request: RunRequest,
+        is_unlimited: bool,
+        trigger_depth: u32,
+        on_end: Option<Box<dyn FnOnce(&RunReport) + Send>>,
+    ) -> Result<StartedRun, RunError> {
+        let Some(graph) = self.graph(&request.workflow_id) else {
+            return Err(RunError::new(
+                RunErrorCode::NodeFailed,
+                format!("there is no workflow {}", request.workflow_id),
+            ));
+        };
+        let permit = self.gate.try_enter().map_err(|refused| match refused {
+            Refused::Full { limit } => RunError::new(
+                RunErrorCode::Overloaded,
+                format!("{limit} runs are under way, no more are admitted"),
+            ),
+            Refused::Closed => RunError::new(RunErrorCode::Cancelled, "the engine is shutting down"),
+        })?;
+        let (outcome_setter, outcome) = completion();
+        let (settled_setter, settled) = completion();
+        let (mail, receiver) = channel(16);
+        let supervisor = Addr::new(mail);
+        self.runs.insert(run_id.to_string(), supervisor.clone());
+        let (engine, id, address) = (Arc::clone(self), Arc::clone(&run_id), supervisor.clone());
+        let pinned = laid_over(graph.config.pinned.clone().unwrap_or_default(), request.pinned);
+        let placed = (self.place)(Box::new(move |host, seat| {
+            let run = Rc::new(RunShared {
+                evaluator: engine.evaluator(),
+                engine: Arc::clone(&engine),
+                host: host.clone(),
+                run_id: Arc::clone(&id),
+                globals: RefCell::new(Variables::default()),
+                pinned: RefCell::new(pinned),
+                supervisor: address,
+                awaited: Cell::default(),
+            });
+            let spec = RunSpec {
+                graph,
+                input: Arc::new(request.input),
+                conversation: request.conversation,
+                is_unlimited,
+                trigger_depth,
+                outcome: outcome_setter,
+                settled: settled_setter,
+                on_end,
+                permit,
+                seat,
+            };
+            start_contained_on(host, receiver, SupervisorActor::new(run, spec), move |exit| {
+                // Where it died, whoever awaits the outcome is told that it is lost.
+                engine.forget_run(&id);
+                log_exit("a supervisor")(exit);
+            });
+        }));
+        if let Err(error) = placed {
+            self.forget_run(&run_id);
+            return Err(error);
+        }
+        Ok(StartedRun {
+            run_id,
+            outcome,
+            settled,
+            supervisor,
+        })
+    }
+
+    fn evaluator(&self) -> Rc<RefCell<Box<dyn Evaluator>>> {
+        EVALUATORS.with_borrow_mut(|evaluators| {
+            let evaluator = evaluators
+                .entry(self.uid)
+                .or_insert_with(|| Rc::new(RefCell::new((self.ports.evaluator)())));
+            Rc::clone(evaluator)
+        })
+    }
+
+    pub(crate) fn forget_run(&self, run_id: &str) {
+        self.runs.remove(run_id);
+    }
+
+    pub(crate) fn tell_run(&self, run_id: &str, message: SupervisorMsg) -> Result<(), String> {
+        let address = self.runs.get(run_id).map(|entry| entry.value().clone());
+        match address {
+            Some(address) => {
+                address.do_send(message);
+                Ok(())
+            }
+            None => Err(format!("run {run_id} has ended")),
+        }
+    }
+
+    /// Runs under way.
+    pub fn live_runs(&self) -> usize {
+        self.gate.inside()
+    }
+
+    /// Admits no more runs.
+    pub fn close(&self) {
+        self.gate.close();
+    }
+
+    /// The gate that runs enter by: for waiting until all have left.
+    pub fn gate(&self) -> &DrainGate {
+        &self.gate
+    }
+
+    /// Cancels every run under way, because the engine shuts down.
+    pub fn cancel_all(&self) {
+        let supervisors: Vec<_> = self.runs.iter().map(|entry| entry.value().clone()).collect();
+        for supervisor in supervisors {
+            supervisor.do_send(SupervisorMsg::Control(Control::Shutdown));
+        }
+    }
+
+    /// Forgets this engine's evaluator on the calling thread (a simulated engine that ends).
+    pub fn forget_evaluator(&self) {
+        let gone = EVALUATORS.with_borrow_mut(|evaluators| evaluators.remove(&self.uid));
+        drop(gone);
+    }
+}
+
+impl StartedRun {
+    /// Stops the run; it ends CANCELLED with this reason.
+    pub fn cancel(&self, reason: impl Into<String>) {
+        self.supervisor
+            .do_send(SupervisorMsg::Control(Control::Cancel(reason.into())));
+    }
+    /// Stops every thread of the run at its next safe point.
+    pub fn pause(&self) {
+        self.supervisor.do_send(SupervisorMsg::Control(Control::Pause));
+    }
+    /// Lets paused threads go on.
+    pub fn resume(&self) {
+        self.supervisor.do_send(SupervisorMsg::Control(Control::Resume));
+    }
+    /// Sets a section of the pinned context from the next model request on; null removes it.
+    pub fn pin(&self, section: PinSection, value: Value) {
+        self.supervisor.do_send(SupervisorMsg::Pin(section, value));
+    }
+    /// Raises an event in the run, as its main thread.
+    pub fn raise(&self, event: RaisedEvent) {
+        self.supervisor.do_send(SupervisorMsg::Raise(event));
+    }
+    /// Asks where the run is; not answered once it has settled.
+    pub fn status(&self, answer: impl FnOnce(RunStatus) + Send + 'static) {
+        self.supervisor.do_send(SupervisorMsg::Status(Box::new(answer)));
+    }
+}
+
+fn laid_over(below: Pinned, above: Pinned) -> Pinned {
+    Pinned {
+        role: above.role.or(below.role),
+        todo: above.todo.or(below.todo),
+        useful_info: above.useful_info.or(below.useful_info),
+        folder_notes: above.folder_notes.or(below.folder_notes),
+    }
+}
+
+fn log_exit(what: &'static str) -> impl FnOnce(Exit) {
+    move |exit| {
+        if let Exit::Panicked { message } = exit {
+            tracing::error!(what, message, "an actor panicked and was contained");
+        }
+    }
+}

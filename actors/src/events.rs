@@ -1,0 +1,297 @@
+//! The event bus actor: numbers what happened, run by run, and hands it to who listens (SPEC section 5).
+//!
+//! A subscriber is a bounded buffer. A full one never holds the bus up: what does not fit is counted, and the
+//! subscriber is told how many it missed before the next event it gets.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use actix::{Actor, Addr, Context, Handler};
+use pirn_core::event::{Event, EventMask, EventType, RaisedEvent};
+use pirn_core::thread::Outcome;
+
+use crate::answer::Answer;
+use crate::triggers::{MatcherMsg, TriggerMatcherActor};
+
+/// Who listens to what, read by every run before it builds an event.
+#[derive(Debug, Default)]
+pub struct Interest {
+    subscribers: AtomicU64,
+    triggers: AtomicU64,
+    holding: AtomicU64,
+}
+
+impl Interest {
+    /// Types that a subscriber or a trigger listens to.
+    pub fn listening(&self) -> EventMask {
+        EventMask::from_bits(self.subscribers.load(Ordering::Relaxed) | self.triggers.load(Ordering::Relaxed))
+    }
+    /// Types watched by triggers that hold the thread.
+    pub fn holding(&self) -> EventMask {
+        EventMask::from_bits(self.holding.load(Ordering::Relaxed))
+    }
+    pub(crate) fn triggers(&self) -> EventMask {
+        EventMask::from_bits(self.triggers.load(Ordering::Relaxed))
+    }
+    pub(crate) fn set_subscribers(&self, mask: EventMask) {
+        self.subscribers.store(mask.bits(), Ordering::Relaxed);
+    }
+    pub(crate) fn set_triggers(&self, interest: EventMask, holding: EventMask) {
+        self.triggers.store(interest.bits(), Ordering::Relaxed);
+        self.holding.store(holding.bits(), Ordering::Relaxed);
+    }
+}
+
+/// What a subscriber gets.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Delivery {
+    /// An event.
+    Event(Arc<Event>),
+    /// So many events did not fit the buffer.
+    Missed(u64),
+}
+
+/// Where a subscriber takes its deliveries. Must not block.
+pub trait Deliver: Send + 'static {
+    /// Takes one, or gives it back because the buffer is full.
+    fn deliver(&mut self, delivery: Delivery) -> Result<(), Undelivered>;
+}
+
+/// Why a delivery was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Undelivered {
+    /// The buffer is full.
+    Full,
+    /// Nobody reads it any more.
+    Gone,
+}
+
+/// What a subscriber wants to see.
+#[derive(Clone, Debug, Default)]
+pub struct EventFilter {
+    /// Only this run's events.
+    pub run_id: Option<String>,
+    /// Only these types; empty: all.
+    pub types: Vec<EventType>,
+}
+
+impl EventFilter {
+    fn mask(&self) -> EventMask {
+        if self.types.is_empty() {
+            return EventMask::ALL;
+        }
+        self.types
+            .iter()
+            .fold(EventMask::NONE, |mask, kind| mask.union(EventMask::of(*kind)))
+    }
+}
+
+/// A message to the bus.
+pub(crate) enum BusMsg {
+    Raise {
+        run_id: Arc<str>,
+        workflow_id: Arc<str>,
+        thread_id: Arc<str>,
+        timestamp: u64,
+        raised: RaisedEvent,
+    },
+    Settle {
+        run_id: Arc<str>,
+        thread_id: Arc<str>,
+        answer: Answer<Outcome>,
+    },
+    Wait {
+        run_id: Arc<str>,
+        event: Arc<str>,
+        answer: Answer<Outcome>,
+    },
+    Subscribe {
+        filter: EventFilter,
+        deliver: Box<dyn Deliver>,
+        ready: Box<dyn FnOnce() + Send>,
+    },
+    RunEnded {
+        run_id: Arc<str>,
+    },
+    Flush(Box<dyn FnOnce() + Send>),
+}
+
+impl actix::Message for BusMsg {
+    type Result = ();
+}
+
+struct Subscriber {
+    filter: EventFilter,
+    mask: EventMask,
+    deliver: Box<dyn Deliver>,
+    missed: u64,
+}
+
+pub(crate) struct EventBusActor {
+    interest: Arc<Interest>,
+    matcher: Addr<TriggerMatcherActor>,
+    sequences: BTreeMap<Arc<str>, u64>,
+    subscribers: Vec<Subscriber>,
+    waits: BTreeMap<Arc<str>, Vec<(Arc<str>, Answer<Outcome>)>>,
+}
+
+impl EventBusActor {
+    pub(crate) fn new(interest: Arc<Interest>, matcher: Addr<TriggerMatcherActor>) -> Self {
+        Self {
+            interest,
+            matcher,
+            sequences: BTreeMap::new(),
+            subscribers: Vec::new(),
+            waits: BTreeMap::new(),
+        }
+    }
+
+    fn raise(&mut self, run_id: Arc<str>, event: Event) {
+        let event = Arc::new(event);
+        let event_type = event.raised.event_type;
+        let before = self.subscribers.len();
+        self.subscribers.retain_mut(|subscriber| subscriber.take(&event));
+        if self.subscribers.len() != before {
+            self.publish_interest();
+        }
+        self.wake(&run_id, &event);
+        if self.interest.triggers().contains(event_type) {
+            self.matcher.do_send(MatcherMsg::Happened(event));
+        }
+    }
+
+    /// Answers the WAIT nodes of the run that wait for this event.
+    fn wake(&mut self, run_id: &Arc<str>, event: &Arc<Event>) {
+        let Some(waits) = self.waits.get_mut(run_id) else {
+            return;
+        };
+        let mut index = 0;
+        while index < waits.len() {
+            let name = &*waits[index].0;
+            let matches = event.raised.event_type.as_str() == name || event.raised.event_name.as_deref() == Some(name);
+            if !matches {
+                index += 1;
+                continue;
+            }
+            let (_, answer) = waits.remove(index);
+            let value = serde_json::to_value(&**event).unwrap_or_default();
+            answer.give(Outcome::Event(Arc::new(value)));
+        }
+        if waits.is_empty() {
+            self.waits.remove(run_id);
+        }
+    }
+
+    fn publish_interest(&self) {
+        let mask = self
+            .subscribers
+            .iter()
+            .fold(EventMask::NONE, |mask, subscriber| mask.union(subscriber.mask));
+        self.interest.set_subscribers(mask);
+    }
+}
+
+impl Subscriber {
+    /// Hands an event on; whether the subscriber still reads.
+    fn take(&mut self, event: &Arc<Event>) -> bool {
+        let wanted = self.mask.contains(event.raised.event_type)
+            && self.filter.run_id.as_ref().is_none_or(|run| *run == event.run_id);
+        if !wanted {
+            return true;
+        }
+        if self.missed > 0 {
+            match self.deliver.deliver(Delivery::Missed(self.missed)) {
+                Ok(()) => self.missed = 0,
+                Err(Undelivered::Full) => {
+                    self.missed += 1;
+                    return true;
+                }
+                Err(Undelivered::Gone) => return false,
+            }
+        }
+        match self.deliver.deliver(Delivery::Event(Arc::clone(event))) {
+            Ok(()) => true,
+            Err(Undelivered::Full) => {
+                self.missed += 1;
+                true
+            }
+            Err(Undelivered::Gone) => false,
+        }
+    }
+
+    /// The run is over: what was missed at its end is said now.
+    fn say_missed(&mut self) {
+        if self.missed > 0 && self.deliver.deliver(Delivery::Missed(self.missed)).is_ok() {
+            self.missed = 0;
+        }
+    }
+}
+
+impl Actor for EventBusActor {
+    type Context = Context<Self>;
+}
+
+impl Handler<BusMsg> for EventBusActor {
+    type Result = ();
+
+    fn handle(&mut self, message: BusMsg, _: &mut Context<Self>) {
+        match message {
+            BusMsg::Raise {
+                run_id,
+                workflow_id,
+                thread_id,
+                timestamp,
+                raised,
+            } => {
+                let sequence = self.sequences.entry(Arc::clone(&run_id)).or_insert(0);
+                *sequence += 1;
+                let event = Event {
+                    sequence: *sequence,
+                    timestamp,
+                    run_id: run_id.to_string(),
+                    workflow_id: workflow_id.to_string(),
+                    thread_id: thread_id.to_string(),
+                    raised,
+                };
+                self.raise(run_id, event);
+            }
+            BusMsg::Settle {
+                run_id,
+                thread_id,
+                answer,
+            } => {
+                self.matcher.do_send(MatcherMsg::Settle {
+                    run_id,
+                    thread_id,
+                    answer,
+                });
+            }
+            BusMsg::Wait { run_id, event, answer } => self.waits.entry(run_id).or_default().push((event, answer)),
+            BusMsg::Subscribe { filter, deliver, ready } => {
+                let mask = filter.mask();
+                self.subscribers.push(Subscriber {
+                    filter,
+                    mask,
+                    deliver,
+                    missed: 0,
+                });
+                self.publish_interest();
+                ready();
+            }
+            BusMsg::RunEnded { run_id } => {
+                self.sequences.remove(&run_id);
+                self.waits.remove(&run_id);
+                for subscriber in &mut self.subscribers {
+                    subscriber.say_missed();
+                }
+                // A subscriber of this run alone has seen everything: dropping its end says so.
+                self.subscribers
+                    .retain(|subscriber| subscriber.filter.run_id.as_deref() != Some(&*run_id));
+                self.publish_interest();
+                self.matcher.do_send(MatcherMsg::RunEnded { run_id });
+            }
+            BusMsg::Flush(done) => done(),
+        }
+    }
+}

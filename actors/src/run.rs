@@ -1,0 +1,187 @@
+//! What the actors of one run share on their arbiter, and what a run says of itself.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use actix::Addr;
+use pirn_core::conversation::{Conversation, MarkMap, Spent};
+use pirn_core::definition::Pinned;
+use pirn_core::error::RunError;
+use pirn_core::event::{EventMask, EventType, RaisedEvent};
+use pirn_core::message::Message;
+use pirn_core::script::Evaluator;
+use pirn_core::status::ThreadStatus;
+use pirn_core::thread::{Moment, NodeStatus, ThreadKind, Variables};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::engine::EngineShared;
+use crate::events::BusMsg;
+use crate::host::Host;
+use crate::supervisor::SupervisorActor;
+
+/// Shared by the actors of one run; never leaves their thread.
+pub(crate) struct RunShared {
+    pub(crate) engine: Arc<EngineShared>,
+    pub(crate) host: Host,
+    pub(crate) run_id: Arc<str>,
+    pub(crate) evaluator: Rc<RefCell<Box<dyn Evaluator>>>,
+    pub(crate) globals: RefCell<Variables>,
+    pub(crate) pinned: RefCell<Pinned>,
+    pub(crate) supervisor: Addr<SupervisorActor>,
+    /// Event types that a WAIT node of this run listens for.
+    pub(crate) awaited: Cell<EventMask>,
+}
+
+impl RunShared {
+    /// The world as a machine of this run sees it now.
+    pub(crate) fn moment(&self) -> Moment {
+        Moment {
+            now: self.host.now(),
+            random: self.host.random(),
+            interest: self.interest(),
+            holding: self.engine.interest.holding(),
+        }
+    }
+
+    fn interest(&self) -> EventMask {
+        self.engine.interest.listening().union(self.awaited.get())
+    }
+
+    /// Whether somebody listens to events of this type.
+    pub(crate) fn listens(&self, event_type: EventType) -> bool {
+        self.interest().contains(event_type)
+    }
+
+    /// Tells the bus what happened in a thread.
+    pub(crate) fn emit(&self, workflow_id: &Arc<str>, thread_id: &Arc<str>, raised: RaisedEvent) {
+        self.engine.bus.do_send(BusMsg::Raise {
+            run_id: Arc::clone(&self.run_id),
+            workflow_id: Arc::clone(workflow_id),
+            thread_id: Arc::clone(thread_id),
+            timestamp: self.host.wall_clock(),
+            raised,
+        });
+    }
+}
+
+/// A run's result: what `pirn run --output json` prints (SPEC section 8).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunReport {
+    /// Names the run.
+    pub run_id: String,
+    /// The main thread.
+    pub thread_id: String,
+    /// Its workflow.
+    pub workflow_id: String,
+    /// How the main thread ended.
+    pub status: ThreadStatus,
+    /// Its output; null where it did not complete.
+    pub output: Value,
+    /// Its variables, the run's global ones included.
+    pub variables: BTreeMap<String, Value>,
+    /// Why it did not complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<RunError>,
+    /// Its conversation, complete.
+    pub conversation: ConversationReport,
+    /// What it costs and cost.
+    pub tokens: TokenReport,
+    /// The nodes the main thread entered, in order.
+    pub nodes: Vec<NodeReport>,
+    /// Every thread of the run, in the order they were started.
+    pub threads: Vec<ThreadReport>,
+    /// What triggers started, one record a firing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub firings: Vec<FiringReport>,
+    /// From start to the main thread's end, on the host's clock.
+    pub elapsed_ms: u64,
+}
+
+/// A conversation in a report.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConversationReport {
+    /// Every message, archived ones too.
+    pub messages: Vec<Arc<Message>>,
+    /// Which are visible.
+    pub mark_map: MarkMap,
+}
+
+impl ConversationReport {
+    pub(crate) fn of(conversation: &Conversation) -> Self {
+        Self {
+            messages: conversation.complete().messages(),
+            mark_map: conversation.mark_map().clone(),
+        }
+    }
+}
+
+/// Tokens in a report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TokenReport {
+    /// What the visible messages cost.
+    pub context: u64,
+    /// What providers reported, children included.
+    pub spent: Spent,
+}
+
+/// A node in a report.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeReport {
+    /// The user's id.
+    pub node_id: String,
+    /// How it went.
+    pub status: NodeStatus,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// The firing whose sub-workflow it belongs to (`mergeHistory: true`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub firing: Option<u64>,
+}
+
+/// A thread in a report.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ThreadReport {
+    /// Unique in the run.
+    pub thread_id: String,
+    /// How it came to be.
+    pub kind: ThreadKind,
+    /// Its workflow.
+    pub workflow_id: String,
+    /// The user's id of its fork path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_id: Option<String>,
+    /// How it ended, or where it is.
+    pub status: ThreadStatus,
+}
+
+/// One firing of a trigger that started a sub-workflow (SPEC section 6).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FiringReport {
+    /// Names it.
+    pub firing: u64,
+    /// The trigger.
+    pub trigger_id: String,
+    /// The thread that raised the event.
+    pub main_thread_id: String,
+    /// The node it was in.
+    pub current_node_id: Option<String>,
+    /// The node after that, where it is known.
+    pub next_node_id: Option<String>,
+    /// When, as in events.
+    pub timestamp: u64,
+    /// The sub-workflow's thread.
+    pub thread_id: String,
+    /// How it ended; none while it runs.
+    pub status: Option<ThreadStatus>,
+    /// The nodes it entered; empty under `recordHistory: false`.
+    pub nodes: Vec<NodeReport>,
+}

@@ -1,0 +1,276 @@
+//! Starting threads: the main one, branches, called and triggered sub-workflows.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use pirn_core::conversation::{Conversation, Counted};
+use pirn_core::definition::{AgentConfig, VariableScope};
+use pirn_core::error::{RunError, RunErrorCode};
+use pirn_core::event::EventType;
+use pirn_core::graph::{Graph, NodeIx, NodeKind};
+use pirn_core::message::Message;
+use pirn_core::status::ThreadStatus;
+use pirn_core::thread::{
+    EffectId, Outcome, Outputs, ThreadKind, ThreadMachine, ThreadSeed, Variables, initial_variables,
+};
+use serde_json::{Value, json};
+
+use super::{Child, Origin, Owned, SupervisorActor, SupervisorMsg, ThreadNo};
+use crate::contain::start_contained;
+use crate::conversation::ConversationSettings;
+use crate::run::RunShared;
+use crate::thread::{ConversationRef, ThreadActor};
+
+/// How deep forks and sub-workflows may nest where the workflow does not say.
+const DEFAULT_MAX_DEPTH: u32 = 10;
+
+/// What one thread is started with.
+pub(super) struct Start {
+    pub(super) graph: Arc<Graph>,
+    pub(super) kind: ThreadKind,
+    pub(super) origin: Origin,
+    pub(super) path_id: Option<Arc<str>>,
+    pub(super) first: NodeIx,
+    pub(super) stop_at: Option<NodeIx>,
+    pub(super) input: Arc<Value>,
+    pub(super) variables: Variables,
+    pub(super) outputs: Outputs,
+    pub(super) conversation: ConversationRef,
+    pub(super) agent: Option<AgentConfig>,
+    pub(super) depth: u32,
+    pub(super) trigger_depth: u32,
+    pub(super) is_unlimited: bool,
+    pub(super) is_detached: bool,
+}
+
+impl Start {
+    /// A thread that walks `graph` from its start, with what the workflow defines.
+    pub(super) fn of(graph: Arc<Graph>, kind: ThreadKind, origin: Origin, input: Arc<Value>) -> Self {
+        Self {
+            first: graph.start,
+            variables: initial_variables(&graph, VariableScope::Thread),
+            graph,
+            kind,
+            origin,
+            path_id: None,
+            stop_at: None,
+            input,
+            outputs: Outputs::default(),
+            conversation: ConversationRef::of(Conversation::new()),
+            agent: None,
+            depth: 0,
+            trigger_depth: 0,
+            is_unlimited: false,
+            is_detached: false,
+        }
+    }
+}
+
+impl SupervisorActor {
+    pub(super) fn start_main(
+        &mut self,
+        input: Arc<Value>,
+        messages: Vec<Message>,
+        is_unlimited: bool,
+        trigger_depth: u32,
+    ) {
+        let tokenizer = (self.run.engine.ports.tokenizer)(self.graph.config.tokenizer.as_deref());
+        let messages = messages.into_iter().map(|message| Counted::new(message, &*tokenizer));
+        let conversation = ConversationRef::of(Conversation::from_messages(messages));
+        self.define_globals(&Arc::clone(&self.graph));
+        let start = Start::of(Arc::clone(&self.graph), ThreadKind::Main, Origin::Main, input);
+        self.start(Start {
+            conversation,
+            is_unlimited,
+            trigger_depth,
+            ..start
+        });
+    }
+
+    /// Global variables that a workflow defines and the run does not have yet.
+    pub(super) fn define_globals(&mut self, graph: &Arc<Graph>) {
+        let defined = initial_variables(graph, VariableScope::Global);
+        let mut globals = self.run.globals.borrow_mut();
+        for (name, _) in defined.iter() {
+            if let (None, Some(variable)) = (globals.variable(name), defined.variable(name)) {
+                globals.define(Arc::clone(name), variable.clone());
+            }
+        }
+    }
+
+    pub(super) fn start(&mut self, start: Start) -> ThreadNo {
+        let no = self.next_thread;
+        self.next_thread += 1;
+        let thread_id: Arc<str> = format!("{}.{no}", self.run.run_id).into();
+        let settings = self.settings(&start, &thread_id);
+        let machine = ThreadMachine::new(
+            Arc::clone(&start.graph),
+            ThreadSeed {
+                thread_id: Arc::clone(&thread_id),
+                kind: start.kind,
+                path_id: start.path_id.clone(),
+                first: start.first,
+                stop_at: start.stop_at,
+                input: start.input,
+                variables: start.variables,
+                outputs: start.outputs,
+                agent: start.agent,
+                trigger_depth: start.trigger_depth,
+            },
+        );
+        let actor = ThreadActor::new(Rc::clone(&self.run), no, machine, start.conversation, settings);
+        let supervisor = self.run.supervisor.clone();
+        let address = start_contained(&self.run.host, actor, move |exit| {
+            if !matches!(exit, crate::contain::Exit::Stopped) {
+                supervisor.do_send(SupervisorMsg::Exited { thread: no, exit });
+            }
+        });
+        self.numbers.insert(Arc::clone(&thread_id), no);
+        self.live += 1;
+        self.live_detached += usize::from(start.is_detached);
+        self.threads.insert(
+            no,
+            Child {
+                thread_id,
+                kind: start.kind,
+                graph: start.graph,
+                path_id: start.path_id,
+                address: Some(address),
+                origin: start.origin,
+                ended: None,
+                owned: Vec::new(),
+                depth: start.depth,
+                trigger_depth: start.trigger_depth,
+                is_unlimited: start.is_unlimited,
+                is_detached: start.is_detached,
+            },
+        );
+        no
+    }
+
+    fn settings(&self, start: &Start, thread_id: &Arc<str>) -> ConversationSettings {
+        let config = &start.graph.config;
+        let token_limit = if start.is_unlimited {
+            None
+        } else {
+            config.token_limit.or_else(|| default_limit(&self.run, &start.graph))
+        };
+        ConversationSettings {
+            token_limit,
+            tokenizer: config.tokenizer.clone(),
+            from_end: config.from_end,
+            workflow_id: Arc::clone(&start.graph.workflow_id),
+            thread_id: Arc::clone(thread_id),
+        }
+    }
+
+    /// How deep a thread started by `parent` is; OVERLOADED where that is too deep.
+    pub(super) fn deeper(&self, parent: ThreadNo) -> Result<u32, RunError> {
+        let Some(child) = self.threads.get(&parent) else {
+            return Ok(1);
+        };
+        let limit = self.graph.config.max_depth.unwrap_or(DEFAULT_MAX_DEPTH);
+        if child.depth >= limit {
+            return Err(RunError::new(
+                RunErrorCode::Overloaded,
+                format!("threads nest deeper than {limit}"),
+            ));
+        }
+        Ok(child.depth + 1)
+    }
+
+    /// A SUBGRAPH node calls a workflow.
+    pub(super) fn child(
+        &mut self,
+        parent: ThreadNo,
+        effect: EffectId,
+        node: NodeIx,
+        input: Arc<Value>,
+        conversation: ConversationRef,
+    ) {
+        let Some(caller) = self.threads.get(&parent).filter(|caller| caller.ended.is_none()) else {
+            return;
+        };
+        let graph = Arc::clone(&caller.graph);
+        let NodeKind::Subgraph { workflow_id, agent, .. } = &graph.node(node).kind else {
+            return;
+        };
+        let found = self.run.engine.graph(workflow_id).zip(Some(()));
+        let (called, depth) = match (found, self.deeper(parent)) {
+            (Some((called, ())), Ok(depth)) => (called, depth),
+            (_, Err(error)) => return self.answer_thread(parent, effect, Outcome::Failed(error)),
+            (None, _) => {
+                let error = RunError::new(RunErrorCode::NodeFailed, format!("there is no workflow {workflow_id}"));
+                return self.answer_thread(parent, effect, Outcome::Failed(error));
+            }
+        };
+        let (trigger_depth, is_unlimited, is_detached) =
+            (caller.trigger_depth, caller.is_unlimited, caller.is_detached);
+        self.define_globals(&called);
+        let origin = Origin::Called { parent, effect };
+        let start = Start::of(called, ThreadKind::Subgraph, origin, input);
+        let agent = agent.clone();
+        let thread = self.start(Start {
+            conversation,
+            agent,
+            depth,
+            trigger_depth,
+            is_unlimited,
+            is_detached,
+            ..start
+        });
+        if let Some(caller) = self.threads.get_mut(&parent) {
+            caller.owned.push(Owned::Child { effect, thread });
+        }
+        let started = self
+            .threads
+            .get(&thread)
+            .map(|child| (Arc::clone(&child.thread_id), Arc::clone(&child.graph.workflow_id)));
+        self.emit(parent, EventType::SubgraphStarted, || {
+            let (thread_id, workflow_id) = started.unzip();
+            vec![
+                ("nodeId", json!(graph.node(node).id)),
+                ("childThreadId", json!(thread_id)),
+                ("subgraphId", json!(workflow_id)),
+            ]
+        });
+    }
+
+    /// A called workflow has ended: its caller goes on, or fails with it.
+    pub(super) fn called_ended(&mut self, parent: ThreadNo, effect: EffectId, thread: ThreadNo) {
+        self.disown(parent, Owned::Child { effect, thread });
+        let Some(child) = self.threads.get(&thread) else { return };
+        let Some(ended) = &child.ended else { return };
+        let outcome = match ended.end.status {
+            ThreadStatus::Completed => Outcome::Child {
+                output: Arc::clone(&ended.end.output),
+                spent: ended.spent,
+            },
+            status => {
+                let message = format!("workflow {} ended {}", child.graph.workflow_id, status.as_str());
+                let error = RunError::new(RunErrorCode::NodeFailed, message);
+                Outcome::Failed(match &ended.end.error {
+                    Some(cause) => error.caused_by(cause.clone()),
+                    None => error,
+                })
+            }
+        };
+        if !matches!(outcome, Outcome::Child { .. }) {
+            self.late_spent.add(ended.spent);
+        }
+        let (child_id, status) = (Arc::clone(&child.thread_id), ended.end.status);
+        self.emit(parent, EventType::SubgraphCompleted, || {
+            vec![("childThreadId", json!(child_id)), ("status", json!(status))]
+        });
+        self.answer_thread(parent, effect, outcome);
+    }
+}
+
+/// The token limit of the first LLM node's profile, where the workflow names none.
+fn default_limit(run: &RunShared, graph: &Graph) -> Option<u64> {
+    let profile_id = graph.nodes.iter().find_map(|node| match &node.kind {
+        NodeKind::Llm(llm) => Some(llm.profile_id.as_deref()),
+        _ => None,
+    })?;
+    run.engine.ports.models.choose(profile_id).0.token_limit
+}

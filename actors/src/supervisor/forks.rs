@@ -1,0 +1,327 @@
+//! Carrying the [`ForkJoinMachine`]: starts its paths, tells it their ends, gives its verdict to the parent.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pirn_core::conversation::Spent;
+use pirn_core::error::RunError;
+use pirn_core::event::EventType;
+use pirn_core::graph::{ForkIx, Graph};
+use pirn_core::join::{
+    BranchVariables, Conversation as JoinConversation, Effect, ForkJoinMachine, Input, PathEnd, PathReport, PathStatus,
+    Verdict, join_error, join_output, merge_variables,
+};
+use pirn_core::thread::{CancelReason, EffectId, Outcome, ThreadKind};
+use serde_json::{Value, json};
+
+use super::children::Start;
+use super::{ForkNo, Origin, Owned, SupervisorActor, SupervisorMsg, ThreadNo, joined};
+use crate::host::TimerHandle;
+use crate::thread::{ConversationRef, ForkState, ThreadMsg};
+
+/// One fork under way.
+pub(super) struct ForkRun {
+    pub(super) machine: ForkJoinMachine,
+    pub(super) parent: ThreadNo,
+    pub(super) effect: EffectId,
+    graph: Arc<Graph>,
+    ix: ForkIx,
+    state: Box<ForkState>,
+    threads: Vec<Option<ThreadNo>>,
+    timer: Option<TimerHandle>,
+    depth: u32,
+}
+
+impl SupervisorActor {
+    /// A thread is at FORK, and waits at its JOIN.
+    pub(super) fn fork(&mut self, parent: ThreadNo, effect: EffectId, ix: ForkIx, state: Box<ForkState>) {
+        let Some(child) = self.threads.get(&parent).filter(|child| child.ended.is_none()) else {
+            return;
+        };
+        let graph = Arc::clone(&child.graph);
+        let depth = match self.deeper(parent) {
+            Ok(depth) => depth,
+            Err(error) => return self.answer_thread(parent, effect, Outcome::Failed(error)),
+        };
+        let no = self.next_fork;
+        self.next_fork += 1;
+        let fork = graph.fork(ix);
+        let threads = vec![None; fork.paths.len()];
+        let machine = ForkJoinMachine::new(fork, graph.config.max_concurrent_branches);
+        self.forks.insert(
+            no,
+            ForkRun {
+                machine,
+                parent,
+                effect,
+                graph,
+                ix,
+                state,
+                threads,
+                timer: None,
+                depth,
+            },
+        );
+        if let Some(child) = self.threads.get_mut(&parent) {
+            child.owned.push(Owned::Fork(no));
+        }
+        self.step_fork(no, Input::Start);
+        self.step_fork(no, Input::Waiting);
+    }
+
+    pub(super) fn deadline(&mut self, fork: ForkNo, generation: u32) {
+        self.step_fork(fork, Input::Deadline { generation });
+    }
+
+    /// The parent is stopped: the join is over, and so is everything it still has running.
+    pub(super) fn cancel_fork(&mut self, fork: ForkNo) {
+        self.step_fork(fork, Input::Cancel);
+    }
+
+    pub(super) fn branch_ended(&mut self, fork: ForkNo, path: usize, thread: ThreadNo) {
+        let Some(ended) = self.threads.get(&thread).and_then(|child| child.ended.as_ref()) else {
+            return;
+        };
+        let Some(end) = PathEnd::of_thread(ended.end.status) else {
+            return;
+        };
+        let spent = ended.spent;
+        if self.forks.get(&fork).is_none_or(|run| run.machine.verdict().is_some()) {
+            self.late_spent.add(spent);
+        }
+        self.step_fork(fork, Input::Ended { path, end });
+    }
+
+    fn step_fork(&mut self, no: ForkNo, input: Input) {
+        let Some(run) = self.forks.get_mut(&no) else { return };
+        let mut effects = Vec::new();
+        // Refused inputs are stale ones (a deadline that fired while it was being stopped): nothing to do.
+        if run.machine.step(input, &mut effects).is_err() {
+            return;
+        }
+        for effect in effects {
+            match effect {
+                Effect::StartPath { path } => self.start_path(no, path),
+                Effect::CancelPath { path } => self.cancel_path(no, path),
+                Effect::StartTimer { generation, after_ms } => self.start_fork_timer(no, generation, after_ms),
+                Effect::StopTimer { .. } => self.stop_fork_timer(no),
+                Effect::Decided { verdict } => self.decided(no, &verdict),
+                Effect::AllEnded => self.fork_over(no),
+            }
+        }
+    }
+
+    fn start_path(&mut self, no: ForkNo, path: usize) {
+        let Some(run) = self.forks.get(&no) else { return };
+        let fork = run.graph.fork(run.ix);
+        let Some(parent) = self.threads.get(&run.parent) else {
+            return;
+        };
+        let origin = Origin::Branch { fork: no, path };
+        let start = Start {
+            graph: Arc::clone(&run.graph),
+            kind: ThreadKind::Branch,
+            origin,
+            path_id: Some(Arc::clone(&fork.paths[path].id)),
+            first: fork.paths[path].child,
+            stop_at: Some(fork.join_node),
+            input: Arc::clone(&run.state.input),
+            variables: run.state.variables.clone(),
+            outputs: run.state.outputs.clone(),
+            conversation: ConversationRef::of(run.state.conversation.clone()),
+            agent: None,
+            depth: run.depth,
+            trigger_depth: parent.trigger_depth,
+            is_unlimited: parent.is_unlimited,
+            is_detached: parent.is_detached,
+        };
+        let thread = self.start(start);
+        if let Some(run) = self.forks.get_mut(&no) {
+            run.threads[path] = Some(thread);
+        }
+    }
+
+    fn cancel_path(&mut self, no: ForkNo, path: usize) {
+        let thread = self
+            .forks
+            .get(&no)
+            .and_then(|run| run.threads.get(path).copied().flatten());
+        if let Some(thread) = thread {
+            self.cancel(thread, CancelReason::JoinDecided);
+        }
+    }
+
+    fn start_fork_timer(&mut self, no: ForkNo, generation: u32, after_ms: u64) {
+        let supervisor = self.run.supervisor.clone();
+        let timer = self.run.host.after(after_ms, move || {
+            supervisor.do_send(SupervisorMsg::Deadline { fork: no, generation })
+        });
+        if let Some(run) = self.forks.get_mut(&no) {
+            run.timer = Some(timer);
+        }
+    }
+
+    fn stop_fork_timer(&mut self, no: ForkNo) {
+        if let Some(run) = self.forks.get_mut(&no) {
+            run.timer = None;
+        }
+    }
+
+    /// The verdict goes to the parent now; the losers wind down on their own.
+    fn decided(&mut self, no: ForkNo, verdict: &Verdict) {
+        let Some(run) = self.forks.get(&no) else { return };
+        let (parent, effect) = (run.parent, run.effect);
+        let outcome = self.verdict_outcome(run, verdict);
+        let (outcome, source) = match outcome {
+            Ok((outcome, source)) => (outcome, source),
+            Err(error) => (Outcome::Failed(error), None),
+        };
+        self.detach_survivors(no);
+        if matches!(verdict, Verdict::Cancelled) {
+            return;
+        }
+        if matches!(outcome, Outcome::Joined(_)) {
+            let strategy = self.forks.get(&no).map(|run| run.machine.rule().strategy);
+            self.emit(parent, EventType::ThreadJoinConditionMet, || {
+                vec![("joinStrategy", json!(strategy))]
+            });
+        }
+        let from = source
+            .and_then(|thread| self.threads.get(&thread))
+            .and_then(|child| child.ended.as_ref());
+        let address = self.threads.get(&parent).and_then(|child| child.address.clone());
+        match (from, address) {
+            (Some(ended), Some(address)) => ended.conversation.with_snapshot(move |conversation| {
+                address.do_send(ThreadMsg::Replace {
+                    effect,
+                    outcome,
+                    conversation: Box::new(conversation),
+                });
+            }),
+            (_, _) => self.answer_thread(parent, effect, outcome),
+        }
+    }
+
+    /// What the verdict means for the parent, and the thread whose conversation it takes.
+    fn verdict_outcome(&self, run: &ForkRun, verdict: &Verdict) -> Result<(Outcome, Option<ThreadNo>), RunError> {
+        let fork = run.graph.fork(run.ix);
+        let ended = |path: usize| {
+            let thread = run.threads.get(path).copied().flatten()?;
+            self.threads.get(&thread).and_then(|child| child.ended.as_ref())
+        };
+        let reports: Vec<PathReport<'_>> = (0..)
+            .zip(&fork.paths)
+            .zip(run.machine.paths())
+            .map(|((place, path), status): ((usize, _), _)| PathReport {
+                path_id: &path.id,
+                status: *status,
+                thread_id: run.threads[place]
+                    .and_then(|thread| self.threads.get(&thread))
+                    .map(|child| &*child.thread_id),
+                output: ended(place).map(|ended| &*ended.end.output),
+                error: ended(place).and_then(|ended| ended.end.error.as_ref()),
+            })
+            .collect();
+        if let Some(error) = join_error(run.machine.rule(), verdict, &reports) {
+            return Err(error);
+        }
+        let Verdict::Succeeded { conversation, merge } = verdict else {
+            return Ok((Outcome::Done, None));
+        };
+        let branches: Vec<BranchVariables<'_>> = merge
+            .iter()
+            .filter_map(|path| {
+                let variables = ended(*path)?
+                    .variables
+                    .iter()
+                    .map(|(name, value)| (&**name, &**value))
+                    .collect();
+                Some(BranchVariables {
+                    path_id: &fork.paths[*path].id,
+                    variables,
+                })
+            })
+            .collect();
+        let snapshot = |name: &str| -> Option<&Value> { run.state.variables.value(name).map(|value| &**value) };
+        let variables: BTreeMap<String, Value> = merge_variables(snapshot, &branches)?;
+        let mut spent = Spent::default();
+        for path in 0..fork.paths.len() {
+            if let Some(ended) = ended(path) {
+                spent.add(ended.spent);
+            }
+        }
+        let source = match conversation {
+            JoinConversation::ReplaceWith(path) => run.threads.get(*path).copied().flatten(),
+            JoinConversation::Unchanged => None,
+        };
+        Ok((
+            joined(join_output(run.machine.rule().strategy, &reports), variables, spent),
+            source,
+        ))
+    }
+
+    fn detach_survivors(&mut self, no: ForkNo) {
+        let Some(run) = self.forks.get(&no) else { return };
+        let survivors: Vec<ThreadNo> = run
+            .machine
+            .paths()
+            .iter()
+            .zip(&run.threads)
+            .filter(|(status, _)| **status == PathStatus::Detached)
+            .filter_map(|(_, thread)| *thread)
+            .collect();
+        if !survivors.is_empty() {
+            let parent = run.parent;
+            self.disown(parent, Owned::Fork(no));
+        }
+        for thread in survivors {
+            self.detach(thread);
+        }
+    }
+
+    /// Marks a thread and everything it started as no longer attached to the run's outcome.
+    fn detach(&mut self, thread: ThreadNo) {
+        let mut marked = vec![thread];
+        while let Some(thread) = marked.pop() {
+            let Some(child) = self.threads.get_mut(&thread) else {
+                continue;
+            };
+            if child.is_detached {
+                continue;
+            }
+            child.is_detached = true;
+            if child.ended.is_none() {
+                self.live_detached += 1;
+            }
+            for owned in &child.owned {
+                match owned {
+                    Owned::Fork(fork) => {
+                        marked.extend(
+                            self.forks
+                                .get(fork)
+                                .into_iter()
+                                .flat_map(|run| run.threads.iter().flatten().copied()),
+                        );
+                    }
+                    Owned::Child { thread, .. } => marked.push(*thread),
+                    Owned::Firing(firing) => marked.extend(self.firings.get(firing).and_then(super::FiringRun::thread)),
+                }
+            }
+        }
+    }
+
+    /// Every path that was started has ended.
+    fn fork_over(&mut self, no: ForkNo) {
+        let Some(run) = self.forks.remove(&no) else { return };
+        self.disown(run.parent, Owned::Fork(no));
+        self.emit(run.parent, EventType::ThreadForkCompleted, || {
+            vec![("nodeId", json!(run.graph.node(run.graph.fork(run.ix).fork_node).id))]
+        });
+        // What the join has taken from its branches it has; a report needs no more than how they ended.
+        for thread in run.threads.into_iter().flatten() {
+            if let Some(ended) = self.threads.get_mut(&thread).and_then(|child| child.ended.as_mut()) {
+                ended.release();
+            }
+        }
+    }
+}

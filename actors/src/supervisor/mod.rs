@@ -1,0 +1,505 @@
+//! The supervisor actor, one a run: owns the run's tree of threads, joins them, cancels them, reports.
+//!
+//! Invariants:
+//! 1. Every thread that was started ends exactly once here, by its own word or by its actor's exit.
+//! 2. A thread that ends takes what it started with it, unless a JOIN detached it.
+//! 3. The outcome is told once, when the main thread and everything attached to it have ended.
+
+mod children;
+mod firings;
+mod forks;
+mod report;
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use actix::{Actor, ActorContext, Addr, AsyncContext, Context, Handler};
+use pirn_core::Millis;
+use pirn_core::conversation::{Conversation, Spent};
+use pirn_core::definition::VariableScope;
+use pirn_core::error::{RunError, RunErrorCode};
+use pirn_core::event::{EventType, RaisedEvent};
+use pirn_core::graph::{ForkIx, Graph, NodeIx};
+use pirn_core::status::ThreadStatus;
+use pirn_core::thread::{CancelReason, EffectId, FiringId, Input, Joined, Outcome, ThreadEnd, ThreadKind, Variables};
+use pirn_sync::{Permit, Setter};
+use serde_json::Value;
+
+use crate::contain::Exit;
+use crate::events::BusMsg;
+use crate::host::{Seat, TimerHandle};
+use crate::run::{RunReport, RunShared, ThreadReport};
+use crate::thread::{ConversationRef, Described, Ended, ForkState, ThreadActor, ThreadMsg};
+use crate::triggers::Firing;
+use firings::FiringRun;
+use forks::ForkRun;
+
+/// A thread's place in its run; 0 is the main thread.
+pub(crate) type ThreadNo = u32;
+
+/// Names a fork instance of a run.
+pub(crate) type ForkNo = u32;
+
+/// What a person or a trigger does to a thread or a run.
+#[derive(Clone, Debug)]
+pub(crate) enum Control {
+    Cancel(String),
+    Shutdown,
+    Pause,
+    Resume,
+}
+
+/// What a run is asked while it runs.
+#[derive(Clone, Debug)]
+pub struct RunStatus {
+    /// The main thread's status.
+    pub status: ThreadStatus,
+    /// Every thread so far.
+    pub threads: Vec<ThreadReport>,
+}
+
+/// A message to the supervisor.
+pub(crate) enum SupervisorMsg {
+    Fork {
+        thread: ThreadNo,
+        effect: EffectId,
+        fork: ForkIx,
+        state: Box<ForkState>,
+    },
+    Child {
+        thread: ThreadNo,
+        effect: EffectId,
+        node: NodeIx,
+        input: Arc<Value>,
+        conversation: ConversationRef,
+    },
+    Drop {
+        thread: ThreadNo,
+        effect: EffectId,
+    },
+    Ended {
+        thread: ThreadNo,
+        ended: Box<Ended>,
+    },
+    Exited {
+        thread: ThreadNo,
+        exit: Exit,
+    },
+    Deadline {
+        fork: ForkNo,
+        generation: u32,
+    },
+    RunDeadline {
+        after_ms: Millis,
+    },
+    Control(Control),
+    ControlThread {
+        thread_id: String,
+        control: Control,
+    },
+    Assign {
+        thread_id: String,
+        name: Arc<str>,
+        value: Arc<Value>,
+        scope: VariableScope,
+        trigger_depth: u32,
+    },
+    Pin(pirn_core::definition::PinSection, Value),
+    Raise(RaisedEvent),
+    Status(Box<dyn FnOnce(RunStatus) + Send>),
+    Fire(Box<Firing>),
+    Described {
+        firing: FiringId,
+        described: Option<Box<Described>>,
+    },
+    FiringDeadline {
+        firing: FiringId,
+    },
+    Returned {
+        firing: FiringId,
+        conversation: Box<Conversation>,
+    },
+    Compressed {
+        firing: FiringId,
+        output: Result<Value, RunError>,
+    },
+    Applied {
+        firing: FiringId,
+        error: Option<RunError>,
+    },
+    Reported(Box<Conversation>),
+}
+
+impl actix::Message for SupervisorMsg {
+    type Result = ();
+}
+
+/// How a thread came to be, for its end.
+#[derive(Clone, Copy, Debug)]
+enum Origin {
+    Main,
+    Branch { fork: ForkNo, path: usize },
+    Called { parent: ThreadNo, effect: EffectId },
+    Triggered { firing: FiringId },
+}
+
+/// What a thread started and takes with it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Owned {
+    Fork(ForkNo),
+    Child { effect: EffectId, thread: ThreadNo },
+    Firing(FiringId),
+}
+
+struct Child {
+    thread_id: Arc<str>,
+    kind: ThreadKind,
+    graph: Arc<Graph>,
+    path_id: Option<Arc<str>>,
+    address: Option<Addr<ThreadActor>>,
+    origin: Origin,
+    ended: Option<Box<Ended>>,
+    owned: Vec<Owned>,
+    depth: u32,
+    trigger_depth: u32,
+    /// Inside what a token event started: the token limit is not checked.
+    is_unlimited: bool,
+    is_detached: bool,
+}
+
+/// What a run is started with.
+pub(crate) struct RunSpec {
+    pub(crate) graph: Arc<Graph>,
+    pub(crate) input: Arc<Value>,
+    pub(crate) conversation: Vec<pirn_core::message::Message>,
+    pub(crate) is_unlimited: bool,
+    pub(crate) trigger_depth: u32,
+    pub(crate) outcome: Setter<Arc<RunReport>>,
+    pub(crate) settled: Setter<()>,
+    pub(crate) on_end: Option<Box<dyn FnOnce(&RunReport) + Send>>,
+    pub(crate) permit: Permit,
+    pub(crate) seat: Option<Seat>,
+}
+
+pub(crate) struct SupervisorActor {
+    run: Rc<RunShared>,
+    spec: Option<RunSpec>,
+    graph: Arc<Graph>,
+    started_at: Millis,
+    threads: BTreeMap<ThreadNo, Child>,
+    numbers: BTreeMap<Arc<str>, ThreadNo>,
+    next_thread: ThreadNo,
+    forks: BTreeMap<ForkNo, ForkRun>,
+    next_fork: ForkNo,
+    firings: BTreeMap<FiringId, FiringRun>,
+    live: usize,
+    live_detached: usize,
+    late_spent: Spent,
+    deadline: Option<TimerHandle>,
+    outcome: Option<Setter<Arc<RunReport>>>,
+    settled: Option<Setter<()>>,
+    on_end: Option<Box<dyn FnOnce(&RunReport) + Send>>,
+    permit: Option<Permit>,
+    seat: Option<Seat>,
+    is_reporting: bool,
+}
+
+impl SupervisorActor {
+    pub(crate) fn new(run: Rc<RunShared>, spec: RunSpec) -> Self {
+        Self {
+            graph: Arc::clone(&spec.graph),
+            started_at: run.host.now(),
+            run,
+            spec: Some(spec),
+            threads: BTreeMap::new(),
+            numbers: BTreeMap::new(),
+            next_thread: 0,
+            forks: BTreeMap::new(),
+            next_fork: 0,
+            firings: BTreeMap::new(),
+            live: 0,
+            live_detached: 0,
+            late_spent: Spent::default(),
+            deadline: None,
+            outcome: None,
+            settled: None,
+            on_end: None,
+            permit: None,
+            seat: None,
+            is_reporting: false,
+        }
+    }
+
+    fn begin(&mut self, context: &mut Context<Self>) {
+        let Some(spec) = self.spec.take() else { return };
+        self.outcome = Some(spec.outcome);
+        self.settled = Some(spec.settled);
+        self.on_end = spec.on_end;
+        self.permit = Some(spec.permit);
+        self.seat = spec.seat;
+        if let Some(after_ms) = self.graph.config.timeout_ms.filter(|after_ms| *after_ms > 0) {
+            let address = context.address();
+            self.deadline = Some(self.run.host.after(after_ms, move || {
+                address.do_send(SupervisorMsg::RunDeadline { after_ms })
+            }));
+        }
+        self.start_main(spec.input, spec.conversation, spec.is_unlimited, spec.trigger_depth);
+    }
+
+    fn tell(&self, thread: ThreadNo, message: ThreadMsg) {
+        if let Some(address) = self.threads.get(&thread).and_then(|child| child.address.as_ref()) {
+            address.do_send(message);
+        }
+    }
+
+    fn cancel(&self, thread: ThreadNo, reason: CancelReason) {
+        self.tell(thread, ThreadMsg::Input(Input::Cancel(reason)));
+    }
+
+    fn emit(&self, thread: ThreadNo, event_type: EventType, fields: impl FnOnce() -> Vec<(&'static str, Value)>) {
+        if !self.run.listens(event_type) {
+            return;
+        }
+        let Some(child) = self.threads.get(&thread) else { return };
+        let mut event = RaisedEvent::new(event_type, []);
+        event.trigger_depth = child.trigger_depth;
+        event
+            .data
+            .extend(fields().into_iter().map(|(name, value)| (name.to_owned(), value)));
+        self.run.emit(&child.graph.workflow_id, &child.thread_id, event);
+    }
+
+    /// A thread has ended, by its own word.
+    fn ended(&mut self, thread: ThreadNo, ended: Box<Ended>) {
+        let Some(child) = self.threads.get_mut(&thread).filter(|child| child.ended.is_none()) else {
+            return;
+        };
+        child.address = None;
+        child.ended = Some(ended);
+        let (origin, owned, is_detached) = (child.origin, std::mem::take(&mut child.owned), child.is_detached);
+        self.live -= 1;
+        if is_detached {
+            self.live_detached -= 1;
+        }
+        for owned in owned {
+            self.give_up(owned);
+        }
+        match origin {
+            Origin::Main => {}
+            Origin::Branch { fork, path } => self.branch_ended(fork, path, thread),
+            Origin::Called { parent, effect } => self.called_ended(parent, effect, thread),
+            Origin::Triggered { firing } => self.triggered_ended(firing, thread),
+        }
+        self.look_for_the_end();
+    }
+
+    /// What a thread started ends with it.
+    fn give_up(&mut self, owned: Owned) {
+        match owned {
+            Owned::Fork(fork) => self.cancel_fork(fork),
+            Owned::Child { thread, .. } => self.cancel(thread, CancelReason::ParentEnded),
+            Owned::Firing(firing) => self.give_up_firing(firing),
+        }
+    }
+
+    /// A thread's actor is gone: where it had not ended, it died.
+    fn exited(&mut self, thread: ThreadNo, exit: &Exit) {
+        let Some(child) = self.threads.get(&thread).filter(|child| child.ended.is_none()) else {
+            return;
+        };
+        let (status, error) = match exit {
+            Exit::Panicked { message } => (
+                ThreadStatus::Failed,
+                RunError::new(
+                    RunErrorCode::ActorPanicked,
+                    format!("the thread's actor panicked: {message}"),
+                ),
+            ),
+            Exit::Stopped | Exit::Dropped => (
+                ThreadStatus::Cancelled,
+                RunError::new(RunErrorCode::Cancelled, "the thread's actor was stopped"),
+            ),
+        };
+        let error = RunError {
+            thread_id: Some(child.thread_id.to_string()),
+            path_id: child.path_id.as_ref().map(ToString::to_string),
+            ..error
+        };
+        self.emit(thread, EventType::ThreadFailed, || {
+            vec![
+                ("status", serde_json::json!(status)),
+                ("error", serde_json::json!(error)),
+            ]
+        });
+        let ended = Ended {
+            end: ThreadEnd {
+                status,
+                output: Arc::new(Value::Null),
+                error: Some(error),
+            },
+            variables: Variables::default(),
+            spent: Spent::default(),
+            history: Vec::new(),
+            conversation: ConversationRef::of(Conversation::new()),
+            node: 0,
+        };
+        self.ended(thread, Box::new(ended));
+    }
+
+    fn drop_effect(&mut self, thread: ThreadNo, effect: EffectId) {
+        let Some(child) = self.threads.get(&thread) else { return };
+        let wanted = child.owned.iter().copied().find(|owned| match owned {
+            Owned::Fork(fork) => self.forks.get(fork).is_some_and(|run| run.effect == effect),
+            Owned::Child { effect: own, .. } => *own == effect,
+            Owned::Firing(_) => false,
+        });
+        if let Some(owned) = wanted {
+            if let Some(child) = self.threads.get_mut(&thread) {
+                child.owned.retain(|other| *other != owned);
+            }
+            self.give_up(owned);
+        }
+    }
+
+    fn disown(&mut self, thread: ThreadNo, owned: Owned) {
+        if let Some(child) = self.threads.get_mut(&thread) {
+            child.owned.retain(|other| *other != owned);
+        }
+    }
+
+    fn control(&mut self, control: &Control) {
+        match control {
+            Control::Cancel(reason) => self.cancel(0, CancelReason::Requested { reason: reason.clone() }),
+            Control::Shutdown => self.cancel_all(),
+            Control::Pause => self.tell_all(&Input::Pause),
+            Control::Resume => self.tell_all(&Input::Resume),
+        }
+    }
+
+    fn cancel_all(&self) {
+        self.tell_all(&Input::Cancel(CancelReason::Shutdown));
+    }
+
+    fn tell_all(&self, input: &Input) {
+        for child in self.threads.values() {
+            if let Some(address) = &child.address {
+                address.do_send(ThreadMsg::Input(input.clone()));
+            }
+        }
+    }
+
+    fn control_thread(&mut self, thread_id: &str, control: Control) {
+        let Some(thread) = self.numbers.get(thread_id).copied() else {
+            return;
+        };
+        let input = match control {
+            Control::Cancel(reason) => Input::Cancel(CancelReason::Requested { reason }),
+            Control::Shutdown => Input::Cancel(CancelReason::Shutdown),
+            Control::Pause => Input::Pause,
+            Control::Resume => Input::Resume,
+        };
+        self.tell(thread, ThreadMsg::Input(input));
+    }
+
+    fn answer_thread(&self, thread: ThreadNo, effect: EffectId, outcome: Outcome) {
+        self.tell(thread, ThreadMsg::Answer { effect, outcome });
+    }
+}
+
+/// What a join hands to its parent, apart from the conversation.
+fn joined(output: Value, variables: BTreeMap<String, Value>, spent: Spent) -> Outcome {
+    Outcome::Joined(Joined {
+        output: Arc::new(output),
+        variables: variables
+            .into_iter()
+            .map(|(name, value)| (name.into(), Arc::new(value)))
+            .collect(),
+        spent,
+    })
+}
+
+impl Actor for SupervisorActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, context: &mut Context<Self>) {
+        self.begin(context);
+    }
+}
+
+impl Handler<SupervisorMsg> for SupervisorActor {
+    type Result = ();
+
+    fn handle(&mut self, message: SupervisorMsg, context: &mut Context<Self>) {
+        match message {
+            SupervisorMsg::Fork {
+                thread,
+                effect,
+                fork,
+                state,
+            } => self.fork(thread, effect, fork, state),
+            SupervisorMsg::Child {
+                thread,
+                effect,
+                node,
+                input,
+                conversation,
+            } => self.child(thread, effect, node, input, conversation),
+            SupervisorMsg::Drop { thread, effect } => self.drop_effect(thread, effect),
+            SupervisorMsg::Ended { thread, ended } => self.ended(thread, ended),
+            SupervisorMsg::Exited { thread, exit } => self.exited(thread, &exit),
+            SupervisorMsg::Deadline { fork, generation } => self.deadline(fork, generation),
+            SupervisorMsg::RunDeadline { after_ms } => self.cancel(0, CancelReason::TimedOut { after_ms }),
+            SupervisorMsg::Control(control) => self.control(&control),
+            SupervisorMsg::ControlThread { thread_id, control } => self.control_thread(&thread_id, control),
+            SupervisorMsg::Assign {
+                thread_id,
+                name,
+                value,
+                scope,
+                trigger_depth,
+            } => {
+                if let Some(thread) = self.numbers.get(thread_id.as_str()) {
+                    self.tell(
+                        *thread,
+                        ThreadMsg::Input(Input::Assign {
+                            name,
+                            value,
+                            scope,
+                            trigger_depth,
+                        }),
+                    );
+                }
+            }
+            SupervisorMsg::Pin(section, value) => {
+                if let Err(error) = crate::thread::pin(&mut self.run.pinned.borrow_mut(), section, &value) {
+                    tracing::warn!(%error, "a pinned section was refused");
+                }
+            }
+            SupervisorMsg::Raise(event) => {
+                if let Some(main) = self.threads.get(&0) {
+                    self.run.emit(&main.graph.workflow_id, &main.thread_id, event);
+                }
+            }
+            SupervisorMsg::Status(answer) => answer(self.status()),
+            SupervisorMsg::Fire(firing) => self.fire(*firing),
+            SupervisorMsg::Described { firing, described } => self.described(firing, described),
+            SupervisorMsg::FiringDeadline { firing } => self.firing_deadline(firing),
+            SupervisorMsg::Returned { firing, conversation } => self.returned(firing, &conversation),
+            SupervisorMsg::Compressed { firing, output } => self.compressed(firing, output),
+            SupervisorMsg::Applied { firing, error } => self.applied(firing, error),
+            SupervisorMsg::Reported(conversation) => self.report(&conversation),
+        }
+        if self.outcome.is_none() && self.spec.is_none() && self.live == 0 && !self.is_reporting {
+            self.run.engine.forget_run(&self.run.run_id);
+            self.run.engine.bus.do_send(BusMsg::RunEnded {
+                run_id: Arc::clone(&self.run.run_id),
+            });
+            self.permit = None;
+            if let Some(settled) = self.settled.take() {
+                settled.set(());
+            }
+            context.stop();
+        }
+    }
+}

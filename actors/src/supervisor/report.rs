@@ -1,0 +1,102 @@
+//! The run's end and what it says of itself.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pirn_core::conversation::Conversation;
+use pirn_core::status::ThreadStatus;
+use pirn_core::thread::NodeRecord;
+
+use super::{RunStatus, SupervisorActor, SupervisorMsg};
+use crate::run::{ConversationReport, NodeReport, RunReport, ThreadReport, TokenReport};
+
+impl SupervisorActor {
+    /// When the main thread and what is attached to it have ended, the outcome is put together.
+    pub(super) fn look_for_the_end(&mut self) {
+        let main = self.threads.get(&0).and_then(|main| main.ended.as_ref());
+        let Some(main) =
+            main.filter(|_| self.live == self.live_detached && self.outcome.is_some() && !self.is_reporting)
+        else {
+            return;
+        };
+        self.is_reporting = true;
+        self.deadline = None;
+        let supervisor = self.run.supervisor.clone();
+        main.conversation
+            .with_snapshot(move |conversation| supervisor.do_send(SupervisorMsg::Reported(Box::new(conversation))));
+    }
+
+    pub(super) fn report(&mut self, conversation: &Conversation) {
+        self.is_reporting = false;
+        let Some(main) = self.threads.get(&0) else { return };
+        let Some(ended) = &main.ended else { return };
+        let mut spent = ended.spent;
+        spent.add(self.late_spent);
+        let globals = self.run.globals.borrow();
+        let all = globals.iter().chain(ended.variables.iter());
+        let variables: BTreeMap<_, _> = all.map(|(name, value)| (name.to_string(), (**value).clone())).collect();
+        let mut nodes = self.nodes(0, &ended.history);
+        nodes.extend(self.merged_nodes());
+        let report = RunReport {
+            run_id: self.run.run_id.to_string(),
+            thread_id: main.thread_id.to_string(),
+            workflow_id: main.graph.workflow_id.to_string(),
+            status: ended.end.status,
+            output: (*ended.end.output).clone(),
+            variables,
+            error: ended.end.error.clone(),
+            conversation: ConversationReport::of(conversation),
+            tokens: TokenReport {
+                context: conversation.visible_tokens(),
+                spent,
+            },
+            nodes,
+            threads: self.status().threads,
+            firings: self.firing_reports(),
+            elapsed_ms: self.run.host.now() - self.started_at,
+        };
+        drop(globals);
+        if let Some(on_end) = self.on_end.take() {
+            on_end(&report);
+        }
+        if let Some(outcome) = self.outcome.take() {
+            outcome.set(Arc::new(report));
+        }
+    }
+
+    pub(super) fn nodes(&self, thread: super::ThreadNo, history: &[NodeRecord]) -> Vec<NodeReport> {
+        let Some(child) = self.threads.get(&thread) else {
+            return Vec::new();
+        };
+        history
+            .iter()
+            .map(|record| NodeReport {
+                node_id: child.graph.node(record.node).id.to_string(),
+                status: record.status,
+                attempts: record.attempts,
+                firing: None,
+            })
+            .collect()
+    }
+
+    pub(super) fn status(&self) -> RunStatus {
+        let threads: Vec<ThreadReport> = self
+            .threads
+            .values()
+            .map(|child| ThreadReport {
+                thread_id: child.thread_id.to_string(),
+                kind: child.kind,
+                workflow_id: child.graph.workflow_id.to_string(),
+                path_id: child.path_id.as_ref().map(ToString::to_string),
+                status: child
+                    .ended
+                    .as_ref()
+                    .map_or(ThreadStatus::Running, |ended| ended.end.status),
+            })
+            .collect();
+        RunStatus {
+            status: threads.first().map_or(ThreadStatus::Created, |main| main.status),
+            threads,
+        }
+    }
+}

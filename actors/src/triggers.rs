@@ -1,0 +1,358 @@
+//! The trigger matcher actor: carries the [`TriggerMachine`] and starts the actions of what fires (SPEC section 5).
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use actix::{Actor, Context, Handler};
+use pirn_core::definition::{TriggerAction, TriggerDefinition, VariableScope};
+use pirn_core::error::{RunError, RunErrorCode};
+use pirn_core::event::{Event, EventType, RaisedEvent};
+use pirn_core::script::{Evaluator, ScopeValues};
+use pirn_core::thread::{FiringId, Outcome};
+use pirn_core::trigger::{Fire, Owner, TriggerKey, TriggerMachine, TriggerState};
+use serde_json::{Map, Value, json};
+
+use crate::answer::Answer;
+use crate::engine::EngineShared;
+use crate::events::BusMsg;
+use crate::host::Host;
+use crate::ports::Function;
+use crate::supervisor::{Control, SupervisorMsg};
+
+/// A message to the matcher.
+pub(crate) enum MatcherMsg {
+    Happened(Arc<Event>),
+    Settle {
+        run_id: Arc<str>,
+        thread_id: Arc<str>,
+        answer: Answer<Outcome>,
+    },
+    Add {
+        owner: Owner,
+        definition: Arc<TriggerDefinition>,
+        answer: Answer<Result<(), String>>,
+    },
+    Remove {
+        owner: Owner,
+        id: String,
+        answer: Answer<bool>,
+    },
+    Enable {
+        owner: Owner,
+        id: String,
+        enabled: bool,
+        answer: Answer<Option<bool>>,
+    },
+    States {
+        owner: Owner,
+        answer: Answer<Vec<TriggerState>>,
+    },
+    RunEnded {
+        run_id: Arc<str>,
+    },
+}
+
+impl actix::Message for MatcherMsg {
+    type Result = ();
+}
+
+/// A sub-workflow that a trigger starts for a thread.
+#[derive(Clone, Debug)]
+pub(crate) struct Firing {
+    pub(crate) id: FiringId,
+    pub(crate) trigger: Arc<TriggerDefinition>,
+    pub(crate) event: Arc<Event>,
+}
+
+pub(crate) struct TriggerMatcherActor {
+    engine: Arc<OnceLock<Arc<EngineShared>>>,
+    host: Host,
+    machine: TriggerMachine,
+    evaluator: Option<Box<dyn Evaluator>>,
+    next_firing: FiringId,
+    /// Firings that hold a thread and that it has not been told of.
+    holds: BTreeMap<(String, String), Vec<FiringId>>,
+}
+
+impl TriggerMatcherActor {
+    pub(crate) fn new(engine: Arc<OnceLock<Arc<EngineShared>>>, host: Host) -> Self {
+        Self {
+            engine,
+            host,
+            machine: TriggerMachine::default(),
+            evaluator: None,
+            next_firing: 0,
+            holds: BTreeMap::new(),
+        }
+    }
+
+    fn publish_interest(&self) {
+        if let Some(engine) = self.engine.get() {
+            engine
+                .interest
+                .set_triggers(self.machine.interest(), self.machine.holding());
+        }
+    }
+
+    fn happened(&mut self, event: &Arc<Event>) {
+        let Some(engine) = self.engine.get().cloned() else {
+            return;
+        };
+        for key in self.machine.candidates(event) {
+            match self.holds_true(&engine, key, event) {
+                Ok(false) => {}
+                Ok(true) => match self.machine.fire(key, event) {
+                    Fire::Fired { .. } => self.act(&engine, key, event),
+                    Fire::Refused => {}
+                    Fire::TooDeep => self.failed(&engine, key, event, "the chain of triggers is too deep"),
+                },
+                Err(error) => self.failed(&engine, key, event, &error.to_string()),
+            }
+        }
+    }
+
+    fn holds_true(&mut self, engine: &EngineShared, key: TriggerKey, event: &Arc<Event>) -> Result<bool, RunError> {
+        let Some(expression) = self
+            .machine
+            .definition(key)
+            .and_then(|definition| definition.condition.expression.clone())
+        else {
+            return Ok(true);
+        };
+        let scope = event_scope(event);
+        self.evaluator(engine)
+            .truth_of(&expression, &scope)
+            .map_err(RunError::from)
+    }
+
+    fn evaluator(&mut self, engine: &EngineShared) -> &mut dyn Evaluator {
+        &mut **self.evaluator.get_or_insert_with(|| (engine.ports.evaluator)())
+    }
+
+    fn act(&mut self, engine: &Arc<EngineShared>, key: TriggerKey, event: &Arc<Event>) {
+        let Some(trigger) = self.machine.definition(key).cloned() else {
+            return;
+        };
+        if let Err(message) = self.action(engine, &trigger, event) {
+            self.failed(engine, key, event, &message);
+        }
+    }
+
+    fn action(
+        &mut self,
+        engine: &Arc<EngineShared>,
+        trigger: &Arc<TriggerDefinition>,
+        event: &Arc<Event>,
+    ) -> Result<(), String> {
+        let own = || event.thread_id.clone();
+        match &trigger.action {
+            TriggerAction::StartWorkflow { .. } | TriggerAction::ExecuteTriggeredSubgraph(_) => {
+                self.next_firing += 1;
+                let firing = Firing {
+                    id: self.next_firing,
+                    trigger: Arc::clone(trigger),
+                    event: Arc::clone(event),
+                };
+                if trigger.action.holds_the_thread() {
+                    let thread = (event.run_id.clone(), event.thread_id.clone());
+                    self.holds.entry(thread).or_default().push(firing.id);
+                }
+                engine.tell_run(&event.run_id, SupervisorMsg::Fire(Box::new(firing)))
+            }
+            TriggerAction::StopThread { thread_id } => {
+                let reason = format!("stopped by trigger {}", trigger.id);
+                control(
+                    engine,
+                    event,
+                    thread_id.clone().unwrap_or_else(own),
+                    Control::Cancel(reason),
+                )
+            }
+            TriggerAction::PauseThread { thread_id } => {
+                control(engine, event, thread_id.clone().unwrap_or_else(own), Control::Pause)
+            }
+            TriggerAction::ResumeThread { thread_id } => {
+                control(engine, event, thread_id.clone().unwrap_or_else(own), Control::Resume)
+            }
+            TriggerAction::SetVariable {
+                variable_name,
+                value,
+                expression,
+                scope,
+            } => {
+                let value = match expression {
+                    Some(expression) => {
+                        let event = event_scope(event);
+                        self.evaluator(engine)
+                            .value_of(expression, &event)
+                            .map_err(|fault| fault.to_string())?
+                    }
+                    None => Arc::new(value.clone()),
+                };
+                let scope: VariableScope = *scope;
+                engine.tell_run(
+                    &event.run_id,
+                    SupervisorMsg::Assign {
+                        thread_id: event.thread_id.clone(),
+                        name: variable_name.as_str().into(),
+                        value,
+                        scope,
+                        trigger_depth: event.raised.trigger_depth + 1,
+                    },
+                )
+            }
+            TriggerAction::SendNotification { message, channel } => {
+                let scope = event_scope(event);
+                let text = self
+                    .evaluator(engine)
+                    .text_of(message, &scope)
+                    .map_err(|fault| fault.to_string())?;
+                (engine.ports.notify)(&text, channel.as_deref());
+                let raised = RaisedEvent::new(
+                    EventType::Notification,
+                    [("message", json!(text)), ("triggerId", json!(trigger.id))],
+                );
+                self.raise(engine, event, raised);
+                Ok(())
+            }
+            TriggerAction::Custom { function, parameters } => self.custom(engine, event, function, parameters),
+        }
+    }
+
+    fn custom(
+        &self,
+        engine: &Arc<EngineShared>,
+        event: &Arc<Event>,
+        name: &str,
+        parameters: &Map<String, Value>,
+    ) -> Result<(), String> {
+        let input = json!({ "event": **event, "parameters": parameters });
+        match engine.ports.functions.get(name) {
+            Some(Function::Inline(function)) => {
+                let called = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| function(&input)));
+                called.map_err(|_| format!("function {name} panicked"))?.map(|_| ())
+            }
+            Some(Function::Work(function)) => {
+                let future = function(input);
+                let (bus, event) = (engine.bus.clone(), Arc::clone(event));
+                let failed = Answer::new(move |result: Result<Result<Value, String>, _>| {
+                    let message = match result {
+                        Ok(Ok(_)) => return,
+                        Ok(Err(message)) => message,
+                        Err(lost) => lost.to_string(),
+                    };
+                    bus.do_send(raise(&event, failure("custom", &message)));
+                });
+                self.host
+                    .work(Box::pin(async move { failed.give(future.await) }))
+                    .detach();
+                Ok(())
+            }
+            None => Err(format!("no function is registered under the name {name}")),
+        }
+    }
+
+    fn failed(&self, engine: &Arc<EngineShared>, key: TriggerKey, event: &Arc<Event>, message: &str) {
+        let id = self
+            .machine
+            .definition(key)
+            .map_or("", |definition| definition.id.as_str());
+        self.raise(engine, event, failure(id, message));
+    }
+
+    fn raise(&self, engine: &Arc<EngineShared>, event: &Event, raised: RaisedEvent) {
+        if engine.interest.listening().contains(raised.event_type) {
+            engine.bus.do_send(raise(event, raised));
+        }
+    }
+}
+
+/// What a trigger's texts see: the event, whole.
+fn event_scope(event: &Event) -> ScopeValues {
+    let event = serde_json::to_value(event).unwrap_or_default();
+    ScopeValues {
+        event: Some(Arc::new(event)),
+        ..ScopeValues::default()
+    }
+}
+
+fn failure(trigger_id: &str, message: &str) -> RaisedEvent {
+    let error = RunError::new(RunErrorCode::NodeFailed, message);
+    RaisedEvent::new(
+        EventType::TriggerFailed,
+        [("triggerId", json!(trigger_id)), ("error", json!(error))],
+    )
+}
+
+/// An event that follows from another, one link further down the chain.
+fn raise(event: &Event, raised: RaisedEvent) -> BusMsg {
+    BusMsg::Raise {
+        run_id: event.run_id.as_str().into(),
+        workflow_id: event.workflow_id.as_str().into(),
+        thread_id: event.thread_id.as_str().into(),
+        timestamp: event.timestamp,
+        raised: RaisedEvent {
+            trigger_depth: event.raised.trigger_depth + 1,
+            ..raised
+        },
+    }
+}
+
+fn control(engine: &EngineShared, event: &Event, thread_id: String, control: Control) -> Result<(), String> {
+    engine.tell_run(&event.run_id, SupervisorMsg::ControlThread { thread_id, control })
+}
+
+impl Actor for TriggerMatcherActor {
+    type Context = Context<Self>;
+}
+
+impl Handler<MatcherMsg> for TriggerMatcherActor {
+    type Result = ();
+
+    fn handle(&mut self, message: MatcherMsg, _: &mut Context<Self>) {
+        match message {
+            MatcherMsg::Happened(event) => self.happened(&event),
+            MatcherMsg::Settle {
+                run_id,
+                thread_id,
+                answer,
+            } => {
+                let thread = (run_id.to_string(), thread_id.to_string());
+                answer.give(Outcome::Held(self.holds.remove(&thread).unwrap_or_default()));
+            }
+            MatcherMsg::Add {
+                owner,
+                definition,
+                answer,
+            } => {
+                let added = self
+                    .machine
+                    .add(owner, definition)
+                    .map(|_| ())
+                    .map_err(|exists| exists.to_string());
+                self.publish_interest();
+                answer.give(added);
+            }
+            MatcherMsg::Remove { owner, id, answer } => {
+                let removed = self.machine.remove(&owner, &id);
+                self.publish_interest();
+                answer.give(removed);
+            }
+            MatcherMsg::Enable {
+                owner,
+                id,
+                enabled,
+                answer,
+            } => {
+                let changed = self.machine.set_enabled(&owner, &id, enabled);
+                self.publish_interest();
+                answer.give(changed);
+            }
+            MatcherMsg::States { owner, answer } => answer.give(self.machine.states(&owner)),
+            MatcherMsg::RunEnded { run_id } => {
+                self.machine.run_ended(&run_id);
+                self.holds.retain(|(run, _), _| **run != *run_id);
+            }
+        }
+    }
+}
