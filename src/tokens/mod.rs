@@ -65,4 +65,28 @@ mod tests {
     fn special_tokens_in_a_text_are_text() {
         assert!(tokenizer(Some("cl100k_base")).count("<|endoftext|>") > 1);
     }
+
+    #[cfg(feature = "tiktoken")]
+    #[test]
+    fn the_estimate_is_near_the_truth_in_every_script() {
+        let texts = [
+            "The quick brown fox jumps over the lazy dog, and then it has to go home before the rain sets in.",
+            "fn main() { let x: Vec<u8> = vec![1, 2, 3]; println!(\"{x:?}\"); }",
+            "工具调用块必须保持完整性，不能被其他消息打断。上下文压缩在令牌超限时触发。",
+            "ツール呼び出しのブロックは完全なままでなければならず、他のメッセージで中断されてはなりません。",
+            "Блок вызова инструмента должен оставаться целым и не может прерываться другими сообщениями.",
+            "{\"role\": \"user\", \"content\": \"hello\", \"toolCalls\": []}",
+        ];
+        for text in texts {
+            let (guess, truth) = (Estimator.count(text), tokenizer(Some("o200k_base")).count(text));
+            assert!(guess * 2 >= truth && guess <= truth * 3, "{guess} for {truth}: {text}");
+        }
+    }
+
+    #[cfg(feature = "tiktoken")]
+    #[test]
+    fn a_text_without_any_space_is_counted_all_the_same() {
+        let count = tokenizer(Some("o200k_base")).count(&"a".repeat(200_000));
+        assert!((10_000..=200_000).contains(&count), "{count}");
+    }
 }

@@ -1,6 +1,7 @@
 //! The `pirn` command as a user drives it: the built binary, its output, its exit codes.
 
 mod command;
+mod context;
 mod graph;
 mod schema;
 mod validate;

@@ -28,9 +28,14 @@ pub(crate) fn read(paths: &[String]) -> Result<Vec<SourceFile>, String> {
 
 fn read_one(path: &str) -> io::Result<String> {
     if path == "-" {
-        let mut text = String::new();
-        io::stdin().lock().read_to_string(&mut text)?;
-        return Ok(text);
+        return read_stdin();
     }
     fs::read_to_string(Path::new(path))
+}
+
+/// All of stdin, as UTF-8.
+pub(crate) fn read_stdin() -> io::Result<String> {
+    let mut text = String::new();
+    io::stdin().lock().read_to_string(&mut text)?;
+    Ok(text)
 }

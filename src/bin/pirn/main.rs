@@ -1,5 +1,6 @@
 //! The `pirn` command (SPEC section 8): one file per subcommand.
 
+mod context;
 mod files;
 mod graph;
 mod schema;
@@ -24,6 +25,8 @@ enum Command {
     Validate(validate::Args),
     /// Draw a workflow
     Graph(graph::Args),
+    /// What would the model see? Selection, layout, tool blocks, compression, batches, tokens, over JSON
+    Context(context::Args),
     /// Print the JSON Schema of a workflow file
     Schema(schema::Args),
 }
@@ -31,6 +34,7 @@ enum Command {
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Validate(args) => validate::run(&args),
+        Command::Context(args) => context::run(&args),
         Command::Graph(args) => graph::run(&args),
         Command::Schema(args) => schema::run(&args),
     }

@@ -23,6 +23,8 @@ pub struct SummaryPlan {
     pub system: Vec<Arc<Message>>,
     /// Follow the summary.
     pub kept: Vec<Arc<Message>>,
+    /// Where each of `to_summarize` stood among the visible messages.
+    places: Vec<usize>,
     context: CompressionContext,
 }
 
@@ -41,13 +43,17 @@ pub fn plan_summary(
         to_summarize: Vec::new(),
         system: Vec::new(),
         kept: Vec::new(),
+        places: Vec::new(),
         context: context.clone(),
     };
-    for (message, kept) in visible.iter().zip(flags) {
+    for (place, (message, kept)) in visible.iter().zip(flags).enumerate() {
         let part = match (message.role, kept) {
             (Role::System, _) => &mut plan.system,
             (_, true) => &mut plan.kept,
-            (_, false) => &mut plan.to_summarize,
+            (_, false) => {
+                plan.places.push(place);
+                &mut plan.to_summarize
+            }
         };
         part.push(Arc::clone(message));
     }
@@ -76,10 +82,9 @@ pub fn finish_summary(plan: &SummaryPlan, text: &str, tokenizer: &dyn Tokenizer)
 /// and place there: `0:3`; `batch` is what `rollbackToBatch` brings them back with.
 fn stands_for(plan: &SummaryPlan) -> Map<String, Value> {
     let batch = plan.context.mark_map.current_batch;
-    let visible = plan.context.visible().unwrap_or_default();
     let mut ids = Vec::new();
     let mut count = 0_u64;
-    for message in &plan.to_summarize {
+    for (message, place) in plan.to_summarize.iter().zip(&plan.places) {
         if let Some(earlier) = summary_of(message) {
             ids.extend(
                 earlier
@@ -93,10 +98,6 @@ fn stands_for(plan: &SummaryPlan) -> Map<String, Value> {
             continue;
         }
         count = count.saturating_add(1);
-        let place = visible
-            .iter()
-            .position(|known| Arc::ptr_eq(known, message))
-            .unwrap_or_default();
         ids.push(match &message.id {
             Some(id) => json!(id),
             None => json!(format!("{batch}:{place}")),

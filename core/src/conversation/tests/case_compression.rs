@@ -160,6 +160,19 @@ fn a_summary_says_what_it_stands_for_and_folds_in_the_earlier_one() {
 }
 
 #[test]
+fn a_plan_that_was_stored_finishes_alike() {
+    let long = "user:a question that takes quite a number of words to ask";
+    let before = context(&["s", long, "a1", "u2", "a2"], "summarize", &json!({}));
+    let plan = plan_summary(&before, 1).expect("sound").expect("something to do");
+    let stored = serde_json::to_string(&plan).expect("plain data");
+    let read = serde_json::from_str(&stored).expect("its own");
+    assert_eq!(
+        finish_summary(&read, "S", &Estimator),
+        finish_summary(&plan, "S", &Estimator)
+    );
+}
+
+#[test]
 fn a_summary_that_is_not_smaller_changes_nothing() {
     let before = context(&["s", "u1", "a1", "u2", "a2"], "summarize", &json!({"keepRecent": 2}));
     let plan = plan_summary(&before, 2).expect("sound").expect("something to do");

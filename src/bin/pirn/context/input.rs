@@ -1,0 +1,72 @@
+//! JSON that a person or a program hands in: read with the place of what is wrong.
+
+use std::io;
+use std::sync::Arc;
+
+use pirn_core::conversation::{Conversation, ConversationError, Counted, MarkMap, Tokenizer, pointer_of};
+use pirn_core::message::Message;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+/// Why an input was refused: `{error:{code,message,pointer}}`.
+#[derive(Debug)]
+pub(super) struct BadInput {
+    code: &'static str,
+    message: String,
+    pointer: String,
+}
+
+impl BadInput {
+    pub(super) fn new(code: &'static str, message: impl Into<String>, pointer: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            pointer: pointer.into(),
+        }
+    }
+
+    pub(super) fn unreadable(error: &io::Error) -> Self {
+        Self::new("INVALID_JSON", format!("stdin: {error}"), "")
+    }
+
+    /// A refusal of what stands at `place` of the input.
+    pub(super) fn at(place: &str, error: &ConversationError) -> Self {
+        Self::new(error.code(), error.to_string(), format!("{place}{}", error.pointer()))
+    }
+
+    /// The same refusal, of a value that stands at `place`.
+    pub(super) fn below(mut self, place: &str) -> Self {
+        self.pointer.insert_str(0, place);
+        self
+    }
+
+    pub(super) fn json(&self) -> Value {
+        json!({"error": {"code": self.code, "message": self.message, "pointer": self.pointer}})
+    }
+}
+
+/// Reads a value of its type.
+pub(super) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, BadInput> {
+    typed(&json_of(text)?)
+}
+
+/// Reads any JSON.
+pub(super) fn json_of(text: &str) -> Result<Value, BadInput> {
+    serde_json::from_str(text).map_err(|error| BadInput::new("INVALID_JSON", error.to_string(), ""))
+}
+
+/// Reads a JSON value as a value of its type.
+pub(super) fn typed<T: DeserializeOwned>(value: &Value) -> Result<T, BadInput> {
+    serde_path_to_error::deserialize(value)
+        .map_err(|error| BadInput::new("INVALID_INPUT", error.inner().to_string(), pointer_of(error.path())))
+}
+
+/// Messages and their mark map as a conversation; absent: all are visible.
+pub(super) fn conversation(
+    messages: Vec<Arc<Message>>,
+    mark_map: Option<MarkMap>,
+    tokenizer: &dyn Tokenizer,
+) -> Result<Conversation, BadInput> {
+    let counted = messages.into_iter().map(|message| Counted::new(message, tokenizer));
+    Conversation::from_parts(counted, mark_map.unwrap_or_default()).map_err(|error| BadInput::at("/markMap", &error))
+}
