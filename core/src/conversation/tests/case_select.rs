@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::super::{Conversation, parse_selection, select_from};
-use super::notation::{conversation, shown, written};
+use super::notation::{conversation, counted, shown, written};
 use crate::definition::{HistorySelection, MergeOptions};
 
 #[test]
@@ -137,6 +137,21 @@ fn archived_messages_are_not_selected() {
         "range over the complete history"
     );
     assert_eq!(shown(&history), ["m2", "m3"]);
+}
+
+#[test]
+fn what_a_rollback_set_aside_is_not_selected() {
+    let mut history = conversation(&["m0", "m1", "m2"]);
+    history.start_new_batch(3).expect("in range");
+    history.extend(counted(&["m3", "m4"]));
+    history.rollback_to_batch(0).expect("known");
+    history.extend(counted(&["m5", "m6"]));
+    assert_eq!(selected(&history, &json!(true)), ["m0", "m1", "m2", "m5", "m6"]);
+    assert_eq!(
+        selected(&history, &json!({"range": {"start": 2, "end": 6}})),
+        ["m2", "m5"]
+    );
+    assert_eq!(selected(&history, &json!({"lastN": 3})), ["m2", "m5", "m6"]);
 }
 
 fn selected(history: &Conversation, options: &Value) -> Vec<String> {
