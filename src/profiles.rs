@@ -148,3 +148,130 @@ fn is_key(name: &str) -> bool {
     let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
     plain.eq_ignore_ascii_case("apikey")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn of_json(text: &str) -> Result<Vec<Value>, String> {
+        json(text).and_then(list_of)
+    }
+
+    fn of_toml(text: &str) -> Result<Vec<Value>, String> {
+        toml(text).and_then(list_of)
+    }
+
+    const TOML: &str = r#"
+        [[profiles]]
+        id = "mine"
+        provider = "scripted"
+        apiKeyEnv = "MY_KEY"
+        tokenLimit = 4000
+        parameters = { temperature = 0.5 }
+        [[profiles.responses]]
+        content = "hi"
+        delayMs = 20
+    "#;
+
+    #[test]
+    fn toml_and_json_give_the_same_profiles() {
+        let profile = json!({
+            "id": "mine", "provider": "scripted", "apiKeyEnv": "MY_KEY", "tokenLimit": 4000,
+            "parameters": {"temperature": 0.5}, "responses": [{"content": "hi", "delayMs": 20}],
+        });
+        let wrapped = json!({ "profiles": [profile] }).to_string();
+        let list = json!([profile]).to_string();
+        let read = of_toml(TOML).unwrap();
+        assert_eq!(of_json(&wrapped).unwrap(), read);
+        assert_eq!(of_json(&list).unwrap(), read);
+
+        let profiles = profiles_of(read).unwrap();
+        assert_eq!(profiles[0].api_key_env.as_deref(), Some("MY_KEY"));
+        assert_eq!(profiles[0].token_limit, Some(4000));
+        // What a profile does not have is its provider's.
+        assert_eq!(profiles[0].rest["responses"][0]["content"], json!("hi"));
+    }
+
+    #[test]
+    fn an_empty_file_has_no_profiles() {
+        assert_eq!(of_toml("# nothing yet"), Ok(Vec::new()));
+        assert_eq!(of_json("{}"), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn what_is_no_list_of_profiles_is_refused() {
+        for (text, part) in [
+            ("{\"profile\": []}", "unknown field `profile`"),
+            ("{\"profiles\": {}}", "must be a list"),
+            ("7", "must be {profiles"),
+            ("{", "line 1"),
+        ] {
+            let message = of_json(text).unwrap_err();
+            assert!(message.contains(part), "{text}: {message}");
+        }
+        assert!(of_toml("[[profiles]\n").unwrap_err().contains("line 1"));
+    }
+
+    #[test]
+    fn a_key_is_never_read_from_a_file() {
+        let faults = profiles_of(vec![
+            json!({"id": "a", "provider": "p", "apiKey": "sk-1"}),
+            json!({"id": "b", "provider": "p", "api_key": "sk-2"}),
+            json!({"provider": "p", "parameters": {"APIKey": "sk-3"}}),
+            json!({"id": "d", "provider": "p", "apiKeyEnv": "FINE"}),
+        ])
+        .unwrap_err();
+        let found: Vec<(&str, &str)> = faults
+            .iter()
+            .map(|one| (one.profile.as_str(), one.pointer.as_str()))
+            .collect();
+        assert_eq!(
+            found,
+            [("a", "/apiKey"), ("b", "/api_key"), ("#2", "/parameters/APIKey")]
+        );
+        assert!(
+            faults
+                .iter()
+                .all(|fault| fault.message.contains("apiKeyEnv") && !fault.message.contains("sk-"))
+        );
+    }
+
+    #[test]
+    fn every_wrong_profile_is_named() {
+        let wrong = vec![
+            json!({"id": "a"}),
+            json!(5),
+            json!({"id": "c", "provider": "p", "tokenLimit": "many"}),
+        ];
+        let faults = profiles_of(wrong).unwrap_err();
+        let found: Vec<&str> = faults.iter().map(|fault| fault.profile.as_str()).collect();
+        assert_eq!(found, ["a", "#1", "c"]);
+        assert!(faults[0].message.contains("provider"), "{}", faults[0]);
+    }
+
+    #[test]
+    fn the_ending_says_how_a_file_is_read() {
+        let folder = std::env::temp_dir().join(format!("pirn-profiles-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let write = |name: &str, text: &str| {
+            let path = folder.join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let list = r#"[{"id": "j", "provider": "echo"}]"#;
+        let ids = |path: &Path| load_profiles(path).map(|all| all.into_iter().map(|one| one.id).collect::<Vec<_>>());
+        assert_eq!(beside(&folder.join("flow.json")), None);
+        let toml_file = write(FILE_NAME, TOML);
+        assert_eq!(beside(&folder.join("flow.json")), Some(toml_file.clone()));
+        assert_eq!(ids(&toml_file).unwrap(), ["mine"]);
+        assert_eq!(ids(&write("p.JSON", list)).unwrap(), ["j"]);
+        assert_eq!(ids(&write("bare", list)).unwrap(), ["j"]);
+        assert_eq!(ids(&write("bare", TOML)).unwrap(), ["mine"]);
+        let malformed = load_profiles(write("wrong.toml", list)).unwrap_err();
+        assert!(matches!(malformed, ProfilesError::Malformed { .. }) && malformed.to_string().contains("wrong.toml"));
+        let unreadable = load_profiles(folder.join("absent.toml")).unwrap_err();
+        assert!(matches!(unreadable, ProfilesError::Unreadable { .. }));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

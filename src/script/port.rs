@@ -6,7 +6,6 @@ use pirn_actors::ports::{ScriptAnswer, ScriptHandle, ScriptJob, Scripts};
 use pirn_core::conversation::Tokenizer;
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::script::Evaluator;
-use serde_json::Value;
 
 use super::compress;
 use super::{CodeJob, CodeLimits, CodeOutcome, HostFunctions, JsEvaluator, Logs, PoolClosed, ScriptPool, StopFlag};

@@ -5,6 +5,8 @@
 
 mod rank;
 mod sentences;
+#[cfg(test)]
+mod tests;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -72,6 +74,10 @@ impl Budget {
         })
     }
 
+    fn most_tokens(self) -> u64 {
+        self.tokens.unwrap_or(256)
+    }
+
     /// What to say about a parameter that [`Budget::read`] did not take.
     pub(super) fn wrong(name: &str) -> String {
         format!("`{name}` must be a whole number above zero")
@@ -82,12 +88,22 @@ impl Budget {
 /// line. Never empty where there is a sentence; one that alone is too long is cut.
 pub fn summary<'t>(texts: impl IntoIterator<Item = &'t str>, budget: Budget) -> String {
     let all = sentences(texts);
+    let ranked = ranked(&all);
+    let chosen = within(&all, &ranked, budget);
+    match ranked.first() {
+        Some(best) if chosen.is_empty() => cut(all[*best].text, budget.most_tokens()),
+        Some(_) | None => joined(chosen.into_iter().map(|place| &all[place])),
+    }
+}
+
+/// The best that fit, in their order in the text.
+fn within(all: &[Sentence<'_>], ranked: &[usize], budget: Budget) -> Vec<usize> {
     let third = u64::try_from(all.len().div_ceil(3)).unwrap_or(8);
     let most = budget.sentences.unwrap_or_else(|| third.clamp(1, 8));
-    let mut tokens_left = budget.tokens.unwrap_or(256);
-    let mut chosen: Vec<usize> = Vec::new();
-    for place in ranked(&all) {
-        if u64::try_from(chosen.len()).unwrap_or(u64::MAX) >= most {
+    let mut tokens_left = budget.most_tokens();
+    let mut chosen = Vec::new();
+    for &place in ranked {
+        if chosen.len() as u64 >= most {
             break;
         }
         // Counted with what joins it to the others.
@@ -98,11 +114,7 @@ pub fn summary<'t>(texts: impl IntoIterator<Item = &'t str>, budget: Budget) -> 
         }
     }
     chosen.sort_unstable();
-    match (chosen.is_empty(), ranked(&all).first()) {
-        (true, Some(best)) => cut(all[*best].text, tokens_left),
-        (true, None) => String::new(),
-        (false, _) => joined(chosen.into_iter().map(|place| &all[place])),
-    }
+    chosen
 }
 
 fn joined<'s, 't: 's>(chosen: impl Iterator<Item = &'s Sentence<'t>>) -> String {
@@ -122,14 +134,14 @@ fn joined<'s, 't: 's>(chosen: impl Iterator<Item = &'s Sentence<'t>>) -> String 
 
 /// The beginning of `text`, whole characters, with dots for the rest.
 fn cut(text: &str, tokens: u64) -> String {
-    let mut end = 0;
     // No character costs less than a quarter of a token: more than four for each never fit.
     let most = usize::try_from(tokens.saturating_mul(4)).unwrap_or(usize::MAX);
-    for (at, c) in text.char_indices().take(most) {
-        if Estimator.count(&text[..at + c.len_utf8()]) > tokens.saturating_sub(1) {
-            break;
-        }
-        end = at + c.len_utf8();
-    }
+    let ends: Vec<usize> = text
+        .char_indices()
+        .take(most)
+        .map(|(at, c)| at + c.len_utf8())
+        .collect();
+    let fitting = ends.partition_point(|end| Estimator.count(&text[..*end]) < tokens);
+    let end = fitting.checked_sub(1).map_or(0, |last| ends[last]);
     format!("{}…", text[..end].trim_end())
 }

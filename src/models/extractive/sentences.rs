@@ -48,8 +48,7 @@ fn sentence_end(text: &str) -> usize {
         let ends = match c {
             '\n' | '。' | '！' | '？' | '；' | '…' => true,
             '!' | '?' => next.is_none_or(is_after_end),
-            // `J. Smith`, `e.g. this` and `1. First` go on.
-            '.' => next.is_none_or(is_after_end) && (word > 1 || is_unspaced(before)) && !before.is_ascii_digit(),
+            '.' => next.is_none_or(is_after_end) && !goes_on(&text[..at], before, word),
             _ => false,
         };
         if ends {
@@ -66,6 +65,12 @@ fn sentence_end(text: &str) -> usize {
         before = c;
     }
     text.len()
+}
+
+/// Whether a point after `text` ends no sentence: that of `J. Smith`, of `e.g. this`, of `1. First`.
+fn goes_on(text: &str, before: char, word: usize) -> bool {
+    (word == 1 && before.is_alphabetic() && !is_unspaced(before))
+        || (before.is_ascii_digit() && text.trim_start().chars().all(|c| c.is_ascii_digit()))
 }
 
 fn is_after_end(c: char) -> bool {
@@ -98,6 +103,8 @@ mod tests {
 
     #[test]
     fn points_in_names_and_numbers_end_nothing() {
+        assert_eq!(cut("1. It was (so) in 2020. Then"), ["1. It was (so) in 2020.", "Then"]);
+        assert_eq!(cut("First (so). Second"), ["First (so).", "Second"]);
         assert_eq!(
             cut("It costs 3.50 e.g. at J. Smith in v1.2 of a.b."),
             ["It costs 3.50 e.g. at J. Smith in v1.2 of a.b."]

@@ -4,6 +4,7 @@ mod cases;
 mod code;
 mod limits;
 mod plain;
+mod port;
 mod sandbox;
 mod syntax;
 mod templates;

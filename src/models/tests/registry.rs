@@ -1,0 +1,119 @@
+//! Promises of the registry.
+
+use std::sync::Arc;
+
+use pirn_actors::ports::{Model, Models};
+use pirn_core::definition::Profile;
+use serde_json::{Value, json};
+
+use super::super::{Echo, Extractive, ModelRegistry, ModelsByName, ProfileFault, Scripted};
+use super::{Caller, profile};
+
+fn says(word: &str) -> Value {
+    json!([{"content": word}, {"content": word}])
+}
+
+fn scripted(id: &str) -> Profile {
+    profile(json!({"id": id, "provider": "scripted", "responses": says(id)}))
+}
+
+/// What the chosen model says to "echoed", and the chosen profile.
+fn chosen(registry: &ModelRegistry, id: Option<&str>) -> (String, String) {
+    let (profile, model) = registry.choose(id);
+    (profile.id.clone(), Caller::saying("echoed").content(&*model))
+}
+
+fn is(id: &str, said: &str) -> (String, String) {
+    (id.to_owned(), said.to_owned())
+}
+
+#[test]
+fn a_profile_is_found_by_its_id() {
+    let registry = ModelRegistry::new(vec![scripted("a"), scripted("b")]).expect("good profiles");
+    assert_eq!(chosen(&registry, Some("b")), is("b", "b"));
+    assert!(!registry.is_offline());
+}
+
+#[test]
+fn without_a_profile_the_default_one_serves() {
+    let named = ModelRegistry::new(vec![scripted("z"), scripted("default"), scripted("a")]).expect("good profiles");
+    let first = ModelRegistry::new(vec![scripted("z"), scripted("a")]).expect("good profiles");
+    let none = ModelRegistry::default();
+    for id in [None, Some("unknown")] {
+        assert_eq!(chosen(&named, id), is("default", "default"));
+        assert_eq!(chosen(&first, id), is("z", "z"));
+        assert_eq!(chosen(&none, id), is("echo", "echoed"));
+    }
+    assert!(none.is_offline());
+}
+
+#[test]
+fn the_built_in_profiles_exist_unless_they_are_defined() {
+    let registry = ModelRegistry::new(vec![scripted("a"), scripted("echo")]).expect("good profiles");
+    assert_eq!(chosen(&registry, Some("extractive")), is("extractive", "echoed"));
+    assert_eq!(registry.choose(Some("extractive")).0.provider, "extractive");
+    assert_eq!(chosen(&registry, Some("echo")), is("echo", "echo"));
+}
+
+#[test]
+fn a_model_registered_in_code_serves_its_profile_and_its_provider() {
+    let model = |word: &str| -> Arc<dyn Model> {
+        Arc::new(
+            Scripted::new(&profile(
+                json!({"id": "c", "provider": "scripted", "responses": says(word)}),
+            ))
+            .unwrap(),
+        )
+    };
+    let own = |id: &str| profile(json!({"id": id, "provider": "own", "model": "m"}));
+    let models = ModelsByName::from([
+        ("own".to_owned(), model("by provider")),
+        ("b".to_owned(), model("by id")),
+    ]);
+    let mut registry = ModelRegistry::with_models(vec![own("a"), own("b")], &models).expect("known provider");
+    assert_eq!(chosen(&registry, Some("a")), is("a", "by provider"));
+    assert_eq!(chosen(&registry, Some("b")), is("b", "by id"));
+    assert_eq!(registry.choose(Some("a")).0.model.as_deref(), Some("m"));
+
+    registry.register("a", model("later"));
+    assert_eq!(chosen(&registry, Some("a")), is("a", "later"));
+    registry.register("new", model("new"));
+    assert_eq!(chosen(&registry, Some("new")), is("new", "new"));
+    assert_eq!(chosen(&registry, None), is("a", "later"));
+
+    let mut empty = ModelRegistry::default();
+    empty.register("mine", Arc::new(Extractive));
+    assert_eq!(chosen(&empty, None).0, "mine");
+    empty.register("default", Arc::new(Echo));
+    assert_eq!(chosen(&empty, None).0, "default");
+}
+
+#[test]
+fn everything_wrong_with_the_profiles_is_said_at_once() {
+    let faults = ModelRegistry::new(vec![
+        scripted("a"),
+        scripted("a"),
+        profile(json!({"id": "", "provider": "echo"})),
+        profile(json!({"id": "b", "provider": "oracle"})),
+        profile(json!({"id": "c", "provider": "scripted", "responses": [{"match": "["}]})),
+        profile(json!({"id": "d", "provider": "extractive", "parameters": {"maxTokens": 0}})),
+    ])
+    .expect_err("faults");
+    let found: Vec<(&str, &str)> = faults
+        .iter()
+        .map(|fault| (fault.profile.as_str(), fault.pointer.as_str()))
+        .collect();
+    let expected = [
+        ("a", "/id"),
+        ("", "/id"),
+        ("b", "/provider"),
+        ("c", "/responses/0/match"),
+        ("d", "/parameters/maxTokens"),
+    ];
+    assert_eq!(found, expected);
+    let said = faults.iter().map(ProfileFault::to_string).collect::<String>();
+    assert!(
+        said.contains("`oracle`") && said.contains("echo, extractive, scripted"),
+        "{said}"
+    );
+}
