@@ -1,7 +1,20 @@
 //! The face of Pirn: load workflows, run them, watch them.
 
+mod engine;
 pub mod models;
 pub mod profiles;
 pub mod script;
 pub mod tokens;
 pub mod tools;
+
+pub use engine::{
+    BlockingEvents, BuildError, Engine, EngineBuilder, EventFilter, Events, FiringReport, Heard, NodeReport,
+    RunBuilder, RunHandle, RunReport, RunStatus, ShutdownReport, ThreadReport,
+};
+pub use pirn_actors::ports::{Model, ModelCall, Tool, ToolSpec};
+pub use pirn_core::definition::{Fault, Pinned, Profile, TriggerDefinition};
+pub use pirn_core::error::{RunError, RunErrorCode};
+pub use pirn_core::event::{Event, EventType};
+pub use pirn_core::message::{Message, Role, ToolCall};
+pub use pirn_core::status::ThreadStatus;
+pub use pirn_core::thread::ModelReply;

@@ -237,9 +237,14 @@ impl EngineShared {
         format!("run-{:08x}-{number}", self.run_id_seed as u32).into()
     }
 
-    /// Starts a run: OVERLOADED where the engine is full, CANCELLED where it is shutting down.
-    pub fn start_run(self: &Arc<Self>, run_id: Arc<str>, request: RunRequest) -> Result<StartedRun, RunError> {
-        self.launch(run_id, request, false, 0, None)
+    /// Admits a run: OVERLOADED where the engine is full, CANCELLED where it is shutting down. It takes its first step
+    /// after [`AdmittedRun::go`].
+    pub fn admit_run(
+        self: &Arc<Self>,
+        run_id: Arc<str>,
+        request: RunRequest,
+    ) -> Result<(StartedRun, AdmittedRun), RunError> {
+        self.admit(run_id, request, false, 0, None)
     }
 
     pub(crate) fn start_detached(self: &Arc<Self>, run: DetachedRun) -> Result<(), RunError> {
@@ -249,24 +254,25 @@ impl EngineShared {
             conversation: run.messages,
             pinned: Pinned::default(),
         };
-        self.launch(
+        self.admit(
             self.next_run_id(),
             request,
             run.is_unlimited,
             run.trigger_depth,
             Some(run.on_end),
-        )
-        .map(|_| ())
+        )?
+        .1
+        .go()
     }
 
-    fn launch(
+    fn admit(
         self: &Arc<Self>,
         run_id: Arc<str>,
         request: RunRequest,
         is_unlimited: bool,
         trigger_depth: u32,
         on_end: Option<Box<dyn FnOnce(&RunReport) + Send>>,
-    ) -> Result<StartedRun, RunError> {
+    ) -> Result<(StartedRun, AdmittedRun), RunError> {
         let Some(graph) = self.graph(&request.workflow_id) else {
             return Err(RunError::new(
                 RunErrorCode::NodeFailed,
@@ -287,7 +293,7 @@ impl EngineShared {
         self.runs.insert(run_id.to_string(), supervisor.clone());
         let (engine, id, address) = (Arc::clone(self), Arc::clone(&run_id), supervisor.clone());
         let pinned = laid_over(graph.config.pinned.clone().unwrap_or_default(), request.pinned);
-        let placed = (self.place)(Box::new(move |host, seat| {
+        let placed: Placed = Box::new(move |host, seat| {
             let run = Rc::new(RunShared {
                 evaluator: engine.evaluator(),
                 engine: Arc::clone(&engine),
@@ -315,17 +321,19 @@ impl EngineShared {
                 engine.forget_run(&id);
                 log_exit("a supervisor")(exit);
             });
-        }));
-        if let Err(error) = placed {
-            self.forget_run(&run_id);
-            return Err(error);
-        }
-        Ok(StartedRun {
+        });
+        let started = StartedRun {
             run_id,
             outcome,
             settled,
             supervisor,
-        })
+        };
+        let admitted = AdmittedRun {
+            engine: Arc::clone(self),
+            run_id: Arc::clone(&started.run_id),
+            placed,
+        };
+        Ok((started, admitted))
     }
 
     fn evaluator(&self) -> Rc<RefCell<Box<dyn Evaluator>>> {
@@ -379,6 +387,20 @@ impl EngineShared {
     pub fn forget_evaluator(&self) {
         let gone = EVALUATORS.with_borrow_mut(|evaluators| evaluators.remove(&self.uid));
         drop(gone);
+    }
+}
+
+/// A run that has its place and not yet taken its first step.
+pub struct AdmittedRun {
+    engine: Arc<EngineShared>,
+    run_id: Arc<str>,
+    placed: Placed,
+}
+
+impl AdmittedRun {
+    /// Starts it.
+    pub fn go(self) -> Result<(), RunError> {
+        (self.engine.place)(self.placed).inspect_err(|_| self.engine.forget_run(&self.run_id))
     }
 }
 

@@ -1,0 +1,216 @@
+//! Putting an engine together.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use pirn_actors::engine::{EngineParts, EngineShared};
+use pirn_actors::host::HostConfig;
+use pirn_actors::ports::{Function, Model, Ports, Tool};
+use pirn_core::definition::{Fault, Loaded, Profile, SourceFile};
+use pirn_core::error::RunError;
+use serde_json::Value;
+
+use super::Engine;
+use super::place::{Placement, process_seed};
+use crate::models::{ModelRegistry, ProfileFault};
+use crate::script::ScriptPort;
+use crate::tools::ToolRegistry;
+
+/// Runs at once where the builder is not told otherwise.
+const DEFAULT_MAX_RUNS: usize = 1_000_000;
+
+/// Why an engine could not be built.
+#[derive(Debug)]
+pub enum BuildError {
+    /// The workflows have faults: all of them.
+    Workflows(Vec<Fault>),
+    /// The profiles have faults: all of them.
+    Profiles(Vec<ProfileFault>),
+    /// The operating system gave no threads.
+    Threads(std::io::Error),
+    /// The engine stopped while it started.
+    Engine(RunError),
+}
+
+impl std::fmt::Display for BuildError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Workflows(faults) => lines(f, faults),
+            Self::Profiles(faults) => lines(f, faults),
+            Self::Threads(error) => write!(f, "no threads: {error}"),
+            Self::Engine(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for BuildError {}
+
+fn lines<T: std::fmt::Display>(f: &mut std::fmt::Formatter<'_>, faults: &[T]) -> std::fmt::Result {
+    for (place, fault) in faults.iter().enumerate() {
+        if place > 0 {
+            writeln!(f)?;
+        }
+        fault.fmt(f)?;
+    }
+    Ok(())
+}
+
+/// An engine that is being put together. Every setting has a default.
+#[derive(Default)]
+pub struct EngineBuilder {
+    files: Vec<SourceFile>,
+    functions: BTreeMap<String, Function>,
+    tools: ToolRegistry,
+    models: BTreeMap<String, Arc<dyn Model>>,
+    profiles: Vec<Profile>,
+    max_runs: Option<usize>,
+    arbiters: Option<usize>,
+    work: Option<tokio::runtime::Handle>,
+    virtual_time: Option<Option<u64>>,
+    notify: Option<Notify>,
+}
+
+type Notify = Arc<dyn Fn(&str, Option<&str>) + Send + Sync>;
+
+impl EngineBuilder {
+    /// The workflows (and triggers and profiles) of a JSON text.
+    #[must_use]
+    pub fn workflows(self, text: impl Into<String>) -> Self {
+        let name = format!("workflows-{}", self.files.len() + 1);
+        self.file(name, text)
+    }
+
+    /// As [`EngineBuilder::workflows`], with a name for errors.
+    #[must_use]
+    pub fn file(mut self, name: impl Into<String>, text: impl Into<String>) -> Self {
+        self.files.push(SourceFile::new(name.into(), text.into()));
+        self
+    }
+
+    /// A function for CODE nodes, called in place: for what takes microseconds. It gets the node's `input`, or the last
+    /// output; an error fails the node.
+    #[must_use]
+    pub fn function<F>(mut self, name: impl Into<String>, function: F) -> Self
+    where
+        F: Fn(&Value) -> Result<Value, String> + Send + Sync + 'static,
+    {
+        self.functions.insert(name.into(), Function::Inline(Arc::new(function)));
+        self
+    }
+
+    /// A function for CODE nodes that takes its time: it runs on the work runtime, and is dropped when its node is
+    /// stopped.
+    #[must_use]
+    pub fn async_function<F>(mut self, name: impl Into<String>, function: F) -> Self
+    where
+        F: Fn(Value) -> BoxFuture<'static, Result<Value, String>> + Send + Sync + 'static,
+    {
+        self.functions.insert(name.into(), Function::Work(Arc::new(function)));
+        self
+    }
+
+    /// A tool that LLM nodes may name.
+    #[must_use]
+    pub fn tool(mut self, tool: Arc<dyn Tool>) -> Self {
+        self.tools.register(tool);
+        self
+    }
+
+    /// A model, by the name of its provider or of a profile.
+    #[must_use]
+    pub fn model(mut self, name: impl Into<String>, model: Arc<dyn Model>) -> Self {
+        self.models.insert(name.into(), model);
+        self
+    }
+
+    /// Model profiles (SPEC section 9).
+    #[must_use]
+    pub fn profiles(mut self, profiles: impl IntoIterator<Item = Profile>) -> Self {
+        self.profiles.extend(profiles);
+        self
+    }
+
+    /// Runs at once; one more is `OVERLOADED` (default 1,000,000).
+    #[must_use]
+    pub fn max_runs(mut self, runs: usize) -> Self {
+        self.max_runs = Some(runs);
+        self
+    }
+
+    /// Threads that carry actors (default: one a core).
+    #[must_use]
+    pub fn arbiters(mut self, arbiters: usize) -> Self {
+        self.arbiters = Some(arbiters);
+        self
+    }
+
+    /// Where models, tools and async functions run (default: threads of the engine's own).
+    #[must_use]
+    pub fn work_on(mut self, handle: tokio::runtime::Handle) -> Self {
+        self.work = Some(handle);
+        self
+    }
+
+    /// One thread and a clock that jumps: an hour passes at once, and the same seed gives the same order of events.
+    #[must_use]
+    pub fn virtual_time(mut self, seed: Option<u64>) -> Self {
+        self.virtual_time = Some(seed);
+        self
+    }
+
+    /// Called with the text and channel of every SEND_NOTIFICATION.
+    #[must_use]
+    pub fn on_notification(mut self, notify: impl Fn(&str, Option<&str>) + Send + Sync + 'static) -> Self {
+        self.notify = Some(Arc::new(notify));
+        self
+    }
+
+    /// Starts the engine's threads, registers what was given. All faults are reported at once.
+    pub fn build(self) -> Result<Engine, BuildError> {
+        let loaded = Loaded::of(&self.files);
+        let mut profiles = self.profiles;
+        profiles.extend(loaded.profiles.iter().map(|profile| profile.value.clone()));
+        let models = ModelRegistry::with_models(profiles, &self.models).map_err(BuildError::Profiles)?;
+        let names = self.functions.keys().cloned().collect();
+        let (placement, place) = match self.virtual_time {
+            Some(seed) => Placement::simulated(seed, names),
+            None => {
+                let default = HostConfig::default();
+                let arbiters = self.arbiters.unwrap_or(default.arbiters);
+                Placement::arbiters(
+                    HostConfig {
+                        arbiters,
+                        work: self.work,
+                        ..default
+                    },
+                    names,
+                )
+            }
+        }
+        .map_err(BuildError::Threads)?;
+        let ports = Ports {
+            models: Arc::new(models),
+            tools: Arc::new(self.tools),
+            functions: Arc::new(self.functions),
+            scripts: Arc::new(ScriptPort::default()),
+            evaluator: Arc::new(crate::script::evaluator),
+            tokenizer: Arc::new(crate::tokens::tokenizer),
+            notify: self
+                .notify
+                .unwrap_or_else(|| Arc::new(|message, _| tracing::info!(message, "notification"))),
+        };
+        let run_id_seed = self.virtual_time.map_or_else(process_seed, Option::unwrap_or_default);
+        let shared = EngineShared::start(EngineParts {
+            ports,
+            max_runs: self.max_runs.unwrap_or(DEFAULT_MAX_RUNS),
+            is_simulated: self.virtual_time.is_some(),
+            place,
+            run_id_seed,
+        })
+        .map_err(BuildError::Engine)?;
+        let engine = Engine { shared, placement };
+        engine.register(&loaded).map_err(BuildError::Workflows)?;
+        Ok(engine)
+    }
+}

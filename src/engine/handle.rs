@@ -1,0 +1,136 @@
+//! What the caller holds of a run.
+
+use std::sync::Arc;
+
+use pirn_actors::engine::StartedRun;
+use pirn_actors::run::RunReport;
+use pirn_actors::supervisor::RunStatus;
+use pirn_core::definition::PinSection;
+use pirn_core::error::{RunError, RunErrorCode};
+use pirn_core::event::{EventType, RaisedEvent};
+use pirn_core::status::ThreadStatus;
+use pirn_sync::{Lost, completion};
+use serde_json::{Map, Value};
+
+use super::place::Placement;
+
+/// A run that was started. Dropping the handle lets the run go on.
+#[derive(Clone)]
+pub struct RunHandle {
+    started: StartedRun,
+    placement: Placement,
+}
+
+impl RunHandle {
+    pub(super) fn new(started: StartedRun, placement: Placement) -> Self {
+        Self { started, placement }
+    }
+
+    /// Names the run.
+    pub fn run_id(&self) -> &str {
+        &self.started.run_id
+    }
+
+    /// How the run ended. It always comes: a run whose supervisor died ends FAILED with `ACTOR_PANICKED`.
+    pub async fn outcome(&self) -> Arc<RunReport> {
+        self.started.outcome.wait().await.unwrap_or_else(|lost| self.lost(lost))
+    }
+
+    /// As [`RunHandle::outcome`], for a thread that may block.
+    pub fn outcome_blocking(&self) -> Arc<RunReport> {
+        self.started
+            .outcome
+            .wait_blocking()
+            .unwrap_or_else(|lost| self.lost(lost))
+    }
+
+    /// The outcome, where it is there already.
+    pub fn try_outcome(&self) -> Option<Arc<RunReport>> {
+        self.started
+            .outcome
+            .peek()
+            .map(|outcome| outcome.unwrap_or_else(|lost| self.lost(lost)))
+    }
+
+    /// Waits until everything the run started has ended too: detached branches among them.
+    pub async fn settled(&self) {
+        // A lost one has settled for good.
+        let _: Result<(), Lost> = self.started.settled.wait().await;
+    }
+
+    /// As [`RunHandle::settled`], for a thread that may block.
+    pub fn settled_blocking(&self) {
+        let _: Result<(), Lost> = self.started.settled.wait_blocking();
+    }
+
+    /// Stops the run; it ends CANCELLED with this reason. An outcome that is there already stays.
+    pub fn cancel(&self, reason: impl Into<String>) {
+        self.started.cancel(reason);
+        self.placement.nudge();
+    }
+
+    /// Stops every thread of the run at its next safe point.
+    pub fn pause(&self) {
+        self.started.pause();
+        self.placement.nudge();
+    }
+
+    /// Lets paused threads go on.
+    pub fn resume(&self) {
+        self.started.resume();
+        self.placement.nudge();
+    }
+
+    /// Sets a section of the pinned context from the next model request on; null removes it.
+    pub fn pin(&self, section: PinSection, value: Value) {
+        self.started.pin(section, value);
+        self.placement.nudge();
+    }
+
+    /// Raises a CUSTOM event in the run: WAIT nodes and triggers see it.
+    pub fn emit(&self, name: impl Into<String>, data: Map<String, Value>) {
+        let event = RaisedEvent {
+            event_type: EventType::Custom,
+            event_name: Some(name.into()),
+            trigger_depth: 0,
+            data,
+        };
+        self.started.raise(event);
+        self.placement.nudge();
+    }
+
+    /// Where the run is; none once it has settled.
+    pub async fn status(&self) -> Option<RunStatus> {
+        let (setter, status) = completion();
+        self.started.status(move |status| setter.set(status));
+        self.placement.nudge();
+        status.wait().await.ok()
+    }
+
+    fn lost(&self, _: Lost) -> Arc<RunReport> {
+        let error = RunError::new(RunErrorCode::ActorPanicked, "the run's supervisor is gone");
+        Arc::new(RunReport {
+            run_id: self.run_id().to_owned(),
+            thread_id: format!("{}.0", self.run_id()),
+            workflow_id: String::new(),
+            status: ThreadStatus::Failed,
+            output: Value::Null,
+            variables: std::collections::BTreeMap::new(),
+            error: Some(error),
+            conversation: pirn_actors::run::ConversationReport::default(),
+            tokens: pirn_actors::run::TokenReport::default(),
+            nodes: Vec::new(),
+            threads: Vec::new(),
+            firings: Vec::new(),
+            elapsed_ms: 0,
+        })
+    }
+}
+
+impl std::fmt::Debug for RunHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RunHandle")
+            .field("run_id", &self.run_id())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,300 @@
+//! The engine: workflows in, runs out.
+
+mod builder;
+mod events;
+mod handle;
+mod place;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pirn_actors::answer::Answer;
+use pirn_actors::engine::{EngineShared, RunRequest};
+use pirn_core::definition::{Fault, Loaded, Pinned, SourceFile, TriggerDefinition};
+use pirn_core::error::RunError;
+use pirn_core::event::EventType;
+use pirn_core::graph::{CompileContext, compile_loaded};
+use pirn_core::message::Message;
+use pirn_core::trigger::{Owner, TriggerState};
+use pirn_sync::completion;
+use serde_json::Value;
+
+pub use builder::{BuildError, EngineBuilder};
+pub use events::{BlockingEvents, EventFilter, Events, Heard};
+pub use handle::RunHandle;
+pub use pirn_actors::run::{FiringReport, NodeReport, RunReport, ThreadReport};
+pub use pirn_actors::supervisor::RunStatus;
+use place::Placement;
+
+/// Runs workflows. A cheap handle: clones share the engine; it stops when [`Engine::shutdown`] says so, or without grace
+/// when the last handle is gone.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// use pirn::Engine;
+/// use serde_json::json;
+///
+/// let engine = Engine::builder()
+///     .function("double", |input| Ok(json!(input["n"].as_i64().unwrap_or(0) * 2)))
+///     .workflows(r#"{"id": "twice", "nodes": [
+///         {"id": "start", "type": "START"},
+///         {"id": "double", "type": "CODE", "config": {"function": "double"}},
+///         {"id": "end", "type": "END"}],
+///       "edges": [{"from": "start", "to": "double"}, {"from": "double", "to": "end"}]}"#)
+///     .build()?;
+/// let report = engine.start("twice", json!({"n": 21}))?.outcome().await;
+/// assert_eq!(report.output, json!(42));
+/// engine.shutdown(std::time::Duration::from_secs(1)).await;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Engine {
+    shared: Arc<EngineShared>,
+    placement: Placement,
+}
+
+/// What was left when an engine shut down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShutdownReport {
+    /// Runs that had not ended by themselves when the grace was over; they were cancelled.
+    pub runs_cancelled: usize,
+    /// Runs that did not even end when they were cancelled.
+    pub runs_left: usize,
+    /// Actors and other tasks that were dropped.
+    pub tasks_left: usize,
+    /// Model and tool calls still in flight.
+    pub work_left: usize,
+}
+
+impl Engine {
+    /// An engine with nothing registered, to be filled.
+    pub fn builder() -> EngineBuilder {
+        EngineBuilder::default()
+    }
+
+    /// Registers every workflow and trigger of a file, beside those that are there. All faults are reported at once;
+    /// nothing is registered then.
+    pub fn load(&self, name: &str, text: &str) -> Result<Vec<Fault>, Vec<Fault>> {
+        self.register(&Loaded::of(&[SourceFile::new(name, text)]))
+    }
+
+    fn register(&self, loaded: &Loaded) -> Result<Vec<Fault>, Vec<Fault>> {
+        let registered = self.shared.graphs();
+        let syntax = crate::script::TextSyntax::default();
+        let functions = self.placement.functions();
+        let first_uid = place::next_uids(loaded.workflows.len());
+        let context = CompileContext {
+            syntax: &syntax,
+            functions: Some(functions),
+            registered: &registered,
+            first_uid,
+            ..CompileContext::default()
+        };
+        let compiled = compile_loaded(loaded, &context);
+        if !compiled.faults.is_empty() {
+            return Err(compiled.faults);
+        }
+        for graph in compiled.graphs {
+            self.shared.register(graph);
+        }
+        for trigger in &loaded.triggers {
+            self.shared.add_trigger(trigger.value.clone(), Answer::new(|_| ()));
+        }
+        self.placement.nudge();
+        Ok(compiled.warnings)
+    }
+
+    /// The ids of the registered workflows.
+    pub fn workflow_ids(&self) -> Vec<String> {
+        self.shared
+            .graphs()
+            .iter()
+            .map(|graph| graph.workflow_id.to_string())
+            .collect()
+    }
+
+    /// Starts a run. OVERLOADED where the engine is full, CANCELLED where it is shutting down.
+    pub fn start(&self, workflow_id: impl Into<String>, input: Value) -> Result<RunHandle, RunError> {
+        self.run(workflow_id).input(input).start()
+    }
+
+    /// A run with more than an input: a conversation to start with, pinned context, events from its first one on.
+    pub fn run(&self, workflow_id: impl Into<String>) -> RunBuilder {
+        let request = RunRequest {
+            workflow_id: workflow_id.into(),
+            ..RunRequest::default()
+        };
+        RunBuilder {
+            run_id: self.shared.next_run_id(),
+            engine: self.clone(),
+            request,
+            subscriptions: Vec::new(),
+        }
+    }
+
+    /// Events of every run, as an async stream with a buffer of `capacity`.
+    pub fn events(&self, filter: EventFilter, capacity: usize) -> Events {
+        let (deliver, events) = events::stream(capacity);
+        self.shared.subscribe(filter, deliver, Box::new(|| ()));
+        self.placement.nudge();
+        events
+    }
+
+    /// Adds a trigger that watches every run; an error where one with its id is there.
+    pub async fn add_trigger(&self, trigger: TriggerDefinition) -> Result<(), String> {
+        self.ask(|shared, answer| shared.add_trigger(trigger, answer))
+            .await
+            .unwrap_or_else(|| Err("the engine has stopped".to_owned()))
+    }
+
+    /// Enables or disables a trigger of a workflow, or of the engine: whether that changed anything; none where there
+    /// is no such trigger.
+    pub async fn enable_trigger(&self, workflow_id: Option<&str>, id: &str, enabled: bool) -> Option<bool> {
+        let (owner, id) = (owner(workflow_id), id.to_owned());
+        self.ask(|shared, answer| shared.enable_trigger(owner, id, enabled, answer))
+            .await
+            .flatten()
+    }
+
+    /// The triggers of a workflow, or of the engine.
+    pub async fn triggers(&self, workflow_id: Option<&str>) -> Vec<TriggerState> {
+        let owner = owner(workflow_id);
+        self.ask(|shared, answer| shared.triggers(owner, answer))
+            .await
+            .unwrap_or_default()
+    }
+
+    async fn ask<T: Clone + Send + Sync + 'static>(&self, send: impl FnOnce(&EngineShared, Answer<T>)) -> Option<T> {
+        let (setter, answer) = completion();
+        send(
+            &self.shared,
+            Answer::new(move |result| {
+                if let Ok(value) = result {
+                    setter.set(value);
+                }
+            }),
+        );
+        self.placement.nudge();
+        answer.wait().await.ok()
+    }
+
+    /// Runs under way.
+    pub fn live_runs(&self) -> usize {
+        self.shared.live_runs()
+    }
+
+    /// Admits no more runs, waits `grace` for those under way, cancels the rest, stops every thread, reports.
+    pub async fn shutdown(&self, grace: Duration) -> ShutdownReport {
+        let (shared, placement) = (Arc::clone(&self.shared), self.placement.clone());
+        let (setter, report) = completion();
+        let stopping = std::thread::Builder::new()
+            .name("pirn-shutdown".to_owned())
+            .spawn(move || setter.set(place::shut_down(&shared, &placement, grace)));
+        match stopping {
+            Ok(_) => report.wait().await.unwrap_or_default(),
+            // No thread to wait on: it is done here, in the caller's.
+            Err(_) => place::shut_down(&self.shared, &self.placement, grace),
+        }
+    }
+
+    /// As [`Engine::shutdown`], for callers outside async code.
+    pub fn shutdown_blocking(&self, grace: Duration) -> ShutdownReport {
+        place::shut_down(&self.shared, &self.placement, grace)
+    }
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine")
+            .field("live_runs", &self.live_runs())
+            .finish_non_exhaustive()
+    }
+}
+
+fn owner(workflow_id: Option<&str>) -> Owner {
+    workflow_id.map_or(Owner::Engine, |id| Owner::Workflow(id.into()))
+}
+
+/// A run that is being prepared: `engine.run("id").input(json!({})).start()?`.
+pub struct RunBuilder {
+    engine: Engine,
+    run_id: Arc<str>,
+    request: RunRequest,
+    subscriptions: Vec<(EventFilter, Box<dyn pirn_actors::events::Deliver>)>,
+}
+
+impl RunBuilder {
+    /// The run's input (default null).
+    #[must_use]
+    pub fn input(mut self, input: Value) -> Self {
+        self.request.input = input;
+        self
+    }
+
+    /// What the main thread's conversation starts with.
+    #[must_use]
+    pub fn conversation(mut self, messages: Vec<Message>) -> Self {
+        self.request.conversation = messages;
+        self
+    }
+
+    /// Pinned context, laid over the workflow's.
+    #[must_use]
+    pub fn pinned(mut self, pinned: Pinned) -> Self {
+        self.request.pinned = pinned;
+        self
+    }
+
+    /// The run's events from its first one on, as an async stream; no types: all.
+    pub fn events(&mut self, types: &[EventType], capacity: usize) -> Events {
+        let (deliver, events) = events::stream(capacity);
+        self.subscriptions.push((self.filter(types), deliver));
+        events
+    }
+
+    /// The run's events from its first one on, for a thread that blocks; no types: all.
+    pub fn blocking_events(&mut self, types: &[EventType], capacity: usize) -> BlockingEvents {
+        let (deliver, events) = events::blocking(capacity);
+        self.subscriptions.push((self.filter(types), deliver));
+        events
+    }
+
+    fn filter(&self, types: &[EventType]) -> EventFilter {
+        EventFilter {
+            run_id: Some(self.run_id.to_string()),
+            types: types.to_vec(),
+        }
+    }
+
+    /// Starts it.
+    pub fn start(self) -> Result<RunHandle, RunError> {
+        let Self {
+            engine,
+            run_id,
+            request,
+            mut subscriptions,
+        } = self;
+        let (started, admitted) = engine.shared.admit_run(run_id, request)?;
+        let Some((filter, deliver)) = subscriptions.pop() else {
+            admitted.go()?;
+            return Ok(RunHandle::new(started, engine.placement));
+        };
+        for (filter, deliver) in subscriptions {
+            engine.shared.subscribe(filter, deliver, Box::new(|| ()));
+        }
+        // The run takes its first step when the bus has the last subscriber.
+        engine.shared.subscribe(
+            filter,
+            deliver,
+            Box::new(move || {
+                if let Err(error) = admitted.go() {
+                    tracing::warn!(%error, "a run could not be placed");
+                }
+            }),
+        );
+        engine.placement.nudge();
+        Ok(RunHandle::new(started, engine.placement))
+    }
+}

@@ -1,0 +1,188 @@
+//! Where an engine's actors run: real arbiters, or one thread under a virtual clock.
+
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use pirn_actors::engine::{EngineShared, Place, Placed};
+use pirn_actors::host::{HostConfig, HostRuntime, SimulatedHost};
+use pirn_core::error::{RunError, RunErrorCode};
+
+use super::ShutdownReport;
+
+/// How long cancelled runs may take to wind down at a shutdown.
+const WIND_DOWN: Duration = Duration::from_secs(5);
+
+/// A handle to the threads; the last one that is dropped stops them.
+#[derive(Clone)]
+pub(super) struct Placement {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    kind: Kind,
+    functions: BTreeSet<String>,
+}
+
+enum Kind {
+    Arbiters(HostRuntime),
+    Simulated(Simulated),
+}
+
+struct Simulated {
+    jobs: crossbeam_channel::Sender<Job>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+enum Job {
+    Run(Placed),
+    Stop,
+}
+
+impl Placement {
+    pub(super) fn arbiters(config: HostConfig, functions: BTreeSet<String>) -> std::io::Result<(Self, Place)> {
+        let runtime = HostRuntime::start(config)?;
+        let place = {
+            let runtime = runtime.clone();
+            move |placed: Placed| {
+                let seat = runtime.seat();
+                let arbiter = seat.arbiter();
+                runtime
+                    .run_on(arbiter, move |host| placed(host, Some(seat)))
+                    .map_err(|_| stopped())
+            }
+        };
+        Ok((
+            Self {
+                inner: Arc::new(Inner {
+                    kind: Kind::Arbiters(runtime),
+                    functions,
+                }),
+            },
+            Box::new(place),
+        ))
+    }
+
+    pub(super) fn simulated(seed: Option<u64>, functions: BTreeSet<String>) -> std::io::Result<(Self, Place)> {
+        let (jobs, received) = crossbeam_channel::unbounded();
+        let thread = std::thread::Builder::new()
+            .name("pirn-virtual".to_owned())
+            .spawn(move || simulate(seed, &received))?;
+        let place = {
+            let jobs = jobs.clone();
+            move |placed: Placed| jobs.send(Job::Run(placed)).map_err(|_| stopped())
+        };
+        let simulated = Simulated {
+            jobs,
+            thread: Mutex::new(Some(thread)),
+        };
+        Ok((
+            Self {
+                inner: Arc::new(Inner {
+                    kind: Kind::Simulated(simulated),
+                    functions,
+                }),
+            },
+            Box::new(place),
+        ))
+    }
+
+    pub(super) fn functions(&self) -> &BTreeSet<String> {
+        &self.inner.functions
+    }
+
+    /// Something was sent to an actor from outside: a virtual clock's thread looks at it.
+    pub(super) fn nudge(&self) {
+        if let Kind::Simulated(simulated) = &self.inner.kind {
+            // Refused only when it has stopped, and then nothing is left to look.
+            simulated.jobs.send(Job::Run(Box::new(|_, _| ()))).unwrap_or(());
+        }
+    }
+
+    fn stop(&self, grace: Duration) -> ShutdownReport {
+        match &self.inner.kind {
+            Kind::Arbiters(runtime) => {
+                let report = runtime.stop(u64::try_from(grace.as_millis()).unwrap_or(u64::MAX));
+                ShutdownReport {
+                    tasks_left: report.tasks_left,
+                    work_left: report.work_left,
+                    ..ShutdownReport::default()
+                }
+            }
+            Kind::Simulated(simulated) => {
+                simulated.stop();
+                ShutdownReport::default()
+            }
+        }
+    }
+}
+
+impl Simulated {
+    fn stop(&self) {
+        self.jobs.send(Job::Stop).unwrap_or(());
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id())
+            && thread.join().is_err()
+        {
+            tracing::error!("the virtual clock's thread panicked");
+        }
+    }
+}
+
+impl Drop for Simulated {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Runs one job after another, each until nothing is left that could happen without another.
+fn simulate(seed: Option<u64>, jobs: &crossbeam_channel::Receiver<Job>) {
+    let simulated = SimulatedHost::new(seed);
+    let host = simulated.host();
+    while let Ok(Job::Run(placed)) = jobs.recv() {
+        placed(&host, None);
+        simulated.run_until_idle();
+    }
+}
+
+/// Admits nobody, waits, cancels, waits, stops.
+pub(super) fn shut_down(shared: &EngineShared, placement: &Placement, grace: Duration) -> ShutdownReport {
+    shared.close();
+    let mut runs_cancelled = 0;
+    if !shared.gate().wait_drained(grace) {
+        runs_cancelled = shared.live_runs();
+        shared.cancel_all();
+        placement.nudge();
+        shared.gate().wait_drained(WIND_DOWN);
+    }
+    let runs_left = shared.live_runs();
+    let (flushed, wait) = std::sync::mpsc::channel();
+    shared.flush(Box::new(move || flushed.send(()).unwrap_or(())));
+    placement.nudge();
+    // A bus that is gone has nothing to flush.
+    let _: Result<(), _> = wait.recv_timeout(WIND_DOWN);
+    let report = placement.stop(Duration::ZERO);
+    ShutdownReport {
+        runs_cancelled,
+        runs_left,
+        ..report
+    }
+}
+
+fn stopped() -> RunError {
+    RunError::new(RunErrorCode::Cancelled, "the engine has stopped")
+}
+
+/// A number that differs from process to process.
+pub(super) fn process_seed() -> u64 {
+    std::hash::RandomState::new().build_hasher().finish()
+}
+
+/// The first of `count` graph numbers that no other graph of the process has.
+pub(super) fn next_uids(count: usize) -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(count as u64 + 1, Ordering::Relaxed)
+}
