@@ -226,9 +226,9 @@ impl EngineShared {
         self.bus.do_send(BusMsg::Subscribe { filter, deliver, ready });
     }
 
-    /// Calls `done` when every event raised before has been delivered.
-    pub fn flush(&self, done: Box<dyn FnOnce() + Send>) {
-        self.bus.do_send(BusMsg::Flush(done));
+    /// Stops the bus and the matcher, and calls `done` when every event raised before has been delivered.
+    pub fn stop(&self, done: Box<dyn FnOnce() + Send>) {
+        self.bus.do_send(BusMsg::Stop(done));
     }
 
     /// A run id that no other run of this engine has.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use actix::{Actor, Addr, Context, Handler};
+use actix::{Actor, ActorContext, Addr, Context, Handler};
 use pirn_core::event::{Event, EventMask, EventType, RaisedEvent};
 use pirn_core::thread::Outcome;
 
@@ -114,7 +114,8 @@ pub(crate) enum BusMsg {
     RunEnded {
         run_id: Arc<str>,
     },
-    Flush(Box<dyn FnOnce() + Send>),
+    /// Everything sent before has been handled; the bus and the matcher stop.
+    Stop(Box<dyn FnOnce() + Send>),
 }
 
 impl actix::Message for BusMsg {
@@ -235,7 +236,7 @@ impl Actor for EventBusActor {
 impl Handler<BusMsg> for EventBusActor {
     type Result = ();
 
-    fn handle(&mut self, message: BusMsg, _: &mut Context<Self>) {
+    fn handle(&mut self, message: BusMsg, context: &mut Context<Self>) {
         match message {
             BusMsg::Raise {
                 run_id,
@@ -291,7 +292,13 @@ impl Handler<BusMsg> for EventBusActor {
                 self.publish_interest();
                 self.matcher.do_send(MatcherMsg::RunEnded { run_id });
             }
-            BusMsg::Flush(done) => done(),
+            BusMsg::Stop(done) => {
+                self.matcher.do_send(MatcherMsg::Stop);
+                self.subscribers.clear();
+                self.waits.clear();
+                context.stop();
+                done();
+            }
         }
     }
 }

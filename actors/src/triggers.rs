@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use actix::{Actor, Context, Handler};
+use actix::{Actor, ActorContext, Context, Handler};
 use pirn_core::definition::{TriggerAction, TriggerDefinition, VariableScope};
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::{Event, EventType, RaisedEvent};
@@ -50,6 +50,7 @@ pub(crate) enum MatcherMsg {
     RunEnded {
         run_id: Arc<str>,
     },
+    Stop,
 }
 
 impl actix::Message for MatcherMsg {
@@ -309,7 +310,7 @@ impl Actor for TriggerMatcherActor {
 impl Handler<MatcherMsg> for TriggerMatcherActor {
     type Result = ();
 
-    fn handle(&mut self, message: MatcherMsg, _: &mut Context<Self>) {
+    fn handle(&mut self, message: MatcherMsg, context: &mut Context<Self>) {
         match message {
             MatcherMsg::Happened(event) => self.happened(&event),
             MatcherMsg::Settle {
@@ -349,6 +350,7 @@ impl Handler<MatcherMsg> for TriggerMatcherActor {
                 answer.give(changed);
             }
             MatcherMsg::States { owner, answer } => answer.give(self.machine.states(&owner)),
+            MatcherMsg::Stop => context.stop(),
             MatcherMsg::RunEnded { run_id } => {
                 self.machine.run_ended(&run_id);
                 self.holds.retain(|(run, _), _| **run != *run_id);

@@ -16,6 +16,9 @@ use super::ShutdownReport;
 /// How long cancelled runs may take to wind down at a shutdown.
 const WIND_DOWN: Duration = Duration::from_secs(5);
 
+/// How long actors that have been told to stop may take to be gone.
+const QUIET: Duration = Duration::from_secs(1);
+
 /// A handle to the threads; the last one that is dropped stops them.
 #[derive(Clone)]
 pub(super) struct Placement {
@@ -132,6 +135,18 @@ impl Simulated {
     }
 }
 
+impl Drop for Inner {
+    fn drop(&mut self) {
+        match &self.kind {
+            // Runs hold the runtime too, so it would not stop by itself while one is under way.
+            Kind::Arbiters(runtime) => {
+                runtime.stop(0);
+            }
+            Kind::Simulated(_) => {}
+        }
+    }
+}
+
 impl Drop for Simulated {
     fn drop(&mut self) {
         self.stop();
@@ -160,11 +175,11 @@ pub(super) fn shut_down(shared: &EngineShared, placement: &Placement, grace: Dur
     }
     let runs_left = shared.live_runs();
     let (flushed, wait) = std::sync::mpsc::channel();
-    shared.flush(Box::new(move || flushed.send(()).unwrap_or(())));
+    shared.stop(Box::new(move || flushed.send(()).unwrap_or(())));
     placement.nudge();
     // A bus that is gone has nothing to flush.
     let _: Result<(), _> = wait.recv_timeout(WIND_DOWN);
-    let report = placement.stop(Duration::ZERO);
+    let report = placement.stop(QUIET);
     ShutdownReport {
         runs_cancelled,
         runs_left,
