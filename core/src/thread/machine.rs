@@ -363,11 +363,11 @@ impl Walk<'_> {
 
     fn cancel(&mut self, reason: &CancelReason) {
         self.drop_in_flight();
-        if let Some(record) = self.thread.history.last_mut() {
-            if record.status == NodeStatus::Running {
-                record.status = NodeStatus::Cancelled;
-                record.attempts = self.thread.attempt;
-            }
+        if let Some(record) = self.thread.history.last_mut()
+            && record.status == NodeStatus::Running
+        {
+            record.status = NodeStatus::Cancelled;
+            record.attempts = self.thread.attempt;
         }
         let (status, code) = match reason {
             CancelReason::TimedOut { .. } => (ThreadStatus::Timeout, RunErrorCode::NodeTimeout),

@@ -46,31 +46,25 @@ impl Variables {
 
     /// Assigns: READONLY_VARIABLE where it may not be, NODE_FAILED where the value is not of its type.
     pub fn assign(&mut self, name: &Arc<str>, value: Arc<Value>, readonly: bool) -> Result<Arc<Value>, RunError> {
-        match self.0.get_mut(name) {
-            Some(variable) => {
-                if variable.readonly {
-                    return Err(read_only(name));
-                }
-                let value = match variable.variable_type {
-                    Some(variable_type) => coerce(variable_type, value, name)?,
-                    None => value,
-                };
-                variable.value = Arc::clone(&value);
-                variable.readonly = readonly;
-                Ok(value)
-            }
-            None => {
-                self.0.insert(
-                    Arc::clone(name),
-                    Variable {
-                        value: Arc::clone(&value),
-                        variable_type: None,
-                        readonly,
-                    },
-                );
-                Ok(value)
-            }
+        let Some(variable) = self.0.get_mut(name) else {
+            let variable = Variable {
+                value: Arc::clone(&value),
+                variable_type: None,
+                readonly,
+            };
+            self.0.insert(Arc::clone(name), variable);
+            return Ok(value);
+        };
+        if variable.readonly {
+            return Err(read_only(name));
         }
+        let value = match variable.variable_type {
+            Some(variable_type) => coerce(variable_type, value, name)?,
+            None => value,
+        };
+        variable.value = Arc::clone(&value);
+        variable.readonly = readonly;
+        Ok(value)
     }
 
     /// Assigns all, or none and says why.
@@ -188,6 +182,7 @@ impl Outputs {
     }
 
     /// What a branch starts with. Costs what was added since the last snapshot.
+    #[must_use]
     pub fn snapshot(&mut self) -> Self {
         for (node, value) in std::mem::take(&mut self.own) {
             self.shared.insert(node, value);

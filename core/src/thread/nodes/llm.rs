@@ -175,7 +175,7 @@ pub(super) fn answer(walk: &mut Walk<'_>, stage: Stage, effect: EffectId, outcom
             Outcome::Done => done(&stage, &content, &calls),
             other => Progress::Failed(failure(other)),
         },
-        stale => stage.to(stale),
+        unawaited => stage.to(unawaited),
     }
 }
 

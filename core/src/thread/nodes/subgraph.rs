@@ -36,16 +36,12 @@ pub(super) fn enter(walk: &mut Walk<'_>, input: Option<&ValueSpec>, agent: Optio
         let message = format!("sub-agent {} has no role", agent.id);
         return Progress::Failed(RunError::new(RunErrorCode::SubAgentRoleMissing, message));
     }
-    match input {
-        Some(_) => {
-            let id = evaluate(walk, Evaluation::Input);
-            Progress::Wait(NodeRun::Subgraph(Stage::Input { id }))
-        }
-        None => {
-            let input = Arc::clone(&walk.thread.last);
-            child(walk, input)
-        }
+    if input.is_some() {
+        let id = evaluate(walk, Evaluation::Input);
+        return Progress::Wait(NodeRun::Subgraph(Stage::Input { id }));
     }
+    let input = Arc::clone(&walk.thread.last);
+    child(walk, input)
 }
 
 pub(super) fn answer(walk: &mut Walk<'_>, stage: Stage, effect: EffectId, outcome: Outcome) -> Progress {
