@@ -65,6 +65,12 @@ pub struct EngineShared {
     uid: u64,
 }
 
+/// Told how a run ended, once.
+pub(crate) type OnEnd = Box<dyn FnOnce(&RunReport) + Send>;
+
+/// An evaluator that the runs of one arbiter share.
+pub(crate) type SharedEvaluator = Rc<RefCell<Box<dyn Evaluator>>>;
+
 /// A run that a trigger starts; nobody awaits it.
 pub(crate) struct DetachedRun {
     pub(crate) workflow_id: String,
@@ -72,7 +78,7 @@ pub(crate) struct DetachedRun {
     pub(crate) messages: Vec<Message>,
     pub(crate) is_unlimited: bool,
     pub(crate) trigger_depth: u32,
-    pub(crate) on_end: Box<dyn FnOnce(&RunReport) + Send>,
+    pub(crate) on_end: OnEnd,
 }
 
 /// What a run is asked to be.
@@ -102,7 +108,7 @@ pub struct StartedRun {
 
 thread_local! {
     /// One evaluator an engine on this arbiter.
-    static EVALUATORS: RefCell<BTreeMap<u64, Rc<RefCell<Box<dyn Evaluator>>>>> = const { RefCell::new(BTreeMap::new()) };
+    static EVALUATORS: RefCell<BTreeMap<u64, SharedEvaluator>> = const { RefCell::new(BTreeMap::new()) };
 }
 
 static ENGINES: AtomicU64 = AtomicU64::new(1);
@@ -167,14 +173,14 @@ impl EngineShared {
     }
 
     /// Registers a graph and its triggers; a graph of the same id is replaced for runs to come.
-    pub fn register(&self, graph: Arc<Graph>) {
+    pub fn register(&self, graph: &Arc<Graph>) {
         let id = graph.workflow_id.to_string();
         let owner = Owner::Workflow(Arc::clone(&graph.workflow_id));
         let before = self
             .graphs
             .write()
             .unwrap_or_else(PoisonError::into_inner)
-            .insert(id, Arc::clone(&graph));
+            .insert(id, Arc::clone(graph));
         for trigger in before.iter().flat_map(|graph| &graph.triggers) {
             let answer = Answer::new(|_| ());
             self.matcher.do_send(MatcherMsg::Remove {
@@ -271,7 +277,7 @@ impl EngineShared {
         request: RunRequest,
         is_unlimited: bool,
         trigger_depth: u32,
-        on_end: Option<Box<dyn FnOnce(&RunReport) + Send>>,
+        on_end: Option<OnEnd>,
     ) -> Result<(StartedRun, AdmittedRun), RunError> {
         let Some(graph) = self.graph(&request.workflow_id) else {
             return Err(RunError::new(
@@ -336,7 +342,7 @@ impl EngineShared {
         Ok((started, admitted))
     }
 
-    fn evaluator(&self) -> Rc<RefCell<Box<dyn Evaluator>>> {
+    fn evaluator(&self) -> SharedEvaluator {
         EVALUATORS.with_borrow_mut(|evaluators| {
             let evaluator = evaluators
                 .entry(self.uid)

@@ -122,6 +122,9 @@ impl actix::Message for BusMsg {
     type Result = ();
 }
 
+/// A WAIT node: the event it waits for, and its answer.
+type Waiting = (Arc<str>, Answer<Outcome>);
+
 struct Subscriber {
     filter: EventFilter,
     mask: EventMask,
@@ -134,7 +137,7 @@ pub(crate) struct EventBusActor {
     matcher: Addr<TriggerMatcherActor>,
     sequences: BTreeMap<Arc<str>, u64>,
     subscribers: Vec<Subscriber>,
-    waits: BTreeMap<Arc<str>, Vec<(Arc<str>, Answer<Outcome>)>>,
+    waits: BTreeMap<Arc<str>, Vec<Waiting>>,
 }
 
 impl EventBusActor {
@@ -148,7 +151,7 @@ impl EventBusActor {
         }
     }
 
-    fn raise(&mut self, run_id: Arc<str>, event: Event) {
+    fn raise(&mut self, run_id: &Arc<str>, event: Event) {
         let event = Arc::new(event);
         let event_type = event.raised.event_type;
         let before = self.subscribers.len();
@@ -156,7 +159,7 @@ impl EventBusActor {
         if self.subscribers.len() != before {
             self.publish_interest();
         }
-        self.wake(&run_id, &event);
+        self.wake(run_id, &event);
         if self.interest.triggers().contains(event_type) {
             self.matcher.do_send(MatcherMsg::Happened(event));
         }
@@ -255,7 +258,7 @@ impl Handler<BusMsg> for EventBusActor {
                     thread_id: thread_id.to_string(),
                     raised,
                 };
-                self.raise(run_id, event);
+                self.raise(&run_id, event);
             }
             BusMsg::Settle {
                 run_id,

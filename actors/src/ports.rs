@@ -55,10 +55,13 @@ impl ModelSession {
     }
 }
 
+/// Takes a piece of a reply.
+type TakePiece = dyn Fn(&str) + Send + Sync;
+
 /// Where a streaming model puts what it has so far.
 #[derive(Clone)]
 pub struct TokenSink {
-    send: Option<Arc<dyn Fn(&str) + Send + Sync>>,
+    send: Option<Arc<TakePiece>>,
 }
 
 impl TokenSink {
@@ -138,13 +141,19 @@ pub trait Tools: Send + Sync + 'static {
     fn call(&self, names: &[Arc<str>], call: ToolCall, clock: WorkClock) -> BoxFuture<'static, ToolResult>;
 }
 
+/// A function that is called in place.
+pub type InlineFunction = dyn Fn(&Value) -> Result<Value, String> + Send + Sync;
+
+/// A function that is called as work.
+pub type WorkFunction = dyn Fn(Value) -> BoxFuture<'static, Result<Value, String>> + Send + Sync;
+
 /// A registered Rust function for CODE nodes and CUSTOM triggers.
 #[derive(Clone)]
 pub enum Function {
     /// Called in place, on the run's own thread: for what takes microseconds.
-    Inline(Arc<dyn Fn(&Value) -> Result<Value, String> + Send + Sync>),
+    Inline(Arc<InlineFunction>),
     /// Called as work.
-    Work(Arc<dyn Fn(Value) -> BoxFuture<'static, Result<Value, String>> + Send + Sync>),
+    Work(Arc<WorkFunction>),
 }
 
 /// One CODE job.
@@ -192,6 +201,12 @@ pub trait Scripts: Send + Sync + 'static {
     fn run(&self, job: ScriptJob<'_>, answer: ScriptAnswer) -> ScriptHandle;
 }
 
+/// Finds the tokenizer of a name, or the default one.
+pub type TokenizerByName = dyn Fn(Option<&str>) -> Arc<dyn Tokenizer> + Send + Sync;
+
+/// Takes the text and channel of a notification.
+pub type Notify = dyn Fn(&str, Option<&str>) + Send + Sync;
+
 /// Everything an engine is given.
 #[derive(Clone)]
 pub struct Ports {
@@ -206,7 +221,7 @@ pub struct Ports {
     /// Makes the evaluator of one arbiter, on that arbiter.
     pub evaluator: Arc<dyn Fn() -> Box<dyn Evaluator> + Send + Sync>,
     /// The tokenizer of a name, or the default one.
-    pub tokenizer: Arc<dyn Fn(Option<&str>) -> Arc<dyn Tokenizer> + Send + Sync>,
+    pub tokenizer: Arc<TokenizerByName>,
     /// Called for SEND_NOTIFICATION.
-    pub notify: Arc<dyn Fn(&str, Option<&str>) + Send + Sync>,
+    pub notify: Arc<Notify>,
 }

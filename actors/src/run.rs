@@ -2,7 +2,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use actix::Addr;
@@ -11,13 +10,12 @@ use pirn_core::definition::Pinned;
 use pirn_core::error::RunError;
 use pirn_core::event::{EventMask, EventType, RaisedEvent};
 use pirn_core::message::Message;
-use pirn_core::script::Evaluator;
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::{Moment, NodeStatus, ThreadKind, Variables};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::engine::EngineShared;
+use crate::engine::{EngineShared, SharedEvaluator};
 use crate::events::BusMsg;
 use crate::host::Host;
 use crate::supervisor::SupervisorActor;
@@ -27,7 +25,7 @@ pub(crate) struct RunShared {
     pub(crate) engine: Arc<EngineShared>,
     pub(crate) host: Host,
     pub(crate) run_id: Arc<str>,
-    pub(crate) evaluator: Rc<RefCell<Box<dyn Evaluator>>>,
+    pub(crate) evaluator: SharedEvaluator,
     pub(crate) globals: RefCell<Variables>,
     pub(crate) pinned: RefCell<Pinned>,
     pub(crate) supervisor: Addr<SupervisorActor>,

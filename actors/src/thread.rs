@@ -458,13 +458,12 @@ impl ThreadActor {
         let answer = outcome_answer(context.address(), id);
         let conversation = self.conversation_actor(context);
         let message = match op {
-            ConversationOp::Merge(firing) => match self.merges.remove(&firing) {
-                Some(merge) => ConversationMsg::Merge { merge, answer },
-                None => {
-                    answer.give(Outcome::Done);
-                    return;
-                }
-            },
+            ConversationOp::Merge(firing) => {
+                let Some(merge) = self.merges.remove(&firing) else {
+                    return answer.give(Outcome::Done);
+                };
+                ConversationMsg::Merge { merge, answer }
+            }
             ConversationOp::Prepare { node, .. } => {
                 let specs = self.run.engine.ports.tools.specs(&self.tools_of(node));
                 let tool_tokens = if specs.is_empty() { 0 } else { self.tool_tokens(&specs) };
@@ -540,7 +539,7 @@ impl ThreadActor {
                 node,
                 input,
                 conversation,
-            })
+            });
         };
         match mode {
             ConversationMode::Share => {
@@ -561,19 +560,16 @@ impl ThreadActor {
         conversation: Box<Conversation>,
         context: &mut Context<Self>,
     ) {
-        match &self.conversation.address {
-            Some(address) => {
-                let answer = outcome_answer(context.address(), effect);
-                address.do_send(ConversationMsg::Restore {
-                    conversation,
-                    answer,
-                    then: outcome,
-                });
-            }
-            None => {
-                self.conversation.seed = *conversation;
-                self.drive(Input::Answer { effect, outcome }, context);
-            }
+        if let Some(address) = &self.conversation.address {
+            let answer = outcome_answer(context.address(), effect);
+            address.do_send(ConversationMsg::Restore {
+                conversation,
+                answer,
+                then: outcome,
+            });
+        } else {
+            self.conversation.seed = *conversation;
+            self.drive(Input::Answer { effect, outcome }, context);
         }
     }
 }

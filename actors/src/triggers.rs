@@ -213,7 +213,7 @@ impl TriggerMatcherActor {
                     EventType::Notification,
                     [("message", json!(text)), ("triggerId", json!(trigger.id))],
                 );
-                self.raise(engine, event, raised);
+                Self::raise(engine, event, raised);
                 Ok(())
             }
             TriggerAction::Custom { function, parameters } => self.custom(engine, event, function, parameters),
@@ -258,10 +258,10 @@ impl TriggerMatcherActor {
             .machine
             .definition(key)
             .map_or("", |definition| definition.id.as_str());
-        self.raise(engine, event, failure(id, message));
+        Self::raise(engine, event, failure(id, message));
     }
 
-    fn raise(&self, engine: &Arc<EngineShared>, event: &Event, raised: RaisedEvent) {
+    fn raise(engine: &Arc<EngineShared>, event: &Event, raised: RaisedEvent) {
         if engine.interest.listening().contains(raised.event_type) {
             engine.bus.do_send(raise(event, raised));
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use pirn_actors::engine::{EngineParts, EngineShared};
 use pirn_actors::host::HostConfig;
-use pirn_actors::ports::{Function, Model, Ports, Tool};
+use pirn_actors::ports::{Function, Model, Notify, Ports, Tool};
 use pirn_core::definition::{Fault, Loaded, Profile, SourceFile};
 use pirn_core::error::RunError;
 use serde_json::Value;
@@ -67,11 +67,19 @@ pub struct EngineBuilder {
     max_runs: Option<usize>,
     arbiters: Option<usize>,
     work: Option<tokio::runtime::Handle>,
-    virtual_time: Option<Option<u64>>,
-    notify: Option<Notify>,
+    clock: Clock,
+    notify: Option<Arc<Notify>>,
 }
 
-type Notify = Arc<dyn Fn(&str, Option<&str>) + Send + Sync>;
+/// Which clock an engine lives by.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum Clock {
+    #[default]
+    Real,
+    Virtual {
+        seed: Option<u64>,
+    },
+}
 
 impl EngineBuilder {
     /// The workflows (and triggers and profiles) of a JSON text.
@@ -155,7 +163,7 @@ impl EngineBuilder {
     /// One thread and a clock that jumps: an hour passes at once, and the same seed gives the same order of events.
     #[must_use]
     pub fn virtual_time(mut self, seed: Option<u64>) -> Self {
-        self.virtual_time = Some(seed);
+        self.clock = Clock::Virtual { seed };
         self
     }
 
@@ -173,19 +181,17 @@ impl EngineBuilder {
         profiles.extend(loaded.profiles.iter().map(|profile| profile.value.clone()));
         let models = ModelRegistry::with_models(profiles, &self.models).map_err(BuildError::Profiles)?;
         let names = self.functions.keys().cloned().collect();
-        let (placement, place) = match self.virtual_time {
-            Some(seed) => Placement::simulated(seed, names),
-            None => {
+        let (placement, place) = match self.clock {
+            Clock::Virtual { seed } => Placement::simulated(seed, names),
+            Clock::Real => {
                 let default = HostConfig::default();
                 let arbiters = self.arbiters.unwrap_or(default.arbiters);
-                Placement::arbiters(
-                    HostConfig {
-                        arbiters,
-                        work: self.work,
-                        ..default
-                    },
-                    names,
-                )
+                let config = HostConfig {
+                    arbiters,
+                    work: self.work,
+                    ..default
+                };
+                Placement::arbiters(config, names)
             }
         }
         .map_err(BuildError::Threads)?;
@@ -200,11 +206,14 @@ impl EngineBuilder {
                 .notify
                 .unwrap_or_else(|| Arc::new(|message, _| tracing::info!(message, "notification"))),
         };
-        let run_id_seed = self.virtual_time.map_or_else(process_seed, Option::unwrap_or_default);
+        let run_id_seed = match self.clock {
+            Clock::Virtual { seed } => seed.unwrap_or_default(),
+            Clock::Real => process_seed(),
+        };
         let shared = EngineShared::start(EngineParts {
             ports,
             max_runs: self.max_runs.unwrap_or(DEFAULT_MAX_RUNS),
-            is_simulated: self.virtual_time.is_some(),
+            is_simulated: self.clock != Clock::Real,
             place,
             run_id_seed,
         })

@@ -97,7 +97,7 @@ impl Engine {
             return Err(compiled.faults);
         }
         for graph in compiled.graphs {
-            self.shared.register(graph);
+            self.shared.register(&graph);
         }
         for trigger in &loaded.triggers {
             self.shared.add_trigger(trigger.value.clone(), Answer::new(|_| ()));

@@ -81,8 +81,8 @@ impl SupervisorActor {
         let start = Start::of(Arc::clone(&self.graph), ThreadKind::Main, Origin::Main, input);
         self.start(Start {
             conversation,
-            is_unlimited,
             trigger_depth,
+            is_unlimited,
             ..start
         });
     }
@@ -188,24 +188,27 @@ impl SupervisorActor {
         input: Arc<Value>,
         conversation: ConversationRef,
     ) {
-        let Some(caller) = self.threads.get(&parent).filter(|caller| caller.ended.is_none()) else {
+        let Some(parent_thread) = self.threads.get(&parent).filter(|thread| thread.ended.is_none()) else {
             return;
         };
-        let graph = Arc::clone(&caller.graph);
+        let graph = Arc::clone(&parent_thread.graph);
         let NodeKind::Subgraph { workflow_id, agent, .. } = &graph.node(node).kind else {
             return;
         };
-        let found = self.run.engine.graph(workflow_id).zip(Some(()));
+        let found = self.run.engine.graph(workflow_id);
         let (called, depth) = match (found, self.deeper(parent)) {
-            (Some((called, ())), Ok(depth)) => (called, depth),
+            (Some(called), Ok(depth)) => (called, depth),
             (_, Err(error)) => return self.answer_thread(parent, effect, Outcome::Failed(error)),
             (None, _) => {
                 let error = RunError::new(RunErrorCode::NodeFailed, format!("there is no workflow {workflow_id}"));
                 return self.answer_thread(parent, effect, Outcome::Failed(error));
             }
         };
-        let (trigger_depth, is_unlimited, is_detached) =
-            (caller.trigger_depth, caller.is_unlimited, caller.is_detached);
+        let (trigger_depth, is_unlimited, is_detached) = (
+            parent_thread.trigger_depth,
+            parent_thread.is_unlimited,
+            parent_thread.is_detached,
+        );
         self.define_globals(&called);
         let origin = Origin::Called { parent, effect };
         let start = Start::of(called, ThreadKind::Subgraph, origin, input);

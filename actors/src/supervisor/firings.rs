@@ -244,7 +244,7 @@ impl SupervisorActor {
                 if after_ms > 0 {
                     let supervisor = self.run.supervisor.clone();
                     run.timer = Some(self.run.host.after(after_ms, move || {
-                        supervisor.do_send(SupervisorMsg::FiringDeadline { firing: id })
+                        supervisor.do_send(SupervisorMsg::FiringDeadline { firing: id });
                     }));
                 }
                 let conversation = child_conversation(run, &described);

@@ -154,7 +154,7 @@ impl SupervisorActor {
     fn start_fork_timer(&mut self, no: ForkNo, generation: u32, after_ms: u64) {
         let supervisor = self.run.supervisor.clone();
         let timer = self.run.host.after(after_ms, move || {
-            supervisor.do_send(SupervisorMsg::Deadline { fork: no, generation })
+            supervisor.do_send(SupervisorMsg::Deadline { fork: no, generation });
         });
         if let Some(run) = self.forks.get_mut(&no) {
             run.timer = Some(timer);

@@ -27,6 +27,7 @@ use pirn_sync::{Permit, Setter};
 use serde_json::Value;
 
 use crate::contain::Exit;
+use crate::engine::OnEnd;
 use crate::events::BusMsg;
 use crate::host::{Seat, TimerHandle};
 use crate::run::{RunReport, RunShared, ThreadReport};
@@ -177,7 +178,7 @@ pub(crate) struct RunSpec {
     pub(crate) trigger_depth: u32,
     pub(crate) outcome: Setter<Arc<RunReport>>,
     pub(crate) settled: Setter<()>,
-    pub(crate) on_end: Option<Box<dyn FnOnce(&RunReport) + Send>>,
+    pub(crate) on_end: Option<OnEnd>,
     pub(crate) permit: Permit,
     pub(crate) seat: Option<Seat>,
 }
@@ -199,7 +200,7 @@ pub(crate) struct SupervisorActor {
     deadline: Option<TimerHandle>,
     outcome: Option<Setter<Arc<RunReport>>>,
     settled: Option<Setter<()>>,
-    on_end: Option<Box<dyn FnOnce(&RunReport) + Send>>,
+    on_end: Option<OnEnd>,
     permit: Option<Permit>,
     seat: Option<Seat>,
     is_reporting: bool,
@@ -241,7 +242,7 @@ impl SupervisorActor {
         if let Some(after_ms) = self.graph.config.timeout_ms.filter(|after_ms| *after_ms > 0) {
             let address = context.address();
             self.deadline = Some(self.run.host.after(after_ms, move || {
-                address.do_send(SupervisorMsg::RunDeadline { after_ms })
+                address.do_send(SupervisorMsg::RunDeadline { after_ms });
             }));
         }
         self.start_main(spec.input, spec.conversation, spec.is_unlimited, spec.trigger_depth);
