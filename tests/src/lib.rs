@@ -1,1 +1,3 @@
-//! placeholder
+//! What the scenario tests share.
+
+pub mod world;

@@ -1,0 +1,229 @@
+//! A tiny world for scenarios: one engine under virtual time, one run, everything it said.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pirn::{Engine, EngineBuilder, Heard, RunReport};
+use pirn_core::event::{Event, EventType};
+use pirn_core::message::Message;
+use pirn_core::status::ThreadStatus;
+use serde_json::{Value, json};
+
+/// More events than any scenario raises.
+const EVENTS: usize = 1 << 20;
+
+/// A run that has ended, with all it raised.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ran {
+    /// How it ended.
+    pub report: RunReport,
+    /// Its events from the first on, until it had settled.
+    pub events: Vec<Arc<Event>>,
+}
+
+/// Runs the first workflow of `bundle` under virtual time, until everything it started has ended.
+///
+/// # Panics
+/// Where the bundle has faults, or the run is refused: the scenario is wrong then.
+#[track_caller]
+pub fn run(bundle: &Value, input: Value) -> Ran {
+    run_seeded(bundle, input, 7)
+}
+
+/// As [`run`], with a seed for the order of what happens at the same time.
+///
+/// # Panics
+/// As [`run`].
+#[track_caller]
+pub fn run_seeded(bundle: &Value, input: Value, seed: u64) -> Ran {
+    run_in(Engine::builder().virtual_time(Some(seed)), bundle, input, Vec::new())
+}
+
+/// As [`run`], in an engine with more than the bundle, and with a conversation to start with.
+///
+/// # Panics
+/// As [`run`].
+#[track_caller]
+pub fn run_in(builder: EngineBuilder, bundle: &Value, input: Value, conversation: Vec<Message>) -> Ran {
+    let engine = match builder.workflows(bundle.to_string()).build() {
+        Ok(engine) => engine,
+        Err(error) => panic!("the scenario's workflows have faults: {error}"),
+    };
+    let first = bundle.pointer("/workflows/0/id").or_else(|| bundle.get("id"));
+    let id = first.and_then(Value::as_str).unwrap_or_default();
+    let mut run = engine.run(id).input(input).conversation(conversation);
+    let events = run.blocking_events(&[], EVENTS);
+    let handle = match run.start() {
+        Ok(handle) => handle,
+        Err(error) => panic!("the run was refused: {error}"),
+    };
+    let report = (*handle.outcome_blocking()).clone();
+    handle.settled_blocking();
+    let events: Vec<Arc<Event>> = events
+        .map(|heard| match heard {
+            Heard::Event(event) => event,
+            Heard::Missed(count) => panic!("{count} events were missed"),
+        })
+        .collect();
+    assert_eq!(engine.live_runs(), 0, "a settled run is not under way");
+    engine.shutdown_blocking(Duration::from_secs(5));
+    let ran = Ran { report, events };
+    ran.check();
+    ran
+}
+
+impl Ran {
+    /// What holds for every run: sequences without gaps, every thread that began has ended, once.
+    #[track_caller]
+    fn check(&self) {
+        let sequences: Vec<u64> = self.events.iter().map(|event| event.sequence).collect();
+        let gapless: Vec<u64> = (1..=self.events.len() as u64).collect();
+        assert_eq!(sequences, gapless, "sequence is gapless from 1");
+        let mut open: BTreeMap<&str, bool> = BTreeMap::new();
+        for event in &self.events {
+            match event.raised.event_type {
+                EventType::ThreadStarted => {
+                    assert_eq!(open.insert(&event.thread_id, true), None, "a thread starts once");
+                }
+                EventType::ThreadCompleted | EventType::ThreadFailed | EventType::ThreadCancelled => {
+                    let was = open.insert(&event.thread_id, false);
+                    assert_ne!(was, Some(false), "thread {} ends once", event.thread_id);
+                }
+                _other => {}
+            }
+        }
+        let live: Vec<_> = open.iter().filter(|(_, is_open)| **is_open).collect();
+        assert!(live.is_empty(), "threads that never ended: {live:?}");
+    }
+
+    /// The events of one type.
+    pub fn of(&self, event_type: EventType) -> Vec<&Event> {
+        self.events
+            .iter()
+            .filter(|event| event.raised.event_type == event_type)
+            .map(|event| &**event)
+            .collect()
+    }
+
+    /// The error's code, or the empty string.
+    pub fn code(&self) -> &'static str {
+        self.report.error.as_ref().map_or("", |error| error.code.as_str())
+    }
+
+    /// The nodes the main thread entered, in order.
+    pub fn nodes(&self) -> Vec<&str> {
+        self.report.nodes.iter().map(|node| node.node_id.as_str()).collect()
+    }
+
+    /// The contents of the messages a model would see.
+    pub fn visible(&self) -> Vec<&str> {
+        let conversation = &self.report.conversation;
+        let marks = &conversation.mark_map;
+        let batch = marks
+            .boundary_to_batch
+            .iter()
+            .rposition(|batch| *batch == marks.current_batch);
+        let from = batch.map_or(0, |place| marks.batch_boundaries[place]);
+        conversation
+            .messages
+            .iter()
+            .skip(from)
+            .map(|message| message.content.as_str())
+            .collect()
+    }
+
+    /// How the thread of a path ended, by its events: the report freezes with the outcome, losers end after it.
+    pub fn path_end(&self, path: &str) -> Option<ThreadStatus> {
+        let ends = [
+            EventType::ThreadCompleted,
+            EventType::ThreadFailed,
+            EventType::ThreadCancelled,
+        ];
+        self.events
+            .iter()
+            .filter(|event| ends.contains(&event.raised.event_type))
+            .find(|event| event.raised.data.get("pathId") == Some(&json!(path)))
+            .and_then(|event| serde_json::from_value(event.raised.data.get("status")?.clone()).ok())
+    }
+
+    /// When the first event of a type came, in milliseconds of virtual time.
+    pub fn at_ms(&self, event_type: EventType) -> Option<u64> {
+        self.of(event_type).first().map(|event| event.timestamp)
+    }
+}
+
+/// A node: `node("a", "CODE", json!({"code": "return 1"}))`.
+pub fn node(id: &str, kind: &str, config: Value) -> Value {
+    json!({ "id": id, "type": kind, "config": config })
+}
+
+/// A workflow of nodes and edges; an edge is `a>b`.
+pub fn workflow(id: &str, nodes: &[Value], edges: &[&str]) -> Value {
+    let edges: Vec<Value> = edges
+        .iter()
+        .flat_map(|way| {
+            let stops: Vec<&str> = way.split('>').collect();
+            stops
+                .windows(2)
+                .map(|pair| json!({ "from": pair[0], "to": pair[1] }))
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    json!({ "id": id, "nodes": nodes, "edges": edges })
+}
+
+/// One workflow of nodes in a row, between START and END.
+pub fn line(id: &str, nodes: &[Value]) -> Value {
+    let mut all = vec![node("start", "START", json!({}))];
+    all.extend(nodes.iter().cloned());
+    all.push(node("end", "END", json!({})));
+    let way: Vec<&str> = all.iter().filter_map(|node| node["id"].as_str()).collect();
+    workflow(id, &all, &[&way.join(">")])
+}
+
+/// A JavaScript node.
+pub fn code(id: &str, code: &str) -> Value {
+    node(id, "CODE", json!({ "code": code }))
+}
+
+/// A timer node.
+pub fn wait(id: &str, ms: u32) -> Value {
+    node(id, "WAIT", json!({ "seconds": f64::from(ms) / 1000.0 }))
+}
+
+/// A node that adds a user message.
+pub fn say(id: &str, text: &str) -> Value {
+    node(
+        id,
+        "CONTEXT_PROCESSOR",
+        json!({ "operation": "insert", "messages": [{ "role": "user", "content": text }] }),
+    )
+}
+
+/// A workflow `start > fork > (each branch's nodes in a row) > join > after > end`: path `i` is named `p<i>`.
+pub fn forked(branches: &[Vec<Value>], serial: bool, join: &Value) -> Value {
+    let paths: Vec<String> = (0..branches.len()).map(|place| format!("p{place}")).collect();
+    let firsts: Vec<Value> = branches.iter().map(|branch| branch[0]["id"].clone()).collect();
+    let strategy = if serial { "serial" } else { "parallel" };
+    let mut join = join.clone();
+    join["forkPathIds"] = json!(paths);
+    let mut nodes = vec![
+        node("start", "START", json!({})),
+        node(
+            "fork",
+            "FORK",
+            json!({ "forkPathIds": paths, "childNodeIds": firsts, "forkStrategy": strategy }),
+        ),
+        node("join", "JOIN", join),
+        node("end", "END", json!({})),
+    ];
+    let mut ways = vec!["start>fork".to_owned(), "join>end".to_owned()];
+    for branch in branches {
+        let ids: Vec<&str> = branch.iter().filter_map(|node| node["id"].as_str()).collect();
+        ways.push(format!("fork>{}>join", ids.join(">")));
+        nodes.extend(branch.iter().cloned());
+    }
+    let ways: Vec<&str> = ways.iter().map(String::as_str).collect();
+    workflow("forked", &nodes, &ways)
+}
