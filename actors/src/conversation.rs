@@ -40,7 +40,11 @@ pub(crate) enum Merge {
     /// At its end.
     Append(Vec<Message>),
     /// In the place of what was visible at `basis`.
-    Replace { basis: Basis, messages: Vec<Message> },
+    Replace {
+        basis: Basis,
+        messages: Vec<Message>,
+        is_compression: bool,
+    },
     /// A compression's result, checked before it is taken.
     Compressed { basis: Basis, result: CompressionResult },
 }
@@ -313,7 +317,11 @@ impl ConversationActor {
                 let messages = self.count(messages);
                 self.done(ConversationInput::Append(messages))
             }
-            Merge::Replace { basis, messages } => {
+            Merge::Replace {
+                basis,
+                messages,
+                is_compression,
+            } => {
                 let before = self.machine.conversation().visible_tokens();
                 let outcome = match replacement(self.machine.conversation(), basis, self.count(messages)) {
                     Ok(messages) => self.done(ConversationInput::Replace { basis, messages }),
@@ -321,7 +329,10 @@ impl ConversationActor {
                 };
                 // The watch re-arms whatever came of it.
                 let _: Result<Vec<TokenSignal>, RunError> = self.step(ConversationInput::CompressionEnded);
-                if matches!(outcome, Outcome::Done) && self.run.listens(EventType::CompressionCompleted) {
+                if is_compression
+                    && matches!(outcome, Outcome::Done)
+                    && self.run.listens(EventType::CompressionCompleted)
+                {
                     let after = self.machine.conversation().visible_tokens();
                     let fields = [
                         ("changed", json!(true)),

@@ -11,7 +11,9 @@ const ROUNDS: usize = 11;
 fn main() -> std::io::Result<()> {
     let runtime = tokio::runtime::Runtime::new()?;
     // As a spawned task, so that the thread that blocks is not in the way of either side.
-    let rows = runtime.block_on(async { tokio::spawn(compare()).await }).map_err(std::io::Error::other)?;
+    let rows = runtime
+        .block_on(async { tokio::spawn(compare()).await })
+        .map_err(std::io::Error::other)?;
     let mut out = std::io::stdout().lock();
     writeln!(
         out,

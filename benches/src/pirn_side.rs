@@ -1,5 +1,7 @@
 //! The same workloads on the real engine, features on: isolation, containment, supervision.
 
+#![allow(clippy::missing_panics_doc)] // a workload that fails is no measurement
+
 use pirn::{Engine, Message, Role, ThreadStatus};
 use serde_json::{Value, json};
 

@@ -1,5 +1,6 @@
 //! Raw tokio: what the machine allows, with no graph and no isolation.
 #![allow(clippy::disallowed_methods)] // this is the side without a host port
+#![allow(clippy::missing_panics_doc)] // a workload that fails is no measurement
 
 use std::sync::Arc;
 use std::time::Duration;

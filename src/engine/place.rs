@@ -1,5 +1,6 @@
 //! Where an engine's actors run: real arbiters, or one thread under a virtual clock.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use pirn_actors::engine::{EngineShared, Place, Placed};
-use pirn_actors::host::{HostConfig, HostRuntime, SimulatedHost};
+use pirn_actors::host::{Host, HostConfig, HostRuntime, SimulatedHost};
 use pirn_core::error::{RunError, RunErrorCode};
 
 use super::ShutdownReport;
@@ -76,7 +77,18 @@ impl Placement {
             .spawn(move || simulate(seed, &received))?;
         let place = {
             let jobs = jobs.clone();
-            move |placed: Placed| jobs.send(Job::Run(placed)).map_err(|_| stopped())
+            move |placed: Placed| {
+                // What a run starts (a trigger's detached run) starts at this point of virtual time, not when nothing
+                // else is left to happen.
+                let here = HERE.with_borrow(Clone::clone);
+                match here {
+                    Some(host) => {
+                        placed(&host, None);
+                        Ok(())
+                    }
+                    None => jobs.send(Job::Run(placed)).map_err(|_| stopped()),
+                }
+            }
         };
         let simulated = Simulated {
             jobs,
@@ -153,10 +165,16 @@ impl Drop for Simulated {
     }
 }
 
+thread_local! {
+    /// The host, on a virtual clock's own thread.
+    static HERE: RefCell<Option<Host>> = const { RefCell::new(None) };
+}
+
 /// Runs one job after another, each until nothing is left that could happen without another.
 fn simulate(seed: Option<u64>, jobs: &crossbeam_channel::Receiver<Job>) {
     let simulated = SimulatedHost::new(seed);
     let host = simulated.host();
+    HERE.set(Some(host.clone()));
     while let Ok(Job::Run(placed)) = jobs.recv() {
         placed(&host, None);
         simulated.run_until_idle();

@@ -443,6 +443,7 @@ impl SupervisorActor {
                     HistoryCallbackMode::Replace => Some(Merge::Replace {
                         basis: *basis,
                         messages,
+                        is_compression: run.is_token_event(),
                     }),
                 }
             }
@@ -451,6 +452,7 @@ impl SupervisorActor {
                 (now != then).then_some(Merge::Replace {
                     basis: *basis,
                     messages: now,
+                    is_compression: true,
                 })
             }
             None => None,
@@ -546,6 +548,8 @@ impl SupervisorActor {
                     });
                 }
             }
+            // A detached run is no sub-workflow of the thread: COMPRESSION_COMPLETED has said what there is to say.
+            None if run.execute().is_none() => {}
             None => self.say(main, id, EventType::TriggeredSubgraphCompleted, None),
         }
         self.firing_over(id);
