@@ -148,12 +148,12 @@ impl SupervisorActor {
         no
     }
 
-    fn settings(&self, start: &Start, thread_id: &Arc<str>) -> ConversationSettings {
+    fn settings(&mut self, start: &Start, thread_id: &Arc<str>) -> ConversationSettings {
         let config = &start.graph.config;
         let token_limit = if start.is_unlimited {
             None
         } else {
-            config.token_limit.or_else(|| default_limit(&self.run, &start.graph))
+            self.token_limit(&start.graph)
         };
         ConversationSettings {
             token_limit,
@@ -162,6 +162,18 @@ impl SupervisorActor {
             workflow_id: Arc::clone(&start.graph.workflow_id),
             thread_id: Arc::clone(thread_id),
         }
+    }
+
+    /// A workflow's token limit, looked up once a run: a fork of many branches does not ask for each.
+    fn token_limit(&mut self, graph: &Graph) -> Option<u64> {
+        if graph.config.token_limit.is_some() {
+            return graph.config.token_limit;
+        }
+        let run = &self.run;
+        *self
+            .token_limits
+            .entry(graph.uid)
+            .or_insert_with(|| default_limit(run, graph))
     }
 
     /// How deep a thread started by `parent` is; OVERLOADED where that is too deep.

@@ -197,6 +197,8 @@ pub(crate) struct SupervisorActor {
     live: usize,
     live_detached: usize,
     late_spent: Spent,
+    /// By graph: the token limit of the profile its first LLM node names.
+    token_limits: BTreeMap<u64, Option<u64>>,
     deadline: Option<TimerHandle>,
     outcome: Option<Setter<Arc<RunReport>>>,
     settled: Option<Setter<()>>,
@@ -222,6 +224,7 @@ impl SupervisorActor {
             live: 0,
             live_detached: 0,
             late_spent: Spent::default(),
+            token_limits: BTreeMap::new(),
             deadline: None,
             outcome: None,
             settled: None,
