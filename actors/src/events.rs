@@ -111,11 +111,14 @@ pub(crate) enum BusMsg {
         deliver: Box<dyn Deliver>,
         ready: Box<dyn FnOnce() + Send>,
     },
-    RunEnded {
-        run_id: Arc<str>,
-    },
-    /// Everything sent before has been handled; the bus and the matcher stop.
+    /// A run raises no more. What its triggers still have to say of what it raised comes before it is closed.
+    RunEnded { run_id: Arc<str> },
+    /// The matcher has handled everything the run raised: its subscribers have seen everything.
+    Close { run_id: Arc<str> },
+    /// Everything sent before is to be handled, what follows from it too; then the bus and the matcher stop.
     Stop(Box<dyn FnOnce() + Send>),
+    /// The matcher has stopped.
+    MatcherStopped(Box<dyn FnOnce() + Send>),
 }
 
 impl actix::Message for BusMsg {
@@ -284,6 +287,10 @@ impl Handler<BusMsg> for EventBusActor {
                 ready();
             }
             BusMsg::RunEnded { run_id } => {
+                self.waits.remove(&run_id);
+                self.matcher.do_send(MatcherMsg::RunEnded { run_id });
+            }
+            BusMsg::Close { run_id } => {
                 self.sequences.remove(&run_id);
                 self.waits.remove(&run_id);
                 for subscriber in &mut self.subscribers {
@@ -293,10 +300,9 @@ impl Handler<BusMsg> for EventBusActor {
                 self.subscribers
                     .retain(|subscriber| subscriber.filter.run_id.as_deref() != Some(&*run_id));
                 self.publish_interest();
-                self.matcher.do_send(MatcherMsg::RunEnded { run_id });
             }
-            BusMsg::Stop(done) => {
-                self.matcher.do_send(MatcherMsg::Stop);
+            BusMsg::Stop(done) => self.matcher.do_send(MatcherMsg::Stop(done)),
+            BusMsg::MatcherStopped(done) => {
                 self.subscribers.clear();
                 self.waits.clear();
                 context.stop();

@@ -50,7 +50,8 @@ pub(crate) enum MatcherMsg {
     RunEnded {
         run_id: Arc<str>,
     },
-    Stop,
+    /// Says so to the bus, and `done` when that has stopped too.
+    Stop(Box<dyn FnOnce() + Send>),
 }
 
 impl actix::Message for MatcherMsg {
@@ -350,10 +351,19 @@ impl Handler<MatcherMsg> for TriggerMatcherActor {
                 answer.give(changed);
             }
             MatcherMsg::States { owner, answer } => answer.give(self.machine.states(&owner)),
-            MatcherMsg::Stop => context.stop(),
+            MatcherMsg::Stop(done) => {
+                if let Some(engine) = self.engine.get() {
+                    engine.bus.do_send(BusMsg::MatcherStopped(done));
+                }
+                context.stop();
+            }
             MatcherMsg::RunEnded { run_id } => {
                 self.machine.run_ended(&run_id);
                 self.holds.retain(|(run, _), _| **run != *run_id);
+                // The notifications and failures above are on their way to the bus: this comes after them.
+                if let Some(engine) = self.engine.get() {
+                    engine.bus.do_send(BusMsg::Close { run_id });
+                }
             }
         }
     }
