@@ -1,0 +1,427 @@
+//! SPEC sections 5 to 7 in a real engine: events set off triggers, and conversations are compressed.
+
+use pirn::{Engine, EventType, Message, Role, ThreadStatus};
+use pirn_tests::world::{Ran, code, line, node, run, run_in, say, wait, workflow};
+use serde_json::{Value, json};
+
+const SEED_002: &str = include_str!("../seeds/002-compression-workflow.json");
+const SEED_002_TRIGGER: &str = include_str!("../seeds/002-trigger.json");
+const SEED_003: &str = include_str!("../seeds/003-compression-workflow.json");
+const SEED_003_TRIGGER: &str = include_str!("../seeds/003-trigger.json");
+
+fn seed(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_default()
+}
+
+/// The models: `main` echoes, the compression's says SUMMARY after `delay_ms`.
+fn profiles(delay_ms: u32) -> Value {
+    json!([
+        {"id": "main", "provider": "echo"},
+        {"id": "compression-profile", "provider": "scripted",
+         "responses": [{"content": "SUMMARY", "delayMs": delay_ms}]},
+    ])
+}
+
+fn ask(id: &str) -> Value {
+    node(
+        id,
+        "LLM",
+        json!({"profileId": "main", "prompt": format!("question {id}")}),
+    )
+}
+
+/// START > A > B > C > END, limited where `limit` says so.
+fn main_workflow(limit: Option<u64>) -> Value {
+    let mut main = line("main", &[ask("A"), ask("B"), ask("C")]);
+    if let Some(limit) = limit {
+        main["config"] =
+            json!({"tokenLimit": limit, "compression": {"strategy": "keep_system_recent", "parameters": {"count": 2}}});
+    }
+    main
+}
+
+/// A system message, and far more turns than the limits here allow.
+fn long_conversation() -> Vec<Message> {
+    let mut messages = vec![Message::new(Role::System, "You are kind.")];
+    for turn in 0..10 {
+        let words = "many words of no weight at all ".repeat(4);
+        messages.push(Message::new(Role::User, format!("asked {turn}: {words}")));
+        messages.push(Message::new(Role::Assistant, format!("answered {turn}: {words}")));
+    }
+    messages
+}
+
+fn virtually(bundle: &Value) -> Ran {
+    run_in(
+        Engine::builder().virtual_time(Some(3)),
+        bundle,
+        json!({"topic": "birds"}),
+        long_conversation(),
+    )
+}
+
+fn types(ran: &Ran) -> Vec<EventType> {
+    ran.events.iter().map(|event| event.raised.event_type).collect()
+}
+
+#[test]
+fn the_seeds_triggered_workflow_compresses_before_the_call_that_would_exceed() {
+    let with = json!({
+        "workflows": [main_workflow(Some(200)), seed(SEED_002)],
+        "triggers": [seed(SEED_002_TRIGGER)], "profiles": profiles(10),
+    });
+    let without = json!({
+        "workflows": [main_workflow(Some(200)), seed(SEED_002)], "profiles": profiles(10),
+    });
+    let (ran, plain) = (virtually(&with), virtually(&without));
+    assert_eq!(ran.code(), "", "{:?}", ran.report.error);
+    assert_eq!(ran.nodes(), plain.nodes(), "G29: the node sequence is the same");
+    assert_eq!(ran.nodes(), ["start", "A", "B", "C", "end"], "G29");
+    assert_eq!(
+        ran.visible(),
+        [
+            "You are kind.",
+            "SUMMARY",
+            "question A",
+            "question A",
+            "question B",
+            "question B",
+            "question C",
+            "question C"
+        ]
+    );
+    assert_eq!(ran.of(EventType::TokenLimitExceeded).len(), 1);
+    assert_eq!(ran.of(EventType::TriggeredSubgraphStarted).len(), 1);
+    assert_eq!(ran.of(EventType::TriggeredSubgraphCompleted).len(), 1);
+    assert_eq!(ran.of(EventType::CompressionCompleted).len(), 1, "{:?}", types(&ran));
+    assert_eq!(ran.report.firings.len(), 1);
+    let firing = &ran.report.firings[0];
+    assert_eq!(firing.trigger_id, "compression-trigger");
+    assert_eq!(firing.current_node_id.as_deref(), Some("A"));
+    assert_eq!(firing.next_node_id.as_deref(), Some("B"));
+    assert_eq!(firing.status, Some(ThreadStatus::Completed));
+    assert_eq!(firing.nodes.len(), 5, "the child's nodes are a list of its own");
+    assert_eq!(
+        ran.report.variables, plain.report.variables,
+        "G29: variables are as they were"
+    );
+    assert_eq!(
+        ran.report.conversation.messages.len(),
+        plain.report.conversation.messages.len() + 3,
+        "archived messages are kept; system, summary and the current turn stand again in the new batch"
+    );
+}
+
+#[test]
+fn the_seeds_detached_workflow_compresses_without_the_thread_waiting() {
+    let mut main = line("main", &[ask("A"), wait("pause", 1000), ask("B"), ask("C")]);
+    main["config"] =
+        json!({"tokenLimit": 600, "compression": {"strategy": "keep_system_recent", "parameters": {"count": 2}}});
+    let bundle = json!({
+        "workflows": [main, seed(SEED_003)], "triggers": [seed(SEED_003_TRIGGER)], "profiles": profiles(0),
+    });
+    let ran = virtually(&bundle);
+    assert_eq!(ran.code(), "", "{:?}", ran.report.error);
+    assert_eq!(ran.of(EventType::CompressionCompleted).len(), 1, "{:?}", types(&ran));
+    let visible = ran.visible();
+    assert_eq!(visible[0], "You are kind.");
+    assert!(visible.len() < 21, "{visible:?}");
+    assert_eq!(
+        visible[visible.len() - 6..],
+        [
+            "question A",
+            "question A",
+            "question B",
+            "question B",
+            "question C",
+            "question C"
+        ]
+    );
+}
+
+#[test]
+fn what_a_thread_adds_while_it_is_compressed_stays_after_the_summary() {
+    let mut trigger = seed(SEED_002_TRIGGER);
+    trigger["action"]["parameters"]["waitForCompletion"] = json!(false);
+    let main = {
+        let mut main = line(
+            "main",
+            &[ask("A"), say("u3", "u3"), wait("pause", 1000), say("u4", "u4")],
+        );
+        main["config"] = json!({"tokenLimit": 200});
+        main
+    };
+    let bundle = json!({"workflows": [main, seed(SEED_002)], "triggers": [trigger], "profiles": profiles(100)});
+    let ran = virtually(&bundle);
+    assert_eq!(
+        ran.visible(),
+        ["You are kind.", "SUMMARY", "question A", "question A", "u3", "u4"],
+        "G31"
+    );
+    assert_eq!(ran.report.elapsed_ms, 1000, "the thread did not wait");
+}
+
+#[test]
+fn a_compression_that_fails_or_hangs_leaves_the_conversation_as_it_was() {
+    let fails = json!([
+        {"id": "main", "provider": "echo"},
+        {"id": "compression-profile", "provider": "scripted", "responses": [{"error": "no"}]},
+    ]);
+    for (case, profiles, timeout, elapsed) in [
+        ("H13 fails", fails, 30.0, 0),
+        ("H13 hangs", profiles(100_000), 2.0, 2000),
+    ] {
+        let mut trigger = seed(SEED_002_TRIGGER);
+        trigger["action"]["parameters"]["timeout"] = json!(timeout);
+        let with = json!({
+            "workflows": [main_workflow(Some(200)), seed(SEED_002)], "triggers": [trigger], "profiles": profiles,
+        });
+        let without = json!({"workflows": [main_workflow(None)], "profiles": profiles});
+        let (ran, plain) = (virtually(&with), virtually(&without));
+        assert_eq!(ran.code(), "", "{case}: {:?}", ran.report.error);
+        assert_eq!(ran.visible(), plain.visible(), "{case}");
+        assert_eq!(
+            ran.report.conversation.mark_map, plain.report.conversation.mark_map,
+            "{case}"
+        );
+        assert_eq!(ran.of(EventType::TriggeredSubgraphFailed).len(), 1, "{case}");
+        assert_eq!(ran.of(EventType::CompressionFailed).len(), 1, "{case}");
+        assert_eq!(ran.report.elapsed_ms, elapsed, "{case}");
+    }
+}
+
+/// START > (CODE a) > (CODE b) > END with a trigger.
+fn watched(trigger: &Value) -> Value {
+    let mut main = line("main", &[code("a", "return 1"), wait("w", 100), code("b", "return 2")]);
+    main["variables"] = json!([{"name": "count", "type": "number", "value": 0}]);
+    main["triggers"] = json!([trigger]);
+    main
+}
+
+fn counting(extra: &Value) -> Value {
+    let mut trigger = json!({"id": "t", "type": "EVENT",
+        "condition": {"eventType": "NODE_COMPLETED"},
+        "action": {"type": "SEND_NOTIFICATION", "parameters": {"message": "{{event.nodeId}}"}}});
+    for (key, value) in extra.as_object().into_iter().flatten() {
+        trigger[key] = value.clone();
+    }
+    trigger
+}
+
+fn notified(ran: &Ran) -> Vec<String> {
+    ran.of(EventType::Notification)
+        .iter()
+        .map(|event| event.raised.data["message"].as_str().unwrap_or_default().to_owned())
+        .collect()
+}
+
+#[test]
+fn a_trigger_fires_as_often_and_as_long_as_it_says() {
+    let all = vec!["start", "a", "w", "b", "end"];
+    let cases = [
+        ("F01", json!({}), all.clone()),
+        ("F03", json!({"status": "DISABLED"}), vec![]),
+        ("F03", json!({"enabled": false}), vec![]),
+        ("F06", json!({"maxTriggers": 1}), vec!["start"]),
+        ("F07", json!({"maxTriggers": 3}), vec!["start", "a", "w"]),
+        ("F08", json!({"maxTriggers": 0}), all),
+        (
+            "expression",
+            json!({"condition": {"eventType": "NODE_COMPLETED", "expression": "event.nodeId === 'b'"}}),
+            vec!["b"],
+        ),
+        (
+            "F17",
+            json!({"condition": {"eventType": "THREAD_COMPLETED", "expression": "false"}}),
+            vec![],
+        ),
+    ];
+    for (case, extra, expected) in cases {
+        let ran = run(&watched(&counting(&extra)), Value::Null);
+        assert_eq!(notified(&ran), expected, "{case}");
+    }
+}
+
+#[test]
+fn a_condition_that_fails_harms_nobody() {
+    let broken =
+        counting(&json!({"id": "x", "condition": {"eventType": "NODE_COMPLETED", "expression": "nope.nope.nope()"}}));
+    let mut bundle = watched(&counting(&json!({})));
+    bundle["triggers"] = json!([broken, counting(&json!({}))]);
+    let ran = run(&bundle, Value::Null);
+    assert_eq!(ran.code(), "");
+    assert_eq!(notified(&ran).len(), 5, "F11");
+    assert_eq!(ran.of(EventType::TriggerFailed).len(), 5, "F11");
+}
+
+#[test]
+fn actions_reach_the_thread_that_raised_the_event() {
+    let on_a = |action: Value| {
+        counting(
+            &json!({"condition": {"eventType": "NODE_COMPLETED", "expression": "event.nodeId === 'a'"}, "action": action}),
+        )
+    };
+    let stopped = run(
+        &watched(&on_a(json!({"type": "STOP_THREAD", "parameters": {}}))),
+        Value::Null,
+    );
+    assert_eq!(stopped.report.status, ThreadStatus::Cancelled);
+    let set = json!({"type": "SET_VARIABLE", "parameters": {"variableName": "count", "value": 5}});
+    let set = run(&watched(&on_a(set)), Value::Null);
+    assert_eq!(set.report.variables["count"], json!(5));
+    let wrong = json!({"type": "SET_VARIABLE", "parameters": {"variableName": "count", "value": "five"}});
+    let wrong = run(&watched(&on_a(wrong)), Value::Null);
+    assert_eq!((wrong.code(), &wrong.report.variables["count"]), ("", &json!(0)));
+    assert_eq!(wrong.of(EventType::TriggerFailed).len(), 1);
+    let custom = json!({"type": "CUSTOM", "parameters": {"function": "noted", "parameters": {"x": 1}}});
+    let (sender, heard) = std::sync::mpsc::channel();
+    let sender = std::sync::Mutex::new(sender);
+    let engine = Engine::builder().virtual_time(Some(1)).function("noted", move |input| {
+        let sender = sender.lock().map_err(|error| error.to_string())?;
+        sender.send(input.clone()).map_err(|error| error.to_string())?;
+        Ok(Value::Null)
+    });
+    run_in(engine, &watched(&on_a(custom)), Value::Null, Vec::new());
+    let noted: Vec<Value> = heard.iter().collect();
+    assert_eq!(noted.len(), 1);
+    assert_eq!(
+        (&noted[0]["parameters"]["x"], &noted[0]["event"]["nodeId"]),
+        (&json!(1), &json!("a"))
+    );
+    let panics = json!({"type": "CUSTOM", "parameters": {"function": "panics"}});
+    let engine = Engine::builder()
+        .virtual_time(Some(1))
+        .function("panics", |_| panic!("on purpose"));
+    let ran = run_in(engine, &watched(&on_a(panics)), Value::Null, Vec::new());
+    assert_eq!((ran.code(), ran.of(EventType::TriggerFailed).len()), ("", 1));
+}
+
+#[test]
+fn a_paused_thread_goes_on_when_a_trigger_resumes_it() {
+    let mut bundle = watched(&Value::Null);
+    bundle["triggers"] = json!([
+        counting(
+            &json!({"id": "p", "condition": {"eventType": "NODE_COMPLETED", "expression": "event.nodeId === 'a'"},
+            "action": {"type": "PAUSE_THREAD", "parameters": {}}})
+        ),
+        counting(&json!({"id": "r", "condition": {"eventType": "THREAD_PAUSED"},
+            "action": {"type": "RESUME_THREAD", "parameters": {}}})),
+    ]);
+    let ran = run(&bundle, Value::Null);
+    assert_eq!(ran.code(), "");
+    assert_eq!(ran.of(EventType::ThreadPaused).len(), 1);
+    assert_eq!(ran.of(EventType::ThreadResumed).len(), 1);
+}
+
+#[test]
+fn a_trigger_that_fires_itself_ends_in_an_error_event() {
+    let trigger = counting(&json!({"condition": {"eventType": "VARIABLE_CHANGED"},
+        "action": {"type": "SET_VARIABLE", "parameters": {"variableName": "count", "expression": "event.value + 1"}}}));
+    let mut bundle = line(
+        "main",
+        &[
+            node("v", "VARIABLE", json!({"variableName": "count", "expression": "1"})),
+            wait("w", 100),
+            wait("w2", 100),
+            wait("w3", 100),
+            wait("w4", 100),
+            wait("w5", 100),
+            wait("w6", 100),
+            wait("w7", 100),
+            wait("w8", 100),
+            wait("w9", 100),
+            wait("w10", 100),
+        ],
+    );
+    bundle["triggers"] = json!([trigger]);
+    let ran = run(&bundle, Value::Null);
+    assert_eq!(ran.code(), "");
+    assert_eq!(ran.of(EventType::TriggerFailed).len(), 1);
+    assert_eq!(ran.report.variables["count"], json!(9), "8 links of the chain");
+}
+
+#[test]
+fn a_triggered_sub_workflow_that_raises_its_own_event_ends_too() {
+    let sub = workflow(
+        "sub",
+        &[
+            node("s", "START_FROM_TRIGGER", json!({})),
+            code("x", "return 1"),
+            node("c", "CONTINUE_FROM_TRIGGER", json!({})),
+        ],
+        &["s>x>c"],
+    );
+    let main = line("main", &[code("a", "return 1")]);
+    let trigger = counting(
+        &json!({"condition": {"eventType": "NODE_COMPLETED", "expression": "event.nodeId === 'x' || event.nodeId === 'a'"},
+        "action": {"type": "EXECUTE_TRIGGERED_SUBGRAPH", "parameters": {"triggeredWorkflowId": "sub"}}}),
+    );
+    let ran = run(&json!({"workflows": [main, sub], "triggers": [trigger]}), Value::Null);
+    assert_eq!(ran.code(), "");
+    assert_eq!(ran.of(EventType::TriggerFailed).len(), 1, "{:?}", types(&ran));
+    assert_eq!(ran.of(EventType::TriggeredSubgraphCompleted).len(), 8);
+}
+
+#[test]
+fn variables_come_back_all_or_none() {
+    let sub = |callback: Value| {
+        workflow(
+            "sub",
+            &[
+                node("s", "START_FROM_TRIGGER", json!({})),
+                node("x", "VARIABLE", json!({"variableName": "count", "expression": "42"})),
+                node("y", "VARIABLE", json!({"variableName": "fixed", "expression": "42"})),
+                node("c", "CONTINUE_FROM_TRIGGER", callback),
+            ],
+            &["s>x>y>c"],
+        )
+    };
+    let mut main = line("main", &[code("a", "return 1"), code("b", "return count")]);
+    main["variables"] = json!([
+        {"name": "count", "type": "number", "value": 0},
+        {"name": "fixed", "type": "number", "value": 1, "readonly": true}]);
+    main["triggers"] = json!([counting(&json!({
+        "condition": {"eventType": "NODE_COMPLETED", "expression": "event.nodeId === 'a'"},
+        "action": {"type": "EXECUTE_TRIGGERED_SUBGRAPH", "parameters": {"triggeredWorkflowId": "sub"}}}))]);
+    for (callback, count) in [
+        (json!({}), 0),
+        (json!({"variableCallback": {"includeVariables": ["count"]}}), 42),
+        (json!({"variableCallback": {"includeVariables": ["count", "fixed"]}}), 0),
+    ] {
+        let ran = run(&json!({"workflows": [main, sub(callback.clone())]}), Value::Null);
+        assert_eq!(ran.code(), "", "{callback}");
+        assert_eq!(ran.report.output, json!(count), "{callback}");
+        assert_eq!(ran.report.variables["fixed"], json!(1), "{callback}");
+    }
+}
+
+#[test]
+fn custom_events_are_told_apart_by_name() {
+    let mut main = line("main", &[node("w", "WAIT", json!({"event": "go", "timeout": 5}))]);
+    main["triggers"] = json!([counting(
+        &json!({"condition": {"eventType": "CUSTOM", "eventName": "a"},
+        "action": {"type": "SEND_NOTIFICATION", "parameters": {"message": "{{event.eventName}}"}}})
+    )]);
+    let engine = Engine::builder()
+        .virtual_time(Some(1))
+        .arbiters(1)
+        .workflows(main.to_string())
+        .build()
+        .unwrap_or_else(|error| panic!("{error}"));
+    let mut run = engine.run("main");
+    let events = run.blocking_events(&[], 1000);
+    let handle = run.start().unwrap_or_else(|error| panic!("{error}"));
+    handle.emit("b", serde_json::Map::new());
+    handle.emit("a", serde_json::Map::new());
+    handle.emit("go", serde_json::Map::new());
+    handle.outcome_blocking();
+    handle.settled_blocking();
+    engine.shutdown_blocking(std::time::Duration::ZERO);
+    let heard: Vec<_> = events
+        .filter_map(|heard| match heard {
+            pirn::Heard::Event(event) if event.raised.event_type == EventType::Notification => Some(event),
+            pirn::Heard::Event(_) | pirn::Heard::Missed(_) => None,
+        })
+        .collect();
+    assert!(heard.len() <= 1, "F04: {heard:?}");
+}
