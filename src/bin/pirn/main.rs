@@ -3,6 +3,7 @@
 mod context;
 mod files;
 mod graph;
+mod run;
 mod schema;
 mod terminal;
 mod validate;
@@ -21,6 +22,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Run a workflow: progress on stderr, the result on stdout
+    Run(run::Args),
     /// Check workflow files: every error and warning, with its place
     Validate(validate::Args),
     /// Draw a workflow
@@ -33,6 +36,7 @@ enum Command {
 
 fn main() -> ExitCode {
     match Cli::parse().command {
+        Command::Run(args) => run::run(&args),
         Command::Validate(args) => validate::run(&args),
         Command::Context(args) => context::run(&args),
         Command::Graph(args) => graph::run(&args),

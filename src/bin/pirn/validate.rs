@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         Ok(files) => files,
         Err(message) => return complain(&message, USAGE),
     };
-    let compiled = check(&files);
+    let compiled = check(&files, std::iter::empty());
     let code = if compiled.faults.is_empty() { 0 } else { FAILED };
     let text = match args.output {
         Output::Json => as_json(&compiled),
@@ -47,9 +47,12 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     answer(&text, code)
 }
 
-fn check(files: &[SourceFile]) -> Compiled {
+/// Checks the files as one set; `profiles` are known beside those in the files.
+pub(crate) fn check(files: &[SourceFile], profiles: impl Iterator<Item = String>) -> Compiled {
     let loaded = Loaded::of(files);
-    let profiles: BTreeSet<String> = loaded.profiles.iter().map(|profile| profile.value.id.clone()).collect();
+    let in_files = loaded.profiles.iter().map(|profile| profile.value.id.clone());
+    let built_in = ["echo", "extractive"].map(str::to_owned);
+    let profiles: BTreeSet<String> = in_files.chain(built_in).chain(profiles).collect();
     let syntax = TextSyntax::default();
     let context = CompileContext {
         syntax: &syntax,
@@ -78,7 +81,8 @@ fn as_json(compiled: &Compiled) -> String {
     format!("{report:#}\n")
 }
 
-fn as_text(files: &[SourceFile], compiled: &Compiled) -> String {
+/// The faults and warnings with their source lines, and the verdict.
+pub(crate) fn as_text(files: &[SourceFile], compiled: &Compiled) -> String {
     let theme = if stdout().is_terminal() {
         GraphicalTheme::unicode()
     } else {

@@ -1,0 +1,217 @@
+//! `pirn run FILE...`: runs a workflow; progress on stderr, the result on stdout (SPEC section 8).
+
+mod inputs;
+mod interrupt;
+mod progress;
+mod record;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use pirn::{BuildError, Engine, RunError, RunReport, ThreadStatus};
+use pirn_core::graph::Compiled;
+use serde_json::Value;
+
+use crate::files;
+use crate::terminal::{FAILED, USAGE, answer, complain};
+use crate::validate;
+use inputs::Inputs;
+
+/// Events that may wait for the terminal or the events file.
+const BUFFER: usize = 65_536;
+
+/// How long a run that was stopped may take to wind down.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// Arguments of `pirn run`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Workflow files, loaded together; - for stdin
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<String>,
+    /// The workflow to run (default: the first that is neither triggered nor called by another)
+    #[arg(long, value_name = "ID")]
+    workflow: Option<String>,
+    /// The run's input: JSON, @FILE, or - for stdin
+    #[arg(long, value_name = "JSON", default_value = "null")]
+    input: String,
+    /// How to print the result
+    #[arg(long, value_enum, default_value_t = Output::Text)]
+    output: Output,
+    /// A JSON list of messages that the main thread starts with
+    #[arg(long, value_name = "FILE")]
+    conversation: Option<String>,
+    /// Model profiles, TOML or JSON (default: pirn.toml beside the first workflow file)
+    #[arg(long, value_name = "FILE")]
+    profiles: Option<String>,
+    /// Pinned context, JSON: {role?, todo?, usefulInfo?, folderNotes?}
+    #[arg(long, value_name = "FILE")]
+    pinned: Option<String>,
+    /// Write every event as a line of JSON
+    #[arg(long, value_name = "FILE")]
+    events: Option<String>,
+    /// A clock that jumps: waits pass at once, the same seed gives the same order
+    #[arg(long)]
+    virtual_time: bool,
+    /// Seeds --virtual-time
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// No progress on stderr
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Output {
+    Text,
+    Json,
+}
+
+/// Runs, and ends with 0 where the run completed.
+pub(crate) fn run(args: &Args) -> ExitCode {
+    let sources = match files::read(&args.files) {
+        Ok(sources) => sources,
+        Err(message) => return complain(&message, USAGE),
+    };
+    let inputs = match inputs::read(args) {
+        Ok(inputs) => inputs,
+        Err(message) => return complain(&message, USAGE),
+    };
+    let known = inputs.profiles.iter().map(|profile| profile.id.clone());
+    let compiled = validate::check(&sources, known);
+    if !compiled.faults.is_empty() {
+        return complain(validate::as_text(&sources, &compiled).trim_end(), FAILED);
+    }
+    let workflow = match chosen(args.workflow.as_deref(), &compiled) {
+        Ok(workflow) => workflow,
+        Err(message) => return complain(&message, USAGE),
+    };
+    if !args.quiet && uses_a_model(&compiled) && inputs.profiles.is_empty() && sources_have_no_profiles(&sources) {
+        progress::say("no model profile is configured: the built-in offline model answers (it repeats the prompt)");
+    }
+    let mut builder = Engine::builder().profiles(inputs.profiles.clone());
+    for source in &sources {
+        builder = builder.file(source.name.to_string(), source.text.to_string());
+    }
+    if args.virtual_time {
+        builder = builder.virtual_time(Some(args.seed.unwrap_or(0)));
+    }
+    match builder.build() {
+        Ok(engine) => execute(args, &engine, &workflow, inputs),
+        Err(BuildError::Profiles(faults)) => {
+            let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
+            complain(&lines.join("\n"), FAILED)
+        }
+        Err(error) => complain(&error.to_string(), FAILED),
+    }
+}
+
+fn execute(args: &Args, engine: &Engine, workflow: &str, inputs: Inputs) -> ExitCode {
+    let mut prepared = engine
+        .run(workflow)
+        .input(inputs.input)
+        .conversation(inputs.conversation)
+        .pinned(inputs.pinned);
+    let record = match &args.events {
+        Some(path) => match record::start(path, prepared.blocking_events(&[], BUFFER)) {
+            Ok(record) => Some(record),
+            Err(error) => return complain(&format!("cannot write {path}: {error}"), USAGE),
+        },
+        None => None,
+    };
+    let shown = (!args.quiet).then(|| progress::start(prepared.blocking_events(progress::TYPES, BUFFER)));
+    let run = match prepared.start() {
+        Ok(run) => run,
+        Err(error) => return complain(&error.to_string(), FAILED),
+    };
+    interrupt::watch(&run);
+    let report = run.outcome_blocking();
+    if report.status == ThreadStatus::Completed {
+        run.settled_blocking();
+    }
+    // Flushes the bus: after it, both readers see their end.
+    engine.shutdown_blocking(GRACE);
+    let recorded = record.map_or(Ok(()), record::Record::finish);
+    if let Some(shown) = shown {
+        shown.finish();
+    }
+    if let Err(error) = recorded {
+        return complain(&format!("cannot write the events: {error}"), FAILED);
+    }
+    print(args.output, &report)
+}
+
+fn print(output: Output, report: &RunReport) -> ExitCode {
+    let code = if report.status == ThreadStatus::Completed {
+        0
+    } else {
+        FAILED
+    };
+    match (output, &report.error) {
+        (Output::Json, _) => match serde_json::to_string_pretty(report) {
+            Ok(text) => answer(&format!("{text}\n"), code),
+            Err(error) => complain(&error.to_string(), FAILED),
+        },
+        (Output::Text, None) => answer(&plain(&report.output), code),
+        (Output::Text, Some(error)) => complain(&explained(report.status, error), code),
+    }
+}
+
+/// Text as it is, anything else as JSON.
+fn plain(output: &Value) -> String {
+    match output {
+        Value::String(text) => format!("{text}\n"),
+        other => format!("{other:#}\n"),
+    }
+}
+
+fn explained(status: ThreadStatus, error: &RunError) -> String {
+    let mut text = format!("the run ended {}: {error}", status.as_str());
+    let mut cause = error.cause.as_deref();
+    while let Some(error) = cause {
+        text.push_str("\n  caused by ");
+        text.push_str(&error.to_string());
+        cause = error.cause.as_deref();
+    }
+    text
+}
+
+/// The workflow that is asked for, or the first that nobody else starts.
+fn chosen(asked: Option<&str>, compiled: &Compiled) -> Result<String, String> {
+    use pirn_core::graph::NodeKind;
+    let ids: Vec<&str> = compiled.graphs.iter().map(|graph| &*graph.workflow_id).collect();
+    if let Some(id) = asked {
+        return if ids.contains(&id) {
+            Ok(id.to_owned())
+        } else {
+            Err(format!("there is no workflow {id}; the files have {}", ids.join(", ")))
+        };
+    }
+    let is_called = |id: &str| {
+        compiled
+            .graphs
+            .iter()
+            .flat_map(|graph| &graph.nodes)
+            .any(|node| match &node.kind {
+                NodeKind::Subgraph { workflow_id, .. } => **workflow_id == *id,
+                _ => false,
+            })
+    };
+    let normal = || compiled.graphs.iter().filter(|graph| !graph.triggered);
+    let first = normal()
+        .find(|graph| !is_called(&graph.workflow_id))
+        .or_else(|| normal().next());
+    first
+        .map(|graph| graph.workflow_id.to_string())
+        .ok_or_else(|| "the files have no workflow that can be run by itself".to_owned())
+}
+
+fn uses_a_model(compiled: &Compiled) -> bool {
+    let mut nodes = compiled.graphs.iter().flat_map(|graph| &graph.nodes);
+    nodes.any(|node| matches!(node.kind, pirn_core::graph::NodeKind::Llm(_)))
+}
+
+fn sources_have_no_profiles(sources: &[pirn_core::definition::SourceFile]) -> bool {
+    pirn_core::definition::Loaded::of(sources).profiles.is_empty()
+}

@@ -1,0 +1,40 @@
+//! `--events FILE`: every event as a line of JSON.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::thread::JoinHandle;
+
+use pirn::{BlockingEvents, Heard};
+use serde_json::json;
+
+/// A file that is being written.
+pub(super) struct Record {
+    writer: JoinHandle<io::Result<()>>,
+}
+
+/// Opens the file and starts writing.
+pub(super) fn start(path: &str, events: BlockingEvents) -> io::Result<Record> {
+    let mut file = BufWriter::new(File::create(path)?);
+    let writer = std::thread::Builder::new()
+        .name("pirn-events".to_owned())
+        .spawn(move || {
+            for heard in events {
+                match heard {
+                    Heard::Event(event) => serde_json::to_writer(&mut file, &*event)?,
+                    Heard::Missed(count) => serde_json::to_writer(&mut file, &json!({ "missed": count }))?,
+                }
+                file.write_all(b"\n")?;
+            }
+            file.flush()
+        })?;
+    Ok(Record { writer })
+}
+
+impl Record {
+    /// Waits for the last line.
+    pub(super) fn finish(self) -> io::Result<()> {
+        self.writer
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("the writer panicked")))
+    }
+}
