@@ -1,4 +1,5 @@
 //! The face of Pirn: load workflows, run them, watch them.
+#![doc = include_str!("../README.md")]
 
 mod engine;
 pub mod models;

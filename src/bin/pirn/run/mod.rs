@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use pirn::{BuildError, Engine, RunError, RunReport, ThreadStatus};
-use pirn_core::graph::Compiled;
+use pirn_core::definition::{Loaded, TriggerAction};
+use pirn_core::graph::{Compiled, NodeKind};
 use serde_json::Value;
 
 use crate::files;
@@ -83,11 +84,12 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     if !compiled.faults.is_empty() {
         return complain(validate::as_text(&sources, &compiled).trim_end(), FAILED);
     }
-    let workflow = match chosen(args.workflow.as_deref(), &compiled) {
+    let loaded = Loaded::of(&sources);
+    let workflow = match chosen(args.workflow.as_deref(), &compiled, &loaded) {
         Ok(workflow) => workflow,
         Err(message) => return complain(&message, USAGE),
     };
-    if !args.quiet && uses_a_model(&compiled) && inputs.profiles.is_empty() && sources_have_no_profiles(&sources) {
+    if !args.quiet && uses_a_model(&compiled) && inputs.profiles.is_empty() && loaded.profiles.is_empty() {
         progress::say("no model profile is configured: the built-in offline model answers (it repeats the prompt)");
     }
     let mut builder = Engine::builder().profiles(inputs.profiles.clone());
@@ -177,9 +179,8 @@ fn explained(status: ThreadStatus, error: &RunError) -> String {
     text
 }
 
-/// The workflow that is asked for, or the first that nobody else starts.
-fn chosen(asked: Option<&str>, compiled: &Compiled) -> Result<String, String> {
-    use pirn_core::graph::NodeKind;
+/// The workflow that is asked for, or the first that no other workflow calls and no trigger starts.
+fn chosen(asked: Option<&str>, compiled: &Compiled, loaded: &Loaded) -> Result<String, String> {
     let ids: Vec<&str> = compiled.graphs.iter().map(|graph| &*graph.workflow_id).collect();
     if let Some(id) = asked {
         return if ids.contains(&id) {
@@ -189,18 +190,19 @@ fn chosen(asked: Option<&str>, compiled: &Compiled) -> Result<String, String> {
         };
     }
     let is_called = |id: &str| {
-        compiled
-            .graphs
-            .iter()
-            .flat_map(|graph| &graph.nodes)
-            .any(|node| match &node.kind {
-                NodeKind::Subgraph { workflow_id, .. } => **workflow_id == *id,
-                _ => false,
-            })
+        let mut nodes = compiled.graphs.iter().flat_map(|graph| &graph.nodes);
+        nodes.any(|node| matches!(&node.kind, NodeKind::Subgraph { workflow_id, .. } if **workflow_id == *id))
+    };
+    let is_triggered = |id: &str| {
+        let own = compiled.graphs.iter().flat_map(|graph| &graph.triggers);
+        let mut triggers = own.chain(loaded.triggers.iter().map(|trigger| &trigger.value));
+        triggers.any(
+            |trigger| matches!(&trigger.action, TriggerAction::StartWorkflow { workflow_id, .. } if workflow_id == id),
+        )
     };
     let normal = || compiled.graphs.iter().filter(|graph| !graph.triggered);
     let first = normal()
-        .find(|graph| !is_called(&graph.workflow_id))
+        .find(|graph| !is_called(&graph.workflow_id) && !is_triggered(&graph.workflow_id))
         .or_else(|| normal().next());
     first
         .map(|graph| graph.workflow_id.to_string())
@@ -209,9 +211,5 @@ fn chosen(asked: Option<&str>, compiled: &Compiled) -> Result<String, String> {
 
 fn uses_a_model(compiled: &Compiled) -> bool {
     let mut nodes = compiled.graphs.iter().flat_map(|graph| &graph.nodes);
-    nodes.any(|node| matches!(node.kind, pirn_core::graph::NodeKind::Llm(_)))
-}
-
-fn sources_have_no_profiles(sources: &[pirn_core::definition::SourceFile]) -> bool {
-    pirn_core::definition::Loaded::of(sources).profiles.is_empty()
+    nodes.any(|node| matches!(node.kind, NodeKind::Llm(_)))
 }
