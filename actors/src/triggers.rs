@@ -13,7 +13,7 @@ use pirn_core::trigger::{Fire, Owner, TriggerKey, TriggerMachine, TriggerState};
 use serde_json::{Map, Value, json};
 
 use crate::answer::Answer;
-use crate::engine::EngineShared;
+use crate::engine::{DetachedRun, EngineShared};
 use crate::events::BusMsg;
 use crate::host::Host;
 use crate::ports::Function;
@@ -148,6 +148,24 @@ impl TriggerMatcherActor {
     ) -> Result<(), String> {
         let own = || event.thread_id.clone();
         match &trigger.action {
+            // An ended thread has nothing to add to its event, and its run may be gone before it could be asked.
+            TriggerAction::StartWorkflow { workflow_id, input } if is_end(event.raised.event_type) => {
+                let fields = input.as_ref().map_or(&[][..], |input| &input.fields);
+                let (trigger, workflow) = (trigger.id.clone(), workflow_id.clone());
+                let started = engine.start_detached(DetachedRun {
+                    workflow_id: workflow_id.clone(),
+                    input: Value::Object(event_fields(event, fields)),
+                    messages: Vec::new(),
+                    is_unlimited: false,
+                    trigger_depth: event.raised.trigger_depth + 1,
+                    on_end: Box::new(move |report| {
+                        if let Some(error) = &report.error {
+                            tracing::warn!(%error, trigger, workflow, "a workflow that a trigger started failed");
+                        }
+                    }),
+                });
+                started.map_err(|error| error.to_string())
+            }
             TriggerAction::StartWorkflow { .. } | TriggerAction::ExecuteTriggeredSubgraph(_) => {
                 self.next_firing += 1;
                 let firing = Firing {
@@ -266,6 +284,26 @@ impl TriggerMatcherActor {
         if engine.interest.listening().contains(raised.event_type) {
             engine.bus.do_send(raise(event, raised));
         }
+    }
+}
+
+/// Whether the thread that raised it is over.
+fn is_end(event_type: EventType) -> bool {
+    matches!(
+        event_type,
+        EventType::ThreadCompleted | EventType::ThreadFailed | EventType::ThreadCancelled
+    )
+}
+
+/// The named fields of an event; all of them where none is named.
+pub(crate) fn event_fields(event: &Event, fields: &[String]) -> Map<String, Value> {
+    match serde_json::to_value(event) {
+        Ok(Value::Object(event)) if fields.is_empty() => event,
+        Ok(Value::Object(mut event)) => fields
+            .iter()
+            .filter_map(|field| Some((field.clone(), event.remove(field)?)))
+            .collect(),
+        Ok(_) | Err(_) => Map::new(),
     }
 }
 

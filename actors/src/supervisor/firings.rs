@@ -23,7 +23,7 @@ use crate::engine::DetachedRun;
 use crate::host::TimerHandle;
 use crate::run::{FiringReport, NodeReport};
 use crate::thread::{ConversationRef, Described, ThreadMsg};
-use crate::triggers::Firing;
+use crate::triggers::{Firing, event_fields};
 
 /// Firings that may wait for one thread; one more is refused.
 const QUEUE_LIMIT: usize = 16;
@@ -655,15 +655,7 @@ fn child_input(run: &FiringRun, described: &Described, compression: Option<Value
 /// A detached run's input: the named fields of the event (all of them where none is named), and for token events the
 /// compression's context.
 fn detached_input(run: &FiringRun, context: Value, fields: &[String]) -> Value {
-    let event = serde_json::to_value(&*run.firing.event).unwrap_or_default();
-    let mut input: Map<String, Value> = match event {
-        Value::Object(event) if fields.is_empty() => event,
-        Value::Object(mut event) => fields
-            .iter()
-            .filter_map(|field| Some((field.clone(), event.remove(field)?)))
-            .collect(),
-        _ => Map::new(),
-    };
+    let mut input = event_fields(&run.firing.event, fields);
     if let (true, Value::Object(mut context)) = (run.is_token_event(), context) {
         for field in [
             "threadId",
