@@ -176,6 +176,10 @@ impl SupervisorActor {
             Ok((outcome, source)) => (outcome, source),
             Err(error) => (Outcome::Failed(error), None),
         };
+        if !matches!(outcome, Outcome::Joined(_)) {
+            // Nothing is handed to the parent, so what the branches spent goes to the run.
+            self.late_spent.add(self.spent_by_branches(no));
+        }
         self.detach_survivors(no);
         if matches!(verdict, Verdict::Cancelled) {
             return;
@@ -244,12 +248,7 @@ impl SupervisorActor {
             .collect();
         let snapshot = |name: &str| -> Option<&Value> { run.state.variables.value(name).map(|value| &**value) };
         let variables: BTreeMap<String, Value> = merge_variables(snapshot, &branches)?;
-        let mut spent = Spent::default();
-        for path in 0..fork.paths.len() {
-            if let Some(ended) = ended(path) {
-                spent.add(ended.spent);
-            }
-        }
+        let spent = self.spent_by(run);
         let source = match conversation {
             JoinConversation::ReplaceWith(path) => run.threads.get(*path).copied().flatten(),
             JoinConversation::Unchanged => None,
@@ -258,6 +257,21 @@ impl SupervisorActor {
             joined(join_output(run.machine.rule().strategy, &reports), variables, spent),
             source,
         ))
+    }
+
+    fn spent_by_branches(&self, no: ForkNo) -> Spent {
+        self.forks.get(&no).map_or(Spent::default(), |run| self.spent_by(run))
+    }
+
+    /// What the branches that have ended spent.
+    fn spent_by(&self, run: &ForkRun) -> Spent {
+        let mut spent = Spent::default();
+        for thread in run.threads.iter().flatten() {
+            if let Some(ended) = self.threads.get(thread).and_then(|child| child.ended.as_ref()) {
+                spent.add(ended.spent);
+            }
+        }
+        spent
     }
 
     fn detach_survivors(&mut self, no: ForkNo) {
