@@ -557,3 +557,71 @@ fn a_panic_stays_in_its_branch_and_the_join_decides() {
     let ran = run_in(engine(), &bundle("ALL_COMPLETED"), Value::Null, Vec::new());
     assert_eq!(ran.code(), "JOIN_CONDITION_NOT_MET");
 }
+
+#[test]
+fn what_branches_spent_counts_however_the_join_ends() {
+    let ask = |id: &str| {
+        node(
+            id,
+            "LLM",
+            json!({"profileId": "main", "prompt": "a question of some words"}),
+        )
+    };
+    let spent = |join: Value, late_ms: u32, fails: bool| {
+        let last = if fails { "throw 1" } else { "return 1" };
+        let branches = [
+            vec![ask("a"), wait("aw", 5)],
+            vec![ask("b"), wait("bw", late_ms), code("bc", last)],
+        ];
+        let bundle = forked(&branches, false, &join);
+        let bundle = json!({"workflows": [bundle], "profiles": [{"id": "main", "provider": "echo"}]});
+        json!(run(&bundle, Value::Null).report.tokens.spent)
+    };
+    let both = spent(json!({"joinStrategy": "ALL_COMPLETED"}), 5, false);
+    let cases = [
+        ("a loser", json!({"joinStrategy": "ANY_COMPLETED"}), 500, false),
+        ("a failed join", json!({"joinStrategy": "ALL_COMPLETED"}), 50, true),
+        (
+            "a timeout",
+            json!({"joinStrategy": "ALL_COMPLETED", "timeout": 0.1}),
+            500,
+            false,
+        ),
+        ("a failure", json!({"joinStrategy": "ANY_FAILED"}), 50, true),
+    ];
+    for (case, join, late_ms, fails) in cases {
+        assert_eq!(spent(join, late_ms, fails), both, "{case}");
+    }
+}
+
+#[test]
+fn a_cancelled_run_takes_its_branches_with_it() {
+    let bundle = forked(
+        &[
+            vec![node("w", "WAIT", json!({"event": "never"}))],
+            vec![node("v", "WAIT", json!({"event": "never"}))],
+        ],
+        false,
+        &json!({"joinStrategy": "ALL_COMPLETED"}),
+    );
+    let engine = Engine::builder()
+        .virtual_time(Some(1))
+        .workflows(bundle.to_string())
+        .build()
+        .unwrap_or_else(|error| panic!("{error}"));
+    let handle = engine
+        .start("forked", Value::Null)
+        .unwrap_or_else(|error| panic!("{error}"));
+    handle.cancel("enough");
+    let report = handle.outcome_blocking();
+    handle.settled_blocking();
+    assert_eq!(report.status, ThreadStatus::Cancelled);
+    assert!(
+        report
+            .threads
+            .iter()
+            .all(|thread| thread.status == ThreadStatus::Cancelled),
+        "{report:?}"
+    );
+    assert_eq!(engine.live_runs(), 0);
+}

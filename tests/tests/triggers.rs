@@ -425,3 +425,41 @@ fn custom_events_are_told_apart_by_name() {
         .collect();
     assert!(heard.len() <= 1, "F04: {heard:?}");
 }
+
+#[test]
+fn one_compression_runs_at_a_time() {
+    let mut trigger = seed(SEED_002_TRIGGER);
+    trigger["action"]["parameters"]["waitForCompletion"] = json!(false);
+    let mut main = line("main", &[ask("A"), ask("B"), ask("C"), wait("pause", 1000)]);
+    main["config"] = json!({"tokenLimit": 200});
+    main["triggers"] = json!([{"id": "again", "type": "EVENT",
+        "condition": {"eventType": "NODE_COMPLETED", "expression": "event.nodeType === 'LLM'"},
+        "action": {"type": "EXECUTE_TRIGGERED_SUBGRAPH",
+            "parameters": {"triggeredWorkflowId": "slow", "waitForCompletion": false}}}]);
+    let slow = workflow(
+        "slow",
+        &[
+            node("s", "START_FROM_TRIGGER", json!({})),
+            wait("x", 500),
+            node("c", "CONTINUE_FROM_TRIGGER", json!({})),
+        ],
+        &["s>x>c"],
+    );
+    let bundle = json!({"workflows": [main, seed(SEED_002), slow], "triggers": [trigger], "profiles": profiles(100)});
+    let ran = virtually(&bundle);
+    assert_eq!(ran.code(), "", "{:?}", ran.report.error);
+    let fired = |id: &str| {
+        ran.report
+            .firings
+            .iter()
+            .filter(|firing| firing.trigger_id == id)
+            .count()
+    };
+    assert_eq!(
+        fired("again"),
+        1,
+        "H14: the same trigger already queued or running coalesces"
+    );
+    assert_eq!(fired("compression-trigger"), 1, "H14");
+    assert_eq!(ran.visible()[..2], ["You are kind.", "SUMMARY"]);
+}
