@@ -333,6 +333,8 @@ impl SupervisorActor {
         self.emit(thread, EventType::ThreadFailed, || {
             vec![
                 ("status", serde_json::json!(status)),
+                ("pathId", serde_json::json!(error.path_id)),
+                ("output", Value::Null),
                 ("error", serde_json::json!(error)),
             ]
         });
