@@ -28,9 +28,12 @@ fn joined(ends: &[Ends], serial: bool, join: &Value) -> Ran {
     run(&forked(&branches, serial, join), Value::Null)
 }
 
+/// Its id, the JOIN, how branches end, the error's code, when it is decided, how each path ended.
+type Case<'a> = (&'a str, Value, &'a [Ends], &'a str, u64, &'a [ThreadStatus]);
+
 #[test]
 fn every_strategy_decides_as_soon_as_it_can() {
-    let cases: &[(&str, Value, &[Ends], &str, u64, &[ThreadStatus])] = {
+    let cases: &[Case<'_>] = {
         use ThreadStatus::{Cancelled, Completed, Failed};
         &[
             (
@@ -554,6 +557,11 @@ fn a_panic_stays_in_its_branch_and_the_join_decides() {
     assert_eq!(ran.code(), "");
     assert_eq!(ran.report.output["failed"][0]["pathId"], "p0");
     assert_eq!(ran.report.output["failed"][0]["error"]["code"], "ACTOR_PANICKED");
+    assert_eq!(
+        ran.path_end("p0"),
+        Some(ThreadStatus::Failed),
+        "its event names the path"
+    );
     let ran = run_in(engine(), &bundle("ALL_COMPLETED"), Value::Null, Vec::new());
     assert_eq!(ran.code(), "JOIN_CONDITION_NOT_MET");
 }
