@@ -117,6 +117,19 @@ impl Placement {
         }
     }
 
+    /// Under virtual time, what has begun happens to its end first: whether it does must not depend on when the
+    /// caller's thread says that it is enough.
+    fn wait_idle(&self, at_most: Duration) {
+        if let Kind::Simulated(simulated) = &self.inner.kind {
+            let (told, idle) = std::sync::mpsc::channel();
+            let job = Job::Run(Box::new(move |_, _| told.send(()).unwrap_or(())));
+            if simulated.jobs.send(job).is_ok() {
+                // A clock that is still busy by then is stopped in the middle.
+                let _: Result<(), _> = idle.recv_timeout(at_most);
+            }
+        }
+    }
+
     fn stop(&self, grace: Duration) -> ShutdownReport {
         match &self.inner.kind {
             Kind::Arbiters(runtime) => {
@@ -183,6 +196,7 @@ fn simulate(seed: Option<u64>, jobs: &crossbeam_channel::Receiver<Job>) {
 
 /// Admits nobody, waits, cancels, waits, stops.
 pub(super) fn shut_down(shared: &EngineShared, placement: &Placement, grace: Duration) -> ShutdownReport {
+    placement.wait_idle(grace.max(WIND_DOWN));
     shared.close();
     let mut runs_cancelled = 0;
     if !shared.gate().wait_drained(grace) {
