@@ -68,6 +68,13 @@ fn a_route_takes_the_first_that_holds_by_priority() {
             "e",
         ),
         (
+            "J06",
+            json!({"status": "success"}),
+            json!({"routes": [route("nonExistentVariable > 100", "bad", 10), route(success, "good", 5)]}),
+            vec!["bad", "good"],
+            "good",
+        ),
+        (
             "J07",
             json!({}),
             json!({"routes": [], "defaultTargetNodeId": "d"}),
