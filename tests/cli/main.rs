@@ -3,5 +3,6 @@
 mod command;
 mod context;
 mod graph;
+mod run;
 mod schema;
 mod validate;

@@ -123,11 +123,14 @@ fn execute(args: &Args, engine: &Engine, workflow: &str, inputs: Inputs) -> Exit
         None => None,
     };
     let shown = (!args.quiet).then(|| progress::start(prepared.blocking_events(progress::TYPES, BUFFER)));
+    // Listening before the run's first sign of life, so that no Ctrl-C after it is lost.
+    let interrupt = interrupt::listen();
     let run = match prepared.start() {
         Ok(run) => run,
         Err(error) => return complain(&error.to_string(), FAILED),
     };
-    interrupt::watch(&run);
+    interrupt.stops(&run);
+
     let report = run.outcome_blocking();
     if report.status == ThreadStatus::Completed {
         run.settled_blocking();

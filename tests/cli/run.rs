@@ -1,0 +1,240 @@
+//! `pirn run`.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::command::{pirn, pirn_with, start};
+
+const REVIEW: &[&str] = &["run", "../examples/support-fork.json", "../examples/topic-of.json"];
+
+fn review(more: &[&str]) -> crate::command::Ended {
+    pirn(&[REVIEW, &["--input", r#"{"ticket": "Never! My refund!"}"#], more].concat())
+}
+
+/// A workflow in a file of its own, which ends with the test.
+struct Workflow {
+    path: std::path::PathBuf,
+}
+
+impl Workflow {
+    fn new(name: &str, workflow: &Value) -> Self {
+        let path = std::env::temp_dir().join(format!("pirn-run-{name}-{}.json", std::process::id()));
+        std::fs::write(&path, workflow.to_string()).expect("writable");
+        Self { path }
+    }
+    fn path(&self) -> &str {
+        self.path.to_str().expect("UTF-8")
+    }
+}
+
+impl Drop for Workflow {
+    fn drop(&mut self) {
+        std::fs::remove_file(&self.path).unwrap_or(());
+    }
+}
+
+fn nap(seconds: f64) -> Value {
+    json!({"id": "nap", "nodes": [
+        {"id": "s", "type": "START"}, {"id": "w", "type": "WAIT", "config": {"seconds": seconds}}, {"id": "e", "type": "END"}],
+        "edges": [{"from": "s", "to": "w"}, {"from": "w", "to": "e"}]})
+}
+
+#[test]
+fn the_result_is_on_stdout_and_progress_on_stderr() {
+    let ended = review(&[]);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    assert_eq!(ended.json()["topic"], "refund");
+    for line in [
+        "> review started",
+        "> branch tone started",
+        "= review joined: ALL_COMPLETED",
+        "< review completed",
+    ] {
+        assert!(
+            ended.stderr.lines().any(|other| other == line),
+            "{line}: {}",
+            ended.stderr
+        );
+    }
+    assert_eq!(review(&["--quiet"]).stderr, "");
+}
+
+#[test]
+fn json_output_has_every_field_of_the_contract() {
+    let report = review(&["--output", "json"]).json();
+    for field in [
+        "runId",
+        "threadId",
+        "workflowId",
+        "status",
+        "output",
+        "variables",
+        "conversation",
+        "tokens",
+        "nodes",
+        "threads",
+        "elapsedMs",
+    ] {
+        assert!(report.get(field).is_some(), "{field}: {report:#}");
+    }
+    assert_eq!(report["status"], "COMPLETED");
+    assert_eq!(report["variables"]["threshold"], 10);
+    assert_eq!(
+        report["nodes"][0],
+        json!({"nodeId": "start", "status": "COMPLETED", "attempts": 1})
+    );
+    assert!(report["conversation"]["markMap"]["batchBoundaries"].is_array());
+    let kinds: Vec<&Value> = report["threads"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|thread| &thread["kind"])
+        .collect();
+    assert_eq!(kinds, ["main", "branch", "branch", "subgraph"]);
+}
+
+#[test]
+fn input_comes_from_the_line_a_file_or_stdin() {
+    let input = Workflow::new("input", &json!({"ticket": "login"}));
+    let from_file = pirn(&[REVIEW, &["--input", &format!("@{}", input.path())]].concat());
+    let from_stdin = pirn_with(br#"{"ticket": "login"}"#, &[REVIEW, &["--input", "-"]].concat());
+    assert_eq!(from_file.json()["topic"], "login");
+    assert_eq!(from_file.stdout, from_stdin.stdout);
+}
+
+#[test]
+fn a_failed_run_says_why_and_ends_with_1() {
+    let text = pirn(&["run", "../examples/topic-of.json", "--input", "{}"]);
+    assert_eq!((text.code, text.stdout.as_str()), (Some(1), ""));
+    assert!(
+        text.stderr.contains("the run ended FAILED: SCRIPT_ERROR"),
+        "{}",
+        text.stderr
+    );
+    let json = pirn(&["run", "../examples/topic-of.json", "--input", "{}", "--output", "json"]);
+    assert_eq!(json.code, Some(1));
+    assert_eq!(json.json()["error"]["code"], "SCRIPT_ERROR");
+    assert_eq!(json.json()["error"]["nodeId"], "pick");
+}
+
+#[test]
+fn wrong_usage_ends_with_2_and_one_sentence() {
+    for (arguments, words) in [
+        (
+            &["run", "../examples/none.json"][..],
+            "cannot read ../examples/none.json",
+        ),
+        (
+            &["run", "../examples/topic-of.json", "--input", "{"],
+            "--input is not what it should be",
+        ),
+        (
+            &["run", "../examples/topic-of.json", "--workflow", "other"],
+            "there is no workflow other",
+        ),
+        (
+            &["run", "../examples/topic-of.json", "--conversation", "none.json"],
+            "cannot read none.json",
+        ),
+        (&["run"], "FILE"),
+    ] {
+        let ended = pirn(arguments);
+        assert_eq!(ended.code, Some(2), "{arguments:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains(words), "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn a_workflow_with_faults_does_not_run() {
+    let broken = Workflow::new(
+        "broken",
+        &json!({"id": "x", "nodes": [{"id": "s", "type": "START"}], "edges": []}),
+    );
+    let ended = pirn(&["run", broken.path()]);
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""));
+    assert!(ended.stderr.contains("MISSING_END"), "{}", ended.stderr);
+}
+
+#[test]
+fn virtual_time_skips_an_hour_and_the_same_seed_gives_the_same_bytes() {
+    let hour = Workflow::new("hour", &nap(3600.0));
+    let ended = pirn(&["run", hour.path(), "--virtual-time", "--output", "json"]);
+    assert_eq!(ended.json()["elapsedMs"], 3_600_000);
+    let once = |name: &str| {
+        let events = Workflow::new(name, &Value::Null);
+        let report = review(&[
+            "--virtual-time",
+            "--seed",
+            "7",
+            "--output",
+            "json",
+            "--events",
+            events.path(),
+        ])
+        .stdout;
+        (report, std::fs::read_to_string(events.path()).expect("written"))
+    };
+    let (first, second) = (once("events-1"), once("events-2"));
+    assert_eq!(first, second);
+    let sequences: Vec<u64> = first
+        .1
+        .lines()
+        .map(|line| {
+            serde_json::from_str::<Value>(line).expect("JSON")["sequence"]
+                .as_u64()
+                .expect("a number")
+        })
+        .collect();
+    assert!(sequences.len() > 20);
+    assert_eq!(
+        sequences,
+        (1..=sequences.len() as u64).collect::<Vec<_>>(),
+        "gapless from 1"
+    );
+}
+
+#[test]
+fn ctrl_c_ends_the_run_cancelled_with_what_had_finished() {
+    let long = Workflow::new("long", &nap(600.0));
+    let mut child = start(&["run", long.path(), "--output", "json"]);
+    let mut progress = BufReader::new(child.stderr.take().expect("piped"));
+    let mut line = String::new();
+    progress.read_line(&mut line).expect("a line");
+    assert_eq!(line, "> nap started\n");
+    let killed = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status()
+        .expect("kill runs");
+    assert!(killed.success());
+    let mut text = String::new();
+    child
+        .stdout
+        .take()
+        .expect("piped")
+        .read_to_string(&mut text)
+        .expect("UTF-8");
+    assert_eq!(child.wait().expect("it ends").code(), Some(1));
+    let report: Value = serde_json::from_str(&text).expect("a report");
+    assert_eq!(report["status"], "CANCELLED");
+    assert_eq!(report["error"]["message"], "interrupted");
+    assert_eq!(report["nodes"][0]["status"], "COMPLETED");
+    assert_eq!(report["nodes"][1]["status"], "CANCELLED");
+}
+
+#[test]
+fn both_design_documents_compressions_run() {
+    for (folder, compressed) in [("002", "# long-talk compressed: "), ("003", "# long-talk compressed: ")] {
+        let file = |name: &str| format!("../examples/compression-{folder}/{name}.json");
+        let ended = pirn(&[
+            "run",
+            &file("main"),
+            &file(&format!("{folder}-compression-workflow")),
+            &file(&format!("{folder}-trigger")),
+            "--virtual-time",
+        ]);
+        assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+        assert!(ended.stderr.contains(compressed), "{folder}: {}", ended.stderr);
+    }
+}
