@@ -94,7 +94,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     }
     let mut builder = Engine::builder().profiles(inputs.profiles.clone());
     for source in &sources {
-        builder = builder.file(source.name.to_string(), source.text.to_string());
+        builder = builder.file(source.name.clone(), source.text.to_string());
     }
     if args.virtual_time {
         builder = builder.virtual_time(Some(args.seed.unwrap_or(0)));
