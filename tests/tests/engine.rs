@@ -1,0 +1,149 @@
+//! The face: admission, handles, subscribers, shutdown.
+
+use std::time::Duration;
+
+use pirn::{Engine, EventType, Heard, RunErrorCode, ShutdownReport, ThreadStatus};
+use serde_json::{Map, json};
+
+/// Waits for the CUSTOM event `go`.
+const GATE: &str = r#"{"id": "gate",
+    "nodes": [{"id": "s", "type": "START"}, {"id": "w", "type": "WAIT", "config": {"event": "go"}}, {"id": "e", "type": "END", "config": {"output": "output.answer"}}],
+    "edges": [{"from": "s", "to": "w"}, {"from": "w", "to": "e"}]}"#;
+
+fn engine() -> Engine {
+    Engine::builder().arbiters(2).workflows(GATE).build().expect("valid")
+}
+
+fn answer(value: u32) -> Map<String, serde_json::Value> {
+    Map::from_iter([("answer".to_owned(), json!(value))])
+}
+
+/// Reads events until one of this type comes.
+fn hear(events: &mut pirn::BlockingEvents, wanted: EventType) {
+    let heard = events.any(|heard| matches!(heard, Heard::Event(event) if event.raised.event_type == wanted));
+    assert!(heard, "{wanted:?} never came");
+}
+
+#[test]
+fn engines_come_and_go_in_one_process_and_leave_nothing() {
+    for round in 0..30 {
+        let engine = engine();
+        let mut prepared = engine.run("gate");
+        let mut events = prepared.blocking_events(&[EventType::NodeStarted], 16);
+        let run = prepared.start().expect("admitted");
+        hear(&mut events, EventType::NodeStarted);
+        hear(&mut events, EventType::NodeStarted);
+        run.emit("go", answer(round));
+        assert_eq!(run.outcome_blocking().output, json!(round));
+        assert_eq!(
+            engine.shutdown_blocking(Duration::from_secs(5)),
+            ShutdownReport::default()
+        );
+    }
+}
+
+#[test]
+fn a_full_engine_refuses_and_a_closed_one_too() {
+    let engine = Engine::builder().max_runs(1).workflows(GATE).build().expect("valid");
+    let first = engine.start("gate", json!(null)).expect("admitted");
+    let refused = engine.start("gate", json!(null)).expect_err("full");
+    assert_eq!(refused.code, RunErrorCode::Overloaded);
+    first.cancel("enough");
+    let report = first.outcome_blocking();
+    assert_eq!(
+        (report.status, report.error.as_ref().map(|error| error.code)),
+        (ThreadStatus::Cancelled, Some(RunErrorCode::Cancelled))
+    );
+    engine.shutdown_blocking(Duration::from_secs(5));
+    assert_eq!(
+        engine.start("gate", json!(null)).expect_err("closed").code,
+        RunErrorCode::Cancelled
+    );
+}
+
+#[test]
+fn a_paused_run_stands_at_its_safe_point_until_it_is_resumed() {
+    let engine = engine();
+    let mut prepared = engine.run("gate");
+    let mut events = prepared.blocking_events(
+        &[
+            EventType::NodeStarted,
+            EventType::ThreadPaused,
+            EventType::ThreadResumed,
+        ],
+        16,
+    );
+    let run = prepared.start().expect("admitted");
+    hear(&mut events, EventType::NodeStarted);
+    hear(&mut events, EventType::NodeStarted);
+    run.pause();
+    run.emit("go", answer(1));
+    hear(&mut events, EventType::ThreadPaused);
+    assert!(run.try_outcome().is_none());
+    run.resume();
+    hear(&mut events, EventType::ThreadResumed);
+    assert_eq!(run.outcome_blocking().status, ThreadStatus::Completed);
+    engine.shutdown_blocking(Duration::from_secs(5));
+}
+
+#[test]
+fn a_subscriber_that_never_reads_holds_nobody_up_and_is_told_what_it_missed() {
+    let workflow = r#"{"id": "quick", "nodes": [{"id": "s", "type": "START"}, {"id": "e", "type": "END"}], "edges": [{"from": "s", "to": "e"}]}"#;
+    let engine = Engine::builder()
+        .virtual_time(None)
+        .workflows(workflow)
+        .build()
+        .expect("valid");
+    let mut prepared = engine.run("quick");
+    let all = prepared.blocking_events(&[], 1_000);
+    let slow = prepared.blocking_events(&[], 1);
+    let run = prepared.start().expect("admitted");
+    assert_eq!(run.outcome_blocking().status, ThreadStatus::Completed);
+    engine.shutdown_blocking(Duration::from_secs(5));
+    let raised = all.count();
+    let told: Vec<Heard> = slow.collect();
+    assert_eq!(raised, 6);
+    assert!(
+        matches!(told.first(), Some(Heard::Event(event)) if event.sequence == 1),
+        "{told:?}"
+    );
+    assert_eq!(told.len(), 1, "the buffer of one holds one");
+}
+
+#[test]
+fn a_shutdown_cancels_what_does_not_end_by_itself() {
+    let engine = engine();
+    let run = engine.start("gate", json!(null)).expect("admitted");
+    let report = engine.shutdown_blocking(Duration::ZERO);
+    assert_eq!(
+        report,
+        ShutdownReport {
+            runs_cancelled: 1,
+            ..ShutdownReport::default()
+        }
+    );
+    assert_eq!(run.outcome_blocking().status, ThreadStatus::Cancelled);
+}
+
+#[test]
+fn an_async_program_awaits_the_outcome_and_streams_the_events() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        let engine = engine();
+        let mut prepared = engine.run("gate");
+        let mut events = prepared.events(&[EventType::NodeStarted, EventType::ThreadCompleted], 16);
+        let run = prepared.start().expect("admitted");
+        for _ in 0..2 {
+            assert!(matches!(events.next().await, Some(Heard::Event(event)) if event.raised.event_type == EventType::NodeStarted));
+        }
+        assert_eq!(run.status().await.expect("it runs").status, ThreadStatus::Running);
+        run.emit("go", answer(9));
+        assert_eq!(run.outcome().await.output, json!(9));
+        run.settled().await;
+        while events.next().await.is_some() {}
+        assert_eq!(engine.shutdown(Duration::from_secs(5)).await, ShutdownReport::default());
+    });
+}
