@@ -56,6 +56,9 @@ pub enum Delivery {
 pub trait Deliver: Send + 'static {
     /// Takes one, or gives it back because the buffer is full.
     fn deliver(&mut self, delivery: Delivery) -> Result<(), Undelivered>;
+
+    /// Nothing more comes, and so many events at the end did not fit the buffer.
+    fn end(&mut self, missed: u64);
 }
 
 /// Why a delivery was not taken.
@@ -226,11 +229,13 @@ impl Subscriber {
             Err(Undelivered::Gone) => false,
         }
     }
+}
 
-    /// The run is over: what was missed at its end is said now.
-    fn say_missed(&mut self) {
-        if self.missed > 0 && self.deliver.deliver(Delivery::Missed(self.missed)).is_ok() {
-            self.missed = 0;
+impl Drop for Subscriber {
+    /// What was missed at the end is said at the end.
+    fn drop(&mut self) {
+        if self.missed > 0 {
+            self.deliver.end(self.missed);
         }
     }
 }
@@ -293,9 +298,6 @@ impl Handler<BusMsg> for EventBusActor {
             BusMsg::Close { run_id } => {
                 self.sequences.remove(&run_id);
                 self.waits.remove(&run_id);
-                for subscriber in &mut self.subscribers {
-                    subscriber.say_missed();
-                }
                 // A subscriber of this run alone has seen everything: dropping its end says so.
                 self.subscribers
                     .retain(|subscriber| subscriber.filter.run_id.as_deref() != Some(&*run_id));

@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use futures::channel::mpsc;
@@ -32,20 +33,24 @@ impl From<Delivery> for Heard {
 #[derive(Debug)]
 pub struct Events {
     receiver: mpsc::Receiver<Heard>,
+    missed_at_end: Arc<AtomicU64>,
 }
 
 impl Stream for Events {
     type Item = Heard;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Heard>> {
-        Pin::new(&mut self.receiver).poll_next(context)
+        match Pin::new(&mut self.receiver).poll_next(context) {
+            Poll::Ready(None) => Poll::Ready(last(&self.missed_at_end)),
+            other => other,
+        }
     }
 }
 
 impl Events {
     /// The next one; none when nothing more can come.
     pub async fn next(&mut self) -> Option<Heard> {
-        futures::StreamExt::next(&mut self.receiver).await
+        futures::StreamExt::next(self).await
     }
 }
 
@@ -53,10 +58,19 @@ impl Events {
 #[derive(Debug)]
 pub struct BlockingEvents {
     receiver: crossbeam_channel::Receiver<Heard>,
+    missed_at_end: Arc<AtomicU64>,
+}
+
+/// What is said last, once: how many events at the end did not fit the buffer.
+fn last(missed: &AtomicU64) -> Option<Heard> {
+    match missed.swap(0, Ordering::AcqRel) {
+        0 => None,
+        count => Some(Heard::Missed(count)),
+    }
 }
 
 impl BlockingEvents {
-    /// The receiver itself, for `select!`.
+    /// The receiver itself, for `select!`. What was missed at the very end is told by iterating only.
     pub fn receiver(&self) -> &crossbeam_channel::Receiver<Heard> {
         &self.receiver
     }
@@ -66,11 +80,11 @@ impl Iterator for BlockingEvents {
     type Item = Heard;
 
     fn next(&mut self) -> Option<Heard> {
-        self.receiver.recv().ok()
+        self.receiver.recv().ok().or_else(|| last(&self.missed_at_end))
     }
 }
 
-struct ToStream(mpsc::Sender<Heard>);
+struct ToStream(mpsc::Sender<Heard>, Arc<AtomicU64>);
 
 impl Deliver for ToStream {
     fn deliver(&mut self, delivery: Delivery) -> Result<(), Undelivered> {
@@ -82,9 +96,13 @@ impl Deliver for ToStream {
             }
         })
     }
+
+    fn end(&mut self, missed: u64) {
+        self.1.store(missed, Ordering::Release);
+    }
 }
 
-struct ToReceiver(crossbeam_channel::Sender<Heard>);
+struct ToReceiver(crossbeam_channel::Sender<Heard>, Arc<AtomicU64>);
 
 impl Deliver for ToReceiver {
     fn deliver(&mut self, delivery: Delivery) -> Result<(), Undelivered> {
@@ -96,14 +114,34 @@ impl Deliver for ToReceiver {
             }
         })
     }
+
+    fn end(&mut self, missed: u64) {
+        self.1.store(missed, Ordering::Release);
+    }
 }
 
 pub(super) fn stream(capacity: usize) -> (Box<dyn Deliver>, Events) {
     let (sender, receiver) = mpsc::channel(capacity.max(1));
-    (Box::new(ToStream(sender)), Events { receiver })
+    let missed_at_end = Arc::new(AtomicU64::new(0));
+    let deliver = Box::new(ToStream(sender, Arc::clone(&missed_at_end)));
+    (
+        deliver,
+        Events {
+            receiver,
+            missed_at_end,
+        },
+    )
 }
 
 pub(super) fn blocking(capacity: usize) -> (Box<dyn Deliver>, BlockingEvents) {
     let (sender, receiver) = crossbeam_channel::bounded(capacity.max(1));
-    (Box::new(ToReceiver(sender)), BlockingEvents { receiver })
+    let missed_at_end = Arc::new(AtomicU64::new(0));
+    let deliver = Box::new(ToReceiver(sender, Arc::clone(&missed_at_end)));
+    (
+        deliver,
+        BlockingEvents {
+            receiver,
+            missed_at_end,
+        },
+    )
 }
