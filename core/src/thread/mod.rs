@@ -8,7 +8,9 @@ mod evaluate;
 mod machine;
 mod nodes;
 mod retry;
+mod safe_point;
 mod state;
+mod walk;
 
 pub use effect::{
     CancelReason, ContextChange, ConversationOp, Effect, EffectId, Evaluation, FiringId, Input, Joined, ModelReply,

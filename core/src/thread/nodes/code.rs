@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{NodeRun, Progress, evaluate, failure, value_or};
 use crate::graph::{NodeKind, ValueSpec};
 use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome};
-use crate::thread::machine::Walk;
+use crate::thread::walk::Walk;
 
 /// What it awaits.
 #[derive(Debug, Serialize, Deserialize)]

@@ -9,7 +9,7 @@ use crate::definition::PinSection;
 use crate::graph::{ContextNode, NodeKind};
 use crate::message::{Message, Role};
 use crate::thread::effect::{ContextChange, ConversationOp, Effect, EffectId, Evaluation, Outcome};
-use crate::thread::machine::Walk;
+use crate::thread::walk::Walk;
 
 /// What it awaits.
 #[derive(Debug, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ use super::{NodeRun, Progress, failure};
 use crate::event::EventType;
 use crate::graph::{Fork, ForkIx};
 use crate::thread::effect::{Effect, Outcome};
-use crate::thread::machine::Walk;
+use crate::thread::walk::Walk;
 
 /// FORK passes the last output on; its paths start when JOIN begins to wait, which is at once.
 pub(super) fn enter_fork(walk: &mut Walk<'_>, fork: &Fork) -> Progress {

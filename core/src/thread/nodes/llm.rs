@@ -29,7 +29,7 @@ use crate::message::{Message, Role, ToolCall};
 use crate::thread::effect::{
     ConversationOp, Effect, EffectId, Evaluation, FiringId, ModelReply, Outcome, Prepared, ToolResult,
 };
-use crate::thread::machine::Walk;
+use crate::thread::walk::Walk;
 
 /// What it awaits, and what it has gathered.
 #[derive(Debug, Serialize, Deserialize)]

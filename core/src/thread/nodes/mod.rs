@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::effect::{Effect, EffectId, Evaluation, FiringId, Outcome};
-use super::machine::{Walk, no_edge};
+use super::walk::{Walk, no_edge};
 use crate::error::{RunError, RunErrorCode};
 use crate::graph::{NodeIx, NodeKind};
 

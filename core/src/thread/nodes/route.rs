@@ -6,7 +6,7 @@ use super::{NodeRun, Progress, evaluate, failure};
 use crate::error::{RunError, RunErrorCode};
 use crate::graph::{NodeIx, NodeKind};
 use crate::thread::effect::{Evaluation, Outcome};
-use crate::thread::machine::Walk;
+use crate::thread::walk::Walk;
 
 pub(super) fn enter(walk: &mut Walk<'_>, no_routes: bool, default: Option<NodeIx>) -> Progress {
     if no_routes {

@@ -10,7 +10,7 @@ use crate::definition::AgentConfig;
 use crate::error::{RunError, RunErrorCode};
 use crate::graph::{NodeKind, ValueSpec};
 use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome};
-use crate::thread::machine::Walk;
+use crate::thread::walk::Walk;
 
 /// What it awaits.
 #[derive(Debug, Serialize, Deserialize)]

@@ -9,8 +9,8 @@ use super::{NodeRun, Progress, evaluate, failure};
 use crate::definition::VariableScope;
 use crate::graph::{NodeKind, SnippetIx};
 use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome};
-use crate::thread::machine::Walk;
 use crate::thread::state::coerce;
+use crate::thread::walk::Walk;
 
 /// What it awaits.
 #[derive(Debug, Serialize, Deserialize)]

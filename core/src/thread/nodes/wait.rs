@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{NodeRun, Progress, failure};
 use crate::Millis;
 use crate::thread::effect::{Effect, Outcome};
-use crate::thread::machine::Walk;
+use crate::thread::walk::Walk;
 
 pub(super) fn enter_time(walk: &mut Walk<'_>, after_ms: Millis) -> Progress {
     let id = walk.next_effect();

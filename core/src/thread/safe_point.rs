@@ -1,0 +1,235 @@
+//! Safe points: the moment between two nodes, where pauses, holds and what triggers bring take effect (SPEC section 1).
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::effect::{ConversationOp, Effect, EffectId, FiringId, Outcome, TriggeredResult};
+use super::nodes::NodeRun;
+use super::walk::Walk;
+use crate::definition::VariableScope;
+use crate::error::RunError;
+use crate::event::{EventType, RaisedEvent};
+use crate::graph::NodeIx;
+use crate::status::ThreadStatus;
+
+/// What waits for a safe point.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum SafePointWork {
+    Triggered {
+        firing: FiringId,
+        variables: Vec<(Arc<str>, Arc<Value>)>,
+        conversation: bool,
+    },
+    Assign {
+        name: Arc<str>,
+        value: Arc<Value>,
+        scope: VariableScope,
+        trigger_depth: u32,
+    },
+}
+
+/// Variables and the values they are to hold.
+pub(super) type Assignments = Vec<(Arc<str>, Arc<Value>)>;
+
+impl Walk<'_> {
+    /// The thread stands between two nodes and is about to enter `next`.
+    pub(super) fn arrive(&mut self, next: NodeIx) {
+        self.thread.at = next;
+        self.thread.attempt = 0;
+        self.thread.prompted = false;
+        self.safe_point();
+    }
+
+    pub(super) fn safe_point(&mut self) {
+        if let Some(wait) = self.settle() {
+            self.thread.run = wait;
+            return;
+        }
+        self.thread.run = NodeRun::SafePoint;
+        if self.is_stopped() {
+            return;
+        }
+        self.enter();
+    }
+
+    /// Applies what has arrived; asks about holds. What it still waits for, or none.
+    pub(super) fn settle(&mut self) -> Option<NodeRun> {
+        if let Some((id, firing, variables)) = self.apply_arrived() {
+            return Some(NodeRun::Merging { id, firing, variables });
+        }
+        if self.thread.unsettled {
+            self.thread.unsettled = false;
+            let id = self.next_effect();
+            self.out.push(Effect::Announce { id, event: None });
+            return Some(NodeRun::Settling { id });
+        }
+        None
+    }
+
+    /// Whether a firing holds the thread, or it is to pause.
+    pub(super) fn is_stopped(&mut self) -> bool {
+        if !self.thread.held.is_empty() {
+            return true;
+        }
+        if self.thread.pause {
+            if self.thread.status == ThreadStatus::Running {
+                self.thread.status = ThreadStatus::Paused;
+                self.emit(EventType::ThreadPaused, |thread| {
+                    [("nodeId", json!(thread.graph().node(thread.at).id))]
+                });
+            }
+            return true;
+        }
+        false
+    }
+
+    pub(super) fn is_held(&self) -> bool {
+        !self.thread.held.is_empty()
+    }
+
+    pub(super) fn hold(&mut self, firings: Vec<FiringId>) {
+        for firing in firings {
+            match self.thread.released.iter().position(|released| *released == firing) {
+                Some(place) => {
+                    self.thread.released.remove(place);
+                }
+                None => self.thread.held.push(firing),
+            }
+        }
+    }
+
+    /// Applies what has arrived, in order, up to what the conversation must answer first: that is returned.
+    pub(super) fn apply_arrived(&mut self) -> Option<(EffectId, FiringId, Assignments)> {
+        while let Some(work) = self.thread.arrived.pop_front() {
+            match work {
+                SafePointWork::Assign {
+                    name,
+                    value,
+                    scope,
+                    trigger_depth,
+                } => self.assign_for_trigger(&name, value, scope, trigger_depth),
+                SafePointWork::Triggered {
+                    firing,
+                    variables,
+                    conversation: false,
+                } => {
+                    let error = self.take_variables(&variables).err();
+                    self.out.push(Effect::Applied { firing, error });
+                }
+                SafePointWork::Triggered {
+                    firing,
+                    variables,
+                    conversation: true,
+                } => {
+                    // The variables are checked first: all or nothing, and the conversation cannot be taken back.
+                    if let Err(error) = self.thread.variables.clone().assign_all(&variables) {
+                        self.out.push(Effect::Applied {
+                            firing,
+                            error: Some(error),
+                        });
+                        continue;
+                    }
+                    let id = self.next_effect();
+                    self.out.push(Effect::Conversation {
+                        id,
+                        op: ConversationOp::Merge(firing),
+                    });
+                    return Some((id, firing, variables));
+                }
+            }
+        }
+        None
+    }
+
+    pub(super) fn assign_for_trigger(
+        &mut self,
+        name: &Arc<str>,
+        value: Arc<Value>,
+        scope: VariableScope,
+        trigger_depth: u32,
+    ) {
+        let assigned = match scope {
+            VariableScope::Global => {
+                let effect = Effect::SetGlobal {
+                    id: 0,
+                    name: Arc::clone(name),
+                    value: Arc::clone(&value),
+                    readonly: false,
+                };
+                self.out.push(effect);
+                Ok(value)
+            }
+            VariableScope::Thread => self.thread.variables.assign(name, value, false),
+        };
+        let event = match assigned {
+            Ok(value) => RaisedEvent::new(
+                EventType::VariableChanged,
+                [
+                    ("name", json!(name)),
+                    ("value", (*value).clone()),
+                    ("scope", json!(scope)),
+                ],
+            ),
+            Err(error) => RaisedEvent::new(EventType::TriggerFailed, [("error", json!(error))]),
+        };
+        self.emit_raised(RaisedEvent { trigger_depth, ..event });
+    }
+
+    /// The conversation has taken in a firing's messages, or could not.
+    pub(super) fn merged(&mut self, firing: FiringId, variables: &[(Arc<str>, Arc<Value>)], outcome: Outcome) {
+        let error = match outcome {
+            Outcome::Failed(error) => Some(error),
+            _ => self.take_variables(variables).err(),
+        };
+        self.out.push(Effect::Applied { firing, error });
+    }
+
+    pub(super) fn take_variables(&mut self, variables: &[(Arc<str>, Arc<Value>)]) -> Result<(), RunError> {
+        self.thread.variables.assign_all(variables)?;
+        for (name, value) in variables {
+            self.variable_changed(name, value, VariableScope::Thread);
+        }
+        Ok(())
+    }
+
+    pub(super) fn variable_changed(&mut self, name: &Arc<str>, value: &Arc<Value>, scope: VariableScope) {
+        self.emit(EventType::VariableChanged, |_| {
+            [
+                ("name", json!(name)),
+                ("value", (**value).clone()),
+                ("scope", json!(scope)),
+            ]
+        });
+    }
+
+    pub(super) fn triggered(&mut self, firing: FiringId, result: TriggeredResult) {
+        match self.thread.held.iter().position(|held| *held == firing) {
+            Some(place) => {
+                self.thread.held.remove(place);
+            }
+            None if result.holds => self.thread.released.push(firing),
+            None => {}
+        }
+        self.thread.arrived.push_back(SafePointWork::Triggered {
+            firing,
+            variables: result.variables,
+            conversation: result.conversation,
+        });
+        self.look_around();
+    }
+
+    /// Something came that takes effect at a safe point: if the thread stands at one, it does now.
+    pub(super) fn look_around(&mut self) {
+        match self.thread.run {
+            NodeRun::SafePoint => self.safe_point(),
+            NodeRun::Llm(ref stage) if stage.is_safe_point() => {
+                if let Some(progress) = super::nodes::llm::safe_point(self) {
+                    self.go_on(progress);
+                }
+            }
+            _ => {}
+        }
+    }
+}

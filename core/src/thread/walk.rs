@@ -1,0 +1,338 @@
+//! One step of a thread: its life, and its way from node to node.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::effect::{CancelReason, Effect, EffectId, Evaluation, Moment, Outcome, ThreadEnd};
+use super::machine::{DEFAULT_MAX_STEPS, NodeRecord, NodeStatus, ThreadMachine};
+use super::nodes::{NodeRun, Progress};
+use super::safe_point::SafePointWork;
+use crate::error::{RunError, RunErrorCode};
+use crate::event::{EventType, RaisedEvent};
+use crate::status::ThreadStatus;
+
+/// One step under way: the thread, the moment, and where effects go.
+pub(super) struct Walk<'a> {
+    pub(super) thread: &'a mut ThreadMachine,
+    pub(super) moment: Moment,
+    pub(super) out: &'a mut Vec<Effect>,
+}
+
+impl Walk<'_> {
+    pub(super) fn next_effect(&mut self) -> EffectId {
+        self.thread.last_effect += 1;
+        self.thread.last_effect
+    }
+
+    pub(super) fn listens(&self, event_type: EventType) -> bool {
+        self.moment.interest.contains(event_type)
+    }
+
+    /// Ends the attempt with NODE_TIMEOUT after this time.
+    pub(super) fn limit(&mut self, after_ms: crate::Millis) {
+        if self.thread.deadline.is_none() {
+            let id = self.next_effect();
+            self.thread.deadline = Some(id);
+            self.out.push(Effect::Timer { id, after_ms });
+        }
+    }
+
+    /// Raises an event where somebody listens.
+    pub(super) fn emit<const N: usize>(
+        &mut self,
+        event_type: EventType,
+        fields: impl FnOnce(&ThreadMachine) -> [(&'static str, Value); N],
+    ) {
+        if self.listens(event_type) {
+            let event = RaisedEvent::new(event_type, fields(self.thread));
+            self.emit_raised(event);
+        }
+    }
+
+    pub(super) fn emit_raised(&mut self, mut event: RaisedEvent) {
+        event.trigger_depth = event.trigger_depth.max(self.thread.trigger_depth);
+        if self.moment.holding.contains(event.event_type) {
+            self.thread.unsettled = true;
+        }
+        if self.listens(event.event_type) {
+            self.out.push(Effect::Emit(event));
+        }
+    }
+
+    // ---- life
+
+    pub(super) fn start(&mut self) {
+        if self.thread.status != ThreadStatus::Created {
+            return;
+        }
+        self.thread.status = ThreadStatus::Running;
+        self.emit(EventType::ThreadStarted, |thread| {
+            [("kind", json!(thread.kind())), ("pathId", json!(thread.path_id))]
+        });
+        let first = self.thread.first;
+        self.arrive(first);
+    }
+
+    pub(super) fn cancel(&mut self, reason: &CancelReason) {
+        self.drop_in_flight();
+        if let Some(record) = self.thread.history.last_mut()
+            && record.status == NodeStatus::Running
+        {
+            record.status = NodeStatus::Cancelled;
+            record.attempts = self.thread.attempt;
+        }
+        let (status, code) = match reason {
+            CancelReason::TimedOut { .. } => (ThreadStatus::Timeout, RunErrorCode::NodeTimeout),
+            CancelReason::Requested { .. }
+            | CancelReason::JoinDecided
+            | CancelReason::ParentEnded
+            | CancelReason::Shutdown => (ThreadStatus::Cancelled, RunErrorCode::Cancelled),
+        };
+        let error = self.located(RunError::new(code, reason.to_string()));
+        self.end(status, Arc::new(Value::Null), Some(error));
+    }
+
+    pub(super) fn resume(&mut self) {
+        self.thread.pause = false;
+        if self.thread.status == ThreadStatus::Paused {
+            self.thread.status = ThreadStatus::Running;
+            self.emit(EventType::ThreadResumed, |thread| {
+                [("nodeId", json!(thread.graph().node(thread.at).id))]
+            });
+            self.look_around();
+        }
+    }
+
+    pub(super) fn answer(&mut self, effect: EffectId, outcome: Outcome) {
+        if self.thread.deadline == Some(effect) {
+            self.thread.deadline = None;
+            if matches!(outcome, Outcome::Elapsed) {
+                self.drop_in_flight();
+                let error = RunError::new(RunErrorCode::NodeTimeout, "the node did not end within its time limit");
+                self.go_on(Progress::Failed(error));
+            }
+            return;
+        }
+        let run = std::mem::take(&mut self.thread.run);
+        let progress = run.answer(self, effect, outcome);
+        self.go_on(progress);
+    }
+
+    // ---- nodes
+
+    /// Enters the node the thread stands before.
+    pub(super) fn enter(&mut self) {
+        let at = self.thread.at;
+        if self.thread.stop_at == Some(at) {
+            let output = Arc::clone(&self.thread.last);
+            self.end(ThreadStatus::Completed, output, None);
+            return;
+        }
+        let limit = self.thread.graph().config.max_steps.unwrap_or(DEFAULT_MAX_STEPS);
+        if self.thread.steps >= limit {
+            let error = RunError::new(
+                RunErrorCode::MaxStepsExceeded,
+                format!("the thread entered {limit} nodes and has not ended"),
+            );
+            let error = self.located(error);
+            self.end(ThreadStatus::Failed, Arc::new(Value::Null), Some(error));
+            return;
+        }
+        self.thread.steps += 1;
+        self.thread.history.push(NodeRecord {
+            node: at,
+            status: NodeStatus::Running,
+            attempts: 1,
+        });
+        self.attempt();
+    }
+
+    /// Starts an attempt at the current node.
+    pub(super) fn attempt(&mut self) {
+        self.thread.attempt += 1;
+        self.emit(EventType::NodeStarted, |thread| {
+            let node = thread.graph().node(thread.at);
+            [
+                ("nodeId", json!(node.id)),
+                ("nodeType", json!(node.kind.type_name())),
+                ("attempt", json!(thread.attempt)),
+            ]
+        });
+        if let Some(after_ms) = self.thread.graph().node(self.thread.at).timeout_ms {
+            let id = self.next_effect();
+            self.thread.deadline = Some(id);
+            self.out.push(Effect::Timer { id, after_ms });
+        }
+        let progress = super::nodes::enter(self);
+        self.go_on(progress);
+    }
+
+    /// Goes on until something must be waited for. Nodes that need nothing are passed here without recursion being
+    /// deeper than one node: `maxSteps` bounds the loop.
+    pub(super) fn go_on(&mut self, progress: Progress) {
+        match progress {
+            Progress::Wait(run) => self.thread.run = run,
+            Progress::Done(output) => {
+                self.complete(output);
+                self.leave();
+            }
+            Progress::DoneAt(output, next) => {
+                self.complete(output);
+                self.arrive(next);
+            }
+            Progress::End(output) => {
+                self.complete(Arc::clone(&output));
+                self.end(ThreadStatus::Completed, output, None);
+            }
+            Progress::Chosen(next) => self.arrive(next),
+            Progress::SafePoint => self.safe_point(),
+            Progress::Retry => self.attempt(),
+            Progress::Failed(error) => self.fail(error),
+        }
+    }
+
+    /// The node ended well.
+    pub(super) fn complete(&mut self, output: Arc<Value>) {
+        self.stop_deadline();
+        let (at, attempts) = (self.thread.at, self.thread.attempt);
+        if let Some(record) = self.thread.history.last_mut() {
+            record.status = NodeStatus::Completed;
+            record.attempts = attempts;
+        }
+        self.thread.outputs.set(at, Arc::clone(&output));
+        self.thread.last = output;
+        self.emit(EventType::NodeCompleted, |thread| {
+            let node = thread.graph().node(at);
+            [
+                ("nodeId", json!(node.id)),
+                ("nodeType", json!(node.kind.type_name())),
+                ("attempts", json!(attempts)),
+                ("output", (*thread.last).clone()),
+            ]
+        });
+    }
+
+    /// Chooses the way out of the current node.
+    pub(super) fn leave(&mut self) {
+        let at = self.thread.at;
+        let edges = &self.thread.graph().node(at).edges;
+        match edges.first() {
+            // The heaviest edge has no condition: no other can win.
+            Some(edge) if edge.condition.is_none() => {
+                let target = edge.target;
+                self.arrive(target);
+            }
+            Some(_) => {
+                let id = self.next_effect();
+                self.out.push(Effect::Evaluate {
+                    id,
+                    node: at,
+                    what: Evaluation::Edges,
+                });
+                self.thread.run = NodeRun::Edges { id };
+            }
+            None => self.fail(no_edge()),
+        }
+    }
+
+    /// An attempt failed: again, elsewhere, or the thread fails.
+    pub(super) fn fail(&mut self, error: RunError) {
+        self.stop_deadline();
+        let error = self.located(error);
+        self.emit(EventType::NodeFailed, |thread| {
+            let node = thread.graph().node(thread.at);
+            [
+                ("nodeId", json!(node.id)),
+                ("nodeType", json!(node.kind.type_name())),
+                ("attempt", json!(thread.attempt)),
+                ("error", json!(error)),
+            ]
+        });
+        if let Some(delay) = super::retry::delay(self.thread, &error, self.moment.random) {
+            let id = self.next_effect();
+            self.out.push(Effect::Timer { id, after_ms: delay });
+            self.thread.run = NodeRun::RetryDelay { id };
+            return;
+        }
+        let attempts = self.thread.attempt;
+        if let Some(record) = self.thread.history.last_mut() {
+            record.status = NodeStatus::Failed;
+            record.attempts = attempts;
+        }
+        let at = self.thread.at;
+        if let Some(target) = self.thread.graph().node(at).on_error {
+            let output = Arc::new(json!({ "error": error }));
+            self.thread.outputs.set(at, Arc::clone(&output));
+            self.thread.last = output;
+            self.arrive(target);
+            return;
+        }
+        self.end(ThreadStatus::Failed, Arc::new(Value::Null), Some(error));
+    }
+
+    /// The error with the place it arose in, where it does not say yet.
+    pub(super) fn located(&self, mut error: RunError) -> RunError {
+        let thread = &*self.thread;
+        error
+            .node_id
+            .get_or_insert_with(|| thread.graph().node(thread.at).id.to_string());
+        error.thread_id.get_or_insert_with(|| thread.thread_id.to_string());
+        if error.path_id.is_none() {
+            error.path_id = thread.path_id.as_ref().map(ToString::to_string);
+        }
+        error
+    }
+
+    pub(super) fn stop_deadline(&mut self) {
+        if let Some(id) = self.thread.deadline.take() {
+            self.out.push(Effect::Drop { id });
+        }
+    }
+
+    pub(super) fn drop_in_flight(&mut self) {
+        self.stop_deadline();
+        let run = std::mem::take(&mut self.thread.run);
+        run.abandon(self);
+    }
+
+    pub(super) fn end(&mut self, status: ThreadStatus, output: Arc<Value>, error: Option<RunError>) {
+        self.thread.status = status;
+        self.thread.run = NodeRun::Idle;
+        // What came too late to take effect is answered all the same.
+        while let Some(work) = self.thread.arrived.pop_front() {
+            if let SafePointWork::Triggered { firing, .. } = work {
+                let error = RunError::new(
+                    RunErrorCode::Cancelled,
+                    "the thread ended before the result could take effect",
+                );
+                self.out.push(Effect::Applied {
+                    firing,
+                    error: Some(error),
+                });
+            }
+        }
+        let event_type = match status {
+            ThreadStatus::Completed => EventType::ThreadCompleted,
+            ThreadStatus::Cancelled => EventType::ThreadCancelled,
+            ThreadStatus::Failed
+            | ThreadStatus::Timeout
+            | ThreadStatus::Created
+            | ThreadStatus::Running
+            | ThreadStatus::Paused => EventType::ThreadFailed,
+        };
+        self.emit(event_type, |thread| {
+            [
+                ("status", json!(status)),
+                ("pathId", json!(thread.path_id)),
+                ("output", (*output).clone()),
+                ("error", json!(error)),
+            ]
+        });
+        self.out.push(Effect::Ended(ThreadEnd { status, output, error }));
+    }
+}
+
+pub(super) fn no_edge() -> RunError {
+    RunError::new(RunErrorCode::NoEdgeSatisfied, "no edge out of the node is satisfied")
+}
