@@ -8,6 +8,7 @@
 mod children;
 mod firings;
 mod forks;
+mod message;
 mod report;
 
 use std::collections::BTreeMap;
@@ -17,10 +18,9 @@ use std::sync::Arc;
 use actix::{Actor, ActorContext, Addr, AsyncContext, Context, Handler};
 use pirn_core::Millis;
 use pirn_core::conversation::{Conversation, Spent};
-use pirn_core::definition::VariableScope;
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::{EventType, RaisedEvent};
-use pirn_core::graph::{ForkIx, Graph, NodeIx};
+use pirn_core::graph::Graph;
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::{CancelReason, EffectId, FiringId, Input, Joined, Outcome, ThreadEnd, ThreadKind, Variables};
 use pirn_sync::{Permit, Setter};
@@ -30,111 +30,18 @@ use crate::contain::Exit;
 use crate::engine::OnEnd;
 use crate::events::BusMsg;
 use crate::host::{Seat, TimerHandle};
-use crate::run::{RunReport, RunShared, ThreadReport};
-use crate::thread::{ConversationRef, Described, Ended, ForkState, ThreadActor, ThreadMsg};
-use crate::triggers::Firing;
+use crate::run::{RunReport, RunShared};
+use crate::thread::{ConversationRef, Ended, ThreadActor, ThreadMsg};
 use firings::FiringRun;
 use forks::ForkRun;
+pub use message::RunStatus;
+pub(crate) use message::{Control, SupervisorMsg};
 
 /// A thread's place in its run; 0 is the main thread.
 pub(crate) type ThreadNo = u32;
 
 /// Names a fork instance of a run.
 pub(crate) type ForkNo = u32;
-
-/// What a person or a trigger does to a thread or a run.
-#[derive(Clone, Debug)]
-pub(crate) enum Control {
-    Cancel(String),
-    Shutdown,
-    Pause,
-    Resume,
-}
-
-/// What a run is asked while it runs.
-#[derive(Clone, Debug)]
-pub struct RunStatus {
-    /// The main thread's status.
-    pub status: ThreadStatus,
-    /// Every thread so far.
-    pub threads: Vec<ThreadReport>,
-}
-
-/// A message to the supervisor.
-pub(crate) enum SupervisorMsg {
-    Fork {
-        thread: ThreadNo,
-        effect: EffectId,
-        fork: ForkIx,
-        state: Box<ForkState>,
-    },
-    Child {
-        thread: ThreadNo,
-        effect: EffectId,
-        node: NodeIx,
-        input: Arc<Value>,
-        conversation: ConversationRef,
-    },
-    Drop {
-        thread: ThreadNo,
-        effect: EffectId,
-    },
-    Ended {
-        thread: ThreadNo,
-        ended: Box<Ended>,
-    },
-    Exited {
-        thread: ThreadNo,
-        exit: Exit,
-    },
-    Deadline {
-        fork: ForkNo,
-        generation: u32,
-    },
-    RunDeadline {
-        after_ms: Millis,
-    },
-    Control(Control),
-    ControlThread {
-        thread_id: String,
-        control: Control,
-    },
-    Assign {
-        thread_id: String,
-        name: Arc<str>,
-        value: Arc<Value>,
-        scope: VariableScope,
-        trigger_depth: u32,
-    },
-    Pin(pirn_core::definition::PinSection, Value),
-    Raise(RaisedEvent),
-    Status(Box<dyn FnOnce(RunStatus) + Send>),
-    Fire(Box<Firing>),
-    Described {
-        firing: FiringId,
-        described: Option<Box<Described>>,
-    },
-    FiringDeadline {
-        firing: FiringId,
-    },
-    Returned {
-        firing: FiringId,
-        conversation: Box<Conversation>,
-    },
-    Compressed {
-        firing: FiringId,
-        output: Result<Value, RunError>,
-    },
-    Applied {
-        firing: FiringId,
-        error: Option<RunError>,
-    },
-    Reported(Box<Conversation>),
-}
-
-impl actix::Message for SupervisorMsg {
-    type Result = ();
-}
 
 /// How a thread came to be, for its end.
 #[derive(Clone, Copy, Debug)]

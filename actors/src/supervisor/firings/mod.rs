@@ -1,0 +1,254 @@
+//! Triggered sub-workflows of this run's threads (SPEC section 6): isolated, one at a time for a thread, coalesced.
+
+mod hand_back;
+mod start;
+
+use pirn_core::conversation::{Basis, Conversation};
+use pirn_core::definition::{ExecuteTriggeredSubgraph, TriggerAction};
+use pirn_core::error::{RunError, RunErrorCode};
+use pirn_core::event::EventType;
+use pirn_core::message::Message;
+use pirn_core::thread::{CancelReason, FiringId, TriggeredResult};
+use serde_json::json;
+
+use super::{Owned, SupervisorActor, SupervisorMsg, ThreadNo};
+use crate::host::TimerHandle;
+use crate::run::{FiringReport, NodeReport};
+use crate::thread::ThreadMsg;
+use crate::triggers::Firing;
+
+/// Firings that may wait for one thread; one more is refused.
+const QUEUE_LIMIT: usize = 16;
+
+/// Default of `timeout`, seconds, for what has no such parameter.
+const MAX_TIMEOUT_MS: f64 = 315_360_000_000.0;
+
+/// One firing, from its event to its end.
+pub(super) struct FiringRun {
+    firing: Firing,
+    main: ThreadNo,
+    state: State,
+    /// The main thread's conversation as the child got it.
+    basis: Option<(Basis, Conversation)>,
+    report: FiringReport,
+    timer: Option<TimerHandle>,
+    nodes: Vec<NodeReport>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum State {
+    Queued,
+    Describing,
+    Running(ThreadNo),
+    /// A detached run compresses; the thread does not wait.
+    Detached,
+    /// The thread has the result and applies it at its next safe point.
+    Applying,
+    Over,
+}
+
+impl FiringRun {
+    pub(super) fn thread(&self) -> Option<ThreadNo> {
+        match self.state {
+            State::Running(thread) => Some(thread),
+            State::Queued | State::Describing | State::Detached | State::Applying | State::Over => None,
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        self.state != State::Over
+    }
+
+    fn execute(&self) -> Option<&ExecuteTriggeredSubgraph> {
+        match &self.firing.trigger.action {
+            TriggerAction::ExecuteTriggeredSubgraph(execute) => Some(execute),
+            _ => None,
+        }
+    }
+
+    fn is_token_event(&self) -> bool {
+        matches!(
+            self.firing.event.raised.event_type,
+            EventType::TokenLimitExceeded | EventType::TokenUsageWarning
+        )
+    }
+}
+
+impl SupervisorActor {
+    /// A trigger fired for a thread of this run.
+    pub(super) fn fire(&mut self, firing: Firing) {
+        let id = firing.id;
+        let Some(main) = self.numbers.get(firing.event.thread_id.as_str()).copied() else {
+            return;
+        };
+        let alive = self.threads.get(&main).is_some_and(|child| child.ended.is_none());
+        if !alive {
+            return;
+        }
+        let same = |other: &FiringRun| other.main == main && other.is_open();
+        let coalesces = self
+            .firings
+            .values()
+            .any(|other| same(other) && other.firing.trigger.id == firing.trigger.id);
+        let waiting = self.firings.values().filter(|other| same(other)).count();
+        if coalesces || waiting >= QUEUE_LIMIT {
+            if !coalesces {
+                self.say_failed(
+                    main,
+                    &firing,
+                    &RunError::new(RunErrorCode::Overloaded, "too many triggers wait for this thread"),
+                );
+            }
+            self.tell(
+                main,
+                ThreadMsg::Triggered {
+                    firing: id,
+                    result: TriggeredResult {
+                        holds: firing.trigger.action.holds_the_thread(),
+                        ..TriggeredResult::default()
+                    },
+                    merge: None,
+                },
+            );
+            return;
+        }
+        let report = FiringReport {
+            firing: id,
+            trigger_id: firing.trigger.id.clone(),
+            main_thread_id: firing.event.thread_id.clone(),
+            current_node_id: None,
+            next_node_id: None,
+            timestamp: firing.event.timestamp,
+            thread_id: String::new(),
+            status: None,
+            nodes: Vec::new(),
+        };
+        self.firings.insert(
+            id,
+            FiringRun {
+                firing,
+                main,
+                state: State::Queued,
+                basis: None,
+                report,
+                timer: None,
+                nodes: Vec::new(),
+            },
+        );
+        if let Some(child) = self.threads.get_mut(&main) {
+            child.owned.push(Owned::Firing(id));
+        }
+        self.next_firing_of(main);
+    }
+
+    /// Starts the thread's next firing, where none is under way.
+    fn next_firing_of(&mut self, main: ThreadNo) {
+        let busy = self
+            .firings
+            .values()
+            .any(|run| run.main == main && !matches!(run.state, State::Queued | State::Over));
+        if busy {
+            return;
+        }
+        let Some((id, run)) = self
+            .firings
+            .iter_mut()
+            .find(|(_, run)| run.main == main && run.state == State::Queued)
+        else {
+            return;
+        };
+        run.state = State::Describing;
+        let (id, supervisor) = (*id, self.run.supervisor.clone());
+        self.tell(
+            main,
+            ThreadMsg::Describe(Box::new(move |described| {
+                supervisor.do_send(SupervisorMsg::Described {
+                    firing: id,
+                    described: described.map(Box::new),
+                });
+            })),
+        );
+    }
+
+    pub(super) fn firing_deadline(&mut self, id: FiringId) {
+        if let Some(thread) = self.firings.get(&id).and_then(FiringRun::thread) {
+            let after_ms = self
+                .firings
+                .get(&id)
+                .and_then(|run| run.execute())
+                .map_or(0, |execute| (execute.timeout * 1000.0) as u64);
+            self.cancel(thread, CancelReason::TimedOut { after_ms });
+        }
+    }
+
+    /// The main thread ended: what was started for it is stopped.
+    pub(super) fn give_up_firing(&mut self, id: FiringId) {
+        let Some(run) = self.firings.get_mut(&id) else { return };
+        match run.state {
+            State::Running(thread) => self.cancel(thread, CancelReason::ParentEnded),
+            State::Queued | State::Describing => run.state = State::Over,
+            // The detached run and the thread's own last words still come.
+            State::Detached | State::Applying | State::Over => {}
+        }
+    }
+
+    fn firing_over(&mut self, id: FiringId) {
+        let Some(run) = self.firings.get_mut(&id) else { return };
+        run.state = State::Over;
+        run.basis = None;
+        run.timer = None;
+        let main = run.main;
+        self.disown(main, Owned::Firing(id));
+        self.next_firing_of(main);
+    }
+
+    fn say(&self, main: ThreadNo, id: FiringId, event_type: EventType, error: Option<&RunError>) {
+        let Some(run) = self.firings.get(&id) else { return };
+        self.emit(main, event_type, || {
+            vec![
+                ("triggerId", json!(run.firing.trigger.id)),
+                ("firing", json!(id)),
+                ("childThreadId", json!(run.report.thread_id)),
+                ("currentNodeId", json!(run.report.current_node_id)),
+                ("nextNodeId", json!(run.report.next_node_id)),
+                ("error", json!(error)),
+            ]
+        });
+    }
+
+    fn say_failed(&self, main: ThreadNo, firing: &Firing, error: &RunError) {
+        self.emit(main, EventType::TriggeredSubgraphFailed, || {
+            vec![
+                ("triggerId", json!(firing.trigger.id)),
+                ("firing", json!(firing.id)),
+                ("error", json!(error)),
+            ]
+        });
+    }
+
+    pub(super) fn firing_reports(&self) -> Vec<FiringReport> {
+        self.firings.values().map(|run| run.report.clone()).collect()
+    }
+
+    /// Nodes of firings with `mergeHistory: true`, marked.
+    pub(super) fn merged_nodes(&self) -> Vec<NodeReport> {
+        self.firings
+            .iter()
+            .filter(|(_, run)| run.main == 0 && run.execute().is_some_and(|execute| execute.merge_history))
+            .flat_map(|(id, run)| {
+                run.nodes.iter().map(|node| NodeReport {
+                    firing: Some(*id),
+                    ..node.clone()
+                })
+            })
+            .collect()
+    }
+}
+
+fn visible(conversation: &Conversation) -> Vec<Message> {
+    conversation
+        .visible()
+        .iter()
+        .map(|counted| (*counted.message).clone())
+        .collect()
+}

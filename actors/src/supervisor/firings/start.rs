@@ -1,0 +1,212 @@
+//! Starts what a trigger asked for, once its main thread has said how it stands.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pirn_core::conversation::{Conversation, Counted, select};
+use pirn_core::definition::{HistorySelection, TriggerAction};
+use pirn_core::error::{RunError, RunErrorCode};
+use pirn_core::event::EventType;
+use pirn_core::message::Message;
+use pirn_core::thread::{FiringId, ThreadKind};
+use serde_json::{Map, Value, json};
+
+use super::super::children::Start;
+use super::super::{Origin, SupervisorActor, SupervisorMsg};
+use super::{FiringRun, MAX_TIMEOUT_MS, State, visible};
+use crate::engine::DetachedRun;
+use crate::thread::{ConversationRef, Described};
+use crate::triggers::event_fields;
+
+impl SupervisorActor {
+    /// The main thread has said how it stands: the child can start.
+    pub(in crate::supervisor) fn described(&mut self, id: FiringId, described: Option<Box<Described>>) {
+        let Some(run) = self.firings.get_mut(&id).filter(|run| run.state == State::Describing) else {
+            return;
+        };
+        let Some(described) = described else {
+            run.state = State::Over;
+            return;
+        };
+        let Some(main) = self.threads.get(&run.main) else {
+            return;
+        };
+        let node = main.graph.node(described.node);
+        run.report.current_node_id = Some(node.id.to_string());
+        run.report.next_node_id = match node.edges.as_slice() {
+            [edge] => Some(main.graph.node(edge.target).id.to_string()),
+            _ => None,
+        };
+        run.basis = Some((described.conversation.basis(), described.conversation.clone()));
+        let compression = main.graph.config.compression.clone();
+        let input = child_input(run, &described, compression.as_ref().map(|config| json!(config)));
+        let depth = run.firing.event.raised.trigger_depth + 1;
+        let is_token = run.is_token_event();
+        let (main_no, is_detached) = (run.main, main.is_detached);
+        match &run.firing.trigger.action {
+            TriggerAction::StartWorkflow {
+                workflow_id,
+                input: wanted,
+            } => {
+                let fields = wanted.as_ref().map(|wanted| wanted.fields.clone()).unwrap_or_default();
+                let input = detached_input(run, input, &fields);
+                run.state = State::Detached;
+                let workflow_id = workflow_id.clone();
+                let messages = if is_token {
+                    visible(&described.conversation)
+                } else {
+                    Vec::new()
+                };
+                let supervisor = self.run.supervisor.clone();
+                let started = self.run.engine.start_detached(DetachedRun {
+                    workflow_id,
+                    input,
+                    messages,
+                    is_unlimited: is_token,
+                    trigger_depth: depth,
+                    on_end: Box::new(move |report| {
+                        let output = match &report.error {
+                            None => Ok(report.output.clone()),
+                            Some(error) => Err(error.clone()),
+                        };
+                        supervisor.do_send(SupervisorMsg::Compressed { firing: id, output });
+                    }),
+                });
+                if let Err(error) = started {
+                    self.compressed(id, Err(error));
+                }
+            }
+            TriggerAction::ExecuteTriggeredSubgraph(execute) => {
+                let Some(graph) = self.run.engine.graph(&execute.triggered_workflow_id) else {
+                    let message = format!("there is no workflow {}", execute.triggered_workflow_id);
+                    return self.firing_failed(id, &RunError::new(RunErrorCode::NodeFailed, message));
+                };
+                let after_ms = (execute.timeout * 1000.0).clamp(0.0, MAX_TIMEOUT_MS) as u64;
+                if after_ms > 0 {
+                    let supervisor = self.run.supervisor.clone();
+                    run.timer = Some(self.run.host.after(after_ms, move || {
+                        supervisor.do_send(SupervisorMsg::FiringDeadline { firing: id });
+                    }));
+                }
+                let conversation = child_conversation(run, &described);
+                self.define_globals(&graph);
+                let start = Start::of(
+                    graph,
+                    ThreadKind::Triggered,
+                    Origin::Triggered { firing: id },
+                    Arc::new(input),
+                );
+                let thread = self.start(Start {
+                    conversation,
+                    depth: 1,
+                    trigger_depth: depth,
+                    is_unlimited: is_token,
+                    is_detached,
+                    ..start
+                });
+                let thread_id = self
+                    .threads
+                    .get(&thread)
+                    .map(|child| child.thread_id.to_string())
+                    .unwrap_or_default();
+                if let Some(run) = self.firings.get_mut(&id) {
+                    run.state = State::Running(thread);
+                    run.report.thread_id.clone_from(&thread_id);
+                }
+                self.say(main_no, id, EventType::TriggeredSubgraphStarted, None);
+            }
+            _ => self.firing_failed(
+                id,
+                &RunError::new(RunErrorCode::NodeFailed, "the action starts no workflow"),
+            ),
+        }
+    }
+}
+
+/// The child's input (SPEC section 6).
+fn child_input(run: &FiringRun, described: &Described, compression: Option<Value>) -> Value {
+    let event = &run.firing.event;
+    let mut input = Map::new();
+    input.insert("triggerId".into(), json!(run.firing.trigger.id));
+    input.insert("event".into(), json!(**event));
+    input.insert("output".into(), (*described.output).clone());
+    input.insert("input".into(), (*described.input).clone());
+    let options = run.execute().and_then(|execute| execute.merge_options.as_ref());
+    if let Some(names) = options.and_then(|options| options.include_variables.as_ref()) {
+        let variables: BTreeMap<&str, &Value> = names
+            .iter()
+            .filter_map(|name| Some((name.as_str(), &**described.variables.value(name)?)))
+            .collect();
+        input.insert("variables".into(), json!(variables));
+    }
+    if let Some(messages) = included_history(run, described) {
+        input.insert("conversationHistory".into(), json!(messages));
+    }
+    if run.is_token_event() {
+        let counted: Vec<&Counted> = described.conversation.visible().iter().collect();
+        input.insert("threadId".into(), json!(event.thread_id));
+        input.insert("workflowId".into(), json!(event.workflow_id));
+        input.insert(
+            "messages".into(),
+            counted.iter().map(|counted| json!(*counted.message)).collect(),
+        );
+        input.insert("markMap".into(), json!(pirn_core::conversation::MarkMap::default()));
+        for field in ["tokensUsed", "tokenLimit"] {
+            input.insert(field.into(), event.raised.data.get(field).cloned().unwrap_or_default());
+        }
+        input.insert("compressionConfig".into(), compression.unwrap_or_default());
+    }
+    Value::Object(input)
+}
+
+/// A detached run's input: the named fields of the event (all of them where none is named), and for token events the
+/// compression's context.
+fn detached_input(run: &FiringRun, context: Value, fields: &[String]) -> Value {
+    let mut input = event_fields(&run.firing.event, fields);
+    if let (true, Value::Object(mut context)) = (run.is_token_event(), context) {
+        for field in [
+            "threadId",
+            "workflowId",
+            "messages",
+            "markMap",
+            "tokensUsed",
+            "tokenLimit",
+            "compressionConfig",
+        ] {
+            if let Some(value) = context.remove(field) {
+                input.insert(field.to_owned(), value);
+            }
+        }
+    }
+    Value::Object(input)
+}
+
+fn included_history(run: &FiringRun, described: &Described) -> Option<Vec<Message>> {
+    let options = run.execute()?.merge_options.as_ref()?;
+    match options.include_conversation_history.as_ref()? {
+        HistorySelection::All(true) => Some(visible(&described.conversation)),
+        HistorySelection::All(false) => None,
+        HistorySelection::Some(selection) => {
+            let chosen = select(&described.conversation, selection).ok()?;
+            Some(chosen.iter().map(|message| (**message).clone()).collect())
+        }
+    }
+}
+
+/// Where the child's conversation starts: the main's visible messages on a token event, else what it was handed.
+fn child_conversation(run: &FiringRun, described: &Described) -> ConversationRef {
+    let messages: Vec<Counted> = if run.is_token_event() {
+        described.conversation.visible().iter().cloned().collect()
+    } else {
+        let handed = included_history(run, described).unwrap_or_default();
+        let known = described.conversation.visible();
+        handed
+            .into_iter()
+            .map(|message| {
+                let counted = known.iter().find(|counted| *counted.message == message).cloned();
+                counted.unwrap_or_else(|| Counted::new(message, &pirn_core::conversation::Estimator))
+            })
+            .collect()
+    };
+    ConversationRef::of(Conversation::from_messages(messages))
+}

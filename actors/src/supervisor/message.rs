@@ -1,0 +1,113 @@
+//! What a supervisor is told.
+
+use std::sync::Arc;
+
+use pirn_core::Millis;
+use pirn_core::conversation::Conversation;
+use pirn_core::definition::VariableScope;
+use pirn_core::error::RunError;
+use pirn_core::event::RaisedEvent;
+use pirn_core::graph::{ForkIx, NodeIx};
+use pirn_core::status::ThreadStatus;
+use pirn_core::thread::{EffectId, FiringId};
+use serde_json::Value;
+
+use super::{ForkNo, ThreadNo};
+use crate::contain::Exit;
+use crate::run::ThreadReport;
+use crate::thread::{ConversationRef, Described, Ended, ForkState};
+use crate::triggers::Firing;
+
+/// What a person or a trigger does to a thread or a run.
+#[derive(Clone, Debug)]
+pub(crate) enum Control {
+    Cancel(String),
+    Shutdown,
+    Pause,
+    Resume,
+}
+
+/// What a run is asked while it runs.
+#[derive(Clone, Debug)]
+pub struct RunStatus {
+    /// The main thread's status.
+    pub status: ThreadStatus,
+    /// Every thread so far.
+    pub threads: Vec<ThreadReport>,
+}
+
+/// A message to the supervisor.
+pub(crate) enum SupervisorMsg {
+    Fork {
+        thread: ThreadNo,
+        effect: EffectId,
+        fork: ForkIx,
+        state: Box<ForkState>,
+    },
+    Child {
+        thread: ThreadNo,
+        effect: EffectId,
+        node: NodeIx,
+        input: Arc<Value>,
+        conversation: ConversationRef,
+    },
+    Drop {
+        thread: ThreadNo,
+        effect: EffectId,
+    },
+    Ended {
+        thread: ThreadNo,
+        ended: Box<Ended>,
+    },
+    Exited {
+        thread: ThreadNo,
+        exit: Exit,
+    },
+    Deadline {
+        fork: ForkNo,
+        generation: u32,
+    },
+    RunDeadline {
+        after_ms: Millis,
+    },
+    Control(Control),
+    ControlThread {
+        thread_id: String,
+        control: Control,
+    },
+    Assign {
+        thread_id: String,
+        name: Arc<str>,
+        value: Arc<Value>,
+        scope: VariableScope,
+        trigger_depth: u32,
+    },
+    Pin(pirn_core::definition::PinSection, Value),
+    Raise(RaisedEvent),
+    Status(Box<dyn FnOnce(RunStatus) + Send>),
+    Fire(Box<Firing>),
+    Described {
+        firing: FiringId,
+        described: Option<Box<Described>>,
+    },
+    FiringDeadline {
+        firing: FiringId,
+    },
+    Returned {
+        firing: FiringId,
+        conversation: Box<Conversation>,
+    },
+    Compressed {
+        firing: FiringId,
+        output: Result<Value, RunError>,
+    },
+    Applied {
+        firing: FiringId,
+        error: Option<RunError>,
+    },
+    Reported(Box<Conversation>),
+}
+
+impl actix::Message for SupervisorMsg {
+    type Result = ();
+}

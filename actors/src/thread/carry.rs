@@ -1,0 +1,299 @@
+//! Carries a thread machine's effects out: in place where the answer is known at once, else as an answer to come.
+
+use std::sync::Arc;
+
+use actix::{ActorContext, Addr, AsyncContext, Context};
+use pirn_core::conversation::Conversation;
+use pirn_core::definition::ConversationMode;
+use pirn_core::error::{RunError, RunErrorCode};
+use pirn_core::event::{EventMask, EventType};
+use pirn_core::graph::{NodeIx, NodeKind};
+use pirn_core::thread::{Effect, EffectId, Input, Outcome, ThreadScope, ToolResult, evaluate};
+use serde_json::Value;
+
+use super::{ConversationRef, Ended, ForkState, InFlight, ThreadActor, ThreadMsg, pin};
+use crate::answer::Answer;
+use crate::conversation::ConversationMsg;
+use crate::events::BusMsg;
+use crate::ports::{Function, ScriptJob};
+use crate::supervisor::SupervisorMsg;
+
+impl ThreadActor {
+    /// Carries out an effect; what is known at once is returned.
+    pub(super) fn carry(&mut self, effect: Effect, context: &mut Context<Self>) -> Option<(EffectId, Outcome)> {
+        match effect {
+            Effect::Evaluate { id, node, what } => {
+                let globals = self.run.globals.borrow();
+                let scope = ThreadScope::new(&self.machine, &globals);
+                let mut evaluator = self.run.evaluator.borrow_mut();
+                return Some((id, evaluate(self.machine.graph(), node, what, &scope, &mut **evaluator)));
+            }
+            Effect::Function { id, node, input } => return self.function(id, node, &input, context),
+            Effect::Script { id, node, input } => self.script(id, node, input, context),
+            Effect::Conversation { id, op } => self.converse(id, op, context),
+            Effect::Model { id, node, request } => self.model(id, node, request, context),
+            Effect::Tool { id, node, call } => {
+                let names = self.tools_of(node);
+                let work = self
+                    .run
+                    .engine
+                    .ports
+                    .tools
+                    .call(&names, call, self.run.host.work_clock());
+                let answer = tool_answer(context.address(), id);
+                let work = Box::pin(async move { answer.give(work.await) });
+                self.in_flight.insert(id, InFlight::Work(self.run.host.external(work)));
+            }
+            Effect::Fork { id, fork } => {
+                let (variables, outputs) = self.machine.snapshot();
+                let thread = self.no;
+                let supervisor = self.run.supervisor.clone();
+                let input = Arc::clone(self.machine.input());
+                self.in_flight.insert(id, InFlight::Supervised);
+                self.conversation.with_snapshot(move |conversation| {
+                    let state = Box::new(ForkState {
+                        variables,
+                        outputs,
+                        input,
+                        conversation,
+                    });
+                    supervisor.do_send(SupervisorMsg::Fork {
+                        thread,
+                        effect: id,
+                        fork,
+                        state,
+                    });
+                });
+            }
+            Effect::Child {
+                id,
+                node,
+                input,
+                conversation,
+            } => {
+                self.in_flight.insert(id, InFlight::Supervised);
+                self.child(id, node, input, conversation, context);
+            }
+            Effect::Timer { id, after_ms } => {
+                let address = context.address();
+                let timer = self.run.host.after(after_ms, move || {
+                    address.do_send(ThreadMsg::Answer {
+                        effect: id,
+                        outcome: Outcome::Elapsed,
+                    });
+                });
+                self.in_flight.insert(id, InFlight::Timer(timer));
+            }
+            Effect::WaitEvent { id, event } => {
+                let mask = EventType::ALL
+                    .iter()
+                    .find(|kind| kind.as_str() == &*event)
+                    .copied()
+                    .unwrap_or(EventType::Custom);
+                self.run.awaited.set(self.run.awaited.get().union(EventMask::of(mask)));
+                self.in_flight.insert(id, InFlight::Wait);
+                self.run.engine.bus.do_send(BusMsg::Wait {
+                    run_id: Arc::clone(&self.run.run_id),
+                    event,
+                    answer: outcome_answer(context.address(), id),
+                });
+            }
+            Effect::SetGlobal {
+                id,
+                name,
+                value,
+                readonly,
+            } => {
+                let assigned = self.run.globals.borrow_mut().assign(&name, value, readonly);
+                let outcome = match assigned {
+                    Ok(_) => Outcome::Done,
+                    Err(error) => Outcome::Failed(error),
+                };
+                return (id != 0).then_some((id, outcome));
+            }
+            Effect::Pin { id, section, value } => {
+                let outcome = match pin(&mut self.run.pinned.borrow_mut(), section, &value) {
+                    Ok(()) => Outcome::Done,
+                    Err(error) => Outcome::Failed(error),
+                };
+                return Some((id, outcome));
+            }
+            Effect::Emit(event) => self.emit(event),
+            Effect::Announce { id, event } => {
+                if let Some(event) = event {
+                    self.emit(event);
+                }
+                self.run.engine.bus.do_send(BusMsg::Settle {
+                    run_id: Arc::clone(&self.run.run_id),
+                    thread_id: Arc::clone(self.machine.thread_id()),
+                    answer: outcome_answer(context.address(), id),
+                });
+            }
+            Effect::Applied { firing, error } => {
+                self.run.supervisor.do_send(SupervisorMsg::Applied { firing, error });
+            }
+            Effect::Drop { id } => {
+                if let Some(InFlight::Supervised) = self.in_flight.remove(&id) {
+                    self.run.supervisor.do_send(SupervisorMsg::Drop {
+                        thread: self.no,
+                        effect: id,
+                    });
+                }
+            }
+            Effect::Ended(end) => {
+                let ended = Ended {
+                    end,
+                    variables: self.machine.variables().clone(),
+                    spent: *self.machine.spent(),
+                    history: self.machine.history().to_vec(),
+                    conversation: self.conversation.clone(),
+                    node: self.machine.node(),
+                };
+                self.run.supervisor.do_send(SupervisorMsg::Ended {
+                    thread: self.no,
+                    ended: Box::new(ended),
+                });
+                self.in_flight.clear();
+                context.stop();
+            }
+        }
+        None
+    }
+
+    fn function(
+        &mut self,
+        id: EffectId,
+        node: NodeIx,
+        input: &Arc<Value>,
+        context: &mut Context<Self>,
+    ) -> Option<(EffectId, Outcome)> {
+        let NodeKind::Function { name, .. } = &self.machine.graph().node(node).kind else {
+            return None;
+        };
+        match self.run.engine.ports.functions.get(&**name) {
+            Some(Function::Inline(function)) => {
+                let outcome = match function(input) {
+                    Ok(value) => Outcome::Value(Arc::new(value)),
+                    Err(message) => Outcome::Failed(RunError::new(RunErrorCode::NodeFailed, message)),
+                };
+                Some((id, outcome))
+            }
+            Some(Function::Work(function)) => {
+                let future = function((**input).clone());
+                let answer = outcome_answer(context.address(), id);
+                let work = Box::pin(async move {
+                    answer.give(match future.await {
+                        Ok(value) => Outcome::Value(Arc::new(value)),
+                        Err(message) => Outcome::Failed(RunError::new(RunErrorCode::NodeFailed, message)),
+                    });
+                });
+                self.in_flight.insert(id, InFlight::Work(self.run.host.work(work)));
+                None
+            }
+            None => {
+                let message = format!("no function is registered under the name {name}");
+                Some((id, Outcome::Failed(RunError::new(RunErrorCode::NodeFailed, message))))
+            }
+        }
+    }
+
+    fn script(&mut self, id: EffectId, node: NodeIx, input: Arc<Value>, context: &mut Context<Self>) {
+        let NodeKind::Script { code, .. } = self.machine.graph().node(node).kind else {
+            return;
+        };
+        let answer = outcome_answer(context.address(), id);
+        let globals = self.run.globals.borrow();
+        let scope = ThreadScope::new(&self.machine, &globals);
+        let job = ScriptJob {
+            graph: self.machine.graph(),
+            code,
+            input,
+            scope: &scope,
+            inline: self.run.engine.is_simulated,
+        };
+        let handle = self.run.engine.ports.scripts.run(
+            job,
+            Box::new(move |result| {
+                answer.give(match result {
+                    Ok(value) => Outcome::Value(value),
+                    Err(error) => Outcome::Failed(error),
+                });
+            }),
+        );
+        drop(globals);
+        self.in_flight.insert(id, InFlight::Script(handle));
+    }
+
+    /// Asks the supervisor for a child; its conversation is this one's, a snapshot of it, or empty.
+    fn child(
+        &mut self,
+        effect: EffectId,
+        node: NodeIx,
+        input: Arc<Value>,
+        mode: ConversationMode,
+        context: &mut Context<Self>,
+    ) {
+        let (thread, supervisor) = (self.no, self.run.supervisor.clone());
+        let ask = move |conversation| {
+            supervisor.do_send(SupervisorMsg::Child {
+                thread,
+                effect,
+                node,
+                input,
+                conversation,
+            });
+        };
+        match mode {
+            ConversationMode::Share => {
+                self.conversation_actor(context);
+                ask(self.conversation.clone());
+            }
+            ConversationMode::Fork => self
+                .conversation
+                .with_snapshot(move |conversation| ask(ConversationRef::of(conversation))),
+            ConversationMode::None => ask(ConversationRef::of(Conversation::new())),
+        }
+    }
+
+    pub(super) fn replace(
+        &mut self,
+        effect: EffectId,
+        outcome: Outcome,
+        conversation: Box<Conversation>,
+        context: &mut Context<Self>,
+    ) {
+        if let Some(address) = &self.conversation.address {
+            let answer = outcome_answer(context.address(), effect);
+            address.do_send(ConversationMsg::Restore {
+                conversation,
+                answer,
+                then: outcome,
+            });
+        } else {
+            self.conversation.seed = *conversation;
+            self.drive(Input::Answer { effect, outcome }, context);
+        }
+    }
+}
+
+/// A slot that answers an effect; work that is lost was killed by a panic.
+pub(super) fn outcome_answer(address: Addr<ThreadActor>, effect: EffectId) -> Answer<Outcome> {
+    Answer::new(move |result| {
+        let outcome =
+            result.unwrap_or_else(|lost| Outcome::Failed(RunError::new(RunErrorCode::ActorPanicked, lost.to_string())));
+        address.do_send(ThreadMsg::Answer { effect, outcome });
+    })
+}
+
+fn tool_answer(address: Addr<ThreadActor>, effect: EffectId) -> Answer<ToolResult> {
+    Answer::new(move |result: Result<ToolResult, _>| {
+        let result = result.unwrap_or_else(|lost| ToolResult {
+            content: format!("The tool failed: {lost}."),
+            failed: true,
+        });
+        address.do_send(ThreadMsg::Answer {
+            effect,
+            outcome: Outcome::Tool(result),
+        });
+    })
+}
