@@ -84,17 +84,12 @@ impl Iterator for BlockingEvents {
     }
 }
 
-struct ToStream(mpsc::Sender<Heard>, Arc<AtomicU64>);
+/// The sending end: how it offers one, and where what was missed at the end is told.
+struct To<F>(F, Arc<AtomicU64>);
 
-impl Deliver for ToStream {
+impl<F: FnMut(Heard) -> Result<(), Undelivered> + Send + 'static> Deliver for To<F> {
     fn deliver(&mut self, delivery: Delivery) -> Result<(), Undelivered> {
-        self.0.try_send(delivery.into()).map_err(|error| {
-            if error.is_full() {
-                Undelivered::Full
-            } else {
-                Undelivered::Gone
-            }
-        })
+        (self.0)(delivery.into())
     }
 
     fn end(&mut self, missed: u64) {
@@ -102,28 +97,17 @@ impl Deliver for ToStream {
     }
 }
 
-struct ToReceiver(crossbeam_channel::Sender<Heard>, Arc<AtomicU64>);
-
-impl Deliver for ToReceiver {
-    fn deliver(&mut self, delivery: Delivery) -> Result<(), Undelivered> {
-        self.0.try_send(delivery.into()).map_err(|error| {
-            if error.is_full() {
-                Undelivered::Full
-            } else {
-                Undelivered::Gone
-            }
-        })
-    }
-
-    fn end(&mut self, missed: u64) {
-        self.1.store(missed, Ordering::Release);
-    }
+fn refused(is_full: bool) -> Undelivered {
+    if is_full { Undelivered::Full } else { Undelivered::Gone }
 }
 
 pub(super) fn stream(capacity: usize) -> (Box<dyn Deliver>, Events) {
-    let (sender, receiver) = mpsc::channel(capacity.max(1));
+    let (mut sender, receiver) = mpsc::channel(capacity.max(1));
     let missed_at_end = Arc::new(AtomicU64::new(0));
-    let deliver = Box::new(ToStream(sender, Arc::clone(&missed_at_end)));
+    let deliver = Box::new(To(
+        move |heard| sender.try_send(heard).map_err(|error| refused(error.is_full())),
+        Arc::clone(&missed_at_end),
+    ));
     (
         deliver,
         Events {
@@ -136,7 +120,10 @@ pub(super) fn stream(capacity: usize) -> (Box<dyn Deliver>, Events) {
 pub(super) fn blocking(capacity: usize) -> (Box<dyn Deliver>, BlockingEvents) {
     let (sender, receiver) = crossbeam_channel::bounded(capacity.max(1));
     let missed_at_end = Arc::new(AtomicU64::new(0));
-    let deliver = Box::new(ToReceiver(sender, Arc::clone(&missed_at_end)));
+    let deliver = Box::new(To(
+        move |heard| sender.try_send(heard).map_err(|error| refused(error.is_full())),
+        Arc::clone(&missed_at_end),
+    ));
     (
         deliver,
         BlockingEvents {

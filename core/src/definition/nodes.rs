@@ -57,6 +57,25 @@ impl NodeConfig {
             Self::ContinueFromTrigger(_) => "CONTINUE_FROM_TRIGGER",
         }
     }
+
+    /// A FORK's configuration.
+    pub fn as_fork(&self) -> Option<&ForkConfig> {
+        if let Self::Fork(fork) = self { Some(fork) } else { None }
+    }
+
+    /// A JOIN's configuration.
+    pub fn as_join(&self) -> Option<&JoinConfig> {
+        if let Self::Join(join) = self { Some(join) } else { None }
+    }
+
+    /// A SUBGRAPH's configuration.
+    pub fn as_subgraph(&self) -> Option<&SubgraphConfig> {
+        if let Self::Subgraph(subgraph) = self {
+            Some(subgraph)
+        } else {
+            None
+        }
+    }
 }
 
 /// END.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::model::NodeIx;
 use super::site::{Site, at};
 use super::ways::Ways;
-use crate::definition::{FaultCode, ForkConfig, NodeConfig, WorkflowDefinition};
+use crate::definition::{FaultCode, ForkConfig, WorkflowDefinition};
 
 /// For every FORK its JOIN, for every JOIN its FORK.
 pub(super) type Partners = Vec<Option<NodeIx>>;
@@ -131,21 +131,7 @@ fn forks(definition: &WorkflowDefinition) -> impl Iterator<Item = (usize, &ForkC
         .nodes
         .iter()
         .enumerate()
-        .filter_map(|(place, node)| match &node.config {
-            NodeConfig::Fork(fork) => Some((place, fork)),
-            NodeConfig::Start
-            | NodeConfig::End(_)
-            | NodeConfig::Variable(_)
-            | NodeConfig::Llm(_)
-            | NodeConfig::Code(_)
-            | NodeConfig::Route(_)
-            | NodeConfig::Join(_)
-            | NodeConfig::Subgraph(_)
-            | NodeConfig::ContextProcessor(_)
-            | NodeConfig::Wait(_)
-            | NodeConfig::StartFromTrigger
-            | NodeConfig::ContinueFromTrigger(_) => None,
-        })
+        .filter_map(|(place, node)| Some((place, node.config.as_fork()?)))
 }
 
 fn join_lists(definition: &WorkflowDefinition) -> impl Iterator<Item = (usize, &[String])> {
@@ -153,21 +139,7 @@ fn join_lists(definition: &WorkflowDefinition) -> impl Iterator<Item = (usize, &
         .nodes
         .iter()
         .enumerate()
-        .filter_map(|(place, node)| match &node.config {
-            NodeConfig::Join(join) => Some((place, join.fork_path_ids.as_slice())),
-            NodeConfig::Start
-            | NodeConfig::End(_)
-            | NodeConfig::Variable(_)
-            | NodeConfig::Llm(_)
-            | NodeConfig::Code(_)
-            | NodeConfig::Route(_)
-            | NodeConfig::Fork(_)
-            | NodeConfig::Subgraph(_)
-            | NodeConfig::ContextProcessor(_)
-            | NodeConfig::Wait(_)
-            | NodeConfig::StartFromTrigger
-            | NodeConfig::ContinueFromTrigger(_) => None,
-        })
+        .filter_map(|(place, node)| Some((place, node.config.as_join()?.fork_path_ids.as_slice())))
 }
 
 /// The JOINs not yet paired. Each lookup drops what is taken already, so all of them together stay linear.

@@ -56,21 +56,9 @@ impl<'a> Names<'a> {
     }
 
     pub(super) fn names_normal(&self, node: &NodeDefinition) -> bool {
-        match &node.config {
-            NodeConfig::Subgraph(subgraph) => self.find(&subgraph.subgraph_id) == Some(Known::Normal),
-            NodeConfig::Start
-            | NodeConfig::End(_)
-            | NodeConfig::Variable(_)
-            | NodeConfig::Llm(_)
-            | NodeConfig::Code(_)
-            | NodeConfig::Route(_)
-            | NodeConfig::Fork(_)
-            | NodeConfig::Join(_)
-            | NodeConfig::ContextProcessor(_)
-            | NodeConfig::Wait(_)
-            | NodeConfig::StartFromTrigger
-            | NodeConfig::ContinueFromTrigger(_) => false,
-        }
+        node.config
+            .as_subgraph()
+            .is_some_and(|subgraph| self.find(&subgraph.subgraph_id) == Some(Known::Normal))
     }
 
     /// Reports a name that leads nowhere, or to the wrong sort of workflow.

@@ -99,21 +99,8 @@ impl Walk<'_> {
     }
 
     fn fork_partner(&self, node: NodeIx) -> Option<NodeIx> {
-        match self.definition.nodes[node as usize].config {
-            NodeConfig::Fork(_) => self.partners[node as usize],
-            NodeConfig::Start
-            | NodeConfig::End(_)
-            | NodeConfig::Variable(_)
-            | NodeConfig::Llm(_)
-            | NodeConfig::Code(_)
-            | NodeConfig::Route(_)
-            | NodeConfig::Join(_)
-            | NodeConfig::Subgraph(_)
-            | NodeConfig::ContextProcessor(_)
-            | NodeConfig::Wait(_)
-            | NodeConfig::StartFromTrigger
-            | NodeConfig::ContinueFromTrigger(_) => None,
-        }
+        self.definition.nodes[node as usize].config.as_fork()?;
+        self.partners[node as usize]
     }
 
     fn visit(&mut self, node: NodeIx, region: Region, depth: u32) {
