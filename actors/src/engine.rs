@@ -309,6 +309,7 @@ impl EngineShared {
                 pinned: RefCell::new(pinned),
                 supervisor: address,
                 awaited: Cell::default(),
+                effects: Cell::default(),
             });
             let spec = RunSpec {
                 graph,

@@ -1,7 +1,7 @@
 //! What the actors of one run share on their arbiter, and what a run says of itself.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use actix::Addr;
@@ -11,7 +11,7 @@ use pirn_core::error::RunError;
 use pirn_core::event::{EventMask, EventType, RaisedEvent};
 use pirn_core::message::Message;
 use pirn_core::status::ThreadStatus;
-use pirn_core::thread::{Moment, NodeStatus, ThreadKind, Variables};
+use pirn_core::thread::{Effect, Moment, NodeStatus, ThreadKind, Variables};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -31,6 +31,15 @@ pub(crate) struct RunShared {
     pub(crate) supervisor: Addr<SupervisorActor>,
     /// Event types that a WAIT node of this run listens for.
     pub(crate) awaited: Cell<EventMask>,
+    /// Where a thread's effects wait for their turn, lent to whichever thread of the run takes a step.
+    pub(crate) effects: Cell<EffectBuffers>,
+}
+
+/// Effects to carry out, and those a step has just asked for.
+#[derive(Default)]
+pub(crate) struct EffectBuffers {
+    pub(crate) queue: VecDeque<Effect>,
+    pub(crate) out: Vec<Effect>,
 }
 
 impl RunShared {
@@ -133,7 +142,7 @@ pub struct TokenReport {
 #[serde(rename_all = "camelCase")]
 pub struct NodeReport {
     /// The user's id.
-    pub node_id: String,
+    pub node_id: Arc<str>,
     /// How it went.
     pub status: NodeStatus,
     /// How often it was tried.
@@ -148,14 +157,14 @@ pub struct NodeReport {
 #[serde(rename_all = "camelCase")]
 pub struct ThreadReport {
     /// Unique in the run.
-    pub thread_id: String,
+    pub thread_id: Arc<str>,
     /// How it came to be.
     pub kind: ThreadKind,
     /// Its workflow.
-    pub workflow_id: String,
+    pub workflow_id: Arc<str>,
     /// The user's id of its fork path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub path_id: Option<String>,
+    pub path_id: Option<Arc<str>>,
     /// How it ended, or where it is.
     pub status: ThreadStatus,
 }

@@ -10,6 +10,16 @@ const ROUNDS: usize = 11;
 #[allow(clippy::disallowed_methods)] // a benchmark has no host port
 fn main() -> std::io::Result<()> {
     let runtime = tokio::runtime::Runtime::new()?;
+    let words: Vec<String> = std::env::args().collect();
+    if let [_, once, workload, size, rounds] = &words[..]
+        && once == "once"
+    {
+        let (size, rounds) = (size.parse().expect("a size"), rounds.parse().expect("rounds"));
+        let workload = workload.clone();
+        return runtime
+            .block_on(async { tokio::spawn(self::once(workload, size, rounds)).await })
+            .map_err(std::io::Error::other);
+    }
     // As a spawned task, so that the thread that blocks is not in the way of either side.
     let rows = runtime
         .block_on(async { tokio::spawn(compare()).await })
@@ -64,4 +74,18 @@ async fn compare() -> Vec<(String, f64, f64)> {
         rows.push((format!("W10 {runs} runs of 10 waits"), median(raw), median(ours)));
     }
     rows
+}
+
+async fn once(workload: String, size: usize, rounds: usize) {
+    let engine = pirn_side::engine(size, &[size], 10);
+    let mut all = Vec::new();
+    for _ in 0..rounds {
+        all.push(match workload.as_str() {
+            "chain" => pirn_side::run(&engine, "chain").await,
+            "fork" => pirn_side::run(&engine, &format!("fork-{size}")).await,
+            "talk" => pirn_side::conversation(&engine, size).await,
+            _ => pirn_side::concurrent(&engine, size).await,
+        });
+    }
+    eprintln!("{all:?}");
 }

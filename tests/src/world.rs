@@ -118,7 +118,7 @@ impl Ran {
 
     /// The nodes the main thread entered, in order.
     pub fn nodes(&self) -> Vec<&str> {
-        self.report.nodes.iter().map(|node| node.node_id.as_str()).collect()
+        self.report.nodes.iter().map(|node| &*node.node_id).collect()
     }
 
     /// The contents of the messages a model would see.

@@ -99,9 +99,7 @@ impl SupervisorActor {
     }
 
     pub(super) fn start(&mut self, start: Start) -> ThreadNo {
-        let no = self.next_thread;
-        self.next_thread += 1;
-        let thread_id: Arc<str> = format!("{}.{no}", self.run.run_id).into();
+        let (no, thread_id) = self.threads.next();
         let settings = self.settings(&start, &thread_id);
         let machine = ThreadMachine::new(
             Arc::clone(&start.graph),
@@ -125,26 +123,22 @@ impl SupervisorActor {
                 supervisor.do_send(SupervisorMsg::Exited { thread: no, exit });
             }
         });
-        self.numbers.insert(Arc::clone(&thread_id), no);
         self.live += 1;
         self.live_detached += usize::from(start.is_detached);
-        self.threads.insert(
-            no,
-            Child {
-                thread_id,
-                kind: start.kind,
-                graph: start.graph,
-                path_id: start.path_id,
-                address: Some(address),
-                origin: start.origin,
-                ended: None,
-                owned: Vec::new(),
-                depth: start.depth,
-                trigger_depth: start.trigger_depth,
-                is_unlimited: start.is_unlimited,
-                is_detached: start.is_detached,
-            },
-        );
+        self.threads.add(Child {
+            thread_id,
+            kind: start.kind,
+            graph: start.graph,
+            path_id: start.path_id,
+            address: Some(address),
+            origin: start.origin,
+            ended: None,
+            owned: Vec::new(),
+            depth: start.depth,
+            trigger_depth: start.trigger_depth,
+            is_unlimited: start.is_unlimited,
+            is_detached: start.is_detached,
+        });
         no
     }
 
@@ -178,7 +172,7 @@ impl SupervisorActor {
 
     /// How deep a thread started by `parent` is; OVERLOADED where that is too deep.
     pub(super) fn deeper(&self, parent: ThreadNo) -> Result<u32, RunError> {
-        let Some(child) = self.threads.get(&parent) else {
+        let Some(child) = self.threads.get(parent) else {
             return Ok(1);
         };
         let limit = self.graph.config.max_depth.unwrap_or(DEFAULT_MAX_DEPTH);
@@ -200,7 +194,7 @@ impl SupervisorActor {
         input: Arc<Value>,
         conversation: ConversationRef,
     ) {
-        let Some(parent_thread) = self.threads.get(&parent).filter(|thread| thread.ended.is_none()) else {
+        let Some(parent_thread) = self.threads.get(parent).filter(|thread| thread.ended.is_none()) else {
             return;
         };
         let graph = Arc::clone(&parent_thread.graph);
@@ -234,12 +228,12 @@ impl SupervisorActor {
             is_detached,
             ..start
         });
-        if let Some(caller) = self.threads.get_mut(&parent) {
+        if let Some(caller) = self.threads.get_mut(parent) {
             caller.owned.push(Owned::Child { effect, thread });
         }
         let started = self
             .threads
-            .get(&thread)
+            .get(thread)
             .map(|child| (Arc::clone(&child.thread_id), Arc::clone(&child.graph.workflow_id)));
         self.emit(parent, EventType::SubgraphStarted, || {
             let (thread_id, workflow_id) = started.unzip();
@@ -254,7 +248,7 @@ impl SupervisorActor {
     /// A called workflow has ended: its caller goes on, or fails with it.
     pub(super) fn called_ended(&mut self, parent: ThreadNo, effect: EffectId, thread: ThreadNo) {
         self.disown(parent, Owned::Child { effect, thread });
-        let Some(child) = self.threads.get(&thread) else { return };
+        let Some(child) = self.threads.get(thread) else { return };
         let Some(ended) = &child.ended else { return };
         let outcome = match ended.end.status {
             ThreadStatus::Completed => Outcome::Child {

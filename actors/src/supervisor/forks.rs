@@ -35,7 +35,7 @@ pub(super) struct ForkRun {
 impl SupervisorActor {
     /// A thread is at FORK, and waits at its JOIN.
     pub(super) fn fork(&mut self, parent: ThreadNo, effect: EffectId, ix: ForkIx, state: Box<ForkState>) {
-        let Some(child) = self.threads.get(&parent).filter(|child| child.ended.is_none()) else {
+        let Some(child) = self.threads.get(parent).filter(|child| child.ended.is_none()) else {
             return;
         };
         let graph = Arc::clone(&child.graph);
@@ -62,7 +62,7 @@ impl SupervisorActor {
                 depth,
             },
         );
-        if let Some(child) = self.threads.get_mut(&parent) {
+        if let Some(child) = self.threads.get_mut(parent) {
             child.owned.push(Owned::Fork(no));
         }
         self.step_fork(no, Input::Start);
@@ -79,7 +79,7 @@ impl SupervisorActor {
     }
 
     pub(super) fn branch_ended(&mut self, fork: ForkNo, path: usize, thread: ThreadNo) {
-        let Some(ended) = self.threads.get(&thread).and_then(|child| child.ended.as_ref()) else {
+        let Some(ended) = self.threads.get(thread).and_then(|child| child.ended.as_ref()) else {
             return;
         };
         let Some(end) = PathEnd::of_thread(ended.end.status) else {
@@ -114,7 +114,7 @@ impl SupervisorActor {
     fn start_path(&mut self, no: ForkNo, path: usize) {
         let Some(run) = self.forks.get(&no) else { return };
         let fork = run.graph.fork(run.ix);
-        let Some(parent) = self.threads.get(&run.parent) else {
+        let Some(parent) = self.threads.get(run.parent) else {
             return;
         };
         let origin = Origin::Branch { fork: no, path };
@@ -191,9 +191,9 @@ impl SupervisorActor {
             });
         }
         let from = source
-            .and_then(|thread| self.threads.get(&thread))
+            .and_then(|thread| self.threads.get(thread))
             .and_then(|child| child.ended.as_ref());
-        let address = self.threads.get(&parent).and_then(|child| child.address.clone());
+        let address = self.threads.get(parent).and_then(|child| child.address.clone());
         match (from, address) {
             (Some(ended), Some(address)) => ended.conversation.with_snapshot(move |conversation| {
                 address.do_send(ThreadMsg::Replace {
@@ -211,7 +211,7 @@ impl SupervisorActor {
         let fork = run.graph.fork(run.ix);
         let ended = |path: usize| {
             let thread = run.threads.get(path).copied().flatten()?;
-            self.threads.get(&thread).and_then(|child| child.ended.as_ref())
+            self.threads.get(thread).and_then(|child| child.ended.as_ref())
         };
         let reports: Vec<PathReport<'_>> = (0..)
             .zip(&fork.paths)
@@ -220,7 +220,7 @@ impl SupervisorActor {
                 path_id: &path.id,
                 status: *status,
                 thread_id: run.threads[place]
-                    .and_then(|thread| self.threads.get(&thread))
+                    .and_then(|thread| self.threads.get(thread))
                     .map(|child| &*child.thread_id),
                 output: ended(place).map(|ended| &*ended.end.output),
                 error: ended(place).and_then(|ended| ended.end.error.as_ref()),
@@ -267,7 +267,7 @@ impl SupervisorActor {
     fn spent_by(&self, run: &ForkRun) -> Spent {
         let mut spent = Spent::default();
         for thread in run.threads.iter().flatten() {
-            if let Some(ended) = self.threads.get(thread).and_then(|child| child.ended.as_ref()) {
+            if let Some(ended) = self.threads.get(*thread).and_then(|child| child.ended.as_ref()) {
                 spent.add(ended.spent);
             }
         }
@@ -297,7 +297,7 @@ impl SupervisorActor {
     fn detach(&mut self, thread: ThreadNo) {
         let mut marked = vec![thread];
         while let Some(thread) = marked.pop() {
-            let Some(child) = self.threads.get_mut(&thread) else {
+            let Some(child) = self.threads.get_mut(thread) else {
                 continue;
             };
             if child.is_detached {
@@ -333,7 +333,7 @@ impl SupervisorActor {
         });
         // What the join has taken from its branches it has; a report needs no more than how they ended.
         for thread in run.threads.into_iter().flatten() {
-            if let Some(ended) = self.threads.get_mut(&thread).and_then(|child| child.ended.as_mut()) {
+            if let Some(ended) = self.threads.get_mut(thread).and_then(|child| child.ended.as_mut()) {
                 ended.release();
             }
         }

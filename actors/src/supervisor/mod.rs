@@ -10,6 +10,7 @@ mod firings;
 mod forks;
 mod message;
 mod report;
+mod table;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -22,7 +23,9 @@ use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::{EventType, RaisedEvent};
 use pirn_core::graph::Graph;
 use pirn_core::status::ThreadStatus;
-use pirn_core::thread::{CancelReason, EffectId, FiringId, Input, Joined, Outcome, ThreadEnd, ThreadKind, Variables};
+use pirn_core::thread::{
+    CancelReason, EffectId, FiringId, Input, Joined, Outcome, ThreadEnd, ThreadKind, Variables, nothing,
+};
 use pirn_sync::{Permit, Setter};
 use serde_json::Value;
 
@@ -36,6 +39,7 @@ use firings::FiringRun;
 use forks::ForkRun;
 pub use message::RunStatus;
 pub(crate) use message::{Control, SupervisorMsg};
+use table::Threads;
 
 /// A thread's place in its run; 0 is the main thread.
 pub(crate) type ThreadNo = u32;
@@ -95,9 +99,7 @@ pub(crate) struct SupervisorActor {
     spec: Option<RunSpec>,
     graph: Arc<Graph>,
     started_at: Millis,
-    threads: BTreeMap<ThreadNo, Child>,
-    numbers: BTreeMap<Arc<str>, ThreadNo>,
-    next_thread: ThreadNo,
+    threads: Threads,
     forks: BTreeMap<ForkNo, ForkRun>,
     next_fork: ForkNo,
     firings: BTreeMap<FiringId, FiringRun>,
@@ -120,11 +122,9 @@ impl SupervisorActor {
         Self {
             graph: Arc::clone(&spec.graph),
             started_at: run.host.now(),
+            threads: Threads::of(Arc::clone(&run.run_id)),
             run,
             spec: Some(spec),
-            threads: BTreeMap::new(),
-            numbers: BTreeMap::new(),
-            next_thread: 0,
             forks: BTreeMap::new(),
             next_fork: 0,
             firings: BTreeMap::new(),
@@ -159,7 +159,7 @@ impl SupervisorActor {
     }
 
     fn tell(&self, thread: ThreadNo, message: ThreadMsg) {
-        if let Some(address) = self.threads.get(&thread).and_then(|child| child.address.as_ref()) {
+        if let Some(address) = self.threads.get(thread).and_then(|child| child.address.as_ref()) {
             address.do_send(message);
         }
     }
@@ -172,7 +172,7 @@ impl SupervisorActor {
         if !self.run.listens(event_type) {
             return;
         }
-        let Some(child) = self.threads.get(&thread) else { return };
+        let Some(child) = self.threads.get(thread) else { return };
         let mut event = RaisedEvent::new(event_type, []);
         event.trigger_depth = child.trigger_depth;
         event
@@ -183,7 +183,7 @@ impl SupervisorActor {
 
     /// A thread has ended, by its own word.
     fn ended(&mut self, thread: ThreadNo, ended: Box<Ended>) {
-        let Some(child) = self.threads.get_mut(&thread).filter(|child| child.ended.is_none()) else {
+        let Some(child) = self.threads.get_mut(thread).filter(|child| child.ended.is_none()) else {
             return;
         };
         child.address = None;
@@ -216,7 +216,7 @@ impl SupervisorActor {
 
     /// A thread's actor is gone: where it had not ended, it died.
     fn exited(&mut self, thread: ThreadNo, exit: &Exit) {
-        let Some(child) = self.threads.get(&thread).filter(|child| child.ended.is_none()) else {
+        let Some(child) = self.threads.get(thread).filter(|child| child.ended.is_none()) else {
             return;
         };
         let (status, error) = match exit {
@@ -248,7 +248,7 @@ impl SupervisorActor {
         let ended = Ended {
             end: ThreadEnd {
                 status,
-                output: Arc::new(Value::Null),
+                output: nothing(),
                 error: Some(error),
             },
             variables: Variables::default(),
@@ -261,14 +261,14 @@ impl SupervisorActor {
     }
 
     fn drop_effect(&mut self, thread: ThreadNo, effect: EffectId) {
-        let Some(child) = self.threads.get(&thread) else { return };
+        let Some(child) = self.threads.get(thread) else { return };
         let wanted = child.owned.iter().copied().find(|owned| match owned {
             Owned::Fork(fork) => self.forks.get(fork).is_some_and(|run| run.effect == effect),
             Owned::Child { effect: own, .. } => *own == effect,
             Owned::Firing(_) => false,
         });
         if let Some(owned) = wanted {
-            if let Some(child) = self.threads.get_mut(&thread) {
+            if let Some(child) = self.threads.get_mut(thread) {
                 child.owned.retain(|other| *other != owned);
             }
             self.give_up(owned);
@@ -276,7 +276,7 @@ impl SupervisorActor {
     }
 
     fn disown(&mut self, thread: ThreadNo, owned: Owned) {
-        if let Some(child) = self.threads.get_mut(&thread) {
+        if let Some(child) = self.threads.get_mut(thread) {
             child.owned.retain(|other| *other != owned);
         }
     }
@@ -295,7 +295,7 @@ impl SupervisorActor {
     }
 
     fn tell_all(&self, input: &Input) {
-        for child in self.threads.values() {
+        for child in self.threads.iter() {
             if let Some(address) = &child.address {
                 address.do_send(ThreadMsg::Input(input.clone()));
             }
@@ -303,7 +303,7 @@ impl SupervisorActor {
     }
 
     fn control_thread(&mut self, thread_id: &str, control: Control) {
-        let Some(thread) = self.numbers.get(thread_id).copied() else {
+        let Some(thread) = self.threads.number_of(thread_id) else {
             return;
         };
         let input = match control {
@@ -372,9 +372,9 @@ impl Handler<SupervisorMsg> for SupervisorActor {
                 scope,
                 trigger_depth,
             } => {
-                if let Some(thread) = self.numbers.get(thread_id.as_str()) {
+                if let Some(thread) = self.threads.number_of(&thread_id) {
                     self.tell(
-                        *thread,
+                        thread,
                         ThreadMsg::Input(Input::Assign {
                             name,
                             value,
@@ -390,7 +390,7 @@ impl Handler<SupervisorMsg> for SupervisorActor {
                 }
             }
             SupervisorMsg::Raise(event) => {
-                if let Some(main) = self.threads.get(&0) {
+                if let Some(main) = self.threads.get(0) {
                     self.run.emit(&main.graph.workflow_id, &main.thread_id, event);
                 }
             }

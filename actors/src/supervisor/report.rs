@@ -13,7 +13,7 @@ use crate::run::{ConversationReport, NodeReport, RunReport, ThreadReport, TokenR
 impl SupervisorActor {
     /// When the main thread and what is attached to it have ended, the outcome is put together.
     pub(super) fn look_for_the_end(&mut self) {
-        let main = self.threads.get(&0).and_then(|main| main.ended.as_ref());
+        let main = self.threads.get(0).and_then(|main| main.ended.as_ref());
         let Some(main) =
             main.filter(|_| self.live == self.live_detached && self.outcome.is_some() && !self.is_reporting)
         else {
@@ -28,7 +28,7 @@ impl SupervisorActor {
 
     pub(super) fn report(&mut self, conversation: &Conversation) {
         self.is_reporting = false;
-        let Some(main) = self.threads.get(&0) else { return };
+        let Some(main) = self.threads.get(0) else { return };
         let Some(ended) = &main.ended else { return };
         let mut spent = ended.spent;
         spent.add(self.late_spent);
@@ -65,13 +65,13 @@ impl SupervisorActor {
     }
 
     pub(super) fn nodes(&self, thread: super::ThreadNo, history: &[NodeRecord]) -> Vec<NodeReport> {
-        let Some(child) = self.threads.get(&thread) else {
+        let Some(child) = self.threads.get(thread) else {
             return Vec::new();
         };
         history
             .iter()
             .map(|record| NodeReport {
-                node_id: child.graph.node(record.node).id.to_string(),
+                node_id: Arc::clone(&child.graph.node(record.node).id),
                 status: record.status,
                 attempts: record.attempts,
                 firing: None,
@@ -82,12 +82,12 @@ impl SupervisorActor {
     pub(super) fn status(&self) -> RunStatus {
         let threads: Vec<ThreadReport> = self
             .threads
-            .values()
+            .iter()
             .map(|child| ThreadReport {
-                thread_id: child.thread_id.to_string(),
+                thread_id: Arc::clone(&child.thread_id),
                 kind: child.kind,
-                workflow_id: child.graph.workflow_id.to_string(),
-                path_id: child.path_id.as_ref().map(ToString::to_string),
+                workflow_id: Arc::clone(&child.graph.workflow_id),
+                path_id: child.path_id.clone(),
                 status: child
                     .ended
                     .as_ref()

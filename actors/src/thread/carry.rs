@@ -145,7 +145,7 @@ impl ThreadActor {
                     end,
                     variables: self.machine.variables().clone(),
                     spent: *self.machine.spent(),
-                    history: self.machine.history().to_vec(),
+                    history: self.machine.take_history(),
                     conversation: self.conversation.clone(),
                     node: self.machine.node(),
                 };

@@ -6,7 +6,7 @@
 mod carry;
 mod model;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -17,15 +17,15 @@ use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::RaisedEvent;
 use pirn_core::graph::NodeIx;
 use pirn_core::thread::{
-    Effect, EffectId, FiringId, Input, NodeRecord, Outcome, Outputs, ThreadEnd, ThreadMachine, TriggeredResult,
-    Variables,
+    EffectId, FiringId, Input, NodeRecord, Outcome, Outputs, ThreadEnd, ThreadMachine, TriggeredResult, Variables,
+    nothing,
 };
 use serde_json::Value;
 
 use crate::conversation::{ConversationActor, ConversationMsg, ConversationSettings, Merge};
 use crate::host::{TimerHandle, WorkHandle};
 use crate::ports::{ModelSession, ScriptHandle};
-use crate::run::RunShared;
+use crate::run::{EffectBuffers, RunShared};
 use crate::supervisor::ThreadNo;
 
 /// A thread's conversation: a snapshot until the thread first speaks, then an actor.
@@ -114,8 +114,6 @@ pub(crate) struct ThreadActor {
     in_flight: BTreeMap<EffectId, InFlight>,
     merges: BTreeMap<FiringId, Box<Merge>>,
     sessions: BTreeMap<String, ModelSession>,
-    queue: VecDeque<Effect>,
-    out: Vec<Effect>,
 }
 
 impl ThreadActor {
@@ -135,24 +133,22 @@ impl ThreadActor {
             in_flight: BTreeMap::new(),
             merges: BTreeMap::new(),
             sessions: BTreeMap::new(),
-            queue: VecDeque::new(),
-            out: Vec::new(),
         }
     }
 
     /// Takes an input and carries out everything that follows in place.
     fn drive(&mut self, input: Input, context: &mut Context<Self>) {
         let moment = self.run.moment();
-        let mut out = std::mem::take(&mut self.out);
+        let EffectBuffers { mut queue, mut out } = self.run.effects.take();
         self.machine.step(moment, input, &mut out);
-        self.queue.extend(out.drain(..));
-        while let Some(effect) = self.queue.pop_front() {
+        queue.extend(out.drain(..));
+        while let Some(effect) = queue.pop_front() {
             if let Some((effect, outcome)) = self.carry(effect, context) {
                 self.machine.step(moment, Input::Answer { effect, outcome }, &mut out);
-                self.queue.extend(out.drain(..));
+                queue.extend(out.drain(..));
             }
         }
-        self.out = out;
+        self.run.effects.set(EffectBuffers { queue, out });
     }
 
     fn emit(&self, event: RaisedEvent) {
@@ -255,7 +251,7 @@ impl Handler<ThreadMsg> for ThreadActor {
 impl Ended {
     /// Lets go of what only a join needs.
     pub(crate) fn release(&mut self) {
-        self.end.output = Arc::new(Value::Null);
+        self.end.output = nothing();
         self.variables = Variables::default();
         self.history = Vec::new();
         self.conversation = ConversationRef::of(Conversation::new());

@@ -6,7 +6,7 @@
 //! 3. A clone is a snapshot and costs the same for 10 messages and for 1,000,000: the log is a persistent vector.
 //! 4. A message is counted before it comes in and never again: sums are differences of running totals.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use imbl::Vector;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ use super::{ConversationError, Counted, MarkMap, Visible};
 use crate::message::Message;
 
 /// The history of one thread. `clone` is the O(1) snapshot that FORK gives its branches.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Stored", into = "Stored")]
 pub struct Conversation {
     log: Vector<Entry>,
@@ -23,6 +23,19 @@ pub struct Conversation {
     version: u64,
     /// The version of the last change that was not an append.
     reshaped: u64,
+}
+
+impl Default for Conversation {
+    fn default() -> Self {
+        /// Shared until a conversation starts its second batch: an empty one allocates nothing.
+        static FIRST_BATCH: LazyLock<Arc<MarkMap>> = LazyLock::new(Arc::default);
+        Self {
+            log: Vector::new(),
+            marks: Arc::clone(&FIRST_BATCH),
+            version: 0,
+            reshaped: 0,
+        }
+    }
 }
 
 /// A message, its cost, and the cost of the log up to and including it.

@@ -18,8 +18,6 @@
 //! 4. A batch of ends counts like its ends one by one in path order, except that nothing is started or cancelled
 //!    in the middle of it.
 
-use std::collections::BTreeSet;
-
 use serde::{Deserialize, Serialize};
 
 use super::path::{PathEnd, PathStatus};
@@ -170,8 +168,10 @@ pub struct ForkJoinMachine {
     phase: Phase,
     paths: Vec<PathStatus>,
     tally: Tally,
-    /// Started and not ended, the verdict notwithstanding.
-    live: BTreeSet<usize>,
+    /// By path: started and not ended, the verdict notwithstanding.
+    live: Vec<bool>,
+    /// How many of them are.
+    live_count: usize,
     /// The first path that has not been started.
     next: usize,
     /// The last timer's generation; 0 before the first.
@@ -198,7 +198,8 @@ impl ForkJoinMachine {
                 completed: 0,
                 failed: 0,
             },
-            live: BTreeSet::new(),
+            live: vec![false; paths],
+            live_count: 0,
             next: 0,
             timer: 0,
             verdict: None,
@@ -218,7 +219,10 @@ impl ForkJoinMachine {
     /// The paths whose threads have been started and have not ended, in path order. After the verdict too: those
     /// are winding down, or detached.
     pub fn live(&self) -> impl Iterator<Item = usize> + '_ {
-        self.live.iter().copied()
+        self.live
+            .iter()
+            .enumerate()
+            .filter_map(|(path, is_live)| is_live.then_some(path))
     }
 
     /// How the join was decided, once it is.
@@ -253,19 +257,22 @@ impl ForkJoinMachine {
                     return Err(Rejected::AlreadyStarted);
                 }
                 self.phase = Phase::Forked;
-                self.settle(&BTreeSet::new(), out);
+                self.settle(&[], out);
             }
             Input::Waiting => self.wait(out)?,
-            Input::Ended { path, end } => self.count(vec![(path, end)], out)?,
-            Input::EndedTogether { ends } => self.count(ends, out)?,
+            Input::Ended { path, end } => self.count(&[(path, end)], out)?,
+            Input::EndedTogether { mut ends } => {
+                ends.sort_unstable_by_key(|(path, _)| *path);
+                self.count(&ends, out)?;
+            }
             Input::Deadline { generation } => {
                 let runs = self.phase == Phase::Waiting && self.timeout_ms().is_some() && generation == self.timer;
                 if !runs {
                     return Err(Rejected::NoSuchTimer { generation });
                 }
-                self.close(Verdict::TimedOut, &BTreeSet::new(), out);
+                self.close(Verdict::TimedOut, &[], out);
             }
-            Input::Cancel => self.close(Verdict::Cancelled, &BTreeSet::new(), out),
+            Input::Cancel => self.close(Verdict::Cancelled, &[], out),
         }
         Ok(())
     }
@@ -290,19 +297,18 @@ impl ForkJoinMachine {
         self.rule.timeout_ms.filter(|after_ms| *after_ms > 0)
     }
 
-    fn count(&mut self, mut ends: Vec<(usize, PathEnd)>, out: &mut Vec<Effect>) -> Result<(), Rejected> {
-        ends.sort_unstable_by_key(|(path, _)| *path);
-        let mut gone = BTreeSet::new();
-        for (path, _) in &ends {
-            if *path >= self.paths.len() {
-                return Err(Rejected::UnknownPath { path: *path });
-            }
-            if !self.live.contains(path) || !gone.insert(*path) {
-                return Err(Rejected::NotRunning { path: *path });
+    /// Counts ends in path order. One end, the usual case, costs the same in a fork of 8 and of 10,000.
+    fn count(&mut self, ends: &[(usize, PathEnd)], out: &mut Vec<Effect>) -> Result<(), Rejected> {
+        let mut before = None;
+        for (path, _) in ends {
+            match self.live.get(*path) {
+                None => return Err(Rejected::UnknownPath { path: *path }),
+                Some(true) if before != Some(*path) => before = Some(*path),
+                Some(_) => return Err(Rejected::NotRunning { path: *path }),
             }
         }
         for (path, end) in ends {
-            self.paths[path] = end.into();
+            self.paths[*path] = (*end).into();
             match end {
                 PathEnd::Completed => self.tally.completed += 1,
                 PathEnd::Failed | PathEnd::Timeout | PathEnd::Cancelled => self.tally.failed += 1,
@@ -312,39 +318,48 @@ impl ForkJoinMachine {
                 break;
             }
         }
-        self.settle(&gone, out);
+        self.settle(ends, out);
         Ok(())
     }
 
     /// Decides, or starts what may run. `gone` are the paths whose ends came with this input.
-    fn settle(&mut self, gone: &BTreeSet<usize>, out: &mut Vec<Effect>) {
+    fn settle(&mut self, gone: &[(usize, PathEnd)], out: &mut Vec<Effect>) {
         match rule::decide(&self.rule, self.tally) {
             Some(true) => self.close(rule::success(&self.rule, &self.paths), gone, out),
             Some(false) => self.close(Verdict::ConditionNotMet, gone, out),
             None => {
-                self.forget(gone);
+                self.forget_all(gone);
                 self.start_next(out);
             }
         }
     }
 
-    fn forget(&mut self, gone: &BTreeSet<usize>) {
-        for path in gone {
-            self.live.remove(path);
+    fn forget_all(&mut self, gone: &[(usize, PathEnd)]) {
+        for (path, _) in gone {
+            self.forget(*path);
+        }
+    }
+
+    fn forget(&mut self, path: usize) {
+        if let Some(is_live) = self.live.get_mut(path)
+            && std::mem::take(is_live)
+        {
+            self.live_count -= 1;
         }
     }
 
     fn start_next(&mut self, out: &mut Vec<Effect>) {
-        while self.live.len() < self.bound && self.next < self.paths.len() {
+        while self.live_count < self.bound && self.next < self.paths.len() {
             let path = self.next;
             self.next += 1;
-            self.live.insert(path);
+            self.live[path] = true;
+            self.live_count += 1;
             self.paths[path] = PathStatus::Running;
             out.push(Effect::StartPath { path });
         }
     }
 
-    fn close(&mut self, verdict: Verdict, gone: &BTreeSet<usize>, out: &mut Vec<Effect>) {
+    fn close(&mut self, verdict: Verdict, gone: &[(usize, PathEnd)], out: &mut Vec<Effect>) {
         if self.phase == Phase::Waiting && self.timeout_ms().is_some() && verdict != Verdict::TimedOut {
             let generation = self.timer;
             out.push(Effect::StopTimer { generation });
@@ -354,13 +369,13 @@ impl ForkJoinMachine {
             verdict: verdict.clone(),
         });
         self.verdict = Some(verdict);
-        self.forget(gone);
+        self.forget_all(gone);
         for (path, status) in self.paths.iter_mut().enumerate() {
             match status {
                 PathStatus::Pending => *status = PathStatus::Skipped,
                 PathStatus::Running => {
                     *status = rest;
-                    if rest == PathStatus::Stopped && self.live.contains(&path) {
+                    if rest == PathStatus::Stopped && self.live[path] {
                         out.push(Effect::CancelPath { path });
                     }
                 }
@@ -393,21 +408,15 @@ impl ForkJoinMachine {
 
     fn step_decided(&mut self, input: &Input, out: &mut Vec<Effect>) {
         match input {
-            Input::Ended { path, .. } => {
-                self.live.remove(path);
-            }
-            Input::EndedTogether { ends } => {
-                for (path, _) in ends {
-                    self.live.remove(path);
-                }
-            }
+            Input::Ended { path, .. } => self.forget(*path),
+            Input::EndedTogether { ends } => self.forget_all(ends),
             Input::Start | Input::Waiting | Input::Deadline { .. } | Input::Cancel => return,
         }
         self.close_when_all_ended(out);
     }
 
     fn close_when_all_ended(&mut self, out: &mut Vec<Effect>) {
-        if self.live.is_empty() {
+        if self.live_count == 0 {
             self.phase = Phase::Closed;
             out.push(Effect::AllEnded);
         }

@@ -99,15 +99,16 @@ pub fn join_error(rule: &JoinRule, verdict: &Verdict, paths: &[PathReport<'_>]) 
 }
 
 fn output_fields(strategy: JoinStrategy, paths: &[PathReport<'_>]) -> Map<String, Value> {
-    let (mut outputs, mut threads) = (Map::new(), Map::new());
+    // Gathered first and made objects at once: that is built bottom-up, not by a search for each path.
+    let (mut outputs, mut threads) = (Vec::with_capacity(paths.len()), Vec::with_capacity(paths.len()));
     let (mut completed, mut failed, mut cancelled) = (Vec::new(), Vec::new(), Vec::new());
     for path in paths {
         if let Some(thread) = path.thread_id {
-            threads.insert(path.path_id.to_owned(), json!(thread));
+            threads.push((path.path_id.to_owned(), Value::from(thread)));
         }
         if path.status == PathStatus::Completed {
-            completed.push(json!(path.path_id));
-            outputs.insert(path.path_id.to_owned(), path.output.cloned().unwrap_or_default());
+            completed.push(Value::from(path.path_id));
+            outputs.push((path.path_id.to_owned(), path.output.cloned().unwrap_or_default()));
         }
         if path.status.counts_as_failed() {
             failed.push(json!({ "pathId": path.path_id, "error": error_of(path) }));
@@ -118,11 +119,14 @@ fn output_fields(strategy: JoinStrategy, paths: &[PathReport<'_>]) -> Map<String
     }
     Map::from_iter([
         ("strategy".to_owned(), json!(strategy)),
-        ("outputs".to_owned(), Value::Object(outputs)),
+        ("outputs".to_owned(), Value::Object(outputs.into_iter().collect())),
         ("completed".to_owned(), Value::Array(completed)),
         ("failed".to_owned(), Value::Array(failed)),
         ("cancelled".to_owned(), Value::Array(cancelled)),
-        ("childThreadIds".to_owned(), Value::Object(threads)),
+        (
+            "childThreadIds".to_owned(),
+            Value::Object(threads.into_iter().collect()),
+        ),
     ])
 }
 

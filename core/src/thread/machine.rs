@@ -25,7 +25,7 @@ use serde_json::Value;
 use super::effect::{Effect, EffectId, FiringId, Input, Moment};
 use super::nodes::NodeRun;
 use super::safe_point::SafePointWork;
-use super::state::{Outputs, Variable, Variables};
+use super::state::{Outputs, Variable, Variables, nothing};
 use super::walk::Walk;
 use crate::conversation::Spent;
 use crate::definition::{AgentConfig, VariableScope};
@@ -158,7 +158,7 @@ impl ThreadMachine {
             steps: 0,
             last_effect: 0,
             input: seed.input,
-            last: Arc::new(Value::Null),
+            last: nothing(),
             variables: seed.variables,
             outputs: seed.outputs,
             history: Vec::new(),
@@ -229,6 +229,10 @@ impl ThreadMachine {
     /// The nodes it entered, in order.
     pub fn history(&self) -> &[NodeRecord] {
         &self.history
+    }
+    /// The history, taken from a thread that has ended.
+    pub fn take_history(&mut self) -> Vec<NodeRecord> {
+        std::mem::take(&mut self.history)
     }
     /// What its models reported, children included.
     pub fn spent(&self) -> &Spent {

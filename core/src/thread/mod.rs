@@ -20,4 +20,4 @@ pub use evaluate::{ThreadScope, evaluate, spec_value};
 pub use machine::{
     DEFAULT_MAX_STEPS, NodeRecord, NodeStatus, ThreadKind, ThreadMachine, ThreadSeed, initial_variables,
 };
-pub use state::{Outputs, Variable, Variables, coerce, read_only};
+pub use state::{Outputs, Variable, Variables, coerce, nothing, read_only};

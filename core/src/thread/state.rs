@@ -3,7 +3,7 @@
 //! Both are snapshots a branch takes in constant time: FORK costs the same however much a thread has gathered.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
@@ -12,6 +12,12 @@ use serde_json::Value;
 use crate::definition::VariableType;
 use crate::error::{RunError, RunErrorCode};
 use crate::graph::NodeIx;
+
+/// Null, shared: what a thread has before it has anything allocates nothing.
+pub fn nothing() -> Arc<Value> {
+    static NOTHING: LazyLock<Arc<Value>> = LazyLock::new(|| Arc::new(Value::Null));
+    Arc::clone(&NOTHING)
+}
 
 /// A variable.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -8,6 +8,7 @@ use super::effect::{CancelReason, Effect, EffectId, Evaluation, Moment, Outcome,
 use super::machine::{DEFAULT_MAX_STEPS, NodeRecord, NodeStatus, ThreadMachine};
 use super::nodes::{NodeRun, Progress};
 use super::safe_point::SafePointWork;
+use super::state::nothing;
 use crate::error::{RunError, RunErrorCode};
 use crate::event::{EventType, RaisedEvent};
 use crate::status::ThreadStatus;
@@ -90,7 +91,7 @@ impl Walk<'_> {
             | CancelReason::Shutdown => (ThreadStatus::Cancelled, RunErrorCode::Cancelled),
         };
         let error = self.located(RunError::new(code, reason.to_string()));
-        self.end(status, Arc::new(Value::Null), Some(error));
+        self.end(status, nothing(), Some(error));
     }
 
     pub(super) fn resume(&mut self) {
@@ -136,7 +137,7 @@ impl Walk<'_> {
                 format!("the thread entered {limit} nodes and has not ended"),
             );
             let error = self.located(error);
-            self.end(ThreadStatus::Failed, Arc::new(Value::Null), Some(error));
+            self.end(ThreadStatus::Failed, nothing(), Some(error));
             return;
         }
         self.thread.steps += 1;
@@ -268,7 +269,7 @@ impl Walk<'_> {
             self.arrive(target);
             return;
         }
-        self.end(ThreadStatus::Failed, Arc::new(Value::Null), Some(error));
+        self.end(ThreadStatus::Failed, nothing(), Some(error));
     }
 
     /// The error with the place it arose in, where it does not say yet.

@@ -22,7 +22,7 @@ impl SupervisorActor {
     pub(in crate::supervisor) fn triggered_ended(&mut self, id: FiringId, thread: ThreadNo) {
         let Some((end, history)) = self
             .threads
-            .get(&thread)
+            .get(thread)
             .and_then(|child| child.ended.as_ref())
             .map(|ended| (ended.end.clone(), ended.history.clone()))
         else {
@@ -38,7 +38,7 @@ impl SupervisorActor {
         run.nodes = nodes;
         let spent = self
             .threads
-            .get(&thread)
+            .get(thread)
             .and_then(|child| child.ended.as_ref())
             .map_or(Spent::default(), |ended| ended.spent);
         self.late_spent.add(spent);
@@ -54,7 +54,7 @@ impl SupervisorActor {
             return self.firing_failed(id, &error);
         }
         let supervisor = self.run.supervisor.clone();
-        if let Some(ended) = self.threads.get(&thread).and_then(|child| child.ended.as_ref()) {
+        if let Some(ended) = self.threads.get(thread).and_then(|child| child.ended.as_ref()) {
             ended.conversation.with_snapshot(move |conversation| {
                 supervisor.do_send(SupervisorMsg::Returned {
                     firing: id,
@@ -88,7 +88,7 @@ impl SupervisorActor {
                         merge: merge.map(Box::new),
                     },
                 );
-                if self.threads.get(&main).is_none_or(|child| child.ended.is_some()) {
+                if self.threads.get(main).is_none_or(|child| child.ended.is_some()) {
                     self.applied(
                         id,
                         Some(RunError::new(
@@ -109,7 +109,7 @@ impl SupervisorActor {
         thread: ThreadNo,
         conversation: &Conversation,
     ) -> Result<(Vec<(Arc<str>, Arc<Value>)>, Option<Merge>), RunError> {
-        let Some(child) = self.threads.get(&thread) else {
+        let Some(child) = self.threads.get(thread) else {
             return Ok((Vec::new(), None));
         };
         let Some(ended) = &child.ended else {
@@ -196,7 +196,7 @@ impl SupervisorActor {
             .zip(run.basis.as_ref())
             .map(|(result, (basis, _))| Merge::Compressed { basis: *basis, result });
         match merge {
-            Some(merge) if self.threads.get(&main).is_some_and(|child| child.ended.is_none()) => {
+            Some(merge) if self.threads.get(main).is_some_and(|child| child.ended.is_none()) => {
                 if let Some(run) = self.firings.get_mut(&id) {
                     run.state = State::Applying;
                 }

@@ -78,10 +78,10 @@ impl SupervisorActor {
     /// A trigger fired for a thread of this run.
     pub(super) fn fire(&mut self, firing: Firing) {
         let id = firing.id;
-        let Some(main) = self.numbers.get(firing.event.thread_id.as_str()).copied() else {
+        let Some(main) = self.threads.number_of(&firing.event.thread_id) else {
             return;
         };
-        let alive = self.threads.get(&main).is_some_and(|child| child.ended.is_none());
+        let alive = self.threads.get(main).is_some_and(|child| child.ended.is_none());
         if !alive {
             return;
         }
@@ -135,7 +135,7 @@ impl SupervisorActor {
                 nodes: Vec::new(),
             },
         );
-        if let Some(child) = self.threads.get_mut(&main) {
+        if let Some(child) = self.threads.get_mut(main) {
             child.owned.push(Owned::Firing(id));
         }
         self.next_firing_of(main);

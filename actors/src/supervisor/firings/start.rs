@@ -28,7 +28,7 @@ impl SupervisorActor {
             run.state = State::Over;
             return;
         };
-        let Some(main) = self.threads.get(&run.main) else {
+        let Some(main) = self.threads.get(run.main) else {
             return;
         };
         let node = main.graph.node(described.node);
@@ -106,7 +106,7 @@ impl SupervisorActor {
                 });
                 let thread_id = self
                     .threads
-                    .get(&thread)
+                    .get(thread)
                     .map(|child| child.thread_id.to_string())
                     .unwrap_or_default();
                 if let Some(run) = self.firings.get_mut(&id) {

@@ -1,0 +1,60 @@
+//! The run's threads: by the number the supervisor gives them, and by the id that everyone else knows them by.
+//!
+//! Numbers ascend from 0 without a gap and a thread is never forgotten (a report lists them all), so both ways cost the
+//! same however many there are: the id of thread 7 is the run's id, a full stop, and 7.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use super::{Child, ThreadNo};
+
+pub(super) struct Threads {
+    run_id: Arc<str>,
+    list: Vec<Child>,
+    /// Where ids are written before they are shared.
+    text: String,
+}
+
+impl Threads {
+    pub(super) fn of(run_id: Arc<str>) -> Self {
+        Self {
+            run_id,
+            list: Vec::new(),
+            text: String::new(),
+        }
+    }
+
+    /// The number that the next thread gets, and its id.
+    pub(super) fn next(&mut self) -> (ThreadNo, Arc<str>) {
+        let no = self.list.len() as ThreadNo;
+        self.text.clear();
+        // Writing to a text never fails.
+        let _: std::fmt::Result = write!(self.text, "{}.{no}", self.run_id);
+        (no, self.text.as_str().into())
+    }
+
+    /// Adds the thread that [`Self::next`] was asked for.
+    pub(super) fn add(&mut self, child: Child) {
+        self.list.push(child);
+    }
+
+    pub(super) fn get(&self, no: ThreadNo) -> Option<&Child> {
+        self.list.get(no as usize)
+    }
+
+    pub(super) fn get_mut(&mut self, no: ThreadNo) -> Option<&mut Child> {
+        self.list.get_mut(no as usize)
+    }
+
+    /// The thread of this id.
+    pub(super) fn number_of(&self, thread_id: &str) -> Option<ThreadNo> {
+        let no = thread_id.strip_prefix(&*self.run_id)?.strip_prefix('.')?.parse().ok()?;
+        // `7`, `07` and `+7` are one number, but only one of them is the thread's.
+        self.get(no).filter(|child| *child.thread_id == *thread_id).map(|_| no)
+    }
+
+    /// All of them, in the order they were started.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Child> {
+        self.list.iter()
+    }
+}
