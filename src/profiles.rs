@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use pirn_core::definition::Profile;
+use pirn_core::definition::{Profile, nearest};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -11,6 +11,9 @@ use crate::models::ProfileFault;
 
 /// The file looked for beside a workflow.
 pub const FILE_NAME: &str = "pirn.toml";
+
+/// Fields of a config file that are read elsewhere ([`crate::tools`]).
+const ELSEWHERE: &[&str] = &["tools", "mcpServers"];
 
 /// Why a file gives no profiles.
 #[derive(Debug)]
@@ -65,26 +68,37 @@ pub fn beside(workflow: &Path) -> Option<PathBuf> {
 /// [`ProfilesError`]; a key in the file (`apiKey`) is an error: files name the environment variable that holds it.
 pub fn load_profiles(path: impl AsRef<Path>) -> Result<Vec<Profile>, ProfilesError> {
     let path = path.as_ref();
+    let list = written(path)?;
+    let list = list_of(list).map_err(|message| ProfilesError::Malformed {
+        path: path.to_owned(),
+        message,
+    })?;
+    profiles_of(list).map_err(|faults| ProfilesError::Profiles {
+        path: path.to_owned(),
+        faults,
+    })
+}
+
+/// What a config file says, whatever it is about.
+///
+/// # Errors
+/// It can not be read, or is neither TOML nor JSON.
+pub(crate) fn written(path: &Path) -> Result<Value, ProfilesError> {
     let text = std::fs::read_to_string(path).map_err(|error| ProfilesError::Unreadable {
         path: path.to_owned(),
         error,
     })?;
-    let malformed = |message| ProfilesError::Malformed {
-        path: path.to_owned(),
-        message,
-    };
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-    let written = if ending.eq_ignore_ascii_case("json") {
+    let read = if ending.eq_ignore_ascii_case("json") {
         json(&text)
     } else if ending.eq_ignore_ascii_case("toml") {
         toml(&text)
     } else {
         json(&text).or_else(|_| toml(&text))
     };
-    let list = written.and_then(list_of).map_err(malformed)?;
-    profiles_of(list).map_err(|faults| ProfilesError::Profiles {
+    read.map_err(|message| ProfilesError::Malformed {
         path: path.to_owned(),
-        faults,
+        message,
     })
 }
 
@@ -105,8 +119,13 @@ fn list_of(written: Value) -> Result<Vec<Value>, String> {
         }
     };
     let profiles = fields.remove("profiles");
-    if let Some(unknown) = fields.keys().next() {
-        return Err(format!("unknown field `{unknown}`; the file holds `profiles`"));
+    if let Some(unknown) = fields.keys().find(|name| !ELSEWHERE.contains(&name.as_str())) {
+        let known = ELSEWHERE.iter().copied().chain(["profiles"]);
+        let meant = nearest(unknown, known).map_or_else(
+            || "the file holds `profiles`, `tools` and `mcpServers`".to_owned(),
+            |near| format!("did you mean `{near}`?"),
+        );
+        return Err(format!("unknown field `{unknown}`; {meant}"));
     }
     match profiles {
         None => Ok(Vec::new()),

@@ -137,6 +137,9 @@ pub trait Tools: Send + Sync + 'static {
     /// What models are told about these tools; unknown names are left out.
     fn specs(&self, names: &[Arc<str>]) -> Vec<ToolSpec>;
 
+    /// Whether a call of this tool waits for the outside world: virtual time then stands by the real clock.
+    fn is_external(&self, name: &str) -> bool;
+
     /// Calls a tool of these; an unknown one is an error result for the model.
     fn call(&self, names: &[Arc<str>], call: ToolCall, clock: WorkClock) -> BoxFuture<'static, ToolResult>;
 }

@@ -15,7 +15,7 @@ use super::Engine;
 use super::place::{Placement, process_seed};
 use crate::models::{ModelRegistry, ProfileFault};
 use crate::script::ScriptPort;
-use crate::tools::ToolRegistry;
+use crate::tools::{ApprovalRequest, ToolRegistry, Verdict};
 
 /// Runs at once where the builder is not told otherwise.
 const DEFAULT_MAX_RUNS: usize = 1_000_000;
@@ -122,6 +122,34 @@ impl EngineBuilder {
     #[must_use]
     pub fn tool(mut self, tool: Arc<dyn Tool>) -> Self {
         self.tools.register(tool);
+        self
+    }
+
+    /// Tools with what stands around their calls: limits, consent, those of a config file ([`crate::tools`]). They join
+    /// those that are there; the limit of calls and whoever is asked are those given last.
+    #[must_use]
+    pub fn tools(mut self, mut tools: ToolRegistry) -> Self {
+        let earlier = std::mem::take(&mut self.tools);
+        tools.extend_missing(earlier);
+        self.tools = tools;
+        self
+    }
+
+    /// Asks `decide` about every tool call before it runs. Without, tools that are marked
+    /// [`Approval::Ask`](crate::tools::Approval::Ask) are refused and all others run.
+    #[must_use]
+    pub fn approve_tools(mut self, decide: impl Fn(&ApprovalRequest) -> Verdict + Send + Sync + 'static) -> Self {
+        self.tools.approve(decide);
+        self
+    }
+
+    /// As [`EngineBuilder::approve_tools`], where the answer takes its time: a person is asked.
+    #[must_use]
+    pub fn approve_tools_async(
+        mut self,
+        decide: impl Fn(ApprovalRequest) -> BoxFuture<'static, Verdict> + Send + Sync + 'static,
+    ) -> Self {
+        self.tools.approve_async(decide);
         self
     }
 

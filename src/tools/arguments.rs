@@ -1,16 +1,54 @@
-//! Whether arguments are what a tool's schema says, as far as a model gets them wrong: kinds, what is required, lists
-//! of allowed values. The rest of JSON Schema is the tool's own business.
+//! Whether arguments are what a tool's schema says.
+//!
+//! What models get wrong most (kinds, what is required, lists of allowed values) is said in our own words; the rest of
+//! JSON Schema is checked by `jsonschema`, with the feature `tools`. A schema that it can not read, or one that refers to
+//! another document, is checked by the first half only.
 
 use serde_json::Value;
+
+/// Characters of a fault that are shown: it quotes what was given.
+#[cfg(feature = "tools")]
+const SHOWN: usize = 400;
+
+/// Checks the arguments of one tool.
+pub(super) struct Checker {
+    schema: Value,
+    #[cfg(feature = "tools")]
+    whole: Option<jsonschema::Validator>,
+}
+
+impl Checker {
+    /// Reads a tool's schema, once.
+    pub(super) fn new(schema: Value) -> Self {
+        Self {
+            #[cfg(feature = "tools")]
+            whole: jsonschema::validator_for(&schema).ok(),
+            schema,
+        }
+    }
+
+    /// Checks what is given.
+    ///
+    /// # Errors
+    /// One sentence that names the place.
+    pub(super) fn check(&self, given: &Value) -> Result<(), String> {
+        check(&self.schema, given)?;
+        #[cfg(feature = "tools")]
+        if let Some(whole) = &self.whole
+            && let Err(fault) = whole.validate(given)
+        {
+            let place = fault.instance_path().to_string().replace('/', ".");
+            let shown: String = fault.to_string().chars().take(SHOWN).collect();
+            return Err(format!("arguments{place}: {shown}"));
+        }
+        Ok(())
+    }
+}
 
 /// Nested schemas that are looked into.
 const MOST_DEPTH: usize = 16;
 
-/// Checks `given` against `schema`.
-///
-/// # Errors
-/// One sentence that names the place.
-pub(super) fn check(schema: &Value, given: &Value) -> Result<(), String> {
+fn check(schema: &Value, given: &Value) -> Result<(), String> {
     check_at("arguments", schema, given, 0)
 }
 

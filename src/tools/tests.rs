@@ -3,6 +3,10 @@
 use pirn_actors::host::SimulatedHost;
 use serde_json::json;
 
+use pirn_actors::ports::Tools;
+use pirn_core::message::ToolCall;
+use pirn_core::thread::ToolResult;
+
 use super::*;
 
 fn schema() -> Value {
@@ -137,7 +141,11 @@ fn a_tool_that_takes_too_long_is_stopped() {
     assert_eq!(host.host().now(), DEFAULT_TIMEOUT);
 
     let mut registry = ToolRegistry::new();
-    registry.register_with_timeout(tool_fn("never", "", json!({}), |_| std::future::pending()), 5);
+    let options = ToolOptions {
+        timeout: 5,
+        ..ToolOptions::default()
+    };
+    registry.register_with(tool_fn("never", "", json!({}), |_| std::future::pending()), options);
     assert_fails(&call_in(&registry, &host, "never", json!({})), "longer than 5 ms");
     assert_eq!(host.host().now(), DEFAULT_TIMEOUT + 5);
 }

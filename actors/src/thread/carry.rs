@@ -34,6 +34,7 @@ impl ThreadActor {
             Effect::Model { id, node, request } => self.model(id, node, request, context),
             Effect::Tool { id, node, call } => {
                 let names = self.tools_of(node);
+                let is_external = self.run.engine.ports.tools.is_external(&call.name);
                 let work = self
                     .run
                     .engine
@@ -42,7 +43,12 @@ impl ThreadActor {
                     .call(&names, call, self.run.host.work_clock());
                 let answer = tool_answer(context.address(), id);
                 let work = Box::pin(async move { answer.give(work.await) });
-                self.in_flight.insert(id, InFlight::Work(self.run.host.external(work)));
+                let handle = if is_external {
+                    self.run.host.external(work)
+                } else {
+                    self.run.host.work(work)
+                };
+                self.in_flight.insert(id, InFlight::Work(handle));
             }
             Effect::Fork { id, fork } => {
                 let (variables, outputs) = self.machine.snapshot();

@@ -21,7 +21,7 @@ pub use context::{
 pub use context::{CompressionConfig, FolderNotes, PinSection, Pinned, PinnedText, TodoItem, TodoStatus, UsefulInfo};
 pub use context::{ConversationHistoryOptions, HistoryRange, HistorySelection, RoleCount, RoleRange};
 pub use fault::{Fault, FaultCode, Position};
-pub use load::{Loaded, load};
+pub use load::{Loaded, load, nearest};
 pub use nodes::{
     AgentConfig, CodeConfig, ContinueFromTriggerConfig, ConversationMode, EndConfig, ForkConfig, ForkStrategy,
     HistoryCallback, HistoryCallbackMode, JoinConfig, JoinStrategy, LlmConfig, MergeVariables, NodeConfig, OnDecided,

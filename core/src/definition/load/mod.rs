@@ -27,6 +27,7 @@ use super::json::{Json, Parsed, Tree, Twice, parse};
 use super::origin::{Holes, Located, Origin, Source, SourceFile};
 use super::{Profile, TriggerDefinition, WorkflowDefinition};
 
+pub use nearest::nearest;
 #[cfg(feature = "schema")]
 pub(super) use shape::{ACTIONS, BUNDLE, Field, Holds, NODE, NODE_TYPES, Shape, every_shape};
 

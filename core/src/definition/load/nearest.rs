@@ -5,8 +5,8 @@ const LONGEST: usize = 64;
 /// From this length on, a word that begins a known one is taken for it: `target` for `targetNodeId`.
 const SHORTEST_BEGINNING: usize = 4;
 
-/// The known word with the least edit distance, if it is near enough to be meant.
-pub(crate) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+/// The known word with the least edit distance, if it is near enough to be meant: for readers of other files too.
+pub fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let folded: Vec<char> = fold(word);
     if folded.len() > LONGEST {
         return None;

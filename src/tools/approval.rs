@@ -1,0 +1,75 @@
+//! Consent to a tool call: somebody is asked before the tool runs, and may refuse with a reason.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use serde_json::Value;
+
+/// Whether a call of a tool waits for somebody's consent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Approval {
+    /// It does not.
+    #[default]
+    Never,
+    /// Each call does; where nobody can be asked it is refused.
+    Ask,
+}
+
+/// A call that somebody is asked about.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ApprovalRequest {
+    /// The tool's name.
+    pub tool: String,
+    /// What it is called with; they fit its schema.
+    pub arguments: Value,
+    /// The model's id of the call.
+    pub call_id: String,
+    /// Whether the tool is marked [`Approval::Ask`]. One that is not would run if nobody were asked.
+    pub is_marked: bool,
+}
+
+/// What was decided about a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It may run.
+    Allow,
+    /// It may not; the model is told why.
+    Refuse(String),
+}
+
+/// Decides at once.
+type Decide = dyn Fn(&ApprovalRequest) -> Verdict + Send + Sync;
+
+/// Decides after a while: a person is asked.
+type DecideLater = dyn Fn(ApprovalRequest) -> BoxFuture<'static, Verdict> + Send + Sync;
+
+/// Who is asked.
+#[derive(Clone)]
+pub(super) enum Approver {
+    /// Code that answers at once.
+    InPlace(Arc<Decide>),
+    /// Code that waits for the outside world.
+    Waiting(Arc<DecideLater>),
+}
+
+impl Approver {
+    /// Asks about a call. Where nobody is there to ask, what is marked is refused.
+    pub(super) async fn ask(approver: Option<Self>, request: ApprovalRequest) -> Verdict {
+        let panicked = || Verdict::Refuse("whoever was asked for consent panicked".to_owned());
+        match approver {
+            None if request.is_marked => {
+                Verdict::Refuse("it needs somebody's consent, and nobody is there to give it".to_owned())
+            }
+            None => Verdict::Allow,
+            Some(Self::InPlace(decide)) => {
+                catch_unwind(AssertUnwindSafe(|| decide(&request))).unwrap_or_else(|_| panicked())
+            }
+            Some(Self::Waiting(decide)) => {
+                let asked = AssertUnwindSafe(async move { decide(request).await });
+                asked.catch_unwind().await.unwrap_or_else(|_| panicked())
+            }
+        }
+    }
+}

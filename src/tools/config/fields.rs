@@ -1,0 +1,192 @@
+//! Reading a table of a config file field by field: every fault is noted with its place, an unknown field with the
+//! nearest known one.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use pirn_core::definition::nearest;
+use serde_json::{Map, Value};
+
+use super::ConfigFault;
+
+/// A table that is being read. [`Fields::finish`] says what was not asked for.
+pub(super) struct Fields<'a> {
+    entry: &'a str,
+    pointer: String,
+    left: Map<String, Value>,
+    known: Vec<&'static str>,
+    faults: &'a mut Vec<ConfigFault>,
+}
+
+impl<'a> Fields<'a> {
+    /// The table `fields` at `pointer` of the entry `entry` (a tool's or a server's name).
+    pub(super) fn new(
+        entry: &'a str,
+        pointer: impl Into<String>,
+        fields: Map<String, Value>,
+        faults: &'a mut Vec<ConfigFault>,
+    ) -> Self {
+        Self {
+            entry,
+            pointer: pointer.into(),
+            left: fields,
+            known: Vec::new(),
+            faults,
+        }
+    }
+
+    /// Notes a fault at the field `name`, or with no name at the table.
+    pub(super) fn fault(&mut self, name: &str, message: impl Into<String>) {
+        let pointer = if name.is_empty() {
+            self.pointer.clone()
+        } else {
+            format!("{}/{name}", self.pointer)
+        };
+        self.faults.push(ConfigFault::new(self.entry, pointer, message));
+    }
+
+    /// Whatever stands at `name`.
+    pub(super) fn value(&mut self, name: &'static str) -> Option<Value> {
+        self.known.push(name);
+        self.left.remove(name)
+    }
+
+    /// A text.
+    pub(super) fn text(&mut self, name: &'static str) -> Option<String> {
+        match self.value(name)? {
+            Value::String(text) => Some(text),
+            _other => {
+                self.fault(name, "must be a text");
+                None
+            }
+        }
+    }
+
+    /// A text that must be there and not be empty.
+    pub(super) fn required(&mut self, name: &'static str) -> String {
+        let is_there = self.left.contains_key(name);
+        let text = self.text(name);
+        match text {
+            Some(text) if !text.is_empty() => text,
+            Some(_) => {
+                self.fault(name, "must not be empty");
+                String::new()
+            }
+            None => {
+                if !is_there {
+                    self.fault(name, format!("`{name}` is missing"));
+                }
+                String::new()
+            }
+        }
+    }
+
+    /// A list of texts.
+    pub(super) fn texts(&mut self, name: &'static str) -> Vec<String> {
+        let Some(value) = self.value(name) else {
+            return Vec::new();
+        };
+        self.texts_of(name, value)
+    }
+
+    fn texts_of(&mut self, name: &str, value: Value) -> Vec<String> {
+        let Value::Array(list) = value else {
+            self.fault(name, "must be a list of texts");
+            return Vec::new();
+        };
+        let mut texts = Vec::with_capacity(list.len());
+        for (place, item) in list.into_iter().enumerate() {
+            match item {
+                Value::String(text) => texts.push(text),
+                _other => self.fault(&format!("{name}/{place}"), "must be a text"),
+            }
+        }
+        texts
+    }
+
+    /// A table of texts.
+    pub(super) fn text_table(&mut self, name: &'static str) -> BTreeMap<String, String> {
+        let Some(value) = self.value(name) else {
+            return BTreeMap::new();
+        };
+        let Value::Object(table) = value else {
+            self.fault(name, "must be a table of texts");
+            return BTreeMap::new();
+        };
+        let mut texts = BTreeMap::new();
+        for (key, value) in table {
+            match value {
+                Value::String(text) => {
+                    texts.insert(key, text);
+                }
+                _other => self.fault(&format!("{name}/{key}"), "must be a text"),
+            }
+        }
+        texts
+    }
+
+    /// A whole number within `range`.
+    pub(super) fn number(&mut self, name: &'static str, range: RangeInclusive<u64>) -> Option<u64> {
+        let value = self.value(name)?;
+        let number = value.as_u64().filter(|number| range.contains(number));
+        if number.is_none() {
+            self.fault(
+                name,
+                format!("must be a whole number from {} to {}", range.start(), range.end()),
+            );
+        }
+        number
+    }
+
+    /// One of `words`: its place among them.
+    pub(super) fn word(&mut self, name: &'static str, words: &[&'static str]) -> Option<usize> {
+        let text = self.text(name)?;
+        let place = words.iter().position(|word| *word == text);
+        if place.is_none() {
+            let near = nearest(&text, words.iter().copied());
+            let meant = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+            self.fault(name, format!("`{text}` is none of {}{meant}", words.join(", ")));
+        }
+        place
+    }
+
+    /// A table, to be read in its turn.
+    pub(super) fn table(&mut self, name: &'static str) -> Option<Map<String, Value>> {
+        match self.value(name)? {
+            Value::Object(table) => Some(table),
+            _other => {
+                self.fault(name, "must be a table");
+                None
+            }
+        }
+    }
+
+    /// Reads the fields of a table within this one.
+    pub(super) fn within<T>(
+        &mut self,
+        name: &str,
+        table: Map<String, Value>,
+        read: impl FnOnce(&mut Fields<'_>) -> T,
+    ) -> T {
+        let mut fields = Fields::new(self.entry, format!("{}/{name}", self.pointer), table, self.faults);
+        let value = read(&mut fields);
+        fields.finish();
+        value
+    }
+
+    /// Faults for what nothing asked for.
+    pub(super) fn finish(mut self) {
+        self.note_unknown();
+    }
+
+    fn note_unknown(&mut self) {
+        for name in std::mem::take(&mut self.left).into_iter().map(|(name, _)| name) {
+            let near = nearest(&name, self.known.iter().copied());
+            let meant = near.map_or_else(
+                || format!("the fields are {}", self.known.join(", ")),
+                |near| format!("did you mean `{near}`?"),
+            );
+            self.fault(&name.clone(), format!("unknown field `{name}`; {meant}"));
+        }
+    }
+}

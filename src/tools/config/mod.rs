@@ -1,0 +1,165 @@
+//! Tools from a config file: `[[tools]]` of `pirn.toml` (docs/tools.md has every field).
+//!
+//! Reading is strict: an unknown field is a fault that names the nearest known one, a template that names no argument of
+//! the schema too, and all faults are reported at once.
+
+mod fields;
+mod tool;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::profiles::{self, ProfilesError};
+use fields::Fields;
+
+pub use tool::ToolConfig;
+pub(super) use tool::{Argument, Body, CommandConfig, HttpConfig, Kind, Shape};
+
+/// One thing that is wrong with an entry of a config file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigFault {
+    /// The entry's name, or its place (`tools #2`) where it has none.
+    pub entry: String,
+    /// JSON pointer into the entry: `/command/args/2`.
+    pub pointer: String,
+    /// One sentence for a person.
+    pub message: String,
+}
+
+impl ConfigFault {
+    pub(super) fn new(entry: impl Into<String>, pointer: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            entry: entry.into(),
+            pointer: pointer.into(),
+            message: message.into(),
+        }
+    }
+}
+
+impl fmt::Display for ConfigFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}`", self.entry)?;
+        if !self.pointer.is_empty() {
+            write!(f, ", {}", self.pointer)?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}
+
+impl std::error::Error for ConfigFault {}
+
+/// Why a file gives no tools.
+#[derive(Debug)]
+pub enum ToolsError {
+    /// The file can not be read, or is neither TOML nor JSON.
+    File(ProfilesError),
+    /// Entries in it are wrong: all of them.
+    Entries {
+        /// Which file.
+        path: std::path::PathBuf,
+        /// Everything that is wrong.
+        faults: Vec<ConfigFault>,
+    },
+}
+
+impl fmt::Display for ToolsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(error) => error.fmt(f),
+            Self::Entries { path, faults } => {
+                write!(f, "{}:", path.display())?;
+                faults.iter().try_for_each(|fault| write!(f, "\n  {fault}"))
+            }
+        }
+    }
+}
+
+impl std::error::Error for ToolsError {}
+
+/// What a config file says about tools.
+#[derive(Clone, Debug, Default)]
+pub struct ToolsConfig {
+    /// `[[tools]]`, in the file's order.
+    pub tools: Vec<ToolConfig>,
+}
+
+/// Reads the tools of a file: `[[tools]]` in TOML, `{"tools": [...]}` in JSON. A file that is a bare list holds
+/// profiles, and no tools. Relative `cwd` and `program` are taken from the file's folder.
+///
+/// # Errors
+/// [`ToolsError`].
+pub fn load_tools(path: impl AsRef<Path>) -> Result<ToolsConfig, ToolsError> {
+    let path = path.as_ref();
+    let written = profiles::written(path).map_err(ToolsError::File)?;
+    let folder = path.parent().unwrap_or_else(|| Path::new(""));
+    tools_of(written, folder).map_err(|faults| ToolsError::Entries {
+        path: path.to_owned(),
+        faults,
+    })
+}
+
+/// Reads the tools of `{"tools": [...]}`, with `folder` for relative paths; fields that are not about tools are
+/// somebody else's.
+///
+/// # Errors
+/// Everything that is wrong.
+pub fn tools_of(written: Value, folder: &Path) -> Result<ToolsConfig, Vec<ConfigFault>> {
+    let Value::Object(mut file) = written else {
+        return Ok(ToolsConfig::default());
+    };
+    let mut faults = Vec::new();
+    let mut config = ToolsConfig::default();
+    for (place, entry) in entries(file.remove("tools"), "tools", &mut faults)
+        .into_iter()
+        .enumerate()
+    {
+        config
+            .tools
+            .extend(read_entry("tools", place, entry, &mut faults, |fields| {
+                tool::read(fields, folder)
+            }));
+    }
+    let mut names = BTreeSet::new();
+    for tool in &config.tools {
+        if !names.insert(tool.name.as_str()) {
+            faults.push(ConfigFault::new(&tool.name, "/name", "another tool has this name"));
+        }
+    }
+    if faults.is_empty() { Ok(config) } else { Err(faults) }
+}
+
+fn entries(list: Option<Value>, name: &str, faults: &mut Vec<ConfigFault>) -> Vec<Value> {
+    match list {
+        None => Vec::new(),
+        Some(Value::Array(list)) => list,
+        Some(_) => {
+            faults.push(ConfigFault::new(name, "", format!("`{name}` must be a list of tables")));
+            Vec::new()
+        }
+    }
+}
+
+fn read_entry<T>(
+    list: &str,
+    place: usize,
+    entry: Value,
+    faults: &mut Vec<ConfigFault>,
+    read: impl FnOnce(&mut Fields<'_>) -> T,
+) -> Option<T> {
+    let name = ["name", "id"].iter().find_map(|field| entry.get(field)?.as_str());
+    let name = name.map_or_else(|| format!("{list} #{place}"), str::to_owned);
+    let Value::Object(table) = entry else {
+        faults.push(ConfigFault::new(name, "", "must be a table"));
+        return None;
+    };
+    let mut fields = Fields::new(&name, "", table, faults);
+    let value = read(&mut fields);
+    fields.finish();
+    Some(value)
+}
+
+#[cfg(test)]
+mod tests;

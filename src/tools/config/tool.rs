@@ -1,0 +1,389 @@
+//! One entry of `[[tools]]`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use pirn_core::Millis;
+use pirn_core::definition::nearest;
+use reqwest::Method;
+use serde_json::{Map, Value, json};
+
+use super::fields::Fields;
+use crate::tools::Approval;
+use crate::tools::template::Template;
+
+/// Milliseconds a call may take where the entry does not say.
+const DEFAULT_TIMEOUT: Millis = crate::tools::DEFAULT_TIMEOUT;
+/// Milliseconds a call may take at most: a day.
+const MOST_TIMEOUT: Millis = 86_400_000;
+/// Bytes of a result where the entry does not say.
+const DEFAULT_OUTPUT: u64 = 64 * 1024;
+/// Bytes of a result at most.
+const MOST_OUTPUT: u64 = 16 * 1024 * 1024;
+/// Calls at once where the entry does not say.
+const DEFAULT_PARALLEL: u64 = 8;
+/// Calls at once at most.
+const MOST_PARALLEL: u64 = 1_024;
+/// Characters of a tool's name that every provider takes.
+const LONGEST_NAME: usize = 64;
+
+/// A tool as a config file describes it.
+#[derive(Clone, Debug)]
+pub struct ToolConfig {
+    /// The name that LLM nodes and models use.
+    pub name: String,
+    /// What it does, for the model.
+    pub description: String,
+    /// JSON Schema of its arguments.
+    pub input_schema: Value,
+    /// Milliseconds a call may take.
+    pub timeout: Millis,
+    /// Bytes of a result; more is cut.
+    pub max_output_bytes: usize,
+    /// Calls at once.
+    pub max_parallel: usize,
+    /// Whether each call waits for consent.
+    pub approval: Approval,
+    pub(in crate::tools) kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+pub(in crate::tools) enum Kind {
+    Command(CommandConfig),
+    Http(HttpConfig),
+}
+
+/// A program, and how a call's arguments reach it.
+#[derive(Clone, Debug)]
+pub(in crate::tools) struct CommandConfig {
+    pub(in crate::tools) program: PathBuf,
+    pub(in crate::tools) args: Vec<Argument>,
+    pub(in crate::tools) stdin: Option<Template>,
+    pub(in crate::tools) env: BTreeMap<String, String>,
+    pub(in crate::tools) env_from: Vec<String>,
+    pub(in crate::tools) cwd: Option<PathBuf>,
+    pub(in crate::tools) ok_exit_codes: Vec<i32>,
+}
+
+#[derive(Clone, Debug)]
+pub(in crate::tools) enum Argument {
+    One(Template),
+    /// Left out together.
+    Together(Vec<Template>),
+}
+
+/// A request, and where a call's arguments stand in it.
+#[derive(Clone, Debug)]
+pub(in crate::tools) struct HttpConfig {
+    pub(in crate::tools) method: Method,
+    pub(in crate::tools) url: Template,
+    /// The URL as it is written, for people.
+    pub(in crate::tools) source: String,
+    pub(in crate::tools) query: BTreeMap<String, Template>,
+    pub(in crate::tools) headers: BTreeMap<String, String>,
+    pub(in crate::tools) headers_env: BTreeMap<String, String>,
+    pub(in crate::tools) body: Option<Body>,
+}
+
+#[derive(Clone, Debug)]
+pub(in crate::tools) enum Body {
+    Text(Template),
+    Json(Shape),
+}
+
+/// JSON with templates for texts.
+#[derive(Clone, Debug)]
+pub(in crate::tools) enum Shape {
+    Text(Template),
+    List(Vec<Shape>),
+    Table(BTreeMap<String, Shape>),
+    Plain(Value),
+}
+
+impl ToolConfig {
+    /// What stands behind it, for people: `command git`, `http GET https://...`.
+    pub fn source(&self) -> String {
+        match &self.kind {
+            Kind::Command(command) => format!("command {}", command.program.display()),
+            Kind::Http(http) => format!("http {} {}", http.method, http.source),
+        }
+    }
+}
+
+pub(super) fn read(fields: &mut Fields<'_>, folder: &Path) -> ToolConfig {
+    let name = fields.required("name");
+    if !name.is_empty() && !is_name(&name) {
+        fields.fault(
+            "name",
+            format!("a name has letters, digits, `_` and `-`, at most {LONGEST_NAME}: model providers take no other"),
+        );
+    }
+    let description = fields.required("description");
+    let input_schema = schema(fields);
+    let properties = properties(&input_schema);
+    let known = properties.as_deref();
+    let timeout = fields.number("timeoutMs", 1..=MOST_TIMEOUT).unwrap_or(DEFAULT_TIMEOUT);
+    let output = fields.number("maxOutputBytes", 1..=MOST_OUTPUT);
+    let parallel = fields.number("maxParallel", 1..=MOST_PARALLEL);
+    let approval = match fields.word("approval", &["never", "ask"]) {
+        Some(1) => Approval::Ask,
+        Some(_) | None => Approval::Never,
+    };
+    let kind = match (fields.table("command"), fields.table("http")) {
+        (Some(table), None) => Kind::Command(fields.within("command", table, |fields| command(fields, folder, known))),
+        (None, Some(table)) => Kind::Http(fields.within("http", table, |fields| http(fields, known))),
+        (both, _) => {
+            let message = if both.is_some() {
+                "a tool has one of `command` and `http`, not both"
+            } else {
+                "a tool needs a table `command` or `http`"
+            };
+            fields.fault("", message);
+            Kind::Command(CommandConfig::default())
+        }
+    };
+    ToolConfig {
+        name,
+        description,
+        input_schema,
+        timeout,
+        max_output_bytes: usize::try_from(output.unwrap_or(DEFAULT_OUTPUT)).unwrap_or(usize::MAX),
+        max_parallel: usize::try_from(parallel.unwrap_or(DEFAULT_PARALLEL)).unwrap_or(usize::MAX),
+        approval,
+        kind,
+    }
+}
+
+/// Whether every provider takes this as a tool's name.
+pub(super) fn is_name(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    !name.is_empty() && name.len() <= LONGEST_NAME && name.chars().all(is_plain)
+}
+
+/// The schema of the arguments; without one there are none.
+fn schema(fields: &mut Fields<'_>) -> Value {
+    let schema = match fields.value("inputSchema") {
+        None => json!({"type": "object", "properties": {}}),
+        Some(schema @ Value::Object(_)) => schema,
+        Some(_) => {
+            fields.fault("inputSchema", "must be a table: the JSON Schema of the arguments");
+            return json!({});
+        }
+    };
+    if schema.get("type") != Some(&json!("object")) {
+        fields.fault("inputSchema/type", "must be \"object\": a call's arguments have names");
+    }
+    if let Err(error) = jsonschema::validator_for(&schema) {
+        fields.fault("inputSchema", format!("is no JSON Schema: {error}"));
+    }
+    schema
+}
+
+/// The names of the arguments; none where the schema does not say.
+fn properties(schema: &Value) -> Option<Vec<String>> {
+    let properties = schema.get("properties")?.as_object()?;
+    Some(properties.keys().cloned().collect())
+}
+
+/// Reads a template that may name the arguments in `known`.
+fn template(fields: &mut Fields<'_>, place: &str, source: &str, known: Option<&[String]>) -> Option<Template> {
+    let template = match Template::parse(source) {
+        Ok(template) => template,
+        Err(message) => {
+            fields.fault(place, message);
+            return None;
+        }
+    };
+    let Some(known) = known else { return Some(template) };
+    for name in template.names() {
+        if name != "input" && !known.iter().any(|other| other == name) {
+            let near = nearest(name, known.iter().map(String::as_str));
+            let meant = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+            fields.fault(
+                place,
+                format!("`{{{{{name}}}}}` is none of the schema's properties{meant}"),
+            );
+        }
+    }
+    Some(template)
+}
+
+impl Default for CommandConfig {
+    fn default() -> Self {
+        Self {
+            program: PathBuf::new(),
+            args: Vec::new(),
+            stdin: None,
+            env: BTreeMap::new(),
+            env_from: Vec::new(),
+            cwd: None,
+            ok_exit_codes: vec![0],
+        }
+    }
+}
+
+fn command(fields: &mut Fields<'_>, folder: &Path, known: Option<&[String]>) -> CommandConfig {
+    let program = program_at(&fields.required("program"), folder);
+    let args = match fields.value("args") {
+        None => Vec::new(),
+        Some(Value::Array(list)) => list
+            .into_iter()
+            .enumerate()
+            .filter_map(|(place, item)| argument(fields, &format!("args/{place}"), item, known))
+            .collect(),
+        Some(_) => {
+            fields.fault("args", "must be a list");
+            Vec::new()
+        }
+    };
+    let stdin = fields.text("stdin");
+    let stdin = stdin.and_then(|source| template(fields, "stdin", &source, known));
+    CommandConfig {
+        program,
+        args,
+        stdin,
+        env: fields.text_table("env"),
+        env_from: fields.texts("envFrom"),
+        cwd: fields.text("cwd").map(|path| folder.join(path)),
+        ok_exit_codes: exit_codes(fields),
+    }
+}
+
+/// A bare name is looked for in PATH, a path is taken from the config file's folder.
+pub(super) fn program_at(written: &str, folder: &Path) -> PathBuf {
+    if Path::new(written).components().count() > 1 {
+        // Absolute, for a `cwd` must not change which program it is.
+        std::path::absolute(folder.join(written)).unwrap_or_else(|_| folder.join(written))
+    } else {
+        PathBuf::from(written)
+    }
+}
+
+fn argument(fields: &mut Fields<'_>, place: &str, item: Value, known: Option<&[String]>) -> Option<Argument> {
+    match item {
+        Value::String(source) => template(fields, place, &source, known).map(Argument::One),
+        Value::Array(items) => {
+            let mut together = Vec::with_capacity(items.len());
+            for (index, item) in items.into_iter().enumerate() {
+                let place = format!("{place}/{index}");
+                match item {
+                    Value::String(source) => together.extend(template(fields, &place, &source, known)),
+                    _other => fields.fault(&place, "must be a text"),
+                }
+            }
+            Some(Argument::Together(together))
+        }
+        _other => {
+            fields.fault(place, "must be a text, or a list of texts that are left out together");
+            None
+        }
+    }
+}
+
+fn exit_codes(fields: &mut Fields<'_>) -> Vec<i32> {
+    let Some(value) = fields.value("okExitCodes") else {
+        return vec![0];
+    };
+    let codes: Option<Vec<i32>> = value.as_array().and_then(|codes| {
+        let codes = codes.iter().map(|code| i32::try_from(code.as_i64()?).ok());
+        codes.collect()
+    });
+    codes.filter(|codes| !codes.is_empty()).unwrap_or_else(|| {
+        fields.fault("okExitCodes", "must be a list of exit codes");
+        vec![0]
+    })
+}
+
+fn http(fields: &mut Fields<'_>, known: Option<&[String]>) -> HttpConfig {
+    const METHODS: &[&str] = &["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"];
+    let methods = [
+        Method::GET,
+        Method::POST,
+        Method::PUT,
+        Method::PATCH,
+        Method::DELETE,
+        Method::HEAD,
+    ];
+    let method = fields.word("method", METHODS).and_then(|place| methods.get(place));
+    let method = method.cloned().unwrap_or(Method::GET);
+    let source = fields.required("url");
+    let url = template(fields, "url", &source, known);
+    if let Some(url) = url.as_ref().filter(|_| !source.is_empty()) {
+        check_host(fields, url);
+    }
+    let query = fields.text_table("query").into_iter();
+    let query = query.filter_map(|(name, source)| {
+        let template = template(fields, &format!("query/{name}"), &source, known)?;
+        Some((name, template))
+    });
+    let query = query.collect();
+    let headers = fields.text_table("headers");
+    let headers_env = fields.text_table("headersEnv");
+    for (table, names) in [("headers", &headers), ("headersEnv", &headers_env)] {
+        for name in names.keys() {
+            if reqwest::header::HeaderName::from_bytes(name.as_bytes()).is_err() {
+                fields.fault(&format!("{table}/{name}"), "is no name of a header");
+            }
+        }
+    }
+    let body = match fields.value("body") {
+        None => None,
+        Some(Value::String(source)) => template(fields, "body", &source, known).map(Body::Text),
+        Some(value) => Some(Body::Json(shape(fields, "body", value, known))),
+    };
+    HttpConfig {
+        method,
+        url: url.unwrap_or_else(Template::nothing),
+        source,
+        query,
+        headers,
+        headers_env,
+        body,
+    }
+}
+
+/// The scheme and the host stand in the file: no argument chooses them.
+fn check_host(fields: &mut Fields<'_>, url: &Template) {
+    let beginning = url.beginning();
+    let after = ["http://", "https://"]
+        .iter()
+        .find_map(|scheme| beginning.strip_prefix(scheme));
+    match after {
+        None => fields.fault("url", "must begin with http:// or https://, and no argument in it"),
+        Some("") => fields.fault("url", "has no host"),
+        Some(host) if url.is_plain() || host.contains(['/', '?']) => {
+            if let Err(error) = reqwest::Url::parse(beginning) {
+                fields.fault("url", format!("is no URL: {error}"));
+            }
+        }
+        Some(_) => fields.fault("url", "an argument stands in the host; it can not choose one"),
+    }
+}
+
+fn shape(fields: &mut Fields<'_>, place: &str, value: Value, known: Option<&[String]>) -> Shape {
+    match value {
+        Value::String(source) => template(fields, place, &source, known).map_or(Shape::Plain(Value::Null), Shape::Text),
+        Value::Array(items) => Shape::List(
+            items
+                .into_iter()
+                .enumerate()
+                .map(|(index, item)| shape(fields, &format!("{place}/{index}"), item, known))
+                .collect(),
+        ),
+        Value::Object(table) => Shape::Table(shapes(fields, place, table, known)),
+        plain @ (Value::Null | Value::Bool(_) | Value::Number(_)) => Shape::Plain(plain),
+    }
+}
+
+fn shapes(
+    fields: &mut Fields<'_>,
+    place: &str,
+    table: Map<String, Value>,
+    known: Option<&[String]>,
+) -> BTreeMap<String, Shape> {
+    let shapes = table.into_iter().map(|(name, value)| {
+        let place = format!("{place}/{name}");
+        (name, shape(fields, &place, value, known))
+    });
+    shapes.collect()
+}

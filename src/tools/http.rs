@@ -1,0 +1,288 @@
+//! Tools that are HTTP requests. A call's arguments fill places in the URL's path and query and in the body; they never
+//! choose the host.
+
+use std::borrow::Cow;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use pirn_actors::host::WorkClock;
+use pirn_actors::ports::{Tool, ToolSpec};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
+use reqwest::{Client, Method, Request, Response, Url};
+use serde_json::{Map, Value};
+
+use super::config::{Body, HttpConfig};
+use super::environment;
+use super::output::Head;
+use super::template::Template;
+
+/// Redirects followed, each to where the request went before.
+const MOST_REDIRECTS: usize = 5;
+
+/// How long a server may take to accept a connection, whatever the tool's own limit.
+const CONNECT: Duration = Duration::from_secs(20);
+
+/// Bytes of an error's body that are shown.
+const SHOWN: usize = 4 * 1024;
+
+/// What an answer without a body says: providers refuse empty results.
+const EMPTY: &str = "(no content)";
+
+/// The client that the tools of one engine share; made when the first one needs it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Shared {
+    client: Arc<OnceLock<Result<Client, String>>>,
+}
+
+impl Shared {
+    fn client(&self) -> Result<&Client, String> {
+        self.client.get_or_init(client).as_ref().map_err(Clone::clone)
+    }
+}
+
+/// A request behind a tool.
+pub(super) struct HttpTool {
+    spec: ToolSpec,
+    config: Arc<HttpConfig>,
+    limit: usize,
+    shared: Shared,
+}
+
+impl HttpTool {
+    /// The tool `spec`, whose result has at most `limit` bytes.
+    pub(super) fn new(spec: ToolSpec, config: HttpConfig, limit: usize, shared: Shared) -> Self {
+        Self {
+            spec,
+            config: Arc::new(config),
+            limit,
+            shared,
+        }
+    }
+}
+
+impl Tool for HttpTool {
+    fn spec(&self) -> ToolSpec {
+        self.spec.clone()
+    }
+
+    fn call(&self, arguments: Value, _: WorkClock) -> BoxFuture<'static, Result<String, String>> {
+        let (config, limit, shared) = (Arc::clone(&self.config), self.limit, self.shared.clone());
+        async move {
+            let request = request(&config, &arguments)?;
+            let host = request.url().host_str().unwrap_or_default().to_owned();
+            // Without the URL: it may hold what is nobody else's business.
+            let broken = |error: reqwest::Error| format!("{host} did not answer: {}", explained(&error.without_url()));
+            let response = shared.client()?.execute(request).await.map_err(broken)?;
+            read(response, limit).await
+        }
+        .boxed()
+    }
+}
+
+fn client() -> Result<Client, String> {
+    let stay = reqwest::redirect::Policy::custom(|attempt| {
+        let is_same = attempt
+            .previous()
+            .last()
+            .is_some_and(|before| before.origin() == attempt.url().origin());
+        if is_same && attempt.previous().len() <= MOST_REDIRECTS {
+            attempt.follow()
+        } else {
+            attempt.stop()
+        }
+    });
+    Client::builder()
+        .redirect(stay)
+        .connect_timeout(CONNECT)
+        .user_agent(concat!("pirn/", env!("CARGO_PKG_VERSION")))
+        .build()
+        .map_err(|error| format!("no HTTP client: {}", explained(&error)))
+}
+
+/// An error with its causes: reqwest's own text leaves them out.
+fn explained(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    let texts: Vec<String> = causes.map(ToString::to_string).collect();
+    texts.join(": ")
+}
+
+fn request(config: &HttpConfig, arguments: &Value) -> Result<Request, String> {
+    let mut request = Request::new(config.method.clone(), url(config, arguments)?);
+    let headers = request.headers_mut();
+    for (name, value) in &config.headers {
+        add_header(headers, name, value)?;
+    }
+    for (name, source) in &config.headers_env {
+        let value = environment::expanded(source).map_err(|fault| format!("header `{name}`: {fault}"))?;
+        add_header(headers, name, &value)?;
+    }
+    if let Some((kind, bytes)) = body(config, arguments) {
+        let kind = HeaderValue::from_static(kind);
+        request.headers_mut().entry(CONTENT_TYPE).or_insert(kind);
+        *request.body_mut() = Some(bytes.into());
+    }
+    Ok(request)
+}
+
+fn add_header(headers: &mut HeaderMap, name: &str, value: &str) -> Result<(), String> {
+    let key: HeaderName = name.parse().map_err(|_| format!("`{name}` is no name of a header"))?;
+    let mut value: HeaderValue = value
+        .parse()
+        .map_err(|_| format!("the value of the header `{name}` has characters that a header can not have"))?;
+    value.set_sensitive(true);
+    headers.insert(key, value);
+    Ok(())
+}
+
+/// The URL. A value is encoded whole, so it can not add a segment, a parameter or a fragment, nor climb.
+fn url(config: &HttpConfig, arguments: &Value) -> Result<Url, String> {
+    let mut text = config
+        .url
+        .render_with(arguments, encoded)
+        .ok_or("an argument that the URL needs is missing")?;
+    let path_end = text.find(['?', '#']).unwrap_or(text.len());
+    if text[..path_end].split('/').any(is_climb) {
+        return Err("an argument makes the URL climb with `.` or `..`".to_owned());
+    }
+    let mut sign = if text.contains('?') { '&' } else { '?' };
+    for (name, template) in &config.query {
+        if let Some(value) = template.render(arguments) {
+            text.push(sign);
+            text.push_str(&encoded(Cow::Borrowed(name)));
+            text.push('=');
+            text.push_str(&encoded(Cow::Owned(value)));
+            sign = '&';
+        }
+    }
+    Url::parse(&text).map_err(|error| format!("the URL is none: {error}"))
+}
+
+/// `.` and `..`, as URL parsers see them.
+fn is_climb(segment: &str) -> bool {
+    let plain = segment.to_ascii_lowercase().replace("%2e", ".");
+    plain == "." || plain == ".."
+}
+
+/// Percent-encoded but for the characters that mean nothing anywhere in a URL.
+fn encoded(value: Cow<'_, str>) -> Cow<'_, str> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~');
+    if value.bytes().all(is_plain) {
+        return value;
+    }
+    let mut text = String::with_capacity(value.len() * 3);
+    for byte in value.bytes() {
+        if is_plain(byte) {
+            text.push(char::from(byte));
+        } else {
+            text.extend(['%', hex(byte >> 4), hex(byte & 15)]);
+        }
+    }
+    Cow::Owned(text)
+}
+
+/// The digit of a number below 16.
+fn hex(digit: u8) -> char {
+    char::from_digit(u32::from(digit), 16)
+        .unwrap_or('0')
+        .to_ascii_uppercase()
+}
+
+/// The body and its kind: the one of the config, or, where a request has one by its method, the arguments that stand
+/// nowhere else.
+fn body(config: &HttpConfig, arguments: &Value) -> Option<(&'static str, Vec<u8>)> {
+    const JSON: &str = "application/json";
+    match &config.body {
+        Some(Body::Text(template)) => {
+            let text = template.render(arguments).unwrap_or_default();
+            Some(("text/plain; charset=utf-8", text.into_bytes()))
+        }
+        Some(Body::Json(shape)) => Some((
+            JSON,
+            filled(shape, arguments).unwrap_or_default().to_string().into_bytes(),
+        )),
+        None if [Method::POST, Method::PUT, Method::PATCH].contains(&config.method) => {
+            let is_used = |name: &str| {
+                let names = |template: &Template| template.names().any(|used| used == name);
+                names(&config.url) || config.query.values().any(names)
+            };
+            let rest: Map<String, Value> = arguments
+                .as_object()
+                .into_iter()
+                .flatten()
+                .filter(|(name, _)| !is_used(name))
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect();
+            Some((JSON, Value::Object(rest).to_string().into_bytes()))
+        }
+        None => None,
+    }
+}
+
+/// The JSON body with its texts filled in; a field or item that names an absent argument is left out.
+fn filled(shape: &super::config::Shape, arguments: &Value) -> Option<Value> {
+    use super::config::Shape;
+    Some(match shape {
+        Shape::Text(template) => template.value(arguments)?,
+        Shape::List(items) => items.iter().filter_map(|item| filled(item, arguments)).collect(),
+        Shape::Table(fields) => {
+            let fields = fields.iter();
+            Value::Object(
+                fields
+                    .filter_map(|(name, shape)| Some((name.clone(), filled(shape, arguments)?)))
+                    .collect(),
+            )
+        }
+        Shape::Plain(value) => value.clone(),
+    })
+}
+
+async fn read(mut response: Response, limit: usize) -> Result<String, String> {
+    let status = response.status();
+    let limit = if status.is_success() { limit } else { limit.min(SHOWN) };
+    let elsewhere = response.headers().get(LOCATION).filter(|_| status.is_redirection());
+    let elsewhere = elsewhere.map(|place| String::from_utf8_lossy(place.as_bytes()).into_owned());
+    let mut body = Head::new(limit);
+    let is_whole = loop {
+        // What is over the limit is not waited for: dropping the response ends it.
+        if body.is_cut() {
+            break false;
+        }
+        match response.chunk().await {
+            Ok(Some(chunk)) => body.push(&chunk),
+            Ok(None) => break true,
+            Err(error) => {
+                return Err(format!("HTTP {status}, then: {}", explained(&error.without_url())));
+            }
+        }
+    };
+    let text = body.into_text(is_whole);
+    if status.is_success() {
+        return Ok(if text.is_empty() { EMPTY.to_owned() } else { text });
+    }
+    let elsewhere = elsewhere.map_or_else(String::new, |place| {
+        format!("; it points to {place}, which is not followed")
+    });
+    Err(format!("HTTP {status}{elsewhere}\n{text}").trim_end().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_one_part_of_a_url() {
+        assert_eq!(encoded("a/b?c#d&e=f g%é".into()), "a%2Fb%3Fc%23d%26e%3Df%20g%25%C3%A9");
+        assert_eq!(encoded("plain-1.0_~".into()), "plain-1.0_~");
+        for (segment, climbs) in [
+            ("..", true),
+            (".", true),
+            ("%2e.", true),
+            ("...", false),
+            ("a..", false),
+        ] {
+            assert_eq!(is_climb(segment), climbs, "{segment}");
+        }
+    }
+}

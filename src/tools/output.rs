@@ -1,0 +1,133 @@
+//! What is kept of an output that may be of any length.
+
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+/// Bytes read at a time.
+const CHUNK: usize = 16 * 1024;
+
+/// The beginning of an output.
+#[derive(Debug)]
+pub(super) struct Head {
+    bytes: Vec<u8>,
+    limit: usize,
+    total: u64,
+}
+
+impl Head {
+    /// Keeps the first `limit` bytes.
+    pub(super) fn new(limit: usize) -> Self {
+        Self {
+            bytes: Vec::new(),
+            limit,
+            total: 0,
+        }
+    }
+
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.total += bytes.len() as u64;
+        let room = self.limit - self.bytes.len();
+        self.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
+    }
+
+    /// Whether bytes were left out.
+    pub(super) fn is_cut(&self) -> bool {
+        self.total > self.bytes.len() as u64
+    }
+
+    /// Reads all there is; what is over the limit is read and dropped, so that the writer is not held up.
+    pub(super) async fn read(mut self, mut from: impl AsyncRead + Unpin) -> std::io::Result<Self> {
+        let mut chunk = vec![0; CHUNK];
+        loop {
+            match from.read(&mut chunk).await? {
+                0 => return Ok(self),
+                count => self.push(&chunk[..count]),
+            }
+        }
+    }
+
+    /// The text, with a last line that says so where it was cut. `is_whole`: all there was has been counted.
+    pub(super) fn into_text(self, is_whole: bool) -> String {
+        let is_cut = self.is_cut();
+        let mut bytes = self.bytes;
+        if is_cut {
+            bytes.truncate(whole_characters(&bytes));
+        }
+        let mut text = String::from_utf8_lossy(&bytes).into_owned();
+        if is_cut {
+            let of = if is_whole {
+                format!(" of {}", self.total)
+            } else {
+                String::new()
+            };
+            text += "\n";
+            text += format!("[output cut: the first {} bytes{of}]", bytes.len()).as_str();
+        }
+        text
+    }
+}
+
+/// Bytes of the text without a character that was cut in two.
+fn whole_characters(bytes: &[u8]) -> usize {
+    match std::str::from_utf8(bytes) {
+        Err(error) if error.error_len().is_none() => error.valid_up_to(),
+        Ok(_) | Err(_) => bytes.len(),
+    }
+}
+
+/// The last `limit` bytes of all there is.
+pub(super) async fn tail(mut from: impl AsyncRead + Unpin, limit: usize) -> std::io::Result<String> {
+    let mut kept = Vec::new();
+    let mut chunk = vec![0; CHUNK];
+    loop {
+        match from.read(&mut chunk).await? {
+            0 => break,
+            count => {
+                kept.extend_from_slice(&chunk[..count]);
+                kept.drain(..kept.len().saturating_sub(limit));
+            }
+        }
+    }
+    // A character that was cut in two at the front.
+    let begin = kept.iter().take(4).take_while(|byte| **byte & 0xC0 == 0x80).count();
+    Ok(String::from_utf8_lossy(&kept[begin..]).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::executor::block_on;
+
+    fn head(limit: usize, text: &str) -> String {
+        block_on(Head::new(limit).read(text.as_bytes()))
+            .unwrap()
+            .into_text(true)
+    }
+
+    #[test]
+    fn an_output_within_the_limit_is_whole() {
+        assert_eq!(head(4, "four"), "four");
+        assert_eq!(head(1, ""), "");
+    }
+
+    #[test]
+    fn a_longer_one_is_cut_between_characters_and_says_so() {
+        assert_eq!(head(4, "fours"), "four\n[output cut: the first 4 bytes of 5]");
+        assert_eq!(head(2, "aéé"), "a\n[output cut: the first 1 bytes of 5]");
+        let long = "x".repeat(3 * CHUNK);
+        assert!(head(10, &long).ends_with(&format!("of {}]", 3 * CHUNK)));
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_shown_as_such() {
+        let head = block_on(Head::new(9).read(&b"a\xffb"[..])).unwrap();
+        assert_eq!(head.into_text(true), "a\u{fffd}b");
+    }
+
+    #[test]
+    fn a_tail_is_the_end() {
+        let long = format!("{}é!", "x".repeat(3 * CHUNK));
+        assert_eq!(block_on(tail(long.as_bytes(), 4)).unwrap(), "xé!");
+        assert_eq!(block_on(tail(long.as_bytes(), 2)).unwrap(), "!");
+        assert_eq!(block_on(tail(&b"all"[..], 10)).unwrap(), "all");
+    }
+}

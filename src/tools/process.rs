@@ -1,0 +1,115 @@
+//! Programs that are started for a call or as a server.
+//!
+//! 1. A program is started without a shell, in a process group of its own, so that what it starts can be ended with it
+//!    and a Ctrl-C at the terminal reaches only Pirn, which ends it in order.
+//! 2. When a [`Process`] is dropped or has ended, its whole group is killed. Where there are no process groups, the
+//!    program alone is.
+//! 3. Every group that lives is listed, so that a process about to exit without unwinding can end them: [`kill_all`].
+//!
+//! Out of reach: a program that leaves its group, and everything after a kill -9 of Pirn itself.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::process::ExitStatus;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+
+/// A program under way.
+#[derive(Debug)]
+pub(super) struct Process {
+    child: Child,
+    group: Group,
+}
+
+/// A process group, killed when it is dropped.
+#[derive(Debug)]
+struct Group {
+    id: Option<u32>,
+}
+
+/// The groups that live; none where no more may be started.
+static LIVE: Mutex<Option<BTreeSet<u32>>> = Mutex::new(Some(BTreeSet::new()));
+
+fn live() -> MutexGuard<'static, Option<BTreeSet<u32>>> {
+    // Every holder leaves the set whole.
+    LIVE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Kills every program that command tools and MCP servers have started, with what those have started, and starts no
+/// more: for a program that is about to exit without letting its engines shut down (`std::process::exit`, an aborting
+/// panic hook). An engine's shutdown does the same in order.
+pub fn kill_all() {
+    for id in live().take().into_iter().flatten() {
+        kill_group(id);
+    }
+}
+
+impl Process {
+    /// Starts a program in a group of its own.
+    pub(super) fn start(command: &mut Command) -> io::Result<Self> {
+        command.kill_on_drop(true);
+        #[cfg(unix)]
+        command.process_group(0);
+        // Under the lock: no program is started and not listed.
+        let mut live = live();
+        let Some(groups) = live.as_mut() else {
+            return Err(io::Error::other("this process is about to exit"));
+        };
+        let child = command.spawn()?;
+        let id = child.id();
+        groups.extend(id);
+        Ok(Self {
+            child,
+            group: Group { id },
+        })
+    }
+
+    /// Its pipes, each once.
+    pub(super) fn pipes(&mut self) -> (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>) {
+        (
+            self.child.stdin.take(),
+            self.child.stdout.take(),
+            self.child.stderr.take(),
+        )
+    }
+
+    /// Waits for its end, and kills what it has left behind.
+    pub(super) async fn ended(&mut self) -> io::Result<ExitStatus> {
+        let status = self.child.wait().await;
+        self.group.end();
+        status
+    }
+}
+
+impl Group {
+    fn end(&mut self) {
+        if let Some(id) = self.id.take() {
+            kill_group(id);
+            if let Some(groups) = live().as_mut() {
+                groups.remove(&id);
+            }
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Kills a group. One that is empty is no error: its number is taken by no other program while a member lives, and it
+/// is asked for only while the first one lives or has just ended.
+#[cfg(unix)]
+fn kill_group(id: u32) {
+    let id = i32::try_from(id).ok().and_then(rustix::process::Pid::from_raw);
+    if let Some(id) = id
+        && let Err(error) = rustix::process::kill_process_group(id, rustix::process::Signal::KILL)
+    {
+        tracing::debug!(%error, "nothing left of a process group");
+    }
+}
+
+#[cfg(not(unix))]
+fn kill_group(_: u32) {}

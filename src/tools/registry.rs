@@ -1,0 +1,298 @@
+//! Tools by name, and what stands around every call: arguments are checked, consent is asked, a place is waited for,
+//! the time is limited, a panic is contained.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, Either, select};
+use pirn_actors::host::WorkClock;
+use pirn_actors::ports::{Tool, ToolSpec, Tools};
+use pirn_core::Millis;
+use pirn_core::message::ToolCall;
+use pirn_core::thread::ToolResult;
+use serde_json::Value;
+use tokio::sync::Semaphore;
+
+use super::approval::{Approval, ApprovalRequest, Approver, Verdict};
+use super::arguments::Checker;
+
+/// Milliseconds a tool may take where nothing else is said.
+pub const DEFAULT_TIMEOUT: Millis = 60_000;
+
+/// Tool calls of one engine at once where nothing else is said; more wait.
+pub const DEFAULT_MAX_CALLS: usize = 256;
+
+/// What stands around the calls of a tool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolOptions {
+    /// Milliseconds a call may take; waiting for consent or for a place does not count.
+    pub timeout: Millis,
+    /// Calls at once; more wait. None: as many as the registry allows.
+    pub max_parallel: Option<usize>,
+    /// Whether each call waits for consent.
+    pub approval: Approval,
+    /// Where the tool comes from, for people.
+    pub source: String,
+}
+
+impl Default for ToolOptions {
+    fn default() -> Self {
+        Self {
+            timeout: DEFAULT_TIMEOUT,
+            max_parallel: None,
+            approval: Approval::Never,
+            source: "code".to_owned(),
+        }
+    }
+}
+
+/// A tool as people are told of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolInfo {
+    /// Name, description, schema.
+    pub spec: ToolSpec,
+    /// What stands around its calls.
+    pub options: ToolOptions,
+}
+
+/// Tools by name. A clone shares their limits.
+///
+/// A node's `tools` name them; a name that ends with `*` stands for every tool whose name begins so.
+#[derive(Clone)]
+pub struct ToolRegistry {
+    tools: BTreeMap<String, Registered>,
+    places: Arc<Semaphore>,
+    approver: Option<Approver>,
+}
+
+#[derive(Clone)]
+struct Registered {
+    tool: Arc<dyn Tool>,
+    spec: ToolSpec,
+    checker: Arc<Checker>,
+    options: ToolOptions,
+    places: Option<Arc<Semaphore>>,
+}
+
+impl Default for ToolRegistry {
+    fn default() -> Self {
+        Self {
+            tools: BTreeMap::new(),
+            places: Arc::new(Semaphore::new(DEFAULT_MAX_CALLS)),
+            approver: None,
+        }
+    }
+}
+
+impl ToolRegistry {
+    /// No tools.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a tool with the default [`ToolOptions`]; one of the same name is replaced.
+    pub fn register(&mut self, tool: Arc<dyn Tool>) {
+        self.register_with(tool, ToolOptions::default());
+    }
+
+    /// Adds a tool.
+    pub fn register_with(&mut self, tool: Arc<dyn Tool>, options: ToolOptions) {
+        let spec = tool.spec();
+        let registered = Registered {
+            checker: Arc::new(Checker::new(spec.parameters.clone())),
+            places: options.max_parallel.map(|most| Arc::new(places(most))),
+            tool,
+            options,
+            spec: spec.clone(),
+        };
+        self.tools.insert(spec.name, registered);
+    }
+
+    /// The same registry and this tool: `ToolRegistry::new().with(tool_fn(...))`.
+    #[must_use]
+    pub fn with(mut self, tool: Arc<dyn Tool>) -> Self {
+        self.register(tool);
+        self
+    }
+
+    /// Adds the tools of another that are not there yet, and whoever it asks where nobody is asked yet. The limit of
+    /// calls stays this registry's own.
+    pub fn extend_missing(&mut self, other: Self) {
+        for (name, tool) in other.tools {
+            self.tools.entry(name).or_insert(tool);
+        }
+        self.approver = self.approver.take().or(other.approver);
+    }
+
+    /// At most `calls` at once over all tools (default [`DEFAULT_MAX_CALLS`]); more wait.
+    pub fn set_max_calls(&mut self, calls: usize) {
+        self.places = Arc::new(places(calls));
+    }
+
+    /// Asks `decide` about every call, at once.
+    pub fn approve(&mut self, decide: impl Fn(&ApprovalRequest) -> Verdict + Send + Sync + 'static) {
+        self.approver = Some(Approver::InPlace(Arc::new(decide)));
+    }
+
+    /// Asks `decide` about every call, and waits for what it says.
+    pub fn approve_async(
+        &mut self,
+        decide: impl Fn(ApprovalRequest) -> BoxFuture<'static, Verdict> + Send + Sync + 'static,
+    ) {
+        self.approver = Some(Approver::Waiting(Arc::new(decide)));
+    }
+
+    /// The names, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.tools.keys().map(String::as_str)
+    }
+
+    /// The tools, in the order of their names.
+    pub fn list(&self) -> impl Iterator<Item = ToolInfo> {
+        self.tools.values().map(|found| ToolInfo {
+            spec: found.spec.clone(),
+            options: found.options.clone(),
+        })
+    }
+
+    fn offered(&self, names: &[Arc<str>], name: &str) -> Option<&Registered> {
+        let is_offered = names.iter().any(|offered| stands_for(offered, name));
+        self.tools.get(name).filter(|_| is_offered)
+    }
+
+    /// The tools that a node's names stand for, each once, in the order of the names.
+    fn meant<'a>(&'a self, names: &'a [Arc<str>]) -> impl Iterator<Item = &'a Registered> {
+        names.iter().enumerate().flat_map(move |(place, offered)| {
+            let earlier = &names[..place];
+            let these = self
+                .tools
+                .values()
+                .filter(move |found| stands_for(offered, &found.spec.name));
+            these.filter(move |found| !earlier.iter().any(|offered| stands_for(offered, &found.spec.name)))
+        })
+    }
+
+    fn unknown(&self, names: &[Arc<str>], name: &str) -> String {
+        let known: Vec<&str> = self.meant(names).map(|found| found.spec.name.as_str()).collect();
+        if known.is_empty() {
+            return format!("there is no tool `{name}`; there are no tools");
+        }
+        format!("there is no tool `{name}`; there are: {}", known.join(", "))
+    }
+}
+
+/// Places for `most` at once; no limit is one that a semaphore can not hold.
+fn places(most: usize) -> Semaphore {
+    Semaphore::new(most.clamp(1, Semaphore::MAX_PERMITS))
+}
+
+/// Whether a node's name for tools stands for this one.
+fn stands_for(offered: &str, name: &str) -> bool {
+    match offered.strip_suffix('*') {
+        Some(beginning) => name.starts_with(beginning),
+        None => offered == name,
+    }
+}
+
+impl Tools for ToolRegistry {
+    fn specs(&self, names: &[Arc<str>]) -> Vec<ToolSpec> {
+        self.meant(names).map(|found| found.spec.clone()).collect()
+    }
+
+    fn is_external(&self, name: &str) -> bool {
+        let waits_for_consent = matches!(self.approver, Some(Approver::Waiting(_)));
+        self.tools
+            .get(name)
+            .is_some_and(|found| waits_for_consent || found.tool.is_external())
+    }
+
+    fn call(&self, names: &[Arc<str>], call: ToolCall, clock: WorkClock) -> BoxFuture<'static, ToolResult> {
+        let Some(found) = self.offered(names, &call.name).cloned() else {
+            let failed = failed(self.unknown(names, &call.name));
+            return std::future::ready(failed).boxed();
+        };
+        let (places, approver) = (Arc::clone(&self.places), self.approver.clone());
+        async move {
+            match found.call(call, clock, places, approver).await {
+                Ok(content) => ToolResult { content, failed: false },
+                Err(message) => failed(message),
+            }
+        }
+        .boxed()
+    }
+}
+
+impl Registered {
+    async fn call(
+        self,
+        call: ToolCall,
+        clock: WorkClock,
+        all_places: Arc<Semaphore>,
+        approver: Option<Approver>,
+    ) -> Result<String, String> {
+        let name = &self.spec.name;
+        let given = if call.arguments.is_null() {
+            Value::Object(serde_json::Map::new())
+        } else {
+            call.arguments
+        };
+        self.checker
+            .check(&given)
+            .map_err(|fault| format!("wrong arguments for `{name}`: {fault}"))?;
+        let request = ApprovalRequest {
+            tool: name.clone(),
+            arguments: given,
+            call_id: call.id,
+            is_marked: self.options.approval == Approval::Ask,
+        };
+        let given = request.arguments.clone();
+        if let Verdict::Refuse(reason) = Approver::ask(approver, request).await {
+            return Err(format!("the call of `{name}` was refused: {reason}"));
+        }
+        // Its own first, so that who waits for a busy tool takes no place from the others. They are never closed; where
+        // they were, nothing would be limited.
+        let _own = match self.places {
+            Some(places) => places.acquire_owned().await.ok(),
+            None => None,
+        };
+        let _place = all_places.acquire_owned().await.ok();
+
+        let timeout = self.options.timeout;
+        let limit = clock.sleep(timeout);
+        let panicked = |payload| Err(format!("the tool `{name}` panicked: {}", panic_message(payload)));
+        let work = match catch_unwind(AssertUnwindSafe(|| self.tool.call(given, clock))) {
+            Ok(work) => AssertUnwindSafe(work).catch_unwind(),
+            Err(payload) => return panicked(payload),
+        };
+        match select(work, limit).await {
+            Either::Left((Ok(result), _)) => result,
+            Either::Left((Err(payload), _)) => panicked(payload),
+            Either::Right(((), _)) => Err(format!(
+                "the tool `{name}` took longer than {timeout} ms and was stopped"
+            )),
+        }
+    }
+}
+
+impl std::fmt::Debug for ToolRegistry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.tools.keys()).finish()
+    }
+}
+
+/// The text of a panic. A payload that is no text is leaked: its destructor is as little to be trusted as the tool.
+fn panic_message(payload: Box<dyn Any + Send>) -> String {
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+    text.unwrap_or_else(|| {
+        std::mem::forget(payload);
+        "it gave no reason".to_owned()
+    })
+}
+
+fn failed(content: String) -> ToolResult {
+    ToolResult { content, failed: true }
+}

@@ -1,0 +1,184 @@
+//! Templates over a call's arguments: text with `{{path}}`.
+//!
+//! A path begins with the name of an argument; `{{input}}` is all of them, where none has that name. An argument that is
+//! absent or null makes the whole template nothing: what stands around an optional argument goes with it.
+
+use std::borrow::Cow;
+
+use pirn_core::script::{Path, Step, text_of};
+use serde_json::Value;
+
+/// A template that has been read.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Template {
+    pieces: Vec<Piece>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Piece {
+    Text(String),
+    Path(Path),
+}
+
+impl Template {
+    /// Reads one. `\{{` is a literal `{{`.
+    ///
+    /// # Errors
+    /// A sentence that names what is no path.
+    pub(super) fn parse(source: &str) -> Result<Self, String> {
+        let mut pieces: Vec<Piece> = Vec::new();
+        let mut text = String::new();
+        let mut rest = source;
+        while let Some((before, tag)) = rest.split_once("{{") {
+            if let Some(before) = before.strip_suffix('\\') {
+                text.push_str(before);
+                text.push_str("{{");
+                rest = tag;
+                continue;
+            }
+            text.push_str(before);
+            let Some((inside, after)) = tag.split_once("}}") else {
+                return Err("a `{{` has no `}}`; write `\\{{` for the two characters themselves".to_owned());
+            };
+            let path = Path::of_template(inside).ok_or_else(|| {
+                format!("`{{{{{inside}}}}}` is no path to an argument; write `\\{{{{` for the characters themselves")
+            })?;
+            if !text.is_empty() {
+                pieces.push(Piece::Text(std::mem::take(&mut text)));
+            }
+            pieces.push(Piece::Path(path));
+            rest = after;
+        }
+        text.push_str(rest);
+        if !text.is_empty() {
+            pieces.push(Piece::Text(text));
+        }
+        Ok(Self { pieces })
+    }
+
+    /// The empty text.
+    pub(super) fn nothing() -> Self {
+        Self { pieces: Vec::new() }
+    }
+
+    /// The arguments it names.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Path(path) => Some(path.root().as_ref()),
+            Piece::Text(_) => None,
+        })
+    }
+
+    /// The text before its first path.
+    pub(super) fn beginning(&self) -> &str {
+        match self.pieces.first() {
+            Some(Piece::Text(text)) => text,
+            Some(Piece::Path(_)) | None => "",
+        }
+    }
+
+    /// Whether it names no argument.
+    pub(super) fn is_plain(&self) -> bool {
+        self.names().next().is_none()
+    }
+
+    /// The text, each value written by `write`; none where an argument it names is absent or null.
+    pub(super) fn render_with(
+        &self,
+        arguments: &Value,
+        write: impl for<'v> Fn(Cow<'v, str>) -> Cow<'v, str>,
+    ) -> Option<String> {
+        let mut text = String::new();
+        for piece in &self.pieces {
+            match piece {
+                Piece::Text(piece) => text.push_str(piece),
+                Piece::Path(path) => text.push_str(&write(text_of(value_at(path, arguments)?))),
+            }
+        }
+        Some(text)
+    }
+
+    /// The text; none where an argument it names is absent or null.
+    pub(super) fn render(&self, arguments: &Value) -> Option<String> {
+        self.render_with(arguments, |value| value)
+    }
+
+    /// The argument itself where it is nothing but one path, else the text; none as in [`Template::render`].
+    pub(super) fn value(&self, arguments: &Value) -> Option<Value> {
+        match self.pieces.as_slice() {
+            [Piece::Path(path)] => value_at(path, arguments).cloned(),
+            _ => self.render(arguments).map(Value::String),
+        }
+    }
+}
+
+/// What stands at a path; null counts as absent.
+fn value_at<'v>(path: &Path, arguments: &'v Value) -> Option<&'v Value> {
+    let root = path.root().as_ref();
+    let first = match arguments.get(root) {
+        None if root == "input" => arguments,
+        found => found?,
+    };
+    let found = path.steps().iter().try_fold(first, |value, step| match step {
+        Step::Key(key) => match value {
+            Value::Array(items) => items.get(key.parse::<usize>().ok()?),
+            other => other.get(key.as_ref()),
+        },
+        Step::Index(index) => value.get(index),
+    })?;
+    Some(found).filter(|value| !value.is_null())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn render(source: &str) -> Option<String> {
+        let arguments = json!({"city": "Köln", "n": 3.0, "list": ["a", {"b": true}], "none": null});
+        Template::parse(source).unwrap().render(&arguments)
+    }
+
+    #[test]
+    fn a_path_is_the_argument_as_text() {
+        assert_eq!(render("in {{city}}: {{ n }}").as_deref(), Some("in Köln: 3"));
+        assert_eq!(
+            render("{{list.0}}{{list[1].b}} {{list}}").as_deref(),
+            Some(r#"atrue ["a",{"b":true}]"#)
+        );
+        assert_eq!(render("plain").as_deref(), Some("plain"));
+        assert_eq!(render("").as_deref(), Some(""));
+    }
+
+    #[test]
+    fn an_absent_argument_takes_the_whole_text_along() {
+        for source in ["--max={{max}}", "{{none}}", "{{city}}{{list.7}}", "{{city.name}}"] {
+            assert_eq!(render(source), None, "{source}");
+        }
+    }
+
+    #[test]
+    fn input_is_all_of_them_unless_an_argument_has_that_name() {
+        let all = Template::parse("{{input}}").unwrap();
+        assert_eq!(all.render(&json!({"a": 1})).as_deref(), Some(r#"{"a":1}"#));
+        assert_eq!(all.value(&json!({"a": 1})), Some(json!({"a": 1})));
+        assert_eq!(all.render(&json!({"input": "x"})).as_deref(), Some("x"));
+    }
+
+    #[test]
+    fn a_lone_path_keeps_its_kind() {
+        let value = |source: &str| Template::parse(source).unwrap().value(&json!({"n": 3}));
+        assert_eq!(value("{{n}}"), Some(json!(3)));
+        assert_eq!(value("{{n}} "), Some(json!("3 ")));
+    }
+
+    #[test]
+    fn braces_can_be_meant_as_they_are() {
+        assert_eq!(
+            render("\\{{.Names}} of {{city}}").as_deref(),
+            Some("{{.Names}} of Köln")
+        );
+        assert!(Template::parse("{{.Names}}").unwrap_err().contains("`{{.Names}}`"));
+        assert!(Template::parse("a {{b").unwrap_err().contains("no `}}`"));
+    }
+}
