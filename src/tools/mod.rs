@@ -2,6 +2,7 @@
 //!
 //! A tool that is unknown, refused, fails, panics, is called wrongly or takes too long answers the model with a text that
 //! says so; none of that ends a run (SPEC section 3).
+#![cfg_attr(feature = "tools", doc = include_str!("../../docs/tools.md"))]
 
 mod approval;
 mod arguments;

@@ -150,6 +150,11 @@ impl ToolRegistry {
         self.tools.keys().map(String::as_str)
     }
 
+    /// Whether a node's name for tools stands for any.
+    pub fn has(&self, name: &str) -> bool {
+        self.names().any(|known| stands_for(name, known))
+    }
+
     /// The tools, in the order of their names.
     pub fn list(&self) -> impl Iterator<Item = ToolInfo> {
         self.tools.values().map(|found| ToolInfo {

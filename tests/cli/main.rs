@@ -5,4 +5,5 @@ mod context;
 mod graph;
 mod run;
 mod schema;
+mod tools;
 mod validate;

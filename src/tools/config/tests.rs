@@ -1,1 +1,184 @@
+//! What a config file may say.
 
+#![allow(clippy::needless_pass_by_value)] // `json!` makes values, a borrow at every call says nothing
+
+use super::*;
+use serde_json::json;
+
+fn faults(tool: Value) -> Vec<(String, String)> {
+    let faults = tools_of(json!({ "tools": [tool] }), Path::new("")).expect_err("it has faults");
+    faults.into_iter().map(|fault| (fault.pointer, fault.message)).collect()
+}
+
+fn tool(more: Value) -> Value {
+    let mut tool = json!({"name": "t", "description": "d", "command": {"program": "p"}});
+    for (name, value) in more.as_object().expect("a table") {
+        tool[name] = value.clone();
+    }
+    tool
+}
+
+#[test]
+fn an_unknown_field_names_the_nearest_known_one() {
+    for (wrong, pointer, part) in [
+        (json!({"timeout_ms": 3}), "/timeout_ms", "did you mean `timeoutMs`?"),
+        (json!({"xyzzy": 3}), "/xyzzy", "the fields are name, description"),
+        (
+            json!({"command": {"program": "p", "arg": []}}),
+            "/command/arg",
+            "did you mean `args`?",
+        ),
+    ] {
+        let found = faults(tool(wrong.clone()));
+        assert_eq!(found.len(), 1, "{wrong}: {found:?}");
+        assert!(found[0].0 == pointer && found[0].1.contains(part), "{found:?}");
+    }
+}
+
+#[test]
+fn a_wrong_value_is_named_by_its_place() {
+    let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}});
+    for (wrong, pointer, part) in [
+        (json!({"name": "a b"}), "/name", "letters"),
+        (json!({"description": ""}), "/description", "empty"),
+        (json!({"inputSchema": "x"}), "/inputSchema", "table"),
+        (
+            json!({"inputSchema": {"type": "string"}}),
+            "/inputSchema/type",
+            "object",
+        ),
+        (
+            json!({"inputSchema": {"type": "object", "required": 5}}),
+            "/inputSchema",
+            "no JSON Schema",
+        ),
+        (json!({"timeoutMs": 0}), "/timeoutMs", "from 1 to 86400000"),
+        (json!({"maxOutputBytes": "many"}), "/maxOutputBytes", "whole number"),
+        (json!({"approval": "asks"}), "/approval", "did you mean `ask`?"),
+        (json!({"command": {"args": ["x"]}}), "/command/program", "missing"),
+        (
+            json!({"command": {"program": "p", "args": "x"}}),
+            "/command/args",
+            "list",
+        ),
+        (
+            json!({"command": {"program": "p", "args": ["{{city"]}}),
+            "/command/args/0",
+            "no `}}`",
+        ),
+        (
+            json!({"inputSchema": schema, "command": {"program": "p", "args": ["x", ["{{citty}}"]]}}),
+            "/command/args/1/0",
+            "did you mean `city`?",
+        ),
+        (
+            json!({"command": {"program": "p", "okExitCodes": []}}),
+            "/command/okExitCodes",
+            "exit codes",
+        ),
+        (
+            json!({"command": {"program": "p", "env": {"A": 1}}}),
+            "/command/env/A",
+            "text",
+        ),
+    ] {
+        let found = faults(tool(wrong.clone()));
+        assert_eq!(found.len(), 1, "{wrong}: {found:?}");
+        assert!(found[0].0 == pointer && found[0].1.contains(part), "{wrong}: {found:?}");
+    }
+}
+
+#[test]
+fn an_argument_never_chooses_the_host() {
+    let http = |url: &str| json!({"name": "t", "description": "d", "http": {"url": url}});
+    for (url, part) in [
+        ("{{input}}/x", "must begin with http"),
+        ("https://{{input}}/x", "no host"),
+        ("https://api{{input}}/x", "stands in the host"),
+        ("https://user:{{input}}@api/x", "stands in the host"),
+        ("ftp://host/x", "must begin with http"),
+        ("https:///x/{{input}}", "no host"),
+        ("https://a b/{{input}}", "no URL"),
+    ] {
+        let found = faults(http(url));
+        assert_eq!(found.len(), 1, "{url}: {found:?}");
+        assert!(
+            found[0].0 == "/http/url" && found[0].1.contains(part),
+            "{url}: {found:?}"
+        );
+    }
+    for url in [
+        "https://api/{{input}}",
+        "http://127.0.0.1:80?q={{input}}",
+        "https://api",
+    ] {
+        assert!(
+            tools_of(json!({ "tools": [http(url)] }), Path::new("")).is_ok(),
+            "{url}"
+        );
+    }
+}
+
+#[test]
+fn a_tool_is_one_thing_and_its_name_is_its_own() {
+    assert!(
+        faults(json!({"name": "t", "description": "d"}))[0]
+            .1
+            .contains("`command` or `http`")
+    );
+    assert!(
+        faults(tool(json!({"http": {"url": "http://a"}})))[0]
+            .1
+            .contains("not both")
+    );
+    let twice = tools_of(json!({"tools": [tool(json!({})), tool(json!({}))]}), Path::new("")).expect_err("twice");
+    assert_eq!((twice[0].entry.as_str(), twice[0].pointer.as_str()), ("t", "/name"));
+    let nameless = tools_of(json!({"tools": [7, {"command": {"program": "p"}}]}), Path::new("")).expect_err("nameless");
+    let entries: Vec<&str> = nameless.iter().map(|fault| fault.entry.as_str()).collect();
+    assert_eq!(
+        entries,
+        ["tools #0", "tools #1", "tools #1"],
+        "all faults at once: {nameless:?}"
+    );
+}
+
+#[test]
+fn paths_are_taken_from_the_files_folder_and_bare_names_are_not() {
+    let read = |program: &str| {
+        let file = json!({"tools": [tool(json!({"command": {"program": program, "cwd": "sub"}}))]});
+        let config = tools_of(file, Path::new("/etc/flows")).expect("it is right");
+        match config.tools[0].kind.clone() {
+            Kind::Command(command) => (command.program, command.cwd),
+            Kind::Http(_) => panic!("it is a command"),
+        }
+    };
+    let sub = Some(Path::new("/etc/flows/sub").to_owned());
+    assert_eq!(read("git"), ("git".into(), sub.clone()));
+    assert_eq!(read("bin/x"), ("/etc/flows/bin/x".into(), sub.clone()));
+    assert_eq!(read("/bin/x"), ("/bin/x".into(), sub));
+}
+
+#[test]
+fn a_file_that_says_nothing_of_tools_has_none() {
+    for file in [json!([]), json!({}), json!({"profiles": []})] {
+        assert!(tools_of(file, Path::new("")).expect("fine").tools.is_empty());
+    }
+}
+
+#[test]
+fn every_example_of_the_documentation_is_read() {
+    let text = include_str!("../../../docs/tools.md");
+    let blocks = text
+        .split("```toml\n")
+        .skip(1)
+        .filter_map(|rest| rest.split("```").next());
+    let mut count = 0;
+    for block in blocks {
+        let written: Value = toml::from_str(block).unwrap_or_else(|error| panic!("{error}: {block}"));
+        if let Err(faults) = tools_of(written, Path::new("")) {
+            panic!("{block}: {faults:?}");
+        }
+        count += 1;
+    }
+    assert!(count >= 2);
+}

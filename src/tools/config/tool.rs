@@ -348,15 +348,19 @@ fn check_host(fields: &mut Fields<'_>, url: &Template) {
     let after = ["http://", "https://"]
         .iter()
         .find_map(|scheme| beginning.strip_prefix(scheme));
-    match after {
-        None => fields.fault("url", "must begin with http:// or https://, and no argument in it"),
-        Some("") => fields.fault("url", "has no host"),
-        Some(host) if url.is_plain() || host.contains(['/', '?']) => {
+    // A parser skips slashes before a host, so the host must stand directly after the scheme's.
+    let host_end = after.and_then(|after| after.find(['/', '?', '#', '\\']));
+    match (after, host_end) {
+        (None, _) => fields.fault("url", "must begin with http:// or https://, and no argument in it"),
+        (Some(""), _) | (Some(_), Some(0)) => fields.fault("url", "has no host"),
+        (Some(_), None) if !url.is_plain() => {
+            fields.fault("url", "an argument stands in the host; it can not choose one");
+        }
+        (Some(_), _) => {
             if let Err(error) = reqwest::Url::parse(beginning) {
                 fields.fault("url", format!("is no URL: {error}"));
             }
         }
-        Some(_) => fields.fault("url", "an argument stands in the host; it can not choose one"),
     }
 }
 

@@ -1,9 +1,10 @@
 //! What a run is given on the command line.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use pirn::profiles::{beside, load_profiles};
+use pirn::tools::{ToolsConfig, load_tools};
 use pirn::{Message, Pinned, Profile};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -11,12 +12,13 @@ use serde_json::Value;
 use super::Args;
 use crate::files::read_stdin;
 
-/// Input, conversation, pinned context, profiles.
+/// Input, conversation, pinned context, profiles, tools.
 pub(super) struct Inputs {
     pub(super) input: Value,
     pub(super) conversation: Vec<Message>,
     pub(super) pinned: Pinned,
     pub(super) profiles: Vec<Profile>,
+    pub(super) tools: ToolsConfig,
 }
 
 /// Reads all of them; one sentence where one cannot be read.
@@ -39,19 +41,24 @@ pub(super) fn read(args: &Args) -> Result<Inputs, String> {
         Some(path) => parsed(path, &file(path)?)?,
         None => Pinned::default(),
     };
-    let profiles = match (&args.profiles, args.files.first()) {
-        (Some(path), _) => load_profiles(path).map_err(|error| error.to_string())?,
-        (None, Some(first)) => match beside(Path::new(first)) {
-            Some(path) => load_profiles(path).map_err(|error| error.to_string())?,
-            None => Vec::new(),
-        },
-        (None, None) => Vec::new(),
+    let config = match (&args.profiles, args.files.first()) {
+        (Some(path), _) => Some(PathBuf::from(path)),
+        (None, Some(first)) => beside(Path::new(first)),
+        (None, None) => None,
+    };
+    let (profiles, tools) = match config {
+        Some(path) => (
+            load_profiles(&path).map_err(|error| error.to_string())?,
+            load_tools(&path).map_err(|error| error.to_string())?,
+        ),
+        None => (Vec::new(), ToolsConfig::default()),
     };
     Ok(Inputs {
         input,
         conversation,
         pinned,
         profiles,
+        tools,
     })
 }
 

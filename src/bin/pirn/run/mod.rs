@@ -1,5 +1,6 @@
 //! `pirn run FILE...`: runs a workflow; progress on stderr, the result on stdout (SPEC section 8).
 
+mod consent;
 mod inputs;
 mod interrupt;
 mod progress;
@@ -9,6 +10,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use pirn::tools::ToolRegistry;
 use pirn::{BuildError, Engine, RunError, RunReport, ThreadStatus};
 use pirn_core::definition::{Loaded, TriggerAction};
 use pirn_core::graph::{Compiled, NodeKind};
@@ -17,6 +19,7 @@ use serde_json::Value;
 use crate::files;
 use crate::terminal::{FAILED, USAGE, answer, complain};
 use crate::validate;
+use consent::Approve;
 use inputs::Inputs;
 
 /// Events that may wait for the terminal or the events file.
@@ -43,8 +46,8 @@ pub(crate) struct Args {
     /// A JSON list of messages that the main thread starts with
     #[arg(long, value_name = "FILE")]
     conversation: Option<String>,
-    /// Model profiles, TOML or JSON (default: pirn.toml beside the first workflow file)
-    #[arg(long, value_name = "FILE")]
+    /// Model profiles and tools, TOML or JSON (default: pirn.toml beside the first workflow file)
+    #[arg(long, visible_alias = "config", value_name = "FILE")]
     profiles: Option<String>,
     /// Pinned context, JSON: {role?, todo?, usefulInfo?, folderNotes?}
     #[arg(long, value_name = "FILE")]
@@ -58,6 +61,9 @@ pub(crate) struct Args {
     /// Seeds --virtual-time
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+    /// Which tool calls wait for your consent on the terminal
+    #[arg(long, value_enum, default_value_t = Approve::Ask, value_name = "WHICH")]
+    approve: Approve,
     /// No progress on stderr
     #[arg(long, short)]
     quiet: bool,
@@ -92,7 +98,17 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     if !args.quiet && uses_a_model(&compiled) && inputs.profiles.is_empty() && loaded.profiles.is_empty() {
         progress::say("no model profile is configured: the built-in offline model answers (it repeats the prompt)");
     }
-    let mut builder = Engine::builder().profiles(inputs.profiles.clone());
+    let mut tools = ToolRegistry::new();
+    tools.configure(inputs.tools.clone());
+    if !args.quiet {
+        for (node, name) in unknown_tools(&compiled, &tools) {
+            progress::say(&format!(
+                "node {node} names the tool {name}, and there is none of that name"
+            ));
+        }
+    }
+    let prompts = consent::set(&mut tools, args.approve);
+    let mut builder = Engine::builder().profiles(inputs.profiles.clone()).tools(tools);
     for source in &sources {
         builder = builder.file(source.name.clone(), source.text.to_string());
     }
@@ -100,7 +116,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         builder = builder.virtual_time(Some(args.seed.unwrap_or(0)));
     }
     match builder.build() {
-        Ok(engine) => execute(args, &engine, &workflow, inputs),
+        Ok(engine) => execute(args, &engine, &workflow, inputs, prompts),
         Err(BuildError::Profiles(faults)) => {
             let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
             complain(&lines.join("\n"), FAILED)
@@ -109,7 +125,8 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     }
 }
 
-fn execute(args: &Args, engine: &Engine, workflow: &str, inputs: Inputs) -> ExitCode {
+/// `prompts`: questions may come on the terminal.
+fn execute(args: &Args, engine: &Engine, workflow: &str, inputs: Inputs, prompts: bool) -> ExitCode {
     let mut prepared = engine
         .run(workflow)
         .input(inputs.input)
@@ -122,7 +139,7 @@ fn execute(args: &Args, engine: &Engine, workflow: &str, inputs: Inputs) -> Exit
         },
         None => None,
     };
-    let shown = (!args.quiet).then(|| progress::start(prepared.blocking_events(progress::TYPES, BUFFER)));
+    let shown = (!args.quiet).then(|| progress::start(prepared.blocking_events(progress::TYPES, BUFFER), !prompts));
     // Listening before the run's first sign of life, so that no Ctrl-C after it is lost.
     let interrupt = interrupt::listen();
     let run = match prepared.start() {
@@ -210,6 +227,17 @@ fn chosen(asked: Option<&str>, compiled: &Compiled, loaded: &Loaded) -> Result<S
     first
         .map(|graph| graph.workflow_id.to_string())
         .ok_or_else(|| "the files have no workflow that can be run by itself".to_owned())
+}
+
+/// What LLM nodes name and nothing gives, with the node.
+fn unknown_tools(compiled: &Compiled, tools: &ToolRegistry) -> Vec<(String, String)> {
+    let nodes = compiled.graphs.iter().flat_map(|graph| &graph.nodes);
+    let named = nodes.filter_map(|node| match &node.kind {
+        NodeKind::Llm(llm) => Some((node, &llm.tools)),
+        _other => None,
+    });
+    let each = named.flat_map(|(node, names)| names.iter().map(move |name| (node.id.to_string(), name.to_string())));
+    each.filter(|(_, name)| !tools.has(name)).collect()
 }
 
 fn uses_a_model(compiled: &Compiled) -> bool {

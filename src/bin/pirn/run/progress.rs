@@ -41,12 +41,12 @@ pub(super) fn say(text: &str) {
     let _ = writeln!(stderr().lock(), "pirn: {text}");
 }
 
-/// Draws until the events end.
-pub(super) fn start(events: BlockingEvents) -> Shown {
+/// Draws until the events end; `moving`: with what runs now below the lines, on a terminal.
+pub(super) fn start(events: BlockingEvents, moving: bool) -> Shown {
     let drawer = std::thread::Builder::new()
         .name("pirn-progress".to_owned())
         .spawn(move || {
-            let mut view = View::new();
+            let mut view = View::new(moving);
             for heard in events {
                 view.show(&heard);
             }
@@ -77,8 +77,8 @@ struct View {
 }
 
 impl View {
-    fn new() -> Self {
-        let bar = stderr().is_terminal().then(|| {
+    fn new(moving: bool) -> Self {
+        let bar = (moving && stderr().is_terminal()).then(|| {
             let bar = ProgressBar::new_spinner();
             if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
                 bar.set_style(style);
@@ -177,7 +177,7 @@ impl View {
                 "! {}: {} failed: {}",
                 self.name(thread),
                 text("name"),
-                text("result")
+                text("result").lines().next().unwrap_or_default()
             )),
             EventType::ThreadJoinConditionMet => {
                 Some(format!("= {} joined: {}", self.name(thread), text("joinStrategy")))

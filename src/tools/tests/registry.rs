@@ -7,7 +7,7 @@ use pirn_actors::ports::Tools;
 use pirn_core::message::ToolCall;
 use pirn_core::thread::ToolResult;
 
-use super::*;
+use super::super::*;
 
 fn schema() -> Value {
     json!({

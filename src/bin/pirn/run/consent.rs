@@ -1,0 +1,115 @@
+//! Consent to tool calls, asked for on the terminal.
+
+use std::io::{IsTerminal, Write, stderr, stdin};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use clap::ValueEnum;
+use futures::FutureExt;
+use futures::channel::oneshot;
+use pirn::tools::{Approval, ApprovalRequest, ToolRegistry, Verdict};
+
+/// Which calls are asked about.
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+pub(super) enum Approve {
+    /// Those of tools that say approval = "ask"
+    Ask,
+    /// All of them
+    Each,
+    /// None: every call runs
+    None,
+}
+
+/// A call, and where the answer goes.
+type Question = (ApprovalRequest, oneshot::Sender<Verdict>);
+
+/// Has the tools ask. Whether questions may come on the terminal.
+pub(super) fn set(tools: &mut ToolRegistry, which: Approve) -> bool {
+    let any_marked = tools.list().any(|tool| tool.options.approval == Approval::Ask);
+    let asks = match which {
+        Approve::None => {
+            tools.approve(|_| Verdict::Allow);
+            false
+        }
+        Approve::Ask => any_marked,
+        Approve::Each => tools.names().next().is_some(),
+    };
+    if !asks {
+        return false;
+    }
+    if !stdin().is_terminal() {
+        // Nobody can answer.
+        if which == Approve::Each {
+            tools.approve(|_| Verdict::Refuse("it needs consent, and there is no terminal to ask on".to_owned()));
+        }
+        return false;
+    }
+    let (ask, questions) = channel();
+    let asking = std::thread::Builder::new()
+        .name("pirn-consent".to_owned())
+        .spawn(move || answer(&questions));
+    if asking.is_ok() {
+        tools.approve_async(move |request| question(which, request, &ask).boxed());
+    }
+    true
+}
+
+fn question(
+    which: Approve,
+    request: ApprovalRequest,
+    ask: &Sender<Question>,
+) -> impl Future<Output = Verdict> + Send + 'static {
+    let is_asked = request.is_marked || which == Approve::Each;
+    let (told, heard) = oneshot::channel();
+    let sent = is_asked.then(|| ask.send((request, told)));
+    async move {
+        match sent {
+            None => Verdict::Allow,
+            Some(Err(_)) => refused(),
+            Some(Ok(())) => heard.await.unwrap_or_else(|_| refused()),
+        }
+    }
+}
+
+fn refused() -> Verdict {
+    Verdict::Refuse("nobody answered on the terminal".to_owned())
+}
+
+/// One question after the other.
+fn answer(questions: &Receiver<Question>) {
+    for (request, told) in questions {
+        // Its run was stopped while it waited.
+        if told.is_canceled() {
+            continue;
+        }
+        let verdict = asked(&request);
+        // As above: then the answer is nobody's.
+        told.send(verdict).unwrap_or(());
+    }
+}
+
+fn asked(request: &ApprovalRequest) -> Verdict {
+    let mut line = String::new();
+    let arguments = shown(&request.arguments.to_string());
+    let wrote = write!(
+        stderr().lock(),
+        "? {} {arguments}\n  run it? [y]es, or say why not: ",
+        request.tool
+    );
+    if wrote.is_err() || stderr().flush().is_err() || stdin().read_line(&mut line).is_err() {
+        return refused();
+    }
+    match line.trim() {
+        "y" | "Y" | "yes" => Verdict::Allow,
+        "" | "n" | "N" | "no" => Verdict::Refuse("the user said no".to_owned()),
+        reason => Verdict::Refuse(format!("the user said: {reason}")),
+    }
+}
+
+/// Without what would move the cursor, or show the question other than it is.
+fn shown(text: &str) -> String {
+    let is_hidden = |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}');
+    let shown = text
+        .chars()
+        .map(|c| if c.is_control() || is_hidden(c) { '\u{fffd}' } else { c });
+    shown.collect()
+}

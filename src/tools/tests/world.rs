@@ -1,0 +1,76 @@
+//! A config's tools, called for real.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use pirn_actors::host::{WorkClock, WorkTime};
+use pirn_actors::ports::Tools;
+use pirn_core::message::ToolCall;
+use pirn_core::thread::ToolResult;
+use serde_json::{Value, json};
+
+use crate::tools::{ToolRegistry, tools_of};
+
+/// Real time, on whatever runtime asks.
+struct RealTime(Instant);
+
+#[allow(clippy::disallowed_methods)] // The tools are real programs, so is their time.
+impl WorkTime for RealTime {
+    fn now(&self) -> u64 {
+        u64::try_from(self.0.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+    fn sleep(&self, after: u64) -> futures::future::BoxFuture<'static, ()> {
+        Box::pin(tokio::time::sleep(Duration::from_millis(after)))
+    }
+}
+
+/// A clock.
+#[allow(clippy::disallowed_methods)]
+pub(super) fn clock() -> WorkClock {
+    WorkClock::new(std::sync::Arc::new(RealTime(Instant::now())))
+}
+
+/// The registry of one tool `t` whose arguments are `properties`, none required.
+#[track_caller]
+pub(super) fn registry(properties: &Value, mut tool: Value) -> ToolRegistry {
+    tool["name"] = json!("t");
+    tool["description"] = json!("The tool under test");
+    tool["inputSchema"] = json!({"type": "object", "properties": properties});
+    let config = match tools_of(json!({ "tools": [tool] }), Path::new("")) {
+        Ok(config) => config,
+        Err(faults) => panic!("the test's tool has faults: {faults:?}"),
+    };
+    let mut registry = ToolRegistry::new();
+    registry.configure(config);
+    registry
+}
+
+/// The call of `t` in a registry.
+pub(super) fn calling(registry: &ToolRegistry, arguments: Value) -> impl Future<Output = ToolResult> + Send + use<> {
+    let call = ToolCall {
+        id: "1".to_owned(),
+        name: "t".to_owned(),
+        arguments,
+    };
+    registry.call(&["t".into()], call, clock())
+}
+
+/// A runtime for programs and requests.
+pub(super) fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime")
+}
+
+/// Calls `t` once.
+#[track_caller]
+pub(super) fn call(registry: &ToolRegistry, arguments: Value) -> Result<String, String> {
+    let runtime = runtime();
+    let result = runtime.block_on(async { calling(registry, arguments).await });
+    if result.failed {
+        Err(result.content)
+    } else {
+        Ok(result.content)
+    }
+}
