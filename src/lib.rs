@@ -9,8 +9,8 @@ pub mod tokens;
 pub mod tools;
 
 pub use engine::{
-    BlockingEvents, BuildError, Engine, EngineBuilder, EventFilter, Events, FiringReport, Heard, NodeReport,
-    RunBuilder, RunHandle, RunReport, RunStatus, ShutdownReport, ThreadReport,
+    BlockingEvents, BuildError, Compression, Engine, EngineBuilder, EventFilter, Events, FiringReport, Heard,
+    NodeReport, RunBuilder, RunHandle, RunReport, RunStatus, ShutdownReport, ThreadReport,
 };
 pub use pirn_actors::ports::{Model, ModelCall, Tool, ToolSpec};
 pub use pirn_core::definition::{Fault, Pinned, Profile, TriggerDefinition};

@@ -11,8 +11,8 @@ use pirn_core::definition::{Fault, Loaded, Profile, SourceFile};
 use pirn_core::error::RunError;
 use serde_json::Value;
 
-use super::Engine;
 use super::place::{Placement, process_seed};
+use super::{Compression, Engine};
 use crate::models::{ModelRegistry, ProfileFault};
 use crate::script::ScriptPort;
 use crate::tools::{ApprovalRequest, ToolRegistry, Verdict};
@@ -94,6 +94,12 @@ impl EngineBuilder {
     pub fn file(mut self, name: impl Into<String>, text: impl Into<String>) -> Self {
         self.files.push(SourceFile::new(name.into(), text.into()));
         self
+    }
+
+    /// Compresses every conversation that outgrows its token limit (SPEC section 6).
+    #[must_use]
+    pub fn compression(self, compression: &Compression) -> Self {
+        self.file("ready-made compression", compression.bundle().to_string())
     }
 
     /// A function for CODE nodes, called in place: for what takes microseconds. It gets the node's `input`, or the last

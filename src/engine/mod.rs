@@ -1,6 +1,7 @@
 //! The engine: workflows in, runs out.
 
 mod builder;
+mod compression;
 mod events;
 mod handle;
 mod place;
@@ -20,6 +21,7 @@ use pirn_sync::completion;
 use serde_json::Value;
 
 pub use builder::{BuildError, EngineBuilder};
+pub use compression::Compression;
 pub use events::{BlockingEvents, EventFilter, Events, Heard};
 pub use handle::RunHandle;
 pub use pirn_actors::run::{FiringReport, NodeReport, RunReport, ThreadReport};

@@ -1,0 +1,121 @@
+//! Ready-made compression (SPEC section 6): a triggered sub-workflow and its trigger, in one line.
+
+use serde_json::{Value, json};
+
+/// The id of the ready-made workflow.
+const WORKFLOW: &str = "pirn-compression";
+
+/// The id of its trigger, as events and firing records name it.
+const TRIGGER: &str = "pirn-compression-trigger";
+
+/// What happens to a conversation that outgrows its token limit. For [`EngineBuilder::compression`]: every workflow of
+/// the engine with a `tokenLimit` (its own, or its profile's) is compressed before the model call that would exceed it.
+///
+/// ```
+/// use pirn::{Compression, Engine};
+///
+/// let engine = Engine::builder()
+///     .workflows(include_str!("../../examples/compression-002/main.json"))
+///     .compression(&Compression::summarize().keep_recent(2))
+///     .build()?;
+/// let report = engine.start("long-talk", serde_json::Value::Null)?.outcome_blocking();
+/// assert_eq!(report.firings.len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// The strategy is the one given here; `config.compression` of a workflow is what a compression workflow of one's own
+/// gets to read.
+///
+/// [`EngineBuilder::compression`]: super::EngineBuilder::compression
+#[derive(Clone, Debug, PartialEq)]
+pub struct Compression {
+    strategy: &'static str,
+    parameters: serde_json::Map<String, Value>,
+    waits: bool,
+    timeout: f64,
+}
+
+impl Compression {
+    /// A model writes a summary of all but the recent messages: the built-in offline `extractive` one, or that of a
+    /// [`profile`](Self::profile).
+    pub fn summarize() -> Self {
+        Self::of("summarize")
+    }
+
+    /// The system messages and the last `count` others stay.
+    pub fn keep_system_recent(count: u32) -> Self {
+        Self::of("keep_system_recent").with("count", json!(count))
+    }
+
+    /// What fits `max_tokens`, counted from the end, stays; system messages stay.
+    pub fn sliding_window(max_tokens: u64) -> Self {
+        Self::of("sliding_window").with("maxTokens", json!(max_tokens))
+    }
+
+    /// Which profile's model writes the summary.
+    #[must_use]
+    pub fn profile(self, id: impl Into<String>) -> Self {
+        self.with("profileId", Value::String(id.into()))
+    }
+
+    /// How many recent messages a summary leaves as they are (default 4).
+    #[must_use]
+    pub fn keep_recent(self, count: u32) -> Self {
+        self.with("keepRecent", json!(count))
+    }
+
+    /// The thread does not wait: the result is applied at a later safe point, and what was said meanwhile stays after
+    /// it.
+    #[must_use]
+    pub fn alongside(mut self) -> Self {
+        self.waits = false;
+        self
+    }
+
+    /// Seconds until it is given up and the conversation stays as it is (default 30).
+    #[must_use]
+    pub fn timeout(mut self, seconds: f64) -> Self {
+        self.timeout = seconds;
+        self
+    }
+
+    /// The workflow and the trigger, as a bundle that can be printed and changed.
+    pub fn bundle(&self) -> Value {
+        json!({
+            "workflows": [{
+                "id": WORKFLOW,
+                "name": "Ready-made compression",
+                "nodes": [
+                    { "id": "start", "type": "START_FROM_TRIGGER" },
+                    { "id": "compress", "type": "CONTEXT_PROCESSOR", "config": {
+                        "operation": "compress", "strategy": self.strategy, "parameters": self.parameters,
+                    } },
+                    { "id": "continue", "type": "CONTINUE_FROM_TRIGGER" },
+                ],
+                "edges": [{ "from": "start", "to": "compress" }, { "from": "compress", "to": "continue" }],
+            }],
+            "triggers": [{
+                "id": TRIGGER,
+                "type": "EVENT",
+                "condition": { "eventType": "TOKEN_LIMIT_EXCEEDED" },
+                "action": { "type": "EXECUTE_TRIGGERED_SUBGRAPH", "parameters": {
+                    "triggeredWorkflowId": WORKFLOW, "waitForCompletion": self.waits, "timeout": self.timeout,
+                } },
+            }],
+        })
+    }
+
+    fn of(strategy: &'static str) -> Self {
+        Self {
+            strategy,
+            parameters: serde_json::Map::new(),
+            waits: true,
+            timeout: 30.0,
+        }
+    }
+
+    fn with(mut self, name: &str, value: Value) -> Self {
+        self.parameters.insert(name.to_owned(), value);
+        self
+    }
+}
