@@ -73,6 +73,13 @@ where
     start_in(host, Context::with_receiver(mail), |_| actor, on_exit)
 }
 
+/// Takes a turn of something that has no mailbox yet: what it gives, or how it ended.
+pub(crate) fn contained<T>(turn: impl FnOnce() -> T) -> Result<T, Exit> {
+    catch_unwind(AssertUnwindSafe(turn)).map_err(|payload| Exit::Panicked {
+        message: panic_message(payload),
+    })
+}
+
 fn start_in<A>(
     host: &Host,
     mut context: Context<A>,

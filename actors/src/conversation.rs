@@ -1,6 +1,8 @@
 //! The conversation actor: owns one thread's history and answers its thread (SPEC section 3).
 //!
-//! It starts when a thread first speaks; until then the thread holds the snapshot it was given, which costs nothing.
+//! It is made when a thread first speaks; until then the thread holds the snapshot it was given, which costs nothing.
+//! While the thread is the only one that speaks in it, the thread calls it in place; it gets a mailbox when a second
+//! thread (SUBGRAPH with `conversation: share`) is to reach it.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -49,24 +51,28 @@ pub(crate) enum Merge {
     Compressed { basis: Basis, result: CompressionResult },
 }
 
-/// A message to the conversation actor.
-pub(crate) enum ConversationMsg {
+/// Something that a conversation is asked to do.
+pub(crate) enum Request {
     Do {
         op: ConversationOp,
         pinned: Option<Pinned>,
         tool_tokens: u64,
-        answer: Answer<Outcome>,
     },
-    Merge {
-        merge: Box<Merge>,
+    Merge(Box<Merge>),
+    /// Take over another conversation's content; where that is done, answer with `then`.
+    Restore {
+        conversation: Box<Conversation>,
+        then: Outcome,
+    },
+}
+
+/// A message to the actor of a conversation that several threads share.
+pub(crate) enum ConversationMsg {
+    Serve {
+        request: Box<Request>,
         answer: Answer<Outcome>,
     },
     Snapshot(Box<dyn FnOnce(Conversation) + Send>),
-    Restore {
-        conversation: Box<Conversation>,
-        answer: Answer<Outcome>,
-        then: Outcome,
-    },
     CompressionEnded,
 }
 
@@ -94,6 +100,40 @@ impl ConversationActor {
             effects: Vec::new(),
             summary: None,
         }
+    }
+
+    /// The conversation as it is. A clone of it is a snapshot, in O(1).
+    pub(crate) fn conversation(&self) -> &Conversation {
+        self.machine.conversation()
+    }
+
+    /// Does what it is asked.
+    pub(crate) fn serve(&mut self, request: Request) -> Outcome {
+        match request {
+            Request::Do {
+                op,
+                pinned,
+                tool_tokens,
+            } => self.answer_op(op, pinned.as_ref(), tool_tokens),
+            Request::Merge(merge) => self.merge(*merge),
+            Request::Restore { conversation, then } => match self.step(ConversationInput::Restore(*conversation)) {
+                Ok(_) => then,
+                Err(error) => {
+                    let error = RunError::new(
+                        RunErrorCode::ConversationManagerMergeFailed,
+                        "the main path's conversation could not be restored",
+                    )
+                    .caused_by(error);
+                    Outcome::Failed(error)
+                }
+            },
+        }
+    }
+
+    /// A compression of it has ended, well or not.
+    pub(crate) fn compression_ended(&mut self) {
+        // Never refused: it only re-arms the limit.
+        let _: Result<Vec<TokenSignal>, RunError> = self.step(ConversationInput::CompressionEnded);
     }
 
     fn count(&self, messages: Vec<Message>) -> Vec<Counted> {
@@ -328,7 +368,7 @@ impl ConversationActor {
                     Err(error) => Outcome::Failed(RunError::new(RunErrorCode::NodeFailed, error.to_string())),
                 };
                 // The watch re-arms whatever came of it.
-                let _: Result<Vec<TokenSignal>, RunError> = self.step(ConversationInput::CompressionEnded);
+                self.compression_ended();
                 if is_compression
                     && matches!(outcome, Outcome::Done)
                     && self.run.listens(EventType::CompressionCompleted)
@@ -369,39 +409,9 @@ impl Handler<ConversationMsg> for ConversationActor {
 
     fn handle(&mut self, message: ConversationMsg, _: &mut Context<Self>) {
         match message {
-            ConversationMsg::Do {
-                op,
-                pinned,
-                tool_tokens,
-                answer,
-            } => {
-                let outcome = self.answer_op(op, pinned.as_ref(), tool_tokens);
-                answer.give(outcome);
-            }
-            ConversationMsg::Merge { merge, answer } => {
-                let outcome = self.merge(*merge);
-                answer.give(outcome);
-            }
-            ConversationMsg::Snapshot(answer) => answer(self.machine.conversation().clone()),
-            ConversationMsg::Restore {
-                conversation,
-                answer,
-                then,
-            } => match self.step(ConversationInput::Restore(*conversation)) {
-                Ok(_) => answer.give(then),
-                Err(error) => {
-                    let error = RunError::new(
-                        RunErrorCode::ConversationManagerMergeFailed,
-                        "the main path's conversation could not be restored",
-                    )
-                    .caused_by(error);
-                    answer.give(Outcome::Failed(error));
-                }
-            },
-            ConversationMsg::CompressionEnded => {
-                // Never refused: it only re-arms the limit.
-                let _: Result<Vec<TokenSignal>, RunError> = self.step(ConversationInput::CompressionEnded);
-            }
+            ConversationMsg::Serve { request, answer } => answer.give(self.serve(*request)),
+            ConversationMsg::Snapshot(answer) => answer(self.conversation().clone()),
+            ConversationMsg::CompressionEnded => self.compression_ended(),
         }
     }
 }

@@ -1,6 +1,5 @@
 //! Starting threads: the main one, branches, called and triggered sub-workflows.
 
-use std::rc::Rc;
 use std::sync::Arc;
 
 use pirn_core::conversation::{Conversation, Counted};
@@ -15,11 +14,11 @@ use pirn_core::thread::{
 };
 use serde_json::{Value, json};
 
-use super::{Child, Origin, Owned, SupervisorActor, SupervisorMsg, ThreadNo};
-use crate::contain::start_contained;
+use super::turns::Place;
+use super::{Child, Origin, Owned, SupervisorActor, ThreadNo};
 use crate::conversation::ConversationSettings;
 use crate::run::RunShared;
-use crate::thread::{ConversationRef, ThreadActor};
+use crate::thread::ConversationRef;
 
 /// How deep forks and sub-workflows may nest where the workflow does not say.
 const DEFAULT_MAX_DEPTH: u32 = 10;
@@ -56,13 +55,30 @@ impl Start {
             stop_at: None,
             input,
             outputs: Outputs::default(),
-            conversation: ConversationRef::of(Conversation::new()),
+            conversation: ConversationRef::Snapshot(Conversation::new()),
             agent: None,
             depth: 0,
             trigger_depth: 0,
             is_unlimited: false,
             is_detached: false,
         }
+    }
+
+    /// The thread as it is before its first step, and the conversation it starts with.
+    pub(super) fn into_machine(self, thread_id: Arc<str>) -> (ThreadMachine, ConversationRef) {
+        let seed = ThreadSeed {
+            thread_id,
+            kind: self.kind,
+            path_id: self.path_id,
+            first: self.first,
+            stop_at: self.stop_at,
+            input: self.input,
+            variables: self.variables,
+            outputs: self.outputs,
+            agent: self.agent,
+            trigger_depth: self.trigger_depth,
+        };
+        (ThreadMachine::new(self.graph, seed), self.conversation)
     }
 }
 
@@ -76,7 +92,7 @@ impl SupervisorActor {
     ) {
         let tokenizer = (self.run.engine.ports.tokenizer)(self.graph.config.tokenizer.as_deref());
         let messages = messages.into_iter().map(|message| Counted::new(message, &*tokenizer));
-        let conversation = ConversationRef::of(Conversation::from_messages(messages));
+        let conversation = ConversationRef::Snapshot(Conversation::from_messages(messages));
         self.define_globals(&Arc::clone(&self.graph));
         let start = Start::of(Arc::clone(&self.graph), ThreadKind::Main, Origin::Main, input);
         self.start(Start {
@@ -99,38 +115,11 @@ impl SupervisorActor {
     }
 
     pub(super) fn start(&mut self, start: Start) -> ThreadNo {
-        let (no, thread_id) = self.threads.next();
-        let settings = self.settings(&start, &thread_id);
-        let machine = ThreadMachine::new(
-            Arc::clone(&start.graph),
-            ThreadSeed {
-                thread_id: Arc::clone(&thread_id),
-                kind: start.kind,
-                path_id: start.path_id.clone(),
-                first: start.first,
-                stop_at: start.stop_at,
-                input: start.input,
-                variables: start.variables,
-                outputs: start.outputs,
-                agent: start.agent,
-                trigger_depth: start.trigger_depth,
-            },
-        );
-        let actor = ThreadActor::new(Rc::clone(&self.run), no, machine, start.conversation, settings);
-        let supervisor = self.run.supervisor.clone();
-        let address = start_contained(&self.run.host, actor, move |exit| {
-            if !matches!(exit, crate::contain::Exit::Stopped) {
-                supervisor.do_send(SupervisorMsg::Exited { thread: no, exit });
-            }
-        });
-        self.live += 1;
-        self.live_detached += usize::from(start.is_detached);
-        self.threads.add(Child {
-            thread_id,
+        let child = Child {
+            thread_id: self.threads.next_id(),
             kind: start.kind,
-            graph: start.graph,
-            path_id: start.path_id,
-            address: Some(address),
+            graph: Arc::clone(&start.graph),
+            path_id: None,
             origin: start.origin,
             ended: None,
             owned: Vec::new(),
@@ -138,11 +127,15 @@ impl SupervisorActor {
             trigger_depth: start.trigger_depth,
             is_unlimited: start.is_unlimited,
             is_detached: start.is_detached,
-        });
-        no
+            place: Place::Fresh {
+                start: Some(Box::new(start)),
+                mail: Vec::new(),
+            },
+        };
+        self.enlist(child)
     }
 
-    fn settings(&mut self, start: &Start, thread_id: &Arc<str>) -> ConversationSettings {
+    pub(super) fn settings(&mut self, start: &Start, thread_id: &Arc<str>) -> ConversationSettings {
         let config = &start.graph.config;
         let token_limit = if start.is_unlimited {
             None

@@ -15,7 +15,8 @@ use pirn_core::thread::{CancelReason, EffectId, Outcome, ThreadKind};
 use serde_json::{Value, json};
 
 use super::children::Start;
-use super::{ForkNo, Origin, Owned, SupervisorActor, SupervisorMsg, ThreadNo, joined};
+use super::turns::Place;
+use super::{Child, ForkNo, Origin, Owned, SupervisorActor, SupervisorMsg, ThreadNo, joined};
 use crate::host::TimerHandle;
 use crate::thread::{ConversationRef, ForkState, ThreadMsg};
 
@@ -113,32 +114,54 @@ impl SupervisorActor {
 
     fn start_path(&mut self, no: ForkNo, path: usize) {
         let Some(run) = self.forks.get(&no) else { return };
-        let fork = run.graph.fork(run.ix);
         let Some(parent) = self.threads.get(run.parent) else {
             return;
         };
-        let origin = Origin::Branch { fork: no, path };
-        let start = Start {
+        let child = Child {
+            kind: ThreadKind::Branch,
+            graph: Arc::clone(&run.graph),
+            path_id: Some(Arc::clone(&run.graph.fork(run.ix).paths[path].id)),
+            origin: Origin::Branch { fork: no, path },
+            ended: None,
+            owned: Vec::new(),
+            depth: run.depth,
+            trigger_depth: parent.trigger_depth,
+            is_unlimited: parent.is_unlimited,
+            is_detached: parent.is_detached,
+            place: Place::Fresh {
+                start: None,
+                mail: Vec::new(),
+            },
+            thread_id: self.threads.next_id(),
+        };
+        let thread = self.enlist(child);
+        if let Some(run) = self.forks.get_mut(&no) {
+            run.threads[path] = Some(thread);
+        }
+    }
+
+    /// What a branch starts with: the snapshots of the moment its parent stood at FORK.
+    pub(super) fn branch_start(&self, thread: ThreadNo, no: ForkNo, path: usize) -> Option<Start> {
+        let run = self.forks.get(&no)?;
+        let child = self.threads.get(thread)?;
+        let fork = run.graph.fork(run.ix);
+        Some(Start {
             graph: Arc::clone(&run.graph),
             kind: ThreadKind::Branch,
-            origin,
-            path_id: Some(Arc::clone(&fork.paths[path].id)),
+            origin: child.origin,
+            path_id: child.path_id.clone(),
             first: fork.paths[path].child,
             stop_at: Some(fork.join_node),
             input: Arc::clone(&run.state.input),
             variables: run.state.variables.clone(),
             outputs: run.state.outputs.clone(),
-            conversation: ConversationRef::of(run.state.conversation.clone()),
+            conversation: ConversationRef::Snapshot(run.state.conversation.clone()),
             agent: None,
-            depth: run.depth,
-            trigger_depth: parent.trigger_depth,
-            is_unlimited: parent.is_unlimited,
-            is_detached: parent.is_detached,
-        };
-        let thread = self.start(start);
-        if let Some(run) = self.forks.get_mut(&no) {
-            run.threads[path] = Some(thread);
-        }
+            depth: child.depth,
+            trigger_depth: child.trigger_depth,
+            is_unlimited: child.is_unlimited,
+            is_detached: child.is_detached,
+        })
     }
 
     fn cancel_path(&mut self, no: ForkNo, path: usize) {
@@ -193,9 +216,12 @@ impl SupervisorActor {
         let from = source
             .and_then(|thread| self.threads.get(thread))
             .and_then(|child| child.ended.as_ref());
-        let address = self.threads.get(parent).and_then(|child| child.address.clone());
+        let address = self
+            .threads
+            .get(parent)
+            .and_then(|child| child.place.address().cloned());
         match (from, address) {
-            (Some(ended), Some(address)) => ended.conversation.with_snapshot(move |conversation| {
+            (Some(ended), Some(address)) => ended.conversation.clone().with_snapshot(move |conversation| {
                 address.do_send(ThreadMsg::Replace {
                     effect,
                     outcome,

@@ -51,6 +51,10 @@ pub(crate) enum SupervisorMsg {
         input: Arc<Value>,
         conversation: ConversationRef,
     },
+    /// Threads that were started wait for their first turn.
+    FirstTurns,
+    /// Under a virtual clock: this one is to have its first turn.
+    FirstTurn(ThreadNo),
     Drop {
         thread: ThreadNo,
         effect: EffectId,

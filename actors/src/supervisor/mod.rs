@@ -11,12 +11,13 @@ mod forks;
 mod message;
 mod report;
 mod table;
+mod turns;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use actix::{Actor, ActorContext, Addr, AsyncContext, Context, Handler};
+use actix::{Actor, ActorContext, AsyncContext, Context, Handler};
 use pirn_core::Millis;
 use pirn_core::conversation::{Conversation, Spent};
 use pirn_core::error::{RunError, RunErrorCode};
@@ -34,12 +35,13 @@ use crate::engine::OnEnd;
 use crate::events::BusMsg;
 use crate::host::{Seat, TimerHandle};
 use crate::run::{RunReport, RunShared};
-use crate::thread::{ConversationRef, Ended, ThreadActor, ThreadMsg};
+use crate::thread::{ConversationRef, Ended, ThreadMsg};
 use firings::FiringRun;
 use forks::ForkRun;
 pub use message::RunStatus;
 pub(crate) use message::{Control, SupervisorMsg};
 use table::Threads;
+use turns::{Fresh, Place};
 
 /// A thread's place in its run; 0 is the main thread.
 pub(crate) type ThreadNo = u32;
@@ -69,7 +71,7 @@ struct Child {
     kind: ThreadKind,
     graph: Arc<Graph>,
     path_id: Option<Arc<str>>,
-    address: Option<Addr<ThreadActor>>,
+    place: Place,
     origin: Origin,
     ended: Option<Box<Ended>>,
     owned: Vec<Owned>,
@@ -100,6 +102,7 @@ pub(crate) struct SupervisorActor {
     graph: Arc<Graph>,
     started_at: Millis,
     threads: Threads,
+    fresh: Fresh,
     forks: BTreeMap<ForkNo, ForkRun>,
     next_fork: ForkNo,
     firings: BTreeMap<FiringId, FiringRun>,
@@ -125,6 +128,7 @@ impl SupervisorActor {
             threads: Threads::of(Arc::clone(&run.run_id)),
             run,
             spec: Some(spec),
+            fresh: Fresh::default(),
             forks: BTreeMap::new(),
             next_fork: 0,
             firings: BTreeMap::new(),
@@ -158,13 +162,7 @@ impl SupervisorActor {
         self.start_main(spec.input, spec.conversation, spec.is_unlimited, spec.trigger_depth);
     }
 
-    fn tell(&self, thread: ThreadNo, message: ThreadMsg) {
-        if let Some(address) = self.threads.get(thread).and_then(|child| child.address.as_ref()) {
-            address.do_send(message);
-        }
-    }
-
-    fn cancel(&self, thread: ThreadNo, reason: CancelReason) {
+    fn cancel(&mut self, thread: ThreadNo, reason: CancelReason) {
         self.tell(thread, ThreadMsg::Input(Input::Cancel(reason)));
     }
 
@@ -186,7 +184,7 @@ impl SupervisorActor {
         let Some(child) = self.threads.get_mut(thread).filter(|child| child.ended.is_none()) else {
             return;
         };
-        child.address = None;
+        child.place = Place::Gone;
         child.ended = Some(ended);
         let (origin, owned, is_detached) = (child.origin, std::mem::take(&mut child.owned), child.is_detached);
         self.live -= 1;
@@ -254,7 +252,7 @@ impl SupervisorActor {
             variables: Variables::default(),
             spent: Spent::default(),
             history: Vec::new(),
-            conversation: ConversationRef::of(Conversation::new()),
+            conversation: ConversationRef::Snapshot(Conversation::new()),
             node: 0,
         };
         self.ended(thread, Box::new(ended));
@@ -290,15 +288,13 @@ impl SupervisorActor {
         }
     }
 
-    fn cancel_all(&self) {
+    fn cancel_all(&mut self) {
         self.tell_all(&Input::Cancel(CancelReason::Shutdown));
     }
 
-    fn tell_all(&self, input: &Input) {
-        for child in self.threads.iter() {
-            if let Some(address) = &child.address {
-                address.do_send(ThreadMsg::Input(input.clone()));
-            }
+    fn tell_all(&mut self, input: &Input) {
+        for thread in 0..self.threads.len() {
+            self.tell(thread as ThreadNo, ThreadMsg::Input(input.clone()));
         }
     }
 
@@ -315,7 +311,7 @@ impl SupervisorActor {
         self.tell(thread, ThreadMsg::Input(input));
     }
 
-    fn answer_thread(&self, thread: ThreadNo, effect: EffectId, outcome: Outcome) {
+    fn answer_thread(&mut self, thread: ThreadNo, effect: EffectId, outcome: Outcome) {
         self.tell(thread, ThreadMsg::Answer { effect, outcome });
     }
 }
@@ -358,6 +354,8 @@ impl Handler<SupervisorMsg> for SupervisorActor {
                 input,
                 conversation,
             } => self.child(thread, effect, node, input, conversation),
+            SupervisorMsg::FirstTurns => self.first_turns(),
+            SupervisorMsg::FirstTurn(thread) => self.first_turn(thread),
             SupervisorMsg::Drop { thread, effect } => self.drop_effect(thread, effect),
             SupervisorMsg::Ended { thread, ended } => self.ended(thread, ended),
             SupervisorMsg::Exited { thread, exit } => self.exited(thread, &exit),

@@ -23,6 +23,7 @@ impl SupervisorActor {
         self.deadline = None;
         let supervisor = self.run.supervisor.clone();
         main.conversation
+            .clone()
             .with_snapshot(move |conversation| supervisor.do_send(SupervisorMsg::Reported(Box::new(conversation))));
     }
 

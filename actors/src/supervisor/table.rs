@@ -24,18 +24,18 @@ impl Threads {
         }
     }
 
-    /// The number that the next thread gets, and its id.
-    pub(super) fn next(&mut self) -> (ThreadNo, Arc<str>) {
-        let no = self.list.len() as ThreadNo;
+    /// The id that the next thread gets.
+    pub(super) fn next_id(&mut self) -> Arc<str> {
         self.text.clear();
         // Writing to a text never fails.
-        let _: std::fmt::Result = write!(self.text, "{}.{no}", self.run_id);
-        (no, self.text.as_str().into())
+        let _: std::fmt::Result = write!(self.text, "{}.{}", self.run_id, self.list.len());
+        self.text.as_str().into()
     }
 
-    /// Adds the thread that [`Self::next`] was asked for.
-    pub(super) fn add(&mut self, child: Child) {
+    /// Adds the thread that [`Self::next_id`] was asked for.
+    pub(super) fn add(&mut self, child: Child) -> ThreadNo {
         self.list.push(child);
+        (self.list.len() - 1) as ThreadNo
     }
 
     pub(super) fn get(&self, no: ThreadNo) -> Option<&Child> {
@@ -51,6 +51,11 @@ impl Threads {
         let no = thread_id.strip_prefix(&*self.run_id)?.strip_prefix('.')?.parse().ok()?;
         // `7`, `07` and `+7` are one number, but only one of them is the thread's.
         self.get(no).filter(|child| *child.thread_id == *thread_id).map(|_| no)
+    }
+
+    /// How many were started.
+    pub(super) fn len(&self) -> usize {
+        self.list.len()
     }
 
     /// All of them, in the order they were started.

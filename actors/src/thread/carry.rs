@@ -2,25 +2,25 @@
 
 use std::sync::Arc;
 
-use actix::{ActorContext, Addr, AsyncContext, Context};
+use actix::Addr;
 use pirn_core::conversation::Conversation;
 use pirn_core::definition::ConversationMode;
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::{EventMask, EventType};
 use pirn_core::graph::{NodeIx, NodeKind};
-use pirn_core::thread::{Effect, EffectId, Input, Outcome, ThreadScope, ToolResult, evaluate};
+use pirn_core::thread::{Effect, EffectId, Outcome, ThreadScope, ToolResult, evaluate};
 use serde_json::Value;
 
+use super::turn::Turn;
 use super::{ConversationRef, Ended, ForkState, InFlight, ThreadActor, ThreadMsg, pin};
 use crate::answer::Answer;
-use crate::conversation::ConversationMsg;
 use crate::events::BusMsg;
 use crate::ports::{Function, ScriptJob};
 use crate::supervisor::SupervisorMsg;
 
 impl ThreadActor {
     /// Carries out an effect; what is known at once is returned.
-    pub(super) fn carry(&mut self, effect: Effect, context: &mut Context<Self>) -> Option<(EffectId, Outcome)> {
+    pub(super) fn carry(&mut self, effect: Effect, turn: &mut dyn Turn) -> Option<(EffectId, Outcome)> {
         match effect {
             Effect::Evaluate { id, node, what } => {
                 let globals = self.run.globals.borrow();
@@ -28,10 +28,10 @@ impl ThreadActor {
                 let mut evaluator = self.run.evaluator.borrow_mut();
                 return Some((id, evaluate(self.machine.graph(), node, what, &scope, &mut **evaluator)));
             }
-            Effect::Function { id, node, input } => return self.function(id, node, &input, context),
-            Effect::Script { id, node, input } => self.script(id, node, input, context),
-            Effect::Conversation { id, op } => self.converse(id, op, context),
-            Effect::Model { id, node, request } => self.model(id, node, request, context),
+            Effect::Function { id, node, input } => return self.function(id, node, &input, turn),
+            Effect::Script { id, node, input } => self.script(id, node, input, turn),
+            Effect::Conversation { id, op } => return self.converse(id, op, turn),
+            Effect::Model { id, node, request } => self.model(id, node, request, turn),
             Effect::Tool { id, node, call } => {
                 let names = self.tools_of(node);
                 let is_external = self.run.engine.ports.tools.is_external(&call.name);
@@ -41,7 +41,7 @@ impl ThreadActor {
                     .ports
                     .tools
                     .call(&names, call, self.run.host.work_clock());
-                let answer = tool_answer(context.address(), id);
+                let answer = tool_answer(turn.address(), id);
                 let work = Box::pin(async move { answer.give(work.await) });
                 let handle = if is_external {
                     self.run.host.external(work)
@@ -56,7 +56,7 @@ impl ThreadActor {
                 let supervisor = self.run.supervisor.clone();
                 let input = Arc::clone(self.machine.input());
                 self.in_flight.insert(id, InFlight::Supervised);
-                self.conversation.with_snapshot(move |conversation| {
+                self.speech.hand_over().with_snapshot(move |conversation| {
                     let state = Box::new(ForkState {
                         variables,
                         outputs,
@@ -78,10 +78,10 @@ impl ThreadActor {
                 conversation,
             } => {
                 self.in_flight.insert(id, InFlight::Supervised);
-                self.child(id, node, input, conversation, context);
+                self.child(id, node, input, conversation, turn);
             }
             Effect::Timer { id, after_ms } => {
-                let address = context.address();
+                let address = turn.address();
                 let timer = self.run.host.after(after_ms, move || {
                     address.do_send(ThreadMsg::Answer {
                         effect: id,
@@ -101,7 +101,7 @@ impl ThreadActor {
                 self.run.engine.bus.do_send(BusMsg::Wait {
                     run_id: Arc::clone(&self.run.run_id),
                     event,
-                    answer: outcome_answer(context.address(), id),
+                    answer: outcome_answer(turn.address(), id),
                 });
             }
             Effect::SetGlobal {
@@ -132,7 +132,7 @@ impl ThreadActor {
                 self.run.engine.bus.do_send(BusMsg::Settle {
                     run_id: Arc::clone(&self.run.run_id),
                     thread_id: Arc::clone(self.machine.thread_id()),
-                    answer: outcome_answer(context.address(), id),
+                    answer: outcome_answer(turn.address(), id),
                 });
             }
             Effect::Applied { firing, error } => {
@@ -152,15 +152,11 @@ impl ThreadActor {
                     variables: self.machine.variables().clone(),
                     spent: *self.machine.spent(),
                     history: self.machine.take_history(),
-                    conversation: self.conversation.clone(),
+                    conversation: self.speech.take(),
                     node: self.machine.node(),
                 };
-                self.run.supervisor.do_send(SupervisorMsg::Ended {
-                    thread: self.no,
-                    ended: Box::new(ended),
-                });
                 self.in_flight.clear();
-                context.stop();
+                turn.end(&self.run, self.no, Box::new(ended));
             }
         }
         None
@@ -171,7 +167,7 @@ impl ThreadActor {
         id: EffectId,
         node: NodeIx,
         input: &Arc<Value>,
-        context: &mut Context<Self>,
+        turn: &mut dyn Turn,
     ) -> Option<(EffectId, Outcome)> {
         let NodeKind::Function { name, .. } = &self.machine.graph().node(node).kind else {
             return None;
@@ -186,7 +182,7 @@ impl ThreadActor {
             }
             Some(Function::Work(function)) => {
                 let future = function((**input).clone());
-                let answer = outcome_answer(context.address(), id);
+                let answer = outcome_answer(turn.address(), id);
                 let work = Box::pin(async move {
                     answer.give(match future.await {
                         Ok(value) => Outcome::Value(Arc::new(value)),
@@ -203,11 +199,11 @@ impl ThreadActor {
         }
     }
 
-    fn script(&mut self, id: EffectId, node: NodeIx, input: Arc<Value>, context: &mut Context<Self>) {
+    fn script(&mut self, id: EffectId, node: NodeIx, input: Arc<Value>, turn: &mut dyn Turn) {
         let NodeKind::Script { code, .. } = self.machine.graph().node(node).kind else {
             return;
         };
-        let answer = outcome_answer(context.address(), id);
+        let answer = outcome_answer(turn.address(), id);
         let globals = self.run.globals.borrow();
         let scope = ThreadScope::new(&self.machine, &globals);
         let job = ScriptJob {
@@ -237,7 +233,7 @@ impl ThreadActor {
         node: NodeIx,
         input: Arc<Value>,
         mode: ConversationMode,
-        context: &mut Context<Self>,
+        turn: &mut dyn Turn,
     ) {
         let (thread, supervisor) = (self.no, self.run.supervisor.clone());
         let ask = move |conversation| {
@@ -250,34 +246,12 @@ impl ThreadActor {
             });
         };
         match mode {
-            ConversationMode::Share => {
-                self.conversation_actor(context);
-                ask(self.conversation.clone());
-            }
+            ConversationMode::Share => ask(self.share(turn)),
             ConversationMode::Fork => self
-                .conversation
-                .with_snapshot(move |conversation| ask(ConversationRef::of(conversation))),
-            ConversationMode::None => ask(ConversationRef::of(Conversation::new())),
-        }
-    }
-
-    pub(super) fn replace(
-        &mut self,
-        effect: EffectId,
-        outcome: Outcome,
-        conversation: Box<Conversation>,
-        context: &mut Context<Self>,
-    ) {
-        if let Some(address) = &self.conversation.address {
-            let answer = outcome_answer(context.address(), effect);
-            address.do_send(ConversationMsg::Restore {
-                conversation,
-                answer,
-                then: outcome,
-            });
-        } else {
-            self.conversation.seed = *conversation;
-            self.drive(Input::Answer { effect, outcome }, context);
+                .speech
+                .hand_over()
+                .with_snapshot(move |conversation| ask(ConversationRef::Snapshot(conversation))),
+            ConversationMode::None => ask(ConversationRef::Snapshot(Conversation::new())),
         }
     }
 }

@@ -5,49 +5,33 @@
 
 mod carry;
 mod model;
+mod speech;
+mod turn;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use actix::{Actor, Addr, Context, Handler};
+use actix::{Actor, Context, Handler};
 use pirn_core::conversation::{Conversation, Spent};
 use pirn_core::definition::{PinSection, Pinned};
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::RaisedEvent;
 use pirn_core::graph::NodeIx;
 use pirn_core::thread::{
-    EffectId, FiringId, Input, NodeRecord, Outcome, Outputs, ThreadEnd, ThreadMachine, TriggeredResult, Variables,
-    nothing,
+    Effect, EffectId, FiringId, Input, Moment, NodeRecord, Outcome, Outputs, ThreadEnd, ThreadMachine, TriggeredResult,
+    Variables, nothing,
 };
 use serde_json::Value;
 
-use crate::conversation::{ConversationActor, ConversationMsg, ConversationSettings, Merge};
+use crate::conversation::{ConversationSettings, Merge};
 use crate::host::{TimerHandle, WorkHandle};
 use crate::ports::{ModelSession, ScriptHandle};
 use crate::run::{EffectBuffers, RunShared};
 use crate::supervisor::ThreadNo;
-
-/// A thread's conversation: a snapshot until the thread first speaks, then an actor.
-#[derive(Clone)]
-pub(crate) struct ConversationRef {
-    pub(crate) seed: Conversation,
-    pub(crate) address: Option<Addr<ConversationActor>>,
-}
-
-impl ConversationRef {
-    pub(crate) fn of(seed: Conversation) -> Self {
-        Self { seed, address: None }
-    }
-
-    /// Hands the conversation as it is now to `then`, at once or when its actor answers.
-    pub(crate) fn with_snapshot(&self, then: impl FnOnce(Conversation) + Send + 'static) {
-        match &self.address {
-            Some(address) => address.do_send(ConversationMsg::Snapshot(Box::new(then))),
-            None => then(self.seed.clone()),
-        }
-    }
-}
+pub(crate) use speech::ConversationRef;
+use speech::Speech;
+pub(crate) use turn::{FirstTurn, Turn};
 
 /// How a thread ended, for its supervisor.
 pub(crate) struct Ended {
@@ -58,6 +42,10 @@ pub(crate) struct Ended {
     pub(crate) conversation: ConversationRef,
     pub(crate) node: NodeIx,
 }
+
+/// Effects that a thread carries out in one turn. A loop of nodes that wait for nothing leaves the rest for a later turn,
+/// so that a cancel, a pause and the other runs of its arbiter come in between.
+const IN_ONE_TURN: usize = 4_096;
 
 /// What a triggered sub-workflow gets of its main thread.
 pub(crate) struct Described {
@@ -86,6 +74,8 @@ pub(crate) enum ThreadMsg {
         result: TriggeredResult,
         merge: Option<Box<Merge>>,
     },
+    /// The last turn left something over.
+    GoOn,
     Describe(Box<dyn FnOnce(Option<Described>) + Send>),
     CompressionEnded,
     ConversationLost {
@@ -109,11 +99,13 @@ pub(crate) struct ThreadActor {
     pub(crate) run: Rc<RunShared>,
     pub(crate) no: ThreadNo,
     pub(crate) machine: ThreadMachine,
-    pub(crate) conversation: ConversationRef,
-    pub(crate) settings: ConversationSettings,
+    speech: Speech,
+    settings: ConversationSettings,
     in_flight: BTreeMap<EffectId, InFlight>,
     merges: BTreeMap<FiringId, Box<Merge>>,
     sessions: BTreeMap<String, ModelSession>,
+    /// Effects that the last turn had no time for.
+    left_over: VecDeque<Effect>,
 }
 
 impl ThreadActor {
@@ -128,27 +120,54 @@ impl ThreadActor {
             run,
             no,
             machine,
-            conversation,
+            speech: Speech::of(conversation),
             settings,
             in_flight: BTreeMap::new(),
             merges: BTreeMap::new(),
             sessions: BTreeMap::new(),
+            left_over: VecDeque::new(),
         }
     }
 
     /// Takes an input and carries out everything that follows in place.
-    fn drive(&mut self, input: Input, context: &mut Context<Self>) {
+    pub(crate) fn drive(&mut self, input: Input, turn: &mut dyn Turn) {
         let moment = self.run.moment();
-        let EffectBuffers { mut queue, mut out } = self.run.effects.take();
-        self.machine.step(moment, input, &mut out);
+        let mut buffers = self.run.effects.take();
+        buffers.queue.extend(self.left_over.drain(..));
+        self.machine.step(moment, input, &mut buffers.out);
+        self.carry_all(moment, buffers, turn);
+    }
+
+    /// Goes on with what the last turn left over.
+    fn go_on(&mut self, turn: &mut dyn Turn) {
+        let mut buffers = self.run.effects.take();
+        buffers.queue.extend(self.left_over.drain(..));
+        self.carry_all(self.run.moment(), buffers, turn);
+    }
+
+    fn carry_all(&mut self, moment: Moment, buffers: EffectBuffers, turn: &mut dyn Turn) {
+        let EffectBuffers { mut queue, mut out } = buffers;
         queue.extend(out.drain(..));
-        while let Some(effect) = queue.pop_front() {
-            if let Some((effect, outcome)) = self.carry(effect, context) {
+        for _ in 0..IN_ONE_TURN {
+            let Some(effect) = queue.pop_front() else { break };
+            if let Some((effect, outcome)) = self.carry(effect, turn) {
                 self.machine.step(moment, Input::Answer { effect, outcome }, &mut out);
                 queue.extend(out.drain(..));
             }
         }
+        if !queue.is_empty() {
+            self.left_over.extend(queue.drain(..));
+            let own = turn.address();
+            self.run
+                .host
+                .spawn(Box::pin(async move { own.do_send(ThreadMsg::GoOn) }));
+        }
         self.run.effects.set(EffectBuffers { queue, out });
+    }
+
+    /// Whether nothing follows any more.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.machine.status().is_final()
     }
 
     fn emit(&self, event: RaisedEvent) {
@@ -186,21 +205,24 @@ pub(crate) fn pin(pinned: &mut Pinned, section: PinSection, value: &Value) -> Re
 
 impl Actor for ThreadActor {
     type Context = Context<Self>;
-
-    fn started(&mut self, context: &mut Context<Self>) {
-        self.drive(Input::Start, context);
-    }
 }
 
 impl Handler<ThreadMsg> for ThreadActor {
     type Result = ();
 
     fn handle(&mut self, message: ThreadMsg, context: &mut Context<Self>) {
+        self.take(message, context);
+    }
+}
+
+impl ThreadActor {
+    /// Takes a message.
+    pub(crate) fn take(&mut self, message: ThreadMsg, turn: &mut dyn Turn) {
         match message {
-            ThreadMsg::Input(input) => self.drive(input, context),
+            ThreadMsg::Input(input) => self.drive(input, turn),
             ThreadMsg::Answer { effect, outcome } => {
                 self.in_flight.remove(&effect);
-                self.drive(Input::Answer { effect, outcome }, context);
+                self.drive(Input::Answer { effect, outcome }, turn);
             }
             ThreadMsg::Replace {
                 effect,
@@ -208,13 +230,13 @@ impl Handler<ThreadMsg> for ThreadActor {
                 conversation,
             } => {
                 self.in_flight.remove(&effect);
-                self.replace(effect, outcome, conversation, context);
+                self.replace(effect, outcome, conversation, turn);
             }
             ThreadMsg::Triggered { firing, result, merge } => {
                 if let Some(merge) = merge {
                     self.merges.insert(firing, merge);
                 }
-                self.drive(Input::Triggered { firing, result }, context);
+                self.drive(Input::Triggered { firing, result }, turn);
             }
             ThreadMsg::Describe(answer) => {
                 if self.machine.status().is_final() {
@@ -225,7 +247,7 @@ impl Handler<ThreadMsg> for ThreadActor {
                 let input = Arc::clone(self.machine.input());
                 let variables = self.machine.variables().clone();
                 let node = self.machine.node();
-                self.conversation.with_snapshot(move |conversation| {
+                self.speech.hand_over().with_snapshot(move |conversation| {
                     answer(Some(Described {
                         output,
                         input,
@@ -235,10 +257,9 @@ impl Handler<ThreadMsg> for ThreadActor {
                     }));
                 });
             }
+            ThreadMsg::GoOn => self.go_on(turn),
             ThreadMsg::CompressionEnded => {
-                if let Some(address) = &self.conversation.address {
-                    address.do_send(ConversationMsg::CompressionEnded);
-                }
+                self.compression_ended();
             }
             ThreadMsg::ConversationLost { message } => {
                 // Its unanswered slots have said so already; later requests find the address dead.
@@ -254,6 +275,6 @@ impl Ended {
         self.end.output = nothing();
         self.variables = Variables::default();
         self.history = Vec::new();
-        self.conversation = ConversationRef::of(Conversation::new());
+        self.conversation = ConversationRef::Snapshot(Conversation::new());
     }
 }

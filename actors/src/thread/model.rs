@@ -1,20 +1,15 @@
 //! Model calls and what they need of the conversation.
 
-use std::rc::Rc;
 use std::sync::Arc;
 
-use actix::{Addr, AsyncContext, Context};
-use pirn_core::conversation::Conversation;
-use pirn_core::definition::Pinned;
 use pirn_core::event::{EventType, RaisedEvent};
 use pirn_core::graph::{NodeIx, NodeKind};
-use pirn_core::thread::{ConversationOp, EffectId, Outcome};
+use pirn_core::thread::{EffectId, Outcome};
 use serde_json::{Value, json};
 
 use super::carry::outcome_answer;
-use super::{InFlight, ThreadActor, ThreadMsg};
-use crate::contain::{Exit, start_contained};
-use crate::conversation::{ConversationActor, ConversationMsg};
+use super::turn::Turn;
+use super::{InFlight, ThreadActor};
 use crate::events::BusMsg;
 use crate::ports::{ModelCall, TokenSink};
 
@@ -24,7 +19,7 @@ impl ThreadActor {
         id: EffectId,
         node: NodeIx,
         request: Arc<pirn_core::conversation::ModelRequest>,
-        context: &mut Context<Self>,
+        turn: &mut dyn Turn,
     ) {
         let graph = Arc::clone(self.machine.graph());
         let (profile_id, node_parameters, response_format) = match &graph.node(node).kind {
@@ -61,7 +56,7 @@ impl ThreadActor {
             clock,
             tokens,
         });
-        let answer = outcome_answer(context.address(), id);
+        let answer = outcome_answer(turn.address(), id);
         let work = Box::pin(async move {
             answer.give(match future.await {
                 Ok(reply) => Outcome::Reply(reply),
@@ -106,73 +101,5 @@ impl ThreadActor {
             NodeKind::Llm(llm) => llm.tools.clone(),
             _ => Vec::new(),
         }
-    }
-
-    pub(super) fn converse(&mut self, id: EffectId, op: ConversationOp, context: &mut Context<Self>) {
-        let answer = outcome_answer(context.address(), id);
-        let conversation = self.conversation_actor(context);
-        let message = match op {
-            ConversationOp::Merge(firing) => {
-                let Some(merge) = self.merges.remove(&firing) else {
-                    return answer.give(Outcome::Done);
-                };
-                ConversationMsg::Merge { merge, answer }
-            }
-            ConversationOp::Prepare { node, .. } => {
-                let specs = self.run.engine.ports.tools.specs(&self.tools_of(node));
-                let tool_tokens = if specs.is_empty() { 0 } else { self.tool_tokens(&specs) };
-                let pinned = self.pinned();
-                ConversationMsg::Do {
-                    op,
-                    pinned: Some(pinned),
-                    tool_tokens,
-                    answer,
-                }
-            }
-            op => ConversationMsg::Do {
-                op,
-                pinned: None,
-                tool_tokens: 0,
-                answer,
-            },
-        };
-        conversation.do_send(message);
-    }
-
-    fn pinned(&self) -> Pinned {
-        let mut pinned = self.run.pinned.borrow().clone();
-        if let Some(agent) = self.machine.agent() {
-            pinned.role.clone_from(&agent.role);
-        }
-        pinned
-    }
-
-    fn tool_tokens(&self, specs: &[crate::ports::ToolSpec]) -> u64 {
-        let tokenizer = (self.run.engine.ports.tokenizer)(self.settings.tokenizer.as_deref());
-        specs
-            .iter()
-            .map(|spec| tokenizer.count(&format!("{} {} {}", spec.name, spec.description, spec.parameters)))
-            .sum()
-    }
-
-    /// The conversation's actor, started when it is first needed.
-    pub(super) fn conversation_actor(&mut self, context: &mut Context<Self>) -> Addr<ConversationActor> {
-        if let Some(address) = &self.conversation.address {
-            return address.clone();
-        }
-        let actor = ConversationActor::new(
-            Rc::clone(&self.run),
-            self.conversation.seed.clone(),
-            self.settings.clone(),
-        );
-        let thread = context.address();
-        let address = start_contained(&self.run.host, actor, move |exit| {
-            if let Exit::Panicked { message } = exit {
-                thread.do_send(ThreadMsg::ConversationLost { message });
-            }
-        });
-        self.conversation.address = Some(address.clone());
-        self.conversation.seed = Conversation::new();
-        address
     }
 }

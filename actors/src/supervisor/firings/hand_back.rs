@@ -55,7 +55,7 @@ impl SupervisorActor {
         }
         let supervisor = self.run.supervisor.clone();
         if let Some(ended) = self.threads.get(thread).and_then(|child| child.ended.as_ref()) {
-            ended.conversation.with_snapshot(move |conversation| {
+            ended.conversation.clone().with_snapshot(move |conversation| {
                 supervisor.do_send(SupervisorMsg::Returned {
                     firing: id,
                     conversation: Box::new(conversation),

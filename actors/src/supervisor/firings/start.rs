@@ -208,5 +208,5 @@ fn child_conversation(run: &FiringRun, described: &Described) -> ConversationRef
             })
             .collect()
     };
-    ConversationRef::of(Conversation::from_messages(messages))
+    ConversationRef::Snapshot(Conversation::from_messages(messages))
 }

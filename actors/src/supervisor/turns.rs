@@ -1,0 +1,154 @@
+//! First turns: how a thread begins.
+//!
+//! 1. A thread that has been started waits for its first turn as an entry in the table: no actor, no mailbox.
+//! 2. Its first turn is taken here, contained: its actor is made, told what came meanwhile, and started. Most branches
+//!    of a fork end in it, and are gone before the next one is made; so a fork of 10,000 needs room for one.
+//! 3. A thread that has to wait gets a mailbox and a task of its own, and keeps them to its end.
+//! 4. Other tasks of the arbiter have their turn after every few first turns. Under a virtual clock each is asked for
+//!    by a task of its own, so that the host goes on choosing which of several threads moves first.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use actix::Addr;
+use pirn_core::thread::Input;
+
+use super::children::Start;
+use super::{Child, Origin, SupervisorActor, SupervisorMsg, ThreadNo};
+use crate::contain::{Exit, contained, start_contained_on};
+use crate::thread::{FirstTurn, ThreadActor, ThreadMsg};
+
+/// First turns that are taken before other tasks of the arbiter have theirs.
+const AT_ONCE: usize = 32;
+
+/// Where a thread is reached.
+pub(super) enum Place {
+    /// Its first turn is to come. What it is told until then waits here.
+    Fresh {
+        /// What it starts with; a branch finds that in its fork.
+        start: Option<Box<Start>>,
+        mail: Vec<ThreadMsg>,
+    },
+    /// In its mailbox.
+    Mailbox(Addr<ThreadActor>),
+    /// Nowhere: it has ended, or takes its first turn now.
+    Gone,
+}
+
+impl Place {
+    pub(super) fn address(&self) -> Option<&Addr<ThreadActor>> {
+        match self {
+            Self::Mailbox(address) => Some(address),
+            Self::Fresh { .. } | Self::Gone => None,
+        }
+    }
+}
+
+/// Threads that wait for their first turn.
+#[derive(Default)]
+pub(super) struct Fresh {
+    waiting: VecDeque<ThreadNo>,
+    is_asked: bool,
+}
+
+impl SupervisorActor {
+    /// Takes a thread into the table and sees to it that it gets its first turn.
+    pub(super) fn enlist(&mut self, child: Child) -> ThreadNo {
+        self.live += 1;
+        self.live_detached += usize::from(child.is_detached);
+        let no = self.threads.add(child);
+        if self.run.engine.is_simulated {
+            self.ask_later(SupervisorMsg::FirstTurn(no));
+        } else {
+            self.fresh.waiting.push_back(no);
+            if !self.fresh.is_asked {
+                self.fresh.is_asked = true;
+                self.run.supervisor.do_send(SupervisorMsg::FirstTurns);
+            }
+        }
+        no
+    }
+
+    fn ask_later(&self, message: SupervisorMsg) {
+        let supervisor = self.run.supervisor.clone();
+        self.run
+            .host
+            .spawn(Box::pin(async move { supervisor.do_send(message) }));
+    }
+
+    /// Takes some first turns.
+    pub(super) fn first_turns(&mut self) {
+        self.fresh.is_asked = false;
+        for _ in 0..AT_ONCE {
+            let Some(no) = self.fresh.waiting.pop_front() else {
+                return;
+            };
+            self.first_turn(no);
+        }
+        if !self.fresh.waiting.is_empty() && !self.fresh.is_asked {
+            self.fresh.is_asked = true;
+            self.ask_later(SupervisorMsg::FirstTurns);
+        }
+    }
+
+    /// Takes a thread's first turn.
+    pub(super) fn first_turn(&mut self, no: ThreadNo) {
+        let Some(child) = self.threads.get_mut(no) else { return };
+        let Place::Fresh { start, mail } = std::mem::replace(&mut child.place, Place::Gone) else {
+            return;
+        };
+        let (origin, thread_id) = (child.origin, Arc::clone(&child.thread_id));
+        let start = match (start, origin) {
+            (Some(start), _) => Some(*start),
+            (None, Origin::Branch { fork, path }) => self.branch_start(no, fork, path),
+            (None, Origin::Main | Origin::Called { .. } | Origin::Triggered { .. }) => None,
+        };
+        let Some(start) = start else {
+            return self.exited(no, &Exit::Dropped);
+        };
+        let settings = self.settings(&start, &thread_id);
+        let (machine, conversation) = start.into_machine(thread_id);
+        let mut actor = ThreadActor::new(Rc::clone(&self.run), no, machine, conversation, settings);
+        let mut turn = FirstTurn::after(&mail);
+        let taken = contained(|| {
+            for message in mail {
+                actor.take(message, &mut turn);
+            }
+            actor.drive(Input::Start, &mut turn);
+        });
+        if let Err(exit) = taken {
+            // Where its end panics too, the first panic is the one to tell.
+            let _: Result<(), Exit> = contained(move || drop(actor));
+            return self.exited(no, &exit);
+        }
+        if actor.has_ended() {
+            if let Err(exit) = contained(move || drop(actor)) {
+                tracing::error!(?exit, "a thread's end panicked");
+            }
+            if let Some(ended) = turn.ended {
+                self.ended(no, ended);
+            }
+            return;
+        }
+        let (sender, mail) = turn.into_mailbox();
+        if let Some(child) = self.threads.get_mut(no) {
+            child.place = Place::Mailbox(Addr::new(sender));
+        }
+        let supervisor = self.run.supervisor.clone();
+        start_contained_on(&self.run.host, mail, actor, move |exit| {
+            if !matches!(exit, Exit::Stopped) {
+                supervisor.do_send(SupervisorMsg::Exited { thread: no, exit });
+            }
+        });
+    }
+
+    /// Tells a thread something; one that has ended hears nothing.
+    pub(super) fn tell(&mut self, thread: ThreadNo, message: ThreadMsg) {
+        match self.threads.get_mut(thread).map(|child| &mut child.place) {
+            Some(Place::Fresh { mail, .. }) => mail.push(message),
+            Some(Place::Mailbox(address)) => address.do_send(message),
+            Some(Place::Gone) | None => {}
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! A thread's way to its conversation.
+
+use std::rc::Rc;
+
+use actix::Addr;
+use pirn_core::conversation::Conversation;
+use pirn_core::definition::Pinned;
+use pirn_core::thread::{ConversationOp, EffectId, Input, Outcome};
+
+use super::carry::outcome_answer;
+use super::turn::Turn;
+use super::{ThreadActor, ThreadMsg};
+use crate::contain::{Exit, start_contained};
+use crate::conversation::{ConversationActor, ConversationMsg, Request};
+
+/// A thread's conversation.
+pub(super) enum Speech {
+    /// What it started with: it has not spoken yet.
+    Silent(Conversation),
+    /// Its own alone, called in place.
+    Alone(Box<ConversationActor>),
+    /// Shared with other threads, behind a mailbox.
+    Shared(Addr<ConversationActor>),
+}
+
+/// A conversation as one thread hands it to another: a snapshot, or where to find the one they share.
+#[derive(Clone)]
+pub(crate) enum ConversationRef {
+    Snapshot(Conversation),
+    Shared(Addr<ConversationActor>),
+}
+
+impl Speech {
+    pub(super) fn of(handed: ConversationRef) -> Self {
+        match handed {
+            ConversationRef::Snapshot(conversation) => Self::Silent(conversation),
+            ConversationRef::Shared(address) => Self::Shared(address),
+        }
+    }
+
+    /// The conversation of a thread that has ended.
+    pub(super) fn take(&mut self) -> ConversationRef {
+        match std::mem::replace(self, Self::Silent(Conversation::new())) {
+            Self::Silent(conversation) => ConversationRef::Snapshot(conversation),
+            Self::Alone(own) => ConversationRef::Snapshot(own.conversation().clone()),
+            Self::Shared(address) => ConversationRef::Shared(address),
+        }
+    }
+
+    /// The conversation as it is now, or where that is to be asked.
+    pub(super) fn hand_over(&self) -> ConversationRef {
+        match self {
+            Self::Silent(conversation) => ConversationRef::Snapshot(conversation.clone()),
+            Self::Alone(own) => ConversationRef::Snapshot(own.conversation().clone()),
+            Self::Shared(address) => ConversationRef::Shared(address.clone()),
+        }
+    }
+}
+
+impl ConversationRef {
+    /// Hands the conversation as it is now to `then`, at once or when its actor answers.
+    pub(crate) fn with_snapshot(self, then: impl FnOnce(Conversation) + Send + 'static) {
+        match self {
+            Self::Snapshot(conversation) => then(conversation),
+            Self::Shared(address) => address.do_send(ConversationMsg::Snapshot(Box::new(then))),
+        }
+    }
+}
+
+impl ThreadActor {
+    /// Asks the conversation; what it answers at once is returned.
+    pub(super) fn converse(
+        &mut self,
+        id: EffectId,
+        op: ConversationOp,
+        turn: &mut dyn Turn,
+    ) -> Option<(EffectId, Outcome)> {
+        let request = match op {
+            ConversationOp::Merge(firing) => match self.merges.remove(&firing) {
+                Some(merge) => Request::Merge(merge),
+                None => return Some((id, Outcome::Done)),
+            },
+            ConversationOp::Prepare { node, .. } => {
+                let specs = self.run.engine.ports.tools.specs(&self.tools_of(node));
+                let tool_tokens = if specs.is_empty() { 0 } else { self.tool_tokens(&specs) };
+                Request::Do {
+                    op,
+                    pinned: Some(self.pinned()),
+                    tool_tokens,
+                }
+            }
+            op => Request::Do {
+                op,
+                pinned: None,
+                tool_tokens: 0,
+            },
+        };
+        self.ask(id, request, turn)
+    }
+
+    /// A join's or a child's good end: its conversation takes this one's place before the thread goes on.
+    pub(super) fn replace(
+        &mut self,
+        effect: EffectId,
+        outcome: Outcome,
+        conversation: Box<Conversation>,
+        turn: &mut dyn Turn,
+    ) {
+        if let Speech::Silent(own) = &mut self.speech {
+            *own = *conversation;
+            return self.drive(Input::Answer { effect, outcome }, turn);
+        }
+        let request = Request::Restore {
+            conversation,
+            then: outcome,
+        };
+        if let Some((effect, outcome)) = self.ask(effect, request, turn) {
+            self.drive(Input::Answer { effect, outcome }, turn);
+        }
+    }
+
+    fn ask(&mut self, id: EffectId, request: Request, turn: &mut dyn Turn) -> Option<(EffectId, Outcome)> {
+        if let Speech::Silent(conversation) = &mut self.speech {
+            let conversation = std::mem::take(conversation);
+            let own = ConversationActor::new(Rc::clone(&self.run), conversation, self.settings.clone());
+            self.speech = Speech::Alone(Box::new(own));
+        }
+        match &mut self.speech {
+            Speech::Alone(own) => Some((id, own.serve(request))),
+            Speech::Shared(address) => {
+                let answer = outcome_answer(turn.address(), id);
+                let request = Box::new(request);
+                address.do_send(ConversationMsg::Serve { request, answer });
+                None
+            }
+            Speech::Silent(_) => None,
+        }
+    }
+
+    /// The conversation's mailbox, for a thread that is to share it.
+    pub(super) fn share(&mut self, turn: &mut dyn Turn) -> ConversationRef {
+        let own = match std::mem::replace(&mut self.speech, Speech::Silent(Conversation::new())) {
+            Speech::Shared(address) => {
+                self.speech = Speech::Shared(address.clone());
+                return ConversationRef::Shared(address);
+            }
+            Speech::Alone(own) => *own,
+            Speech::Silent(conversation) => {
+                ConversationActor::new(Rc::clone(&self.run), conversation, self.settings.clone())
+            }
+        };
+        let thread = turn.address();
+        let address = start_contained(&self.run.host, own, move |exit| {
+            if let Exit::Panicked { message } = exit {
+                thread.do_send(ThreadMsg::ConversationLost { message });
+            }
+        });
+        self.speech = Speech::Shared(address.clone());
+        ConversationRef::Shared(address)
+    }
+
+    /// A compression of the conversation has ended, well or not.
+    pub(super) fn compression_ended(&mut self) {
+        match &mut self.speech {
+            Speech::Silent(_) => {}
+            Speech::Alone(own) => own.compression_ended(),
+            Speech::Shared(address) => address.do_send(ConversationMsg::CompressionEnded),
+        }
+    }
+
+    fn pinned(&self) -> Pinned {
+        let mut pinned = self.run.pinned.borrow().clone();
+        if let Some(agent) = self.machine.agent() {
+            pinned.role.clone_from(&agent.role);
+        }
+        pinned
+    }
+
+    fn tool_tokens(&self, specs: &[crate::ports::ToolSpec]) -> u64 {
+        let tokenizer = (self.run.engine.ports.tokenizer)(self.settings.tokenizer.as_deref());
+        specs
+            .iter()
+            .map(|spec| tokenizer.count(&format!("{} {} {}", spec.name, spec.description, spec.parameters)))
+            .sum()
+    }
+}
