@@ -114,6 +114,9 @@ impl TriggerMatcherActor {
     }
 
     fn holds_true(&mut self, engine: &EngineShared, key: TriggerKey, event: &Arc<Event>) -> Result<bool, RunError> {
+        if self.machine.is_answered(key) {
+            return Ok(true);
+        }
         let Some(expression) = self
             .machine
             .definition(key)

@@ -18,6 +18,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::equality::Equality;
+use super::index::{Index, workflow_of};
 use crate::definition::TriggerDefinition;
 use crate::event::{Event, EventMask, EventType};
 
@@ -81,12 +83,11 @@ pub struct TriggerState {
 struct Entry {
     owner: Owner,
     definition: Arc<TriggerDefinition>,
+    /// What the index answers of its expression.
+    equality: Option<Equality>,
     enabled: bool,
     fired: u64,
 }
-
-/// What an index row stands for: the event's type and, for CUSTOM events, name; whose workflow.
-type Watch = (EventType, Option<String>, Option<Arc<str>>);
 
 /// See the module's table.
 #[derive(Debug, Serialize, Deserialize)]
@@ -95,7 +96,9 @@ pub struct TriggerMachine {
     next: TriggerKey,
     entries: BTreeMap<TriggerKey, Entry>,
     ids: BTreeMap<(Owner, String), TriggerKey>,
-    index: BTreeMap<Watch, Vec<TriggerKey>>,
+    index: Index,
+    /// Enabled triggers by the type they watch: how many, and how many of them hold the thread.
+    watching: BTreeMap<EventType, (usize, usize)>,
     /// Firings of workflow triggers with a limit, by run.
     by_run: BTreeMap<String, BTreeMap<TriggerKey, u64>>,
 }
@@ -114,7 +117,8 @@ impl TriggerMachine {
             next: 0,
             entries: BTreeMap::new(),
             ids: BTreeMap::new(),
-            index: BTreeMap::new(),
+            index: Index::default(),
+            watching: BTreeMap::new(),
             by_run: BTreeMap::new(),
         }
     }
@@ -128,12 +132,12 @@ impl TriggerMachine {
 
     /// Event types that some enabled trigger watches.
     pub fn interest(&self) -> EventMask {
-        self.mask(|_| true)
+        self.mask(|(all, _)| *all > 0)
     }
 
     /// Event types watched by triggers that hold the thread until they end.
     pub fn holding(&self) -> EventMask {
-        self.mask(|definition| definition.action.holds_the_thread())
+        self.mask(|(_, holding)| *holding > 0)
     }
 
     /// Every trigger of an owner, by id.
@@ -149,13 +153,21 @@ impl TriggerMachine {
             .collect()
     }
 
-    fn mask(&self, wanted: impl Fn(&TriggerDefinition) -> bool) -> EventMask {
-        self.entries
-            .values()
-            .filter(|entry| entry.enabled && wanted(&entry.definition))
-            .fold(EventMask::NONE, |mask, entry| {
-                mask.union(EventMask::of(entry.definition.condition.event_type))
+    fn mask(&self, wanted: impl Fn(&(usize, usize)) -> bool) -> EventMask {
+        self.watching
+            .iter()
+            .filter(|(_, counts)| wanted(counts))
+            .fold(EventMask::NONE, |mask, (event_type, _)| {
+                mask.union(EventMask::of(*event_type))
             })
+    }
+
+    /// Whether the index has answered the trigger's expression: where it is a candidate, it holds.
+    pub fn is_answered(&self, key: TriggerKey) -> bool {
+        self.entries.get(&key).is_some_and(|entry| {
+            let answered = |equality: &Equality| equality.is_all && !equality.is_loose;
+            entry.equality.as_ref().is_some_and(answered)
+        })
     }
 
     // ---- commands
@@ -169,13 +181,18 @@ impl TriggerMachine {
         let key = self.next;
         self.next += 1;
         self.ids.insert(id, key);
-        self.index.entry(watch(&owner, &definition)).or_default().push(key);
+        let equality = definition.condition.expression.as_deref().and_then(Equality::read);
+        self.index.add(key, &owner, &definition, equality.as_ref());
         let enabled = definition.enabled;
+        if enabled {
+            self.watch(&definition, true);
+        }
         self.entries.insert(
             key,
             Entry {
                 owner,
                 definition,
+                equality,
                 enabled,
                 fired: 0,
             },
@@ -189,12 +206,10 @@ impl TriggerMachine {
             return false;
         };
         if let Some(entry) = self.entries.remove(&key) {
-            let watch = watch(&entry.owner, &entry.definition);
-            if let Some(row) = self.index.get_mut(&watch) {
-                row.retain(|other| *other != key);
-                if row.is_empty() {
-                    self.index.remove(&watch);
-                }
+            self.index
+                .remove(key, &entry.owner, &entry.definition, entry.equality.as_ref());
+            if entry.enabled {
+                self.watch(&entry.definition, false);
             }
         }
         true
@@ -206,7 +221,24 @@ impl TriggerMachine {
         let entry = self.entries.get_mut(key)?;
         let changed = entry.enabled != enabled;
         entry.enabled = enabled;
+        let definition = Arc::clone(&entry.definition);
+        if changed {
+            self.watch(&definition, enabled);
+        }
         Some(changed)
+    }
+
+    /// Counts a trigger that begins or ceases to watch.
+    fn watch(&mut self, definition: &TriggerDefinition, begins: bool) {
+        let (all, holding) = self.watching.entry(definition.condition.event_type).or_default();
+        let holds = usize::from(definition.action.holds_the_thread());
+        if begins {
+            *all += 1;
+            *holding += holds;
+        } else {
+            *all -= 1;
+            *holding -= holds;
+        }
     }
 
     /// Forgets what it counted for a run.
@@ -216,30 +248,20 @@ impl TriggerMachine {
 
     // ---- events
 
-    /// Enabled triggers that watch this event, in the order they were added; their expressions are not evaluated.
+    /// Enabled triggers that watch this event, in the order they were added. Their expressions are not evaluated; those
+    /// that compare a field with something else than the event has there are left out.
     pub fn candidates(&self, event: &Event) -> Vec<TriggerKey> {
-        let event_type = event.raised.event_type;
-        let name = &event.raised.event_name;
-        let workflow: Option<Arc<str>> = Some(event.workflow_id.as_str().into());
         let mut found = Vec::new();
-        for workflow in [None, workflow] {
-            self.row(&(event_type, None, workflow.clone()), event, &mut found);
-            if name.is_some() {
-                self.row(&(event_type, name.clone(), workflow), event, &mut found);
-            }
-        }
+        self.index.find(event, &mut found);
+        found.retain(|key| {
+            self.entries.get(key).is_some_and(|entry| {
+                let workflow = workflow_of(&entry.owner, &entry.definition);
+                entry.enabled && workflow.is_none_or(|workflow| *workflow == event.workflow_id)
+            })
+        });
         found.sort_unstable();
+        found.dedup();
         found
-    }
-
-    fn row(&self, watch: &Watch, event: &Event, found: &mut Vec<TriggerKey>) {
-        for key in self.index.get(watch).into_iter().flatten() {
-            let Some(entry) = self.entries.get(key) else { continue };
-            let thread = entry.definition.thread_id.as_ref();
-            if entry.enabled && thread.is_none_or(|thread| *thread == event.thread_id) {
-                found.push(*key);
-            }
-        }
     }
 
     /// Counts a firing of a candidate whose expression held.
@@ -271,19 +293,9 @@ impl TriggerMachine {
         entry.fired += 1;
         if entry.owner == Owner::Engine && limit == Some(count) {
             entry.enabled = false;
+            let definition = Arc::clone(&entry.definition);
+            self.watch(&definition, false);
         }
         Fire::Fired { count }
     }
-}
-
-fn watch(owner: &Owner, definition: &TriggerDefinition) -> Watch {
-    let workflow = match owner {
-        Owner::Engine => definition.workflow_id.as_deref().map(Arc::from),
-        Owner::Workflow(id) => Some(Arc::clone(id)),
-    };
-    (
-        definition.condition.event_type,
-        definition.condition.event_name.clone(),
-        workflow,
-    )
 }

@@ -85,12 +85,10 @@ impl SupervisorActor {
         if !alive {
             return;
         }
-        let same = |other: &FiringRun| other.main == main && other.is_open();
         let coalesces = self
-            .firings
-            .values()
-            .any(|other| same(other) && other.firing.trigger.id == firing.trigger.id);
-        let waiting = self.firings.values().filter(|other| same(other)).count();
+            .open_firings(main)
+            .any(|(_, other)| other.firing.trigger.id == firing.trigger.id);
+        let waiting = self.open_firings(main).count();
         if coalesces || waiting >= QUEUE_LIMIT {
             if !coalesces {
                 self.say_failed(
@@ -141,24 +139,27 @@ impl SupervisorActor {
         self.next_firing_of(main);
     }
 
+    /// The thread's firings that are not over, in their order; a thread owns few at a time, however many it has had.
+    fn open_firings(&self, main: ThreadNo) -> impl Iterator<Item = (FiringId, &FiringRun)> {
+        let owned = self.threads.get(main).map_or(&[][..], |child| &child.owned);
+        owned.iter().filter_map(|owned| match owned {
+            Owned::Firing(id) => Some((*id, self.firings.get(id)?)).filter(|(_, run)| run.is_open()),
+            Owned::Fork(_) | Owned::Child { .. } => None,
+        })
+    }
+
     /// Starts the thread's next firing, where none is under way.
     fn next_firing_of(&mut self, main: ThreadNo) {
-        let busy = self
-            .firings
-            .values()
-            .any(|run| run.main == main && !matches!(run.state, State::Queued | State::Over));
-        if busy {
+        if self.open_firings(main).any(|(_, run)| run.state != State::Queued) {
             return;
         }
-        let Some((id, run)) = self
-            .firings
-            .iter_mut()
-            .find(|(_, run)| run.main == main && run.state == State::Queued)
-        else {
+        let Some(id) = self.open_firings(main).map(|(id, _)| id).next() else {
             return;
         };
-        run.state = State::Describing;
-        let (id, supervisor) = (*id, self.run.supervisor.clone());
+        if let Some(run) = self.firings.get_mut(&id) {
+            run.state = State::Describing;
+        }
+        let supervisor = self.run.supervisor.clone();
         self.tell(
             main,
             ThreadMsg::Describe(Box::new(move |described| {
