@@ -1,19 +1,42 @@
-//! The peers' workloads on Pirn, each beside raw tokio in the same run. `cargo run --release -p pirn-benches` prints the
-//! ratios; absolute times mean nothing here.
+//! The peers' workloads on Pirn, each beside raw tokio, and beside graph-flow where that is built (`benches/run`).
+//! Only ratios of one run on one machine mean anything.
 
-pub mod pirn_side;
-pub mod raw_side;
+pub mod compare;
+pub mod memory;
+pub mod picture;
+pub mod report;
+pub mod sides;
+pub mod table;
+pub mod workload;
 
-/// The middle one of some durations, in microseconds.
-pub fn median(mut times: Vec<f64>) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times.get(times.len() / 2).copied().unwrap_or_default()
+use std::future::Future;
+use std::pin::Pin;
+
+pub use workload::Workload;
+
+/// What one round of a workload took, by what was measured, in microseconds; none where a side has no such thing.
+pub type Sample = Option<Vec<(&'static str, f64)>>;
+
+/// A round under way.
+pub type Round = Pin<Box<dyn Future<Output = Sample> + Send>>;
+
+/// Something that can do the workloads.
+pub struct Side {
+    /// Its name and version.
+    pub name: String,
+    /// Does one round. What it needs is made before the clock starts.
+    pub run: Box<dyn Fn(Workload) -> Round + Send + Sync>,
 }
 
-/// How long `work` takes, in microseconds.
+/// How long `work` takes, in microseconds, and what it gives.
 #[allow(clippy::disallowed_methods)] // a benchmark measures real time
-pub async fn timed(work: impl Future<Output = ()>) -> f64 {
+pub async fn timed<T>(work: impl Future<Output = T>) -> (f64, T) {
     let start = std::time::Instant::now();
-    work.await;
-    start.elapsed().as_secs_f64() * 1e6
+    let value = work.await;
+    (start.elapsed().as_secs_f64() * 1e6, value)
+}
+
+/// The time a round took.
+pub fn took(us: f64) -> Sample {
+    Some(vec![("", us)])
 }

@@ -1,0 +1,80 @@
+//! The results as a picture: for each workload one bar a side, as multiples of raw tokio on a logarithmic scale.
+
+use std::fmt::Write as _;
+
+use crate::compare::{Row, Times};
+
+const LEFT: f64 = 270.0;
+const WIDTH: f64 = 420.0;
+const BAR: f64 = 13.0;
+const COLOURS: [&str; 5] = ["#9aa0a6", "#0b7285", "#e8590c", "#5f3dc4", "#2b8a3e"];
+
+/// An SVG of the ratios by the fastest round.
+pub fn svg(rows: &[Row]) -> String {
+    let mut sides: Vec<&str> = Vec::new();
+    for times in rows.iter().flat_map(|row| &row.times) {
+        if !sides.contains(&times.side.as_str()) {
+            sides.push(&times.side);
+        }
+    }
+    let ratios = rows
+        .iter()
+        .flat_map(|row| row.times.iter().map(|times| ratio(row, times)));
+    let widest = ratios.fold(10.0, f64::max).log10();
+    let mut body = String::new();
+    let mut y = 40.0;
+    for row in rows {
+        let label = format!("{} {}", row.workload.label(), row.part);
+        let middle = y + BAR * row.times.len() as f64 / 2.0 + 4.0;
+        push(
+            &mut body,
+            format_args!(
+                "<text x=\"{:.0}\" y=\"{middle:.0}\" text-anchor=\"end\">{}</text>",
+                LEFT - 8.0,
+                label.trim_end()
+            ),
+        );
+        for times in &row.times {
+            let ratio = ratio(row, times);
+            // Raw tokio itself is the line at 1.
+            let length = (ratio.max(0.2).log10() - 0.2_f64.log10()) / (widest - 0.2_f64.log10()) * WIDTH;
+            let colour = sides.iter().position(|side| *side == times.side).unwrap_or(0) % COLOURS.len();
+            push(
+                &mut body,
+                format_args!(
+                    "<rect x=\"{LEFT:.0}\" y=\"{y:.0}\" width=\"{length:.1}\" height=\"{:.0}\" fill=\"{}\"/><text x=\"{:.0}\" y=\"{:.0}\">{ratio:.2}</text>",
+                    BAR - 2.0,
+                    COLOURS[colour],
+                    LEFT + length + 4.0,
+                    y + 10.0,
+                ),
+            );
+            y += BAR;
+        }
+        y += 8.0;
+    }
+    let mut legend = String::new();
+    for (place, side) in sides.iter().enumerate() {
+        let x = 10 + place * 150;
+        push(
+            &mut legend,
+            format_args!(
+                "<rect x=\"{x}\" y=\"10\" width=\"11\" height=\"11\" fill=\"{}\"/><text x=\"{}\" y=\"20\">{side}</text>",
+                COLOURS[place % COLOURS.len()],
+                x + 16,
+            ),
+        );
+    }
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"760\" height=\"{y:.0}\" font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n{legend}{body}</svg>\n"
+    )
+}
+
+fn ratio(row: &Row, times: &Times) -> f64 {
+    row.times.first().map_or(f64::NAN, |raw| times.min() / raw.min())
+}
+
+fn push(text: &mut String, line: std::fmt::Arguments<'_>) {
+    // Writing to a text never fails.
+    let _: std::fmt::Result = writeln!(text, "{line}");
+}

@@ -1,0 +1,36 @@
+//! A whole run: every workload on every side, the table to stdout, table and picture to the directory that
+//! `PIRN_BENCH_OUT` names.
+
+use std::io::Write as _;
+
+use crate::sides::{Spin, pirn, raw};
+use crate::{Side, Workload, compare, picture, table};
+
+/// Measures Pirn and raw tokio, and `others`.
+///
+/// # Errors
+/// Where the results can not be written.
+pub async fn run(others: Vec<Side>) -> std::io::Result<()> {
+    let spin = Spin::calibrated();
+    let mut rows = Vec::new();
+    let others = &others;
+    for workload in Workload::ALL {
+        // An engine of its own for each: 100,000 triggers are no part of a chain.
+        let sides = [raw::side(spin), pirn::side(&[workload], spin, false)];
+        let heard = matches!(workload, Workload::Chain(_) | Workload::Fork(_));
+        let heard = heard.then(|| pirn::side(&[workload], spin, true));
+        let sides: Vec<&Side> = sides.iter().chain(&heard).chain(others).collect();
+        rows.extend(compare::measure(workload, &sides).await);
+        let mut err = std::io::stderr().lock();
+        writeln!(err, "{}", workload.label())?;
+    }
+    let text = table::markdown(&rows);
+    let mut out = std::io::stdout().lock();
+    write!(out, "{text}")?;
+    if let Some(folder) = std::env::var_os("PIRN_BENCH_OUT") {
+        let folder = std::path::PathBuf::from(folder);
+        std::fs::write(folder.join("performance.svg"), picture::svg(&rows))?;
+        std::fs::write(folder.join("performance-table.md"), text)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,8 @@
+//! Who does the workloads.
+
+pub mod pirn;
+pub mod raw;
+mod spin;
+pub mod workflows;
+
+pub use spin::Spin;

@@ -1,0 +1,169 @@
+//! The workloads on the real engine, features on: isolation, containment, supervision.
+
+#![allow(clippy::missing_panics_doc)] // a workload that fails is no measurement
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use pirn::{Engine, EventFilter, Message, Role, ThreadStatus};
+use serde_json::{Map, Value, json};
+use tokio::sync::{Notify, mpsc};
+
+use super::{Spin, workflows};
+use crate::workload::{EVENTS, MESSAGES};
+use crate::{Round, Sample, Side, Workload, timed, took};
+
+/// An engine, and what its functions report.
+#[derive(Clone)]
+pub struct Bench {
+    engine: Engine,
+    stamps: Arc<tokio::sync::Mutex<mpsc::UnboundedReceiver<Instant>>>,
+    hits: Arc<AtomicUsize>,
+    all_hit: Arc<Notify>,
+}
+
+/// The side, with an engine that knows all of `workloads`; with a subscriber to every event where `is_heard`.
+#[allow(clippy::disallowed_methods)] // a benchmark has no host port
+pub fn side(workloads: &[Workload], spin: Spin, is_heard: bool) -> Side {
+    let bench = Bench::new(workloads, spin);
+    if is_heard {
+        let mut events = bench.engine.events(EventFilter::default(), 1 << 16);
+        tokio::spawn(async move { while events.next().await.is_some() {} });
+    }
+    Side {
+        name: if is_heard { "pirn, heard" } else { "pirn" }.to_owned(),
+        run: Box::new(move |workload| -> Round {
+            let bench = bench.clone();
+            Box::pin(async move { bench.round(workload).await })
+        }),
+    }
+}
+
+impl Bench {
+    /// An engine that knows all of these.
+    #[allow(clippy::disallowed_methods)] // a benchmark measures real time
+    pub fn new(workloads: &[Workload], spin: Spin) -> Self {
+        let (stamp, stamps) = mpsc::unbounded_channel();
+        let hits = Arc::new(AtomicUsize::new(0));
+        let all_hit = Arc::new(Notify::new());
+        let (counted, tell) = (Arc::clone(&hits), Arc::clone(&all_hit));
+        let mut builder = Engine::builder()
+            .function("next", |input| Ok(json!(input.as_u64().unwrap_or(0) + 1)))
+            .function("stamp", move |_| {
+                stamp
+                    .send(Instant::now())
+                    .map_err(|_| "nobody looks at the clock".to_owned())?;
+                Ok(Value::Null)
+            })
+            .function("hit", move |_| {
+                if counted.fetch_add(1, Ordering::Relaxed) + 1 == EVENTS {
+                    tell.notify_one();
+                }
+                Ok(Value::Null)
+            })
+            .async_function("spin", move |_| Box::pin(async move { Ok(json!(spin.work())) }))
+            .workflows(workflows::waits().to_string())
+            .workflows(workflows::idle().to_string());
+        for workload in workloads {
+            let workflow = match workload {
+                Workload::Chain(nodes) => workflows::chain(*nodes),
+                Workload::Fork(branches) => workflows::fork(*branches),
+                Workload::Any(losers) => workflows::any(*losers),
+                Workload::Talk(branches) => workflows::talk(*branches),
+                Workload::History(_) => workflows::talk(10),
+                Workload::Cpu(branches) => workflows::cpu(*branches),
+                Workload::Events(triggers) => workflows::triggers(*triggers),
+                Workload::Runs(_) => continue,
+            };
+            builder = builder.workflows(workflow.to_string());
+        }
+        Self {
+            engine: builder.build().expect("the workloads are valid"),
+            stamps: Arc::new(tokio::sync::Mutex::new(stamps)),
+            hits,
+            all_hit,
+        }
+    }
+
+    /// One round.
+    pub async fn round(&self, workload: Workload) -> Sample {
+        match workload {
+            Workload::Chain(nodes) => took(self.run(&format!("chain-{nodes}"), Vec::new()).await),
+            Workload::Fork(branches) => took(self.run(&format!("fork-{branches}"), Vec::new()).await),
+            Workload::Talk(branches) => took(self.run(&format!("talk-{branches}"), messages(MESSAGES)).await),
+            Workload::History(messages) => took(self.run("talk-10", self::messages(messages)).await),
+            Workload::Cpu(branches) => took(self.run(&format!("cpu-{branches}"), Vec::new()).await),
+            Workload::Any(losers) => self.any(losers).await,
+            Workload::Events(triggers) => took(self.events(triggers).await),
+            Workload::Runs(runs) => took(self.runs(runs).await),
+        }
+    }
+
+    async fn run(&self, workflow: &str, conversation: Vec<Message>) -> f64 {
+        let prepared = self.engine.run(workflow).input(json!(0)).conversation(conversation);
+        let (us, report) = timed(async { prepared.start().expect("admitted").outcome().await }).await;
+        assert_eq!(report.status, ThreadStatus::Completed, "{:?}", report.error);
+        us
+    }
+
+    /// From the event on: until what follows the join runs, and until every loser has ended.
+    #[allow(clippy::disallowed_methods)] // a benchmark measures real time
+    async fn any(&self, losers: usize) -> Sample {
+        let run = self.engine.start(format!("any-{losers}"), json!(0)).expect("admitted");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        let start = Instant::now();
+        run.emit("go", Map::new());
+        let report = run.outcome().await;
+        let stopped = start.elapsed();
+        let decided = self.stamps.lock().await.recv().await.expect("stamped") - start;
+        assert_eq!(report.status, ThreadStatus::Completed, "{:?}", report.error);
+        let ended = |status| report.threads.iter().filter(|thread| thread.status == status).count();
+        assert_eq!(
+            (ended(ThreadStatus::Completed), ended(ThreadStatus::Cancelled)),
+            (2, losers),
+            "none runs on"
+        );
+        let us = |time: std::time::Duration| time.as_secs_f64() * 1e6;
+        Some(vec![("decided", us(decided)), ("all stopped", us(stopped))])
+    }
+
+    async fn events(&self, triggers: usize) -> f64 {
+        let run = self.engine.start("source", json!(0)).expect("admitted");
+        let names: Vec<String> = (0..triggers / 10).map(|n| format!("E{n}")).collect();
+        self.hits.store(0, Ordering::Relaxed);
+        let (us, ()) = timed(async {
+            for event in 0..EVENTS {
+                let data = Map::from_iter([("v".to_owned(), json!(event % 10))]);
+                run.emit(names[event % names.len()].as_str(), data);
+                if event % 256 == 0 {
+                    tokio::task::yield_now().await;
+                }
+            }
+            self.all_hit.notified().await;
+        })
+        .await;
+        run.emit("over", Map::new());
+        run.outcome().await;
+        us
+    }
+
+    async fn runs(&self, runs: usize) -> f64 {
+        let (us, ()) = timed(async {
+            let started: Vec<_> = (0..runs)
+                .map(|_| self.engine.start("waits", json!(0)).expect("admitted"))
+                .collect();
+            for run in started {
+                assert_eq!(run.outcome().await.status, ThreadStatus::Completed);
+            }
+        })
+        .await;
+        us
+    }
+}
+
+fn messages(count: usize) -> Vec<Message> {
+    (0..count)
+        .map(|n| Message::new(Role::User, format!("{n} {}", "x".repeat(200))))
+        .collect()
+}

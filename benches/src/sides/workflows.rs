@@ -1,0 +1,126 @@
+//! The workloads as workflows.
+
+use serde_json::{Value, json};
+
+use crate::workload::WAITS;
+
+/// So many calls of the function `next` in a row.
+pub fn chain(nodes: usize) -> Value {
+    let node = json!({"type": "CODE", "config": {"function": "next"}});
+    let mut workflow = row(&format!("chain-{nodes}"), nodes, &node);
+    workflow["config"] = json!({"maxSteps": nodes + 2});
+    workflow
+}
+
+/// Ten waits of a millisecond in a row.
+pub fn waits() -> Value {
+    row("waits", WAITS, &json!({"type": "WAIT", "config": {"seconds": 0.001}}))
+}
+
+/// One wait for an event that never comes.
+pub fn idle() -> Value {
+    row("idle", 1, &json!({"type": "WAIT", "config": {"seconds": 100_000}}))
+}
+
+/// So many branches that call `next` once.
+pub fn fork(branches: usize) -> Value {
+    let node = json!({"type": "CODE", "config": {"function": "next"}});
+    forked(
+        &format!("fork-{branches}"),
+        &vec![node; branches],
+        "ALL_COMPLETED",
+        None,
+    )
+}
+
+/// So many branches that wait for ever.
+pub fn fork_of_idle(branches: usize) -> Value {
+    let node = json!({"type": "WAIT", "config": {"seconds": 100_000}});
+    forked("idle-fork", &vec![node; branches], "ALL_COMPLETED", None)
+}
+
+/// One branch that waits for the event `go`, so many that sleep; `stamp` is called as soon as the join is decided.
+pub fn any(losers: usize) -> Value {
+    let mut nodes = vec![json!({"type": "WAIT", "config": {"event": "go"}})];
+    nodes.resize(losers + 1, json!({"type": "WAIT", "config": {"seconds": 1_000}}));
+    forked(&format!("any-{losers}"), &nodes, "ANY_COMPLETED", Some("stamp"))
+}
+
+/// So many branches that each add a message.
+pub fn talk(branches: usize) -> Value {
+    let message = json!([{"role": "user", "content": "mine"}]);
+    let node = json!({"type": "CONTEXT_PROCESSOR", "config": {"operation": "insert", "messages": message}});
+    forked(
+        &format!("talk-{branches}"),
+        &vec![node; branches],
+        "ALL_COMPLETED",
+        None,
+    )
+}
+
+/// So many branches that compute on the work threads.
+pub fn cpu(branches: usize) -> Value {
+    let node = json!({"type": "CODE", "config": {"function": "spin"}});
+    forked(&format!("cpu-{branches}"), &vec![node; branches], "ALL_COMPLETED", None)
+}
+
+/// Waits for the event `over`.
+pub fn source() -> Value {
+    row("source", 1, &json!({"type": "WAIT", "config": {"event": "over"}}))
+}
+
+/// Ten triggers an event name, each for one value of `v`, that call the function `hit`.
+pub fn triggers(count: usize) -> Value {
+    let names = count / 10;
+    let list: Vec<Value> = (0..count)
+        .map(|n| {
+            json!({"id": format!("t{n}"), "type": "EVENT",
+                "condition": {"eventType": "CUSTOM", "eventName": format!("E{}", n % names), "expression": format!("event.v === {}", n / names)},
+                "action": {"type": "CUSTOM", "parameters": {"function": "hit"}}})
+        })
+        .collect();
+    json!({"workflows": [source()], "triggers": list})
+}
+
+fn row(id: &str, count: usize, node: &Value) -> Value {
+    let mut nodes = vec![json!({"id": "start", "type": "START"})];
+    nodes.extend((0..count).map(|n| named(node, &format!("n{n}"))));
+    nodes.push(json!({"id": "end", "type": "END"}));
+    let edges: Vec<Value> = nodes
+        .windows(2)
+        .map(|pair| json!({"from": pair[0]["id"], "to": pair[1]["id"]}))
+        .collect();
+    json!({"id": id, "nodes": nodes, "edges": edges})
+}
+
+fn forked(id: &str, branches: &[Value], strategy: &str, after: Option<&str>) -> Value {
+    let paths: Vec<String> = (0..branches.len()).map(|n| format!("p{n}")).collect();
+    let children: Vec<String> = (0..branches.len()).map(|n| format!("b{n}")).collect();
+    let mut nodes = vec![
+        json!({"id": "start", "type": "START"}),
+        json!({"id": "fork", "type": "FORK", "config": {"forkPathIds": paths, "childNodeIds": children, "forkStrategy": "parallel"}}),
+        json!({"id": "join", "type": "JOIN", "config": {"forkPathIds": paths, "joinStrategy": strategy}}),
+        json!({"id": "end", "type": "END", "config": {"output": "0"}}),
+    ];
+    let mut edges = vec![json!({"from": "start", "to": "fork"})];
+    match after {
+        Some(function) => {
+            nodes.push(json!({"id": "after", "type": "CODE", "config": {"function": function}}));
+            edges.push(json!({"from": "join", "to": "after"}));
+            edges.push(json!({"from": "after", "to": "end"}));
+        }
+        None => edges.push(json!({"from": "join", "to": "end"})),
+    }
+    for (child, node) in children.iter().zip(branches) {
+        nodes.push(named(node, child));
+        edges.push(json!({"from": "fork", "to": child}));
+        edges.push(json!({"from": child, "to": "join"}));
+    }
+    json!({"id": id, "nodes": nodes, "edges": edges})
+}
+
+fn named(node: &Value, id: &str) -> Value {
+    let mut node = node.clone();
+    node["id"] = json!(id);
+    node
+}
