@@ -14,6 +14,7 @@ mod chance;
 mod load;
 mod pool;
 mod runtime;
+mod sign;
 mod simulated;
 mod timers;
 
@@ -26,7 +27,8 @@ use pirn_core::Millis;
 
 pub use load::Seat;
 pub use runtime::{HostConfig, HostRuntime, HostStopped, StopReport};
-pub use simulated::{Deadlock, SimulatedConfig, SimulatedHost};
+pub use sign::{Asked, Sign};
+pub use simulated::{Chooser, Choosing, Deadlock, Pending, SimulatedConfig, SimulatedHost};
 pub use timers::TimerKey;
 
 /// What a host must offer. Implemented once per kind of host, called through [`Host`].
@@ -49,6 +51,12 @@ pub trait Port {
     fn work_clock(&self) -> WorkClock;
     /// A random number; a seeded sequence under virtual time.
     fn random(&self) -> u64;
+    /// Whether it wants to hear [`Port::tell`]; asked once, when its [`Host`] is made.
+    fn is_watching(&self) -> bool {
+        false
+    }
+    /// Hears what actors say of what they do next; called where [`Port::is_watching`] only.
+    fn tell(&self, _sign: Sign) {}
 }
 
 /// An actor's way to its host. Cheap to clone, bound to its thread.
@@ -65,12 +73,24 @@ pub trait Port {
 #[derive(Clone)]
 pub struct Host {
     port: Rc<dyn Port>,
+    is_watching: bool,
 }
 
 impl Host {
     /// A handle to `port`.
     pub fn new(port: Rc<dyn Port>) -> Self {
-        Self { port }
+        Self {
+            is_watching: port.is_watching(),
+            port,
+        }
+    }
+
+    /// Says who does what next, where the host wants to know: an explorer names and tells apart what it may choose by
+    /// it. Nothing is built where it does not.
+    pub fn tell(&self, sign: impl FnOnce() -> Sign) {
+        if self.is_watching {
+            self.port.tell(sign());
+        }
     }
 
     /// Milliseconds since the host started; never goes back.

@@ -25,8 +25,8 @@ pub(super) struct ForkRun {
     pub(super) machine: ForkJoinMachine,
     pub(super) parent: ThreadNo,
     pub(super) effect: EffectId,
-    graph: Arc<Graph>,
-    ix: ForkIx,
+    pub(super) graph: Arc<Graph>,
+    pub(super) ix: ForkIx,
     state: Box<ForkState>,
     threads: Vec<Option<ThreadNo>>,
     timer: Option<TimerHandle>,
@@ -176,6 +176,7 @@ impl SupervisorActor {
 
     fn start_fork_timer(&mut self, no: ForkNo, generation: u32, after_ms: u64) {
         let supervisor = self.run.supervisor.clone();
+        self.tell_join_limit(no);
         let timer = self.run.host.after(after_ms, move || {
             supervisor.do_send(SupervisorMsg::Deadline { fork: no, generation });
         });

@@ -10,6 +10,7 @@ mod firings;
 mod forks;
 mod message;
 mod report;
+mod signs;
 mod table;
 mod turns;
 
@@ -163,6 +164,7 @@ impl SupervisorActor {
     }
 
     fn cancel(&mut self, thread: ThreadNo, reason: CancelReason) {
+        self.tell_stopped(thread);
         self.tell(thread, ThreadMsg::Input(Input::Cancel(reason)));
     }
 

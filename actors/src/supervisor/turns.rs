@@ -58,6 +58,9 @@ impl SupervisorActor {
         self.live += 1;
         self.live_detached += usize::from(child.is_detached);
         let no = self.threads.add(child);
+        if let Some(child) = self.threads.get(no) {
+            self.run.host.tell(|| self.born(no, child));
+        }
         if self.run.engine.is_simulated {
             self.ask_later(SupervisorMsg::FirstTurn(no));
         } else {

@@ -3,18 +3,20 @@
 use std::sync::Arc;
 
 use actix::Addr;
+use futures::channel::oneshot;
 use pirn_core::conversation::Conversation;
 use pirn_core::definition::ConversationMode;
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::{EventMask, EventType};
 use pirn_core::graph::{NodeIx, NodeKind};
-use pirn_core::thread::{Effect, EffectId, Outcome, ThreadScope, ToolResult, evaluate};
+use pirn_core::thread::{Effect, EffectId, Outcome, ThreadScope, TimerPurpose, ToolResult, evaluate};
 use serde_json::Value;
 
 use super::turn::Turn;
 use super::{ConversationRef, Ended, ForkState, InFlight, ThreadActor, ThreadMsg, pin};
 use crate::answer::Answer;
 use crate::events::BusMsg;
+use crate::host::Asked;
 use crate::ports::{Function, ScriptJob};
 use crate::supervisor::SupervisorMsg;
 
@@ -41,6 +43,7 @@ impl ThreadActor {
                     .ports
                     .tools
                     .call(&names, call, self.run.host.work_clock());
+                self.tell_asks(node, Asked::Tool);
                 let answer = tool_answer(turn.address(), id);
                 let work = Box::pin(async move { answer.give(work.await) });
                 let handle = if is_external {
@@ -80,8 +83,16 @@ impl ThreadActor {
                 self.in_flight.insert(id, InFlight::Supervised);
                 self.child(id, node, input, conversation, turn);
             }
-            Effect::Timer { id, after_ms } => {
+            Effect::Timer { id, after_ms, purpose } => {
                 let address = turn.address();
+                self.tell_asks(
+                    self.machine.node(),
+                    match purpose {
+                        TimerPurpose::Wait => Asked::Wait,
+                        TimerPurpose::Retry => Asked::Retry,
+                        TimerPurpose::Limit => Asked::Limit,
+                    },
+                );
                 let timer = self.run.host.after(after_ms, move || {
                     address.do_send(ThreadMsg::Answer {
                         effect: id,
@@ -110,6 +121,7 @@ impl ThreadActor {
                 value,
                 readonly,
             } => {
+                self.tell_shared(|| format!("variable {name} {readonly}"), &value);
                 let assigned = self.run.globals.borrow_mut().assign(&name, value, readonly);
                 let outcome = match assigned {
                     Ok(_) => Outcome::Done,
@@ -118,6 +130,7 @@ impl ThreadActor {
                 return (id != 0).then_some((id, outcome));
             }
             Effect::Pin { id, section, value } => {
+                self.tell_shared(|| format!("pinned {section:?}"), &value);
                 let outcome = match pin(&mut self.run.pinned.borrow_mut(), section, &value) {
                     Ok(()) => Outcome::Done,
                     Err(error) => Outcome::Failed(error),
@@ -181,6 +194,7 @@ impl ThreadActor {
                 Some((id, outcome))
             }
             Some(Function::Work(function)) => {
+                self.tell_asks(node, Asked::Function);
                 let future = function((**input).clone());
                 let answer = outcome_answer(turn.address(), id);
                 let work = Box::pin(async move {
@@ -204,6 +218,7 @@ impl ThreadActor {
             return;
         };
         let answer = outcome_answer(turn.address(), id);
+        let inline = self.run.engine.is_simulated;
         let globals = self.run.globals.borrow();
         let scope = ThreadScope::new(&self.machine, &globals);
         let job = ScriptJob {
@@ -211,19 +226,37 @@ impl ThreadActor {
             code,
             input,
             scope: &scope,
-            inline: self.run.engine.is_simulated,
+            inline,
         };
+        let (ended, end) = oneshot::channel();
         let handle = self.run.engine.ports.scripts.run(
             job,
             Box::new(move |result| {
-                answer.give(match result {
+                let outcome = match result {
                     Ok(value) => Outcome::Value(value),
                     Err(error) => Outcome::Failed(error),
-                });
+                };
+                if inline {
+                    // The thread is here to take it, unless it has been stopped: then nobody wants it.
+                    ended.send((answer, outcome)).unwrap_or_else(drop);
+                } else {
+                    answer.give(outcome);
+                }
             }),
         );
         drop(globals);
-        self.in_flight.insert(id, InFlight::Script(handle));
+        let in_flight = if inline {
+            // It has run; when that is heard has its place in the order, like the end of any other work.
+            self.tell_asks(node, Asked::Script);
+            InFlight::Work(self.run.host.work(Box::pin(async move {
+                if let Ok((answer, outcome)) = end.await {
+                    answer.give(outcome);
+                }
+            })))
+        } else {
+            InFlight::Script(handle)
+        };
+        self.in_flight.insert(id, in_flight);
     }
 
     /// Asks the supervisor for a child; its conversation is this one's, a snapshot of it, or empty.

@@ -5,6 +5,7 @@
 
 mod carry;
 mod model;
+mod signs;
 mod speech;
 mod turn;
 
@@ -134,6 +135,7 @@ impl ThreadActor {
         let moment = self.run.moment();
         let mut buffers = self.run.effects.take();
         buffers.queue.extend(self.left_over.drain(..));
+        self.tell_heard(&input);
         self.machine.step(moment, input, &mut buffers.out);
         self.carry_all(moment, buffers, turn);
     }
@@ -151,7 +153,9 @@ impl ThreadActor {
         for _ in 0..IN_ONE_TURN {
             let Some(effect) = queue.pop_front() else { break };
             if let Some((effect, outcome)) = self.carry(effect, turn) {
-                self.machine.step(moment, Input::Answer { effect, outcome }, &mut out);
+                let answer = Input::Answer { effect, outcome };
+                self.tell_heard(&answer);
+                self.machine.step(moment, answer, &mut out);
                 queue.extend(out.drain(..));
             }
         }

@@ -11,6 +11,7 @@ use super::carry::outcome_answer;
 use super::turn::Turn;
 use super::{InFlight, ThreadActor};
 use crate::events::BusMsg;
+use crate::host::Asked;
 use crate::ports::{ModelCall, TokenSink};
 
 impl ThreadActor {
@@ -56,6 +57,7 @@ impl ThreadActor {
             clock,
             tokens,
         });
+        self.tell_asks(node, Asked::Model);
         let answer = outcome_answer(turn.address(), id);
         let work = Box::pin(async move {
             answer.give(match future.await {

@@ -209,6 +209,17 @@ pub enum ContextChange {
     Filter(FilterContext),
 }
 
+/// What a thread wants to wake up for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimerPurpose {
+    /// A WAIT node's own time.
+    Wait,
+    /// The pause before another attempt.
+    Retry,
+    /// The end of a node's time limit.
+    Limit,
+}
+
 /// What a thread wants done.
 #[derive(Clone, Debug)]
 pub enum Effect {
@@ -288,6 +299,8 @@ pub enum Effect {
         id: EffectId,
         /// When, from now.
         after_ms: Millis,
+        /// What for.
+        purpose: TimerPurpose,
     },
     /// Wait for an event: [`Outcome::Event`].
     WaitEvent {

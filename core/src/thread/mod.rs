@@ -14,7 +14,7 @@ mod walk;
 
 pub use effect::{
     CancelReason, ContextChange, ConversationOp, Effect, EffectId, Evaluation, FiringId, Input, Joined, ModelReply,
-    Moment, Outcome, Prepared, ThreadEnd, ToolResult, TriggeredResult,
+    Moment, Outcome, Prepared, ThreadEnd, TimerPurpose, ToolResult, TriggeredResult,
 };
 pub use evaluate::{ThreadScope, evaluate, spec_value};
 pub use machine::{

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::effect::{CancelReason, Effect, EffectId, Evaluation, Moment, Outcome, ThreadEnd};
+use super::effect::{CancelReason, Effect, EffectId, Evaluation, Moment, Outcome, ThreadEnd, TimerPurpose};
 use super::machine::{DEFAULT_MAX_STEPS, NodeRecord, NodeStatus, ThreadMachine};
 use super::nodes::{NodeRun, Progress};
 use super::safe_point::SafePointWork;
@@ -35,7 +35,11 @@ impl Walk<'_> {
         if self.thread.deadline.is_none() {
             let id = self.next_effect();
             self.thread.deadline = Some(id);
-            self.out.push(Effect::Timer { id, after_ms });
+            self.out.push(Effect::Timer {
+                id,
+                after_ms,
+                purpose: TimerPurpose::Limit,
+            });
         }
     }
 
@@ -163,7 +167,11 @@ impl Walk<'_> {
         if let Some(after_ms) = self.thread.graph().node(self.thread.at).timeout_ms {
             let id = self.next_effect();
             self.thread.deadline = Some(id);
-            self.out.push(Effect::Timer { id, after_ms });
+            self.out.push(Effect::Timer {
+                id,
+                after_ms,
+                purpose: TimerPurpose::Limit,
+            });
         }
         let progress = super::nodes::enter(self);
         self.go_on(progress);
@@ -252,7 +260,11 @@ impl Walk<'_> {
         });
         if let Some(delay) = super::retry::delay(self.thread, &error, self.moment.random) {
             let id = self.next_effect();
-            self.out.push(Effect::Timer { id, after_ms: delay });
+            self.out.push(Effect::Timer {
+                id,
+                after_ms: delay,
+                purpose: TimerPurpose::Retry,
+            });
             self.thread.run = NodeRun::RetryDelay { id };
             return;
         }

@@ -15,6 +15,8 @@ use crate::host::timers::TimerKey;
 /// Virtual time for work.
 pub(super) struct VirtualTime {
     pub(super) shared: Arc<Shared>,
+    /// Whether sleeps pass at once: how long work takes is chosen.
+    pub(super) is_instant: bool,
 }
 
 impl WorkTime for VirtualTime {
@@ -24,7 +26,10 @@ impl WorkTime for VirtualTime {
 
     fn sleep(&self, after: Millis) -> BoxFuture<'static, ()> {
         Box::pin(Sleep {
-            deadline: self.shared.now().saturating_add(after),
+            deadline: self
+                .shared
+                .now()
+                .saturating_add(if self.is_instant { 0 } else { after }),
             shared: Arc::clone(&self.shared),
             key: None,
         })

@@ -9,6 +9,7 @@
 //!
 //! actix needs no system here: an actor is a future, its address a waker.
 
+mod choices;
 mod clock;
 mod external;
 mod ready;
@@ -25,15 +26,17 @@ use std::time::Instant;
 use futures::future::{BoxFuture, LocalBoxFuture};
 use pirn_core::Millis;
 
+use self::choices::{Choices, Next};
 use self::clock::VirtualTime;
 use self::external::ExternalPlace;
 use self::ready::{Ready, Shared, TaskState};
 use super::chance::{Chance, mix};
 use super::timers::{TimerKey, Timers};
-use super::{Host, Port, WorkClock, WorkHandle, survive};
+use super::{Host, Port, Sign, WorkClock, WorkHandle, survive};
+pub use choices::{Chooser, Choosing, Pending};
 
 /// How a [`SimulatedHost`] is built.
-#[derive(Clone, Debug, Default)]
+#[derive(Default)]
 pub struct SimulatedConfig {
     /// Names the order; none: first come, first served.
     pub seed: Option<u64>,
@@ -42,6 +45,9 @@ pub struct SimulatedConfig {
     /// Where external work runs. None: a thread of our own, started when the first comes. Not the current-thread
     /// runtime that the caller blocks.
     pub external: Option<tokio::runtime::Handle>,
+    /// Where given, what waits for the world outside the actors happens when it is chosen; `seed` then decides nothing,
+    /// work of every kind runs here, its delays pass at once, and [`Host::random`] says 0.
+    pub choosing: Option<Choosing>,
 }
 
 /// Nothing can happen any more, but somebody still waits.
@@ -199,13 +205,14 @@ struct Simulation {
     bound_since: Cell<Option<(Instant, Millis)>>,
     is_running: Cell<bool>,
     is_closed: Cell<bool>,
+    choices: Option<Choices>,
 }
 
 impl Simulation {
     fn new(config: SimulatedConfig) -> Self {
         Self {
             shared: Shared::new(),
-            order: config.seed.map(Chance::new),
+            order: config.seed.filter(|_| config.choosing.is_none()).map(Chance::new),
             chance: Chance::new(mix(config.seed.unwrap_or_default())),
             wall_clock_origin: config.wall_clock_origin,
             tasks: RefCell::new(Vec::new()),
@@ -218,6 +225,7 @@ impl Simulation {
             bound_since: Cell::new(None),
             is_running: Cell::new(false),
             is_closed: Cell::new(false),
+            choices: config.choosing.map(Choices::new),
         }
     }
 
@@ -256,7 +264,11 @@ impl Simulation {
                     }
                 }
                 None => {
-                    if !self.wait(until) {
+                    let goes_on = match &self.choices {
+                        Some(choices) => self.choose(choices),
+                        None => self.wait(until),
+                    };
+                    if !goes_on {
                         return;
                     }
                 }
@@ -291,6 +303,22 @@ impl Simulation {
             self.free.borrow_mut().push(task.slot);
         } else {
             self.tasks.borrow_mut()[task.slot] = Some(future);
+        }
+    }
+
+    /// Nothing is ready: has one thing happen of what is held. False where nothing is, or it is enough.
+    fn choose(&self, choices: &Choices) -> bool {
+        match choices.next(self.shared.now()) {
+            Next::Run(Ready::Task(task), _) => {
+                task.wake();
+                true
+            }
+            Next::Run(timer @ Ready::Timer(_), due) => {
+                self.shared.advance_to(due);
+                self.shared.push(timer);
+                true
+            }
+            Next::Nothing | Next::Stop => false,
         }
     }
 
@@ -360,7 +388,21 @@ impl Simulation {
         self.fingerprint.set(mix(self.fingerprint.get() ^ mix(what)));
     }
 
+    /// Starts what takes its time: held, where that is chosen.
+    fn start_work(&self, work: BoxFuture<'static, ()>) -> WorkHandle {
+        let started = match &self.choices {
+            Some(choices) => self.enter(work).inspect(|task| choices.hold_task(task)),
+            None => self.start(work),
+        };
+        started.map_or_else(WorkHandle::inert, |task| WorkHandle::new(move || task.abort()))
+    }
+
     fn start(&self, future: LocalBoxFuture<'static, ()>) -> Option<Arc<TaskState>> {
+        self.enter(future).inspect(|task| Arc::clone(task).wake())
+    }
+
+    /// Makes a task that nobody has woken yet.
+    fn enter(&self, future: LocalBoxFuture<'static, ()>) -> Option<Arc<TaskState>> {
         if self.is_closed.get() {
             survive("a task refused at shutdown", move || drop(future));
             return None;
@@ -376,9 +418,7 @@ impl Simulation {
         };
         drop(tasks);
         self.alive.set(self.alive.get() + 1);
-        let task = TaskState::new(slot, self.next_number(), &self.shared);
-        Arc::clone(&task).wake();
-        Some(task)
+        Some(TaskState::new(slot, self.next_number(), &self.shared))
     }
 
     fn close(&self) {
@@ -406,7 +446,14 @@ impl Port for Simulation {
     }
 
     fn spawn(&self, task: LocalBoxFuture<'static, ()>) {
-        self.start(task);
+        match &self.choices {
+            Some(choices) if choices.holds_spawned() => {
+                self.enter(task).inspect(|task| choices.hold_task(task));
+            }
+            Some(_) | None => {
+                self.start(task);
+            }
+        }
     }
 
     fn set_timer(&self, after: Millis, fire: Box<dyn FnOnce()>) -> TimerKey {
@@ -414,19 +461,23 @@ impl Port for Simulation {
         let key = self.timers.borrow_mut().set(deadline, fire);
         if self.is_closed.get() {
             self.cancel_timer(key);
+        } else if let Some(choices) = &self.choices {
+            choices.hold_timer(key, self.shared.now(), after);
         }
         key
     }
 
     fn cancel_timer(&self, key: TimerKey) {
         let cancelled = self.timers.borrow_mut().take(key);
+        if let Some(choices) = &self.choices {
+            choices.forget_timer(key);
+        }
         // Dropped only now: what the callback holds may set or cancel timers.
         drop(cancelled);
     }
 
     fn work(&self, work: BoxFuture<'static, ()>) -> WorkHandle {
-        self.start(work)
-            .map_or_else(WorkHandle::inert, |task| WorkHandle::new(move || task.abort()))
+        self.start_work(work)
     }
 
     fn external(&self, work: BoxFuture<'static, ()>) -> WorkHandle {
@@ -434,17 +485,32 @@ impl Port for Simulation {
             survive("work refused at shutdown", move || drop(work));
             return WorkHandle::inert();
         }
+        if self.choices.is_some() {
+            return self.start_work(work);
+        }
         self.external.start(work, self.shared.enter_external())
     }
 
     fn work_clock(&self) -> WorkClock {
         WorkClock::new(Arc::new(VirtualTime {
             shared: Arc::clone(&self.shared),
+            is_instant: self.choices.is_some(),
         }))
     }
 
     fn random(&self) -> u64 {
-        self.chance.next()
+        // What is drawn must not depend on the order that is being tried.
+        if self.choices.is_some() { 0 } else { self.chance.next() }
+    }
+
+    fn is_watching(&self) -> bool {
+        self.choices.is_some()
+    }
+
+    fn tell(&self, sign: Sign) {
+        if let Some(choices) = &self.choices {
+            choices.hear(sign);
+        }
     }
 }
 

@@ -4,12 +4,16 @@ use std::sync::Arc;
 
 use super::{NodeRun, Progress, failure};
 use crate::Millis;
-use crate::thread::effect::{Effect, Outcome};
+use crate::thread::effect::{Effect, Outcome, TimerPurpose};
 use crate::thread::walk::Walk;
 
 pub(super) fn enter_time(walk: &mut Walk<'_>, after_ms: Millis) -> Progress {
     let id = walk.next_effect();
-    walk.out.push(Effect::Timer { id, after_ms });
+    walk.out.push(Effect::Timer {
+        id,
+        after_ms,
+        purpose: TimerPurpose::Wait,
+    });
     Progress::Wait(NodeRun::Wait { id })
 }
 
