@@ -2,6 +2,7 @@
 #![doc = include_str!("../README.md")]
 
 mod engine;
+pub mod explore;
 pub mod models;
 pub mod profiles;
 pub mod script;
@@ -12,6 +13,7 @@ pub use engine::{
     BlockingEvents, BuildError, Compression, Engine, EngineBuilder, EventFilter, Events, FiringReport, Heard,
     NodeReport, RunBuilder, RunHandle, RunReport, RunStatus, ShutdownReport, ThreadReport,
 };
+pub use explore::explore;
 pub use pirn_actors::ports::{Model, ModelCall, Tool, ToolSpec};
 pub use pirn_core::definition::{Fault, Pinned, Profile, TriggerDefinition};
 pub use pirn_core::error::{RunError, RunErrorCode};

@@ -1,14 +1,15 @@
 //! Putting an engine together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use pirn_actors::engine::{EngineParts, EngineShared};
 use pirn_actors::host::HostConfig;
 use pirn_actors::ports::{Function, Model, Notify, Ports, Tool};
-use pirn_core::definition::{Fault, Loaded, Profile, SourceFile};
+use pirn_core::definition::{Fault, Loaded, Profile, SourceFile, TriggerDefinition};
 use pirn_core::error::RunError;
+use pirn_core::graph::Graph;
 use serde_json::Value;
 
 use super::place::{Placement, process_seed};
@@ -209,12 +210,10 @@ impl EngineBuilder {
     }
 
     /// Starts the engine's threads, registers what was given. All faults are reported at once.
-    pub fn build(self) -> Result<Engine, BuildError> {
+    pub fn build(mut self) -> Result<Engine, BuildError> {
         let loaded = Loaded::of(&self.files);
-        let mut profiles = self.profiles;
-        profiles.extend(loaded.profiles.iter().map(|profile| profile.value.clone()));
-        let models = ModelRegistry::with_models(profiles, &self.models).map_err(BuildError::Profiles)?;
-        let names = self.functions.keys().cloned().collect();
+        let names = self.function_names();
+        let ports = self.ports(&loaded)?;
         let (placement, place) = match self.clock {
             Clock::Virtual { seed } => Placement::simulated(seed, names),
             Clock::Real => {
@@ -229,17 +228,6 @@ impl EngineBuilder {
             }
         }
         .map_err(BuildError::Threads)?;
-        let ports = Ports {
-            models: Arc::new(models),
-            tools: Arc::new(self.tools),
-            functions: Arc::new(self.functions),
-            scripts: Arc::new(ScriptPort::default()),
-            evaluator: Arc::new(crate::script::evaluator),
-            tokenizer: Arc::new(crate::tokens::tokenizer),
-            notify: self
-                .notify
-                .unwrap_or_else(|| Arc::new(|message, _| tracing::info!(message, "notification"))),
-        };
         let run_id_seed = match self.clock {
             Clock::Virtual { seed } => seed.unwrap_or_default(),
             Clock::Real => process_seed(),
@@ -256,4 +244,49 @@ impl EngineBuilder {
         engine.register(&loaded).map_err(BuildError::Workflows)?;
         Ok(engine)
     }
+
+    /// Everything an engine needs but threads, for who runs it on one of its own.
+    pub(crate) fn plan(mut self) -> Result<Plan, BuildError> {
+        let loaded = Loaded::of(&self.files);
+        let names = self.function_names();
+        let ports = self.ports(&loaded)?;
+        let graphs = super::compiled(&loaded, &names, &[])
+            .map_err(BuildError::Workflows)?
+            .graphs;
+        let triggers = loaded.triggers.into_iter().map(|trigger| trigger.value).collect();
+        Ok(Plan {
+            ports,
+            graphs,
+            triggers,
+        })
+    }
+
+    fn function_names(&self) -> BTreeSet<String> {
+        self.functions.keys().cloned().collect()
+    }
+
+    fn ports(&mut self, loaded: &Loaded) -> Result<Ports, BuildError> {
+        let mut profiles = std::mem::take(&mut self.profiles);
+        profiles.extend(loaded.profiles.iter().map(|profile| profile.value.clone()));
+        let models = ModelRegistry::with_models(profiles, &self.models).map_err(BuildError::Profiles)?;
+        Ok(Ports {
+            models: Arc::new(models),
+            tools: Arc::new(std::mem::take(&mut self.tools)),
+            functions: Arc::new(std::mem::take(&mut self.functions)),
+            scripts: Arc::new(ScriptPort::default()),
+            evaluator: Arc::new(crate::script::evaluator),
+            tokenizer: Arc::new(crate::tokens::tokenizer),
+            notify: self
+                .notify
+                .take()
+                .unwrap_or_else(|| Arc::new(|message, _| tracing::info!(message, "notification"))),
+        })
+    }
+}
+
+/// An engine without threads.
+pub(crate) struct Plan {
+    pub(crate) ports: Ports,
+    pub(crate) graphs: Vec<Arc<Graph>>,
+    pub(crate) triggers: Vec<TriggerDefinition>,
 }

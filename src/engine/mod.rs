@@ -6,6 +6,7 @@ mod events;
 mod handle;
 mod place;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,12 +15,13 @@ use pirn_actors::engine::{EngineShared, RunRequest};
 use pirn_core::definition::{Fault, Loaded, Pinned, SourceFile, TriggerDefinition};
 use pirn_core::error::RunError;
 use pirn_core::event::EventType;
-use pirn_core::graph::{CompileContext, compile_loaded};
+use pirn_core::graph::{CompileContext, Compiled, Graph, compile_loaded};
 use pirn_core::message::Message;
 use pirn_core::trigger::{Owner, TriggerState};
 use pirn_sync::completion;
 use serde_json::Value;
 
+pub(crate) use builder::Plan;
 pub use builder::{BuildError, EngineBuilder};
 pub use compression::Compression;
 pub use events::{BlockingEvents, EventFilter, Events, Heard};
@@ -27,6 +29,7 @@ pub use handle::RunHandle;
 pub use pirn_actors::run::{FiringReport, NodeReport, RunReport, ThreadReport};
 pub use pirn_actors::supervisor::RunStatus;
 use place::Placement;
+pub(crate) use place::place_here;
 
 /// Runs workflows. A cheap handle: clones share the engine; it stops when [`Engine::shutdown`] says so, or without grace
 /// when the last handle is gone.
@@ -83,23 +86,9 @@ impl Engine {
     }
 
     fn register(&self, loaded: &Loaded) -> Result<Vec<Fault>, Vec<Fault>> {
-        let registered = self.shared.graphs();
-        let syntax = crate::script::TextSyntax::default();
-        let functions = self.placement.functions();
-        let first_uid = place::next_uids(loaded.workflows.len());
-        let context = CompileContext {
-            syntax: &syntax,
-            functions: Some(functions),
-            registered: &registered,
-            first_uid,
-            ..CompileContext::default()
-        };
-        let compiled = compile_loaded(loaded, &context);
-        if !compiled.faults.is_empty() {
-            return Err(compiled.faults);
-        }
-        for graph in compiled.graphs {
-            self.shared.register(&graph);
+        let compiled = compiled(loaded, self.placement.functions(), &self.shared.graphs())?;
+        for graph in &compiled.graphs {
+            self.shared.register(graph);
         }
         for trigger in &loaded.triggers {
             self.shared.add_trigger(trigger.value.clone(), Answer::new(|_| ()));
@@ -212,6 +201,24 @@ impl std::fmt::Debug for Engine {
         f.debug_struct("Engine")
             .field("live_runs", &self.live_runs())
             .finish_non_exhaustive()
+    }
+}
+
+/// The graphs of what was loaded, and the warnings; every fault where there is one.
+fn compiled(loaded: &Loaded, functions: &BTreeSet<String>, registered: &[Arc<Graph>]) -> Result<Compiled, Vec<Fault>> {
+    let syntax = crate::script::TextSyntax::default();
+    let context = CompileContext {
+        syntax: &syntax,
+        functions: Some(functions),
+        registered,
+        first_uid: place::next_uids(loaded.workflows.len()),
+        ..CompileContext::default()
+    };
+    let compiled = compile_loaded(loaded, &context);
+    if compiled.faults.is_empty() {
+        Ok(compiled)
+    } else {
+        Err(compiled.faults)
     }
 }
 

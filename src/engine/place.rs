@@ -183,6 +183,20 @@ thread_local! {
     static HERE: RefCell<Option<Host>> = const { RefCell::new(None) };
 }
 
+/// Puts everything on `host`, which the calling thread carries, while `call` runs.
+pub(crate) fn place_here<T>(host: &Host, call: impl FnOnce(Place) -> T) -> T {
+    let before = HERE.replace(Some(host.clone()));
+    let result = call(Box::new(|placed| match HERE.with_borrow(Clone::clone) {
+        Some(host) => {
+            placed(&host, None);
+            Ok(())
+        }
+        None => Err(stopped()),
+    }));
+    HERE.set(before);
+    result
+}
+
 /// Runs one job after another, each until nothing is left that could happen without another.
 fn simulate(seed: Option<u64>, jobs: &crossbeam_channel::Receiver<Job>) {
     let simulated = SimulatedHost::new(seed);

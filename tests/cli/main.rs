@@ -2,6 +2,7 @@
 
 mod command;
 mod context;
+mod explore;
 mod graph;
 mod run;
 mod schema;

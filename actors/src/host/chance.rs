@@ -4,25 +4,25 @@ use std::cell::Cell;
 
 /// `SplitMix64`: one word of state, every seed is a good one. Not for secrets.
 #[derive(Debug)]
-pub(super) struct Chance {
+pub struct Chance {
     state: Cell<u64>,
 }
 
 impl Chance {
     /// The sequence of `seed`.
-    pub(super) fn new(seed: u64) -> Self {
+    pub fn new(seed: u64) -> Self {
         Self { state: Cell::new(seed) }
     }
 
     /// The next number of the sequence.
-    pub(super) fn next(&self) -> u64 {
+    pub fn next(&self) -> u64 {
         let state = self.state.get().wrapping_add(0x9E37_79B9_7F4A_7C15);
         self.state.set(state);
         mix(state)
     }
 
     /// The next number of the sequence, below `bound`; 0 if `bound` is 0.
-    pub(super) fn below(&self, bound: usize) -> usize {
+    pub fn below(&self, bound: usize) -> usize {
         // The bias of a 128-bit product is far below what a schedule could notice.
         ((u128::from(self.next()) * bound as u128) >> 64) as usize
     }

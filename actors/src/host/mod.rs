@@ -25,6 +25,7 @@ use std::sync::Arc;
 use futures::future::{BoxFuture, LocalBoxFuture};
 use pirn_core::Millis;
 
+pub use chance::Chance;
 pub use load::Seat;
 pub use runtime::{HostConfig, HostRuntime, HostStopped, StopReport};
 pub use sign::{Asked, Sign};

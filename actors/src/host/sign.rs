@@ -67,6 +67,13 @@ pub enum Sign {
         /// What, exactly; equal texts mean equal things.
         text: String,
     },
+    /// A thread is told to stop: it does not wait for its first step any longer.
+    Stopped {
+        /// Its run.
+        run: Arc<str>,
+        /// Its number in the run.
+        thread: u32,
+    },
     /// What is asked of the host next is asked by this thread.
     Asks {
         /// Its run.

@@ -1,6 +1,7 @@
 //! The `pirn` command (SPEC section 8): one file per subcommand.
 
 mod context;
+mod explore;
 mod files;
 mod graph;
 mod run;
@@ -26,6 +27,8 @@ enum Command {
     Run(run::Args),
     /// Check workflow files: every error and warning, with its place
     Validate(validate::Args),
+    /// Try every order in which branches can end: is the outcome the same?
+    Explore(explore::Args),
     /// Draw a workflow
     Graph(graph::Args),
     /// What would the model see? Selection, layout, tool blocks, compression, batches, tokens, over JSON
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Run(args) => run::run(&args),
         Command::Validate(args) => validate::run(&args),
+        Command::Explore(args) => explore::run(&args),
         Command::Context(args) => context::run(&args),
         Command::Graph(args) => graph::run(&args),
         Command::Schema(args) => schema::run(&args),

@@ -124,7 +124,8 @@ impl Choices {
         }
     }
 
-    pub(super) fn hear(&self, sign: Sign) {
+    /// Takes note. What is no longer held by it is returned, to be woken.
+    pub(super) fn hear(&self, sign: Sign) -> Option<Arc<TaskState>> {
         let mut known = self.known.borrow_mut();
         match sign {
             Sign::Born {
@@ -161,7 +162,9 @@ impl Choices {
                 let text = digest(&without_thread_numbers(&text, &run));
                 known.shared.insert((run, name), text);
             }
+            Sign::Stopped { run, thread } => return known.released(&(run, thread)),
         }
+        None
     }
 
     /// Whether the task that is being spawned is to be held.
@@ -270,6 +273,17 @@ impl Known {
             self.asking = Some((pending, born.identity));
         }
         self.threads.insert((run, thread), born);
+    }
+
+    /// The first step of a thread, where it is held.
+    fn released(&mut self, thread: &(Arc<str>, u32)) -> Option<Arc<TaskState>> {
+        let identity = self.threads.get(thread)?.identity;
+        let is_it = |held: &Held| held.pending.what == Asked::Start && held.identity == identity;
+        let place = self.held.iter().position(is_it)?;
+        match self.held.remove(place).item {
+            Item::Task(task) => Some(task),
+            Item::Timer { .. } => None,
+        }
     }
 
     fn asked(&mut self, unsaid: Asked) -> (Pending, u64) {

@@ -448,7 +448,9 @@ impl Port for Simulation {
     fn spawn(&self, task: LocalBoxFuture<'static, ()>) {
         match &self.choices {
             Some(choices) if choices.holds_spawned() => {
-                self.enter(task).inspect(|task| choices.hold_task(task));
+                if let Some(task) = self.enter(task) {
+                    choices.hold_task(&task);
+                }
             }
             Some(_) | None => {
                 self.start(task);
@@ -508,8 +510,8 @@ impl Port for Simulation {
     }
 
     fn tell(&self, sign: Sign) {
-        if let Some(choices) = &self.choices {
-            choices.hear(sign);
+        if let Some(released) = self.choices.as_ref().and_then(|choices| choices.hear(sign)) {
+            released.wake();
         }
     }
 }

@@ -9,20 +9,42 @@ use pirn::{Message, Pinned, Profile};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::Args;
 use crate::files::read_stdin;
 
+/// What a run is made of.
+#[derive(clap::Args)]
+pub(crate) struct Given {
+    /// Workflow files, loaded together; - for stdin
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<String>,
+    /// The workflow to run (default: the first that is neither triggered nor called by another)
+    #[arg(long, value_name = "ID")]
+    pub(crate) workflow: Option<String>,
+    /// The run's input: JSON, @FILE, or - for stdin
+    #[arg(long, value_name = "JSON", default_value = "null")]
+    input: String,
+    /// A JSON list of messages that the main thread starts with
+    #[arg(long, value_name = "FILE")]
+    conversation: Option<String>,
+    /// Model profiles and tools, TOML or JSON (default: pirn.toml beside the first workflow file)
+    #[arg(long, visible_alias = "config", value_name = "FILE")]
+    profiles: Option<String>,
+    /// Pinned context, JSON: {role?, todo?, usefulInfo?, folderNotes?}
+    #[arg(long, value_name = "FILE")]
+    pinned: Option<String>,
+}
+
 /// Input, conversation, pinned context, profiles, tools.
-pub(super) struct Inputs {
-    pub(super) input: Value,
-    pub(super) conversation: Vec<Message>,
-    pub(super) pinned: Pinned,
-    pub(super) profiles: Vec<Profile>,
-    pub(super) tools: ToolsConfig,
+pub(crate) struct Inputs {
+    pub(crate) input: Value,
+    pub(crate) conversation: Vec<Message>,
+    pub(crate) pinned: Pinned,
+    pub(crate) profiles: Vec<Profile>,
+    pub(crate) tools: ToolsConfig,
 }
 
 /// Reads all of them; one sentence where one cannot be read.
-pub(super) fn read(args: &Args) -> Result<Inputs, String> {
+pub(crate) fn read(args: &Given) -> Result<Inputs, String> {
     let input = match args.input.as_str() {
         "-" => parsed(
             "stdin",

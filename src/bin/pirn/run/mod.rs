@@ -1,7 +1,7 @@
 //! `pirn run FILE...`: runs a workflow; progress on stderr, the result on stdout (SPEC section 8).
 
 mod consent;
-mod inputs;
+pub(crate) mod inputs;
 mod interrupt;
 mod progress;
 mod record;
@@ -20,7 +20,7 @@ use crate::files;
 use crate::terminal::{FAILED, USAGE, answer, complain};
 use crate::validate;
 use consent::Approve;
-use inputs::Inputs;
+use inputs::{Given, Inputs};
 
 /// Events that may wait for the terminal or the events file.
 const BUFFER: usize = 65_536;
@@ -31,27 +31,11 @@ const GRACE: Duration = Duration::from_millis(500);
 /// Arguments of `pirn run`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Workflow files, loaded together; - for stdin
-    #[arg(required = true, value_name = "FILE")]
-    files: Vec<String>,
-    /// The workflow to run (default: the first that is neither triggered nor called by another)
-    #[arg(long, value_name = "ID")]
-    workflow: Option<String>,
-    /// The run's input: JSON, @FILE, or - for stdin
-    #[arg(long, value_name = "JSON", default_value = "null")]
-    input: String,
+    #[command(flatten)]
+    given: Given,
     /// How to print the result
     #[arg(long, value_enum, default_value_t = Output::Text)]
     output: Output,
-    /// A JSON list of messages that the main thread starts with
-    #[arg(long, value_name = "FILE")]
-    conversation: Option<String>,
-    /// Model profiles and tools, TOML or JSON (default: pirn.toml beside the first workflow file)
-    #[arg(long, visible_alias = "config", value_name = "FILE")]
-    profiles: Option<String>,
-    /// Pinned context, JSON: {role?, todo?, usefulInfo?, folderNotes?}
-    #[arg(long, value_name = "FILE")]
-    pinned: Option<String>,
     /// Write every event as a line of JSON
     #[arg(long, value_name = "FILE")]
     events: Option<String>,
@@ -70,18 +54,18 @@ pub(crate) struct Args {
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
-enum Output {
+pub(crate) enum Output {
     Text,
     Json,
 }
 
 /// Runs, and ends with 0 where the run completed.
 pub(crate) fn run(args: &Args) -> ExitCode {
-    let sources = match files::read(&args.files) {
+    let sources = match files::read(&args.given.files) {
         Ok(sources) => sources,
         Err(message) => return complain(&message, USAGE),
     };
-    let inputs = match inputs::read(args) {
+    let inputs = match inputs::read(&args.given) {
         Ok(inputs) => inputs,
         Err(message) => return complain(&message, USAGE),
     };
@@ -91,7 +75,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         return complain(validate::as_text(&sources, &compiled).trim_end(), FAILED);
     }
     let loaded = Loaded::of(&sources);
-    let workflow = match chosen(args.workflow.as_deref(), &compiled, &loaded) {
+    let workflow = match chosen(args.given.workflow.as_deref(), &compiled, &loaded) {
         Ok(workflow) => workflow,
         Err(message) => return complain(&message, USAGE),
     };
@@ -200,7 +184,7 @@ fn explained(status: ThreadStatus, error: &RunError) -> String {
 }
 
 /// The workflow that is asked for, or the first that no other workflow calls and no trigger starts.
-fn chosen(asked: Option<&str>, compiled: &Compiled, loaded: &Loaded) -> Result<String, String> {
+pub(crate) fn chosen(asked: Option<&str>, compiled: &Compiled, loaded: &Loaded) -> Result<String, String> {
     let ids: Vec<&str> = compiled.graphs.iter().map(|graph| &*graph.workflow_id).collect();
     if let Some(id) = asked {
         return if ids.contains(&id) {

@@ -1,0 +1,146 @@
+//! `pirn explore FILE...`: every order in which branches can end (SPEC section 8).
+
+use std::io::{IsTerminal, stderr};
+use std::process::ExitCode;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use pirn::Engine;
+use pirn::explore::{DEFAULT_SAMPLES, DEFAULT_SCHEDULES, Exploration, Progress, explore};
+use pirn::tools::ToolRegistry;
+use pirn_core::definition::Loaded;
+
+use crate::files;
+use crate::run::inputs::{self, Given};
+use crate::run::{Output, chosen};
+use crate::terminal::{FAILED, USAGE, answer, complain};
+use crate::validate;
+
+/// Arguments of `pirn explore`.
+#[derive(clap::Args)]
+#[command(after_help = WHAT_IS_A_CHOICE)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    given: Given,
+    /// How to print the outcomes
+    #[arg(long, value_enum, default_value_t = Output::Text)]
+    output: Output,
+    /// Exit 1 where there is more than one outcome, or not every order was tried
+    #[arg(long)]
+    expect_one: bool,
+    /// Schedules to run in order
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_SCHEDULES, value_parser = clap::value_parser!(u64).range(1..))]
+    max_schedules: u64,
+    /// Schedules to draw at random past that
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_SAMPLES)]
+    samples: u64,
+    /// Seeds the draw, and Math.random in CODE
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Let time limits pass while something else could still happen
+    #[arg(long)]
+    timeouts: bool,
+    /// Let WAITs end in the order of their lengths only
+    #[arg(long)]
+    keep_time: bool,
+    /// Tell outcomes apart by error message, variables and conversation too
+    #[arg(long)]
+    strict: bool,
+    /// Run every order to its end, also where it reaches a state that was seen before
+    #[arg(long)]
+    no_reduction: bool,
+    /// No progress on stderr
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+const WHAT_IS_A_CHOICE: &str = "\
+What counts as a choice: which of the things that are under way ends next. A model's answer, a tool's result, a script \
+(CODE), a function that takes its time, a WAIT and the pause before a retry all take any time at all; a branch that \
+waits for nobody takes its first step at any time. A time limit (JOIN timeout, timeoutMs) passes when nothing else can \
+happen, unless --timeouts. Orders that lead to the same state are run once. What a run does between two choices is what \
+the shipped engine does.
+
+Models come from the profiles, as in `pirn run`; those that would ask a provider are answered by `echo`. An outcome is \
+a status, an output and an error's code.
+
+JSON: {outcomes: [{order, status, output, error?}], schedules, complete}. Exit: 0, 1 with --expect-one and another \
+outcome, 2 wrong usage.";
+
+/// Explores, and ends with 0 unless one outcome was expected.
+pub(crate) fn run(args: &Args) -> ExitCode {
+    let sources = match files::read(&args.given.files) {
+        Ok(sources) => sources,
+        Err(message) => return complain(&message, USAGE),
+    };
+    let inputs = match inputs::read(&args.given) {
+        Ok(inputs) => inputs,
+        Err(message) => return complain(&message, USAGE),
+    };
+    let known = inputs.profiles.iter().map(|profile| profile.id.clone());
+    let compiled = validate::check(&sources, known);
+    if !compiled.faults.is_empty() {
+        return complain(validate::as_text(&sources, &compiled).trim_end(), FAILED);
+    }
+    let loaded = Loaded::of(&sources);
+    let workflow = match chosen(args.given.workflow.as_deref(), &compiled, &loaded) {
+        Ok(workflow) => workflow,
+        Err(message) => return complain(&message, USAGE),
+    };
+    let mut tools = ToolRegistry::new();
+    tools.configure(inputs.tools);
+    let mut builder = Engine::builder().profiles(inputs.profiles).tools(tools);
+    for source in &sources {
+        builder = builder.file(source.name.clone(), source.text.to_string());
+    }
+    let shown = shown(args);
+    let explored = explore(builder)
+        .workflow(workflow)
+        .input(inputs.input)
+        .conversation(inputs.conversation)
+        .pinned(inputs.pinned)
+        .max_schedules(args.max_schedules)
+        .samples(args.samples)
+        .seed(args.seed)
+        .timeouts(args.timeouts)
+        .keep_time(args.keep_time)
+        .strict(args.strict)
+        .reduce(!args.no_reduction)
+        .on_progress({
+            let shown = shown.clone();
+            move |progress| show(&shown, progress)
+        })
+        .run();
+    shown.finish_and_clear();
+    match explored {
+        Ok(explored) => print(args, &explored),
+        Err(error) => complain(&error.to_string(), FAILED),
+    }
+}
+
+fn shown(args: &Args) -> ProgressBar {
+    if args.quiet || !stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(args.max_schedules);
+    let style = ProgressStyle::with_template("{bar:30} at most {len} schedules: {pos} run, {msg}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
+fn show(bar: &ProgressBar, progress: Progress) {
+    bar.set_position(progress.schedules);
+    let how = if progress.is_sampling { ", sampling" } else { "" };
+    bar.set_message(format!("{} outcomes{how}", progress.outcomes));
+}
+
+fn print(args: &Args, explored: &Exploration) -> ExitCode {
+    let is_one = explored.outcomes.len() == 1 && explored.complete;
+    let code = if args.expect_one && !is_one { FAILED } else { 0 };
+    match args.output {
+        Output::Text => answer(&explored.to_string(), code),
+        Output::Json => match serde_json::to_string_pretty(explored) {
+            Ok(text) => answer(&format!("{text}\n"), code),
+            Err(error) => complain(&error.to_string(), FAILED),
+        },
+    }
+}

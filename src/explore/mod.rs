@@ -1,0 +1,325 @@
+//! Every order in which the branches of a workflow can end: is the outcome the same?
+//!
+//! A workflow whose branches race can end differently from run to run. [`explore`] runs it once for each order that
+//! makes a difference, with the shipped supervisor, threads and joins on a host that chooses what happens next, and
+//! says how many outcomes there are and how to get to each. See `docs/explore.md` for what counts as a choice.
+//!
+//! ```
+//! use pirn::{Engine, explore};
+//! let race = r#"{"id": "race", "nodes": [
+//!     {"id": "start", "type": "START"},
+//!     {"id": "fork", "type": "FORK", "config": {"forkPathIds": ["a", "b"], "childNodeIds": ["wa", "wb"], "forkStrategy": "parallel"}},
+//!     {"id": "wa", "type": "WAIT", "config": {"seconds": 1}}, {"id": "wb", "type": "WAIT", "config": {"seconds": 2}},
+//!     {"id": "join", "type": "JOIN", "config": {"forkPathIds": ["a", "b"], "joinStrategy": "ANY_COMPLETED"}},
+//!     {"id": "end", "type": "END"}],
+//!   "edges": [{"from": "start", "to": "fork"}, {"from": "fork", "to": "wa"}, {"from": "fork", "to": "wb"},
+//!     {"from": "wa", "to": "join"}, {"from": "wb", "to": "join"}, {"from": "join", "to": "end"}]}"#;
+//! let explored = explore(Engine::builder().workflows(race)).run()?;
+//! assert!(explored.complete);
+//! assert_eq!(explored.outcomes.len(), 2, "either may be first:\n{explored}");
+//! # Ok::<(), pirn::explore::ExploreError>(())
+//! ```
+
+mod outcome;
+mod search;
+mod stage;
+mod stand_in;
+
+use std::collections::BTreeMap;
+
+use pirn_core::definition::Pinned;
+use pirn_core::error::RunError;
+use pirn_core::message::Message;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::engine::{BuildError, EngineBuilder, Plan};
+pub use outcome::{Outcome, OutcomeError};
+use search::{Search, Way};
+use stage::{Played, Stage};
+
+/// Schedules that are run where nothing is said.
+pub const DEFAULT_SCHEDULES: u64 = 4_000;
+
+/// Schedules drawn at random past the bound where nothing is said.
+pub const DEFAULT_SAMPLES: u64 = 1_000;
+
+/// What came of an exploration.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Exploration {
+    /// Every different outcome, the one with the shortest order first.
+    pub outcomes: Vec<Outcome>,
+    /// How many schedules were run.
+    pub schedules: u64,
+    /// Whether every order was tried, or one that leads to the same state; else the rest was sampled.
+    pub complete: bool,
+}
+
+/// How far an exploration is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Schedules run so far.
+    pub schedules: u64,
+    /// Different outcomes so far.
+    pub outcomes: usize,
+    /// Whether the bound was reached and schedules are drawn at random.
+    pub is_sampling: bool,
+}
+
+/// Why there is nothing to tell.
+#[derive(Debug)]
+pub enum ExploreError {
+    /// The workflows or profiles have faults.
+    Build(BuildError),
+    /// The run was refused: there is no such workflow.
+    Refused(RunError),
+    /// The same choices did not lead to the same place again: a function, a tool or a model answers differently from
+    /// call to call.
+    NotRepeatable {
+        /// The choices up to there.
+        order: Vec<String>,
+    },
+}
+
+impl std::fmt::Display for ExploreError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Build(error) => error.fmt(f),
+            Self::Refused(error) => error.fmt(f),
+            Self::NotRepeatable { order } => write!(
+                f,
+                "the same order led somewhere else the second time, after: {}; a function, tool or model answers \
+                 differently from call to call, so its orders cannot be told apart",
+                order.join(", ")
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ExploreError {}
+
+/// An exploration of what `builder` describes, to be set up and [run](Explorer::run). Its clock and threads are not
+/// used. Models and tools that wait for the outside world are not called: the model is `echo`, the tool says so.
+pub fn explore(builder: EngineBuilder) -> Explorer {
+    Explorer {
+        builder,
+        workflow: None,
+        input: Value::Null,
+        conversation: Vec::new(),
+        pinned: Pinned::default(),
+        max_schedules: DEFAULT_SCHEDULES,
+        samples: DEFAULT_SAMPLES,
+        rules: Rules {
+            seed: 0,
+            timeouts: false,
+            keeps_time: false,
+            is_strict: false,
+            is_reduced: true,
+        },
+        on_progress: None,
+    }
+}
+
+/// What is explored, and how.
+pub struct Explorer {
+    builder: EngineBuilder,
+    workflow: Option<String>,
+    input: Value,
+    conversation: Vec<Message>,
+    pinned: Pinned,
+    max_schedules: u64,
+    samples: u64,
+    rules: Rules,
+    on_progress: Option<Box<dyn FnMut(Progress)>>,
+}
+
+/// What counts as a choice, and as different.
+#[derive(Clone, Copy)]
+struct Rules {
+    seed: u64,
+    timeouts: bool,
+    keeps_time: bool,
+    is_strict: bool,
+    is_reduced: bool,
+}
+
+impl Explorer {
+    /// The workflow (default: the first of the files that is not a triggered sub-workflow).
+    #[must_use]
+    pub fn workflow(mut self, id: impl Into<String>) -> Self {
+        self.workflow = Some(id.into());
+        self
+    }
+
+    /// The run's input (default null).
+    #[must_use]
+    pub fn input(mut self, input: Value) -> Self {
+        self.input = input;
+        self
+    }
+
+    /// What the main thread's conversation starts with.
+    #[must_use]
+    pub fn conversation(mut self, messages: Vec<Message>) -> Self {
+        self.conversation = messages;
+        self
+    }
+
+    /// Pinned context, laid over the workflow's.
+    #[must_use]
+    pub fn pinned(mut self, pinned: Pinned) -> Self {
+        self.pinned = pinned;
+        self
+    }
+
+    /// How many schedules to run in order, one at least (default [`DEFAULT_SCHEDULES`]).
+    #[must_use]
+    pub fn max_schedules(mut self, schedules: u64) -> Self {
+        self.max_schedules = schedules.max(1);
+        self
+    }
+
+    /// How many to draw at random past that (default [`DEFAULT_SAMPLES`]).
+    #[must_use]
+    pub fn samples(mut self, samples: u64) -> Self {
+        self.samples = samples;
+        self
+    }
+
+    /// Seeds what is drawn, and `Math.random` in CODE (default 0).
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.rules.seed = seed;
+        self
+    }
+
+    /// Whether time limits may pass while something else could still happen (default: they pass when nothing else can).
+    #[must_use]
+    pub fn timeouts(mut self, timeouts: bool) -> Self {
+        self.rules.timeouts = timeouts;
+        self
+    }
+
+    /// Whether WAITs end in the order of their lengths (default: a WAIT takes any time, like everything else).
+    #[must_use]
+    pub fn keep_time(mut self, keeps_time: bool) -> Self {
+        self.rules.keeps_time = keeps_time;
+        self
+    }
+
+    /// Whether outcomes differ also by the error's words, the variables and the conversation (default: by status,
+    /// output and the error's code).
+    #[must_use]
+    pub fn strict(mut self, is_strict: bool) -> Self {
+        self.rules.is_strict = is_strict;
+        self
+    }
+
+    /// Whether to leave an order where it reaches a state that was seen before (default). Without it every order is
+    /// run to its end: for functions, tools and models that remember earlier calls.
+    #[must_use]
+    pub fn reduce(mut self, is_reduced: bool) -> Self {
+        self.rules.is_reduced = is_reduced;
+        self
+    }
+
+    /// Called after every schedule.
+    #[must_use]
+    pub fn on_progress(mut self, call: impl FnMut(Progress) + 'static) -> Self {
+        self.on_progress = Some(Box::new(call));
+        self
+    }
+
+    /// Explores, on the calling thread.
+    ///
+    /// # Errors
+    /// [`ExploreError`]. A run that fails is an outcome, not an error.
+    pub fn run(self) -> Result<Exploration, ExploreError> {
+        let mut rules = self.rules;
+        let plan = self.builder.plan().map_err(ExploreError::Build)?;
+        // What a trigger or a waiting node hears depends on when: no two orders are taken for the same there.
+        rules.is_reduced &= !listens(&plan);
+        let first = plan.graphs.iter().find(|graph| !graph.triggered);
+        let workflow = self
+            .workflow
+            .or_else(|| first.map(|graph| graph.workflow_id.to_string()))
+            .unwrap_or_default();
+        let request = pirn_actors::engine::RunRequest {
+            workflow_id: workflow,
+            input: self.input,
+            conversation: self.conversation,
+            pinned: self.pinned,
+        };
+        let stage = Stage::new(plan, request, rules);
+        let mut all = Outcomes {
+            by_key: BTreeMap::new(),
+            schedules: 0,
+            on_progress: self.on_progress,
+        };
+        let mut search = Search::new(rules.is_reduced);
+        let mut complete = false;
+        while all.schedules < self.max_schedules {
+            all.take(stage.play(&search.next_way())?, false);
+            if !search.advance() {
+                complete = true;
+                break;
+            }
+        }
+        if !complete {
+            for sample in 0..self.samples {
+                all.take(stage.play(&search.random_way(rules.seed.wrapping_add(sample)))?, true);
+            }
+        }
+        Ok(all.told(complete))
+    }
+}
+
+/// Whether anything in it waits for events.
+fn listens(plan: &Plan) -> bool {
+    use pirn_core::graph::NodeKind;
+    let waits = |node: &pirn_core::graph::Node| matches!(node.kind, NodeKind::WaitEvent { .. });
+    !plan.triggers.is_empty()
+        || plan
+            .graphs
+            .iter()
+            .any(|graph| !graph.triggers.is_empty() || graph.nodes.iter().any(waits))
+}
+
+struct Outcomes {
+    by_key: BTreeMap<String, Outcome>,
+    schedules: u64,
+    on_progress: Option<Box<dyn FnMut(Progress)>>,
+}
+
+impl Outcomes {
+    fn take(&mut self, played: Played, is_sampling: bool) {
+        self.schedules += 1;
+        if let Played::Ended { key, outcome } = played {
+            match self.by_key.get_mut(&key) {
+                Some(known) if known.order.len() <= outcome.order.len() => {}
+                Some(known) => *known = *outcome,
+                None => {
+                    self.by_key.insert(key, *outcome);
+                }
+            }
+        }
+        let progress = Progress {
+            schedules: self.schedules,
+            outcomes: self.by_key.len(),
+            is_sampling,
+        };
+        if let Some(tell) = &mut self.on_progress {
+            tell(progress);
+        }
+    }
+
+    fn told(self, complete: bool) -> Exploration {
+        let mut outcomes: Vec<Outcome> = self.by_key.into_values().collect();
+        outcomes.sort_by(|one, other| (one.order.len(), &one.order).cmp(&(other.order.len(), &other.order)));
+        Exploration {
+            outcomes,
+            schedules: self.schedules,
+            complete,
+        }
+    }
+}

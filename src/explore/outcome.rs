@@ -1,0 +1,189 @@
+//! What a run came to, as far as one outcome differs from another.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use pirn_actors::run::RunReport;
+use pirn_core::error::RunErrorCode;
+use pirn_core::message::Role;
+use pirn_core::status::ThreadStatus;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::Exploration;
+
+/// One way a workflow can end.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outcome {
+    /// The shortest order that leads to it: what happened, one after the other, where there was a choice or in a branch.
+    pub order: Vec<String>,
+    /// How the run ended; RUNNING where nothing can happen any more and it still waits.
+    pub status: ThreadStatus,
+    /// Its output, with the ids of threads replaced by their paths.
+    pub output: Value,
+    /// Why it did not complete.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<OutcomeError>,
+}
+
+/// A run's error in short.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct OutcomeError {
+    /// What kind.
+    pub code: RunErrorCode,
+    /// In words.
+    pub message: String,
+}
+
+/// The outcome of a run that has ended, and what tells it from others.
+pub(super) fn outcome_of(report: &RunReport, order: Vec<String>, is_strict: bool) -> (String, Outcome) {
+    let names = Names::of(report);
+    let output = names.in_value(&report.output);
+    let error = report.error.as_ref().map(|error| OutcomeError {
+        code: error.code,
+        message: names.in_text(&error.message),
+    });
+    let mut key = json!([report.status, output, error.as_ref().map(|error| error.code.as_str())]);
+    if is_strict && let Some(parts) = key.as_array_mut() {
+        let messages = report.conversation.messages.iter();
+        let messages: Vec<(Role, String)> = messages
+            .map(|message| (message.role, names.in_text(&message.content)))
+            .collect();
+        let variables: BTreeMap<&String, Value> = report
+            .variables
+            .iter()
+            .map(|(name, value)| (name, names.in_value(value)))
+            .collect();
+        parts.extend([
+            json!(error.as_ref().map(|error| &error.message)),
+            json!(variables),
+            json!(messages),
+        ]);
+    }
+    let outcome = Outcome {
+        order,
+        status: report.status,
+        output,
+        error,
+    };
+    (key.to_string(), outcome)
+}
+
+/// The outcome of a run that waits for ever.
+pub(super) fn stuck(order: Vec<String>) -> (String, Outcome) {
+    let outcome = Outcome {
+        order,
+        status: ThreadStatus::Running,
+        output: Value::Null,
+        error: None,
+    };
+    (String::new(), outcome)
+}
+
+/// Thread ids follow the order of starting; what they stand for does not.
+struct Names {
+    by_id: Vec<(String, String)>,
+}
+
+impl Names {
+    fn of(report: &RunReport) -> Self {
+        let name = |thread: &pirn_actors::run::ThreadReport| {
+            let name = thread.path_id.clone().unwrap_or_else(|| thread.workflow_id.clone());
+            (thread.thread_id.to_string(), format!("thread of {name}"))
+        };
+        // The longest first: one id may begin like another.
+        let mut by_id: Vec<(String, String)> = report.threads.iter().map(name).collect();
+        by_id.sort_by_key(|(id, _)| std::cmp::Reverse(id.len()));
+        Self { by_id }
+    }
+
+    fn in_text(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for (id, name) in &self.by_id {
+            if text.contains(id.as_str()) {
+                text = text.replace(id.as_str(), name);
+            }
+        }
+        text
+    }
+
+    fn in_value(&self, value: &Value) -> Value {
+        match value {
+            Value::String(text) => Value::String(self.in_text(text)),
+            Value::Array(list) => list.iter().map(|item| self.in_value(item)).collect(),
+            Value::Object(fields) => fields
+                .iter()
+                .map(|(name, value)| (name.clone(), self.in_value(value)))
+                .collect(),
+            Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+        }
+    }
+}
+
+/// Characters of an output that a table shows.
+const SHOWN: usize = 60;
+
+impl fmt::Display for Exploration {
+    /// A small table, for a person.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (count, noun) = match self.outcomes.len() {
+            1 => (1, "outcome"),
+            count => (count, "outcomes"),
+        };
+        let how = if self.complete {
+            "every order was tried"
+        } else {
+            "not every order was tried: the rest was sampled"
+        };
+        writeln!(f, "{count} {noun} in {} schedules; {how}", self.schedules)?;
+        let rows: Vec<[String; 4]> = self
+            .outcomes
+            .iter()
+            .zip(1..)
+            .map(|(outcome, no)| row(outcome, no))
+            .collect();
+        let heads = ["#", "status", "output", "shortest order"].map(str::to_owned);
+        let width = |column: usize| {
+            let cells = rows.iter().chain([&heads]).map(|row| row[column].chars().count());
+            cells.max().unwrap_or_default()
+        };
+        let widths = [width(0), width(1), width(2)];
+        for row in [&heads].into_iter().chain(&rows) {
+            let [no, status, output, order] = row;
+            writeln!(
+                f,
+                "{no:>0$}  {status:<1$}  {output:<2$}  {order}",
+                widths[0], widths[1], widths[2]
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn row(outcome: &Outcome, no: usize) -> [String; 4] {
+    let what = match &outcome.error {
+        Some(error) => format!("{}: {}", error.code.as_str(), error.message),
+        None if outcome.status == ThreadStatus::Running => "(waits for ever)".to_owned(),
+        None => outcome.output.to_string(),
+    };
+    let order = if outcome.order.is_empty() {
+        "(no choice)".to_owned()
+    } else {
+        outcome.order.join(", ")
+    };
+    [
+        no.to_string(),
+        outcome.status.as_str().to_owned(),
+        shortened(&what),
+        order,
+    ]
+}
+
+fn shortened(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    if line.chars().count() <= SHOWN {
+        return line.to_owned();
+    }
+    let kept: String = line.chars().take(SHOWN - 3).collect();
+    format!("{kept}...")
+}
