@@ -35,6 +35,8 @@ pub struct ModelCall {
     pub session: ModelSession,
     /// The host's clock, for delays that virtual time can skip.
     pub clock: WorkClock,
+    /// A random number of this call's own, for the jitter of its retries; a seeded one under virtual time.
+    pub chance: u64,
     /// Where pieces of the reply go as they come; does nothing where nobody listens.
     pub tokens: TokenSink,
 }
@@ -43,6 +45,7 @@ pub struct ModelCall {
 #[derive(Clone, Debug, Default)]
 pub struct ModelSession {
     used: Arc<std::sync::Mutex<std::collections::BTreeSet<usize>>>,
+    others: Arc<std::sync::Mutex<std::collections::BTreeMap<String, ModelSession>>>,
 }
 
 impl ModelSession {
@@ -53,27 +56,51 @@ impl ModelSession {
         used.insert(place);
         Some(place)
     }
+
+    /// What the calls that fell back to `profile` left behind.
+    #[must_use]
+    pub fn of_fallback(&self, profile: &str) -> Self {
+        let mut others = self.others.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        others.entry(profile.to_owned()).or_default().clone()
+    }
 }
 
 /// Takes a piece of a reply.
 type TakePiece = dyn Fn(&str) + Send + Sync;
 
+/// Hears that a reply begins anew.
+type Restart = dyn Fn() + Send + Sync;
+
 /// Where a streaming model puts what it has so far.
 #[derive(Clone)]
 pub struct TokenSink {
     send: Option<Arc<TakePiece>>,
+    restart: Option<Arc<Restart>>,
 }
 
 impl TokenSink {
     /// A sink that nobody reads.
     pub fn closed() -> Self {
-        Self { send: None }
+        Self {
+            send: None,
+            restart: None,
+        }
     }
 
     /// A sink that hands every piece to `send`.
     pub fn new(send: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self {
             send: Some(Arc::new(send)),
+            restart: None,
+        }
+    }
+
+    /// The same sink, which also hears when what it was handed so far is void.
+    #[must_use]
+    pub fn on_restart(self, restart: impl Fn() + Send + Sync + 'static) -> Self {
+        Self {
+            restart: Some(Arc::new(restart)),
+            ..self
         }
     }
 
@@ -81,6 +108,13 @@ impl TokenSink {
     pub fn put(&self, piece: &str) {
         if let Some(send) = &self.send {
             send(piece);
+        }
+    }
+
+    /// Says that the reply begins anew: the model is asked again, or another one is.
+    pub fn begin_anew(&self) {
+        if let Some(restart) = &self.restart {
+            restart();
         }
     }
 

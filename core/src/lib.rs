@@ -11,6 +11,7 @@ pub mod event;
 pub mod graph;
 pub mod join;
 pub mod message;
+pub mod model_call;
 pub mod script;
 pub mod status;
 pub mod thread;

@@ -4,19 +4,30 @@
 //! - `echo` repeats the last user message.
 //! - `extractive` summarizes what it is given, without a model of language: see [`extractive`].
 //!
-//! Any other provider is registered in code.
+//! - `openai`, `anthropic`, `gemini` and `ollama` ask a model across the network (feature `providers`).
+//!
+//! Any other provider is registered in code. Whatever the provider, a profile's `retry`, `limits`, `timeouts.totalMs`
+//! and `fallback` hold.
 
 mod echo;
 pub mod extractive;
 mod fault;
+mod guarded;
+mod policy;
+#[cfg(feature = "providers")]
+mod providers;
 mod registry;
 mod reply;
+mod room;
 mod scripted;
+mod structured;
 #[cfg(test)]
 mod tests;
 
 pub use echo::Echo;
 pub use extractive::Extractive;
 pub use fault::ProfileFault;
+#[cfg(feature = "providers")]
+pub use providers::Remote;
 pub use registry::{ModelRegistry, ModelsByName};
 pub use scripted::Scripted;

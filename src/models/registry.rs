@@ -7,6 +7,9 @@ use pirn_actors::ports::{Model, Models};
 use pirn_core::definition::Profile;
 
 use super::extractive::Budget;
+use super::guarded::{Guarded, Link};
+use super::policy::CallPolicy;
+use super::room::Room;
 use super::{Echo, Extractive, ProfileFault, Scripted};
 
 /// Models registered in code, by the name of a provider or the id of a profile.
@@ -24,8 +27,9 @@ pub struct ModelRegistry {
 
 #[derive(Clone)]
 struct Entry {
-    profile: Arc<Profile>,
-    model: Arc<dyn Model>,
+    link: Link,
+    /// The link's model, with what its profile says about calling it.
+    served: Arc<dyn Model>,
 }
 
 impl ModelRegistry {
@@ -59,11 +63,16 @@ impl ModelRegistry {
                 ));
                 continue;
             }
-            match model_of(&profile, models) {
-                Ok(model) => registry.define(profile, model),
+            match link_of(profile, models) {
+                Ok(link) => registry.define(link),
                 Err(mut found) => faults.append(&mut found),
             }
         }
+        if faults.is_empty() {
+            // Before, a missing one may just be one that is wrong.
+            faults.append(&mut registry.unknown_fallbacks());
+        }
+        registry.serve();
         if faults.is_empty() { Ok(registry) } else { Err(faults) }
     }
 
@@ -73,8 +82,8 @@ impl ModelRegistry {
         let name = name.into();
         let mut serves_any = false;
         for (id, entry) in &mut self.profiles {
-            if *id == name || entry.profile.provider == name {
-                entry.model = Arc::clone(&model);
+            if *id == name || entry.link.profile.provider == name {
+                entry.link.model = Arc::clone(&model);
                 serves_any = true;
             }
         }
@@ -84,8 +93,9 @@ impl ModelRegistry {
                 provider: name,
                 ..Profile::default()
             };
-            self.define(profile, model);
+            self.define(Link::plain(profile, model));
         }
+        self.serve();
     }
 
     /// Whether no profile is defined, so that a node without one of its own gets the built-in offline model.
@@ -98,19 +108,49 @@ impl ModelRegistry {
         self.profiles.keys().map(String::as_str)
     }
 
-    fn define(&mut self, profile: Profile, model: Arc<dyn Model>) {
-        if self.default.is_none() || profile.id == "default" {
-            self.default = Some(profile.id.clone());
+    fn define(&mut self, link: Link) {
+        let id = link.profile.id.clone();
+        if self.default.is_none() || id == "default" {
+            self.default = Some(id.clone());
         }
-        let entry = Entry {
-            profile: Arc::new(profile),
-            model,
-        };
-        self.profiles.insert(entry.profile.id.clone(), entry);
+        self.profiles.insert(id, Entry::of(link));
+    }
+
+    /// Puts every model behind its profile's policy, now that all are known.
+    fn serve(&mut self) {
+        let served: Vec<Arc<dyn Model>> = self.profiles.values().map(|entry| self.served(&entry.link)).collect();
+        for (entry, served) in self.profiles.values_mut().zip(served) {
+            entry.served = served;
+        }
+    }
+
+    fn served(&self, link: &Link) -> Arc<dyn Model> {
+        if link.policy.is_plain() {
+            return Arc::clone(&link.model);
+        }
+        let ids = link.policy.fallback.iter();
+        let fallbacks = ids.filter_map(|id| self.named(id)).map(|entry| entry.link.clone());
+        Arc::new(Guarded::new(link.clone(), fallbacks))
+    }
+
+    fn unknown_fallbacks(&self) -> Vec<ProfileFault> {
+        let links = self.profiles.values().map(|entry| &entry.link);
+        let wanted = links.flat_map(|link| link.policy.fallback.iter().enumerate().map(move |one| (link, one)));
+        wanted
+            .filter(|(_, (_, id))| self.named(id).is_none())
+            .map(|(link, (place, id))| {
+                let message = format!("no profile has the id `{id}`");
+                ProfileFault::new(link.profile.id.as_str(), format!("/fallback/{place}"), message)
+            })
+            .collect()
+    }
+
+    fn named(&self, id: &str) -> Option<&Entry> {
+        self.profiles.get(id).or_else(|| self.built_in.get(id))
     }
 
     fn entry(&self, id: Option<&str>) -> &Entry {
-        let named = id.and_then(|id| self.profiles.get(id).or_else(|| self.built_in.get(id)));
+        let named = id.and_then(|id| self.named(id));
         let default = || self.profiles.get(self.default.as_deref()?);
         named.or_else(default).unwrap_or(&self.echo)
     }
@@ -121,7 +161,7 @@ impl Default for ModelRegistry {
     fn default() -> Self {
         let echo = Entry::built_in("echo", Arc::new(Echo));
         let extractive = Entry::built_in("extractive", Arc::new(Extractive));
-        let built_in = [&echo, &extractive].map(|entry| (entry.profile.id.clone(), entry.clone()));
+        let built_in = [&echo, &extractive].map(|entry| (entry.link.profile.id.clone(), entry.clone()));
         Self {
             profiles: BTreeMap::new(),
             built_in: built_in.into(),
@@ -133,8 +173,8 @@ impl Default for ModelRegistry {
 
 impl Models for ModelRegistry {
     fn choose(&self, profile_id: Option<&str>) -> (Arc<Profile>, Arc<dyn Model>) {
-        let Entry { profile, model } = self.entry(profile_id).clone();
-        (profile, model)
+        let entry = self.entry(profile_id);
+        (Arc::clone(&entry.link.profile), Arc::clone(&entry.served))
     }
 }
 
@@ -154,11 +194,38 @@ impl Entry {
             provider: id.to_owned(),
             ..Profile::default()
         };
+        Self::of(Link::plain(profile, model))
+    }
+
+    fn of(link: Link) -> Self {
         Self {
-            profile: Arc::new(profile),
-            model,
+            served: Arc::clone(&link.model),
+            link,
         }
     }
+}
+
+/// A profile, its model and its policy.
+fn link_of(profile: Profile, models: &ModelsByName) -> Result<Link, Vec<ProfileFault>> {
+    let model = model_of(&profile, models)?;
+    let is_in_code = models.contains_key(&profile.id) || models.contains_key(&profile.provider);
+    let policy = CallPolicy::read(&profile, !is_in_code && is_remote(&profile.provider))?;
+    Ok(Link {
+        profile: Arc::new(profile),
+        model,
+        room: (!policy.limits.is_none()).then(|| Room::new(policy.limits)),
+        policy: Arc::new(policy),
+    })
+}
+
+#[cfg(feature = "providers")]
+fn is_remote(provider: &str) -> bool {
+    super::providers::is_one(provider)
+}
+
+#[cfg(not(feature = "providers"))]
+fn is_remote(_: &str) -> bool {
+    false
 }
 
 /// One found in `models` goes before a built-in of the same name.
@@ -174,8 +241,13 @@ fn model_of(profile: &Profile, models: &ModelsByName) -> Result<Arc<dyn Model>, 
             Ok(_) => Ok(Arc::new(Extractive)),
             Err(name) => Err(fault(&format!("/parameters/{name}"), Budget::wrong(name))),
         },
+        #[cfg(feature = "providers")]
+        other if is_remote(other) => Ok(Arc::new(super::Remote::new(profile)?)),
         other => {
-            let names = ["echo", "extractive", "scripted"].into_iter().map(str::to_owned);
+            let names = ["echo", "extractive", "scripted"].into_iter();
+            #[cfg(feature = "providers")]
+            let names = names.chain(super::providers::names());
+            let names = names.map(str::to_owned);
             let known: std::collections::BTreeSet<String> = names.chain(models.keys().cloned()).collect();
             let known = known.into_iter().collect::<Vec<_>>().join(", ");
             Err(fault(

@@ -1,3 +1,4 @@
 //! What the scenario tests share.
 
+pub mod wire;
 pub mod world;

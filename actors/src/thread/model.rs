@@ -55,6 +55,7 @@ impl ThreadActor {
             response_format,
             session,
             clock,
+            chance: self.run.host.random(),
             tokens,
         });
         self.tell_asks(node, Asked::Model);
@@ -83,19 +84,23 @@ impl ThreadActor {
         let workflow_id = Arc::clone(&self.machine.graph().workflow_id);
         let thread_id = Arc::clone(self.machine.thread_id());
         let node_id = Arc::clone(&self.machine.graph().node(node).id);
-        let timestamp = self.run.host.wall_clock();
-        TokenSink::new(move |piece| {
+        let clock = self.run.host.work_clock();
+        let (wall_clock, began) = (self.run.host.wall_clock(), clock.now());
+        let raise = move |text: &str, is_restart: bool| {
+            let mut raised = RaisedEvent::new(EventType::LlmToken, [("nodeId", json!(node_id)), ("text", json!(text))]);
+            if is_restart {
+                raised.data.insert("restart".to_owned(), json!(true));
+            }
             bus.do_send(BusMsg::Raise {
                 run_id: Arc::clone(&run_id),
                 workflow_id: Arc::clone(&workflow_id),
                 thread_id: Arc::clone(&thread_id),
-                timestamp,
-                raised: RaisedEvent::new(
-                    EventType::LlmToken,
-                    [("nodeId", json!(node_id)), ("text", json!(piece))],
-                ),
+                timestamp: wall_clock + clock.now().saturating_sub(began),
+                raised,
             });
-        })
+        };
+        let again = raise.clone();
+        TokenSink::new(move |piece| raise(piece, false)).on_restart(move || again("", true))
     }
 
     pub(super) fn tools_of(&self, node: NodeIx) -> Vec<Arc<str>> {

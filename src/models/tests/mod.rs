@@ -1,5 +1,6 @@
 //! Promises of the built-in models and of the registry.
 
+mod guarded;
 mod registry;
 mod scripted;
 
@@ -57,6 +58,7 @@ impl Caller {
             response_format: None,
             session: self.session.clone(),
             clock: self.host.host().work_clock(),
+            chance: 0,
             tokens,
         }
     }

@@ -1,0 +1,143 @@
+//! What can go wrong with a call of a model, as far as it decides what follows.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::Millis;
+use crate::error::{RunError, RunErrorCode};
+
+/// Why a call of a model failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureKind {
+    /// No connection: refused, unreachable, no such name, bad certificate.
+    Unreachable,
+    /// The profile names a key's environment variable that is not set, or the provider refused the key (401, 403).
+    Key,
+    /// The provider asks to slow down (429).
+    RateLimited,
+    /// The provider has a problem of its own (5xx, an error event in a stream).
+    Provider,
+    /// The provider does not accept this request (another 4xx).
+    Rejected,
+    /// No first token, or no next one, in time.
+    Stalled,
+    /// The time for the whole call is over.
+    Late,
+    /// The connection ended before the reply did.
+    Dropped,
+    /// What came is not what the protocol says.
+    Malformed,
+    /// The reply does not fit the node's `responseFormat`.
+    BadFormat,
+    /// A model says no more than that it failed.
+    Unknown,
+}
+
+impl FailureKind {
+    /// The word used in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Unreachable => "unreachable",
+            Self::Key => "key",
+            Self::RateLimited => "rate_limited",
+            Self::Provider => "provider",
+            Self::Rejected => "rejected",
+            Self::Stalled => "stalled",
+            Self::Late => "late",
+            Self::Dropped => "dropped",
+            Self::Malformed => "malformed",
+            Self::BadFormat => "bad_format",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// Whether the same request may well succeed a moment later.
+    pub fn is_passing(self) -> bool {
+        match self {
+            Self::Unreachable
+            | Self::RateLimited
+            | Self::Provider
+            | Self::Stalled
+            | Self::Dropped
+            | Self::Malformed
+            | Self::Unknown => true,
+            Self::Key | Self::Rejected | Self::Late | Self::BadFormat => false,
+        }
+    }
+}
+
+/// A failed call: its kind, and what the provider said about when to come back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModelFailure {
+    /// Why.
+    pub kind: FailureKind,
+    /// The HTTP status, where there was an answer.
+    pub status: Option<u16>,
+    /// `Retry-After`, milliseconds.
+    pub retry_after: Option<Millis>,
+}
+
+impl ModelFailure {
+    /// A failure of which nothing but the kind is known.
+    pub fn new(kind: FailureKind) -> Self {
+        Self {
+            kind,
+            status: None,
+            retry_after: None,
+        }
+    }
+
+    /// As a `MODEL_ERROR` whose details are `{kind, status?, retryAfterMs?}`.
+    pub fn into_error(self, message: impl Into<String>) -> RunError {
+        let mut details = json!({ "kind": self.kind });
+        if let Some(status) = self.status {
+            details["status"] = json!(status);
+        }
+        if let Some(after) = self.retry_after {
+            details["retryAfterMs"] = json!(after);
+        }
+        RunError::new(RunErrorCode::ModelError, message).with_details(details)
+    }
+
+    /// Reads an error's details back; what says nothing is [`FailureKind::Unknown`].
+    pub fn of(error: &RunError) -> Self {
+        let detail = |name: &str| error.details.as_ref().and_then(|details| details.get(name));
+        let kind = detail("kind").and_then(|kind| FailureKind::deserialize(kind).ok());
+        Self {
+            kind: kind.unwrap_or(FailureKind::Unknown),
+            status: detail("status")
+                .and_then(Value::as_u64)
+                .and_then(|status| u16::try_from(status).ok()),
+            retry_after: detail("retryAfterMs").and_then(Value::as_u64),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_survives_its_error() {
+        let failure = ModelFailure {
+            kind: FailureKind::RateLimited,
+            status: Some(429),
+            retry_after: Some(2_000),
+        };
+        let error = failure.into_error("slow down");
+        assert_eq!(ModelFailure::of(&error), failure);
+        assert_eq!(error.to_string(), "MODEL_ERROR: slow down");
+    }
+
+    #[test]
+    fn an_error_without_details_says_nothing_about_its_kind() {
+        let bare = RunError::new(RunErrorCode::ModelError, "no");
+        let odd = bare
+            .clone()
+            .with_details(json!({"kind": 7, "status": "x", "retryAfterMs": -1}));
+        for error in [bare, odd] {
+            assert_eq!(ModelFailure::of(&error), ModelFailure::new(FailureKind::Unknown));
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! Room for requests: so many at once, so many tokens a minute, shared by everything that asks one profile.
+//!
+//! 1. First come, first served: nobody overtakes, so a large request is not starved by small ones.
+//! 2. A request counts with an estimate from its start and with what the provider reported from its end, for one
+//!    minute after its start.
+//! 3. A request that alone is larger than the limit starts when nothing else counts: it is late, never lost.
+//! 4. Every ticket is given back by [`Gate::end`], waiting or started; one not given back keeps its place for ever, so
+//!    who carries this ties it to a guard.
+
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Millis;
+
+/// How long tokens count.
+const WINDOW: Millis = 60_000;
+
+/// What there is room for; absent is no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GateLimits {
+    /// Requests under way at once, at least 1.
+    pub requests_at_once: Option<usize>,
+    /// Tokens of requests that started within a minute.
+    pub tokens_per_minute: Option<u64>,
+}
+
+impl GateLimits {
+    /// Whether nothing is limited.
+    pub fn is_none(&self) -> bool {
+        self.requests_at_once.is_none() && self.tokens_per_minute.is_none()
+    }
+}
+
+/// A request at the gate; higher came later.
+pub type TicketId = u64;
+
+/// The room of one profile.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Gate {
+    limits: GateLimits,
+    next: TicketId,
+    waiting: VecDeque<(TicketId, u64)>,
+    under_way: usize,
+    counted: VecDeque<Counted>,
+    closed_until: Millis,
+}
+
+/// A request that started within the window.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct Counted {
+    ticket: TicketId,
+    at: Millis,
+    tokens: u64,
+    ended: bool,
+}
+
+impl Gate {
+    /// A gate with nobody at it.
+    pub fn new(limits: GateLimits) -> Self {
+        Self {
+            limits,
+            next: 0,
+            waiting: VecDeque::new(),
+            under_way: 0,
+            counted: VecDeque::new(),
+            closed_until: 0,
+        }
+    }
+
+    /// A request of about `tokens` comes to the gate. It waits until [`Gate::admit`] names it.
+    pub fn ask(&mut self, tokens: u64) -> TicketId {
+        let ticket = self.next;
+        self.next += 1;
+        self.waiting.push_back((ticket, tokens));
+        ticket
+    }
+
+    /// Who may start now, in order.
+    pub fn admit(&mut self, now: Millis) -> Vec<TicketId> {
+        self.forget(now);
+        let mut admitted = Vec::new();
+        while let Some(&(ticket, tokens)) = self.waiting.front() {
+            if !self.has_room(tokens, now) {
+                break;
+            }
+            self.waiting.pop_front();
+            self.under_way += 1;
+            self.counted.push_back(Counted {
+                ticket,
+                at: now,
+                tokens,
+                ended: false,
+            });
+            admitted.push(ticket);
+        }
+        admitted
+    }
+
+    /// How long until time alone makes room for the first that waits; none where only an end can, or nobody waits.
+    pub fn wake_after(&self, now: Millis) -> Option<Millis> {
+        let &(_, tokens) = self.waiting.front()?;
+        if self.closed_until > now {
+            return Some(self.closed_until - now);
+        }
+        if !self.has_place() {
+            return None;
+        }
+        let mut used = self.used(now);
+        if self.fits(used, tokens) {
+            return Some(0);
+        }
+        // What leaves the window first, until there is room.
+        for counted in self.recent(now) {
+            used = used.saturating_sub(counted.tokens);
+            if self.fits(used, tokens) {
+                return Some((counted.at + WINDOW).saturating_sub(now));
+            }
+        }
+        None
+    }
+
+    /// A request is over, or stopped waiting. `spent` is what the provider reported; without it the estimate stands,
+    /// and a request that never started counts nothing.
+    pub fn end(&mut self, ticket: TicketId, spent: Option<u64>) {
+        if let Some(place) = self.waiting.iter().position(|(waiting, _)| *waiting == ticket) {
+            self.waiting.remove(place);
+            return;
+        }
+        let under_way = |counted: &&mut Counted| counted.ticket == ticket && !counted.ended;
+        if let Some(counted) = self.counted.iter_mut().find(under_way) {
+            counted.ended = true;
+            counted.tokens = spent.unwrap_or(counted.tokens);
+            self.under_way = self.under_way.saturating_sub(1);
+        }
+    }
+
+    /// The provider asked for a pause: nobody starts before `until`.
+    pub fn close_until(&mut self, until: Millis) {
+        self.closed_until = self.closed_until.max(until);
+    }
+
+    /// How many are under way.
+    pub fn under_way(&self) -> usize {
+        self.under_way
+    }
+
+    /// Tokens that count at `now`.
+    pub fn used(&self, now: Millis) -> u64 {
+        self.recent(now)
+            .fold(0, |sum, counted| sum.saturating_add(counted.tokens))
+    }
+
+    fn recent(&self, now: Millis) -> impl Iterator<Item = &Counted> {
+        self.counted.iter().filter(move |counted| counted.at + WINDOW > now)
+    }
+
+    fn has_room(&self, tokens: u64, now: Millis) -> bool {
+        self.closed_until <= now && self.has_place() && self.fits(self.used(now), tokens)
+    }
+
+    fn has_place(&self) -> bool {
+        self.limits
+            .requests_at_once
+            .is_none_or(|most| self.under_way < most.max(1))
+    }
+
+    fn fits(&self, used: u64, tokens: u64) -> bool {
+        let limit = self.limits.tokens_per_minute;
+        limit.is_none_or(|limit| used == 0 || used.saturating_add(tokens) <= limit)
+    }
+
+    /// Lets go of what is over and counts no more.
+    fn forget(&mut self, now: Millis) {
+        let counts = self.limits.tokens_per_minute.is_some();
+        self.counted
+            .retain(|counted| !counted.ended || (counts && counted.at + WINDOW > now));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn gate(requests_at_once: Option<usize>, tokens_per_minute: Option<u64>) -> Gate {
+        Gate::new(GateLimits {
+            requests_at_once,
+            tokens_per_minute,
+        })
+    }
+
+    #[test]
+    fn so_many_at_once_and_the_next_when_one_ends() {
+        let mut gate = gate(Some(2), None);
+        let tickets: Vec<TicketId> = (0..4).map(|_| gate.ask(1)).collect();
+        assert_eq!(gate.admit(0), tickets[..2]);
+        assert_eq!(gate.wake_after(0), None, "only an end makes room");
+        gate.end(tickets[0], None);
+        assert_eq!(gate.admit(0), tickets[2..3]);
+        gate.end(tickets[3], None);
+        gate.end(tickets[1], None);
+        assert_eq!(gate.admit(0), [0; 0], "who stopped waiting is not admitted");
+        assert_eq!(gate.under_way(), 1);
+    }
+
+    #[test]
+    fn so_many_tokens_a_minute_by_what_was_reported() {
+        let mut gate = gate(None, Some(100));
+        let first = gate.ask(60);
+        let second = gate.ask(60);
+        assert_eq!(gate.admit(0), [first]);
+        assert_eq!(gate.wake_after(1_000), Some(59_000));
+        gate.end(first, Some(30));
+        assert_eq!(gate.admit(1_000), [second]);
+        gate.end(second, None);
+        let third = gate.ask(20);
+        assert_eq!(gate.admit(2_000), [0; 0]);
+        assert_eq!(gate.wake_after(2_000), Some(58_000), "the first leaves at 60 s");
+        assert_eq!(gate.admit(60_000), [third]);
+    }
+
+    #[test]
+    fn a_request_larger_than_the_limit_is_late_and_not_lost() {
+        let mut gate = gate(None, Some(100));
+        let (small, large, later) = (gate.ask(10), gate.ask(500), gate.ask(1));
+        assert_eq!(gate.admit(0), [small]);
+        gate.end(small, None);
+        assert_eq!(gate.wake_after(0), Some(60_000));
+        assert_eq!(gate.admit(60_000), [large]);
+        assert_eq!(
+            gate.admit(60_000),
+            [0; 0],
+            "nobody overtakes, and nothing fits beside it"
+        );
+        gate.end(large, None);
+        assert_eq!(gate.admit(120_000), [later]);
+    }
+
+    #[test]
+    fn a_pause_the_provider_asked_for_holds_everybody() {
+        let mut gate = gate(None, None);
+        gate.close_until(5_000);
+        gate.close_until(3_000);
+        let ticket = gate.ask(1);
+        assert_eq!(gate.admit(4_999), [0; 0]);
+        assert_eq!(gate.wake_after(4_000), Some(1_000));
+        assert_eq!(gate.admit(5_000), [ticket]);
+    }
+
+    #[derive(Clone, Debug)]
+    enum Move {
+        Ask(u64),
+        End(usize, Option<u64>),
+        Pass(Millis),
+    }
+
+    fn moves() -> impl Strategy<Value = Vec<Move>> {
+        let one = prop_oneof![
+            (1u64..80).prop_map(Move::Ask),
+            (0usize..20, proptest::option::of(0u64..120)).prop_map(|(which, spent)| Move::End(which, spent)),
+            (0u64..40_000).prop_map(Move::Pass),
+        ];
+        proptest::collection::vec(one, 1..60)
+    }
+
+    proptest! {
+        /// The oracle keeps every start for ever and counts from the definition.
+        #[test]
+        fn the_limits_hold_and_order_is_kept(moves in moves(), at_once in 1usize..4, tokens in 50u64..150) {
+            let mut gate = gate(Some(at_once), Some(tokens));
+            let (mut now, mut asked) = (0, Vec::new());
+            let mut started: Vec<(TicketId, Millis, u64)> = Vec::new();
+            let (mut ended, mut admitted_ever) = (Vec::new(), Vec::new());
+            for step in moves {
+                match step {
+                    Move::Ask(size) => asked.push((gate.ask(size), size)),
+                    Move::End(which, spent) => if let Some(&(ticket, _)) = asked.get(which) && !ended.contains(&ticket) {
+                        gate.end(ticket, spent);
+                        ended.push(ticket);
+                        if let (Some(entry), Some(spent)) = (started.iter_mut().find(|one| one.0 == ticket), spent) {
+                            entry.2 = spent;
+                        }
+                    },
+                    Move::Pass(by) => now += by,
+                }
+                for ticket in gate.admit(now) {
+                    let size = asked.iter().find(|one| one.0 == ticket).map(|one| one.1).unwrap();
+                    let used: u64 = started.iter().filter(|one| one.1 + 60_000 > now).map(|one| one.2).sum();
+                    prop_assert!(used == 0 || used + size <= tokens, "{} + {} > {}", used, size, tokens);
+                    prop_assert!(admitted_ever.last().is_none_or(|last| *last < ticket));
+                    prop_assert!(!ended.contains(&ticket));
+                    started.push((ticket, now, size));
+                    admitted_ever.push(ticket);
+                    let under_way = started.iter().filter(|one| !ended.contains(&one.0)).count();
+                    prop_assert!(under_way <= at_once);
+                }
+                // Nobody is forgotten: whoever waits is admitted after the time it says, or there is no place.
+                if let Some(after) = gate.wake_after(now) {
+                    let mut later = gate.clone();
+                    prop_assert!(!later.admit(now + after).is_empty());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! A model with what its profile says about calling it: retries, limits, a time for everything, fallbacks.
+//!
+//! Carries an [`Attempts`]: it decides, this waits and calls. A call that is dropped drops the request under way and
+//! gives its place back.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::{BoxFuture, Either, select};
+use pirn_actors::host::WorkClock;
+use pirn_actors::ports::{Model, ModelCall};
+use pirn_core::Millis;
+use pirn_core::definition::Profile;
+use pirn_core::error::{RunError, RunErrorCode};
+use pirn_core::model_call::{Attempts, FailureKind, ModelFailure, Next};
+use pirn_core::thread::ModelReply;
+use serde_json::{Map, Value, json};
+
+use super::policy::CallPolicy;
+use super::room::{Place, Room};
+
+/// One profile that may be asked.
+#[derive(Clone)]
+pub(super) struct Link {
+    pub(super) profile: Arc<Profile>,
+    pub(super) model: Arc<dyn Model>,
+    pub(super) policy: Arc<CallPolicy>,
+    /// Where it limits anything.
+    pub(super) room: Option<Arc<Room>>,
+}
+
+impl Link {
+    /// A profile whose model is just called.
+    pub(super) fn plain(profile: Profile, model: Arc<dyn Model>) -> Self {
+        Self {
+            profile: Arc::new(profile),
+            model,
+            policy: Arc::new(CallPolicy::plain()),
+            room: None,
+        }
+    }
+}
+
+/// A profile, then its fallbacks; never empty.
+pub(super) struct Guarded {
+    links: Arc<[Link]>,
+}
+
+impl Guarded {
+    pub(super) fn new(first: Link, fallbacks: impl IntoIterator<Item = Link>) -> Self {
+        Self {
+            links: std::iter::once(first).chain(fallbacks).collect(),
+        }
+    }
+}
+
+impl Model for Guarded {
+    fn call(&self, call: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
+        let links = Arc::clone(&self.links);
+        // Called now, not when polled: models that answer in turn go by the order of the calls.
+        let first = match links.first() {
+            Some(link) if link.room.is_none() => Some(link.model.call(call.clone())),
+            Some(_) | None => None,
+        };
+        Course::new(links, call, first).run().boxed()
+    }
+
+    fn is_external(&self) -> bool {
+        self.links.iter().any(|link| link.model.is_external())
+    }
+}
+
+type Reply = BoxFuture<'static, Result<ModelReply, RunError>>;
+
+/// One call on its way.
+struct Course {
+    links: Arc<[Link]>,
+    call: ModelCall,
+    /// The very first attempt, where it was made at once.
+    first: Option<Reply>,
+    attempts: Attempts,
+    chance: u64,
+    /// When the time of the profile that is asked now is over.
+    deadline: Option<Millis>,
+    /// Why the profiles before it failed, the latest outermost.
+    before: Option<RunError>,
+}
+
+impl Course {
+    fn new(links: Arc<[Link]>, call: ModelCall, first: Option<Reply>) -> Self {
+        let attempts = Attempts::new(links.iter().map(|link| link.policy.retry).collect());
+        Self {
+            chance: call.chance,
+            links,
+            call,
+            first,
+            attempts,
+            deadline: None,
+            before: None,
+        }
+    }
+
+    async fn run(mut self) -> Result<ModelReply, RunError> {
+        self.begin();
+        loop {
+            let Some(link) = self.links.get(self.attempts.profile()).cloned() else {
+                return Err(self.give_up());
+            };
+            let first = self.first.take();
+            let attempt = attempt(&link, self.call_of(&link), first);
+            let error = match within(&self.call.clock, self.deadline, attempt.boxed()).await {
+                Some(Ok(reply)) => return Ok(reply),
+                Some(Err(error)) if error.code == RunErrorCode::Cancelled => return Err(error),
+                Some(Err(error)) => error,
+                None => late(&link),
+            };
+            self.failed(&link, error).await;
+        }
+    }
+
+    /// Waits as long as is decided; afterwards the next profile is asked, or nobody is left.
+    async fn failed(&mut self, link: &Link, error: RunError) {
+        let failure = ModelFailure::of(&error);
+        if let (Some(room), FailureKind::RateLimited, Some(after)) = (&link.room, failure.kind, failure.retry_after)
+            && after <= link.policy.retry.max_delay
+        {
+            room.close_for(after, &self.call.clock);
+        }
+        let attempt = self.attempts.attempt();
+        let chance = self.next_chance();
+        let mut next = self.attempts.failed(failure, chance);
+        if let Next::Retry { after } = next {
+            let now = self.call.clock.now();
+            if self
+                .deadline
+                .is_some_and(|deadline| now.saturating_add(after) >= deadline)
+            {
+                next = self.attempts.failed(FailureKind::Late.into(), chance);
+            }
+        }
+        let profile = link.profile.id.as_str();
+        tracing::warn!(
+            profile,
+            attempt,
+            kind = failure.kind.as_str(),
+            ?next,
+            "a model call failed"
+        );
+        match next {
+            Next::Retry { after } => self.call.clock.sleep(after).await,
+            Next::Fallback { .. } | Next::GiveUp => {
+                let error = self.named(link, error, attempt);
+                self.before = Some(error);
+                self.begin();
+            }
+        }
+        if next != Next::GiveUp {
+            self.call.tokens.begin_anew();
+        }
+    }
+
+    /// A profile's time begins.
+    fn begin(&mut self) {
+        let total = self.links.get(self.attempts.profile());
+        let total = total.and_then(|link| link.policy.timeouts.total);
+        self.deadline = total.map(|total| self.call.clock.now().saturating_add(total));
+    }
+
+    /// The call as this profile gets it: its own parameters below the node's, its own session.
+    fn call_of(&self, link: &Link) -> ModelCall {
+        if self.attempts.profile() == 0 {
+            return self.call.clone();
+        }
+        let mut parameters = link.profile.parameters.clone().unwrap_or_default();
+        parameters.extend(laid_over(&self.call));
+        ModelCall {
+            profile: Arc::clone(&link.profile),
+            parameters,
+            session: self.call.session.of_fallback(&link.profile.id),
+            ..self.call.clone()
+        }
+    }
+
+    fn named(&mut self, link: &Link, mut error: RunError, attempts: u32) -> RunError {
+        let times = if attempts > 1 {
+            format!(" ({attempts} attempts)")
+        } else {
+            String::new()
+        };
+        error.message = format!("profile `{}`: {}{times}", link.profile.id, error.message);
+        let mut details = match error.details.take() {
+            Some(Value::Object(details)) => details,
+            Some(other) => Map::from_iter([("said".to_owned(), other)]),
+            None => Map::new(),
+        };
+        details.insert("profileId".to_owned(), json!(link.profile.id));
+        details.insert("attempts".to_owned(), json!(attempts));
+        error.details = Some(Value::Object(details));
+        match self.before.take() {
+            Some(before) => error.caused_by(before),
+            None => error,
+        }
+    }
+
+    fn give_up(&mut self) -> RunError {
+        let nobody = || RunError::new(RunErrorCode::ModelError, "there is no model to ask");
+        self.before.take().unwrap_or_else(nobody)
+    }
+
+    /// The next random number of the call's own sequence (splitmix64).
+    fn next_chance(&mut self) -> u64 {
+        self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.chance ^ (self.chance >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+/// What the node laid over its profile's parameters.
+fn laid_over(call: &ModelCall) -> impl Iterator<Item = (String, Value)> {
+    let own = call.profile.parameters.as_ref();
+    call.parameters
+        .iter()
+        .filter(move |(name, value)| own.and_then(|own| own.get(*name)) != Some(*value))
+        .map(|(name, value)| (name.clone(), value.clone()))
+}
+
+/// One attempt, in its turn.
+async fn attempt(link: &Link, call: ModelCall, first: Option<Reply>) -> Result<ModelReply, RunError> {
+    if let Some(first) = first {
+        return first.await;
+    }
+    let mut place: Option<Place> = None;
+    if let Some(room) = &link.room {
+        place = Some(room.enter(call.request.tokens, &call.clock).await);
+    }
+    let result = link.model.call(call).await;
+    if let Some(place) = &mut place {
+        match &result {
+            // Nothing reported: the estimate stands.
+            Ok(reply) if reply.usage.total == 0 => {}
+            Ok(reply) => place.spent(reply.usage.total),
+            Err(error) if costs_nothing(ModelFailure::of(error).kind) => place.spent(0),
+            Err(_) => {}
+        }
+    }
+    result
+}
+
+/// Whether the provider did no work for it.
+fn costs_nothing(kind: FailureKind) -> bool {
+    match kind {
+        FailureKind::Unreachable | FailureKind::Key | FailureKind::RateLimited | FailureKind::Rejected => true,
+        FailureKind::Provider
+        | FailureKind::Stalled
+        | FailureKind::Late
+        | FailureKind::Dropped
+        | FailureKind::Malformed
+        | FailureKind::BadFormat
+        | FailureKind::Unknown => false,
+    }
+}
+
+/// What `work` gives; none where it is not done by the deadline.
+async fn within<F: Future + Unpin>(clock: &WorkClock, deadline: Option<Millis>, work: F) -> Option<F::Output> {
+    let Some(deadline) = deadline else {
+        return Some(work.await);
+    };
+    match select(work, clock.sleep(deadline.saturating_sub(clock.now()))).await {
+        Either::Left((output, _)) => Some(output),
+        Either::Right(((), _)) => None,
+    }
+}
+
+fn late(link: &Link) -> RunError {
+    let total = link.policy.timeouts.total.unwrap_or_default();
+    ModelFailure::new(FailureKind::Late).into_error(format!("not done within {total} ms"))
+}

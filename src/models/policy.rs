@@ -1,0 +1,235 @@
+//! What a profile says about how its model is called, whatever the provider: `timeouts`, `retry`, `limits`, `fallback`.
+
+use pirn_core::Millis;
+use pirn_core::definition::Profile;
+use pirn_core::model_call::{GateLimits, RetryRule};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::ProfileFault;
+
+/// The names this file reads from a profile.
+pub(super) const FIELDS: [&str; 4] = ["timeouts", "retry", "limits", "fallback"];
+
+/// How a profile's model is called.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct CallPolicy {
+    pub(super) timeouts: Timeouts,
+    pub(super) retry: RetryRule,
+    pub(super) limits: GateLimits,
+    /// Profiles to ask instead, in order.
+    pub(super) fallback: Vec<String>,
+}
+
+/// How long to wait; milliseconds. Absent: for ever.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Timeouts {
+    /// For the connection.
+    pub(super) connect: Option<Millis>,
+    /// From the request to the first piece of the reply.
+    pub(super) first_token: Option<Millis>,
+    /// From one piece to the next.
+    pub(super) idle: Option<Millis>,
+    /// For everything this profile does for one call: waiting for its turn, attempts, pauses.
+    pub(super) total: Option<Millis>,
+}
+
+impl CallPolicy {
+    /// Reads a profile. Where it says nothing, a provider across the network gets three attempts and timeouts; a model
+    /// at hand gets neither.
+    ///
+    /// # Errors
+    /// Everything in these four fields that is wrong.
+    pub(super) fn read(profile: &Profile, is_remote: bool) -> Result<Self, Vec<ProfileFault>> {
+        let mut faults = Vec::new();
+        let timeouts: WrittenTimeouts = part(profile, "timeouts", &mut faults);
+        let retry: WrittenRetry = part(profile, "retry", &mut faults);
+        let limits: WrittenLimits = part(profile, "limits", &mut faults);
+        let fallback: Vec<String> = part(profile, "fallback", &mut faults);
+
+        let mut fault = |pointer: &str, message: &str| {
+            faults.push(ProfileFault::new(profile.id.as_str(), pointer, message));
+        };
+        if retry.max_attempts == Some(0) {
+            fault("/retry/maxAttempts", "there is at least one attempt");
+        }
+        if retry.backoff.is_some_and(|factor| !factor.is_finite() || factor < 1.0) {
+            fault("/retry/backoff", "the factor is at least 1");
+        }
+        if limits.requests_at_once == Some(0) {
+            fault("/limits/requestsAtOnce", "must be at least 1");
+        }
+        if limits.tokens_per_minute == Some(0) {
+            fault("/limits/tokensPerMinute", "must be at least 1");
+        }
+        if fallback.contains(&profile.id) {
+            fault("/fallback", "a profile is no fallback of its own");
+        }
+        if !faults.is_empty() {
+            return Err(faults);
+        }
+        Ok(Self {
+            timeouts: timeouts.or_default(is_remote),
+            retry: retry.or_default(is_remote),
+            limits: GateLimits {
+                requests_at_once: limits.requests_at_once,
+                tokens_per_minute: limits.tokens_per_minute,
+            },
+            fallback,
+        })
+    }
+
+    /// A model that is just called.
+    pub(super) fn plain() -> Self {
+        Self {
+            timeouts: Timeouts::default(),
+            retry: RetryRule::ONCE,
+            limits: GateLimits::default(),
+            fallback: Vec::new(),
+        }
+    }
+
+    /// Whether a call is just a call: nothing to wait for, to count or to try again.
+    pub(super) fn is_plain(&self) -> bool {
+        self.retry.max_attempts <= 1
+            && self.timeouts.total.is_none()
+            && self.limits.is_none()
+            && self.fallback.is_empty()
+    }
+}
+
+/// One field of the profile; a default where it is absent or wrong.
+fn part<T: Default + for<'de> Deserialize<'de>>(profile: &Profile, name: &str, faults: &mut Vec<ProfileFault>) -> T {
+    match profile.rest.get(name) {
+        None | Some(Value::Null) => T::default(),
+        Some(value) => T::deserialize(value).unwrap_or_else(|error| {
+            faults.push(ProfileFault::new(
+                profile.id.as_str(),
+                format!("/{name}"),
+                error.to_string(),
+            ));
+            T::default()
+        }),
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenTimeouts {
+    #[serde(rename = "connectMs")]
+    connect: Option<Millis>,
+    #[serde(rename = "firstTokenMs")]
+    first_token: Option<Millis>,
+    #[serde(rename = "idleMs")]
+    idle: Option<Millis>,
+    #[serde(rename = "totalMs")]
+    total: Option<Millis>,
+}
+
+impl WrittenTimeouts {
+    /// 0 is no limit.
+    fn or_default(self, is_remote: bool) -> Timeouts {
+        let read = |written: Option<Millis>, default: Millis| match written {
+            Some(0) => None,
+            Some(limit) => Some(limit),
+            None => is_remote.then_some(default),
+        };
+        Timeouts {
+            connect: read(self.connect, 10_000),
+            first_token: read(self.first_token, 120_000),
+            idle: read(self.idle, 60_000),
+            total: read(self.total, 600_000),
+        }
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct WrittenRetry {
+    max_attempts: Option<u32>,
+    initial_delay_ms: Option<Millis>,
+    backoff: Option<f64>,
+    max_delay_ms: Option<Millis>,
+}
+
+impl WrittenRetry {
+    fn or_default(self, is_remote: bool) -> RetryRule {
+        let default = RetryRule::ONCE;
+        RetryRule {
+            max_attempts: self.max_attempts.unwrap_or(if is_remote { 3 } else { 1 }),
+            initial_delay: self.initial_delay_ms.unwrap_or(default.initial_delay),
+            backoff: self.backoff.unwrap_or(default.backoff),
+            max_delay: self.max_delay_ms.unwrap_or(default.max_delay),
+        }
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct WrittenLimits {
+    requests_at_once: Option<usize>,
+    tokens_per_minute: Option<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn profile(rest: &Value) -> Profile {
+        let mut profile = json!({"id": "p", "provider": "x"});
+        profile
+            .as_object_mut()
+            .unwrap()
+            .extend(rest.as_object().unwrap().clone());
+        Profile::deserialize(profile).unwrap()
+    }
+
+    #[test]
+    fn a_model_at_hand_is_just_called_and_a_remote_one_is_guarded() {
+        let near = CallPolicy::read(&profile(&json!({})), false).unwrap();
+        assert!(near.is_plain());
+        let far = CallPolicy::read(&profile(&json!({})), true).unwrap();
+        assert!(!far.is_plain());
+        assert_eq!(far.retry.max_attempts, 3);
+        assert!(far.timeouts.connect.is_some() && far.timeouts.total.is_some());
+    }
+
+    #[test]
+    fn what_is_written_goes_before_the_default_and_zero_is_no_limit() {
+        let written = json!({
+            "timeouts": {"idleMs": 5, "totalMs": 0},
+            "retry": {"maxAttempts": 7, "maxDelayMs": 9},
+            "limits": {"requestsAtOnce": 2, "tokensPerMinute": 50},
+            "fallback": ["a", "b"],
+        });
+        let policy = CallPolicy::read(&profile(&written), true).unwrap();
+        assert_eq!((policy.timeouts.idle, policy.timeouts.total), (Some(5), None));
+        assert_eq!((policy.retry.max_attempts, policy.retry.max_delay), (7, 9));
+        assert_eq!(policy.limits.requests_at_once, Some(2));
+        assert_eq!(policy.fallback, ["a", "b"]);
+    }
+
+    #[test]
+    fn everything_wrong_is_said_with_its_place() {
+        let wrong = json!({
+            "timeouts": {"idle": 5},
+            "retry": {"maxAttempts": 0, "backoff": 0.5},
+            "limits": {"requestsAtOnce": 0, "tokensPerMinute": 0},
+            "fallback": ["p"],
+        });
+        let faults = CallPolicy::read(&profile(&wrong), true).unwrap_err();
+        let places: Vec<&str> = faults.iter().map(|fault| fault.pointer.as_str()).collect();
+        let expected = [
+            "/timeouts",
+            "/retry/maxAttempts",
+            "/retry/backoff",
+            "/limits/requestsAtOnce",
+            "/limits/tokensPerMinute",
+            "/fallback",
+        ];
+        assert_eq!(places, expected);
+        assert!(faults[0].message.contains("idleMs"), "{}", faults[0]);
+    }
+}

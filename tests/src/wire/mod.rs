@@ -1,0 +1,300 @@
+//! A model provider on loopback, as bad as a test wants it to be; or a proxy before a real one. It records what it is
+//! sent, and every body is held to the pair rule.
+
+mod pairs;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+pub use pairs::check_pairs;
+
+/// What is said to one request.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// A whole reply.
+    Whole {
+        /// HTTP status.
+        status: u16,
+        /// More headers, name and value.
+        headers: Vec<(String, String)>,
+        /// Sent as `application/json`.
+        body: String,
+    },
+    /// A streamed reply, piece by piece.
+    Stream {
+        /// Sent as they are, each in a chunk of its own.
+        pieces: Vec<String>,
+        /// What comes after them.
+        end: End,
+    },
+    /// The connection is closed without a word.
+    HangUp,
+    /// Handed on to the server there, and its reply back.
+    Forward(SocketAddr),
+}
+
+/// How a stream ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// As HTTP has it.
+    Finished,
+    /// The connection is closed in the middle of the reply.
+    Cut,
+    /// Nothing more comes, until the client goes away: then [`Server::client_left`] says so.
+    Stall,
+}
+
+/// A request as it came.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Path and query.
+    pub path: String,
+    /// Lower-case names.
+    pub headers: BTreeMap<String, String>,
+    /// The JSON body.
+    pub body: Value,
+}
+
+/// A server that lives as long as the process.
+pub struct Server {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    left: Receiver<()>,
+}
+
+struct Shared {
+    answers: Mutex<VecDeque<Answer>>,
+    otherwise: Answer,
+    requests: Mutex<Vec<Request>>,
+}
+
+impl Server {
+    /// Gives these answers, one a request; then hangs up.
+    ///
+    /// # Panics
+    /// Where loopback has no port left.
+    pub fn answering(answers: impl IntoIterator<Item = Answer>) -> Self {
+        Self::start(answers.into_iter().collect(), Answer::HangUp)
+    }
+
+    /// Hands every request on to `upstream`.
+    ///
+    /// # Panics
+    /// As [`Server::answering`].
+    pub fn before(upstream: SocketAddr) -> Self {
+        Self::start(VecDeque::new(), Answer::Forward(upstream))
+    }
+
+    fn start(answers: VecDeque<Answer>, otherwise: Answer) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port on loopback");
+        let address = listener.local_addr().expect("bound");
+        let shared = Arc::new(Shared {
+            answers: Mutex::new(answers),
+            otherwise,
+            requests: Mutex::new(Vec::new()),
+        });
+        let (leaves, left) = channel();
+        let serving = Arc::clone(&shared);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (shared, leaves) = (Arc::clone(&serving), leaves.clone());
+                // A client that goes away in the middle is what some tests are about.
+                std::thread::spawn(move || serve(&shared, stream, &leaves).unwrap_or(()));
+            }
+        });
+        Self { address, shared, left }
+    }
+
+    /// `http://127.0.0.1:PORT` and a path.
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// What was asked so far. Every body holds to the pair rule.
+    ///
+    /// # Panics
+    /// Where one does not.
+    #[track_caller]
+    pub fn requests(&self) -> Vec<Request> {
+        let requests = lock(&self.shared.requests).clone();
+        for request in &requests {
+            if let Err(broken) = check_pairs(&request.body) {
+                panic!("{broken}: {:#}", request.body);
+            }
+        }
+        requests
+    }
+
+    /// Waits until a client has left a stalled reply; false where none does.
+    pub fn client_left(&self) -> bool {
+        self.left.recv_timeout(Duration::from_secs(20)).is_ok()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn serve(shared: &Shared, mut stream: TcpStream, leaves: &Sender<()>) -> std::io::Result<()> {
+    let (head, request) = read(&mut stream)?;
+    lock(&shared.requests).push(request.clone());
+    let answer = lock(&shared.answers).pop_front();
+    match answer.unwrap_or_else(|| shared.otherwise.clone()) {
+        Answer::HangUp => Ok(()),
+        Answer::Whole { status, headers, body } => {
+            let more = lines(headers.iter().map(|(name, value)| format!("{name}: {value}")));
+            write!(
+                stream,
+                "HTTP/1.1 {status} Said\r\nContent-Type: application/json\r\nConnection: close\r\n{more}Content-Length: {}\r\n\r\n{body}",
+                body.len()
+            )
+        }
+        Answer::Stream { pieces, end } => {
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n";
+            stream.write_all(head.as_bytes())?;
+            for piece in pieces {
+                write!(stream, "{:x}\r\n{piece}\r\n", piece.len())?;
+                stream.flush()?;
+            }
+            match end {
+                End::Finished => stream.write_all(b"0\r\n\r\n"),
+                End::Cut => Ok(()),
+                End::Stall => {
+                    // Ends when the client closes its side.
+                    let _rest = stream.read_to_end(&mut Vec::new());
+                    leaves.send(()).unwrap_or(());
+                    Ok(())
+                }
+            }
+        }
+        Answer::Forward(upstream) => {
+            let mut up = TcpStream::connect(upstream)?;
+            let is_kept = |line: &String| !line.to_ascii_lowercase().starts_with("connection:");
+            let head = lines(head.into_iter().filter(is_kept));
+            write!(up, "{head}Connection: close\r\n\r\n{}", request.body)?;
+            std::io::copy(&mut up, &mut stream).map(|_| ())
+        }
+    }
+}
+
+fn lines(lines: impl Iterator<Item = String>) -> String {
+    lines.flat_map(|line| [line, "\r\n".to_owned()]).collect()
+}
+
+/// The lines of the head, and the request.
+fn read(stream: &mut TcpStream) -> std::io::Result<(Vec<String>, Request)> {
+    let mut reader = BufReader::new(stream);
+    let mut head = Vec::new();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line)?;
+        let line = line.trim_end();
+        if line.is_empty() {
+            break;
+        }
+        head.push(line.to_owned());
+    }
+    let headers: BTreeMap<String, String> = head
+        .iter()
+        .skip(1)
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
+        .collect();
+    let length = headers.get("content-length").and_then(|length| length.parse().ok());
+    let mut body = vec![0; length.unwrap_or(0)];
+    reader.read_exact(&mut body)?;
+    let path = head
+        .first()
+        .and_then(|line| line.split(' ').nth(1))
+        .unwrap_or_default()
+        .to_owned();
+    let body: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
+    // Written again as the body is: its length may differ from what came.
+    let length = format!("content-length: {}", body.to_string().len());
+    for line in &mut head {
+        if line.to_ascii_lowercase().starts_with("content-length:") {
+            line.clone_from(&length);
+        }
+    }
+    let request = Request { path, headers, body };
+    Ok((head, request))
+}
+
+impl Answer {
+    /// A refusal: `Answer::error(429, "slow down")`.
+    pub fn error(status: u16, message: &str) -> Self {
+        Self::Whole {
+            status,
+            headers: Vec::new(),
+            body: json!({"error": {"message": message}}).to_string(),
+        }
+    }
+
+    /// The same with one more header.
+    #[must_use]
+    pub fn with_header(mut self, name: &str, value: &str) -> Self {
+        if let Self::Whole { headers, .. } = &mut self {
+            headers.push((name.to_owned(), value.to_owned()));
+        }
+        self
+    }
+
+    /// A good streamed reply of OpenAI's protocol, in these pieces.
+    pub fn saying(pieces: &[&str]) -> Self {
+        let mut events: Vec<String> = pieces.iter().map(|piece| delta(&json!({"content": piece}))).collect();
+        events.extend(done("stop"));
+        Self::Stream {
+            pieces: events,
+            end: End::Finished,
+        }
+    }
+
+    /// Tool calls in OpenAI's protocol, by name and written arguments; ids are `c0`, `c1`, ...
+    pub fn calling(calls: &[(&str, &str)]) -> Self {
+        let call = |(place, (name, arguments)): (usize, &(&str, &str))| {
+            let (head, tail) = arguments.split_at(arguments.len() / 2);
+            let first = json!({"index": place, "id": format!("c{place}"), "type": "function", "function": {"name": name, "arguments": head}});
+            let second = json!({"index": place, "function": {"arguments": tail}});
+            [
+                delta(&json!({ "tool_calls": [first] })),
+                delta(&json!({ "tool_calls": [second] })),
+            ]
+        };
+        let mut events: Vec<String> = calls.iter().enumerate().flat_map(call).collect();
+        events.extend(done("tool_calls"));
+        Self::Stream {
+            pieces: events,
+            end: End::Finished,
+        }
+    }
+
+    /// The first pieces of a reply of OpenAI's protocol, then `end`.
+    pub fn breaking_off(pieces: &[&str], end: End) -> Self {
+        Self::Stream {
+            pieces: pieces.iter().map(|piece| delta(&json!({"content": piece}))).collect(),
+            end,
+        }
+    }
+}
+
+/// A server-sent event with a delta of OpenAI's protocol.
+pub fn delta(delta: &Value) -> String {
+    format!("data: {}\n\n", json!({"choices": [{"index": 0, "delta": delta}]}))
+}
+
+/// Finish reason, usage (7 in, 3 out), end.
+fn done(reason: &str) -> [String; 3] {
+    let finish = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]});
+    let usage = json!({"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}});
+    [
+        format!("data: {finish}\n\n"),
+        format!("data: {usage}\n\n"),
+        "data: [DONE]\n\n".to_owned(),
+    ]
+}

@@ -1,0 +1,137 @@
+//! The pair rule on the wire: system first, every call answered directly after it, no answer without its call.
+
+use serde_json::Value;
+
+/// Checks a request's body of any of the four protocols.
+///
+/// # Errors
+/// What is broken, with the message's place.
+pub fn check_pairs(body: &Value) -> Result<(), String> {
+    let messages = ["messages", "contents"]
+        .into_iter()
+        .find_map(|name| body[name].as_array());
+    let messages = messages.ok_or("a request without messages")?;
+    let mut open: Vec<String> = Vec::new();
+    let mut is_past_system = false;
+    for (place, message) in messages.iter().enumerate() {
+        let is_system = message["role"] == "system";
+        if is_system && is_past_system {
+            return Err(format!("message {place}: a system message that is not first"));
+        }
+        is_past_system |= !is_system;
+        let answers = answers(message);
+        if answers.is_empty() && !open.is_empty() {
+            return Err(format!("message {place}: {open:?} stand unanswered before it"));
+        }
+        for answer in &answers {
+            let asked = open.iter().position(|call| call == answer || answer.is_empty());
+            let asked = asked.ok_or_else(|| format!("message {place}: {answer:?} answers no call"))?;
+            open.remove(asked);
+        }
+        let calls = calls(message);
+        if !calls.is_empty() && !open.is_empty() {
+            return Err(format!("message {place}: {open:?} stand unanswered before it"));
+        }
+        open.extend(calls);
+    }
+    if open.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("{open:?} stand unanswered at the end"))
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// The ids of the calls in a message; empty ids where the protocol has none.
+fn calls(message: &Value) -> Vec<String> {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let mut found: Vec<String> = list(&message["tool_calls"])
+        .iter()
+        .map(|call| text(&call["id"]))
+        .collect();
+    let parts = list(&message["content"]);
+    found.extend(
+        parts
+            .iter()
+            .filter(|part| part["type"] == "tool_use")
+            .map(|part| text(&part["id"])),
+    );
+    let parts = list(&message["parts"]);
+    found.extend(
+        parts
+            .iter()
+            .filter(|part| part["functionCall"].is_object())
+            .map(|part| text(&part["functionCall"]["id"])),
+    );
+    found
+}
+
+/// The ids of the calls that a message answers.
+fn answers(message: &Value) -> Vec<String> {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    if message["role"] == "tool" {
+        return vec![text(&message["tool_call_id"])];
+    }
+    let parts = list(&message["content"]);
+    let mut found: Vec<String> = parts
+        .iter()
+        .filter(|part| part["type"] == "tool_result")
+        .map(|part| text(&part["tool_use_id"]))
+        .collect();
+    let parts = list(&message["parts"]);
+    found.extend(
+        parts
+            .iter()
+            .filter(|part| part["functionResponse"].is_object())
+            .map(|part| text(&part["functionResponse"]["id"])),
+    );
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn openai(messages: &Value) -> Result<(), String> {
+        check_pairs(&json!({ "messages": messages }))
+    }
+
+    #[test]
+    fn whole_conversations_pass() {
+        let call = json!({"role": "assistant", "tool_calls": [{"id": "a"}, {"id": "b"}]});
+        let tool = |id: &str| json!({"role": "tool", "tool_call_id": id});
+        assert_eq!(
+            openai(&json!([{"role": "system"}, {"role": "user"}, call, tool("b"), tool("a"), {"role": "user"}])),
+            Ok(())
+        );
+        let anthropic = json!({"system": "s", "messages": [
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "a"}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a"}]}]});
+        assert_eq!(check_pairs(&anthropic), Ok(()));
+        let gemini = json!({"contents": [{"role": "user", "parts": [{"text": "t"}]},
+            {"role": "model", "parts": [{"functionCall": {"name": "f"}}, {"functionCall": {"name": "f"}}]},
+            {"role": "user", "parts": [{"functionResponse": {"name": "f"}}, {"functionResponse": {"name": "f"}}]}]});
+        assert_eq!(check_pairs(&gemini), Ok(()));
+    }
+
+    #[test]
+    fn broken_ones_do_not() {
+        let call = json!({"role": "assistant", "tool_calls": [{"id": "a"}, {"id": "b"}]});
+        let tool = |id: &str| json!({"role": "tool", "tool_call_id": id});
+        for broken in [
+            json!([tool("a")]),
+            json!([call, tool("a")]),
+            json!([call, tool("a"), {"role": "user"}, tool("b")]),
+            json!([call, tool("a"), tool("a")]),
+            json!([call, call, tool("a"), tool("b"), tool("a"), tool("b")]),
+            json!([{"role": "user"}, {"role": "system"}]),
+        ] {
+            assert!(openai(&broken).is_err(), "{broken}");
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! What a provider does wrong: refused, late, cut off, nonsense. Tried again or failed as the profile says; the
+//! conversation stays whole.
+
+use std::time::Duration;
+
+use pirn::{Engine, EventType, Role, RunError, ThreadStatus};
+use pirn_core::model_call::{FailureKind, ModelFailure};
+use pirn_tests::wire::{Answer, End, Server, delta};
+use pirn_tests::world::{Ran, run_in};
+use serde_json::{Value, json};
+
+use crate::{ask, asking, engine, profile};
+
+fn prompt() -> Value {
+    json!({"prompt": "hi", "tools": ["weather"]})
+}
+
+/// The model's error: a node's is its cause.
+fn cause(ran: &Ran) -> &RunError {
+    let error = ran.report.error.as_ref().expect("an error");
+    let mut deepest = error;
+    while deepest.code != pirn::RunErrorCode::ModelError {
+        deepest = deepest
+            .cause
+            .as_deref()
+            .unwrap_or_else(|| panic!("no MODEL_ERROR in {error:?}"));
+    }
+    deepest
+}
+
+#[track_caller]
+fn fails_with(ran: &Ran, kind: FailureKind) {
+    assert_eq!(ran.report.status, ThreadStatus::Failed);
+    assert_eq!(ModelFailure::of(cause(ran)).kind, kind, "{:?}", ran.report.error);
+    let roles: Vec<Role> = ran
+        .report
+        .conversation
+        .messages
+        .iter()
+        .map(|message| message.role)
+        .collect();
+    assert_eq!(
+        roles,
+        [Role::User],
+        "nothing of a failed reply stands in the conversation"
+    );
+}
+
+#[track_caller]
+fn says(ran: &Ran, content: &str) {
+    assert_eq!(ran.report.status, ThreadStatus::Completed, "{:?}", ran.report.error);
+    assert_eq!(ran.report.output["content"], content);
+    let roles: Vec<Role> = ran
+        .report
+        .conversation
+        .messages
+        .iter()
+        .map(|message| message.role)
+        .collect();
+    assert_eq!(roles, [Role::User, Role::Assistant]);
+}
+
+#[test]
+fn what_passes_is_tried_again() {
+    let cut = Answer::breaking_off(&["half a"], End::Cut);
+    let nonsense = Answer::Stream {
+        pieces: vec![
+            delta(&json!({"content": "half"})),
+            "data: {\"choices\": [{\n\n".to_owned(),
+        ],
+        end: End::Finished,
+    };
+    let no_end = Answer::breaking_off(&["half"], End::Finished);
+    for (bad, attempts) in [
+        (vec![Answer::error(500, "oops")], 2),
+        (vec![Answer::error(503, "busy"), Answer::error(529, "busy")], 3),
+        (
+            vec![Answer::error(429, "slow down").with_header("Retry-After", "0.01")],
+            2,
+        ),
+        (vec![Answer::HangUp], 2),
+        (vec![cut], 2),
+        (vec![nonsense], 2),
+        (vec![no_end], 2),
+    ] {
+        let said = format!("{bad:?}");
+        let server = Server::answering(bad.into_iter().chain([Answer::saying(&["good"])]));
+        let ran = ask(&server, &json!({}), prompt());
+        says(&ran, "good");
+        assert_eq!(server.requests().len(), attempts, "{said}");
+        let bodies: Vec<Value> = server.requests().into_iter().map(|request| request.body).collect();
+        assert!(
+            bodies.iter().all(|body| *body == bodies[0]),
+            "the same request each time"
+        );
+    }
+}
+
+#[test]
+fn what_stays_fails_at_once_and_says_what_it_is() {
+    for (status, kind) in [
+        (400, FailureKind::Rejected),
+        (401, FailureKind::Key),
+        (403, FailureKind::Key),
+        (404, FailureKind::Rejected),
+    ] {
+        let server = Server::answering([Answer::error(status, "not like this")]);
+        let ran = ask(&server, &json!({}), prompt());
+        fails_with(&ran, kind);
+        assert_eq!(server.requests().len(), 1);
+        assert!(cause(&ran).message.contains("not like this"), "{}", cause(&ran));
+    }
+}
+
+#[test]
+fn attempts_end() {
+    let server = Server::answering((0..9).map(|_| Answer::error(500, "oops")));
+    let ran = ask(&server, &json!({}), prompt());
+    fails_with(&ran, FailureKind::Provider);
+    assert_eq!(server.requests().len(), 3);
+    assert!(cause(&ran).message.contains("(3 attempts)"), "{}", cause(&ran));
+}
+
+#[test]
+fn every_kind_of_bad_stream_fails_as_what_it_is() {
+    let once = json!({"retry": {"maxAttempts": 1}});
+    let stream = |pieces: &[&str]| Answer::Stream {
+        pieces: pieces.iter().map(|piece| (*piece).to_owned()).collect(),
+        end: End::Finished,
+    };
+    for (answer, kind) in [
+        (Answer::HangUp, FailureKind::Dropped),
+        (Answer::breaking_off(&["half"], End::Cut), FailureKind::Dropped),
+        (Answer::breaking_off(&["half"], End::Finished), FailureKind::Dropped),
+        (stream(&["data: nonsense\n\n"]), FailureKind::Malformed),
+        (
+            stream(&["data: {\"error\": {\"message\": \"overloaded\"}}\n\n"]),
+            FailureKind::Provider,
+        ),
+        (
+            stream(&["data: {\"error\": {\"type\": \"invalid_request_error\"}}\n\n"]),
+            FailureKind::Rejected,
+        ),
+    ] {
+        let said = format!("{answer:?}");
+        let server = Server::answering([answer]);
+        let ran = ask(&server, &once, prompt());
+        assert_eq!(
+            ModelFailure::of(cause(&ran)).kind,
+            kind,
+            "{said}: {:?}",
+            ran.report.error
+        );
+        fails_with(&ran, kind);
+    }
+}
+
+#[test]
+fn a_stall_is_told_from_a_slow_start() {
+    for (answer, words) in [
+        (Answer::breaking_off(&[], End::Stall), "first token"),
+        (Answer::breaking_off(&["half"], End::Stall), "next token"),
+    ] {
+        let server = Server::answering([answer]);
+        let more = json!({"retry": {"maxAttempts": 1}, "timeouts": {"firstTokenMs": 300, "idleMs": 200}});
+        let ran = ask(&server, &more, prompt());
+        fails_with(&ran, FailureKind::Stalled);
+        assert!(cause(&ran).message.contains(words), "{}", cause(&ran));
+        assert!(server.client_left(), "the connection is closed");
+    }
+}
+
+#[test]
+fn nobody_there_is_said_as_such() {
+    let port = std::net::TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
+    let nobody = format!("http://{}/v1/", port.expect("a port"));
+    let server = Server::answering([]);
+    let ran = ask(&server, &json!({"endpoint": nobody}), prompt());
+    fails_with(&ran, FailureKind::Unreachable);
+}
+
+#[test]
+fn a_redirect_is_not_followed() {
+    let elsewhere = Server::answering([Answer::saying(&["caught"])]);
+    let away = Answer::error(307, "over there").with_header("Location", &elsewhere.url("/v1/chat/completions"));
+    let server = Server::answering([away]);
+    let ran = ask(&server, &json!({}), prompt());
+    fails_with(&ran, FailureKind::Rejected);
+    assert_eq!(elsewhere.requests().len(), 0, "the key went nowhere");
+}
+
+#[test]
+fn a_fallback_profile_answers_where_the_first_can_not() {
+    let first = Server::answering([Answer::error(401, "no")]);
+    let second = Server::answering([Answer::saying(&["from ", "the second"])]);
+    let profiles = [
+        profile(&first, &json!({"fallback": ["n"]})),
+        profile(&second, &json!({"id": "n", "model": "other-model"})),
+    ];
+    let ran = run_in(
+        engine(profiles),
+        &asking(json!({"prompt": "hi", "profileId": "m"})),
+        Value::Null,
+        Vec::new(),
+    );
+    says(&ran, "from the second");
+    assert_eq!(second.requests()[0].body["model"], "other-model");
+}
+
+#[test]
+fn a_retry_voids_the_pieces_that_came_before() {
+    let server = Server::answering([Answer::breaking_off(&["ha"], End::Cut), Answer::saying(&["good"])]);
+    let ran = ask(&server, &json!({}), prompt());
+    let pieces: Vec<(&Value, bool)> = ran
+        .of(EventType::LlmToken)
+        .iter()
+        .map(|event| (&event.raised.data["text"], event.raised.data.contains_key("restart")))
+        .collect();
+    assert_eq!(
+        pieces,
+        [(&json!("ha"), false), (&json!(""), true), (&json!("good"), false)]
+    );
+}
+
+#[test]
+fn a_cancel_drops_the_request_at_once() {
+    let server = Server::answering([Answer::breaking_off(&["half"], End::Stall)]);
+    let engine = Engine::builder()
+        .profiles([profile(&server, &json!({}))])
+        .workflows(asking(prompt()).to_string())
+        .build()
+        .expect("valid");
+    let mut prepared = engine.run("asks");
+    let mut tokens = prepared.blocking_events(&[EventType::LlmToken], 16);
+    let run = prepared.start().expect("admitted");
+    assert!(tokens.next().is_some(), "the reply has begun");
+    run.cancel("enough");
+    assert_eq!(run.outcome_blocking().status, ThreadStatus::Cancelled);
+    assert!(server.client_left(), "the connection is closed");
+    engine.shutdown_blocking(Duration::from_secs(5));
+}

@@ -1,0 +1,101 @@
+//! Good replies: whole, streamed, with tools.
+
+use pirn::{EventType, Role, ThreadStatus};
+use pirn_tests::wire::{Answer, Server};
+use serde_json::json;
+
+use crate::ask;
+
+#[test]
+fn a_streamed_reply_comes_as_events_and_counts_what_the_provider_reported() {
+    let server = Server::answering([Answer::saying(&["good ", "morning", " 你好"])]);
+    let ran = ask(
+        &server,
+        &json!({"parameters": {"temperature": 0.5}}),
+        json!({"prompt": "hi", "system": "be kind"}),
+    );
+    assert_eq!(ran.report.status, ThreadStatus::Completed, "{:?}", ran.report.error);
+    assert_eq!(ran.report.output["content"], "good morning 你好");
+    let pieces: Vec<&str> = ran
+        .of(EventType::LlmToken)
+        .iter()
+        .filter_map(|event| event.raised.data["text"].as_str())
+        .collect();
+    assert_eq!(pieces, ["good ", "morning", " 你好"]);
+    assert_eq!(ran.report.tokens.spent.total, 10);
+
+    let requests = server.requests();
+    assert_eq!(requests.len(), 1);
+    assert_eq!(requests[0].path, "/v1/chat/completions");
+    let body = &requests[0].body;
+    assert_eq!(
+        (&body["model"], &body["temperature"]),
+        (&json!("some-model"), &json!(0.5))
+    );
+    assert_eq!(
+        body["messages"],
+        json!([{"role": "system", "content": "be kind"}, {"role": "user", "content": "hi"}])
+    );
+}
+
+#[test]
+fn a_reply_in_one_piece_where_the_profile_says_so() {
+    let body = json!({
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": "whole"}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3},
+    });
+    let server = Server::answering([Answer::Whole {
+        status: 200,
+        headers: Vec::new(),
+        body: body.to_string(),
+    }]);
+    let ran = ask(&server, &json!({"stream": false}), json!({"prompt": "hi"}));
+    assert_eq!(ran.report.output["content"], "whole");
+    assert_eq!(ran.report.tokens.spent.total, 3);
+    assert_eq!(server.requests()[0].body["stream"], false);
+}
+
+#[test]
+fn parallel_tool_calls_are_made_and_answered_in_one_go() {
+    let server = Server::answering([
+        Answer::calling(&[("weather", r#"{"city": "Bern"}"#), ("weather", r#"{"city": "Rome"}"#)]),
+        Answer::saying(&["fine everywhere"]),
+    ]);
+    let ran = ask(&server, &json!({}), json!({"prompt": "weather?", "tools": ["weather"]}));
+    assert_eq!(ran.report.output["content"], "fine everywhere");
+    let requests = server.requests();
+    assert_eq!(requests[0].body["tools"][0]["function"]["name"], "weather");
+    let sent: Vec<(&str, &str)> = requests[1].body["messages"]
+        .as_array()
+        .expect("messages")
+        .iter()
+        .filter(|message| message["role"] == "tool")
+        .filter_map(|message| Some((message["tool_call_id"].as_str()?, message["content"].as_str()?)))
+        .collect();
+    assert_eq!(sent, [("c0", "fine in Bern"), ("c1", "fine in Rome")]);
+    let roles: Vec<Role> = ran
+        .report
+        .conversation
+        .messages
+        .iter()
+        .map(|message| message.role)
+        .collect();
+    assert_eq!(
+        roles,
+        [Role::User, Role::Assistant, Role::Tool, Role::Tool, Role::Assistant]
+    );
+    assert_eq!(ran.report.tokens.spent.total, 20);
+}
+
+#[test]
+fn arguments_that_are_no_json_are_answered_and_do_not_poison_the_conversation() {
+    let server = Server::answering([
+        Answer::calling(&[("weather", r#"{"city": "#)]),
+        Answer::saying(&["sorry"]),
+    ]);
+    let ran = ask(&server, &json!({}), json!({"prompt": "weather?", "tools": ["weather"]}));
+    assert_eq!(ran.report.output["content"], "sorry");
+    let again = &server.requests()[1].body["messages"][1]["tool_calls"][0]["function"]["arguments"];
+    let again: serde_json::Value = serde_json::from_str(again.as_str().expect("text")).expect("JSON");
+    assert!(again.is_object(), "{again}");
+}
