@@ -4,6 +4,7 @@
 //! the results of work are *inputs*, what should happen is an *effect* (DESIGN "Machines"). The same machines
 //! run under actix, under a virtual clock and under a model checker.
 
+pub mod analysis;
 pub mod conversation;
 pub mod definition;
 pub mod error;

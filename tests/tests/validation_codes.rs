@@ -6,6 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use pirn::script::TextSyntax;
+use pirn_core::analysis::analyse;
 use pirn_core::definition::{FaultCode, SourceFile, load};
 use pirn_core::graph::{CompileContext, compile_loaded};
 use serde_json::Value;
@@ -66,10 +67,12 @@ fn codes(base: &Value, place: &str, value: &str) -> BTreeSet<String> {
         ..CompileContext::default()
     };
     let compiled = compile_loaded(&loaded, &context);
+    let analysis = analyse(&loaded, &compiled);
     compiled
         .faults
         .iter()
         .chain(&compiled.warnings)
+        .chain(&analysis.warnings)
         .map(|fault| fault.code.to_string())
         .collect()
 }

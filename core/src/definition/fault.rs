@@ -102,6 +102,24 @@ fault_codes! {
     AmbiguousHistoryOptions = "AMBIGUOUS_HISTORY_OPTIONS",
     /// Warning: an edge that is drawn but never taken.
     IgnoredEdge = "IGNORED_EDGE",
+    /// Warning: whatever its paths do, the JOIN fails.
+    JoinNeverSucceeds = "JOIN_NEVER_SUCCEEDS",
+    /// Warning: fewer paths can complete than `threshold` asks for.
+    ThresholdOutOfReach = "THRESHOLD_OUT_OF_REACH",
+    /// Warning: the JOIN is decided before the path's turn comes.
+    BranchNeverStarts = "BRANCH_NEVER_STARTS",
+    /// Warning: a loop whose ways out no run takes.
+    LoopWithoutExit = "LOOP_WITHOUT_EXIT",
+    /// Warning: a route or an edge that no run takes.
+    UnreachableRoute = "UNREACHABLE_ROUTE",
+    /// Warning: nothing that happens is what the trigger waits for.
+    TriggerNeverFires = "TRIGGER_NEVER_FIRES",
+    /// Warning: what the trigger does raises the event it waits for.
+    TriggerFiresItself = "TRIGGER_FIRES_ITSELF",
+    /// Warning: triggers start workflows in a ring.
+    WorkflowRing = "WORKFLOW_RING",
+    /// Warning: nothing happens at `config.tokenLimit`.
+    TokenLimitWithoutCompression = "TOKEN_LIMIT_WITHOUT_COMPRESSION",
 }
 
 impl fmt::Display for FaultCode {

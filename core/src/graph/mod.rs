@@ -12,10 +12,10 @@ mod nodes;
 mod pairing;
 mod references;
 mod regions;
-mod site;
+pub(crate) mod site;
 mod snippets;
 mod syntax;
-mod traps;
+pub(crate) mod traps;
 mod triggers;
 mod ways;
 

@@ -17,15 +17,15 @@ pub(super) struct Site<'a> {
 macro_rules! at {
     ($($step:expr),* $(,)?) => { Vec::from([$($crate::graph::site::step($step)),*]) };
 }
-pub(super) use at;
+pub(crate) use at;
 
 /// A key or an index as a step.
-pub(super) fn step(step: impl Into<StepWord>) -> Step {
+pub(crate) fn step(step: impl Into<StepWord>) -> Step {
     step.into().0
 }
 
 /// What [`at!`] takes.
-pub(super) struct StepWord(Step);
+pub(crate) struct StepWord(Step);
 
 impl From<&str> for StepWord {
     fn from(key: &str) -> Self {
@@ -40,7 +40,7 @@ impl From<usize> for StepWord {
 }
 
 /// `way` and one step more.
-pub(super) fn and(way: &[Step], next: impl Into<StepWord>) -> Vec<Step> {
+pub(crate) fn and(way: &[Step], next: impl Into<StepWord>) -> Vec<Step> {
     let mut longer = way.to_vec();
     longer.push(step(next));
     longer

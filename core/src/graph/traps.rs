@@ -5,17 +5,9 @@ use super::model::NodeIx;
 /// The first node of every strongly connected component of the `dead` nodes that no way leaves, ascending.
 ///
 /// `back` holds the ways backwards; only those between dead nodes count. Tarjan's algorithm with its own stack.
-pub(super) fn terminal_components(dead: &[bool], back: &[Vec<NodeIx>]) -> Vec<NodeIx> {
+pub(crate) fn terminal_components(dead: &[bool], back: &[Vec<NodeIx>]) -> Vec<NodeIx> {
     let next = forwards(dead, back);
-    let mut search = Search {
-        next: &next,
-        order: vec![0; dead.len()],
-        low: vec![0; dead.len()],
-        component: vec![None; dead.len()],
-        open: Vec::new(),
-        visited: 0,
-        firsts: Vec::new(),
-    };
+    let mut search = Search::new(&next);
     for node in (0..dead.len()).filter(|node| dead[*node]) {
         if search.order[node] == 0 {
             search.from(node);
@@ -42,6 +34,23 @@ pub(super) fn terminal_components(dead: &[bool], back: &[Vec<NodeIx>]) -> Vec<No
     found
 }
 
+/// For every node the number of its strongly connected component. A node alone, without a way to itself, has none.
+pub(crate) fn components(next: &[Vec<NodeIx>]) -> Vec<Option<usize>> {
+    let mut search = Search::new(next);
+    for node in 0..next.len() {
+        if search.order[node] == 0 {
+            search.from(node);
+        }
+    }
+    let mut size = vec![0_usize; search.firsts.len()];
+    for component in search.component.iter().flatten() {
+        size[*component] += 1;
+    }
+    let turns = |node: usize| next[node].contains(&(node as NodeIx));
+    let among = |(node, component): (usize, Option<usize>)| component.filter(|one| size[*one] > 1 || turns(node));
+    search.component.into_iter().enumerate().map(among).collect()
+}
+
 fn forwards(dead: &[bool], back: &[Vec<NodeIx>]) -> Vec<Vec<NodeIx>> {
     let mut next = vec![Vec::new(); dead.len()];
     for (to, sources) in back.iter().enumerate().filter(|(to, _)| dead[*to]) {
@@ -64,7 +73,19 @@ struct Search<'a> {
     firsts: Vec<NodeIx>,
 }
 
-impl Search<'_> {
+impl<'a> Search<'a> {
+    fn new(next: &'a [Vec<NodeIx>]) -> Self {
+        Self {
+            next,
+            order: vec![0; next.len()],
+            low: vec![0; next.len()],
+            component: vec![None; next.len()],
+            open: Vec::new(),
+            visited: 0,
+            firsts: Vec::new(),
+        }
+    }
+
     fn from(&mut self, start: usize) {
         let mut way = vec![(start, 0)];
         self.enter(start);

@@ -26,8 +26,6 @@ fn reach(edges: &BTreeSet<(usize, usize)>, from: usize) -> BTreeSet<usize> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
-
     /// Node 0 is START, the last is END. Without forks, a node is unreachable iff START does not reach it; there is a
     /// dead end iff a reachable node does not reach END, and every such node leads to a reported one.
     #[test]

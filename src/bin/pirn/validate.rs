@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::ValueEnum;
 use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteDiagnostic, NamedSource, Report, Severity};
 use pirn::script::TextSyntax;
+use pirn_core::analysis::analyse;
 use pirn_core::definition::{Fault, Loaded, SourceFile};
 use pirn_core::graph::{CompileContext, Compiled, compile_loaded};
 use serde_json::json;
@@ -60,6 +61,7 @@ pub(crate) fn check(files: &[SourceFile], profiles: impl Iterator<Item = String>
         ..CompileContext::default()
     };
     let mut compiled = compile_loaded(&loaded, &context);
+    compiled.warnings.extend(analyse(&loaded, &compiled).warnings);
     let by_place = |fault: &Fault| {
         let file = fault
             .file

@@ -54,7 +54,6 @@ fn member_json() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(600))]
     #[test]
     fn without_javascript_the_result_is_the_same(
         expression in prop_oneof![4 => path(), 1 => literal()],

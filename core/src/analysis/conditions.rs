@@ -1,0 +1,121 @@
+//! What a condition's text alone says of it.
+
+use std::collections::BTreeSet;
+
+use crate::graph::{Edge, Graph, NodeIx, SnippetIx};
+use crate::script::{Plain, is_truthy};
+
+/// Whether a condition holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Truth {
+    /// In every run.
+    Always,
+    /// In no run.
+    Never,
+    /// It depends.
+    Open,
+}
+
+/// What the text decides: only a literal does.
+pub(super) fn truth(text: &str) -> Truth {
+    match Plain::read(text) {
+        Some(Plain::Literal(value)) if is_truthy(&value) => Truth::Always,
+        Some(Plain::Literal(_)) => Truth::Never,
+        Some(Plain::Path(_) | Plain::Placeholder(_)) | None => Truth::Open,
+    }
+}
+
+/// What the text of an edge or trigger without condition, or with one, decides.
+pub(super) fn truth_of(text: Option<&str>) -> Truth {
+    text.map_or(Truth::Always, truth)
+}
+
+/// Whether the text has the same value when it is evaluated twice in a row.
+pub(super) fn is_steady(text: &str) -> bool {
+    let text = without_comparisons(text);
+    !["random", "Date", "++", "--", "="]
+        .iter()
+        .any(|sign| text.contains(sign))
+}
+
+/// The text without `==`, `!=`, `<=`, `>=` and `=>`, so that a `=` that is left assigns.
+fn without_comparisons(text: &str) -> String {
+    ["===", "!==", "==", "!=", "<=", ">=", "=>"]
+        .iter()
+        .fold(text.to_owned(), |text, sign| text.replace(sign, " "))
+}
+
+/// The choices out of a node that some run takes.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Choices {
+    /// Where they lead, in the order they are tried.
+    pub(super) targets: Vec<NodeIx>,
+    /// Whether choosing can fail: a condition that must be evaluated, or none that holds.
+    pub(super) can_fail: bool,
+}
+
+/// Of ways that are tried in order, the first that holds is taken.
+pub(super) fn choices(
+    graph: &Graph,
+    ways: impl Iterator<Item = (Option<SnippetIx>, NodeIx)>,
+    default: Option<NodeIx>,
+) -> Choices {
+    let mut found = Choices::default();
+    let mut seen = BTreeSet::new();
+    for (condition, target) in ways {
+        let text = condition.map(|condition| &*graph.snippet(condition).source);
+        match truth_of(text) {
+            Truth::Never => {}
+            Truth::Open => {
+                found.can_fail = true;
+                if text.is_some_and(|text| is_steady(text) && !seen.insert(text.trim())) {
+                    continue;
+                }
+                found.targets.push(target);
+            }
+            Truth::Always => {
+                found.targets.push(target);
+                return found;
+            }
+        }
+    }
+    match default {
+        Some(target) => found.targets.push(target),
+        None => found.can_fail = true,
+    }
+    found
+}
+
+/// The choices among a node's edges.
+pub(super) fn edge_choices(graph: &Graph, edges: &[Edge]) -> Choices {
+    choices(graph, edges.iter().map(|edge| (edge.condition, edge.target)), None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_literal_decides() {
+        for text in ["true", " 1 ", "'yes'", "-2.5"] {
+            assert_eq!(truth(text), Truth::Always, "{text}");
+        }
+        for text in ["false", "0", "''", "null", "undefined"] {
+            assert_eq!(truth(text), Truth::Never, "{text}");
+        }
+        for text in ["input", "{{ok}}", "1 === 1", "!0", "NaN", ""] {
+            assert_eq!(truth(text), Truth::Open, "{text}");
+        }
+        assert_eq!(truth_of(None), Truth::Always);
+    }
+
+    #[test]
+    fn what_may_change_between_two_looks_is_not_steady() {
+        for text in ["Math.random() < 0.5", "n++ < 3", "x = 1", "Date.now() > t"] {
+            assert!(!is_steady(text), "{text}");
+        }
+        for text in ["a === b", "a >= 1 && b != 2", "list.some(x => x)"] {
+            assert!(is_steady(text), "{text}");
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! What is valid but cannot be meant: warnings over definitions that compile (`pirn validate`).
+//!
+//! 1. Nothing is guessed. A condition counts as decided only where its text is a literal; everything else may hold or
+//!    not. What is reported therefore holds in every run, as far as the files tell.
+//! 2. Each finding has its own file and its own stable codes; `docs/validation-codes.md` shows a bad and a mended
+//!    example of each.
+//! 3. The work is near-linear in the size of the definitions ([`Analysis::work`] counts it), and no depth of nesting
+//!    overflows the stack.
+//!
+//! | file | codes |
+//! |---|---|
+//! | `joins` | `JOIN_NEVER_SUCCEEDS`, `THRESHOLD_OUT_OF_REACH` |
+//! | `branches` | `BRANCH_NEVER_STARTS` |
+//! | `loops` | `LOOP_WITHOUT_EXIT` |
+//! | `routes` | `UNREACHABLE_ROUTE` |
+//! | `watchers` | `TRIGGER_NEVER_FIRES` |
+//! | `rings` | `TRIGGER_FIRES_ITSELF`, `WORKFLOW_RING` |
+//! | `token_limit` | `TOKEN_LIMIT_WITHOUT_COMPRESSION` |
+
+mod branches;
+mod conditions;
+mod joins;
+mod loops;
+mod odds;
+mod outlook;
+mod raises;
+mod rings;
+mod routes;
+mod token_limit;
+mod watchers;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::definition::json::Step;
+use crate::definition::{Fault, FaultCode, Loaded, Located, Origin, TriggerDefinition, WorkflowDefinition};
+use crate::graph::{Compiled, Graph, NodeKind};
+
+use self::outlook::Outlook;
+
+/// What an analysis found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Analysis {
+    /// The warnings, workflow by workflow, then the triggers outside.
+    pub warnings: Vec<Fault>,
+    /// Nodes, ways and triggers looked at: what the cost is near-linear in.
+    pub work: u64,
+}
+
+/// Looks through what was loaded and compiled. Empty where anything is wrong: faults come first.
+///
+/// ```
+/// use pirn_core::analysis::analyse;
+/// use pirn_core::definition::{SourceFile, load};
+/// use pirn_core::graph::{CompileContext, compile_loaded};
+/// let text = r#"{"id": "w", "nodes": [{"id": "s", "type": "START"}, {"id": "e", "type": "END"}],
+///                "edges": [{"from": "s", "to": "e"}, {"from": "s", "to": "e", "label": "never taken"}]}"#;
+/// let loaded = load(&SourceFile::new("w.json", text));
+/// let compiled = compile_loaded(&loaded, &CompileContext::default());
+/// let found = analyse(&loaded, &compiled);
+/// assert_eq!(found.warnings[0].code.as_str(), "UNREACHABLE_ROUTE");
+/// ```
+pub fn analyse(loaded: &Loaded, compiled: &Compiled) -> Analysis {
+    let mut found = Analysis::default();
+    if !compiled.faults.is_empty() || compiled.graphs.len() != loaded.workflows.len() {
+        return found;
+    }
+    let set = Set {
+        flows: loaded.workflows.iter().zip(&compiled.graphs).map(Flow::of).collect(),
+        triggers: &loaded.triggers,
+    };
+    let outlooks = Outlook::of_all(&set, &mut found.work);
+    for (flow, outlook) in set.flows.iter().zip(&outlooks) {
+        joins::report(flow, outlook, &mut found);
+        branches::report(flow, outlook, &mut found);
+        loops::report(flow, outlook, &mut found);
+        routes::report(flow, &mut found);
+        token_limit::report(flow, &set, &mut found);
+    }
+    watchers::report(&set, &mut found);
+    rings::report(&set, &mut found);
+    found
+}
+
+impl Analysis {
+    fn warn(&mut self, origin: &Origin, code: FaultCode, way: &[Step], message: impl Into<String>) {
+        self.warnings.push(origin.fault(code, way, message));
+    }
+}
+
+/// Everything that is looked at together.
+struct Set<'a> {
+    flows: Vec<Flow<'a>>,
+    /// Triggers outside a workflow.
+    triggers: &'a [Located<TriggerDefinition>],
+}
+
+impl<'a> Set<'a> {
+    /// Every trigger: the workflow it stands in, its place there, where it came from.
+    fn every_trigger(&self) -> impl Iterator<Item = Placed<'a>> {
+        let inner = self.flows.iter().enumerate().flat_map(|(flow, one)| {
+            let triggers = one.definition.triggers.iter().enumerate();
+            triggers.map(move |(place, trigger)| Placed {
+                flow: Some(flow),
+                place,
+                trigger,
+                origin: one.origin,
+            })
+        });
+        let outer = self.triggers.iter().enumerate().map(|(place, trigger)| Placed {
+            flow: None,
+            place,
+            trigger: &trigger.value,
+            origin: &trigger.origin,
+        });
+        inner.chain(outer)
+    }
+
+    fn places(&self) -> BTreeMap<&'a str, usize> {
+        let by_id = self.flows.iter().enumerate();
+        by_id.map(|(place, flow)| (&*flow.graph.workflow_id, place)).collect()
+    }
+}
+
+/// A workflow: as it was written, and compiled. Nodes have the same places in both.
+struct Flow<'a> {
+    definition: &'a WorkflowDefinition,
+    origin: &'a Origin,
+    graph: &'a Graph,
+}
+
+impl<'a> Flow<'a> {
+    fn of((written, graph): (&'a Located<WorkflowDefinition>, &'a Arc<Graph>)) -> Self {
+        Self {
+            definition: &written.value,
+            origin: &written.origin,
+            graph,
+        }
+    }
+
+    /// The workflows that its SUBGRAPH nodes call.
+    fn calls(&self) -> impl Iterator<Item = &'a Arc<str>> + use<'a> {
+        self.graph.nodes.iter().filter_map(|node| match &node.kind {
+            NodeKind::Subgraph { workflow_id, .. } if !node.edges.is_empty() => Some(workflow_id),
+            _ => None,
+        })
+    }
+}
+
+/// A trigger and where it stands.
+#[derive(Clone, Copy)]
+struct Placed<'a> {
+    /// The workflow around it; none: it stands outside.
+    flow: Option<usize>,
+    place: usize,
+    trigger: &'a TriggerDefinition,
+    origin: &'a Origin,
+}
+
+impl Placed<'_> {
+    /// The way to a part of it in its text.
+    fn way<const N: usize>(&self, steps: [&str; N]) -> Vec<Step> {
+        let mut way = match (self.flow, self.origin.file()) {
+            (Some(_), _) | (None, None) => crate::graph::site::at!["triggers", self.place],
+            (None, Some(_)) => Vec::new(),
+        };
+        way.extend(steps.map(|key| Step::Key(key.to_owned())));
+        way
+    }
+}

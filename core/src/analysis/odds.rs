@@ -1,0 +1,179 @@
+//! Which ends of a fork's paths let its JOIN succeed, fail, or leave a path unstarted (SPEC section 4), by counting.
+//!
+//! A path that completes or fails as it likes is one of three sorts: it can only complete, only fail, or both. Every
+//! strategy is a threshold: `k` of one end. What follows is arithmetic on how many of each sort there are; an
+//! exhaustive search over the join machine itself is the oracle in `core/tests/analysis`.
+
+use crate::definition::{ForkStrategy, JoinStrategy};
+use crate::graph::Fork;
+
+/// How one path of a fork can end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PathOdds {
+    pub(super) completes: bool,
+    pub(super) fails: bool,
+    /// It does not complete before this many milliseconds.
+    pub(super) earliest_ms: u64,
+}
+
+/// The end a strategy counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counted {
+    Completed,
+    Failed,
+}
+
+/// Why a JOIN cannot succeed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hopeless {
+    /// Only so many paths can end as the strategy wants.
+    TooFew {
+        able: usize,
+        wanted: usize,
+        counted: Counted,
+    },
+    /// The main path is named and cannot complete.
+    MainNeverCompletes,
+    /// The main path is named, and the JOIN is decided before it starts.
+    MainTooLate,
+    /// As many paths as it takes cannot complete before the timeout.
+    TooSlow { earliest_ms: u64, timeout_ms: u64 },
+}
+
+/// `k` ends of this sort decide for success.
+pub(super) fn wanted(fork: &Fork) -> (Counted, usize) {
+    let all = fork.paths.len();
+    match fork.join.strategy {
+        JoinStrategy::AllCompleted => (Counted::Completed, all),
+        JoinStrategy::AnyCompleted => (Counted::Completed, 1),
+        JoinStrategy::AllFailed => (Counted::Failed, all),
+        JoinStrategy::AnyFailed => (Counted::Failed, 1),
+        JoinStrategy::SuccessCountThreshold => (Counted::Completed, fork.join.threshold as usize),
+    }
+}
+
+/// How many paths run at once.
+pub(super) fn width(fork: &Fork, max_concurrent: Option<u32>) -> usize {
+    match fork.strategy {
+        ForkStrategy::Serial => 1,
+        ForkStrategy::Parallel => max_concurrent.map_or(fork.paths.len(), |most| (most as usize).max(1)),
+    }
+}
+
+/// Whether some run's ends let the JOIN succeed.
+pub(super) fn can_succeed(fork: &Fork, paths: &[PathOdds], width: usize) -> Result<(), Hopeless> {
+    let (counted, wanted) = wanted(fork);
+    let ends_so = |path: &&PathOdds| match counted {
+        Counted::Completed => path.completes,
+        Counted::Failed => path.fails,
+    };
+    let able = paths.iter().filter(ends_so).count();
+    if able < wanted {
+        return Err(Hopeless::TooFew { able, wanted, counted });
+    }
+    if counted == Counted::Failed {
+        return Ok(());
+    }
+    let main = fork.join.main_path;
+    if fork.join.main_path_explicit {
+        if !paths.get(main).is_some_and(|path| path.completes) {
+            return Err(Hopeless::MainNeverCompletes);
+        }
+        if !main_is_in_time(paths, main, wanted, width) {
+            return Err(Hopeless::MainTooLate);
+        }
+    }
+    let mut times: Vec<u64> = paths.iter().filter(ends_so).map(|path| path.earliest_ms).collect();
+    times.sort_unstable();
+    match (times.get(wanted.saturating_sub(1)), fork.join.timeout_ms) {
+        (Some(&earliest_ms), Some(timeout_ms)) if earliest_ms > timeout_ms => Err(Hopeless::TooSlow {
+            earliest_ms,
+            timeout_ms,
+        }),
+        (Some(_) | None, _) => Ok(()),
+    }
+}
+
+/// Whether some run's ends make the JOIN fail.
+pub(super) fn can_fail(fork: &Fork, paths: &[PathOdds]) -> bool {
+    let (counted, wanted) = wanted(fork);
+    let spoils = |path: &&PathOdds| match counted {
+        Counted::Completed => path.fails,
+        Counted::Failed => path.completes,
+    };
+    paths.iter().filter(spoils).count() + wanted > paths.len() || fork.join.main_path_explicit
+}
+
+/// How many of the first paths can end in which ways, in the strategy's own terms.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sorts {
+    /// Only as the strategy wants.
+    good: usize,
+    /// Only otherwise.
+    bad: usize,
+    both: usize,
+}
+
+impl Sorts {
+    fn add(&mut self, path: &PathOdds, counted: Counted) {
+        let (good, bad) = match counted {
+            Counted::Completed => (path.completes, path.fails),
+            Counted::Failed => (path.fails, path.completes),
+        };
+        match (good, bad) {
+            (true, true) => self.both += 1,
+            (true, false) => self.good += 1,
+            (false, _) => self.bad += 1,
+        }
+    }
+
+    /// Whether `ended` of them can have ended with fewer than `wanted` good ones and at most `spare` bad ones.
+    fn undecided(self, ended: usize, wanted: usize, spare: usize) -> bool {
+        let least = ended.saturating_sub(spare.min(self.bad + self.both));
+        let most = ended.min(wanted.saturating_sub(1)).min(self.good + self.both);
+        if least > most {
+            return false;
+        }
+        let good = self.good.clamp(least, most);
+        let taken = good.saturating_sub(self.good) + (ended - good).saturating_sub(self.bad);
+        taken <= self.both
+    }
+}
+
+/// For each path, whether some run starts it: the JOIN is still open when its turn comes.
+pub(super) fn can_start(fork: &Fork, paths: &[PathOdds], width: usize) -> Vec<bool> {
+    let (counted, wanted) = wanted(fork);
+    let spare = paths.len().saturating_sub(wanted);
+    let mut before = Sorts::default();
+    let mut starts = Vec::with_capacity(paths.len());
+    for (place, path) in paths.iter().enumerate() {
+        let ended = (place + 1).saturating_sub(width);
+        starts.push(before.undecided(ended, wanted, spare));
+        before.add(path, counted);
+    }
+    starts
+}
+
+/// Whether the main path can be among the first `wanted` that complete.
+fn main_is_in_time(paths: &[PathOdds], main: usize, wanted: usize, width: usize) -> bool {
+    let spare = paths.len().saturating_sub(wanted);
+    let ended = (main + 1).saturating_sub(width);
+    let mut before = Sorts::default();
+    for path in &paths[..main] {
+        before.add(path, Counted::Completed);
+    }
+    // of those that must have ended, as many as can fail do so first: they cannot help to complete anyway
+    let failed = ended.min(before.bad).min(spare);
+    let rest = ended - failed;
+    let completed = rest.min(before.good + before.both).min(wanted.saturating_sub(1));
+    let spent = rest - completed;
+    let both_left = before.both - completed.saturating_sub(before.good);
+    if failed + spent > spare || spent > both_left {
+        return false;
+    }
+    let others = paths
+        .iter()
+        .enumerate()
+        .filter(|(place, path)| *place != main && path.completes);
+    others.count() >= wanted.saturating_sub(1) + spent
+}

@@ -1,0 +1,457 @@
+//! What can happen in a workflow, as far as its text decides: which ways some run takes, which nodes and paths can
+//! complete, which can fail.
+//!
+//! Both are bounds from above. *Completes* and *fails* say "some run may", so a warning is built on their absence.
+//! Called workflows come before their callers, inner forks before outer ones; each region is searched backwards from
+//! its end, so every way is looked at a few times in all.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::conditions::{Choices, choices, edge_choices};
+use super::odds::{Counted, Hopeless, PathOdds, can_fail, can_succeed, wanted, width};
+use super::{Flow, Set};
+use crate::definition::TriggerAction;
+use crate::graph::{Fork, ForkIx, Graph, NodeIx, NodeKind};
+
+/// Nodes a thread may enter where the workflow does not say.
+use crate::thread::DEFAULT_MAX_STEPS;
+
+/// A way from a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Way {
+    pub(super) to: NodeIx,
+    /// The way of a failure (`onError`).
+    pub(super) is_error: bool,
+}
+
+/// What can become of a fork.
+#[derive(Debug, Default)]
+pub(super) struct ForkEnds {
+    pub(super) paths: Vec<PathOdds>,
+    /// Why its JOIN cannot succeed.
+    pub(super) hopeless: Option<Hopeless>,
+}
+
+/// What can happen in one workflow.
+#[derive(Debug)]
+pub(super) struct Outlook {
+    /// The ways that conditions allow.
+    next: Vec<Vec<Way>>,
+    completes: Vec<bool>,
+    fails: Vec<bool>,
+    /// Some run enters the node.
+    pub(super) reached: Vec<bool>,
+    /// From the node some run reaches its region's end: END, or the JOIN.
+    pub(super) live: Vec<bool>,
+    /// As [`Graph::forks`].
+    pub(super) forks: Vec<ForkEnds>,
+    /// Some run completes.
+    pub(super) can_complete: bool,
+}
+
+impl Outlook {
+    /// The outlook of every workflow of the set; `work` counts what was looked at.
+    pub(super) fn of_all(set: &Set<'_>, work: &mut u64) -> Vec<Self> {
+        let places = set.places();
+        let calls: Vec<Vec<usize>> = set
+            .flows
+            .iter()
+            .map(|flow| flow.calls().filter_map(|id| places.get(&**id).copied()).collect())
+            .collect();
+        let is_stopped = set
+            .every_trigger()
+            .any(|placed| placed.trigger.enabled && matches!(placed.trigger.action, TriggerAction::StopThread { .. }));
+        let mut outlooks: Vec<Option<Self>> = set.flows.iter().map(|_| None).collect();
+        for place in callees_first(&calls) {
+            let hopeless = |id: &str| {
+                let callee = places.get(id).and_then(|place| outlooks[*place].as_ref());
+                callee.is_some_and(|callee| !callee.can_complete)
+            };
+            let outlook = Self::of(&set.flows[place], is_stopped, &hopeless, work);
+            outlooks[place] = Some(outlook);
+        }
+        outlooks.into_iter().flatten().collect()
+    }
+
+    /// The ways out of a node that some run takes.
+    pub(super) fn taken(&self, node: NodeIx) -> impl Iterator<Item = Way> {
+        let (completes, fails) = (self.completes[node as usize], self.fails[node as usize]);
+        let ways = self.next[node as usize].iter().copied();
+        ways.filter(move |way| if way.is_error { fails } else { completes })
+    }
+
+    fn of(flow: &Flow<'_>, is_stopped: bool, hopeless: &dyn Fn(&str) -> bool, work: &mut u64) -> Self {
+        let graph = flow.graph;
+        let count = graph.nodes.len();
+        // a thread that enters each of its nodes once does not run into the limit
+        let is_short = graph.config.max_steps.unwrap_or(DEFAULT_MAX_STEPS) < count as u64;
+        let mut outlook = Self {
+            next: Vec::with_capacity(count),
+            completes: Vec::with_capacity(count),
+            fails: Vec::with_capacity(count),
+            reached: vec![false; count],
+            live: vec![false; count],
+            forks: Vec::new(),
+            can_complete: false,
+        };
+        for node in &graph.nodes {
+            let ways = ways_of(graph, node);
+            let mut next: Vec<Way> = ways
+                .targets
+                .iter()
+                .map(|to| Way {
+                    to: *to,
+                    is_error: false,
+                })
+                .collect();
+            next.extend(node.on_error.map(|to| Way { to, is_error: true }));
+            *work += 1 + next.len() as u64;
+            outlook.next.push(next);
+            let always_fails = match &node.kind {
+                NodeKind::Subgraph { workflow_id, agent, .. } => {
+                    let has_no_role = |role: &Option<String>| role.as_ref().is_none_or(|role| role.trim().is_empty());
+                    agent.as_ref().is_some_and(|agent| has_no_role(&agent.role)) || hopeless(workflow_id)
+                }
+                _ => false,
+            };
+            outlook.completes.push(!always_fails);
+            let can_fail = ways.can_fail || node.timeout_ms.is_some() || kind_can_fail(&node.kind);
+            outlook.fails.push(always_fails || is_stopped || is_short || can_fail);
+        }
+        Regions::of(graph, &outlook.next, work).search(flow, &mut outlook, work);
+        outlook.reach(graph, work);
+        outlook
+    }
+
+    /// Marks what some run enters.
+    fn reach(&mut self, graph: &Graph, work: &mut u64) {
+        let mut stack = vec![graph.start];
+        self.reached[graph.start as usize] = true;
+        while let Some(node) = stack.pop() {
+            let children = match &graph.node(node).kind {
+                NodeKind::Fork(fork) => graph.fork(*fork).paths.as_slice(),
+                _ => &[],
+            };
+            let children = children.iter().map(|path| path.child);
+            let next: Vec<NodeIx> = self.taken(node).map(|way| way.to).chain(children).collect();
+            for to in next {
+                *work += 1;
+                if !std::mem::replace(&mut self.reached[to as usize], true) {
+                    stack.push(to);
+                }
+            }
+        }
+    }
+}
+
+/// An order in which every workflow comes after those it calls; calls have no circle.
+fn callees_first(calls: &[Vec<usize>]) -> Vec<usize> {
+    let mut order = Vec::with_capacity(calls.len());
+    let mut seen = vec![false; calls.len()];
+    for start in 0..calls.len() {
+        let mut way = Vec::new();
+        if !std::mem::replace(&mut seen[start], true) {
+            way.push((start, 0));
+        }
+        while let Some((place, tried)) = way.last_mut() {
+            if let Some(callee) = calls[*place].get(*tried) {
+                *tried += 1;
+                if !std::mem::replace(&mut seen[*callee], true) {
+                    way.push((*callee, 0));
+                }
+            } else {
+                order.push(*place);
+                way.pop();
+            }
+        }
+    }
+    order
+}
+
+/// Where the node leads when it has completed.
+fn ways_of(graph: &Graph, node: &crate::graph::Node) -> Choices {
+    match &node.kind {
+        NodeKind::Fork(fork) => Choices {
+            targets: vec![graph.fork(*fork).join_node],
+            can_fail: false,
+        },
+        NodeKind::Route { routes, default } => {
+            let ways = routes.iter().map(|(condition, target)| (Some(*condition), *target));
+            choices(graph, ways, *default)
+        }
+        NodeKind::End { .. } | NodeKind::ContinueFromTrigger(_) => Choices::default(),
+        NodeKind::Start
+        | NodeKind::StartFromTrigger
+        | NodeKind::Variable { .. }
+        | NodeKind::Llm(_)
+        | NodeKind::Script { .. }
+        | NodeKind::Function { .. }
+        | NodeKind::Join(_)
+        | NodeKind::Subgraph { .. }
+        | NodeKind::Context(_)
+        | NodeKind::WaitTime(_)
+        | NodeKind::WaitEvent { .. } => edge_choices(graph, &node.edges),
+    }
+}
+
+/// Whether the node itself may fail. A JOIN is judged by its paths.
+fn kind_can_fail(kind: &NodeKind) -> bool {
+    match kind {
+        NodeKind::Start
+        | NodeKind::StartFromTrigger
+        | NodeKind::End { output: None }
+        | NodeKind::Route { .. }
+        | NodeKind::Fork(_)
+        | NodeKind::Join(_)
+        | NodeKind::WaitTime(_)
+        | NodeKind::ContinueFromTrigger(_) => false,
+        NodeKind::End { output: Some(_) }
+        | NodeKind::Variable { .. }
+        | NodeKind::Llm(_)
+        | NodeKind::Script { .. }
+        | NodeKind::Function { .. }
+        | NodeKind::Subgraph { .. }
+        | NodeKind::Context(_)
+        | NodeKind::WaitEvent { .. } => true,
+    }
+}
+
+/// Which fork's branches walk a node, and the ways backwards.
+struct Regions {
+    /// The fork around the node; none: the main path, or nobody.
+    of: Vec<Option<ForkIx>>,
+    nodes: Vec<Vec<NodeIx>>,
+    back: Vec<Vec<Way>>,
+}
+
+impl Regions {
+    fn of(graph: &Graph, next: &[Vec<Way>], work: &mut u64) -> Self {
+        let mut regions = Self {
+            of: vec![None; graph.nodes.len()],
+            nodes: vec![Vec::new(); graph.forks.len()],
+            back: vec![Vec::new(); graph.nodes.len()],
+        };
+        for (from, ways) in next.iter().enumerate() {
+            for way in ways {
+                regions.back[way.to as usize].push(Way {
+                    to: from as NodeIx,
+                    ..*way
+                });
+            }
+        }
+        for (number, fork) in graph.forks.iter().enumerate() {
+            let mut stack: Vec<NodeIx> = fork.paths.iter().map(|path| path.child).collect();
+            while let Some(node) = stack.pop() {
+                *work += 1;
+                if node == fork.join_node || regions.of[node as usize].is_some() {
+                    continue;
+                }
+                regions.of[node as usize] = Some(number as ForkIx);
+                regions.nodes[number].push(node);
+                stack.extend(next[node as usize].iter().map(|way| way.to));
+            }
+        }
+        regions
+    }
+
+    /// Forks, the inner ones first.
+    fn inner_first(&self, graph: &Graph) -> Vec<ForkIx> {
+        let around = |fork: ForkIx| self.of[graph.fork(fork).fork_node as usize];
+        let mut inside: Vec<u32> = vec![0; graph.forks.len()];
+        for fork in 0..graph.forks.len() {
+            if let Some(outer) = around(fork as ForkIx) {
+                inside[outer as usize] += 1;
+            }
+        }
+        let mut ready: Vec<ForkIx> = (0..graph.forks.len() as ForkIx)
+            .filter(|fork| inside[*fork as usize] == 0)
+            .collect();
+        let mut order = Vec::with_capacity(graph.forks.len());
+        while let Some(fork) = ready.pop() {
+            order.push(fork);
+            if let Some(outer) = around(fork) {
+                inside[outer as usize] -= 1;
+                if inside[outer as usize] == 0 {
+                    ready.push(outer);
+                }
+            }
+        }
+        order
+    }
+
+    fn search(&self, flow: &Flow<'_>, outlook: &mut Outlook, work: &mut u64) {
+        let graph = flow.graph;
+        outlook.forks = graph.forks.iter().map(|_| ForkEnds::default()).collect();
+        let mut dies = vec![false; graph.nodes.len()];
+        let mut earliest = Earliest::of(graph);
+        for number in self.inner_first(graph) {
+            let fork = graph.fork(number);
+            let mut back = Back {
+                regions: self,
+                graph,
+                region: Some(number),
+                work: &mut *work,
+            };
+            let mut live = std::mem::take(&mut outlook.live);
+            back.search(&[fork.join_node], true, outlook, &mut live);
+            outlook.live = live;
+            let sources: Vec<NodeIx> = self.nodes[number as usize]
+                .iter()
+                .copied()
+                .filter(|node| outlook.fails[*node as usize] && graph.node(*node).on_error.is_none())
+                .collect();
+            for source in &sources {
+                dies[*source as usize] = true;
+            }
+            back.search(&sources, false, outlook, &mut dies);
+            earliest.search(&mut back, fork, outlook);
+            let paths = fork.paths.iter().map(|path| {
+                let child = path.child as usize;
+                let is_empty = path.child == fork.join_node;
+                let completes = is_empty || outlook.live[child];
+                PathOdds {
+                    completes,
+                    fails: !is_empty && (dies[child] || !completes),
+                    earliest_ms: if is_empty { 0 } else { earliest.of_node[child] },
+                }
+            });
+            let paths: Vec<PathOdds> = paths.collect();
+            let width = width(fork, graph.config.max_concurrent_branches);
+            let hopeless = can_succeed(fork, &paths, width).err();
+            let join = fork.join_node as usize;
+            outlook.completes[join] = hopeless.is_none();
+            outlook.fails[join] |= can_fail(fork, &paths)
+                || fork.join.timeout_ms.is_some()
+                || fork.join.merge_variables != crate::definition::MergeVariables::None;
+            earliest.join(fork, &paths);
+            outlook.forks[number as usize] = ForkEnds { paths, hopeless };
+        }
+        let ends: Vec<NodeIx> = (0..graph.nodes.len() as NodeIx)
+            .filter(|node| {
+                matches!(
+                    graph.node(*node).kind,
+                    NodeKind::End { .. } | NodeKind::ContinueFromTrigger(_)
+                )
+            })
+            .collect();
+        let mut live = std::mem::take(&mut outlook.live);
+        for end in &ends {
+            live[*end as usize] = true;
+        }
+        let mut back = Back {
+            regions: self,
+            graph,
+            region: None,
+            work,
+        };
+        back.search(&ends, false, outlook, &mut live);
+        outlook.can_complete = live[graph.start as usize];
+        outlook.live = live;
+    }
+}
+
+/// Ways backwards within one region.
+struct Back<'a> {
+    regions: &'a Regions,
+    graph: &'a Graph,
+    region: Option<ForkIx>,
+    work: &'a mut u64,
+}
+
+impl Back<'_> {
+    /// Marks every node of the region from which a run may come to one of `from`. `from` is a JOIN whose paths are
+    /// followed, not its FORK, where `into_branches`.
+    fn search(&mut self, from: &[NodeIx], into_branches: bool, outlook: &Outlook, marked: &mut [bool]) {
+        let mut stack: Vec<(NodeIx, bool)> = from.iter().map(|node| (*node, into_branches)).collect();
+        while let Some((node, into_branches)) = stack.pop() {
+            for way in self.before(node, into_branches, outlook) {
+                if !std::mem::replace(&mut marked[way.to as usize], true) {
+                    stack.push((way.to, false));
+                }
+            }
+        }
+    }
+
+    /// The ways of the region that lead to a node, and that some run takes.
+    fn before(&mut self, node: NodeIx, into_branches: bool, outlook: &Outlook) -> Vec<Way> {
+        let ways = &self.regions.back[node as usize];
+        *self.work += 1 + ways.len() as u64;
+        let fork_node = match &self.graph.node(node).kind {
+            NodeKind::Join(fork) => Some(self.graph.fork(*fork).fork_node),
+            _ => None,
+        };
+        let belongs = |way: &&Way| {
+            let from = way.to as usize;
+            let is_parents = fork_node.is_none_or(|fork| fork == way.to);
+            let is_taken = if way.is_error {
+                outlook.fails[from]
+            } else {
+                outlook.completes[from]
+            };
+            is_taken && self.regions.of[from] == self.region && is_parents != into_branches
+        };
+        ways.iter().filter(belongs).copied().collect()
+    }
+}
+
+/// The least time to a region's end, milliseconds: what WAITs and inner JOINs take, everything else taking none.
+struct Earliest {
+    of_node: Vec<u64>,
+    /// What the node itself takes.
+    cost: Vec<u64>,
+    /// Whether any of it matters: some node waits, and some JOIN does not wait for ever.
+    counts: bool,
+}
+
+impl Earliest {
+    fn of(graph: &Graph) -> Self {
+        let cost: Vec<u64> = graph
+            .nodes
+            .iter()
+            .map(|node| if let NodeKind::WaitTime(ms) = node.kind { ms } else { 0 })
+            .collect();
+        let counts = cost.iter().any(|ms| *ms > 0) && graph.forks.iter().any(|fork| fork.join.timeout_ms.is_some());
+        Self {
+            of_node: vec![0; cost.len()],
+            cost,
+            counts,
+        }
+    }
+
+    fn search(&mut self, back: &mut Back<'_>, fork: &Fork, outlook: &Outlook) {
+        if !self.counts {
+            return;
+        }
+        let mut settled: std::collections::BTreeSet<NodeIx> = std::collections::BTreeSet::new();
+        let mut nearest = BinaryHeap::from([Reverse((0_u64, fork.join_node))]);
+        while let Some(Reverse((after_ms, node))) = nearest.pop() {
+            if !settled.insert(node) {
+                continue;
+            }
+            if node != fork.join_node {
+                self.of_node[node as usize] = after_ms;
+            }
+            for way in back.before(node, node == fork.join_node, outlook) {
+                // a node that fails may do so at once
+                let own = if way.is_error { 0 } else { self.cost[way.to as usize] };
+                nearest.push(Reverse((after_ms.saturating_add(own), way.to)));
+            }
+        }
+    }
+
+    /// Passing an inner fork takes as long as the last path that must complete.
+    fn join(&mut self, fork: &Fork, paths: &[PathOdds]) {
+        let (counted, wanted) = wanted(fork);
+        if !self.counts || counted != Counted::Completed {
+            return;
+        }
+        let mut times: Vec<u64> = paths
+            .iter()
+            .filter(|path| path.completes)
+            .map(|path| path.earliest_ms)
+            .collect();
+        times.sort_unstable();
+        self.cost[fork.join_node as usize] = times.get(wanted.saturating_sub(1)).copied().unwrap_or_default();
+    }
+}

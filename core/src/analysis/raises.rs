@@ -1,0 +1,158 @@
+//! Which events the threads of a workflow raise, and which follow from a trigger's action.
+
+use super::Flow;
+use super::conditions::{Truth, truth_of};
+use crate::definition::{TriggerAction, TriggerDefinition};
+use crate::event::EventType;
+use crate::graph::{ContextNode, Graph, NodeKind};
+
+/// Whether a thread of the workflow may ever raise such an event. Where the nodes do not tell, it may.
+pub(super) fn may_raise(graph: &Graph, event: EventType) -> bool {
+    let any = |wanted: fn(&NodeKind) -> bool| graph.nodes.iter().any(|node| wanted(&node.kind));
+    let has_llm = || any(|kind| matches!(kind, NodeKind::Llm(_)));
+    match event {
+        EventType::TokenLimitExceeded
+        | EventType::TokenUsageWarning
+        | EventType::RequestMended
+        | EventType::ToolCallStarted
+        | EventType::ToolCallCompleted
+        | EventType::ToolCallFailed => has_llm(),
+        EventType::LlmToken => has_llm() || any(|kind| matches!(kind, NodeKind::Context(ContextNode::Compress(_)))),
+        EventType::ThreadForkStarted
+        | EventType::ThreadForkCompleted
+        | EventType::ThreadJoinStarted
+        | EventType::ThreadJoinConditionMet => !graph.forks.is_empty(),
+        EventType::SubgraphStarted | EventType::SubgraphCompleted => calls(graph),
+        EventType::ThreadStarted
+        | EventType::ThreadCompleted
+        | EventType::ThreadFailed
+        | EventType::ThreadCancelled
+        | EventType::ThreadPaused
+        | EventType::ThreadResumed
+        | EventType::NodeStarted
+        | EventType::NodeCompleted
+        | EventType::NodeFailed
+        | EventType::MessageAdded
+        | EventType::CompressionCompleted
+        | EventType::CompressionFailed
+        | EventType::TriggeredSubgraphStarted
+        | EventType::TriggeredSubgraphCompleted
+        | EventType::TriggeredSubgraphFailed
+        | EventType::TriggerFailed
+        | EventType::VariableChanged
+        | EventType::CheckpointCreated
+        | EventType::Notification
+        | EventType::Custom => true,
+    }
+}
+
+/// The events of a run in which all goes well; of its own threads, not of those it calls.
+pub(super) fn raised_by_run(graph: &Graph) -> Vec<EventType> {
+    let mut events = vec![
+        EventType::ThreadStarted,
+        EventType::NodeStarted,
+        EventType::NodeCompleted,
+        EventType::ThreadCompleted,
+    ];
+    let has = |wanted: fn(&NodeKind) -> bool| graph.nodes.iter().any(|node| wanted(&node.kind));
+    if has(|kind| matches!(kind, NodeKind::Variable { .. })) {
+        events.push(EventType::VariableChanged);
+    }
+    if has(|kind| matches!(kind, NodeKind::Llm(_))) {
+        events.push(EventType::MessageAdded);
+    }
+    if calls(graph) {
+        events.extend([EventType::SubgraphStarted, EventType::SubgraphCompleted]);
+    }
+    if !graph.forks.is_empty() {
+        events.extend([
+            EventType::ThreadForkStarted,
+            EventType::ThreadForkCompleted,
+            EventType::ThreadJoinStarted,
+            EventType::ThreadJoinConditionMet,
+        ]);
+    }
+    events
+}
+
+/// The events a trigger's action raises in the thread that raised its event; `target` is what it starts.
+pub(super) fn raised_by_action(trigger: &TriggerDefinition, target: Option<&Flow<'_>>) -> Vec<EventType> {
+    let event = trigger.condition.event_type;
+    let is_over = matches!(
+        event,
+        EventType::ThreadCompleted | EventType::ThreadFailed | EventType::ThreadCancelled
+    );
+    match &trigger.action {
+        TriggerAction::SendNotification { .. } => vec![EventType::Notification],
+        TriggerAction::SetVariable { .. } if !is_over => vec![EventType::VariableChanged],
+        TriggerAction::ExecuteTriggeredSubgraph(_) if !is_over => {
+            let mut events = vec![
+                EventType::TriggeredSubgraphStarted,
+                EventType::TriggeredSubgraphCompleted,
+            ];
+            if target.is_some_and(|target| hands_variables_back(target.graph)) {
+                events.push(EventType::VariableChanged);
+            }
+            events
+        }
+        TriggerAction::StopThread { thread_id: None } if !is_over => vec![EventType::ThreadCancelled],
+        // a paused thread is not paused again, and only a paused one is resumed
+        TriggerAction::PauseThread { thread_id: None } if !is_over && event != EventType::ThreadPaused => {
+            vec![EventType::ThreadPaused]
+        }
+        TriggerAction::ResumeThread { thread_id: None } if event == EventType::ThreadPaused => {
+            vec![EventType::ThreadResumed]
+        }
+        TriggerAction::SetVariable { .. }
+        | TriggerAction::ExecuteTriggeredSubgraph(_)
+        | TriggerAction::StopThread { .. }
+        | TriggerAction::PauseThread { .. }
+        | TriggerAction::ResumeThread { .. }
+        | TriggerAction::StartWorkflow { .. }
+        | TriggerAction::Custom { .. } => Vec::new(),
+    }
+}
+
+/// The workflow a trigger's action starts.
+pub(super) fn started_by(action: &TriggerAction) -> Option<&str> {
+    match action {
+        TriggerAction::StartWorkflow { workflow_id, .. } => Some(workflow_id),
+        TriggerAction::ExecuteTriggeredSubgraph(execute) => Some(&execute.triggered_workflow_id),
+        TriggerAction::StopThread { .. }
+        | TriggerAction::PauseThread { .. }
+        | TriggerAction::ResumeThread { .. }
+        | TriggerAction::SetVariable { .. }
+        | TriggerAction::SendNotification { .. }
+        | TriggerAction::Custom { .. } => None,
+    }
+}
+
+/// Whether it watches, and may match.
+pub(super) fn can_match(trigger: &TriggerDefinition) -> bool {
+    trigger.enabled
+        && truth_of(trigger.condition.expression.as_deref()) != Truth::Never
+        && (trigger.condition.event_name.is_none() || trigger.condition.event_type == EventType::Custom)
+}
+
+/// Whether it fires at every event of its type, for ever. A trigger inside a workflow counts for each run by itself,
+/// so `maxTriggers` bounds nothing where it starts another run.
+pub(super) fn is_unbounded(trigger: &TriggerDefinition, stands_inside: bool) -> bool {
+    let starts_a_run = matches!(trigger.action, TriggerAction::StartWorkflow { .. });
+    let is_counted = trigger.max_triggers.is_some_and(|most| most > 0);
+    can_match(trigger)
+        && truth_of(trigger.condition.expression.as_deref()) == Truth::Always
+        && (!is_counted || (stands_inside && starts_a_run))
+        && trigger.thread_id.is_none()
+}
+
+fn calls(graph: &Graph) -> bool {
+    let is_call = |node: &crate::graph::Node| matches!(node.kind, NodeKind::Subgraph { .. }) && !node.edges.is_empty();
+    graph.nodes.iter().any(is_call)
+}
+
+fn hands_variables_back(graph: &Graph) -> bool {
+    graph.nodes.iter().any(|node| match &node.kind {
+        NodeKind::ContinueFromTrigger(config) => config.variable_callback.is_some(),
+        _ => false,
+    })
+}

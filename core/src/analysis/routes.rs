@@ -1,0 +1,101 @@
+//! `UNREACHABLE_ROUTE`: a route or an edge that no run takes, because one before it always holds, has the same
+//! condition, or because its own never holds.
+
+use std::collections::BTreeSet;
+
+use super::conditions::{Truth, is_steady, truth_of};
+use super::{Analysis, Flow};
+use crate::definition::json::Step;
+use crate::definition::{EdgeDefinition, FaultCode, NodeConfig, RouteConfig};
+use crate::graph::NodeKind;
+use crate::graph::site::at;
+
+/// Reports each such route.
+pub(super) fn report(flow: &Flow<'_>, found: &mut Analysis) {
+    let definition = flow.definition;
+    let mut edges: Vec<Vec<usize>> = vec![Vec::new(); definition.nodes.len()];
+    for (place, edge) in definition.edges.iter().enumerate() {
+        found.work += 1;
+        if let Some(source) = leaves(flow, edge) {
+            edges[source].push(place);
+        }
+    }
+    for (place, node) in definition.nodes.iter().enumerate() {
+        match &node.config {
+            NodeConfig::Route(route) if !route.routes.is_empty() || route.default_target_node_id.is_some() => {
+                routes(flow, place, route, found);
+            }
+            NodeConfig::Fork(_) => {}
+            NodeConfig::Start
+            | NodeConfig::End(_)
+            | NodeConfig::Variable(_)
+            | NodeConfig::Llm(_)
+            | NodeConfig::Code(_)
+            | NodeConfig::Route(_)
+            | NodeConfig::Join(_)
+            | NodeConfig::Subgraph(_)
+            | NodeConfig::ContextProcessor(_)
+            | NodeConfig::Wait(_)
+            | NodeConfig::StartFromTrigger
+            | NodeConfig::ContinueFromTrigger(_) => edges_of(flow, &mut edges[place], found),
+        }
+    }
+}
+
+/// The node an edge leaves; none where no thread follows edges there.
+fn leaves(flow: &Flow<'_>, edge: &EdgeDefinition) -> Option<usize> {
+    let node = |id: &str| flow.graph.by_id.get(id).copied();
+    let target = flow.graph.node(node(&edge.target_node_id)?);
+    let is_declaration = matches!(target.kind, NodeKind::Subgraph { .. }) && target.edges.is_empty();
+    (!is_declaration).then(|| node(&edge.source_node_id).map(|source| source as usize))?
+}
+
+fn routes(flow: &Flow<'_>, place: usize, route: &RouteConfig, found: &mut Analysis) {
+    let mut order: Vec<usize> = (0..route.routes.len()).collect();
+    order.sort_by(|a, b| route.routes[*b].priority.total_cmp(&route.routes[*a].priority));
+    let id = &flow.definition.nodes[place].id;
+    let tried = order.into_iter().map(|index| {
+        let way = at!["nodes", place, "config", "routes", index];
+        (Some(route.routes[index].condition.as_str()), way)
+    });
+    never_taken(flow, id, "route", tried, found);
+}
+
+fn edges_of(flow: &Flow<'_>, order: &mut [usize], found: &mut Analysis) {
+    let edges = &flow.definition.edges;
+    order.sort_by(|a, b| edges[*b].weight.total_cmp(&edges[*a].weight));
+    let Some(first) = order.first() else { return };
+    let id = &edges[*first].source_node_id;
+    let tried = order
+        .iter()
+        .map(|edge| (edges[*edge].condition.as_deref(), at!["edges", *edge]));
+    never_taken(flow, id, "edge", tried, found);
+}
+
+fn never_taken<'t>(
+    flow: &Flow<'_>,
+    id: &str,
+    word: &str,
+    tried: impl Iterator<Item = (Option<&'t str>, Vec<Step>)>,
+    found: &mut Analysis,
+) {
+    let mut stopped = false;
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
+    for (condition, way) in tried {
+        found.work += 1;
+        let truth = truth_of(condition);
+        let text = condition.map(str::trim).filter(|text| is_steady(text));
+        let why = if stopped {
+            "one that is tried before it always holds"
+        } else if truth == Truth::Never {
+            "its condition never holds"
+        } else if text.is_some_and(|text| !seen.insert(text)) {
+            "one that is tried before it has the same condition"
+        } else {
+            stopped = truth == Truth::Always;
+            continue;
+        };
+        let message = format!("this {word} out of `{id}` is never taken: {why}");
+        found.warn(flow.origin, FaultCode::UnreachableRoute, &way, message);
+    }
+}

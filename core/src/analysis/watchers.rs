@@ -1,0 +1,48 @@
+//! `TRIGGER_NEVER_FIRES`: nothing that happens is what the trigger waits for.
+
+use std::collections::BTreeMap;
+
+use super::conditions::{Truth, truth_of};
+use super::raises::may_raise;
+use super::{Analysis, Set};
+use crate::definition::FaultCode;
+use crate::event::EventType;
+
+/// Reports each such trigger that is enabled.
+pub(super) fn report(set: &Set<'_>, found: &mut Analysis) {
+    let places = set.places();
+    // what each workflow may raise is asked once an event type
+    let mut known: BTreeMap<(usize, &str), bool> = BTreeMap::new();
+    for placed in set.every_trigger().filter(|placed| placed.trigger.enabled) {
+        found.work += 1;
+        let condition = &placed.trigger.condition;
+        let id = &placed.trigger.id;
+        let event = condition.event_type;
+        let word = event.as_str();
+        let watched = placed
+            .flow
+            .or_else(|| places.get(placed.trigger.workflow_id.as_deref()?).copied());
+        let (key, message) = if condition.event_name.is_some() && event != EventType::Custom {
+            let message = format!("`{id}` never fires: only CUSTOM events have a name, and it waits for {word}");
+            ("eventName", message)
+        } else if truth_of(condition.expression.as_deref()) == Truth::Never {
+            ("expression", format!("`{id}` never fires: its expression never holds"))
+        } else if let Some(flow) = watched {
+            let graph = set.flows[flow].graph;
+            let may = *known.entry((flow, event.as_str())).or_insert_with(|| {
+                found.work += graph.nodes.len() as u64;
+                may_raise(graph, event)
+            });
+            if may {
+                continue;
+            }
+            let workflow = &graph.workflow_id;
+            let message = format!("`{id}` never fires: no node of `{workflow}` raises {word}");
+            ("eventType", message)
+        } else {
+            continue;
+        };
+        let way = placed.way(["condition", key]);
+        found.warn(placed.origin, FaultCode::TriggerNeverFires, &way, message);
+    }
+}

@@ -1,0 +1,34 @@
+//! Files in, warnings out.
+
+use pirn_core::analysis::{Analysis, analyse};
+use pirn_core::definition::{FaultCode, Loaded, SourceFile};
+use pirn_core::graph::{CompileContext, Compiled, compile_loaded};
+use serde_json::{Value, json};
+
+/// Compiles and looks through files that must be valid.
+pub(crate) fn look(files: &[SourceFile]) -> (Compiled, Analysis) {
+    let loaded = Loaded::of(files);
+    let compiled = compile_loaded(&loaded, &CompileContext::default());
+    assert!(compiled.faults.is_empty(), "{:#?}", compiled.faults);
+    let analysis = analyse(&loaded, &compiled);
+    (compiled, analysis)
+}
+
+/// Looks through one file.
+pub(crate) fn look_at(file: &Value) -> (Compiled, Analysis) {
+    look(&[SourceFile::new("test.json", file.to_string())])
+}
+
+/// The pointers of the warnings with one of these codes, sorted.
+pub(crate) fn pointers(analysis: &Analysis, codes: &[FaultCode]) -> Vec<String> {
+    let wanted = analysis.warnings.iter().filter(|fault| codes.contains(&fault.code));
+    let mut found: Vec<String> = wanted.map(|fault| fault.pointer.clone()).collect();
+    found.sort();
+    found
+}
+
+/// A workflow of START and END.
+pub(crate) fn trivial(id: &str) -> Value {
+    json!({"id": id, "nodes": [{"id": "s", "type": "START"}, {"id": "e", "type": "END"}],
+           "edges": [{"from": "s", "to": "e"}]})
+}
