@@ -10,6 +10,7 @@ use super::extractive::Budget;
 use super::guarded::{Guarded, Link};
 use super::policy::CallPolicy;
 use super::room::Room;
+use super::structured::Checked;
 use super::{Echo, Extractive, ProfileFault, Scripted};
 
 /// Models registered in code, by the name of a provider or the id of a profile.
@@ -126,11 +127,11 @@ impl ModelRegistry {
 
     fn served(&self, link: &Link) -> Arc<dyn Model> {
         if link.policy.is_plain() {
-            return Arc::clone(&link.model);
+            return Checked::around(Arc::clone(&link.model));
         }
         let ids = link.policy.fallback.iter();
         let fallbacks = ids.filter_map(|id| self.named(id)).map(|entry| entry.link.clone());
-        Arc::new(Guarded::new(link.clone(), fallbacks))
+        Checked::around(Arc::new(Guarded::new(link.clone(), fallbacks)))
     }
 
     fn unknown_fallbacks(&self) -> Vec<ProfileFault> {
@@ -199,7 +200,7 @@ impl Entry {
 
     fn of(link: Link) -> Self {
         Self {
-            served: Arc::clone(&link.model),
+            served: Checked::around(Arc::clone(&link.model)),
             link,
         }
     }

@@ -1,5 +1,15 @@
-//! Structured output: an LLM node's `responseFormat`.
+//! Structured output: an LLM node's `responseFormat` (a JSON Schema), checked, and asked for again once.
 
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use pirn_actors::ports::{Model, ModelCall};
+use pirn_core::conversation::{Estimator, ModelRequest, message_cost};
+use pirn_core::error::RunError;
+use pirn_core::message::{Message, Role};
+use pirn_core::model_call::{FailureKind, ModelFailure};
+use pirn_core::thread::ModelReply;
 use serde_json::Value;
 
 /// What a node wants its reply to be.
@@ -31,5 +41,161 @@ impl ResponseFormat {
             name: name.to_owned(),
             schema,
         }
+    }
+
+    /// The reply's JSON text, without the code fence that many models put around it.
+    ///
+    /// # Errors
+    /// What is wrong with it, for the model.
+    fn check<'a>(&self, content: &'a str) -> Result<&'a str, String> {
+        let text = unfenced(content);
+        let value: Value = serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
+        match &self.schema {
+            Some(schema) => fits(schema, &value).map(|()| text),
+            None => Ok(text),
+        }
+    }
+}
+
+/// Holds a model to the node's `responseFormat`. A reply that does not fit is answered with what is wrong, once; none
+/// of that enters the conversation. Replies that ask for tools are not the last word, and not checked.
+pub(super) struct Checked {
+    inner: Arc<dyn Model>,
+}
+
+impl Checked {
+    pub(super) fn around(inner: Arc<dyn Model>) -> Arc<dyn Model> {
+        Arc::new(Self { inner })
+    }
+}
+
+impl Model for Checked {
+    fn call(&self, call: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
+        let Some(written) = call.response_format.clone() else {
+            return self.inner.call(call);
+        };
+        let inner = Arc::clone(&self.inner);
+        // Called now, not when polled: models that answer in turn go by the order of the calls.
+        let first = inner.call(call.clone());
+        async move {
+            let format = ResponseFormat::read(&written);
+            let first = first.await?;
+            let fault = match fitting(&format, first.clone()) {
+                Ok(reply) => return Ok(reply),
+                Err(fault) => fault,
+            };
+            call.tokens.begin_anew();
+            let request = asked_again(&call.request, &first.content, &fault, &format);
+            let request = Arc::new(request);
+            let mut second = inner.call(ModelCall { request, ..call }).await?;
+            second.usage.add(first.usage);
+            fitting(&format, second).map_err(|fault| {
+                let message = format!("the reply does not fit `responseFormat`, twice: {fault}");
+                ModelFailure::new(FailureKind::BadFormat).into_error(message)
+            })
+        }
+        .boxed()
+    }
+
+    fn is_external(&self) -> bool {
+        self.inner.is_external()
+    }
+}
+
+fn fitting(format: &ResponseFormat, mut reply: ModelReply) -> Result<ModelReply, String> {
+    if reply.tool_calls.is_empty() {
+        reply.content = format.check(&reply.content)?.to_owned();
+    }
+    Ok(reply)
+}
+
+/// The request with the bad reply and what is wrong with it.
+fn asked_again(request: &ModelRequest, reply: &str, fault: &str, format: &ResponseFormat) -> ModelRequest {
+    let mut request = request.clone();
+    let wanted = match &format.schema {
+        Some(schema) => format!("JSON that fits this schema: {schema}"),
+        None => "JSON".to_owned(),
+    };
+    let complaint = format!("That reply can not be used: {fault}. Answer again, with nothing but {wanted}");
+    let said = (!reply.is_empty()).then(|| Message::new(Role::Assistant, reply));
+    for message in said.into_iter().chain([Message::new(Role::User, complaint)]) {
+        request.tokens = request.tokens.saturating_add(message_cost(&message, &Estimator));
+        request.messages.push(Arc::new(message));
+    }
+    request
+}
+
+/// The text between code fences, where it is nothing else.
+fn unfenced(content: &str) -> &str {
+    let text = content.trim();
+    let inner = text.strip_prefix("```").and_then(|text| text.strip_suffix("```"));
+    match inner.and_then(|inner| inner.split_once('\n')) {
+        Some((_, inner)) => inner.trim(),
+        None => text,
+    }
+}
+
+#[cfg(any(feature = "providers", feature = "tools"))]
+fn fits(schema: &Value, value: &Value) -> Result<(), String> {
+    /// Characters of a fault that are shown: it quotes what was given.
+    const SHOWN: usize = 400;
+    let schema = jsonschema::validator_for(schema).map_err(|error| format!("its schema is no JSON Schema: {error}"))?;
+    schema.validate(value).map_err(|fault| {
+        let shown: String = fault.to_string().chars().take(SHOWN).collect();
+        match fault.instance_path().to_string() {
+            place if place.is_empty() => shown,
+            place => format!("at {place}: {shown}"),
+        }
+    })
+}
+
+/// Without the library only that it is JSON.
+#[cfg(not(any(feature = "providers", feature = "tools")))]
+#[allow(clippy::unnecessary_wraps)] // the other one's signature
+fn fits(_: &Value, _: &Value) -> Result<(), String> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_format_is_a_schema_or_what_openai_has_around_one() {
+        let schema = json!({"type": "object"});
+        let read = |written: Value| ResponseFormat::read(&written);
+        assert_eq!(read(schema.clone()).schema, Some(schema.clone()));
+        let wrapped = read(json!({"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}));
+        assert_eq!((wrapped.name.as_str(), wrapped.schema), ("n", Some(schema)));
+        assert_eq!(read(json!({"type": "json_object"})).schema, None);
+    }
+
+    #[test]
+    fn a_code_fence_is_no_part_of_the_reply() {
+        let any = ResponseFormat::read(&json!({"type": "json_object"}));
+        for content in [
+            "{\"a\": 1}",
+            " {\"a\": 1}\n",
+            "```json\n{\"a\": 1}\n```",
+            "```\n{\"a\": 1}```\n",
+        ] {
+            assert_eq!(any.check(content), Ok("{\"a\": 1}"), "{content}");
+        }
+        assert!(any.check("Sure! {}").is_err());
+        assert!(any.check("``````").is_err());
+    }
+
+    #[test]
+    #[cfg(any(feature = "providers", feature = "tools"))]
+    fn what_does_not_fit_is_said_with_its_place() {
+        let format = ResponseFormat::read(&json!({
+            "type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}, "required": ["n"],
+        }));
+        assert_eq!(format.check("{\"n\": 2}"), Ok("{\"n\": 2}"));
+        let fault = format.check("{\"n\": 0}").expect_err("too small");
+        assert!(fault.contains("at /n"), "{fault}");
+        assert!(format.check("{}").is_err());
     }
 }

@@ -25,12 +25,7 @@ pub(crate) fn pirn_with(input: &[u8], arguments: &[&str]) -> Ended {
     let mut child = start(arguments);
     // a command that does not read its input may close it first
     let _ = child.stdin.take().expect("piped").write_all(input);
-    let output = child.wait_with_output().expect("it ends");
-    Ended {
-        code: output.status.code(),
-        stdout: String::from_utf8(output.stdout).expect("UTF-8"),
-        stderr: String::from_utf8(output.stderr).expect("UTF-8"),
-    }
+    ended(child.wait_with_output().expect("it ends"))
 }
 
 /// Calls `pirn` without input.
@@ -38,11 +33,30 @@ pub(crate) fn pirn(arguments: &[&str]) -> Ended {
     pirn_with(b"", arguments)
 }
 
+/// Calls `pirn` in `folder`, with more in its environment.
+pub(crate) fn pirn_in(folder: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Ended {
+    let child = start_in(folder, arguments, environment);
+    ended(child.wait_with_output().expect("it ends"))
+}
+
 /// Starts `pirn`, all its streams piped.
 pub(crate) fn start(arguments: &[&str]) -> std::process::Child {
+    start_in(&tests(), arguments, &[])
+}
+
+fn ended(output: std::process::Output) -> Ended {
+    Ended {
+        code: output.status.code(),
+        stdout: String::from_utf8(output.stdout).expect("UTF-8"),
+        stderr: String::from_utf8(output.stderr).expect("UTF-8"),
+    }
+}
+
+fn start_in(folder: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> std::process::Child {
     Command::new(env!("CARGO_BIN_EXE_pirn"))
         .args(arguments)
-        .current_dir(tests())
+        .envs(environment.iter().copied())
+        .current_dir(folder)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

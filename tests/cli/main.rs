@@ -4,7 +4,14 @@ mod command;
 mod context;
 mod explore;
 mod graph;
+#[cfg(feature = "providers")]
+mod models;
 mod run;
 mod schema;
 mod tools;
 mod validate;
+/// The provider on loopback that the scenarios use.
+#[cfg(feature = "providers")]
+#[allow(dead_code, unreachable_pub)] // another crate's module, of which this one needs a part
+#[path = "../src/wire/mod.rs"]
+mod wire;

@@ -4,6 +4,7 @@ mod context;
 mod explore;
 mod files;
 mod graph;
+mod models;
 mod run;
 mod schema;
 mod terminal;
@@ -33,6 +34,8 @@ enum Command {
     Graph(graph::Args),
     /// What would the model see? Selection, layout, tool blocks, compression, batches, tokens, over JSON
     Context(context::Args),
+    /// Which model profiles work, and what they can do
+    Models(models::Args),
     /// Print the JSON Schema of a workflow file
     Schema(schema::Args),
 }
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         Command::Explore(args) => explore::run(&args),
         Command::Context(args) => context::run(&args),
         Command::Graph(args) => graph::run(&args),
+        Command::Models(args) => models::run(&args),
         Command::Schema(args) => schema::run(&args),
     }
 }

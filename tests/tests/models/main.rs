@@ -2,6 +2,7 @@
 
 mod failures;
 mod replies;
+mod structured;
 
 use std::sync::Arc;
 

@@ -1,0 +1,137 @@
+//! `pirn models check`, and what becomes of a key.
+
+use serde_json::{Value, json};
+
+use crate::command::{Ended, pirn_in};
+use crate::wire::{Answer, Server};
+
+const KEY: &str = "sk-very-secret-0123456789";
+
+/// A folder with a `pirn.toml`-like file and a workflow, which ends with the test.
+struct Folder {
+    path: std::path::PathBuf,
+}
+
+impl Folder {
+    fn new(name: &str, profiles: &Value) -> Self {
+        let path = std::env::temp_dir().join(format!("pirn-models-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("writable");
+        let workflow = json!({"id": "asks", "nodes": [
+            {"id": "s", "type": "START"}, {"id": "ask", "type": "LLM", "config": {"prompt": "hi"}}, {"id": "e", "type": "END"}],
+            "edges": [{"from": "s", "to": "ask"}, {"from": "ask", "to": "e"}]});
+        let profiles = json!({ "profiles": profiles });
+        std::fs::write(path.join("profiles.json"), profiles.to_string()).expect("writable");
+        std::fs::write(path.join("asks.json"), workflow.to_string()).expect("writable");
+        Self { path }
+    }
+
+    fn pirn(&self, arguments: &[&str]) -> Ended {
+        let all = [arguments, &["--profiles", "profiles.json"]].concat();
+        pirn_in(&self.path, &all, &[("PIRN_TEST_KEY", KEY)])
+    }
+
+    fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path.join(name)).expect("readable")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.path).unwrap_or(());
+    }
+}
+
+fn profile(server: &Server, more: &Value) -> Value {
+    let mut profile = json!({
+        "id": "m", "provider": "openai", "model": "some-model", "endpoint": server.url("/v1"), "apiKeyEnv": "PIRN_TEST_KEY",
+    });
+    for (name, value) in more.as_object().into_iter().flatten() {
+        profile[name] = value.clone();
+    }
+    profile
+}
+
+#[test]
+fn the_key_goes_to_the_provider_and_nowhere_else() {
+    // A provider that quotes the key back, wherever it can.
+    let quoting = |status| Answer::error(status, &format!("Incorrect API key provided: {KEY}."));
+    let stream = Answer::Stream {
+        pieces: vec![format!("data: {{\"error\": {{\"message\": \"bad key {KEY}\"}}}}\n\n")],
+        end: crate::wire::End::Finished,
+    };
+    let server = Server::answering([quoting(500), stream, quoting(401)]);
+    let retry = json!({"retry": {"maxAttempts": 5, "initialDelayMs": 1}});
+    let folder = Folder::new("key", &json!([profile(&server, &retry)]));
+    let ended = folder.pirn(&["run", "asks.json", "--output", "json", "--events", "events.jsonl"]);
+    assert_eq!(ended.code, Some(1));
+    assert!(
+        ended.stdout.contains("Incorrect API key provided: ***"),
+        "{}",
+        ended.stdout
+    );
+    for text in [&ended.stdout, &ended.stderr, &folder.read("events.jsonl")] {
+        assert!(!text.contains(KEY) && !text.contains("sk-very"), "{text}");
+    }
+    let requests = server.requests();
+    assert_eq!(requests.len(), 3);
+    for request in requests {
+        assert_eq!(request.headers["authorization"], format!("Bearer {KEY}"));
+        assert!(!request.body.to_string().contains(KEY));
+    }
+}
+
+#[test]
+fn a_variable_that_is_not_set_is_named() {
+    let server = Server::answering([]);
+    let folder = Folder::new(
+        "unset",
+        &json!([profile(&server, &json!({"apiKeyEnv": "PIRN_TEST_NOT_SET"}))]),
+    );
+    let ended = folder.pirn(&["run", "asks.json", "--output", "json"]);
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.stdout.contains("PIRN_TEST_NOT_SET"), "{}", ended.stdout);
+    assert_eq!(server.requests().len(), 0);
+}
+
+#[test]
+fn check_says_what_works() {
+    let server = Server::answering([
+        Answer::saying(&["one ", "two"]),
+        Answer::calling(&[("repeat_word", r#"{"word": "ready"}"#)]),
+        Answer::saying(&["done"]),
+    ]);
+    let refusing = Server::answering([Answer::error(401, "who are you")]);
+    let profiles = json!([
+        profile(&server, &json!({})),
+        profile(&refusing, &json!({"id": "n", "fallback": ["m"]}))
+    ]);
+    let folder = Folder::new("check", &profiles);
+    let ended = folder.pirn(&["models", "check", "m", "--output", "json"]);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    let checked = &ended.json()["profiles"][0];
+    for name in ["reachable", "keyAccepted", "answers", "streams", "tools"] {
+        assert_eq!(checked[name], true, "{name}: {checked}");
+    }
+
+    let ended = folder.pirn(&["models", "check", "n"]);
+    assert_eq!(ended.code, Some(1));
+    for line in [
+        "reachable     yes",
+        "key accepted  no",
+        "answers       no",
+        "tools         not known",
+    ] {
+        assert!(ended.stdout.contains(line), "{line}: {}", ended.stdout);
+    }
+    assert!(ended.stdout.contains("who are you"), "{}", ended.stdout);
+}
+
+#[test]
+fn check_of_nothing_is_wrong_usage() {
+    let folder = Folder::new("nothing", &json!([{"id": "a", "provider": "echo"}]));
+    let ended = folder.pirn(&["models", "check", "b"]);
+    assert_eq!(ended.code, Some(2));
+    assert!(ended.stderr.contains("no profile b"), "{}", ended.stderr);
+    let ended = folder.pirn(&["models", "check"]);
+    assert_eq!(ended.code, Some(0), "an offline model answers: {}", ended.stdout);
+}

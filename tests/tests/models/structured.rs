@@ -1,0 +1,83 @@
+//! `responseFormat`: checked, asked for again once.
+
+use pirn::{Role, ThreadStatus};
+use pirn_core::model_call::{FailureKind, ModelFailure};
+use pirn_tests::wire::{Answer, Server};
+use serde_json::{Value, json};
+
+use crate::ask;
+
+fn node() -> Value {
+    json!({"prompt": "how many?", "responseFormat": {
+        "type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}, "required": ["n"], "additionalProperties": false}})
+}
+
+#[test]
+fn a_reply_that_fits_is_taken_without_its_fence() {
+    let server = Server::answering([Answer::saying(&["```json\n", "{\"n\": 3}", "\n```"])]);
+    let ran = ask(&server, &json!({}), node());
+    assert_eq!(ran.report.output["content"], "{\"n\": 3}");
+    let format = &server.requests()[0].body["response_format"];
+    assert_eq!(format["type"], "json_schema");
+    assert_eq!(format["json_schema"]["schema"]["required"], json!(["n"]));
+}
+
+#[test]
+fn one_that_does_not_is_asked_for_again_with_what_is_wrong() {
+    let server = Server::answering([Answer::saying(&["{\"n\": 0}"]), Answer::saying(&["{\"n\": 1}"])]);
+    let ran = ask(&server, &json!({}), node());
+    assert_eq!(ran.report.output["content"], "{\"n\": 1}");
+    assert_eq!(ran.report.tokens.spent.total, 20, "both count");
+
+    let requests = server.requests();
+    let again = requests[1].body["messages"].as_array().expect("messages");
+    assert_eq!(again.len(), 3);
+    assert_eq!(again[1], json!({"role": "assistant", "content": "{\"n\": 0}"}));
+    let complaint = again[2]["content"].as_str().expect("text");
+    assert!(
+        complaint.contains("at /n") && complaint.contains("minimum"),
+        "{complaint}"
+    );
+    let roles: Vec<Role> = ran
+        .report
+        .conversation
+        .messages
+        .iter()
+        .map(|message| message.role)
+        .collect();
+    assert_eq!(
+        roles,
+        [Role::User, Role::Assistant],
+        "none of that stands in the conversation"
+    );
+}
+
+#[test]
+fn twice_wrong_fails() {
+    let server = Server::answering([
+        Answer::saying(&["three"]),
+        Answer::saying(&["3"]),
+        Answer::saying(&["{\"n\": 3}"]),
+    ]);
+    let ran = ask(&server, &json!({}), node());
+    assert_eq!(ran.report.status, ThreadStatus::Failed);
+    let mut error = ran.report.error.as_ref().expect("an error");
+    while let Some(cause) = error.cause.as_deref() {
+        error = cause;
+    }
+    assert_eq!(ModelFailure::of(error).kind, FailureKind::BadFormat, "{error}");
+    assert_eq!(server.requests().len(), 2);
+}
+
+#[test]
+fn a_tool_round_before_it_is_not_checked() {
+    let server = Server::answering([
+        Answer::calling(&[("weather", r#"{"city": "Bern"}"#)]),
+        Answer::saying(&["{\"n\": 9}"]),
+    ]);
+    let mut node = node();
+    node["tools"] = json!(["weather"]);
+    let ran = ask(&server, &json!({}), node);
+    assert_eq!(ran.report.output["content"], "{\"n\": 9}");
+    assert_eq!(server.requests().len(), 2);
+}
