@@ -175,11 +175,37 @@ fn serve(shared: &Shared, mut stream: TcpStream, leaves: &Sender<()>) -> std::io
         }
         Answer::Forward(upstream) => {
             let mut up = TcpStream::connect(upstream)?;
-            let is_kept = |line: &String| !line.to_ascii_lowercase().starts_with("connection:");
-            let head = lines(head.into_iter().filter(is_kept));
-            write!(up, "{head}Connection: close\r\n\r\n{}", request.body)?;
-            std::io::copy(&mut up, &mut stream).map(|_| ())
+            write!(
+                up,
+                "{}Connection: close\r\n\r\n{}",
+                without_connection(head),
+                request.body
+            )?;
+            // One request a connection, whatever the server there says: the next one must not wait behind this.
+            let mut reply = BufReader::new(up);
+            let head = without_connection(read_head(&mut reply)?);
+            write!(stream, "{head}Connection: close\r\n\r\n")?;
+            std::io::copy(&mut reply, &mut stream).map(|_| ())
         }
+    }
+}
+
+fn without_connection(head: Vec<String>) -> String {
+    let is_kept = |line: &String| !line.to_ascii_lowercase().starts_with("connection:");
+    lines(head.into_iter().filter(is_kept))
+}
+
+/// The lines before the empty one.
+fn read_head(reader: &mut impl BufRead) -> std::io::Result<Vec<String>> {
+    let mut head = Vec::new();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line)?;
+        let line = line.trim_end();
+        if line.is_empty() {
+            return Ok(head);
+        }
+        head.push(line.to_owned());
     }
 }
 
@@ -190,16 +216,7 @@ fn lines(lines: impl Iterator<Item = String>) -> String {
 /// The lines of the head, and the request.
 fn read(stream: &mut TcpStream) -> std::io::Result<(Vec<String>, Request)> {
     let mut reader = BufReader::new(stream);
-    let mut head = Vec::new();
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line)?;
-        let line = line.trim_end();
-        if line.is_empty() {
-            break;
-        }
-        head.push(line.to_owned());
-    }
+    let mut head = read_head(&mut reader)?;
     let headers: BTreeMap<String, String> = head
         .iter()
         .skip(1)

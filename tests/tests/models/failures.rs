@@ -156,6 +156,35 @@ fn every_kind_of_bad_stream_fails_as_what_it_is() {
 }
 
 #[test]
+fn a_reply_that_is_cut_off_is_no_reply_in_any_protocol() {
+    let anthropic = concat!(
+        "event: content_block_start\ndata: {\"index\": 0, \"content_block\": {\"type\": \"text\"}}\n\n",
+        "event: content_block_delta\ndata: {\"index\": 0, \"delta\": {\"text\": \"half\"}}\n\n",
+    );
+    let gemini =
+        "data: {\"candidates\": [{\"content\": {\"role\": \"model\", \"parts\": [{\"text\": \"half\"}]}}]}\n\n";
+    let ollama = "{\"message\": {\"role\": \"assistant\", \"content\": \"half\"}, \"done\": false}\n";
+    for (provider, piece) in [("anthropic", anthropic), ("gemini", gemini), ("ollama", ollama)] {
+        let server = Server::answering([Answer::Stream {
+            pieces: vec![piece.to_owned()],
+            end: End::Finished,
+        }]);
+        let ran = ask(
+            &server,
+            &json!({"provider": provider, "retry": {"maxAttempts": 1}}),
+            prompt(),
+        );
+        assert_eq!(
+            ran.of(EventType::LlmToken).len(),
+            1,
+            "{provider}: {:?}",
+            ran.report.error
+        );
+        fails_with(&ran, FailureKind::Dropped);
+    }
+}
+
+#[test]
 fn a_stall_is_told_from_a_slow_start() {
     for (answer, words) in [
         (Answer::breaking_off(&[], End::Stall), "first token"),

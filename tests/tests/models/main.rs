@@ -1,5 +1,6 @@
 //! Models across the network (SPEC section 9), against a provider on loopback.
 
+mod aimock;
 mod failures;
 mod replies;
 mod structured;
