@@ -1,4 +1,5 @@
 //! What the scenario tests share.
 
+pub mod stress;
 pub mod wire;
 pub mod world;

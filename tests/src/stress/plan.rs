@@ -1,0 +1,98 @@
+//! What is done to which run: drawn from the seed and the run's number alone.
+
+use super::workload::WORKLOADS;
+
+/// A small generator (splitmix64): the plans must not depend on a library's version.
+#[derive(Clone, Debug)]
+pub(super) struct Dice(u64);
+
+impl Dice {
+    pub(super) fn new(seed: u64, number: u64) -> Self {
+        Self(seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// From 0 up to, not including, `below`.
+    pub(super) fn below(&mut self, below: u64) -> u64 {
+        self.next() % below.max(1)
+    }
+}
+
+/// What a host thread does to a run while it goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Meddling {
+    Nothing,
+    Cancel,
+    CancelTwice,
+    PauseAndResume,
+    PauseAndCancel,
+    Emit,
+    Pin,
+    /// The handle is dropped at once; the books still want the end, by another clone.
+    AskStatus,
+}
+
+impl Meddling {
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Nothing => "left alone",
+            Self::Cancel => "cancelled",
+            Self::CancelTwice => "cancelled by two threads",
+            Self::PauseAndResume => "paused and resumed",
+            Self::PauseAndCancel => "paused and cancelled",
+            Self::Emit => "sent an event",
+            Self::Pin => "pinned context",
+            Self::AskStatus => "asked for status",
+        }
+    }
+
+    /// Whether the run may end CANCELLED by it.
+    pub(super) fn cancels(self) -> bool {
+        matches!(self, Self::Cancel | Self::CancelTwice | Self::PauseAndCancel)
+    }
+}
+
+/// Everything about one run.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) engine: usize,
+    pub(super) workload: usize,
+    pub(super) meddling: Meddling,
+    /// A subscriber that hears everything.
+    pub(super) witness: bool,
+    /// A subscriber with room for so many, which reads when all is over.
+    pub(super) slow: Option<usize>,
+    /// A subscriber that goes away at once.
+    pub(super) leaver: bool,
+}
+
+impl Plan {
+    pub(super) fn of(seed: u64, number: u64, engines: usize) -> Self {
+        let mut dice = Dice::new(seed, number);
+        let meddling = match dice.below(16) {
+            0..=5 => Meddling::Nothing,
+            6..=8 => Meddling::Cancel,
+            9 => Meddling::CancelTwice,
+            10..=11 => Meddling::PauseAndResume,
+            12 => Meddling::PauseAndCancel,
+            13 => Meddling::Emit,
+            14 => Meddling::Pin,
+            _ => Meddling::AskStatus,
+        };
+        let witness = dice.below(4) == 0;
+        Self {
+            engine: dice.below(engines as u64) as usize,
+            workload: dice.below(WORKLOADS.len() as u64) as usize,
+            meddling,
+            witness,
+            slow: (witness && dice.below(2) == 0).then(|| 1 + dice.below(4) as usize),
+            leaver: dice.below(8) == 0,
+        }
+    }
+}

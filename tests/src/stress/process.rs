@@ -1,0 +1,35 @@
+//! What the operating system says of this process; nothing, where it does not.
+
+use std::time::Duration;
+
+use crossbeam_channel::never;
+
+/// Resident memory, KiB.
+pub(super) fn resident_kib() -> Option<u64> {
+    status("VmRSS:")
+}
+
+/// Threads.
+pub(super) fn threads() -> Option<u64> {
+    status("Threads:")
+}
+
+/// Whether the count of threads comes down to `wanted` within `patience`: the system tells of an end a little late.
+pub(super) fn threads_come_down_to(wanted: u64, patience: Duration) -> bool {
+    let step = Duration::from_millis(10);
+    let mut left = patience;
+    while threads().is_some_and(|now| now > wanted) {
+        if left.is_zero() {
+            return false;
+        }
+        let _ = never::<()>().recv_timeout(step);
+        left = left.saturating_sub(step);
+    }
+    true
+}
+
+fn status(key: &str) -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with(key))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
