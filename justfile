@@ -17,6 +17,14 @@ check crate="pirn-core":
 loom:
     cargo test -p pirn-loom-tests
 
+# Random tests for longer: just fuzz 100000
+fuzz cases="20000":
+    PROPTEST_CASES={{cases}} cargo test --release -p pirn-core
+
+# Real engines under load from many threads, with conservation checks: just stress 600
+stress seconds="600":
+    cargo run --release -p pirn-tests --bin stress -- --seconds {{seconds}}
+
 # Format everything.
 fmt:
     cargo fmt --all
