@@ -11,10 +11,10 @@ fn under_load_every_run_ends_once_and_every_event_is_accounted_for() {
         seed: 20_261_121,
         runs: 300,
         rounds: 3,
-        time: Duration::from_secs(600),
+        time: Duration::from_mins(10),
         engines: 2,
         hosts: 4,
-        patience: Duration::from_secs(60),
+        patience: Duration::from_mins(1),
     };
     let books = run(&config, &AtomicBool::new(false), |_, _| ());
     assert!(books.violations.is_empty(), "seed {}\n{books}", config.seed);
