@@ -103,7 +103,13 @@ pub(super) fn check(profile: &Profile) -> Checked {
             checked.key_accepted = Some(true);
             checked.answers = Some(true);
             checked.pieces = pieces;
-            checked.streams = Some(pieces > 1);
+            let asks_whole = profile.rest.get("stream") == Some(&Value::Bool(false));
+            // One piece says nothing: the reply may have been that short.
+            checked.streams = if asks_whole {
+                Some(false)
+            } else {
+                (pieces > 1).then_some(true)
+            };
         }
         Err(error) => {
             checked.failed(&error);
