@@ -10,7 +10,7 @@ use std::sync::Arc;
 use actix::{Actor, Context, Handler};
 use pirn_core::conversation::compression::{
     Accepted, Compression, CompressionContext, CompressionResult, SummaryPlan, accept_result, compress, finish_summary,
-    replacement,
+    replacement, transcript,
 };
 use pirn_core::conversation::{
     AgentKind, Basis, Conversation, ConversationEffect, ConversationInput, ConversationMachine, Counted, MarkMap,
@@ -243,6 +243,17 @@ impl ConversationActor {
         };
         let request = build_request(self.machine.conversation(), &parts, &*self.tokenizer);
         let mut events = Vec::new();
+        if self.run.listens(EventType::RequestPrepared) {
+            events.push(RaisedEvent::new(
+                EventType::RequestPrepared,
+                [
+                    ("tokensUsed", json!(request.tokens)),
+                    ("tokenLimit", json!(self.settings.token_limit)),
+                    ("messages", json!(request.messages.len())),
+                    ("pinnedAt", json!(request.inserted_at)),
+                ],
+            ));
+        }
         if !request.mended.is_empty() {
             events.push(RaisedEvent::new(
                 EventType::RequestMended,
@@ -316,26 +327,19 @@ impl ConversationActor {
 
     /// One atomic step, or none: COMPRESSION_COMPLETED or COMPRESSION_FAILED says which.
     fn take_result(&mut self, basis: Basis, result: &CompressionResult) -> Outcome {
-        let before = self.machine.conversation().visible_tokens();
+        let before = self.size();
         let taken = match accept_result(self.machine.conversation(), basis, result, &*self.tokenizer) {
             Ok(Accepted::Replace(messages)) => self.step(ConversationInput::Replace { basis, messages }).map(|_| true),
             Ok(Accepted::NotSmaller) => Ok(false),
             Err(error) => Err(RunError::new(RunErrorCode::NodeFailed, error.to_string())),
         };
-        let after = self.machine.conversation().visible_tokens();
         let ended = self.step(ConversationInput::CompressionEnded).err();
         match (taken, ended) {
             (Ok(changed), None) => {
                 if self.run.listens(EventType::CompressionCompleted) {
-                    self.emit(RaisedEvent::new(
-                        EventType::CompressionCompleted,
-                        [
-                            ("changed", json!(changed)),
-                            ("tokensBefore", json!(before)),
-                            ("tokensAfter", json!(after)),
-                            ("result", json!(result)),
-                        ],
-                    ));
+                    let mut event = self.compressed(changed, before);
+                    event.data.insert("result".into(), json!(result));
+                    self.emit(event);
                 }
                 Outcome::Done
             }
@@ -351,6 +355,26 @@ impl ConversationActor {
         }
     }
 
+    /// How many messages are visible, and what they cost.
+    fn size(&self) -> (usize, u64) {
+        let conversation = self.machine.conversation();
+        (conversation.visible().len(), conversation.visible_tokens())
+    }
+
+    fn compressed(&self, changed: bool, before: (usize, u64)) -> RaisedEvent {
+        let after = self.size();
+        RaisedEvent::new(
+            EventType::CompressionCompleted,
+            [
+                ("changed", json!(changed)),
+                ("messagesBefore", json!(before.0)),
+                ("messagesAfter", json!(after.0)),
+                ("tokensBefore", json!(before.1)),
+                ("tokensAfter", json!(after.1)),
+            ],
+        )
+    }
+
     fn merge(&mut self, merge: Merge) -> Outcome {
         match merge {
             Merge::Append(messages) => {
@@ -362,7 +386,7 @@ impl ConversationActor {
                 messages,
                 is_compression,
             } => {
-                let before = self.machine.conversation().visible_tokens();
+                let before = self.size();
                 let outcome = match replacement(self.machine.conversation(), basis, self.count(messages)) {
                     Ok(messages) => self.done(ConversationInput::Replace { basis, messages }),
                     Err(error) => Outcome::Failed(RunError::new(RunErrorCode::NodeFailed, error.to_string())),
@@ -373,13 +397,7 @@ impl ConversationActor {
                     && matches!(outcome, Outcome::Done)
                     && self.run.listens(EventType::CompressionCompleted)
                 {
-                    let after = self.machine.conversation().visible_tokens();
-                    let fields = [
-                        ("changed", json!(true)),
-                        ("tokensBefore", json!(before)),
-                        ("tokensAfter", json!(after)),
-                    ];
-                    self.emit(RaisedEvent::new(EventType::CompressionCompleted, fields));
+                    self.emit(self.compressed(true, before));
                 }
                 outcome
             }
@@ -392,7 +410,7 @@ impl ConversationActor {
 fn summary_request(plan: &SummaryPlan, tokenizer: &dyn Tokenizer) -> ModelRequest {
     const ASK: &str = "Summarize the conversation below. Keep names, numbers, decisions, open questions and promises. \
                        Answer with the summary alone.";
-    let text = pirn_core::conversation::compression::extract(&plan.to_summarize);
+    let text = transcript(&plan.to_summarize);
     let conversation = Conversation::from_messages([
         Counted::new(Message::new(Role::System, ASK), tokenizer),
         Counted::new(Message::new(Role::User, text), tokenizer),

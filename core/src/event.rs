@@ -53,6 +53,8 @@ event_types! {
     NodeFailed = "NODE_FAILED",
     /// A message joined a conversation.
     MessageAdded = "MESSAGE_ADDED",
+    /// A model request was put together: what it costs, of how much, and where the pinned block went.
+    RequestPrepared = "REQUEST_PREPARED",
     /// A model request was mended: calls without result closed, orphan results left out.
     RequestMended = "REQUEST_MENDED",
     /// The next request is over the token limit.

@@ -41,7 +41,7 @@ pub(crate) fn pirn_in(folder: &Path, arguments: &[&str], environment: &[(&str, &
 
 /// Starts `pirn`, all its streams piped.
 pub(crate) fn start(arguments: &[&str]) -> std::process::Child {
-    start_in(&tests(), arguments, &[])
+    start_in(&root().join("tests"), arguments, &[])
 }
 
 fn ended(output: std::process::Output) -> Ended {
@@ -64,6 +64,7 @@ fn start_in(folder: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> 
         .expect("the binary is built")
 }
 
-fn tests() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests")
+/// The repository's root.
+pub(crate) fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }

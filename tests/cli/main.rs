@@ -8,6 +8,7 @@ mod graph;
 mod models;
 mod run;
 mod schema;
+mod support_desk;
 mod tools;
 mod validate;
 /// The provider on loopback that the scenarios use.

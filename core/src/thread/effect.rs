@@ -397,7 +397,7 @@ pub enum Outcome {
 pub struct Prepared {
     /// What to send.
     pub request: Arc<ModelRequest>,
-    /// Events of the conversation (TOKEN_LIMIT_EXCEEDED, TOKEN_USAGE_WARNING, REQUEST_MENDED), in order. They were
+    /// Events of the conversation (TOKEN_LIMIT_EXCEEDED, TOKEN_USAGE_WARNING, REQUEST_PREPARED, REQUEST_MENDED), in order. They were
     /// decided by the conversation; the thread raises them so that they stand in its order.
     pub events: Vec<RaisedEvent>,
 }

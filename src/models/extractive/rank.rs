@@ -69,10 +69,40 @@ fn terms_of(text: &str) -> BTreeSet<String> {
     terms
 }
 
-/// English words that are in every sentence.
+/// English words that are in every sentence, and who said it.
 const COMMON: &[&str] = &[
-    "about", "and", "are", "but", "can", "for", "from", "had", "has", "have", "her", "his", "its", "not", "our", "she",
-    "that", "the", "their", "them", "then", "there", "they", "this", "was", "were", "will", "with", "would", "you",
+    "assistant",
+    "user",
+    "about",
+    "and",
+    "are",
+    "but",
+    "can",
+    "for",
+    "from",
+    "had",
+    "has",
+    "have",
+    "her",
+    "his",
+    "its",
+    "not",
+    "our",
+    "she",
+    "that",
+    "the",
+    "their",
+    "them",
+    "then",
+    "there",
+    "they",
+    "this",
+    "was",
+    "were",
+    "will",
+    "with",
+    "would",
+    "you",
     "your",
 ];
 

@@ -1,7 +1,7 @@
 //! Cuts texts into sentences.
 
 /// Sentences that are looked at; of longer texts the first quarter of these and the last three.
-pub(super) const MOST_SENTENCES: usize = 240;
+pub(super) const MOST_SENTENCES: usize = 1000;
 
 /// A sentence and the text it is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,10 +10,12 @@ pub(super) struct Sentence<'t> {
     pub(super) of: usize,
 }
 
-/// The sentences of all texts in order, at most [`MOST_SENTENCES`].
+/// The sentences of all texts in order, at most [`MOST_SENTENCES`]; a paragraph is a text of its own. What is data and
+/// no sentence (records, logs, calls) is left out, unless there is nothing else.
 pub(super) fn sentences<'t>(texts: impl IntoIterator<Item = &'t str>) -> Vec<Sentence<'t>> {
     let mut all = Vec::new();
-    for (of, text) in texts.into_iter().enumerate() {
+    let paragraphs = texts.into_iter().flat_map(|text| text.split("\n\n"));
+    for (of, text) in paragraphs.enumerate() {
         let mut rest = text;
         while !rest.is_empty() {
             let (sentence, after) = rest.split_at(sentence_end(rest));
@@ -23,6 +25,9 @@ pub(super) fn sentences<'t>(texts: impl IntoIterator<Item = &'t str>) -> Vec<Sen
                 all.push(Sentence { text: sentence, of });
             }
         }
+    }
+    if all.iter().any(|sentence| !is_data(sentence.text)) {
+        all.retain(|sentence| !is_data(sentence.text));
     }
     let head = MOST_SENTENCES / 4;
     if all.len() > MOST_SENTENCES {
@@ -35,6 +40,19 @@ pub(super) fn sentences<'t>(texts: impl IntoIterator<Item = &'t str>) -> Vec<Sen
 /// Whether `c` is of a script that puts no spaces between words, or its punctuation.
 pub(in crate::models) fn is_unspaced(c: char) -> bool {
     matches!(u32::from(c), 0x2e80..=0x9fff | 0xf900..=0xfaff | 0xff00..=0xffef | 0x2_0000..=0x3_ffff)
+}
+
+/// Whether JSON stands in the text, or more than a quarter of it is neither letters nor the spaces between them.
+fn is_data(text: &str) -> bool {
+    if text.contains("{\"") {
+        return true;
+    }
+    let (mut all, mut letters) = (0_usize, 0_usize);
+    for c in text.chars() {
+        all += 1;
+        letters += usize::from(c.is_alphabetic() || c == ' ');
+    }
+    letters * 4 < all * 3
 }
 
 /// Where the first sentence of `text` ends: after its mark and the closing quotes behind it. More than zero where there
@@ -83,6 +101,20 @@ mod tests {
 
     fn cut(text: &str) -> Vec<&str> {
         sentences([text]).into_iter().map(|sentence| sentence.text).collect()
+    }
+
+    #[test]
+    fn records_logs_and_calls_are_no_sentences() {
+        let said = "The refund RF-88213 over 88.90 EUR is queued.";
+        for data in [
+            r#"tool get_order: {"order":"HB-20233","lines":[{"sku":"WAF-HRT-05","quantity":1}]}"#,
+            "2026-02-24T12:00:07Z ERROR queue=inspect id=3071",
+            r#"calls stock {"sku":"60.114"}"#,
+        ] {
+            assert_eq!(cut(&format!("{data}\n{said}")), [said], "{data}");
+            assert_eq!(cut(data), [data], "where there is nothing else");
+        }
+        assert_eq!(cut("新机会在五个工作日内寄出。"), ["新机会在五个工作日内寄出。"]);
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod context;
 mod keep;
 mod parameters;
 mod summary;
+mod transcript;
 mod turn;
 mod window;
 
@@ -18,6 +19,7 @@ pub use accept::{Accepted, accept_result, replacement};
 pub use context::{CompressionContext, CompressionResult, CompressionStats};
 pub use parameters::InvalidParameter;
 pub use summary::{SummaryPlan, extract, finish_summary, plan_summary};
+pub use transcript::transcript;
 pub use turn::{current_turn_start, current_turn_tokens};
 
 use super::{ConversationError, Tokenizer, message_cost};

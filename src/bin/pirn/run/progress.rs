@@ -219,6 +219,7 @@ impl View {
             | EventType::ThreadJoinStarted
             | EventType::NodeCompleted
             | EventType::MessageAdded
+            | EventType::RequestPrepared
             | EventType::RequestMended
             | EventType::TriggeredSubgraphCompleted
             | EventType::SubgraphStarted

@@ -1,0 +1,113 @@
+//! What a model reads that is asked for a summary.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use crate::message::{Message, Role};
+
+/// Characters of a tool result that are read from its beginning, where it is too long for the whole.
+const RESULT_HEAD: usize = 1200;
+/// As [`RESULT_HEAD`], from its end.
+const RESULT_TAIL: usize = 400;
+
+/// The messages as a text, a paragraph each: who spoke, and all that was said. Calls stand with their arguments, on
+/// lines of their own, and results with their tool's name; of a result of more than 1,600 characters the middle is left out.
+pub fn transcript(messages: &[Arc<Message>]) -> String {
+    let mut text = String::new();
+    let mut tools: BTreeMap<&str, &str> = BTreeMap::new();
+    for message in messages {
+        if !text.is_empty() {
+            text.push_str("\n\n");
+        }
+        text.push_str(message.role.as_str());
+        if let Some(tool) = message.tool_call_id.as_deref().and_then(|id| tools.get(id)) {
+            text.push(' ');
+            text.push_str(tool);
+        }
+        let said = message.content.trim();
+        if !said.is_empty() || message.tool_calls.is_empty() {
+            text.push_str(": ");
+            match message.role {
+                Role::Tool => shortened(&mut text, said),
+                Role::System | Role::User | Role::Assistant => text.push_str(said),
+            }
+        }
+        for call in &message.tool_calls {
+            tools.insert(&call.id, &call.name);
+            // Writing to a String does not fail.
+            let _ = write!(text, "\n calls {} {}", call.name, call.arguments);
+        }
+    }
+    text
+}
+
+fn shortened(text: &mut String, result: &str) {
+    let length = result.chars().count();
+    if length <= RESULT_HEAD + RESULT_TAIL {
+        return text.push_str(result);
+    }
+    text.extend(result.chars().take(RESULT_HEAD));
+    let left_out = length - RESULT_HEAD - RESULT_TAIL;
+    let _ = write!(text, " [{left_out} characters left out] ");
+    text.extend(result.chars().skip(RESULT_HEAD + left_out));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::ToolCall;
+    use serde_json::json;
+
+    fn call(id: &str, name: &str) -> ToolCall {
+        ToolCall {
+            id: id.into(),
+            name: name.into(),
+            arguments: json!({ "order": 7 }),
+        }
+    }
+
+    fn read(messages: Vec<Message>) -> String {
+        transcript(&messages.into_iter().map(Arc::new).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_long_turn_is_read_to_its_end() {
+        let long = format!("{} the amount is 42.39 EUR", "word ".repeat(2000));
+        assert_eq!(
+            read(vec![Message::new(Role::User, long.as_str())]),
+            format!("user: {long}")
+        );
+    }
+
+    #[test]
+    fn calls_and_results_say_which_tool() {
+        let asks = Message {
+            tool_calls: vec![call("a", "find"), call("b", "track")],
+            ..Message::new(Role::Assistant, "One moment.")
+        };
+        let text = read(vec![
+            asks,
+            Message::tool_result("b", "on its way"),
+            Message::tool_result("a", "found"),
+            Message::tool_result("z", "whose?"),
+        ]);
+        assert_eq!(
+            text,
+            "assistant: One moment.\n calls find {\"order\":7}\n calls track {\"order\":7}\n\n\
+             tool track: on its way\n\ntool find: found\n\ntool: whose?"
+        );
+    }
+
+    #[test]
+    fn the_middle_of_a_long_result_is_left_out_and_counted() {
+        let whole = "界".repeat(RESULT_HEAD + RESULT_TAIL);
+        assert_eq!(
+            read(vec![Message::tool_result("a", whole.as_str())]),
+            format!("tool: {whole}")
+        );
+        let text = read(vec![Message::tool_result("a", format!("{whole}end"))]);
+        assert!(text.contains("[3 characters left out]"), "{text}");
+        assert!(text.ends_with("界end"), "{text}");
+    }
+}

@@ -1,0 +1,123 @@
+//! The README's first command does what the README says it does.
+
+use serde_json::Value;
+
+use crate::command::{pirn_in, root};
+
+/// The arguments of the README's first call of `pirn`.
+fn command() -> Vec<String> {
+    let readme = std::fs::read_to_string(root().join("README.md")).expect("it is there");
+    let console = readme.split("```console").nth(1).expect("it has a command");
+    let command = console.split("```").next().expect("it ends").replace("\\\n", " ");
+    let (_, arguments) = command.split_once(" -- ").expect("it calls pirn");
+    arguments.split_whitespace().map(str::to_owned).collect()
+}
+
+fn texts(value: &Value) -> Vec<String> {
+    let list = value.as_array().expect("a list").iter();
+    list.map(|message| format!("{}: {}", message["role"], message["content"]))
+        .collect()
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).expect("JSON")
+}
+
+#[test]
+fn the_first_command_forks_joins_and_compresses_and_loses_nothing() {
+    let events = std::env::temp_dir().join(format!("pirn-support-desk-{}.jsonl", std::process::id()));
+    let mut arguments = command();
+    arguments.extend(["--output", "json", "--events"].map(str::to_owned));
+    arguments.push(events.to_str().expect("UTF-8").to_owned());
+    let ended = pirn_in(
+        &root(),
+        &arguments.iter().map(String::as_str).collect::<Vec<_>>(),
+        &[],
+    );
+    let heard: Vec<Value> = std::fs::read_to_string(&events)
+        .expect("written")
+        .lines()
+        .map(json)
+        .collect();
+    std::fs::remove_file(&events).unwrap_or(());
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    let report = ended.json();
+    assert_eq!(report["status"], "COMPLETED");
+
+    // One compression of the main thread, which made it smaller.
+    let compressed: Vec<&Value> = heard
+        .iter()
+        .filter(|event| event["type"] == "COMPRESSION_COMPLETED" && event["threadId"] == report["threadId"])
+        .collect();
+    assert_eq!(compressed.len(), 1);
+    assert_eq!(report["firings"].as_array().map(Vec::len), Some(1));
+    for (before, after) in [("tokensBefore", "tokensAfter"), ("messagesBefore", "messagesAfter")] {
+        let [before, after] = [before, after].map(|field| compressed[0][field].as_u64().expect("a number"));
+        assert!(before > 2 * after, "{before} {after}");
+    }
+    let asked: Vec<u64> = heard
+        .iter()
+        .filter(|event| event["type"] == "REQUEST_PREPARED" && event["threadId"] == report["threadId"])
+        .map(|event| event["tokensUsed"].as_u64().expect("a number"))
+        .collect();
+    let limit = compressed_limit(&heard);
+    assert!(asked[2] > limit && asked[3] < limit, "{asked:?} {limit}");
+
+    // The main thread went on where it was.
+    let nodes: Vec<&Value> = report["nodes"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|node| &node["nodeId"])
+        .collect();
+    assert_eq!(
+        nodes,
+        [
+            "start",
+            "read",
+            "look-into-it",
+            "looked",
+            "write",
+            "review",
+            "reviewed",
+            "end"
+        ]
+    );
+
+    // Both joins have what they are to have.
+    let output = &report["output"];
+    for path in ["policies", "customer"] {
+        assert!(output["found"][path]["content"].is_string(), "{path}: {output:#}");
+    }
+    assert_eq!(output["found"]["amounts"]["voucher"], "48.30 EUR");
+    assert_eq!(output["reviews"].as_object().map(serde_json::Map::len), Some(2));
+    assert_eq!(output["notAwaited"], serde_json::json!(["lawyer"]));
+    assert!(
+        output["answer"]
+            .as_str()
+            .is_some_and(|text| text.contains("412 kroner"))
+    );
+
+    // Nothing is lost, and the system message is first in what the model sees.
+    let all = texts(&report["conversation"]["messages"]);
+    let before = texts(&json(
+        &std::fs::read_to_string(root().join("examples/support-desk/conversation.json")).expect("it is there"),
+    ));
+    assert!(before.len() > 300);
+    assert_eq!(all[..before.len()], before[..]);
+    let boundaries = &report["conversation"]["markMap"]["batchBoundaries"];
+    let boundary = usize::try_from(boundaries[1].as_u64().expect("a second batch")).expect("small");
+    assert_eq!(boundaries.as_array().map(Vec::len), Some(2));
+    let (archived, visible) = all.split_at(boundary);
+    assert_eq!(visible[0], before[0]);
+    assert!(visible[1].contains("Petra"), "the summary: {}", visible[1]);
+    let kept = visible.iter().filter(|text| archived.contains(text)).count();
+    assert_eq!(kept, 13, "the system message and the last twelve stay: {visible:#?}");
+}
+
+fn compressed_limit(heard: &[Value]) -> u64 {
+    let crossed = heard.iter().find(|event| event["type"] == "TOKEN_LIMIT_EXCEEDED");
+    crossed.expect("it was crossed")["tokenLimit"]
+        .as_u64()
+        .expect("a number")
+}
