@@ -39,7 +39,10 @@ fn conversation() -> Vec<Message> {
         }],
         ..Message::new(Role::Assistant, "")
     };
-    let story = format!("{} so please send it to Oulu instead.", "I have waited and waited. ".repeat(20));
+    let story = format!(
+        "{} so please send it to Oulu instead.",
+        "I have waited and waited. ".repeat(20)
+    );
     let mut messages = vec![
         Message::new(Role::System, "You are kind."),
         Message::new(Role::User, story),
