@@ -68,7 +68,9 @@ fn ran(writer: &Writer) -> Ran {
             .virtual_time(Some(3))
             .model("writer", Arc::new(writer.clone()))
             .compression(&Compression::summarize().profile("writer").keep_recent(4)),
-        &json!({ "workflows": [main], "profiles": [{ "id": "main", "provider": "echo" }] }),
+        &json!({ "workflows": [main], "profiles": [
+            { "id": "main", "provider": "echo" }, { "id": "writer", "provider": "writer" },
+        ] }),
         Value::Null,
         conversation(),
     )
