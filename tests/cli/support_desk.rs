@@ -29,11 +29,7 @@ fn the_first_command_forks_joins_and_compresses_and_loses_nothing() {
     let mut arguments = command();
     arguments.extend(["--output", "json", "--events"].map(str::to_owned));
     arguments.push(events.to_str().expect("UTF-8").to_owned());
-    let ended = pirn_in(
-        &root(),
-        &arguments.iter().map(String::as_str).collect::<Vec<_>>(),
-        &[],
-    );
+    let ended = pirn_in(&root(), &arguments.iter().map(String::as_str).collect::<Vec<_>>(), &[]);
     let heard: Vec<Value> = std::fs::read_to_string(&events)
         .expect("written")
         .lines()
