@@ -13,6 +13,7 @@ pub(super) fn may_raise(graph: &Graph, event: EventType) -> bool {
     match event {
         EventType::TokenLimitExceeded
         | EventType::TokenUsageWarning
+        | EventType::RequestPrepared
         | EventType::RequestMended
         | EventType::ToolCallStarted
         | EventType::ToolCallCompleted
