@@ -105,6 +105,7 @@ fn what_the_model_wrote_stands_for_it_and_what_it_spent_is_the_runs() {
         [
             "You are kind.",
             "Parcel 7 waits for form 7B.",
+            "Parcel 2 is at home.",
             "And parcel 3?",
             "Parcel 3 is at home.",
             "And now?",
@@ -118,12 +119,12 @@ fn what_the_model_wrote_stands_for_it_and_what_it_spent_is_the_runs() {
         .iter()
         .find(|message| message.content == "Parcel 7 waits for form 7B.");
     let stands_for = summary.and_then(|message| message.metadata.as_ref()?.get("summaryOf")?.get("count")?.as_u64());
-    assert_eq!(stands_for, Some(10));
+    assert_eq!(stands_for, Some(9));
     assert!(ran.report.tokens.spent.total >= 110, "{:?}", ran.report.tokens);
     let here = |event: &&&pirn::Event| event.thread_id == ran.report.thread_id;
     let completed = ran.of(EventType::CompressionCompleted);
     let here: Vec<_> = completed.iter().filter(here).collect();
     assert_eq!(here.len(), 1);
     assert_eq!(here[0].raised.data["messagesBefore"], 14);
-    assert_eq!(here[0].raised.data["messagesAfter"], 5);
+    assert_eq!(here[0].raised.data["messagesAfter"], 6);
 }

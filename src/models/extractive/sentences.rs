@@ -42,7 +42,8 @@ pub(in crate::models) fn is_unspaced(c: char) -> bool {
     matches!(u32::from(c), 0x2e80..=0x9fff | 0xf900..=0xfaff | 0xff00..=0xffef | 0x2_0000..=0x3_ffff)
 }
 
-/// Whether JSON stands in the text, or more than a quarter of it is neither letters nor the spaces between them.
+/// Whether JSON stands in the text, or more than a third of it is neither letters nor the spaces between them. A few
+/// characters say too little to tell.
 fn is_data(text: &str) -> bool {
     if text.contains("{\"") {
         return true;
@@ -52,7 +53,7 @@ fn is_data(text: &str) -> bool {
         all += 1;
         letters += usize::from(c.is_alphabetic() || c == ' ');
     }
-    letters * 4 < all * 3
+    all > 24 && letters * 3 < all * 2
 }
 
 /// Where the first sentence of `text` ends: after its mark and the closing quotes behind it. More than zero where there
