@@ -17,7 +17,7 @@ struct Writer {
 
 impl Model for Writer {
     fn call(&self, call: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
-        let messages = call.request.messages.iter().cloned().collect();
+        let messages = call.request.messages.to_vec();
         self.asked.lock().expect("no panic").push(messages);
         async {
             Ok(ModelReply {
