@@ -17,7 +17,7 @@ struct Writer {
 
 impl Model for Writer {
     fn call(&self, call: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
-        let messages = call.request.messages.to_vec();
+        let messages = call.request.messages.clone();
         self.asked.lock().expect("no panic").push(messages);
         async {
             Ok(ModelReply {
