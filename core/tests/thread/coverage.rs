@@ -1,0 +1,86 @@
+//! Every kind of input in every state: reached by the walk, or listed here as impossible and never reached.
+
+use std::collections::BTreeSet;
+
+use crate::walk::{KINDS, Kind, Tried, walk};
+
+/// Where the thread asks for nothing.
+const ASKS_NOTHING: [&str; 5] = ["CREATED", "PAUSED SafePoint", "SafePoint", "Llm.Held", "ended"];
+
+/// Where it asks for something. A paused thread still takes in what triggers bring.
+const ASKS: [&str; 31] = [
+    "PAUSED Settling",
+    "PAUSED Merging",
+    "Settling",
+    "Merging",
+    "Edges",
+    "RetryDelay",
+    "End",
+    "Variable.Value",
+    "Variable.Global",
+    "Llm.Texts",
+    "Llm.Prompting",
+    "Llm.Preparing",
+    "Llm.Announcing",
+    "Llm.Merging",
+    "Llm.Calling",
+    "Llm.Replying",
+    "Llm.Tools",
+    "Llm.Answering",
+    "Llm.Closing",
+    "Code.Input",
+    "Code.Work",
+    "Route",
+    "Join",
+    "Subgraph.Input",
+    "Subgraph.Child",
+    "Subgraph.Output",
+    "Context.Texts",
+    "Context.Pin",
+    "Context.Work",
+    "Context.Summary",
+    "Wait",
+];
+
+/// Between two nodes, or between two attempts, no time limit runs.
+const NO_LIMIT: [&str; 10] = [
+    "CREATED",
+    "PAUSED SafePoint",
+    "PAUSED Settling",
+    "PAUSED Merging",
+    "SafePoint",
+    "Settling",
+    "Merging",
+    "Edges",
+    "RetryDelay",
+    "ended",
+];
+
+fn is_impossible(state: &str, kind: Kind) -> bool {
+    match kind {
+        Kind::Fits | Kind::Unfit | Kind::Failed => ASKS_NOTHING.contains(&state),
+        Kind::Limit => NO_LIMIT.contains(&state),
+        Kind::Start | Kind::Stale | Kind::Cancel | Kind::Pause | Kind::Resume | Kind::Triggered | Kind::Assign => false,
+    }
+}
+
+#[test]
+fn every_input_in_every_state_is_reached_or_impossible() {
+    let mut tried = Tried::new();
+    for seed in 0..2_000 {
+        walk(seed, 10 + (seed as usize % 7) * 9, &mut tried);
+    }
+    let states: BTreeSet<&str> = ASKS_NOTHING.iter().chain(&ASKS).copied().collect();
+    let found: BTreeSet<&str> = tried.iter().map(|(state, _)| state.as_str()).collect();
+    assert_eq!(found, states, "the states that the walk was in");
+    let mut wrong = Vec::new();
+    for state in states {
+        for kind in KINDS {
+            let reached = tried.contains(&(state.to_owned(), kind));
+            if reached == is_impossible(state, kind) {
+                wrong.push(format!("{state} {kind:?}: reached {reached}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}

@@ -1,0 +1,5 @@
+//! The thread machine under arbitrary input: its promises, and that the walk comes by every corner.
+
+mod coverage;
+mod graph;
+mod walk;
