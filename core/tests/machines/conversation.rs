@@ -1,0 +1,101 @@
+//! Whatever a conversation is told: refused means unchanged, every message is told of once, nothing panics.
+
+use pirn_core::conversation::{
+    Conversation, ConversationEffect, ConversationInput, ConversationMachine, Counted, Estimator, Spent, Tokenizer,
+};
+use pirn_core::message::{Message, Role};
+use proptest::prelude::*;
+
+/// An input; some of them name a moment that was, or never was.
+#[derive(Clone, Debug)]
+enum Told {
+    Append(usize),
+    /// Replaces what was visible at an earlier moment.
+    Replace(usize, usize),
+    Restore(usize),
+    StartNewBatch(usize),
+    Rollback(u64),
+    BeforeModelCall(u64),
+    CompressionEnded,
+    Spent(u64),
+}
+
+fn told() -> impl Strategy<Value = Told> {
+    prop_oneof![
+        4 => (0..4_usize).prop_map(Told::Append),
+        3 => (0..12_usize, 0..3_usize).prop_map(|(moment, count)| Told::Replace(moment, count)),
+        1 => (0..12_usize).prop_map(Told::Restore),
+        2 => (0..30_usize).prop_map(Told::StartNewBatch),
+        2 => (0..6_u64).prop_map(Told::Rollback),
+        2 => prop_oneof![0..300_u64, Just(u64::MAX)].prop_map(Told::BeforeModelCall),
+        1 => Just(Told::CompressionEnded),
+        1 => prop_oneof![0..300_u64, Just(u64::MAX)].prop_map(Told::Spent),
+    ]
+}
+
+fn messages(count: usize) -> Vec<Counted> {
+    let tokenizer: &dyn Tokenizer = &Estimator;
+    let message = |number: usize| Message::new(if number == 0 { Role::User } else { Role::Assistant }, "text");
+    (0..count)
+        .map(|number| Counted::new(message(number), tokenizer))
+        .collect()
+}
+
+proptest! {
+    #[test]
+    fn whatever_it_is_told_it_keeps_its_promises(
+        all in prop::collection::vec(told(), 0..40),
+        limit in prop::option::of(1..200_u64),
+    ) {
+        let mut machine = ConversationMachine::new(Conversation::new(), limit);
+        let mut moments = vec![machine.conversation().clone()];
+        for told in all {
+            let earlier = |place: usize| moments[place % moments.len()].clone();
+            let input = match told {
+                Told::Append(count) => ConversationInput::Append(messages(count)),
+                Told::Replace(moment, count) => {
+                    ConversationInput::Replace { basis: earlier(moment).basis(), messages: messages(count) }
+                }
+                Told::Restore(moment) => ConversationInput::Restore(earlier(moment)),
+                Told::StartNewBatch(index) => ConversationInput::StartNewBatch(index),
+                Told::Rollback(batch) => ConversationInput::RollbackToBatch(batch),
+                Told::BeforeModelCall(tokens) => ConversationInput::BeforeModelCall { tokens },
+                Told::CompressionEnded => ConversationInput::CompressionEnded,
+                Told::Spent(tokens) => {
+                    ConversationInput::Spent(Spent { input: tokens, output: tokens, total: tokens })
+                }
+            };
+            let before = machine.clone();
+            let mut out = Vec::new();
+            machine.step(0, input.clone(), &mut out);
+
+            let rejected = out.iter().any(|effect| matches!(effect, ConversationEffect::Rejected(_)));
+            if rejected {
+                prop_assert_eq!(out.len(), 1);
+                prop_assert_eq!(&machine, &before, "what is refused changes nothing");
+            }
+            let (old, new) = (before.conversation(), machine.conversation());
+            let grown = new.complete().len().saturating_sub(old.complete().len());
+            if let ConversationInput::Append(added) = &input {
+                prop_assert_eq!(grown, added.len());
+                prop_assert_eq!(out.len(), added.len(), "one word a message");
+            }
+            let indices: Vec<usize> = out.iter().filter_map(|effect| match effect {
+                ConversationEffect::MessageAdded { index, .. } => Some(*index),
+                _ => None,
+            }).collect();
+            if !indices.is_empty() {
+                let expected: Vec<usize> = (old.complete().len()..new.complete().len()).collect();
+                prop_assert_eq!(indices, expected);
+            }
+            // the log is append-only: only another conversation's content takes its place
+            if !matches!(input, ConversationInput::Restore(_)) {
+                prop_assert!(new.complete().len() >= old.complete().len());
+            }
+            prop_assert!(new.visible().len() <= new.complete().len());
+            let text = serde_json::to_string(&machine)?;
+            prop_assert_eq!(&serde_json::from_str::<ConversationMachine>(&text)?, &machine);
+            moments.push(machine.conversation().clone());
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Whatever the trigger machine is told: nobody fires beyond their count, a removed or disabled one never, no panic.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pirn_core::definition::TriggerDefinition;
+use pirn_core::event::{Event, EventMask, EventType, RaisedEvent};
+use pirn_core::trigger::{DEFAULT_CHAIN_LIMIT, Fire, Owner, TriggerMachine};
+use proptest::prelude::*;
+use serde_json::json;
+
+#[derive(Clone, Debug)]
+enum Told {
+    Add {
+        inside: bool,
+        id: u8,
+        most: u64,
+        enabled: bool,
+    },
+    Remove {
+        inside: bool,
+        id: u8,
+    },
+    Enable {
+        inside: bool,
+        id: u8,
+        enabled: bool,
+    },
+    RunEnded(u8),
+    Happened {
+        run: u8,
+        depth: u32,
+        is_other: bool,
+    },
+    /// A number that is no trigger's.
+    FireUnknown,
+}
+
+fn told() -> impl Strategy<Value = Told> {
+    prop_oneof![
+        3 => (any::<bool>(), 0..4_u8, 0..4_u64, any::<bool>())
+            .prop_map(|(inside, id, most, enabled)| Told::Add { inside, id, most, enabled }),
+        1 => (any::<bool>(), 0..4_u8).prop_map(|(inside, id)| Told::Remove { inside, id }),
+        2 => (any::<bool>(), 0..4_u8, any::<bool>())
+            .prop_map(|(inside, id, enabled)| Told::Enable { inside, id, enabled }),
+        1 => (0..3_u8).prop_map(Told::RunEnded),
+        8 => (0..3_u8, 0..10_u32, prop::bool::weighted(0.2))
+            .prop_map(|(run, depth, is_other)| Told::Happened { run, depth, is_other }),
+        1 => Just(Told::FireUnknown),
+    ]
+}
+
+fn owner(inside: bool) -> Owner {
+    if inside {
+        Owner::Workflow("w".into())
+    } else {
+        Owner::Engine
+    }
+}
+
+fn event(run: u8, depth: u32, is_other: bool) -> Event {
+    Event {
+        sequence: 1,
+        timestamp: 0,
+        run_id: run.to_string(),
+        workflow_id: if is_other { "other" } else { "w" }.to_owned(),
+        thread_id: "t".to_owned(),
+        raised: RaisedEvent {
+            trigger_depth: depth,
+            ..RaisedEvent::new(EventType::NodeFailed, [])
+        },
+    }
+}
+
+proptest! {
+    #[test]
+    fn whatever_it_is_told_nobody_fires_beyond_their_count(all in prop::collection::vec(told(), 0..80)) {
+        let mut machine = TriggerMachine::default();
+        // by where it stands and its id: the count it is allowed, and how often it fired for each run
+        let mut known: BTreeMap<(bool, u8), (u64, BTreeMap<u8, u64>)> = BTreeMap::new();
+        for told in all {
+            match told {
+                Told::Add { inside, id, most, enabled } => {
+                    let definition: TriggerDefinition = serde_json::from_value(json!({
+                        "id": id.to_string(), "condition": {"eventType": "NODE_FAILED"}, "maxTriggers": most, "enabled": enabled,
+                        "action": {"type": "SEND_NOTIFICATION", "parameters": {"message": "m"}}}))?;
+                    let added = machine.add(owner(inside), Arc::new(definition));
+                    prop_assert_eq!(added.is_err(), known.contains_key(&(inside, id)), "an id stands once");
+                    known.entry((inside, id)).or_insert((most, BTreeMap::new()));
+                }
+                Told::Remove { inside, id } => {
+                    let was = known.remove(&(inside, id)).is_some();
+                    prop_assert_eq!(machine.remove(&owner(inside), &id.to_string()), was);
+                }
+                Told::Enable { inside, id, enabled } => {
+                    let changed = machine.set_enabled(&owner(inside), &id.to_string(), enabled);
+                    prop_assert_eq!(changed.is_some(), known.contains_key(&(inside, id)));
+                }
+                Told::RunEnded(run) => {
+                    machine.run_ended(&run.to_string());
+                    for ((inside, _), (_, fired)) in &mut known {
+                        if *inside {
+                            fired.remove(&run);
+                        }
+                    }
+                }
+                Told::Happened { run, depth, is_other } => {
+                    let event = event(run, depth, is_other);
+                    let states: BTreeMap<(bool, String), bool> = [false, true].into_iter().flat_map(|inside| {
+                        machine.states(&owner(inside)).into_iter().map(move |state| ((inside, state.id), state.enabled))
+                    }).collect();
+                    for key in machine.candidates(&event) {
+                        let id = machine.definition(key).expect("a candidate is there").id.clone();
+                        let before = machine.states(&Owner::Engine);
+                        let fire = machine.fire(key, &event);
+                        // of the two that may share an id, the one whose count went up
+                        let inside = machine.states(&Owner::Engine) == before;
+                        match fire {
+                            Fire::Fired { count } => {
+                                prop_assert!(depth < DEFAULT_CHAIN_LIMIT);
+                                prop_assert!(!(inside && is_other), "a workflow's trigger watches that workflow");
+                                prop_assert_eq!(states.get(&(inside, id.clone())), Some(&true), "it was enabled");
+                                let (most, fired) = known.get_mut(&(inside, id.parse()?)).expect("it was added");
+                                *fired.entry(run).or_default() += 1;
+                                let counted: u64 = if inside { fired[&run] } else { fired.values().sum() };
+                                prop_assert!(*most == 0 || counted <= *most, "{counted} of {most}");
+                                prop_assert!(*most == 0 || count == counted, "{count} for {counted}");
+                            }
+                            Fire::TooDeep => prop_assert!(depth >= DEFAULT_CHAIN_LIMIT),
+                            Fire::Refused => {}
+                        }
+                    }
+                }
+                Told::FireUnknown => {
+                    prop_assert_eq!(machine.fire(u32::MAX, &event(0, 0, false)), Fire::Refused);
+                }
+            }
+            if machine.interest() == EventMask::NONE {
+                prop_assert!(machine.candidates(&event(0, 0, false)).is_empty());
+            }
+        }
+    }
+}
