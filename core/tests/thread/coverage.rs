@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::walk::{KINDS, Kind, Tried, walk};
+use crate::kind::{KINDS, Kind};
+use crate::walk::{Tried, walk};
 
 /// Where the thread asks for nothing.
 const ASKS_NOTHING: [&str; 5] = ["CREATED", "PAUSED SafePoint", "SafePoint", "Llm.Held", "ended"];

@@ -2,4 +2,5 @@
 
 mod coverage;
 mod graph;
+mod kind;
 mod walk;
