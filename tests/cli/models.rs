@@ -81,6 +81,26 @@ fn the_key_goes_to_the_provider_and_nowhere_else() {
 }
 
 #[test]
+fn replies_are_shown_as_they_come_where_that_is_asked_for() {
+    let half = Answer::breaking_off(&["no"], crate::wire::End::Cut);
+    let server = Server::answering([half, Answer::saying(&["one\n", "two ", "three"])]);
+    let retry = json!({"retry": {"maxAttempts": 2, "initialDelayMs": 1}});
+    let folder = Folder::new("stream", &json!([profile(&server, &retry)]));
+    let ended = folder.pirn(&["run", "asks.json", "--stream"]);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    let said: Vec<&str> = ended.stderr.lines().filter(|line| line.contains(" | ")).collect();
+    assert_eq!(
+        said,
+        ["  asks | no ... (asked again)", "  asks | one", "  asks | two three"]
+    );
+
+    let server = Server::answering([Answer::saying(&["one"])]);
+    let folder = Folder::new("no-stream", &json!([profile(&server, &json!({}))]));
+    let ended = folder.pirn(&["run", "asks.json"]);
+    assert!(!ended.stderr.contains(" | "), "{}", ended.stderr);
+}
+
+#[test]
 fn a_variable_that_is_not_set_is_named() {
     let server = Server::answering([]);
     let folder = Folder::new(

@@ -5,6 +5,7 @@ pub(crate) mod inputs;
 mod interrupt;
 mod progress;
 mod record;
+mod spoken;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -48,6 +49,9 @@ pub(crate) struct Args {
     /// Which tool calls wait for your consent on the terminal
     #[arg(long, value_enum, default_value_t = Approve::Ask, value_name = "WHICH")]
     approve: Approve,
+    /// Show replies on stderr as they come, also where it is no terminal
+    #[arg(long)]
+    stream: bool,
     /// No progress on stderr
     #[arg(long, short)]
     quiet: bool,
@@ -123,7 +127,12 @@ fn execute(args: &Args, engine: &Engine, workflow: &str, inputs: Inputs, prompts
         },
         None => None,
     };
-    let shown = (!args.quiet).then(|| progress::start(prepared.blocking_events(progress::TYPES, BUFFER), !prompts));
+    let shown = (!args.quiet).then(|| {
+        progress::start(
+            prepared.blocking_events(&progress::types(args.stream), BUFFER),
+            !prompts,
+        )
+    });
     // Listening before the run's first sign of life, so that no Ctrl-C after it is lost.
     let interrupt = interrupt::listen();
     let run = match prepared.start() {

@@ -9,8 +9,21 @@ use indicatif::{ProgressBar, ProgressStyle};
 use pirn::{BlockingEvents, Event, EventType, Heard};
 use serde_json::Value;
 
-/// What the terminal shows of a run.
-pub(super) const TYPES: &[EventType] = &[
+use super::spoken::Spoken;
+
+/// Characters of a line that is not over that are shown.
+const TAIL: usize = 60;
+
+/// What is shown of a run; replies as they come on a terminal, or where they are asked for.
+pub(super) fn types(replies: bool) -> Vec<EventType> {
+    let mut types = TYPES.to_vec();
+    if replies || stderr().is_terminal() {
+        types.push(EventType::LlmToken);
+    }
+    types
+}
+
+const TYPES: &[EventType] = &[
     EventType::ThreadStarted,
     EventType::ThreadCompleted,
     EventType::ThreadFailed,
@@ -68,12 +81,19 @@ impl Shown {
     }
 }
 
+/// The end of a line.
+fn tail(line: &str) -> &str {
+    let start = line.char_indices().rev().nth(TAIL - 1);
+    start.map_or(line, |(start, _)| &line[start..])
+}
+
 /// The lines so far, and what runs now.
 struct View {
     bar: Option<ProgressBar>,
     /// Where each running thread is.
     running: BTreeMap<String, String>,
     names: BTreeMap<String, String>,
+    spoken: Spoken,
 }
 
 impl View {
@@ -90,31 +110,53 @@ impl View {
             bar,
             running: BTreeMap::new(),
             names: BTreeMap::new(),
+            spoken: Spoken::default(),
         }
     }
 
     fn show(&mut self, heard: &Heard) {
-        let line = match heard {
-            Heard::Missed(count) => Some(format!("({count} events were too fast to show)")),
-            Heard::Event(event) => self.line(event),
-        };
-        match (&self.bar, line) {
-            (Some(bar), line) => {
-                if let Some(line) = line {
-                    bar.println(line);
-                }
-                let running: Vec<String> = self
-                    .running
-                    .iter()
-                    .map(|(thread, node)| format!("{}: {node}", self.name(thread)))
-                    .collect();
-                bar.set_message(running.join("  |  "));
+        let lines = match heard {
+            Heard::Missed(count) => vec![format!("({count} events were too fast to show)")],
+            Heard::Event(event) if event.raised.event_type == EventType::LlmToken => self.said(event),
+            Heard::Event(event) => {
+                let before = self.spoken.end(&event.thread_id);
+                let before = before.map(|line| self.quoted(&event.thread_id, &line));
+                before.into_iter().chain(self.line(event)).collect()
             }
-            (None, Some(line)) => {
+        };
+        let Some(bar) = &self.bar else {
+            for line in lines {
                 let _ = writeln!(stderr().lock(), "{line}");
             }
-            (None, None) => {}
+            return;
+        };
+        lines.into_iter().for_each(|line| bar.println(line));
+        let running: Vec<String> = self
+            .running
+            .iter()
+            .map(|(thread, node)| match self.spoken.so_far(thread) {
+                Some(line) => format!("{}: {}", self.name(thread), tail(line)),
+                None => format!("{}: {node}", self.name(thread)),
+            })
+            .collect();
+        bar.set_message(running.join("  |  "));
+    }
+
+    /// The lines of a reply that are whole with this piece.
+    fn said(&mut self, event: &Event) -> Vec<String> {
+        let thread = event.thread_id.as_str();
+        let data = &event.raised.data;
+        if data.contains_key("restart") {
+            let void = self.spoken.end(thread).unwrap_or_default();
+            return vec![self.quoted(thread, &format!("{void} ... (asked again)"))];
         }
+        let piece = data.get("text").and_then(Value::as_str).unwrap_or_default();
+        let whole = self.spoken.hear(thread, piece);
+        whole.iter().map(|line| self.quoted(thread, line)).collect()
+    }
+
+    fn quoted(&self, thread: &str, line: &str) -> String {
+        format!("  {} | {line}", self.name(thread))
     }
 
     fn name(&self, thread: &str) -> String {
