@@ -130,7 +130,9 @@ impl View {
             }
             return;
         };
-        lines.into_iter().for_each(|line| bar.println(line));
+        for line in lines {
+            bar.println(line);
+        }
         let running: Vec<String> = self
             .running
             .iter()
