@@ -3,6 +3,7 @@
 
 mod engine;
 pub mod explore;
+pub mod faults;
 pub mod models;
 pub mod profiles;
 pub mod script;

@@ -12,8 +12,8 @@ use crate::models::ProfileFault;
 /// The file looked for beside a workflow.
 pub const FILE_NAME: &str = "pirn.toml";
 
-/// Fields of a config file that are read elsewhere ([`crate::tools`]).
-const ELSEWHERE: &[&str] = &["tools", "mcpServers"];
+/// Fields of a config file that are read elsewhere ([`crate::tools`], [`crate::faults`]).
+const ELSEWHERE: &[&str] = &["tools", "mcpServers", "faults"];
 
 /// Why a file gives no profiles.
 #[derive(Debug)]
@@ -122,7 +122,7 @@ fn list_of(written: Value) -> Result<Vec<Value>, String> {
     if let Some(unknown) = fields.keys().find(|name| !ELSEWHERE.contains(&name.as_str())) {
         let known = ELSEWHERE.iter().copied().chain(["profiles"]);
         let meant = nearest(unknown, known).map_or_else(
-            || "the file holds `profiles`, `tools` and `mcpServers`".to_owned(),
+            || "the file holds `profiles`, `tools`, `mcpServers` and `faults`".to_owned(),
             |near| format!("did you mean `{near}`?"),
         );
         return Err(format!("unknown field `{unknown}`; {meant}"));

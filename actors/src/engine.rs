@@ -47,6 +47,8 @@ pub struct EngineParts {
     pub place: Place,
     /// Seeds run ids.
     pub run_id_seed: u64,
+    /// Seeds what scripts draw; none: they can not.
+    pub seed: Option<u64>,
 }
 
 /// Shared by every run of an engine.
@@ -61,6 +63,7 @@ pub struct EngineShared {
     pub(crate) is_simulated: bool,
     place: Place,
     run_id_seed: u64,
+    pub(crate) seed: Option<u64>,
     next_run: AtomicU64,
     uid: u64,
 }
@@ -144,6 +147,7 @@ impl EngineShared {
             is_simulated: parts.is_simulated,
             place: parts.place,
             run_id_seed: parts.run_id_seed,
+            seed: parts.seed,
             next_run: AtomicU64::new(1),
             uid: ENGINES.fetch_add(1, Ordering::Relaxed),
         });

@@ -205,6 +205,8 @@ pub struct ScriptJob<'a> {
     pub scope: &'a dyn Scope,
     /// Under virtual time the job runs in place, so that its end has its place in the order.
     pub inline: bool,
+    /// For what it draws; none: it can not.
+    pub seed: Option<u64>,
 }
 
 /// Stops a script when it is dropped.

@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use super::place::{Placement, process_seed};
 use super::{Compression, Engine};
+use crate::faults::Faults;
 use crate::models::{ModelRegistry, ProfileFault};
 use crate::script::ScriptPort;
 use crate::tools::{ApprovalRequest, ToolRegistry, Verdict};
@@ -70,6 +71,8 @@ pub struct EngineBuilder {
     work: Option<tokio::runtime::Handle>,
     clock: Clock,
     notify: Option<Arc<Notify>>,
+    seed: Option<u64>,
+    faults: Faults,
 }
 
 /// Which clock an engine lives by.
@@ -202,6 +205,29 @@ impl EngineBuilder {
         self
     }
 
+    /// A run to be had again: [`EngineBuilder::virtual_time`] and [`EngineBuilder::seed`] with the same seed. The same
+    /// seed gives the same order of events, the same faults and the same `Math.random`, so the same report and the same
+    /// event log, byte for byte, as long as no model or tool waits for the outside world.
+    #[must_use]
+    pub fn simulated(self, seed: u64) -> Self {
+        self.virtual_time(Some(seed)).seed(seed)
+    }
+
+    /// Seeds `Math.random` in CODE, which throws without, and [`EngineBuilder::faults`]. Each CODE node of each thread
+    /// draws from a sequence of its own.
+    #[must_use]
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Has calls of models and tools fail, stall and come late ([`crate::faults`]).
+    #[must_use]
+    pub fn faults(mut self, faults: Faults) -> Self {
+        self.faults = faults;
+        self
+    }
+
     /// Called with the text and channel of every SEND_NOTIFICATION.
     #[must_use]
     pub fn on_notification(mut self, notify: impl Fn(&str, Option<&str>) + Send + Sync + 'static) -> Self {
@@ -213,7 +239,12 @@ impl EngineBuilder {
     pub fn build(mut self) -> Result<Engine, BuildError> {
         let loaded = Loaded::of(&self.files);
         let names = self.function_names();
-        let ports = self.ports(&loaded)?;
+        let mut ports = self.ports(&loaded)?;
+        let seed = self.seed.or(match self.clock {
+            Clock::Virtual { seed } => seed,
+            Clock::Real => None,
+        });
+        crate::faults::inject(&mut ports, self.faults, seed.unwrap_or_else(process_seed));
         let (placement, place) = match self.clock {
             Clock::Virtual { seed } => Placement::simulated(seed, names),
             Clock::Real => {
@@ -238,6 +269,7 @@ impl EngineBuilder {
             is_simulated: self.clock != Clock::Real,
             place,
             run_id_seed,
+            seed,
         })
         .map_err(BuildError::Engine)?;
         let engine = Engine { shared, placement };

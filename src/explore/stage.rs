@@ -67,6 +67,7 @@ impl Stage {
                 is_simulated: true,
                 place,
                 run_id_seed: self.rules.seed,
+                seed: Some(self.rules.seed),
             })?;
             let report = self.run(&engine, &simulated, &outcome);
             engine.forget_evaluator();

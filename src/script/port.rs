@@ -72,6 +72,7 @@ impl ScriptPort {
         let mut code = CodeJob::new(Arc::clone(source), job.scope);
         code.scope.input = Arc::clone(&job.input);
         code.limits = self.limits;
+        code.seed = job.seed;
         code.functions = if source.contains(compress::NAME) {
             let tokenizer = (self.tokenizer)(job.graph.config.tokenizer.as_deref());
             let call = move |arguments| compress::compress_messages(arguments, &*tokenizer);

@@ -238,3 +238,36 @@ fn both_design_documents_compressions_run() {
         assert!(ended.stderr.contains(compressed), "{folder}: {}", ended.stderr);
     }
 }
+
+#[test]
+fn a_failing_run_under_virtual_time_says_its_seed_and_fails_again_with_it() {
+    let ask = Workflow::new(
+        "faults",
+        &json!({"id": "ask", "nodes": [{"id": "s", "type": "START"},
+            {"id": "llm", "type": "LLM", "config": {"prompt": "hello"}}, {"id": "e", "type": "END"}],
+            "edges": [{"from": "s", "to": "llm"}, {"from": "llm", "to": "e"}]}),
+    );
+    let faults = Workflow::new("faults-of", &json!({"faults": {"models": {"*": {"fail": 1.0}}}}));
+    let run = || {
+        pirn(&[
+            "run",
+            ask.path(),
+            "--virtual-time",
+            "--seed",
+            "5",
+            "--faults",
+            faults.path(),
+            "--output",
+            "json",
+        ])
+    };
+    let first = run();
+    assert_eq!(first.code, Some(1));
+    assert!(
+        first.stderr.contains("the same run again: --virtual-time --seed 5"),
+        "{}",
+        first.stderr
+    );
+    assert_eq!(first.json()["error"]["code"], "MODEL_ERROR");
+    assert_eq!(first.stdout, run().stdout);
+}

@@ -35,6 +35,15 @@ pub(super) fn mix(word: u64) -> u64 {
     word ^ (word >> 31)
 }
 
+/// The seed of what goes by `name` under `seed`: the same in every process.
+pub fn named_seed(seed: u64, name: &str) -> u64 {
+    // FNV-1a, spread.
+    let hash = name.bytes().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
+    });
+    mix(mix(seed) ^ hash)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use futures::future::{BoxFuture, LocalBoxFuture};
 use pirn_core::Millis;
 
-pub use chance::Chance;
+pub use chance::{Chance, named_seed};
 pub use load::Seat;
 pub use runtime::{HostConfig, HostRuntime, HostStopped, StopReport};
 pub use sign::{Asked, Sign};
@@ -84,6 +84,11 @@ impl Host {
             is_watching: port.is_watching(),
             port,
         }
+    }
+
+    /// Whether it hears what [`Host::tell`] says.
+    pub fn is_watching(&self) -> bool {
+        self.is_watching
     }
 
     /// Says who does what next, where the host wants to know: an explorer names and tells apart what it may choose by

@@ -227,6 +227,7 @@ impl ThreadActor {
             input,
             scope: &scope,
             inline,
+            seed: self.script_seed(id, node),
         };
         let (ended, end) = oneshot::channel();
         let handle = self.run.engine.ports.scripts.run(
@@ -257,6 +258,22 @@ impl ThreadActor {
             InFlight::Script(handle)
         };
         self.in_flight.insert(id, in_flight);
+    }
+
+    /// What a script draws from: the engine's seed, and the place and time of this one in its run.
+    fn script_seed(&self, id: EffectId, node: NodeIx) -> Option<u64> {
+        let seed = self.run.engine.seed?;
+        let graph = self.machine.graph();
+        // Thread numbers follow the order of starting: where that is what is tried, they must not matter.
+        let no = if self.run.host.is_watching() { 0 } else { self.no };
+        let place = format!(
+            "{} {no} {} {} {} {id}",
+            self.run.run_id,
+            graph.workflow_id,
+            self.machine.path_id().map_or("", |path| path),
+            graph.node(node).id,
+        );
+        Some(crate::host::named_seed(seed, &place))
     }
 
     /// Asks the supervisor for a child; its conversation is this one's, a snapshot of it, or empty.

@@ -50,6 +50,7 @@ fn start(port: &ScriptPort, code: &str, scope: &ScopeValues, inline: bool) -> (S
         input: Arc::new(json!({"of": "the node"})),
         scope,
         inline,
+        seed: None,
     };
     (port.run(job, answer), heard)
 }

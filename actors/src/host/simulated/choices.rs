@@ -18,7 +18,7 @@ use std::sync::Arc;
 use pirn_core::Millis;
 
 use super::ready::{Ready, TaskState};
-use crate::host::chance::mix;
+use crate::host::chance::{mix, named_seed};
 use crate::host::sign::{Asked, Sign};
 use crate::host::timers::TimerKey;
 
@@ -393,9 +393,5 @@ fn without_thread_numbers(text: &str, run: &str) -> String {
 }
 
 fn digest(text: &str) -> u64 {
-    // FNV-1a; a state's digest must be the same in every process.
-    let hash = text.bytes().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
-    });
-    mix(hash)
+    named_seed(0, text)
 }

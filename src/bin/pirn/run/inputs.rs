@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use pirn::faults::{Faults, load_faults};
 use pirn::profiles::{beside, load_profiles};
 use pirn::tools::{ToolsConfig, load_tools};
 use pirn::{Message, Pinned, Profile};
@@ -41,6 +42,7 @@ pub(crate) struct Inputs {
     pub(crate) pinned: Pinned,
     pub(crate) profiles: Vec<Profile>,
     pub(crate) tools: ToolsConfig,
+    pub(crate) faults: Faults,
 }
 
 /// Reads all of them; one sentence where one cannot be read.
@@ -68,12 +70,13 @@ pub(crate) fn read(args: &Given) -> Result<Inputs, String> {
         (None, Some(first)) => beside(Path::new(first)),
         (None, None) => None,
     };
-    let (profiles, tools) = match config {
+    let (profiles, tools, faults) = match config {
         Some(path) => (
             load_profiles(&path).map_err(|error| error.to_string())?,
             load_tools(&path).map_err(|error| error.to_string())?,
+            load_faults(&path).map_err(|error| error.to_string())?,
         ),
-        None => (Vec::new(), ToolsConfig::default()),
+        None => (Vec::new(), ToolsConfig::default(), Faults::default()),
     };
     Ok(Inputs {
         input,
@@ -81,6 +84,7 @@ pub(crate) fn read(args: &Given) -> Result<Inputs, String> {
         pinned,
         profiles,
         tools,
+        faults,
     })
 }
 

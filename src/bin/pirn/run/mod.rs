@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use pirn::faults::load_faults;
 use pirn::tools::ToolRegistry;
 use pirn::{BuildError, Engine, RunError, RunReport, ThreadStatus};
 use pirn_core::definition::{Loaded, TriggerAction};
@@ -43,9 +44,12 @@ pub(crate) struct Args {
     /// A clock that jumps: waits pass at once, the same seed gives the same order
     #[arg(long)]
     virtual_time: bool,
-    /// Seeds --virtual-time
+    /// Seeds --virtual-time, --faults, and Math.random in CODE
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+    /// Have models and tools fail, stall and come late: [faults] of a TOML or JSON file (default: of pirn.toml)
+    #[arg(long, value_name = "FILE")]
+    faults: Option<String>,
     /// Which tool calls wait for your consent on the terminal
     #[arg(long, value_enum, default_value_t = Approve::Ask, value_name = "WHICH")]
     approve: Approve,
@@ -100,8 +104,17 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     for source in &sources {
         builder = builder.file(source.name.clone(), source.text.to_string());
     }
+    let faults = match args.faults.as_ref().map(load_faults) {
+        Some(Ok(faults)) => faults,
+        Some(Err(error)) => return complain(&error.to_string(), USAGE),
+        None => inputs.faults.clone(),
+    };
+    builder = builder.faults(faults);
+    if let Some(seed) = args.seed {
+        builder = builder.seed(seed);
+    }
     if args.virtual_time {
-        builder = builder.virtual_time(Some(args.seed.unwrap_or(0)));
+        builder = builder.simulated(args.seed.unwrap_or(0));
     }
     match builder.build() {
         Ok(engine) => execute(args, &engine, &workflow, inputs, prompts),
@@ -153,6 +166,12 @@ fn execute(args: &Args, engine: &Engine, workflow: &str, inputs: Inputs, prompts
     }
     if let Err(error) = recorded {
         return complain(&format!("cannot write the events: {error}"), FAILED);
+    }
+    if report.status != ThreadStatus::Completed && args.virtual_time && !args.quiet {
+        progress::say(&format!(
+            "the same run again: --virtual-time --seed {}",
+            args.seed.unwrap_or(0)
+        ));
     }
     print(args.output, &report)
 }

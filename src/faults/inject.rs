@@ -1,0 +1,166 @@
+//! Models and tools with faults around them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use pirn_actors::host::{Chance, WorkClock};
+use pirn_actors::ports::{Model, ModelCall, Models, Ports, ToolSpec, Tools};
+use pirn_core::Millis;
+use pirn_core::definition::Profile;
+use pirn_core::error::{RunError, RunErrorCode};
+use pirn_core::message::ToolCall;
+use pirn_core::thread::{ModelReply, ToolResult};
+
+use super::{Faults, Rates};
+
+/// Puts faults around the models and tools of an engine; `seed` names which calls go wrong, in the order they are made.
+pub(crate) fn inject(ports: &mut Ports, faults: Faults, seed: u64) {
+    if faults.is_empty() {
+        return;
+    }
+    let dice = Dice(Arc::new(Mutex::new(Chance::new(seed))));
+    ports.models = Arc::new(FaultyModels {
+        models: Arc::clone(&ports.models),
+        rates: faults.models,
+        dice: dice.clone(),
+    });
+    ports.tools = Arc::new(FaultyTools {
+        tools: Arc::clone(&ports.tools),
+        rates: faults.tools,
+        dice,
+    });
+}
+
+/// Drawn from when a call is made, so under virtual time in an order that the seed names.
+#[derive(Clone)]
+struct Dice(Arc<Mutex<Chance>>);
+
+/// What happens to one call.
+#[derive(Clone, Copy)]
+struct Fate {
+    late_ms: Millis,
+    end: End,
+}
+
+#[derive(Clone, Copy)]
+enum End {
+    Good,
+    Fails,
+    Stalls(Millis),
+}
+
+impl Dice {
+    fn fate(&self, rates: &Rates) -> Fate {
+        let chance = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // 53 bits: every number between 0 and 1 that a float can tell apart there.
+        let drawn = || (chance.next() >> 11) as f64 / (1_u64 << 53) as f64;
+        let (late, end) = (drawn(), drawn());
+        let (from, to) = rates.late_ms;
+        let spread = to.saturating_sub(from).saturating_add(1);
+        let late_ms = from + chance.next() % spread.max(1);
+        Fate {
+            late_ms: if late < rates.late { late_ms } else { 0 },
+            end: if end < rates.fail {
+                End::Fails
+            } else if end < rates.fail + rates.stall {
+                End::Stalls(rates.stall_ms)
+            } else {
+                End::Good
+            },
+        }
+    }
+}
+
+impl Fate {
+    /// Waits as long as it takes; the reason where the call is not to be made.
+    async fn pass(self, clock: &WorkClock) -> Result<(), String> {
+        if self.late_ms > 0 {
+            clock.sleep(self.late_ms).await;
+        }
+        match self.end {
+            End::Good => Ok(()),
+            End::Fails => Err("a fault of the configuration: it failed".to_owned()),
+            End::Stalls(after) => {
+                clock.sleep(after).await;
+                Err(format!("a fault of the configuration: no answer in {after} ms"))
+            }
+        }
+    }
+}
+
+fn rates_of(rates: &BTreeMap<String, Rates>, name: &str) -> Option<Rates> {
+    rates.get(name).or_else(|| rates.get("*")).copied()
+}
+
+struct FaultyModels {
+    models: Arc<dyn Models>,
+    rates: BTreeMap<String, Rates>,
+    dice: Dice,
+}
+
+impl Models for FaultyModels {
+    fn choose(&self, profile_id: Option<&str>) -> (Arc<Profile>, Arc<dyn Model>) {
+        let (profile, model) = self.models.choose(profile_id);
+        let Some(rates) = rates_of(&self.rates, &profile.id) else {
+            return (profile, model);
+        };
+        let dice = self.dice.clone();
+        (profile, Arc::new(FaultyModel { model, rates, dice }))
+    }
+}
+
+struct FaultyModel {
+    model: Arc<dyn Model>,
+    rates: Rates,
+    dice: Dice,
+}
+
+impl Model for FaultyModel {
+    fn call(&self, call: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
+        let fate = self.dice.fate(&self.rates);
+        let model = Arc::clone(&self.model);
+        async move {
+            let failed = |message| RunError::new(RunErrorCode::ModelError, message);
+            fate.pass(&call.clock).await.map_err(failed)?;
+            model.call(call).await
+        }
+        .boxed()
+    }
+
+    fn is_external(&self) -> bool {
+        self.model.is_external()
+    }
+}
+
+struct FaultyTools {
+    tools: Arc<dyn Tools>,
+    rates: BTreeMap<String, Rates>,
+    dice: Dice,
+}
+
+impl Tools for FaultyTools {
+    fn specs(&self, names: &[Arc<str>]) -> Vec<ToolSpec> {
+        self.tools.specs(names)
+    }
+
+    fn is_external(&self, name: &str) -> bool {
+        self.tools.is_external(name)
+    }
+
+    fn call(&self, names: &[Arc<str>], call: ToolCall, clock: WorkClock) -> BoxFuture<'static, ToolResult> {
+        let Some(rates) = rates_of(&self.rates, &call.name) else {
+            return self.tools.call(names, call, clock);
+        };
+        let fate = self.dice.fate(&rates);
+        let (tools, names) = (Arc::clone(&self.tools), names.to_vec());
+        async move {
+            match fate.pass(&clock).await {
+                Ok(()) => tools.call(&names, call, clock).await,
+                Err(content) => ToolResult { content, failed: true },
+            }
+        }
+        .boxed()
+    }
+}

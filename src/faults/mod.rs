@@ -1,0 +1,196 @@
+//! Faults by configuration: models and tools that fail, stall and answer late, and so out of order.
+//!
+//! A workflow's retries, timeouts and error edges are seldom taken in a test. With faults they are, and under a seed
+//! ([`EngineBuilder::simulated`](crate::EngineBuilder::simulated)) the same ones again:
+//!
+//! ```toml
+//! [faults.models]
+//! "*" = { fail = 0.1, late = 0.5, lateMs = [50, 2000] }   # every model that is not named
+//! slow-one = { stall = 1.0, stallMs = 30000 }              # by profile id
+//!
+//! [faults.tools]
+//! search = { fail = 0.3 }
+//! ```
+//!
+//! ```
+//! use pirn::{Engine, faults::Faults};
+//! use serde_json::{Value, json};
+//! let ask = r#"{"id": "ask", "nodes": [{"id": "s", "type": "START"},
+//!     {"id": "llm", "type": "LLM", "config": {"prompt": "hello"}}, {"id": "e", "type": "END"}],
+//!   "edges": [{"from": "s", "to": "llm"}, {"from": "llm", "to": "e"}]}"#;
+//! let faults: Faults = serde_json::from_value(json!({"models": {"*": {"fail": 1.0}}}))?;
+//! let engine = Engine::builder().workflows(ask).simulated(7).faults(faults).build()?;
+//! let report = engine.start("ask", Value::Null)?.outcome_blocking();
+//! assert_eq!(report.error.as_ref().map(|error| error.code.as_str()), Some("MODEL_ERROR"), "seed 7");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod inject;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use pirn_core::Millis;
+use serde::Deserialize;
+use serde_json::Value;
+
+pub(crate) use inject::inject;
+
+/// Which calls go wrong, by profile id and tool name; `*` is for those that are not named.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Faults {
+    /// By profile id.
+    #[serde(default)]
+    pub models: BTreeMap<String, Rates>,
+    /// By tool name.
+    #[serde(default)]
+    pub tools: BTreeMap<String, Rates>,
+}
+
+/// How often a call goes wrong: chances between 0 and 1. At most one of failing and stalling happens to a call; it may
+/// be late as well.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Rates {
+    /// It fails: `MODEL_ERROR`, or a tool result that says so.
+    #[serde(default)]
+    pub fail: f64,
+    /// It says nothing for `stall_ms` and fails then, as a client that gives up does.
+    #[serde(default)]
+    pub stall: f64,
+    /// After how many milliseconds a stalled call fails (default ten minutes).
+    #[serde(default = "ten_minutes")]
+    pub stall_ms: Millis,
+    /// It is made late. Calls that are late by different times end out of order.
+    #[serde(default)]
+    pub late: f64,
+    /// By how many milliseconds, from and up to (default up to five seconds).
+    #[serde(default = "up_to_five_seconds")]
+    pub late_ms: (Millis, Millis),
+}
+
+impl Default for Rates {
+    fn default() -> Self {
+        Self {
+            fail: 0.0,
+            stall: 0.0,
+            stall_ms: ten_minutes(),
+            late: 0.0,
+            late_ms: up_to_five_seconds(),
+        }
+    }
+}
+
+fn ten_minutes() -> Millis {
+    600_000
+}
+
+fn up_to_five_seconds() -> (Millis, Millis) {
+    (0, 5_000)
+}
+
+impl Faults {
+    /// Whether nothing goes wrong.
+    pub fn is_empty(&self) -> bool {
+        self.models.is_empty() && self.tools.is_empty()
+    }
+
+    fn check(self) -> Result<Self, String> {
+        let named = [("models", &self.models), ("tools", &self.tools)];
+        for (kind, rates) in named {
+            for (name, rates) in rates {
+                for (what, chance) in [("fail", rates.fail), ("stall", rates.stall), ("late", rates.late)] {
+                    if !(0.0..=1.0).contains(&chance) {
+                        return Err(format!(
+                            "faults.{kind}.{name}.{what}: {chance} is no chance between 0 and 1"
+                        ));
+                    }
+                }
+                if rates.fail + rates.stall > 1.0 {
+                    return Err(format!("faults.{kind}.{name}: fail and stall together are more than 1"));
+                }
+                if rates.late_ms.0 > rates.late_ms.1 {
+                    return Err(format!("faults.{kind}.{name}.lateMs: it goes from less to more"));
+                }
+            }
+        }
+        Ok(self)
+    }
+}
+
+/// Why a file gives no faults.
+#[derive(Debug)]
+pub struct FaultsError {
+    /// Which file.
+    pub path: PathBuf,
+    /// Why, in words.
+    pub message: String,
+}
+
+impl fmt::Display for FaultsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path.display(), self.message)
+    }
+}
+
+impl std::error::Error for FaultsError {}
+
+/// Reads `[faults]` of a file, TOML or JSON by its ending; none where the file has none.
+///
+/// # Errors
+/// The file can not be read, or its faults are not what they should be.
+pub fn load_faults(path: impl AsRef<Path>) -> Result<Faults, FaultsError> {
+    let path = path.as_ref();
+    let failed = |message: String| FaultsError {
+        path: path.to_owned(),
+        message,
+    };
+    let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+    let text = text.trim_start_matches('\u{feff}');
+    let is_json = path
+        .extension()
+        .is_some_and(|ending| ending.eq_ignore_ascii_case("json"));
+    let written: Value = if is_json {
+        serde_json::from_str(text).map_err(|error| failed(error.to_string()))?
+    } else {
+        toml::from_str(text).map_err(|error| failed(error.to_string()))?
+    };
+    match written.get("faults") {
+        None => Ok(Faults::default()),
+        Some(faults) => Faults::deserialize(faults)
+            .map_err(|error| error.to_string())
+            .and_then(Faults::check)
+            .map_err(failed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(faults: &Value) -> Result<Faults, String> {
+        Faults::deserialize(faults)
+            .map_err(|error| error.to_string())
+            .and_then(Faults::check)
+    }
+
+    #[test]
+    fn what_is_no_chance_is_refused_with_its_place() {
+        for (faults, part) in [
+            (json!({"models": {"*": {"fail": 1.5}}}), "faults.models.*.fail"),
+            (json!({"tools": {"t": {"stall": -0.1}}}), "faults.tools.t.stall"),
+            (json!({"tools": {"t": {"stall": 0.6, "fail": 0.6}}}), "more than 1"),
+            (json!({"tools": {"t": {"lateMs": [5, 1]}}}), "lateMs"),
+            (json!({"tools": {"t": {"later": 1}}}), "unknown field"),
+            (json!({"model": {}}), "unknown field"),
+        ] {
+            let message = read(&faults).expect_err("refused");
+            assert!(message.contains(part), "{faults}: {message}");
+        }
+        assert!(read(&json!({"models": {"*": {"fail": 1}}})).is_ok());
+    }
+}

@@ -1,0 +1,187 @@
+//! The same seed gives the same run again: report, events, faults, what scripts draw.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pirn::faults::{Faults, Rates};
+use pirn::tools::tool_fn;
+use pirn::{Engine, EngineBuilder, Heard, Profile};
+use pirn_tests::world::{code, forked, line, node, wait};
+use serde_json::{Value, json};
+
+/// A run's report and its event log, as `pirn run` writes them.
+fn logged(builder: EngineBuilder, id: &str) -> (String, Vec<String>) {
+    let engine = builder.build().expect("the workflows are in order");
+    let mut run = engine.run(id);
+    let events = run.blocking_events(&[], 1 << 16);
+    let handle = run.start().expect("admitted");
+    let report = handle.outcome_blocking();
+    handle.settled_blocking();
+    let told = |heard| match heard {
+        Heard::Event(event) => serde_json::to_string(&*event).expect("events are JSON"),
+        Heard::Missed(count) => panic!("{count} events were missed"),
+    };
+    let events = events.map(told).collect();
+    engine.shutdown_blocking(Duration::from_secs(5));
+    (serde_json::to_string(&*report).expect("reports are JSON"), events)
+}
+
+fn profile() -> Profile {
+    let call = json!([{ "name": "look", "arguments": {} }]);
+    let responses = json!([{ "toolCalls": call }, { "content": "found", "delayMs": 30 }, { "content": "again" }]);
+    serde_json::from_value(json!({ "id": "default", "provider": "scripted", "responses": responses }))
+        .expect("a profile")
+}
+
+/// Models, tools, scripts that draw, waits, a retry and a join with a limit, all at once.
+fn busy() -> Value {
+    let ask = |id: &str| {
+        let mut node = node(id, "LLM", json!({ "prompt": "hello", "tools": ["look"] }));
+        node["retry"] = json!({ "maxAttempts": 3, "initialDelayMs": 100, "backoff": 2, "maxDelayMs": 1000 });
+        node
+    };
+    let branches = [
+        vec![ask("a"), code("draw", "return Math.random()")],
+        vec![ask("b"), wait("nap", 700)],
+        vec![code("c", "return [Math.random(), Math.random()]"), wait("rest", 400)],
+    ];
+    forked(
+        &branches,
+        false,
+        &json!({ "joinStrategy": "SUCCESS_COUNT_THRESHOLD", "threshold": 2, "timeout": 20 }),
+    )
+}
+
+fn engine(seed: u64) -> EngineBuilder {
+    let rates = Rates {
+        fail: 0.2,
+        stall: 0.1,
+        stall_ms: 60_000,
+        late: 0.5,
+        late_ms: (10, 2_000),
+    };
+    let faults = Faults {
+        models: [("*".to_owned(), rates)].into(),
+        tools: [("look".to_owned(), rates)].into(),
+    };
+    let look = tool_fn("look", "Looks", json!({ "type": "object" }), |_| async {
+        Ok("seen".to_owned())
+    });
+    Engine::builder()
+        .workflows(busy().to_string())
+        .profiles([profile()])
+        .tool(look)
+        .faults(faults)
+        .simulated(seed)
+}
+
+#[test]
+fn the_same_seed_gives_the_same_report_and_the_same_events_byte_for_byte() {
+    let mut different = std::collections::BTreeSet::new();
+    for seed in 0..100 {
+        let (first, second) = (logged(engine(seed), "forked"), logged(engine(seed), "forked"));
+        assert_eq!(first, second, "seed {seed}");
+        assert!(first.1.len() > 20, "seed {seed}: {:?}", first.1);
+        different.insert(first);
+    }
+    assert!(
+        different.len() > 50,
+        "the seed matters: {} different runs",
+        different.len()
+    );
+}
+
+#[test]
+fn faults_happen_and_retries_get_past_them() {
+    let (mut failed, mut completed) = (0, 0);
+    for seed in 0..40 {
+        let (report, events) = logged(engine(seed), "forked");
+        failed += usize::from(
+            events
+                .iter()
+                .any(|event| event.contains("a fault of the configuration: it failed")),
+        );
+        completed += usize::from(report.contains("\"status\":\"COMPLETED\""));
+    }
+    assert!(
+        failed > 5 && completed > 5,
+        "{failed} with a failure, {completed} completed"
+    );
+}
+
+fn drawing() -> Value {
+    line(
+        "draws",
+        &[
+            code("a", "return Math.random()"),
+            code("b", "return [output, Math.random(), Math.random()]"),
+        ],
+    )
+}
+
+#[test]
+fn scripts_draw_from_the_seed_each_from_a_sequence_of_its_own() {
+    let drawn = |builder: EngineBuilder| {
+        let engine = builder.workflows(drawing().to_string()).build().expect("in order");
+        let output = engine
+            .start("draws", Value::Null)
+            .expect("admitted")
+            .outcome_blocking()
+            .output
+            .clone();
+        engine.shutdown_blocking(Duration::from_secs(5));
+        output
+    };
+    let first = drawn(Engine::builder().simulated(7));
+    assert_eq!(first, drawn(Engine::builder().simulated(7)));
+    assert_ne!(first, drawn(Engine::builder().simulated(8)));
+    let numbers: Vec<f64> = first
+        .as_array()
+        .expect("three")
+        .iter()
+        .filter_map(Value::as_f64)
+        .collect();
+    assert!(numbers.iter().all(|number| (0.0..1.0).contains(number)), "{numbers:?}");
+    assert!(
+        numbers[0] < numbers[1] || numbers[0] > numbers[1],
+        "two nodes draw differently"
+    );
+    let on_real_threads = drawn(Engine::builder().seed(7));
+    assert!(on_real_threads.is_array(), "{on_real_threads}");
+}
+
+#[test]
+fn without_a_seed_a_script_can_not_draw() {
+    let engine = Engine::builder()
+        .workflows(drawing().to_string())
+        .build()
+        .expect("in order");
+    let report: Arc<pirn::RunReport> = engine.start("draws", Value::Null).expect("admitted").outcome_blocking();
+    assert_eq!(
+        report.error.as_ref().map(|error| error.code.as_str()),
+        Some("SCRIPT_ERROR")
+    );
+    engine.shutdown_blocking(Duration::from_secs(5));
+}
+
+#[test]
+fn a_call_that_stalls_fails_when_its_client_gives_up() {
+    let rates = Rates {
+        stall: 1.0,
+        stall_ms: 90_000,
+        ..Rates::default()
+    };
+    let faults = Faults {
+        models: [("*".to_owned(), rates)].into(),
+        ..Faults::default()
+    };
+    let builder = Engine::builder()
+        .workflows(line("ask", &[node("llm", "LLM", json!({ "prompt": "hello" }))]).to_string())
+        .faults(faults)
+        .simulated(1);
+    let report: Value = serde_json::from_str(&logged(builder, "ask").0).expect("JSON");
+    assert_eq!(
+        (&report["error"]["code"], &report["elapsedMs"]),
+        (&json!("MODEL_ERROR"), &json!(90_000))
+    );
+}
