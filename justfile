@@ -32,3 +32,7 @@ fmt:
 # Open the documentation of the workspace.
 doc:
     cargo doc --workspace --exclude pirn-loom-tests --no-deps --open
+
+# The shipped actors in a million random and PCT orders.
+schedules count="1000000":
+    cargo run --release -p pirn-tests --bin schedules -- {{count}}

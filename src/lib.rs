@@ -6,6 +6,7 @@ pub mod explore;
 pub mod faults;
 pub mod models;
 pub mod profiles;
+pub mod scene;
 pub mod script;
 pub mod tokens;
 pub mod tools;

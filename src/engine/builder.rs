@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use pirn_actors::engine::{EngineParts, EngineShared};
@@ -21,6 +22,9 @@ use crate::tools::{ApprovalRequest, ToolRegistry, Verdict};
 
 /// Runs at once where the builder is not told otherwise.
 const DEFAULT_MAX_RUNS: usize = 1_000_000;
+
+/// How long a virtual clock's thread may take to start.
+const STARTS_WITHIN: Duration = Duration::from_secs(30);
 
 /// Why an engine could not be built.
 #[derive(Debug)]
@@ -274,6 +278,8 @@ impl EngineBuilder {
         .map_err(BuildError::Engine)?;
         let engine = Engine { shared, placement };
         engine.register(&loaded).map_err(BuildError::Workflows)?;
+        // Whether the bus is there before the first run is asked for must not depend on the caller's thread.
+        engine.placement.wait_idle(STARTS_WITHIN);
         Ok(engine)
     }
 

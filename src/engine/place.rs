@@ -119,7 +119,7 @@ impl Placement {
 
     /// Under virtual time, what has begun happens to its end first: whether it does must not depend on when the
     /// caller's thread says that it is enough.
-    fn wait_idle(&self, at_most: Duration) {
+    pub(super) fn wait_idle(&self, at_most: Duration) {
         if let Kind::Simulated(simulated) = &self.inner.kind {
             let (told, idle) = std::sync::mpsc::channel();
             let job = Job::Run(Box::new(move |_, _| told.send(()).unwrap_or(())));

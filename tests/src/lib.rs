@@ -1,5 +1,6 @@
 //! What the scenario tests share.
 
+pub mod schedules;
 pub mod stress;
 pub mod wire;
 pub mod world;

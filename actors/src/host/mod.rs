@@ -29,7 +29,10 @@ pub use chance::{Chance, named_seed};
 pub use load::Seat;
 pub use runtime::{HostConfig, HostRuntime, HostStopped, StopReport};
 pub use sign::{Asked, Sign};
-pub use simulated::{Chooser, Choosing, Deadlock, Pending, SimulatedConfig, SimulatedHost};
+pub use simulated::{
+    Chooser, Choosing, Deadlock, OrderChoices, Pending, Priorities, Random, Recorded, Replayed, Schedule,
+    SimulatedConfig, SimulatedHost,
+};
 pub use timers::TimerKey;
 
 /// What a host must offer. Implemented once per kind of host, called through [`Host`].

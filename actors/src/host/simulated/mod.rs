@@ -12,6 +12,7 @@
 mod choices;
 mod clock;
 mod external;
+mod order;
 mod ready;
 
 use std::cell::{Cell, RefCell};
@@ -34,6 +35,7 @@ use super::chance::{Chance, mix};
 use super::timers::{TimerKey, Timers};
 use super::{Host, Port, Sign, WorkClock, WorkHandle, survive};
 pub use choices::{Chooser, Choosing, Pending};
+pub use order::{Choices as OrderChoices, Priorities, Random, Recorded, Replayed, Schedule};
 
 /// How a [`SimulatedHost`] is built.
 #[derive(Default)]
@@ -48,6 +50,8 @@ pub struct SimulatedConfig {
     /// Where given, what waits for the world outside the actors happens when it is chosen; `seed` then decides nothing,
     /// work of every kind runs here, its delays pass at once, and [`Host::random`] says 0.
     pub choosing: Option<Choosing>,
+    /// Where given, orders what is ready in the place of `seed`.
+    pub schedule: Option<Box<dyn Schedule>>,
 }
 
 /// Nothing can happen any more, but somebody still waits.
@@ -189,7 +193,7 @@ enum Until {
 struct Simulation {
     shared: Arc<Shared>,
     /// Picks what runs next.
-    order: Option<Chance>,
+    order: RefCell<Option<Box<dyn Schedule>>>,
     /// Answers [`Port::random`].
     chance: Chance,
     wall_clock_origin: Millis,
@@ -212,7 +216,10 @@ impl Simulation {
     fn new(config: SimulatedConfig) -> Self {
         Self {
             shared: Shared::new(),
-            order: config.seed.filter(|_| config.choosing.is_none()).map(Chance::new),
+            order: RefCell::new(config.schedule.or_else(|| {
+                let seed = config.seed.filter(|_| config.choosing.is_none())?;
+                Some(Box::new(Random::new(seed)))
+            })),
             chance: Chance::new(mix(config.seed.unwrap_or_default())),
             wall_clock_origin: config.wall_clock_origin,
             tasks: RefCell::new(Vec::new()),
@@ -237,9 +244,10 @@ impl Simulation {
         }
         let _running = Running(&self.is_running);
         loop {
-            let next = self
-                .shared
-                .pop(|length| self.order.as_ref().map_or(0, |order| order.below(length)));
+            let next = match &mut *self.order.borrow_mut() {
+                Some(order) => self.shared.pop_by(&mut **order),
+                None => self.shared.pop(),
+            };
             match next {
                 Some(Ready::Task(task)) => {
                     if task.is_ended() {

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use pirn_core::Millis;
 
+use super::order::Schedule;
 use crate::host::timers::{TimerKey, Timers};
 
 /// One thing that is ready to run.
@@ -38,6 +39,26 @@ struct Queues {
     sleepers: Timers<Waker>,
     external: usize,
     is_closed: bool,
+}
+
+impl Ready {
+    /// Tells tasks and timers apart.
+    fn name(&self) -> u64 {
+        match self {
+            Self::Task(task) => task.number << 1,
+            Self::Timer(key) => key.sequence << 1 | 1,
+        }
+    }
+}
+
+impl Queues {
+    /// Where nothing is ready here, the first that the outside woke is. One alone: whether a second has come by now
+    /// depends on another thread, and must not be part of what is picked from.
+    fn let_in(&mut self) {
+        if self.ready.is_empty() {
+            self.ready.extend(self.from_outside.pop_front());
+        }
+    }
 }
 
 impl Shared {
@@ -83,19 +104,24 @@ impl Shared {
         }
     }
 
-    /// Takes the next that is ready; `pick` chooses an index below the given length.
-    pub(super) fn pop(&self, pick: impl FnOnce(usize) -> usize) -> Option<Ready> {
+    /// Takes the first that is ready.
+    pub(super) fn pop(&self) -> Option<Ready> {
         let mut queues = self.lock();
-        if queues.ready.is_empty() {
-            let queues = &mut *queues;
-            std::mem::swap(&mut queues.ready, &mut queues.from_outside);
+        queues.let_in();
+        queues.ready.pop_front()
+    }
+
+    /// Takes what `order` picks of what is ready.
+    pub(super) fn pop_by(&self, order: &mut dyn Schedule) -> Option<Ready> {
+        let mut queues = self.lock();
+        queues.let_in();
+        if queues.ready.len() < 2 {
+            return queues.ready.pop_front();
         }
-        match queues.ready.len() {
-            0 => None,
-            length => match pick(length) {
-                0 => queues.ready.pop_front(),
-                index => queues.ready.swap_remove_back(index),
-            },
+        let names: Vec<u64> = queues.ready.iter().map(Ready::name).collect();
+        match order.next(&names).min(names.len() - 1) {
+            0 => queues.ready.pop_front(),
+            place => queues.ready.swap_remove_back(place),
         }
     }
 

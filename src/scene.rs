@@ -1,0 +1,107 @@
+//! An engine on the calling thread, on a host whose order the caller gives: for tests of what happens at once.
+//!
+//! [`Engine`](crate::Engine) under virtual time takes one request from outside after another. Here requests are part of
+//! the order: what is put into a scene by [`Scene::soon`] happens at any point of it.
+
+use std::sync::Arc;
+
+use pirn_actors::answer::Answer;
+use pirn_actors::engine::{EngineParts, EngineShared, RunRequest, StartedRun};
+use pirn_actors::host::{Host, Schedule, SimulatedConfig, SimulatedHost};
+use pirn_core::error::RunError;
+
+use crate::engine::{BuildError, EngineBuilder, Plan, place_here};
+
+/// Workflows that scenes are played with, compiled once.
+pub struct Stage {
+    plan: Plan,
+}
+
+/// A scene while it is set up.
+pub struct Scene {
+    engine: Arc<EngineShared>,
+    host: Host,
+}
+
+impl Stage {
+    /// What `builder` describes; its clock and threads are not used.
+    ///
+    /// # Errors
+    /// As [`EngineBuilder::build`].
+    pub fn of(builder: EngineBuilder) -> Result<Self, BuildError> {
+        builder.plan().map(|plan| Self { plan })
+    }
+
+    /// Plays a scene: `set` puts into it what is to happen, then all of it happens in the order of `schedule`.
+    ///
+    /// # Errors
+    /// What `set` could not start.
+    pub fn play<T>(
+        &self,
+        seed: u64,
+        schedule: Box<dyn Schedule>,
+        set: impl FnOnce(&Scene) -> Result<T, RunError>,
+    ) -> Result<T, RunError> {
+        let simulated = SimulatedHost::with_config(SimulatedConfig {
+            seed: Some(seed),
+            schedule: Some(schedule),
+            ..SimulatedConfig::default()
+        });
+        place_here(&simulated.host(), |place| {
+            let engine = EngineShared::start(EngineParts {
+                ports: self.plan.ports.clone(),
+                max_runs: usize::MAX >> 1,
+                is_simulated: true,
+                place,
+                run_id_seed: seed,
+                seed: Some(seed),
+            })?;
+            for graph in &self.plan.graphs {
+                engine.register(graph);
+            }
+            for trigger in &self.plan.triggers {
+                engine.add_trigger(trigger.clone(), Answer::new(|_| ()));
+            }
+            simulated.run_until_idle();
+            let scene = Scene {
+                engine: Arc::clone(&engine),
+                host: simulated.host(),
+            };
+            let played = set(&scene);
+            simulated.run_until_idle();
+            engine.forget_evaluator();
+            played
+        })
+    }
+}
+
+impl Scene {
+    /// The engine.
+    pub fn engine(&self) -> &Arc<EngineShared> {
+        &self.engine
+    }
+
+    /// Starts a run now.
+    ///
+    /// # Errors
+    /// OVERLOADED, CANCELLED, or no such workflow.
+    pub fn start(&self, request: RunRequest) -> Result<StartedRun, RunError> {
+        start(&self.engine, request)
+    }
+
+    /// Does something at some point of the order.
+    pub fn soon(&self, act: impl FnOnce(&Arc<EngineShared>) + 'static) {
+        let engine = Arc::clone(&self.engine);
+        self.host.spawn(Box::pin(async move { act(&engine) }));
+    }
+}
+
+/// Starts a run in an engine of a scene.
+///
+/// # Errors
+/// As [`Scene::start`].
+pub fn start(engine: &Arc<EngineShared>, request: RunRequest) -> Result<StartedRun, RunError> {
+    let (started, admitted) = engine.admit_run(engine.next_run_id(), request)?;
+    admitted.go()?;
+    Ok(started)
+}

@@ -1,0 +1,129 @@
+//! What a subscriber of a scene has heard, and what must hold of it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pirn_actors::engine::EngineShared;
+use pirn_actors::events::{Deliver, Delivery, EventFilter, Undelivered};
+use pirn_core::event::{Event, EventType};
+
+/// What was delivered, in order.
+#[derive(Clone, Default)]
+pub(super) struct Heard {
+    inner: Arc<Mutex<Inner>>,
+}
+
+#[derive(Default)]
+struct Inner {
+    deliveries: Vec<Delivery>,
+    /// How many it takes before it says once that it is full.
+    room: Option<usize>,
+}
+
+struct Ear(Heard);
+
+impl Heard {
+    /// Subscribes to a run (or all) now; with `room` the buffer is full after every so many events.
+    pub(super) fn listen(engine: &Arc<EngineShared>, run_id: Option<&str>, room: Option<usize>) -> Self {
+        Self::listen_then(engine, run_id, room, Box::new(|| ()))
+    }
+
+    /// As [`Heard::listen`]; `ready` is called when every event from then on is heard.
+    pub(super) fn listen_then(
+        engine: &Arc<EngineShared>,
+        run_id: Option<&str>,
+        room: Option<usize>,
+        ready: Box<dyn FnOnce() + Send>,
+    ) -> Self {
+        let heard = Self::default();
+        heard.with(|inner| inner.room = room);
+        let filter = EventFilter {
+            run_id: run_id.map(str::to_owned),
+            types: Vec::new(),
+        };
+        engine.subscribe(filter, Box::new(Ear(heard.clone())), ready);
+        heard
+    }
+
+    fn with<T>(&self, look: impl FnOnce(&mut Inner) -> T) -> T {
+        look(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The events that were delivered.
+    pub(super) fn events(&self) -> Vec<Arc<Event>> {
+        self.with(|inner| {
+            let event = |delivery: &Delivery| match delivery {
+                Delivery::Event(event) => Some(Arc::clone(event)),
+                Delivery::Missed(_) => None,
+            };
+            inner.deliveries.iter().filter_map(event).collect()
+        })
+    }
+
+    /// Sequences of one run rise by one, but for what was said to be missed.
+    pub(super) fn check_account(&self) -> Result<(), String> {
+        self.with(|inner| {
+            let (mut last, mut missed) = (None, 0);
+            for delivery in &inner.deliveries {
+                match delivery {
+                    Delivery::Missed(count) => missed += count,
+                    Delivery::Event(event) => {
+                        if let Some(last) = last
+                            && event.sequence != last + 1 + missed
+                        {
+                            return Err(format!("after {last} and {missed} missed came {}", event.sequence));
+                        }
+                        (last, missed) = (Some(event.sequence), 0);
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Every thread that started ended, once, after it started.
+    pub(super) fn check_threads(&self) -> Result<(), String> {
+        let mut open: BTreeMap<String, bool> = BTreeMap::new();
+        for event in self.events() {
+            let is_open = match event.raised.event_type {
+                EventType::ThreadStarted => true,
+                EventType::ThreadCompleted | EventType::ThreadFailed | EventType::ThreadCancelled => false,
+                _other => continue,
+            };
+            let before = open.insert(event.thread_id.clone(), is_open);
+            let is_wrong = if is_open {
+                before.is_some()
+            } else {
+                before == Some(false)
+            };
+            if is_wrong {
+                return Err(format!("thread {} starts or ends twice", event.thread_id));
+            }
+        }
+        match open.iter().find(|(_, is_open)| **is_open) {
+            Some((thread, _)) => Err(format!("thread {thread} never ended")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Deliver for Ear {
+    fn deliver(&mut self, delivery: Delivery) -> Result<(), Undelivered> {
+        self.0.with(|inner| {
+            if let Some(room) = inner.room
+                && inner.deliveries.len() % (room + 1) == room
+                && matches!(delivery, Delivery::Event(_))
+            {
+                // Read a moment too late: the next one finds room again.
+                inner.room = Some(room + 1);
+                return Err(Undelivered::Full);
+            }
+            inner.deliveries.push(delivery);
+            Ok(())
+        })
+    }
+
+    fn end(&mut self, missed: u64) {
+        self.0.with(|inner| inner.deliveries.push(Delivery::Missed(missed)));
+    }
+}
