@@ -49,7 +49,8 @@ fn the_result_is_on_stdout_and_progress_on_stderr() {
     for line in [
         "> review started",
         "> branch tone started",
-        "= review joined: ALL_COMPLETED",
+        "Y review forks into 2: tone, topic",
+        "= review joined: ALL_COMPLETED, 2 of 2 completed",
         "< review completed",
     ] {
         assert!(

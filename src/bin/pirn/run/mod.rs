@@ -140,12 +140,9 @@ fn execute(args: &Args, engine: &Engine, workflow: &str, inputs: Inputs, prompts
         },
         None => None,
     };
-    let shown = (!args.quiet).then(|| {
-        progress::start(
-            prepared.blocking_events(&progress::types(args.stream), BUFFER),
-            !prompts,
-        )
-    });
+    let style = progress::Style::suiting(prompts);
+    let shown =
+        (!args.quiet).then(|| progress::start(prepared.blocking_events(&style.types(args.stream), BUFFER), style));
     // Listening before the run's first sign of life, so that no Ctrl-C after it is lost.
     let interrupt = interrupt::listen();
     let run = match prepared.start() {
@@ -162,7 +159,7 @@ fn execute(args: &Args, engine: &Engine, workflow: &str, inputs: Inputs, prompts
     engine.shutdown_blocking(GRACE);
     let recorded = record.map_or(Ok(()), record::Record::finish);
     if let Some(shown) = shown {
-        shown.finish();
+        shown.finish(&report);
     }
     if let Err(error) = recorded {
         return complain(&format!("cannot write the events: {error}"), FAILED);

@@ -1,0 +1,188 @@
+//! The forks of a run, and which of their branches get lines of their own.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use super::meter::grouped;
+
+/// A fork of more paths is summed up.
+const MANY: usize = 12;
+/// Lines of its own branches that one FORK node gets in a run: one in a loop is summed up from then on.
+const LINES: usize = 96;
+/// Branches of a summed-up fork whose failure is told.
+const FAILURES: u64 = 3;
+
+/// How a branch ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Completed,
+    Failed,
+    Cancelled,
+}
+
+/// One fork under way, or done.
+#[derive(Default)]
+struct Fork {
+    parent: String,
+    of: u64,
+    completed: u64,
+    failed: u64,
+    cancelled: u64,
+    /// Its branches are counted, not shown.
+    quiet: bool,
+    /// Its join has answered.
+    joined: bool,
+}
+
+/// All forks of a run.
+#[derive(Default)]
+pub(super) struct Forks {
+    all: Vec<Fork>,
+    /// The fork that a path of a workflow belongs to; path ids are unique in a workflow.
+    of_path: BTreeMap<(String, String), usize>,
+    /// Lines each FORK node had.
+    lines: BTreeMap<(String, String), usize>,
+}
+
+impl Forks {
+    /// A fork starts; its line.
+    pub(super) fn start(&mut self, parent: &str, name: &str, workflow: &str, node: &str, paths: &[String]) -> String {
+        let lines = self.lines.entry((workflow.to_owned(), node.to_owned())).or_default();
+        let quiet = paths.len() > MANY || *lines + paths.len() > LINES;
+        if !quiet {
+            *lines += paths.len();
+        }
+        let place = self.all.len();
+        for path in paths {
+            self.of_path.insert((workflow.to_owned(), path.clone()), place);
+        }
+        self.all.push(Fork {
+            parent: parent.to_owned(),
+            of: paths.len() as u64,
+            quiet,
+            ..Fork::default()
+        });
+        let shown = if paths.len() > MANY { 4 } else { paths.len() };
+        let more = match paths.len() - shown {
+            0 => String::new(),
+            more => format!(" and {} more", grouped(more as u64)),
+        };
+        format!(
+            "Y {name} forks into {}: {}{more}",
+            grouped(paths.len() as u64),
+            paths[..shown].join(", ")
+        )
+    }
+
+    /// Whether lines about this branch are left out.
+    pub(super) fn is_quiet(&self, workflow: &str, path: &str) -> bool {
+        self.place(workflow, path).is_some_and(|place| self.all[place].quiet)
+    }
+
+    fn place(&self, workflow: &str, path: &str) -> Option<usize> {
+        self.of_path.get(&(workflow.to_owned(), path.to_owned())).copied()
+    }
+
+    /// A branch ended: whether it gets its line, and what there is to say of a fork that is summed up.
+    pub(super) fn end(&mut self, workflow: &str, path: &str, end: End) -> (bool, Option<String>) {
+        let Some(place) = self.place(workflow, path) else {
+            return (true, None);
+        };
+        let fork = &mut self.all[place];
+        match end {
+            End::Completed => fork.completed += 1,
+            End::Failed => fork.failed += 1,
+            End::Cancelled => fork.cancelled += 1,
+        }
+        if !fork.quiet {
+            return (true, None);
+        }
+        let shown = end == End::Failed && fork.failed <= FAILURES;
+        let ended = fork.completed + fork.failed + fork.cancelled;
+        // A line at every quarter; after the join only the last.
+        let quarter = |count: u64| count * 4 / fork.of.max(1);
+        let is_due = quarter(ended) > quarter(ended - 1) && (!fork.joined || ended == fork.of);
+        (shown, is_due.then(|| format!("  {}", fork.counts())))
+    }
+
+    /// What had ended when the join of `parent` answered.
+    pub(super) fn joined(&mut self, parent: &str) -> Option<String> {
+        let mut open = self.all.iter_mut().rev().filter(|fork| fork.parent == parent);
+        let fork = open.find(|fork| !fork.joined)?;
+        fork.joined = true;
+        Some(fork.counts())
+    }
+}
+
+impl Fork {
+    /// `2 of 3 completed, 1 failed`.
+    fn counts(&self) -> String {
+        let mut text = format!("{} of {} completed", grouped(self.completed), grouped(self.of));
+        for (count, word) in [(self.failed, "failed"), (self.cancelled, "cancelled")] {
+            if count > 0 {
+                // Writing to a String does not fail.
+                let _ = write!(text, ", {} {word}", grouped(count));
+            }
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paths(count: usize) -> Vec<String> {
+        (0..count).map(|place| format!("p{place}")).collect()
+    }
+
+    #[test]
+    fn a_thousand_branches_are_a_handful_of_lines() {
+        let mut forks = Forks::default();
+        let first = forks.start("t", "main", "w", "fork", &paths(1000));
+        assert_eq!(first, "Y main forks into 1,000: p0, p1, p2, p3 and 996 more");
+        let mut lines = Vec::new();
+        for (place, path) in paths(1000).iter().enumerate() {
+            assert!(forks.is_quiet("w", path));
+            let end = if place % 100 == 0 { End::Failed } else { End::Completed };
+            let (shown, summed) = forks.end("w", path, end);
+            lines.extend(shown.then(|| path.clone()));
+            lines.extend(summed);
+        }
+        assert_eq!(
+            lines,
+            [
+                "p0",
+                "p100",
+                "p200",
+                "  247 of 1,000 completed, 3 failed",
+                "  495 of 1,000 completed, 5 failed",
+                "  742 of 1,000 completed, 8 failed",
+                "  990 of 1,000 completed, 10 failed",
+            ]
+        );
+        assert_eq!(forks.joined("t").as_deref(), Some("990 of 1,000 completed, 10 failed"));
+    }
+
+    #[test]
+    fn a_fork_in_a_loop_is_summed_up_in_the_end() {
+        let mut forks = Forks::default();
+        let shown = (0..100).filter(|_| {
+            forks.start("t", "main", "w", "fork", &paths(3));
+            !forks.is_quiet("w", "p0")
+        });
+        assert_eq!(shown.count(), LINES / 3);
+    }
+
+    #[test]
+    fn the_inner_fork_joins_before_the_outer() {
+        let mut forks = Forks::default();
+        forks.start("t", "main", "w", "outer", &["a".into(), "b".into()]);
+        forks.start("t.a", "a", "w", "inner", &["c".into()]);
+        forks.end("w", "c", End::Completed);
+        assert_eq!(forks.joined("t.a").as_deref(), Some("1 of 1 completed"));
+        forks.end("w", "a", End::Completed);
+        forks.end("w", "b", End::Cancelled);
+        assert_eq!(forks.joined("t").as_deref(), Some("1 of 2 completed, 1 cancelled"));
+    }
+}
