@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::ProfileFault;
 
 /// The names this file reads from a profile.
+#[cfg(feature = "providers")] // who reads the others leaves the rest to their models
 pub(super) const FIELDS: [&str; 4] = ["timeouts", "retry", "limits", "fallback"];
 
 /// How a profile's model is called.
