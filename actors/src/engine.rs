@@ -241,6 +241,11 @@ impl EngineShared {
         self.bus.do_send(BusMsg::Stop(done));
     }
 
+    /// Ends what the tools keep running. May block for some seconds.
+    pub fn close_tools(&self) {
+        self.ports.tools.close();
+    }
+
     /// A run id that no other run of this engine has.
     pub fn next_run_id(&self) -> Arc<str> {
         let number = self.next_run.fetch_add(1, Ordering::Relaxed);

@@ -176,6 +176,9 @@ pub trait Tools: Send + Sync + 'static {
 
     /// Calls a tool of these; an unknown one is an error result for the model.
     fn call(&self, names: &[Arc<str>], call: ToolCall, clock: WorkClock) -> BoxFuture<'static, ToolResult>;
+
+    /// Ends what the tools keep running between calls. May block for some seconds; no call comes after it.
+    fn close(&self) {}
 }
 
 /// A function that is called in place.

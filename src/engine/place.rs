@@ -226,6 +226,7 @@ pub(super) fn shut_down(shared: &EngineShared, placement: &Placement, grace: Dur
     // A bus that is gone has nothing to flush.
     let _: Result<(), _> = wait.recv_timeout(WIND_DOWN);
     let report = placement.stop(QUIET);
+    shared.close_tools();
     ShutdownReport {
         runs_cancelled,
         runs_left,

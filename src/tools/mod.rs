@@ -14,6 +14,8 @@ mod config;
 mod environment;
 #[cfg(feature = "tools")]
 mod http;
+#[cfg(feature = "mcp")]
+mod mcp;
 #[cfg(feature = "tools")]
 mod output;
 #[cfg(feature = "tools")]
@@ -33,15 +35,21 @@ use pirn_actors::ports::{Tool, ToolSpec};
 use serde_json::Value;
 
 pub use approval::{Approval, ApprovalRequest, Verdict};
+#[cfg(feature = "mcp")]
+pub use config::McpServerConfig;
 #[cfg(feature = "tools")]
 pub use config::{ConfigFault, ToolConfig, ToolsConfig, ToolsError, load_tools, tools_of};
+#[cfg(feature = "mcp")]
+pub use mcp::McpServers;
 #[cfg(feature = "tools")]
 pub use process::kill_all;
 pub use registry::{DEFAULT_MAX_CALLS, DEFAULT_TIMEOUT, ToolInfo, ToolOptions, ToolRegistry};
 
 #[cfg(feature = "tools")]
 impl ToolRegistry {
-    /// Adds the tools of a config file.
+    /// Adds the programs and requests of a config file; its MCP servers are started by
+    #[cfg_attr(feature = "mcp", doc = "[`McpServers`] and added by [`ToolRegistry::add_servers`].")]
+    #[cfg_attr(not(feature = "mcp"), doc = "the feature `mcp`.")]
     pub fn configure(&mut self, config: ToolsConfig) {
         let shared = http::Shared::default();
         for tool in config.tools {
@@ -63,6 +71,14 @@ impl ToolRegistry {
             };
             self.register_with(tool, options);
         }
+    }
+}
+
+#[cfg(feature = "mcp")]
+impl ToolRegistry {
+    /// Adds the tools of MCP servers. The servers end when the engine that has this registry shuts down.
+    pub fn add_servers(&mut self, servers: McpServers) {
+        servers.add_to(self);
     }
 }
 

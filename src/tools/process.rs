@@ -11,21 +11,22 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::process::ExitStatus;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
-/// A program under way.
+/// A program under way. Its group is killed when it is dropped.
 #[derive(Debug)]
 pub(super) struct Process {
     child: Child,
     group: Group,
 }
 
-/// A process group, killed when it is dropped.
-#[derive(Debug)]
-struct Group {
-    id: Option<u32>,
+/// A program's process group, for those who may have to end it.
+#[derive(Clone, Debug)]
+pub(super) struct Group {
+    /// None once it was ended: the number may be another's by then.
+    id: Arc<Mutex<Option<u32>>>,
 }
 
 /// The groups that live; none where no more may be started.
@@ -61,7 +62,9 @@ impl Process {
         groups.extend(id);
         Ok(Self {
             child,
-            group: Group { id },
+            group: Group {
+                id: Arc::new(Mutex::new(id)),
+            },
         })
     }
 
@@ -74,6 +77,12 @@ impl Process {
         )
     }
 
+    /// Its group.
+    #[cfg(feature = "mcp")]
+    pub(super) fn group(&self) -> Group {
+        self.group.clone()
+    }
+
     /// Waits for its end, and kills what it has left behind.
     pub(super) async fn ended(&mut self) -> io::Result<ExitStatus> {
         let status = self.child.wait().await;
@@ -82,34 +91,66 @@ impl Process {
     }
 }
 
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.group.end();
+    }
+}
+
 impl Group {
-    fn end(&mut self) {
-        if let Some(id) = self.id.take() {
+    /// Kills what is left of it.
+    pub(super) fn end(&self) {
+        let id = self.locked().take();
+        if let Some(id) = id {
             kill_group(id);
             if let Some(groups) = live().as_mut() {
                 groups.remove(&id);
             }
         }
     }
-}
 
-impl Drop for Group {
-    fn drop(&mut self) {
-        self.end();
+    /// Asks it to end.
+    #[cfg(feature = "mcp")]
+    pub(super) fn ask_to_end(&self) {
+        if let Some(id) = *self.locked() {
+            signal_group(id, Sign::Term);
+        }
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Option<u32>> {
+        self.id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Kills a group. One that is empty is no error: its number is taken by no other program while a member lives, and it
+/// What a group is told.
+#[derive(Clone, Copy)]
+enum Sign {
+    #[cfg(feature = "mcp")]
+    Term,
+    Kill,
+}
+
+fn kill_group(id: u32) {
+    signal_group(id, Sign::Kill);
+}
+
+/// Signals a group. One that is empty is no error: its number is taken by no other program while a member lives, and it
 /// is asked for only while the first one lives or has just ended.
 #[cfg(unix)]
-fn kill_group(id: u32) {
-    let id = i32::try_from(id).ok().and_then(rustix::process::Pid::from_raw);
+fn signal_group(id: u32, sign: Sign) {
+    use rustix::process::{Pid, Signal, kill_process_group};
+    let signal = match sign {
+        #[cfg(feature = "mcp")]
+        Sign::Term => Signal::TERM,
+        Sign::Kill => Signal::KILL,
+    };
+    let id = i32::try_from(id).ok().and_then(Pid::from_raw);
     if let Some(id) = id
-        && let Err(error) = rustix::process::kill_process_group(id, rustix::process::Signal::KILL)
+        && let Err(error) = kill_process_group(id, signal)
     {
         tracing::debug!(%error, "nothing left of a process group");
     }
 }
 
 #[cfg(not(unix))]
-fn kill_group(_: u32) {}
+fn signal_group(_: u32, _: Sign) {}

@@ -66,6 +66,8 @@ pub struct ToolRegistry {
     tools: BTreeMap<String, Registered>,
     places: Arc<Semaphore>,
     approver: Option<Approver>,
+    #[cfg(feature = "mcp")]
+    servers: Vec<super::McpServers>,
 }
 
 #[derive(Clone)]
@@ -83,6 +85,8 @@ impl Default for ToolRegistry {
             tools: BTreeMap::new(),
             places: Arc::new(Semaphore::new(DEFAULT_MAX_CALLS)),
             approver: None,
+            #[cfg(feature = "mcp")]
+            servers: Vec::new(),
         }
     }
 }
@@ -125,6 +129,14 @@ impl ToolRegistry {
             self.tools.entry(name).or_insert(tool);
         }
         self.approver = self.approver.take().or(other.approver);
+        #[cfg(feature = "mcp")]
+        self.servers.extend(other.servers);
+    }
+
+    /// Takes servers, which end with it.
+    #[cfg(feature = "mcp")]
+    pub(super) fn own(&mut self, servers: super::McpServers) {
+        self.servers.push(servers);
     }
 
     /// At most `calls` at once over all tools (default [`DEFAULT_MAX_CALLS`]); more wait.
@@ -227,6 +239,13 @@ impl Tools for ToolRegistry {
             }
         }
         .boxed()
+    }
+
+    fn close(&self) {
+        #[cfg(feature = "mcp")]
+        for servers in &self.servers {
+            servers.shutdown_blocking();
+        }
     }
 }
 

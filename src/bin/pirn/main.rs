@@ -5,9 +5,11 @@ mod explore;
 mod files;
 mod graph;
 mod models;
+mod interrupt;
 mod run;
 mod schema;
 mod terminal;
+mod tools;
 mod validate;
 
 use std::process::ExitCode;
@@ -38,6 +40,8 @@ enum Command {
     Models(models::Args),
     /// Print the JSON Schema of a workflow file
     Schema(schema::Args),
+    /// List the tools of a config file, or call one
+    Tools(tools::Args),
 }
 
 fn main() -> ExitCode {
@@ -49,5 +53,6 @@ fn main() -> ExitCode {
         Command::Graph(args) => graph::run(&args),
         Command::Models(args) => models::run(&args),
         Command::Schema(args) => schema::run(&args),
+        Command::Tools(args) => tools::run(args),
     }
 }

@@ -45,6 +45,20 @@ impl<'a> Fields<'a> {
         self.faults.push(ConfigFault::new(self.entry, pointer, message));
     }
 
+    /// Whether something stands at `name`, and was not read yet.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.left.contains_key(name)
+    }
+
+    /// Leaves these alone: what is wrong with the table has been said.
+    #[cfg(feature = "mcp")]
+    pub(super) fn forget(&mut self, names: &[&'static str]) {
+        self.known.extend(names);
+        for name in names {
+            self.left.remove(*name);
+        }
+    }
+
     /// Whatever stands at `name`.
     pub(super) fn value(&mut self, name: &'static str) -> Option<Value> {
         self.known.push(name);
@@ -64,7 +78,7 @@ impl<'a> Fields<'a> {
 
     /// A text that must be there and not be empty.
     pub(super) fn required(&mut self, name: &'static str) -> String {
-        let is_there = self.left.contains_key(name);
+        let is_there = self.has(name);
         let text = self.text(name);
         match text {
             Some(text) if !text.is_empty() => text,

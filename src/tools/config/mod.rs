@@ -1,9 +1,11 @@
-//! Tools from a config file: `[[tools]]` of `pirn.toml` (docs/tools.md has every field).
+//! Tools from a config file: `[[tools]]` and `[[mcpServers]]` of `pirn.toml` (docs/tools.md has every field).
 //!
 //! Reading is strict: an unknown field is a fault that names the nearest known one, a template that names no argument of
 //! the schema too, and all faults are reported at once.
 
 mod fields;
+#[cfg(feature = "mcp")]
+mod server;
 mod tool;
 
 use std::collections::BTreeSet;
@@ -15,7 +17,13 @@ use serde_json::Value;
 use crate::profiles::{self, ProfilesError};
 use fields::Fields;
 
+#[cfg(feature = "mcp")]
+pub use server::McpServerConfig;
+#[cfg(feature = "mcp")]
+pub(super) use server::{StdioConfig, Transport};
 pub use tool::ToolConfig;
+#[cfg(feature = "mcp")]
+pub(super) use tool::is_name;
 pub(super) use tool::{Argument, Body, CommandConfig, HttpConfig, Kind, Shape};
 
 /// One thing that is wrong with an entry of a config file.
@@ -84,6 +92,9 @@ impl std::error::Error for ToolsError {}
 pub struct ToolsConfig {
     /// `[[tools]]`, in the file's order.
     pub tools: Vec<ToolConfig>,
+    /// `[[mcpServers]]`, in the file's order.
+    #[cfg(feature = "mcp")]
+    pub mcp_servers: Vec<McpServerConfig>,
 }
 
 /// Reads the tools of a file: `[[tools]]` in TOML, `{"tools": [...]}` in JSON. A file that is a bare list holds
@@ -122,6 +133,14 @@ pub fn tools_of(written: Value, folder: &Path) -> Result<ToolsConfig, Vec<Config
                 tool::read(fields, folder)
             }));
     }
+    let servers = entries(file.remove("mcpServers"), "mcpServers", &mut faults);
+    #[cfg(feature = "mcp")]
+    read_servers(servers, folder, &mut config, &mut faults);
+    #[cfg(not(feature = "mcp"))]
+    if !servers.is_empty() {
+        let message = "this build has no MCP: it needs the feature `mcp`";
+        faults.push(ConfigFault::new("mcpServers", "", message));
+    }
     let mut names = BTreeSet::new();
     for tool in &config.tools {
         if !names.insert(tool.name.as_str()) {
@@ -129,6 +148,23 @@ pub fn tools_of(written: Value, folder: &Path) -> Result<ToolsConfig, Vec<Config
         }
     }
     if faults.is_empty() { Ok(config) } else { Err(faults) }
+}
+
+#[cfg(feature = "mcp")]
+fn read_servers(servers: Vec<Value>, folder: &Path, config: &mut ToolsConfig, faults: &mut Vec<ConfigFault>) {
+    for (place, entry) in servers.into_iter().enumerate() {
+        config
+            .mcp_servers
+            .extend(read_entry("mcpServers", place, entry, faults, |fields| {
+                server::read(fields, folder)
+            }));
+    }
+    let mut ids = BTreeSet::new();
+    for server in &config.mcp_servers {
+        if !ids.insert(server.id.as_str()) {
+            faults.push(ConfigFault::new(&server.id, "/id", "another server has this id"));
+        }
+    }
 }
 
 fn entries(list: Option<Value>, name: &str, faults: &mut Vec<ConfigFault>) -> Vec<Value> {

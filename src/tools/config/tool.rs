@@ -122,13 +122,12 @@ pub(super) fn read(fields: &mut Fields<'_>, folder: &Path) -> ToolConfig {
     let input_schema = schema(fields);
     let properties = properties(&input_schema);
     let known = properties.as_deref();
-    let timeout = fields.number("timeoutMs", 1..=MOST_TIMEOUT).unwrap_or(DEFAULT_TIMEOUT);
-    let output = fields.number("maxOutputBytes", 1..=MOST_OUTPUT);
-    let parallel = fields.number("maxParallel", 1..=MOST_PARALLEL);
-    let approval = match fields.word("approval", &["never", "ask"]) {
-        Some(1) => Approval::Ask,
-        Some(_) | None => Approval::Never,
-    };
+    let Limits {
+        timeout,
+        max_output_bytes,
+        max_parallel,
+        approval,
+    } = Limits::read(fields);
     let kind = match (fields.table("command"), fields.table("http")) {
         (Some(table), None) => Kind::Command(fields.within("command", table, |fields| command(fields, folder, known))),
         (None, Some(table)) => Kind::Http(fields.within("http", table, |fields| http(fields, known))),
@@ -147,15 +146,45 @@ pub(super) fn read(fields: &mut Fields<'_>, folder: &Path) -> ToolConfig {
         description,
         input_schema,
         timeout,
-        max_output_bytes: usize::try_from(output.unwrap_or(DEFAULT_OUTPUT)).unwrap_or(usize::MAX),
-        max_parallel: usize::try_from(parallel.unwrap_or(DEFAULT_PARALLEL)).unwrap_or(usize::MAX),
+        max_output_bytes,
+        max_parallel,
         approval,
         kind,
     }
 }
 
+/// What stands around the calls of a tool, or of a server's tools.
+pub(super) struct Limits {
+    pub(super) timeout: Millis,
+    pub(super) max_output_bytes: usize,
+    pub(super) max_parallel: usize,
+    pub(super) approval: Approval,
+}
+
+impl Limits {
+    pub(super) fn read(fields: &mut Fields<'_>) -> Self {
+        let timeout = fields.number("timeoutMs", 1..=MOST_TIMEOUT).unwrap_or(DEFAULT_TIMEOUT);
+        let output = fields
+            .number("maxOutputBytes", 1..=MOST_OUTPUT)
+            .unwrap_or(DEFAULT_OUTPUT);
+        let parallel = fields
+            .number("maxParallel", 1..=MOST_PARALLEL)
+            .unwrap_or(DEFAULT_PARALLEL);
+        let approval = match fields.word("approval", &["never", "ask"]) {
+            Some(1) => Approval::Ask,
+            Some(_) | None => Approval::Never,
+        };
+        Self {
+            timeout,
+            max_output_bytes: usize::try_from(output).unwrap_or(usize::MAX),
+            max_parallel: usize::try_from(parallel).unwrap_or(usize::MAX),
+            approval,
+        }
+    }
+}
+
 /// Whether every provider takes this as a tool's name.
-pub(super) fn is_name(name: &str) -> bool {
+pub(in crate::tools) fn is_name(name: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     !name.is_empty() && name.len() <= LONGEST_NAME && name.chars().all(is_plain)
 }
@@ -317,15 +346,7 @@ fn http(fields: &mut Fields<'_>, known: Option<&[String]>) -> HttpConfig {
         Some((name, template))
     });
     let query = query.collect();
-    let headers = fields.text_table("headers");
-    let headers_env = fields.text_table("headersEnv");
-    for (table, names) in [("headers", &headers), ("headersEnv", &headers_env)] {
-        for name in names.keys() {
-            if reqwest::header::HeaderName::from_bytes(name.as_bytes()).is_err() {
-                fields.fault(&format!("{table}/{name}"), "is no name of a header");
-            }
-        }
-    }
+    let (headers, headers_env) = header_tables(fields);
     let body = match fields.value("body") {
         None => None,
         Some(Value::String(source)) => template(fields, "body", &source, known).map(Body::Text),
@@ -340,6 +361,20 @@ fn http(fields: &mut Fields<'_>, known: Option<&[String]>) -> HttpConfig {
         headers_env,
         body,
     }
+}
+
+/// `headers` and `headersEnv`.
+pub(super) fn header_tables(fields: &mut Fields<'_>) -> (BTreeMap<String, String>, BTreeMap<String, String>) {
+    let tables = ["headers", "headersEnv"].map(|table| {
+        let texts = fields.text_table(table);
+        for name in texts.keys() {
+            if reqwest::header::HeaderName::from_bytes(name.as_bytes()).is_err() {
+                fields.fault(&format!("{table}/{name}"), "is no name of a header");
+            }
+        }
+        texts
+    });
+    tables.into()
 }
 
 /// The scheme and the host stand in the file: no argument chooses them.

@@ -2,7 +2,6 @@
 
 mod consent;
 pub(crate) mod inputs;
-mod interrupt;
 mod progress;
 mod record;
 mod spoken;
@@ -19,8 +18,9 @@ use pirn_core::graph::{Compiled, NodeKind};
 use serde_json::Value;
 
 use crate::files;
+use crate::interrupt::{self, Interrupt};
 use crate::terminal::{FAILED, USAGE, answer, complain};
-use crate::validate;
+use crate::{tools, validate};
 use consent::Approve;
 use inputs::{Given, Inputs};
 
@@ -90,8 +90,12 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     if !args.quiet && uses_a_model(&compiled) && inputs.profiles.is_empty() && loaded.profiles.is_empty() {
         progress::say("no model profile is configured: the built-in offline model answers (it repeats the prompt)");
     }
-    let mut tools = ToolRegistry::new();
-    tools.configure(inputs.tools.clone());
+    // Before the first program is started, so that an interrupt ends it.
+    let interrupt = interrupt::listen();
+    let mut tools = match tools::registry(inputs.tools.clone()) {
+        Ok(tools) => tools,
+        Err(message) => return complain(&message, FAILED),
+    };
     if !args.quiet {
         for (node, name) in unknown_tools(&compiled, &tools) {
             progress::say(&format!(
@@ -117,7 +121,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         builder = builder.simulated(args.seed.unwrap_or(0));
     }
     match builder.build() {
-        Ok(engine) => execute(args, &engine, &workflow, inputs, prompts),
+        Ok(engine) => execute(args, &engine, &workflow, inputs, prompts, &interrupt),
         Err(BuildError::Profiles(faults)) => {
             let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
             complain(&lines.join("\n"), FAILED)
@@ -127,7 +131,14 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 }
 
 /// `prompts`: questions may come on the terminal.
-fn execute(args: &Args, engine: &Engine, workflow: &str, inputs: Inputs, prompts: bool) -> ExitCode {
+fn execute(
+    args: &Args,
+    engine: &Engine,
+    workflow: &str,
+    inputs: Inputs,
+    prompts: bool,
+    interrupt: &Interrupt,
+) -> ExitCode {
     let mut prepared = engine
         .run(workflow)
         .input(inputs.input)
@@ -143,8 +154,8 @@ fn execute(args: &Args, engine: &Engine, workflow: &str, inputs: Inputs, prompts
     let style = progress::Style::suiting(prompts);
     let shown =
         (!args.quiet).then(|| progress::start(prepared.blocking_events(&style.types(args.stream), BUFFER), style));
-    // Listening before the run's first sign of life, so that no Ctrl-C after it is lost.
-    let interrupt = interrupt::listen();
+    // Before the run's first sign of life, so that no Ctrl-C after it is lost.
+    interrupt.expects_a_run();
     let run = match prepared.start() {
         Ok(run) => run,
         Err(error) => return complain(&error.to_string(), FAILED),

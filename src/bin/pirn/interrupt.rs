@@ -1,0 +1,115 @@
+//! Ctrl-C, and on Unix SIGTERM and a closed terminal: the first stops the run, the second the process. Whatever ends the
+//! process ends the programs that tools have started.
+
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pirn::RunHandle;
+
+/// Exit code of a process that was interrupted.
+const INTERRUPTED: i32 = 130;
+
+/// Interrupts that are listened for. Until a run is expected, one ends the process.
+#[derive(Clone)]
+pub(crate) struct Interrupt {
+    state: Arc<Mutex<State>>,
+}
+
+enum State {
+    /// Nothing to stop but the process.
+    Idle,
+    /// A run is about to start.
+    Expecting {
+        is_interrupted: bool,
+    },
+    Running(RunHandle),
+}
+
+/// Listens on a thread of its own, for as long as the process lives. When this returns, no interrupt is lost any more.
+pub(crate) fn listen() -> Interrupt {
+    let interrupt = Interrupt {
+        state: Arc::new(Mutex::new(State::Idle)),
+    };
+    let (ready, is_ready) = channel();
+    let heard = interrupt.clone();
+    let listening = std::thread::Builder::new()
+        .name("pirn-interrupt".to_owned())
+        .spawn(move || wait(&ready, &heard));
+    match listening {
+        // A thread that could not listen has dropped its end: nothing to wait for.
+        Ok(_) => is_ready.recv().unwrap_or(()),
+        Err(error) => tracing::warn!(%error, "Ctrl-C will end the process without a report"),
+    }
+    interrupt
+}
+
+impl Interrupt {
+    /// From now on an interrupt stops the run that is about to start.
+    pub(crate) fn expects_a_run(&self) {
+        *self.state() = State::Expecting { is_interrupted: false };
+    }
+
+    /// The run that it stops.
+    pub(crate) fn stops(&self, run: &RunHandle) {
+        let before = std::mem::replace(&mut *self.state(), State::Running(run.clone()));
+        if matches!(before, State::Expecting { is_interrupted: true }) {
+            self.interrupted();
+        }
+    }
+
+    fn interrupted(&self) {
+        let mut state = self.state();
+        match &mut *state {
+            State::Expecting { is_interrupted } if !*is_interrupted => *is_interrupted = true,
+            State::Running(run) => {
+                run.cancel("interrupted");
+                *state = State::Idle;
+            }
+            State::Idle | State::Expecting { .. } => {
+                pirn::tools::kill_all();
+                std::process::exit(INTERRUPTED);
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every holder leaves it whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(unix)]
+fn wait(ready: &Sender<()>, interrupt: &Interrupt) {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_io().build() else {
+        return;
+    };
+    runtime.block_on(async {
+        let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+        let [Ok(mut ctrl_c), Ok(mut terminate), Ok(mut hangup)] = kinds.map(signal) else {
+            return;
+        };
+        ready.send(()).unwrap_or(());
+        loop {
+            tokio::select! {
+                _ = ctrl_c.recv() => {}
+                _ = terminate.recv() => {}
+                _ = hangup.recv() => {}
+            }
+            interrupt.interrupted();
+        }
+    });
+}
+
+#[cfg(not(unix))]
+fn wait(ready: &Sender<()>, interrupt: &Interrupt) {
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_io().build() else {
+        return;
+    };
+    runtime.block_on(async {
+        ready.send(()).unwrap_or(());
+        while tokio::signal::ctrl_c().await.is_ok() {
+            interrupt.interrupted();
+        }
+    });
+}

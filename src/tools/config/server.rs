@@ -1,0 +1,152 @@
+//! One entry of `[[mcpServers]]`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use pirn_core::Millis;
+
+use super::fields::Fields;
+use super::tool::{self, Limits};
+use crate::tools::Approval;
+
+/// Milliseconds until a server must have listed its tools, where the entry does not say.
+const DEFAULT_START: Millis = 30_000;
+/// Milliseconds until then at most.
+const MOST_START: Millis = 600_000;
+/// Times a server that has ended is started again, where the entry does not say.
+const DEFAULT_RESTARTS: u64 = 3;
+/// Times at most.
+const MOST_RESTARTS: u64 = 1_000_000;
+
+/// An MCP server as a config file describes it.
+#[derive(Clone, Debug)]
+pub struct McpServerConfig {
+    /// Its name in errors, and the beginning of its tools' names.
+    pub id: String,
+    /// What its tools' names begin with (default: the id and `_`).
+    pub prefix: String,
+    /// Its tools that are offered, by the server's own names; none: all.
+    pub tools: Option<Vec<String>>,
+    /// Milliseconds until it must have listed its tools.
+    pub start_timeout: Millis,
+    /// Milliseconds a call may take.
+    pub timeout: Millis,
+    /// Bytes of a result; more is cut.
+    pub max_output_bytes: usize,
+    /// Calls at once.
+    pub max_parallel: usize,
+    /// Whether each call waits for consent.
+    pub approval: Approval,
+    /// Times it is started again when it has ended by itself.
+    pub restarts: u64,
+    pub(in crate::tools) transport: Transport,
+}
+
+#[derive(Clone, Debug)]
+pub(in crate::tools) enum Transport {
+    Stdio(StdioConfig),
+    Http {
+        url: String,
+        headers: BTreeMap<String, String>,
+        headers_env: BTreeMap<String, String>,
+    },
+}
+
+/// A server that is a program.
+#[derive(Clone, Debug)]
+pub(in crate::tools) struct StdioConfig {
+    pub(in crate::tools) program: PathBuf,
+    pub(in crate::tools) args: Vec<String>,
+    pub(in crate::tools) env: BTreeMap<String, String>,
+    pub(in crate::tools) env_from: Vec<String>,
+    pub(in crate::tools) cwd: Option<PathBuf>,
+}
+
+pub(super) fn read(fields: &mut Fields<'_>, folder: &Path) -> McpServerConfig {
+    let id = fields.required("id");
+    let prefix = fields.text("prefix").unwrap_or_else(|| format!("{id}_"));
+    if !prefix.is_empty() && !tool::is_name(&prefix) {
+        let field = if fields.has("prefix") { "prefix" } else { "id" };
+        fields.fault(field, "has characters, or a length, that no tool's name may have");
+    }
+    let tools = fields.has("tools").then(|| fields.texts("tools"));
+    let Limits {
+        timeout,
+        max_output_bytes,
+        max_parallel,
+        approval,
+    } = Limits::read(fields);
+    let start_timeout = fields.number("startTimeoutMs", 1..=MOST_START).unwrap_or(DEFAULT_START);
+    let restarts = fields.number("restarts", 0..=MOST_RESTARTS).unwrap_or(DEFAULT_RESTARTS);
+    let transport = match (fields.has("command"), fields.has("url")) {
+        (true, false) => Transport::Stdio(StdioConfig {
+            program: tool::program_at(&fields.required("command"), folder),
+            args: fields.texts("args"),
+            env: fields.text_table("env"),
+            env_from: fields.texts("envFrom"),
+            cwd: fields.text("cwd").map(|path| folder.join(path)),
+        }),
+        (false, true) => http(fields),
+        (both, _) => {
+            fields.fault(
+                "",
+                if both {
+                    "a server has one of `command` and `url`, not both"
+                } else {
+                    "a server needs a `command` or a `url`"
+                },
+            );
+            fields.forget(&[
+                "command",
+                "url",
+                "args",
+                "env",
+                "envFrom",
+                "cwd",
+                "headers",
+                "headersEnv",
+            ]);
+            Transport::Http {
+                url: String::new(),
+                headers: BTreeMap::new(),
+                headers_env: BTreeMap::new(),
+            }
+        }
+    };
+    McpServerConfig {
+        id,
+        prefix,
+        tools,
+        start_timeout,
+        timeout,
+        max_output_bytes,
+        max_parallel,
+        approval,
+        restarts,
+        transport,
+    }
+}
+
+fn http(fields: &mut Fields<'_>) -> Transport {
+    let url = fields.required("url");
+    if !url.is_empty() {
+        match reqwest::Url::parse(&url) {
+            Ok(url) if ["http", "https"].contains(&url.scheme()) => {}
+            Ok(_) => fields.fault("url", "must begin with http:// or https://"),
+            Err(error) => fields.fault("url", format!("is no URL: {error}")),
+        }
+    }
+    let (headers, headers_env) = tool::header_tables(fields);
+    Transport::Http {
+        url,
+        headers,
+        headers_env,
+    }
+}
+
+impl McpServerConfig {
+    /// What stands behind it, for people.
+    pub fn source(&self) -> String {
+        format!("mcp {}", self.id)
+    }
+}

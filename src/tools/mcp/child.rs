@@ -1,0 +1,123 @@
+//! A server that is a program.
+
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt;
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+
+use super::within;
+use crate::tools::config::StdioConfig;
+use crate::tools::environment;
+use crate::tools::process::{Group, Process};
+
+/// How long a server may take to end once its stdin is closed, and once more after SIGTERM.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Bytes of stderr's end that are kept.
+const KEPT: usize = 4 * 1024;
+
+/// Characters of it that an error shows.
+const SHOWN: usize = 500;
+
+/// A started program. It is killed, with its group, when this is dropped.
+pub(super) struct Child {
+    group: Group,
+    exit: watch::Receiver<Option<String>>,
+    said: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Child {
+    /// Starts it; its ends of the pipes are the transport's.
+    pub(super) fn start(config: &StdioConfig, runtime: &Handle) -> Result<(Self, ChildStdout, ChildStdin), String> {
+        let program = config.program.display();
+        let mut command = Command::new(&config.program);
+        command
+            .args(&config.args)
+            .env_clear()
+            .envs(environment::of_program(&config.env, &config.env_from))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        if let Some(folder) = &config.cwd {
+            command.current_dir(folder);
+        }
+        let mut process =
+            Process::start(&mut command).map_err(|error| format!("`{program}` does not start: {error}"))?;
+        let (Some(into), Some(out), Some(err)) = process.pipes() else {
+            return Err(format!("`{program}` has no pipes"));
+        };
+        let (told, exit) = watch::channel(None);
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let child = Self {
+            group: process.group(),
+            exit,
+            said: Arc::clone(&said),
+        };
+        runtime.spawn(async move {
+            let how = match process.ended().await {
+                Ok(status) => status.to_string(),
+                Err(error) => error.to_string(),
+            };
+            told.send_replace(Some(how));
+        });
+        runtime.spawn(listen(err, said));
+        Ok((child, out, into))
+    }
+
+    /// How it ended and what it said last, for an error; waits a little for the end.
+    pub(super) async fn last_words(&self) -> String {
+        let how = self.ended().await.unwrap_or_else(|| "it still runs".to_owned());
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let said = String::from_utf8_lossy(&said);
+        let said = said.trim();
+        if said.is_empty() {
+            return how;
+        }
+        let skipped = said.chars().count().saturating_sub(SHOWN);
+        format!("{how}; stderr: {}", said.chars().skip(skipped).collect::<String>())
+    }
+
+    /// Waits for its end, whose input is closed; asks for it, and at last kills.
+    pub(super) async fn end(&self) {
+        if self.ended().await.is_none() {
+            self.group.ask_to_end();
+            if self.ended().await.is_none() {
+                self.kill();
+                self.ended().await;
+            }
+        }
+    }
+
+    /// Kills it.
+    pub(super) fn kill(&self) {
+        self.group.end();
+    }
+
+    async fn ended(&self) -> Option<String> {
+        let mut exit = self.exit.clone();
+        let ended = within(PATIENCE, exit.wait_for(Option::is_some)).await?;
+        // Its watcher went with the runtime: then so did the program.
+        ended.map_or_else(|_| Some("it was stopped".to_owned()), |how| how.clone())
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Keeps the end of what the server says.
+async fn listen(mut err: ChildStderr, said: Arc<Mutex<Vec<u8>>>) {
+    let mut chunk = vec![0; KEPT];
+    while let Ok(count @ 1..) = err.read(&mut chunk).await {
+        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.extend_from_slice(&chunk[..count]);
+        let over = said.len().saturating_sub(KEPT);
+        said.drain(..over);
+    }
+}

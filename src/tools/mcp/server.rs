@@ -1,0 +1,187 @@
+//! A server: its connection, and what happens when that ends.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rmcp::model::{CallToolResult, JsonObject};
+use tokio::runtime::Handle;
+
+use super::connection::{CallError, Connection};
+use crate::tools::ToolOptions;
+use crate::tools::config::McpServerConfig;
+
+/// A server of the config.
+pub(super) struct Server {
+    config: McpServerConfig,
+    runtime: Handle,
+    /// One at a time starts it.
+    starting: tokio::sync::Mutex<()>,
+    state: Mutex<State>,
+}
+
+struct State {
+    connection: Option<Arc<Connection>>,
+    restarts_left: u64,
+    is_stopped: bool,
+}
+
+struct AbortOnDrop<T>(tokio::task::JoinHandle<T>);
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Server {
+    /// A server that is not started yet.
+    pub(super) fn new(config: McpServerConfig, runtime: Handle) -> Arc<Self> {
+        Arc::new(Self {
+            state: Mutex::new(State {
+                connection: None,
+                restarts_left: config.restarts,
+                is_stopped: false,
+            }),
+            config,
+            runtime,
+            starting: tokio::sync::Mutex::new(()),
+        })
+    }
+
+    pub(super) fn id(&self) -> &str {
+        &self.config.id
+    }
+
+    pub(super) fn config(&self) -> &McpServerConfig {
+        &self.config
+    }
+
+    /// What stands around the calls of its tools; the limit of calls at once is each tool's.
+    pub(super) fn options(&self) -> ToolOptions {
+        ToolOptions {
+            timeout: self.config.timeout,
+            max_parallel: Some(self.config.max_parallel),
+            approval: self.config.approval,
+            source: self.config.source(),
+        }
+    }
+
+    /// Starts it the first time; its tools.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub(super) async fn start(&self) -> Result<Vec<rmcp::model::Tool>, String> {
+        let connection = self.opened().await?;
+        let limit = std::time::Duration::from_millis(self.config.start_timeout);
+        let listed = super::within(limit, connection.tools()).await;
+        listed.unwrap_or_else(|| {
+            Err(format!(
+                "it did not list its tools within {} ms",
+                self.config.start_timeout
+            ))
+        })
+    }
+
+    /// Calls a tool, on a connection that is started again where it has ended. Dropping the future drops the call.
+    ///
+    /// # Errors
+    /// A sentence for the model.
+    pub(super) async fn called(self: Arc<Self>, tool: String, arguments: JsonObject) -> Result<CallToolResult, String> {
+        // On our own runtime: the caller's may have neither clock nor sockets.
+        let runtime = self.runtime.clone();
+        let mut calling = AbortOnDrop(runtime.spawn(self.call(tool, arguments)));
+        (&mut calling.0).await.unwrap_or_else(|error| Err(error.to_string()))
+    }
+
+    async fn call(self: Arc<Self>, tool: String, arguments: JsonObject) -> Result<CallToolResult, String> {
+        let connection = self.connection().await?;
+        connection.call(tool, arguments).await.map_err(|error| match error {
+            CallError::Refused(message) => message,
+            CallError::Broken(how) => {
+                tracing::warn!(server = self.id(), how, "an MCP server ended during a call");
+                let next = if self.state().restarts_left > 0 {
+                    "it is started again at the next call"
+                } else {
+                    "it is not started again"
+                };
+                format!("the MCP server `{}` ended during the call: {how}; {next}", self.id())
+            }
+        })
+    }
+
+    /// The connection, or a new one in its place.
+    async fn connection(self: &Arc<Self>) -> Result<Arc<Connection>, String> {
+        if let Some(connection) = self.open_one() {
+            return Ok(connection);
+        }
+        // In a task of its own: a caller that is dropped leaves nothing half started.
+        let server = Arc::clone(self);
+        let restarting = self.runtime.spawn(async move { server.restarted().await });
+        let restarted = restarting.await.unwrap_or_else(|error| Err(error.to_string()));
+        restarted.map_err(|why| format!("the MCP server `{}` is not there: {why}", self.id()))
+    }
+
+    async fn restarted(&self) -> Result<Arc<Connection>, String> {
+        let _one_at_a_time = self.starting.lock().await;
+        if let Some(connection) = self.open_one() {
+            return Ok(connection);
+        }
+        {
+            let mut state = self.state();
+            if state.restarts_left == 0 {
+                return Err("it has ended, and is not started again".to_owned());
+            }
+            state.restarts_left -= 1;
+        }
+        tracing::warn!(server = self.id(), "an MCP server is started again");
+        self.opened().await
+    }
+
+    async fn opened(&self) -> Result<Arc<Connection>, String> {
+        if self.state().is_stopped {
+            return Err("it was stopped".to_owned());
+        }
+        let connection = Arc::new(Connection::open(&self.config, &self.runtime).await?);
+        let mut state = self.state();
+        if state.is_stopped {
+            // Dropped, it is killed.
+            return Err("it was stopped".to_owned());
+        }
+        state.connection = Some(Arc::clone(&connection));
+        Ok(connection)
+    }
+
+    fn open_one(&self) -> Option<Arc<Connection>> {
+        let state = self.state();
+        state
+            .connection
+            .as_ref()
+            .filter(|connection| !connection.is_closed())
+            .cloned()
+    }
+
+    /// Ends it in order; it is not started again.
+    pub(super) async fn stop(&self) {
+        let connection = {
+            let mut state = self.state();
+            state.is_stopped = true;
+            state.connection.take()
+        };
+        if let Some(connection) = connection {
+            connection.close().await;
+        }
+    }
+
+    /// Kills it where it is a program; it is not started again.
+    pub(super) fn kill(&self) {
+        let mut state = self.state();
+        state.is_stopped = true;
+        if let Some(connection) = state.connection.take() {
+            connection.kill();
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every holder leaves it whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,94 @@
+//! What a server's result says, as text.
+
+use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
+
+use crate::tools::output::Head;
+
+/// What a result without content says: providers refuse empty results.
+const EMPTY: &str = "(no content)";
+
+/// The text of a result, at most `limit` bytes; an error where the server says that it is one.
+pub(super) fn of(result: CallToolResult, limit: usize) -> Result<String, String> {
+    let mut parts: Vec<String> = result.content.into_iter().map(part).collect();
+    if parts.is_empty() {
+        parts.extend(result.structured_content.map(|value| value.to_string()));
+    }
+    let text = parts.join("\n");
+    let mut head = Head::new(limit);
+    head.push(text.as_bytes());
+    let text = head.into_text(true);
+    let text = if text.is_empty() { EMPTY.to_owned() } else { text };
+    if result.is_error == Some(true) {
+        Err(text)
+    } else {
+        Ok(text)
+    }
+}
+
+/// Text as it is; what is none is named, for a model that reads text.
+fn part(content: ContentBlock) -> String {
+    match content {
+        ContentBlock::Text(text) => text.text,
+        ContentBlock::Image(image) => left_out("image", &image.mime_type, image.data.len()),
+        ContentBlock::Audio(audio) => left_out("audio", &audio.mime_type, audio.data.len()),
+        ContentBlock::Resource(resource) => match resource.resource {
+            ResourceContents::TextResourceContents { uri, text, .. } => format!("[resource {uri}]\n{text}"),
+            ResourceContents::BlobResourceContents {
+                uri, mime_type, blob, ..
+            } => {
+                let kind = mime_type.unwrap_or_else(|| "unknown kind".to_owned());
+                left_out(&format!("resource {uri}"), &kind, blob.len())
+            }
+            _ => "[a resource of a kind that is not known here]".to_owned(),
+        },
+        ContentBlock::ResourceLink(link) => {
+            let about = link.description.map_or_else(String::new, |about| format!(": {about}"));
+            format!("[resource {} at {}{about}]", link.name, link.uri)
+        }
+        _ => "[content of a kind that is not known here]".to_owned(),
+    }
+}
+
+fn left_out(what: &str, kind: &str, base64: usize) -> String {
+    format!("[{what}: {kind}, {base64} characters of base64 left out]")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn text(result: Value) -> Result<String, String> {
+        of(serde_json::from_value(result).expect("a result"), 60)
+    }
+
+    #[test]
+    fn text_is_as_it_is_and_the_rest_is_named() {
+        let result = json!({"content": [{"type": "text", "text": "a"}, {"type": "image", "data": "AAAA", "mimeType": "image/png"}]});
+        assert_eq!(
+            text(result),
+            Ok("a\n[image: image/png, 4 characters of base64 left out]".to_owned())
+        );
+        let resource = json!({"content": [{"type": "resource", "resource": {"uri": "x:y", "text": "t"}}]});
+        assert_eq!(text(resource), Ok("[resource x:y]\nt".to_owned()));
+        let link = json!({"content": [{"type": "resource_link", "uri": "x:y", "name": "n", "description": "d"}]});
+        assert_eq!(text(link), Ok("[resource n at x:y: d]".to_owned()));
+    }
+
+    #[test]
+    fn structured_content_stands_in_where_there_is_no_other() {
+        assert_eq!(
+            text(json!({"content": [], "structuredContent": {"n": 1}})),
+            Ok(r#"{"n":1}"#.to_owned())
+        );
+        assert_eq!(text(json!({"content": []})), Ok(EMPTY.to_owned()));
+    }
+
+    #[test]
+    fn an_error_of_the_server_is_one_and_a_long_text_is_cut() {
+        let error = json!({"content": [{"type": "text", "text": "no"}], "isError": true});
+        assert_eq!(text(error), Err("no".to_owned()));
+        let long = json!({"content": [{"type": "text", "text": "x".repeat(61)}]});
+        assert!(text(long).expect("it is one").ends_with("first 60 bytes of 61]"));
+    }
+}
