@@ -103,3 +103,118 @@ fn a_config_with_faults_does_not_run_and_a_missing_tool_is_said() {
         ended.stderr
     );
 }
+
+#[test]
+fn every_tool_of_a_config_is_listed_and_one_is_called_by_hand() {
+    let folder = Folder::new("list", COUNT, &[], &json!([]));
+    let config = folder.file("pirn.toml");
+    let text = pirn(&["tools", "list", "--config", &config]);
+    assert_eq!(
+        text.stdout,
+        "count (command wc)\n  Counts the words of a text\n    text: string\n"
+    );
+    let listed = pirn(&["tools", "list", "--config", &config, "--output", "json"]).json();
+    assert_eq!(
+        listed["tools"][0],
+        json!({
+            "name": "count", "description": "Counts the words of a text", "source": "command wc",
+            "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
+            "timeoutMs": 60_000, "maxParallel": 8, "approval": "never",
+        })
+    );
+    let called = pirn(&["tools", "call", "count", r#"{"text": "one two"}"#, "--config", &config]);
+    assert_eq!((called.code, called.stdout.trim()), (Some(0), "2"));
+    for (arguments, code, words) in [
+        (
+            &["tools", "call", "count", "--config", &config][..],
+            1,
+            "arguments.text is missing",
+        ),
+        (
+            &["tools", "call", "coutn", "--config", &config],
+            2,
+            "there is no tool coutn; there are: count",
+        ),
+        (&["tools", "call", "count", "{", "--config", &config], 2, "no JSON"),
+        (&["tools", "list", "--config", "none.toml"], 2, "none.toml"),
+    ] {
+        let ended = pirn(arguments);
+        assert!(
+            ended.code == Some(code) && ended.stderr.contains(words),
+            "{arguments:?}: {}",
+            ended.stderr
+        );
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_server_that_does_not_start_ends_the_command_with_its_last_words() {
+    let config = "[[mcpServers]]\nid = \"bad\"\ncommand = \"sh\"\nargs = [\"-c\", \"echo no licence >&2; exit 4\"]\n";
+    let folder = Folder::new("server", config, &[], &json!([]));
+    let (config, workflow) = (folder.file("pirn.toml"), folder.file("main.json"));
+    for arguments in [&["tools", "list", "--config", &config][..], &["run", &workflow]] {
+        let ended = pirn(arguments);
+        assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""));
+        assert!(
+            ended
+                .stderr
+                .contains("MCP server `bad`: exit status: 4; stderr: no licence"),
+            "{}",
+            ended.stderr
+        );
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_leaves_no_program_behind() {
+    use std::process::Command;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    // It and what it starts hold a pipe, whose reader hears when the last one is gone.
+    let script = "exec 3>\"$1\"; echo up >&3; (sleep 600) & sleep 600";
+    let made = json!([{"id": "1", "name": "hold", "arguments": {}}]);
+    for (name, signal, by_hand, code) in [
+        ("int", "-INT", false, 1),
+        ("term", "-TERM", false, 1),
+        ("hand", "-INT", true, 130),
+    ] {
+        let folder = Folder::new(name, "", &["hold"], &made);
+        let pipe = folder.file("pipe");
+        let config = format!(
+            "[[tools]]\nname = \"hold\"\ndescription = \"Holds a pipe\"\ncommand = {{ program = \"sh\", args = ['-c', '{script}', \"sh\", '{pipe}'] }}\n"
+        );
+        std::fs::write(folder.file("pirn.toml"), config).expect("writable");
+        assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
+        let (workflow, config) = (folder.file("main.json"), folder.file("pirn.toml"));
+        let arguments = if by_hand {
+            vec!["tools", "call", "hold", "--config", &config]
+        } else {
+            vec!["run", &workflow]
+        };
+        let child = crate::command::start(&arguments);
+        let (told, heard) = channel();
+        std::thread::spawn(move || {
+            use std::io::{BufRead, BufReader};
+            let mut lines = BufReader::new(std::fs::File::open(pipe).expect("opened")).lines();
+            let up = lines.next().expect("a line").expect("UTF-8");
+            told.send(up).expect("somebody waits");
+            told.send(format!("{} more", lines.count())).expect("somebody waits");
+        });
+        let hear = || heard.recv_timeout(Duration::from_secs(20));
+        assert_eq!(hear().as_deref(), Ok("up"));
+        let killed = Command::new("kill")
+            .args([signal, &child.id().to_string()])
+            .status()
+            .expect("kill runs");
+        assert!(killed.success());
+        assert_eq!(hear().as_deref(), Ok("0 more"), "every writer is gone");
+        assert_eq!(
+            child.wait_with_output().expect("it ends").status.code(),
+            Some(code),
+            "{name}"
+        );
+    }
+}

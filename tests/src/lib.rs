@@ -1,6 +1,7 @@
 //! What the scenario tests share.
 
 pub mod schedules;
+pub mod servers;
 pub mod stress;
 pub mod wire;
 pub mod world;

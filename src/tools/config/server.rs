@@ -64,10 +64,13 @@ pub(in crate::tools) struct StdioConfig {
 
 pub(super) fn read(fields: &mut Fields<'_>, folder: &Path) -> McpServerConfig {
     let id = fields.required("id");
+    let names_prefix = if fields.has("prefix") { "prefix" } else { "id" };
     let prefix = fields.text("prefix").unwrap_or_else(|| format!("{id}_"));
     if !prefix.is_empty() && !tool::is_name(&prefix) {
-        let field = if fields.has("prefix") { "prefix" } else { "id" };
-        fields.fault(field, "has characters, or a length, that no tool's name may have");
+        fields.fault(
+            names_prefix,
+            "has characters, or a length, that no tool's name may have",
+        );
     }
     let tools = fields.has("tools").then(|| fields.texts("tools"));
     let Limits {

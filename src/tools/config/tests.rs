@@ -182,3 +182,58 @@ fn every_example_of_the_documentation_is_read() {
     }
     assert!(count >= 2);
 }
+
+#[cfg(feature = "mcp")]
+#[test]
+fn what_is_wrong_with_a_server_is_named_by_its_place() {
+    let server = |more: Value| {
+        let mut server = json!({"id": "s", "command": "p"});
+        for (name, value) in more.as_object().expect("a table") {
+            server[name] = value.clone();
+        }
+        server
+    };
+    for (wrong, pointer, part) in [
+        (json!({"id": "a.b"}), "/id", "characters"),
+        (json!({"prefix": "a.b"}), "/prefix", "characters"),
+        (json!({"arg": []}), "/arg", "did you mean `args`?"),
+        (json!({"headers": {}}), "/headers", "unknown field"),
+        (json!({"url": "http://a"}), "", "not both"),
+        (json!({"restarts": -1}), "/restarts", "from 0"),
+        (json!({"startTimeoutMs": 0}), "/startTimeoutMs", "from 1"),
+    ] {
+        let faults =
+            tools_of(json!({"mcpServers": [server(wrong.clone())]}), Path::new("")).expect_err("it has faults");
+        assert_eq!(faults.len(), 1, "{wrong}: {faults:?}");
+        assert!(
+            faults[0].pointer == pointer && faults[0].message.contains(part),
+            "{wrong}: {faults:?}"
+        );
+    }
+    for (wrong, pointer, part) in [
+        (json!({"id": "s"}), "", "needs a `command` or a `url`"),
+        (json!({"id": "s", "url": "ftp://a"}), "/url", "must begin with"),
+        (
+            json!({"id": "s", "url": "http://a", "args": []}),
+            "/args",
+            "unknown field",
+        ),
+        (
+            json!({"id": "s", "url": "http://a", "headersEnv": {"a b": "X"}}),
+            "/headersEnv/a b",
+            "name of a header",
+        ),
+    ] {
+        let faults = tools_of(json!({ "mcpServers": [wrong] }), Path::new("")).expect_err("it has faults");
+        assert!(
+            faults.len() == 1 && faults[0].pointer == pointer && faults[0].message.contains(part),
+            "{faults:?}"
+        );
+    }
+    let twice = tools_of(
+        json!({"mcpServers": [server(json!({})), server(json!({}))]}),
+        Path::new(""),
+    )
+    .expect_err("twice");
+    assert_eq!(twice[0].pointer, "/id");
+}

@@ -17,6 +17,9 @@ use crate::tools::process::{Group, Process};
 /// How long a server may take to end once its stdin is closed, and once more after SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// How long what a server said before its end is waited for.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
 /// Bytes of stderr's end that are kept.
 const KEPT: usize = 4 * 1024;
 
@@ -57,20 +60,25 @@ impl Child {
             exit,
             said: Arc::clone(&said),
         };
+        let listening = runtime.spawn(listen(err, said));
         runtime.spawn(async move {
             let how = match process.ended().await {
                 Ok(status) => status.to_string(),
                 Err(error) => error.to_string(),
             };
+            // Its last words come before the news of its end, unless somebody else still holds its stderr.
+            if within(LAST_WORDS, listening).await.is_none() {
+                tracing::debug!("the stderr of an MCP server outlives it");
+            }
             told.send_replace(Some(how));
         });
-        runtime.spawn(listen(err, said));
         Ok((child, out, into))
     }
 
-    /// How it ended and what it said last, for an error; waits a little for the end.
-    pub(super) async fn last_words(&self) -> String {
-        let how = self.ended().await.unwrap_or_else(|| "it still runs".to_owned());
+    /// Why something went wrong: how it ended, or `otherwise` where it did not, and what it said last. Waits a little
+    /// for the end.
+    pub(super) async fn why(&self, otherwise: impl FnOnce() -> String) -> String {
+        let how = self.ended().await.unwrap_or_else(otherwise);
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let said = String::from_utf8_lossy(&said);
         let said = said.trim();

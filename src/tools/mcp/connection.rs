@@ -47,11 +47,13 @@ impl Connection {
         match &config.transport {
             Transport::Stdio(stdio) => {
                 let (child, out, into) = Child::start(stdio, runtime)?;
-                let child = Some(child);
                 match within(limit, about.serve((out, into))).await {
-                    Some(Ok(service)) => Ok(Self { service, child }),
-                    Some(Err(error)) => Err(format!("{error}; {}", words(child.as_ref()).await)),
-                    None => Err(format!("{}; {}", late(), words(child.as_ref()).await)),
+                    Some(Ok(service)) => Ok(Self {
+                        service,
+                        child: Some(child),
+                    }),
+                    Some(Err(error)) => Err(child.why(|| error.to_string()).await),
+                    None => Err(child.why(late).await),
                 }
             }
             Transport::Http {
@@ -98,11 +100,10 @@ impl Connection {
                 "the server wants to go on in a way that is not known here".to_owned(),
             )),
             Err(ServiceError::McpError(error)) => Err(CallError::Refused(error.message.into_owned())),
-            Err(error) if self.child.is_some() => {
-                let words = words(self.child.as_ref()).await;
-                Err(CallError::Broken(format!("{error}; {words}")))
-            }
-            Err(error) => Err(CallError::Broken(error.to_string())),
+            Err(error) => Err(CallError::Broken(match &self.child {
+                Some(child) => child.why(|| error.to_string()).await,
+                None => error.to_string(),
+            })),
         }
     }
 
@@ -124,13 +125,6 @@ impl Connection {
         if let Some(child) = &self.child {
             child.kill();
         }
-    }
-}
-
-async fn words(child: Option<&Child>) -> String {
-    match child {
-        Some(child) => child.last_words().await,
-        None => String::new(),
     }
 }
 

@@ -1,0 +1,35 @@
+//! Servers from npm that scenarios talk to, installed when the first test needs them.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The file of the MCP project's server for testing clients, to be run with node; none, with the reason printed, where
+/// there is no npm to install it with.
+///
+/// # Panics
+/// Where installing fails.
+#[track_caller]
+pub fn everything() -> Option<PathBuf> {
+    let into = target().join("servers");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("servers/setup");
+    let output = match Command::new("bash").arg(script).arg(&into).output() {
+        Ok(output) => output,
+        Err(error) => panic!("bash does not start: {error}"),
+    };
+    let said = String::from_utf8_lossy(&output.stderr);
+    match output.status.code() {
+        Some(0) => Some(into.join("node_modules/@modelcontextprotocol/server-everything/dist/index.js")),
+        Some(3) => {
+            println!("skipped: {}", said.trim());
+            None
+        }
+        _other => panic!("the servers can not be installed: {said}"),
+    }
+}
+
+/// The workspace's `target`, where this test was built to.
+fn target() -> PathBuf {
+    let test = std::env::current_exe().unwrap_or_default();
+    let target = test.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file());
+    target.map_or_else(|| std::env::temp_dir().join("pirn-target"), Path::to_path_buf)
+}

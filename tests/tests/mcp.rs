@@ -1,0 +1,364 @@
+//! MCP servers: listed, called, killed in mid-call, started again, never left behind.
+#![cfg(unix)]
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use pirn::tools::{ConfigFault, McpServers, ToolRegistry, tools_of};
+use pirn::{Engine, EventType, Heard, Role, RunHandle, ThreadStatus};
+use pirn_tests::servers::everything;
+use pirn_tests::world::{line, node};
+use serde_json::{Value, json};
+
+/// A folder that is gone when the test is.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("pirn-mcp-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("writable");
+        Self(path)
+    }
+
+    fn pipe(&self, name: &str) -> PathBuf {
+        let path = self.0.join(name);
+        assert!(Command::new("mkfifo").arg(&path).status().expect("mkfifo").success());
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).unwrap_or(());
+    }
+}
+
+fn start(server: Value) -> Result<McpServers, Vec<ConfigFault>> {
+    let config = tools_of(json!({ "mcpServers": [server] }), Path::new("")).expect("the test's config is right");
+    McpServers::start_blocking(config.mcp_servers)
+}
+
+fn registry(server: Value) -> ToolRegistry {
+    let mut tools = ToolRegistry::new();
+    tools.add_servers(start(server).unwrap_or_else(|faults| panic!("{faults:?}")));
+    tools
+}
+
+/// The server over stdio, with more fields.
+fn stdio(file: &Path, more: Value) -> Value {
+    let mut server = json!({"id": "ev", "command": "node", "args": [file, "stdio"]});
+    for (name, value) in more.as_object().into_iter().flatten() {
+        server[name] = value.clone();
+    }
+    server
+}
+
+/// A shell around the server; it says its process group on `pid`, and what the server is told on `told`.
+fn watched(file: &Path, folder: &Folder, more: Value) -> Value {
+    let (told, pid) = (folder.pipe("told"), folder.0.join("pid"));
+    let script = format!(
+        "echo $$ > '{}'; tee -p '{}' | node '{}' stdio",
+        pid.display(),
+        told.display(),
+        file.display()
+    );
+    let mut server = stdio(file, more);
+    server["command"] = json!("sh");
+    server["args"] = json!(["-c", script]);
+    server
+}
+
+/// Kills the group of [`watched`] as soon as the server is told to call a tool; again and again.
+fn kill_at_calls(folder: &Folder) {
+    let (told, pid) = (folder.0.join("told"), folder.0.join("pid"));
+    std::thread::spawn(move || {
+        while let Ok(pipe) = std::fs::File::open(&told) {
+            let mut lines = BufReader::new(pipe).lines().map_while(Result::ok);
+            if lines.any(|line| line.contains("trigger-long-running-operation")) {
+                let group = std::fs::read_to_string(&pid).expect("written");
+                kill("-KILL", group.trim());
+            }
+        }
+    });
+}
+
+/// Signals a process group.
+fn kill(signal: &str, group: &str) -> bool {
+    let killed = Command::new("kill")
+        .args([signal, "--", &format!("-{group}")])
+        .stderr(Stdio::null())
+        .status();
+    killed.expect("kill runs").success()
+}
+
+/// An engine whose model makes these calls one reply after the other, and says `done`.
+fn engine(tools: ToolRegistry, calls: &[(&str, Value)]) -> Engine {
+    let calls = calls
+        .iter()
+        .map(|(name, arguments)| json!({"toolCalls": [{"id": name, "name": name, "arguments": arguments}]}));
+    let responses: Vec<Value> = calls.chain([json!({"content": "done"})]).collect();
+    let profile = json!({"id": "script", "provider": "scripted", "responses": responses});
+    let ask = node(
+        "ask",
+        "LLM",
+        json!({"profileId": "script", "prompt": "go", "tools": ["*"]}),
+    );
+    let bundle = json!({"workflows": [line("main", &[ask])], "profiles": [profile]});
+    Engine::builder()
+        .tools(tools)
+        .workflows(bundle.to_string())
+        .build()
+        .expect("valid")
+}
+
+/// What each call was answered; the run must go on to its end.
+fn answers(run: &RunHandle) -> Vec<String> {
+    let report = run.outcome_blocking();
+    assert_eq!(report.status, ThreadStatus::Completed, "{:?}", report.error);
+    assert_eq!(report.output["content"], "done");
+    let results = report
+        .conversation
+        .messages
+        .iter()
+        .filter(|message| message.role == Role::Tool);
+    results.map(|message| message.content.clone()).collect()
+}
+
+fn run(tools: ToolRegistry, calls: &[(&str, Value)]) -> Vec<String> {
+    let engine = engine(tools, calls);
+    let said = answers(&engine.start("main", json!(null)).expect("admitted"));
+    engine.shutdown_blocking(Duration::from_secs(5));
+    said
+}
+
+const LONG: (&str, &str) = (
+    "ev_trigger-long-running-operation",
+    r#"{"duration": 600, "steps": 600}"#,
+);
+
+fn long() -> (&'static str, Value) {
+    (LONG.0, serde_json::from_str(LONG.1).expect("JSON"))
+}
+
+#[test]
+fn a_servers_tools_are_listed_and_called() {
+    let Some(file) = everything() else { return };
+    let tools = registry(stdio(&file, json!({"env": {"MINE": "1"}})));
+    let echo = tools
+        .list()
+        .find(|tool| tool.spec.name == "ev_echo")
+        .expect("it is listed");
+    assert_eq!(echo.spec.parameters["required"], json!(["message"]));
+    assert_eq!(echo.options.source, "mcp ev");
+    let said = run(
+        tools,
+        &[
+            ("ev_echo", json!({"message": "é; rm"})),
+            ("ev_get-sum", json!({"a": 2, "b": 3})),
+            ("ev_get-sum", json!({"a": "two", "b": 3})),
+            ("ev_get-tiny-image", json!({})),
+            ("ev_get-env", json!({})),
+        ],
+    );
+    assert_eq!(said[0], "Echo: é; rm");
+    assert_eq!(said[1], "The sum of 2 and 3 is 5.");
+    assert!(said[2].contains("arguments.a must be of type number"), "{}", said[2]);
+    assert!(said[3].contains("[image: image/png, "), "{}", said[3]);
+    assert!(
+        said[4].contains(r#""MINE": "1""#) && !said[4].contains("CARGO"),
+        "{}",
+        said[4]
+    );
+}
+
+#[test]
+fn the_config_says_which_tools_and_what_they_are_called() {
+    let Some(file) = everything() else { return };
+    let some = registry(stdio(&file, json!({"tools": ["echo", "get-sum"], "prefix": ""})));
+    assert_eq!(some.names().collect::<Vec<_>>(), ["echo", "get-sum"]);
+    let faults = start(stdio(&file, json!({"tools": ["ecko"]}))).expect_err("no such tool");
+    assert!(faults[0].message.contains("no tool `ecko`; it has echo"), "{faults:?}");
+}
+
+#[test]
+fn a_server_that_does_not_start_is_a_fault_with_its_last_words() {
+    let fault = |server: Value| start(server).expect_err("it does not start").remove(0);
+    let absent = fault(json!({"id": "x", "command": "pirn-no-such-program"}));
+    assert!(
+        absent.entry == "x" && absent.message.contains("does not start"),
+        "{absent}"
+    );
+    let ends = fault(json!({"id": "x", "command": "sh", "args": ["-c", "echo no licence >&2; exit 4"]}));
+    assert!(ends.message.contains("exit status: 4; stderr: no licence"), "{ends}");
+    let silent = fault(json!({"id": "x", "command": "sleep", "args": ["600"], "startTimeoutMs": 100}));
+    assert!(silent.message.contains("did not answer within 100 ms"), "{silent}");
+}
+
+#[test]
+fn a_server_killed_in_mid_call_answers_with_an_error_and_is_started_again() {
+    let Some(file) = everything() else { return };
+    let folder = Folder::new("restart");
+    let server = watched(&file, &folder, json!({"restarts": 1}));
+    kill_at_calls(&folder);
+    let echo = |text: &str| ("ev_echo", json!({ "message": text }));
+    let said = run(
+        registry(server),
+        &[echo("one"), long(), echo("two"), long(), echo("three")],
+    );
+    assert_eq!((said[0].as_str(), said[2].as_str()), ("Echo: one", "Echo: two"));
+    assert!(
+        said[1].contains("the MCP server `ev` ended during the call")
+            && said[1].contains("signal: 9")
+            && said[1].ends_with("it is started again at the next call"),
+        "{}",
+        said[1]
+    );
+    assert!(said[3].ends_with("it is not started again"), "{}", said[3]);
+    assert_eq!(
+        said[4],
+        "the MCP server `ev` is not there: it has ended, and is not started again"
+    );
+}
+
+#[test]
+fn a_call_in_flight_is_cancelled_at_the_server_when_its_run_is() {
+    let Some(file) = everything() else { return };
+    let folder = Folder::new("cancel");
+    let server = watched(&file, &folder, json!({}));
+    let told = folder.0.join("told");
+    let (heard, hear) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let lines = BufReader::new(std::fs::File::open(told).expect("opened")).lines();
+        for line in lines.map_while(Result::ok) {
+            for method in ["trigger-long-running-operation", "notifications/cancelled"] {
+                if line.contains(method) {
+                    heard.send(method).unwrap_or(());
+                }
+            }
+        }
+    });
+    let engine = engine(registry(server), &[long()]);
+    let run = engine.start("main", json!(null)).expect("admitted");
+    assert_eq!(hear.recv(), Ok("trigger-long-running-operation"));
+    run.cancel("enough");
+    assert_eq!(run.outcome_blocking().status, ThreadStatus::Cancelled);
+    assert_eq!(hear.recv(), Ok("notifications/cancelled"));
+    engine.shutdown_blocking(Duration::from_secs(5));
+}
+
+#[test]
+fn nothing_is_left_running_after_a_shutdown_or_a_drop() {
+    let Some(file) = everything() else { return };
+    // Neither a closed stdin nor SIGTERM ends it. All of it holds a pipe, whose reader hears when the last one is gone.
+    let stubborn = |folder: &Folder| {
+        let pipe = folder.pipe("pipe");
+        let script = format!(
+            "trap '' TERM; exec 3>'{}'; node '{}' stdio; sleep 600",
+            pipe.display(),
+            file.display()
+        );
+        let (gone, heard) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            gone.send(std::fs::read_to_string(pipe).expect("readable"))
+                .unwrap_or(())
+        });
+        (
+            registry(stdio(&file, json!({"command": "sh", "args": ["-c", script]}))),
+            heard,
+        )
+    };
+    for shuts_down in [true, false] {
+        let folder = Folder::new(if shuts_down { "shutdown" } else { "drop" });
+        let (tools, gone) = stubborn(&folder);
+        let engine = engine(tools, &[]);
+        assert!(gone.try_recv().is_err(), "it runs");
+        if shuts_down {
+            engine.shutdown_blocking(Duration::from_secs(5));
+        }
+        drop(engine);
+        assert_eq!(
+            gone.recv_timeout(Duration::from_secs(20)),
+            Ok(String::new()),
+            "it is gone"
+        );
+    }
+}
+
+/// The server over streamable HTTP, on a port of its own; killed when this is dropped.
+struct Http {
+    child: Child,
+    url: String,
+}
+
+impl Http {
+    fn start(file: &Path) -> Self {
+        let port = std::net::TcpListener::bind("127.0.0.1:0")
+            .expect("a port")
+            .local_addr()
+            .expect("an address")
+            .port();
+        let mut child = Command::new("node")
+            .arg(file)
+            .arg("streamableHttp")
+            .env("PORT", port.to_string())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("node runs");
+        let mut lines = BufReader::new(child.stderr.take().expect("piped"))
+            .lines()
+            .map_while(Result::ok);
+        assert!(
+            lines.any(|line| line.contains("listening on port")),
+            "it never listened"
+        );
+        std::thread::spawn(move || lines.for_each(drop));
+        Self {
+            child,
+            url: format!("http://127.0.0.1:{port}/mcp"),
+        }
+    }
+}
+
+impl Drop for Http {
+    fn drop(&mut self) {
+        self.child.kill().expect("it can be killed");
+        self.child.wait().expect("it ends");
+    }
+}
+
+#[test]
+fn a_server_over_http_is_listed_called_and_killed_in_mid_call() {
+    let Some(file) = everything() else { return };
+    let http = Http::start(&file);
+    let config = json!({"id": "ev", "url": http.url, "headers": {"x-mine": "1"}, "timeoutMs": 20_000});
+    let tools = registry(config);
+    let engine = engine(tools, &[("ev_echo", json!({"message": "hi"})), long()]);
+    let mut prepared = engine.run("main");
+    let mut events = prepared.blocking_events(&[EventType::ToolCallStarted], 16);
+    let run = prepared.start().expect("admitted");
+    let started = |heard: &Heard| matches!(heard, Heard::Event(event) if event.raised.data["name"] == LONG.0);
+    assert!(events.any(|heard| started(&heard)));
+    drop(http);
+    let said = answers(&run);
+    assert_eq!(said[0], "Echo: hi");
+    assert!(
+        said[1].contains("the MCP server `ev` ended during the call"),
+        "{}",
+        said[1]
+    );
+    engine.shutdown_blocking(Duration::from_secs(5));
+}
+
+#[test]
+fn a_url_where_nobody_is_is_a_fault() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .expect("a port")
+        .local_addr()
+        .expect("an address")
+        .port();
+    let faults = start(json!({"id": "x", "url": format!("http://127.0.0.1:{port}/mcp")})).expect_err("nobody is there");
+    assert_eq!((faults.len(), faults[0].entry.as_str()), (1, "x"));
+}
