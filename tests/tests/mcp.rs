@@ -1,5 +1,6 @@
 //! MCP servers: listed, called, killed in mid-call, started again, never left behind.
 #![cfg(unix)]
+#![allow(clippy::needless_pass_by_value)] // `json!` makes values, a borrow at every call says nothing
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -262,7 +263,7 @@ fn nothing_is_left_running_after_a_shutdown_or_a_drop() {
         let (gone, heard) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             gone.send(std::fs::read_to_string(pipe).expect("readable"))
-                .unwrap_or(())
+                .unwrap_or(());
         });
         (
             registry(stdio(&file, json!({"command": "sh", "args": ["-c", script]}))),

@@ -47,7 +47,7 @@ impl Connection {
         match &config.transport {
             Transport::Stdio(stdio) => {
                 let (child, out, into) = Child::start(stdio, runtime)?;
-                match within(limit, about.serve((out, into))).await {
+                match within(limit, Box::pin(about.serve((out, into)))).await {
                     Some(Ok(service)) => Ok(Self {
                         service,
                         child: Some(child),
@@ -76,7 +76,7 @@ impl Connection {
                     .build()
                     .map_err(|error| format!("no HTTP client: {error}"))?;
                 let transport = StreamableHttpClientTransport::with_client(client, to);
-                match within(limit, about.serve(transport)).await {
+                match within(limit, Box::pin(about.serve(transport))).await {
                     Some(Ok(service)) => Ok(Self { service, child: None }),
                     Some(Err(error)) => Err(error.to_string()),
                     None => Err(late()),

@@ -140,7 +140,7 @@ impl Server {
         if self.state().is_stopped {
             return Err("it was stopped".to_owned());
         }
-        let connection = Arc::new(Connection::open(&self.config, &self.runtime).await?);
+        let connection = Arc::new(Box::pin(Connection::open(&self.config, &self.runtime)).await?);
         let mut state = self.state();
         if state.is_stopped {
             // Dropped, it is killed.
