@@ -163,4 +163,8 @@ impl Tools for FaultyTools {
         }
         .boxed()
     }
+
+    fn close(&self) {
+        self.tools.close();
+    }
 }
