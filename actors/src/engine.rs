@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use actix::Addr;
 use actix::dev::channel::channel;
 use dashmap::DashMap;
+use pirn_core::conversation::{Conversation, Counted};
 use pirn_core::definition::{PinSection, Pinned, TriggerDefinition};
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::RaisedEvent;
@@ -25,7 +26,7 @@ use crate::contain::{Exit, start_contained_on};
 use crate::events::{BusMsg, Deliver, EventBusActor, EventFilter, Interest};
 use crate::host::{Host, Seat};
 use crate::ports::Ports;
-use crate::run::{RunReport, RunShared};
+use crate::run::{EffectBuffers, RunReport, RunShared};
 use crate::supervisor::{Control, RunSpec, RunStatus, SupervisorActor, SupervisorMsg};
 use crate::triggers::{MatcherMsg, TriggerMatcherActor};
 
@@ -74,6 +75,13 @@ pub(crate) type OnEnd = Box<dyn FnOnce(&RunReport) + Send>;
 /// An evaluator that the runs of one arbiter share.
 pub(crate) type SharedEvaluator = Rc<RefCell<Box<dyn Evaluator>>>;
 
+/// What the runs of one engine share on one arbiter.
+#[derive(Clone)]
+pub(crate) struct Local {
+    pub(crate) evaluator: SharedEvaluator,
+    pub(crate) effects: Rc<Cell<EffectBuffers>>,
+}
+
 /// A run that a trigger starts; nobody awaits it.
 pub(crate) struct DetachedRun {
     pub(crate) workflow_id: String,
@@ -84,6 +92,21 @@ pub(crate) struct DetachedRun {
     pub(crate) on_end: OnEnd,
 }
 
+/// What a run's conversation starts with.
+#[derive(Clone, Debug)]
+pub enum Opening {
+    /// Messages, counted when the run is admitted.
+    Messages(Vec<Message>),
+    /// Counted already: [`EngineShared::conversation`].
+    Counted(Conversation),
+}
+
+impl Default for Opening {
+    fn default() -> Self {
+        Self::Messages(Vec::new())
+    }
+}
+
 /// What a run is asked to be.
 #[derive(Clone, Debug, Default)]
 pub struct RunRequest {
@@ -92,7 +115,7 @@ pub struct RunRequest {
     /// Its input.
     pub input: Value,
     /// What its conversation starts with.
-    pub conversation: Vec<Message>,
+    pub conversation: Opening,
     /// Laid over the workflow's pinned context.
     pub pinned: Pinned,
 }
@@ -110,8 +133,8 @@ pub struct StartedRun {
 }
 
 thread_local! {
-    /// One evaluator an engine on this arbiter.
-    static EVALUATORS: RefCell<BTreeMap<u64, SharedEvaluator>> = const { RefCell::new(BTreeMap::new()) };
+    /// By engine, on this arbiter.
+    static LOCALS: RefCell<BTreeMap<u64, Local>> = const { RefCell::new(BTreeMap::new()) };
 }
 
 static ENGINES: AtomicU64 = AtomicU64::new(1);
@@ -174,6 +197,19 @@ impl EngineShared {
             .values()
             .cloned()
             .collect()
+    }
+
+    /// Messages counted with the workflow's tokenizer, for a run to start with. A long history takes its time: this is the
+    /// caller's thread, not the one that the run will share with others.
+    pub fn conversation(&self, workflow_id: &str, messages: Vec<Message>) -> Conversation {
+        if messages.is_empty() {
+            return Conversation::new();
+        }
+        let graph = self.graph(workflow_id);
+        let name = graph.as_ref().and_then(|graph| graph.config.tokenizer.as_deref());
+        let tokenizer = (self.ports.tokenizer)(name);
+        let counted = messages.into_iter().map(|message| Counted::new(message, &*tokenizer));
+        Conversation::from_messages(counted)
     }
 
     /// Registers a graph and its triggers; a graph of the same id is replaced for runs to come.
@@ -266,7 +302,7 @@ impl EngineShared {
         let request = RunRequest {
             workflow_id: run.workflow_id,
             input: run.input,
-            conversation: run.messages,
+            conversation: Opening::Messages(run.messages),
             pinned: Pinned::default(),
         };
         self.admit(
@@ -301,6 +337,10 @@ impl EngineShared {
             ),
             Refused::Closed => RunError::new(RunErrorCode::Cancelled, "the engine is shutting down"),
         })?;
+        let conversation = match request.conversation {
+            Opening::Messages(messages) => self.conversation(&request.workflow_id, messages),
+            Opening::Counted(conversation) => conversation,
+        };
         let (outcome_setter, outcome) = completion();
         let (settled_setter, settled) = completion();
         let (mail, receiver) = channel(16);
@@ -310,7 +350,7 @@ impl EngineShared {
         let pinned = laid_over(graph.config.pinned.clone().unwrap_or_default(), request.pinned);
         let placed: Placed = Box::new(move |host, seat| {
             let run = Rc::new(RunShared {
-                evaluator: engine.evaluator(),
+                local: engine.local(),
                 engine: Arc::clone(&engine),
                 host: host.clone(),
                 run_id: Arc::clone(&id),
@@ -318,12 +358,11 @@ impl EngineShared {
                 pinned: RefCell::new(pinned),
                 supervisor: address,
                 awaited: Cell::default(),
-                effects: Cell::default(),
             });
             let spec = RunSpec {
                 graph,
                 input: Arc::new(request.input),
-                conversation: request.conversation,
+                conversation,
                 is_unlimited,
                 trigger_depth,
                 outcome: outcome_setter,
@@ -352,12 +391,13 @@ impl EngineShared {
         Ok((started, admitted))
     }
 
-    fn evaluator(&self) -> SharedEvaluator {
-        EVALUATORS.with_borrow_mut(|evaluators| {
-            let evaluator = evaluators
-                .entry(self.uid)
-                .or_insert_with(|| Rc::new(RefCell::new((self.ports.evaluator)())));
-            Rc::clone(evaluator)
+    fn local(&self) -> Local {
+        LOCALS.with_borrow_mut(|locals| {
+            let local = locals.entry(self.uid).or_insert_with(|| Local {
+                evaluator: Rc::new(RefCell::new((self.ports.evaluator)())),
+                effects: Rc::default(),
+            });
+            local.clone()
         })
     }
 
@@ -401,7 +441,7 @@ impl EngineShared {
 
     /// Forgets this engine's evaluator on the calling thread (a simulated engine that ends).
     pub fn forget_evaluator(&self) {
-        let gone = EVALUATORS.with_borrow_mut(|evaluators| evaluators.remove(&self.uid));
+        let gone = LOCALS.with_borrow_mut(|locals| locals.remove(&self.uid));
         drop(gone);
     }
 }

@@ -10,8 +10,11 @@ mod conversation;
 pub mod engine;
 pub mod events;
 pub mod host;
+mod messages;
 pub mod ports;
 pub mod run;
 pub mod supervisor;
 mod thread;
 mod triggers;
+
+pub use messages::Messages;

@@ -9,15 +9,15 @@ use pirn_core::conversation::{Conversation, MarkMap, Spent};
 use pirn_core::definition::Pinned;
 use pirn_core::error::RunError;
 use pirn_core::event::{EventMask, EventType, RaisedEvent};
-use pirn_core::message::Message;
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::{Effect, Moment, NodeStatus, ThreadKind, Variables};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::engine::{EngineShared, SharedEvaluator};
+use crate::engine::{EngineShared, Local};
 use crate::events::BusMsg;
 use crate::host::Host;
+use crate::messages::Messages;
 use crate::supervisor::SupervisorActor;
 
 /// Shared by the actors of one run; never leaves their thread.
@@ -25,17 +25,15 @@ pub(crate) struct RunShared {
     pub(crate) engine: Arc<EngineShared>,
     pub(crate) host: Host,
     pub(crate) run_id: Arc<str>,
-    pub(crate) evaluator: SharedEvaluator,
+    pub(crate) local: Local,
     pub(crate) globals: RefCell<Variables>,
     pub(crate) pinned: RefCell<Pinned>,
     pub(crate) supervisor: Addr<SupervisorActor>,
     /// Event types that a WAIT node of this run listens for.
     pub(crate) awaited: Cell<EventMask>,
-    /// Where a thread's effects wait for their turn, lent to whichever thread of the run takes a step.
-    pub(crate) effects: Cell<EffectBuffers>,
 }
 
-/// Effects to carry out, and those a step has just asked for.
+/// Effects to carry out, and those a step has just asked for: lent to whichever thread of an arbiter takes its turn.
 #[derive(Default)]
 pub(crate) struct EffectBuffers {
     pub(crate) queue: VecDeque<Effect>,
@@ -113,7 +111,7 @@ pub struct RunReport {
 #[serde(rename_all = "camelCase")]
 pub struct ConversationReport {
     /// Every message, archived ones too.
-    pub messages: Vec<Arc<Message>>,
+    pub messages: Messages,
     /// Which are visible.
     pub mark_map: MarkMap,
 }
@@ -121,7 +119,7 @@ pub struct ConversationReport {
 impl ConversationReport {
     pub(crate) fn of(conversation: &Conversation) -> Self {
         Self {
-            messages: conversation.complete().messages(),
+            messages: Messages::of(conversation),
             mark_map: conversation.mark_map().clone(),
         }
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pirn_actors::answer::Answer;
-use pirn_actors::engine::{EngineShared, RunRequest};
+use pirn_actors::engine::{EngineShared, Opening, RunRequest};
 use pirn_core::definition::{Fault, Loaded, Pinned, SourceFile, TriggerDefinition};
 use pirn_core::error::RunError;
 use pirn_core::event::EventType;
@@ -245,7 +245,8 @@ impl RunBuilder {
     /// What the main thread's conversation starts with.
     #[must_use]
     pub fn conversation(mut self, messages: Vec<Message>) -> Self {
-        self.request.conversation = messages;
+        let shared = &self.engine.shared;
+        self.request.conversation = Opening::Counted(shared.conversation(&self.request.workflow_id, messages));
         self
     }
 

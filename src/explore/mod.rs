@@ -247,7 +247,7 @@ impl Explorer {
         let request = pirn_actors::engine::RunRequest {
             workflow_id: workflow,
             input: self.input,
-            conversation: self.conversation,
+            conversation: pirn_actors::engine::Opening::Messages(self.conversation),
             pinned: self.pinned,
         };
         let stage = Stage::new(plan, request, rules);

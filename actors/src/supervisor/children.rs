@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use pirn_core::conversation::{Conversation, Counted};
+use pirn_core::conversation::Conversation;
 use pirn_core::definition::{AgentConfig, VariableScope};
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::EventType;
 use pirn_core::graph::{Graph, NodeIx, NodeKind};
-use pirn_core::message::Message;
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::{
     EffectId, Outcome, Outputs, ThreadKind, ThreadMachine, ThreadSeed, Variables, initial_variables,
@@ -16,7 +15,6 @@ use serde_json::{Value, json};
 
 use super::turns::Place;
 use super::{Child, Origin, Owned, SupervisorActor, ThreadNo};
-use crate::conversation::ConversationSettings;
 use crate::run::RunShared;
 use crate::thread::ConversationRef;
 
@@ -86,17 +84,14 @@ impl SupervisorActor {
     pub(super) fn start_main(
         &mut self,
         input: Arc<Value>,
-        messages: Vec<Message>,
+        conversation: Conversation,
         is_unlimited: bool,
         trigger_depth: u32,
     ) {
-        let tokenizer = (self.run.engine.ports.tokenizer)(self.graph.config.tokenizer.as_deref());
-        let messages = messages.into_iter().map(|message| Counted::new(message, &*tokenizer));
-        let conversation = ConversationRef::Snapshot(Conversation::from_messages(messages));
         self.define_globals(&Arc::clone(&self.graph));
         let start = Start::of(Arc::clone(&self.graph), ThreadKind::Main, Origin::Main, input);
         self.start(Start {
-            conversation,
+            conversation: ConversationRef::Snapshot(conversation),
             trigger_depth,
             is_unlimited,
             ..start
@@ -135,20 +130,12 @@ impl SupervisorActor {
         self.enlist(child)
     }
 
-    pub(super) fn settings(&mut self, start: &Start, thread_id: &Arc<str>) -> ConversationSettings {
-        let config = &start.graph.config;
-        let token_limit = if start.is_unlimited {
-            None
-        } else {
-            self.token_limit(&start.graph)
-        };
-        ConversationSettings {
-            token_limit,
-            tokenizer: config.tokenizer.clone(),
-            from_end: config.from_end,
-            workflow_id: Arc::clone(&start.graph.workflow_id),
-            thread_id: Arc::clone(thread_id),
+    /// The token limit of a thread that is to be started so.
+    pub(super) fn limit_of(&mut self, start: &Start) -> Option<u64> {
+        if start.is_unlimited {
+            return None;
         }
+        self.token_limit(&start.graph)
     }
 
     /// A workflow's token limit, looked up once a run: a fork of many branches does not ask for each.

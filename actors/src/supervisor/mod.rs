@@ -87,7 +87,7 @@ struct Child {
 pub(crate) struct RunSpec {
     pub(crate) graph: Arc<Graph>,
     pub(crate) input: Arc<Value>,
-    pub(crate) conversation: Vec<pirn_core::message::Message>,
+    pub(crate) conversation: Conversation,
     pub(crate) is_unlimited: bool,
     pub(crate) trigger_depth: u32,
     pub(crate) outcome: Setter<Arc<RunReport>>,

@@ -34,6 +34,10 @@ impl Threads {
 
     /// Adds the thread that [`Self::next_id`] was asked for.
     pub(super) fn add(&mut self, child: Child) -> ThreadNo {
+        if self.list.is_empty() {
+            // Most runs have one thread.
+            self.list.reserve_exact(1);
+        }
         self.list.push(child);
         (self.list.len() - 1) as ThreadNo
     }

@@ -110,9 +110,9 @@ impl SupervisorActor {
         let Some(start) = start else {
             return self.exited(no, &Exit::Dropped);
         };
-        let settings = self.settings(&start, &thread_id);
+        let token_limit = self.limit_of(&start);
         let (machine, conversation) = start.into_machine(thread_id);
-        let mut actor = ThreadActor::new(Rc::clone(&self.run), no, machine, conversation, settings);
+        let mut actor = ThreadActor::new(Rc::clone(&self.run), no, machine, conversation, token_limit);
         let mut turn = FirstTurn::after(&mail);
         let taken = contained(|| {
             for message in mail {

@@ -27,7 +27,7 @@ impl ThreadActor {
             Effect::Evaluate { id, node, what } => {
                 let globals = self.run.globals.borrow();
                 let scope = ThreadScope::new(&self.machine, &globals);
-                let mut evaluator = self.run.evaluator.borrow_mut();
+                let mut evaluator = self.run.local.evaluator.borrow_mut();
                 return Some((id, evaluate(self.machine.graph(), node, what, &scope, &mut **evaluator)));
             }
             Effect::Function { id, node, input } => return self.function(id, node, &input, turn),
@@ -152,7 +152,7 @@ impl ThreadActor {
                 self.run.supervisor.do_send(SupervisorMsg::Applied { firing, error });
             }
             Effect::Drop { id } => {
-                if let Some(InFlight::Supervised) = self.in_flight.remove(&id) {
+                if let Some(InFlight::Supervised) = self.in_flight.remove(id) {
                     self.run.supervisor.do_send(SupervisorMsg::Drop {
                         thread: self.no,
                         effect: id,

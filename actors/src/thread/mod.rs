@@ -4,6 +4,7 @@
 //! without a message; everything else ends as a [`ThreadMsg::Answer`].
 
 mod carry;
+mod in_flight;
 mod model;
 mod signs;
 mod speech;
@@ -25,11 +26,11 @@ use pirn_core::thread::{
 };
 use serde_json::Value;
 
-use crate::conversation::{ConversationSettings, Merge};
-use crate::host::{TimerHandle, WorkHandle};
-use crate::ports::{ModelSession, ScriptHandle};
+use crate::conversation::Merge;
+use crate::ports::ModelSession;
 use crate::run::{EffectBuffers, RunShared};
 use crate::supervisor::ThreadNo;
+use in_flight::{InFlight, UnderWay};
 pub(crate) use speech::ConversationRef;
 use speech::Speech;
 pub(crate) use turn::{FirstTurn, Turn};
@@ -88,12 +89,13 @@ impl actix::Message for ThreadMsg {
     type Result = ();
 }
 
-enum InFlight {
-    Timer(#[allow(dead_code)] TimerHandle),
-    Work(#[allow(dead_code)] WorkHandle),
-    Script(#[allow(dead_code)] ScriptHandle),
-    Supervised,
-    Wait,
+/// What few threads have.
+#[derive(Default)]
+struct Rare {
+    merges: BTreeMap<FiringId, Box<Merge>>,
+    sessions: BTreeMap<String, ModelSession>,
+    /// Effects that the last turn had no time for.
+    left_over: VecDeque<Effect>,
 }
 
 pub(crate) struct ThreadActor {
@@ -101,12 +103,9 @@ pub(crate) struct ThreadActor {
     pub(crate) no: ThreadNo,
     pub(crate) machine: ThreadMachine,
     speech: Speech,
-    settings: ConversationSettings,
-    in_flight: BTreeMap<EffectId, InFlight>,
-    merges: BTreeMap<FiringId, Box<Merge>>,
-    sessions: BTreeMap<String, ModelSession>,
-    /// Effects that the last turn had no time for.
-    left_over: VecDeque<Effect>,
+    token_limit: Option<u64>,
+    in_flight: UnderWay,
+    rare: Option<Box<Rare>>,
 }
 
 impl ThreadActor {
@@ -115,26 +114,24 @@ impl ThreadActor {
         no: ThreadNo,
         machine: ThreadMachine,
         conversation: ConversationRef,
-        settings: ConversationSettings,
+        token_limit: Option<u64>,
     ) -> Self {
         Self {
             run,
             no,
             machine,
             speech: Speech::of(conversation),
-            settings,
-            in_flight: BTreeMap::new(),
-            merges: BTreeMap::new(),
-            sessions: BTreeMap::new(),
-            left_over: VecDeque::new(),
+            token_limit,
+            in_flight: UnderWay::default(),
+            rare: None,
         }
     }
 
     /// Takes an input and carries out everything that follows in place.
     pub(crate) fn drive(&mut self, input: Input, turn: &mut dyn Turn) {
         let moment = self.run.moment();
-        let mut buffers = self.run.effects.take();
-        buffers.queue.extend(self.left_over.drain(..));
+        let mut buffers = self.run.local.effects.take();
+        self.take_left_over(&mut buffers);
         self.tell_heard(&input);
         self.machine.step(moment, input, &mut buffers.out);
         self.carry_all(moment, buffers, turn);
@@ -142,9 +139,19 @@ impl ThreadActor {
 
     /// Goes on with what the last turn left over.
     fn go_on(&mut self, turn: &mut dyn Turn) {
-        let mut buffers = self.run.effects.take();
-        buffers.queue.extend(self.left_over.drain(..));
+        let mut buffers = self.run.local.effects.take();
+        self.take_left_over(&mut buffers);
         self.carry_all(self.run.moment(), buffers, turn);
+    }
+
+    fn take_left_over(&mut self, buffers: &mut EffectBuffers) {
+        if let Some(rare) = &mut self.rare {
+            buffers.queue.extend(rare.left_over.drain(..));
+        }
+    }
+
+    fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
     }
 
     fn carry_all(&mut self, moment: Moment, buffers: EffectBuffers, turn: &mut dyn Turn) {
@@ -160,13 +167,13 @@ impl ThreadActor {
             }
         }
         if !queue.is_empty() {
-            self.left_over.extend(queue.drain(..));
+            self.rare().left_over.extend(queue.drain(..));
             let own = turn.address();
             self.run
                 .host
                 .spawn(Box::pin(async move { own.do_send(ThreadMsg::GoOn) }));
         }
-        self.run.effects.set(EffectBuffers { queue, out });
+        self.run.local.effects.set(EffectBuffers { queue, out });
     }
 
     /// Whether nothing follows any more.
@@ -225,7 +232,7 @@ impl ThreadActor {
         match message {
             ThreadMsg::Input(input) => self.drive(input, turn),
             ThreadMsg::Answer { effect, outcome } => {
-                self.in_flight.remove(&effect);
+                self.in_flight.remove(effect);
                 self.drive(Input::Answer { effect, outcome }, turn);
             }
             ThreadMsg::Replace {
@@ -233,12 +240,12 @@ impl ThreadActor {
                 outcome,
                 conversation,
             } => {
-                self.in_flight.remove(&effect);
+                self.in_flight.remove(effect);
                 self.replace(effect, outcome, conversation, turn);
             }
             ThreadMsg::Triggered { firing, result, merge } => {
                 if let Some(merge) = merge {
-                    self.merges.insert(firing, merge);
+                    self.rare().merges.insert(firing, merge);
                 }
                 self.drive(Input::Triggered { firing, result }, turn);
             }

@@ -43,7 +43,7 @@ impl ThreadActor {
                 .flat_map(|more| more.iter().map(|(name, value)| (name.clone(), value.clone()))),
         );
         let tools = self.run.engine.ports.tools.specs(&self.tools_of(node));
-        let session = self.sessions.entry(profile.id.clone()).or_default().clone();
+        let session = self.rare().sessions.entry(profile.id.clone()).or_default().clone();
         let tokens = self.token_sink(node);
         let clock = self.run.host.work_clock();
         let is_external = model.is_external();

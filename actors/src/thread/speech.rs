@@ -1,6 +1,7 @@
 //! A thread's way to its conversation.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use actix::Addr;
 use pirn_core::conversation::Conversation;
@@ -11,7 +12,7 @@ use super::carry::outcome_answer;
 use super::turn::Turn;
 use super::{ThreadActor, ThreadMsg};
 use crate::contain::{Exit, start_contained};
-use crate::conversation::{ConversationActor, ConversationMsg, Request};
+use crate::conversation::{ConversationActor, ConversationMsg, ConversationSettings, Request};
 
 /// A thread's conversation.
 pub(super) enum Speech {
@@ -76,7 +77,7 @@ impl ThreadActor {
         turn: &mut dyn Turn,
     ) -> Option<(EffectId, Outcome)> {
         let request = match op {
-            ConversationOp::Merge(firing) => match self.merges.remove(&firing) {
+            ConversationOp::Merge(firing) => match self.rare().merges.remove(&firing) {
                 Some(merge) => Request::Merge(merge),
                 None => return Some((id, Outcome::Done)),
             },
@@ -119,10 +120,22 @@ impl ThreadActor {
         }
     }
 
+    fn conversation_actor(&self, conversation: Conversation) -> ConversationActor {
+        let config = &self.machine.graph().config;
+        let settings = ConversationSettings {
+            token_limit: self.token_limit,
+            tokenizer: config.tokenizer.clone(),
+            from_end: config.from_end,
+            workflow_id: Arc::clone(&self.machine.graph().workflow_id),
+            thread_id: Arc::clone(self.machine.thread_id()),
+        };
+        ConversationActor::new(Rc::clone(&self.run), conversation, settings)
+    }
+
     fn ask(&mut self, id: EffectId, request: Request, turn: &mut dyn Turn) -> Option<(EffectId, Outcome)> {
         if let Speech::Silent(conversation) = &mut self.speech {
             let conversation = std::mem::take(conversation);
-            let own = ConversationActor::new(Rc::clone(&self.run), conversation, self.settings.clone());
+            let own = self.conversation_actor(conversation);
             self.speech = Speech::Alone(Box::new(own));
         }
         match &mut self.speech {
@@ -145,9 +158,7 @@ impl ThreadActor {
                 return ConversationRef::Shared(address);
             }
             Speech::Alone(own) => *own,
-            Speech::Silent(conversation) => {
-                ConversationActor::new(Rc::clone(&self.run), conversation, self.settings.clone())
-            }
+            Speech::Silent(conversation) => self.conversation_actor(conversation),
         };
         let thread = turn.address();
         let address = start_contained(&self.run.host, own, move |exit| {
@@ -177,7 +188,7 @@ impl ThreadActor {
     }
 
     fn tool_tokens(&self, specs: &[crate::ports::ToolSpec]) -> u64 {
-        let tokenizer = (self.run.engine.ports.tokenizer)(self.settings.tokenizer.as_deref());
+        let tokenizer = (self.run.engine.ports.tokenizer)(self.machine.graph().config.tokenizer.as_deref());
         specs
             .iter()
             .map(|spec| tokenizer.count(&format!("{} {} {}", spec.name, spec.description, spec.parameters)))

@@ -125,7 +125,7 @@ pub struct ThreadMachine {
     pub(super) outputs: Outputs,
     pub(super) history: Vec<NodeRecord>,
     pub(super) spent: Spent,
-    pub(super) agent: Option<AgentConfig>,
+    pub(super) agent: Option<Box<AgentConfig>>,
     pub(super) trigger_depth: u32,
     /// A sub-agent's first prompt has not been sent yet.
     pub(super) first_prompt: bool,
@@ -164,7 +164,7 @@ impl ThreadMachine {
             history: Vec::new(),
             spent: Spent::default(),
             first_prompt: seed.agent.is_some(),
-            agent: seed.agent,
+            agent: seed.agent.map(Box::new),
             prompted: false,
             trigger_depth: seed.trigger_depth,
             pause: false,
@@ -240,7 +240,7 @@ impl ThreadMachine {
     }
     /// Whether it is a sub-agent.
     pub fn agent(&self) -> Option<&AgentConfig> {
-        self.agent.as_ref()
+        self.agent.as_deref()
     }
     /// What a branch of it starts with: variables and outputs as of now.
     pub fn snapshot(&mut self) -> (Variables, Outputs) {

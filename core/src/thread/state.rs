@@ -169,32 +169,56 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
+/// Outputs that a thread keeps in a plain list while they come out of order.
+const MANY: usize = 32;
+
 /// Outputs by node. What a thread adds stays small and its own until a FORK needs a snapshot.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Outputs {
-    own: BTreeMap<NodeIx, Arc<Value>>,
+    /// By node, ascending. Nodes mostly end in their order: what is new comes last.
+    own: Vec<(NodeIx, Arc<Value>)>,
     shared: OrdMap<NodeIx, Arc<Value>>,
 }
 
 impl Outputs {
     /// A node's last output.
     pub fn value(&self, node: NodeIx) -> Option<&Arc<Value>> {
-        self.own.get(&node).or_else(|| self.shared.get(&node))
+        match self.own.binary_search_by_key(&node, |(own, _)| *own) {
+            Ok(place) => Some(&self.own[place].1),
+            Err(_) => self.shared.get(&node),
+        }
     }
 
     /// Sets a node's output.
     pub fn set(&mut self, node: NodeIx, value: Arc<Value>) {
-        self.own.insert(node, value);
+        match self.own.binary_search_by_key(&node, |(own, _)| *own) {
+            Ok(place) => self.own[place].1 = value,
+            // In between, and there are many: they move on, so that a thread that jumps to and fro pays no more.
+            Err(place) if place < self.own.len() && self.own.len() > MANY => {
+                self.share();
+                self.own.push((node, value));
+            }
+            Err(place) => {
+                if self.own.is_empty() {
+                    self.own.reserve_exact(1);
+                }
+                self.own.insert(place, (node, value));
+            }
+        }
+    }
+
+    fn share(&mut self) {
+        for (node, value) in self.own.drain(..) {
+            self.shared.insert(node, value);
+        }
     }
 
     /// What a branch starts with. Costs what was added since the last snapshot.
     #[must_use]
     pub fn snapshot(&mut self) -> Self {
-        for (node, value) in std::mem::take(&mut self.own) {
-            self.shared.insert(node, value);
-        }
+        self.share();
         Self {
-            own: BTreeMap::new(),
+            own: Vec::new(),
             shared: self.shared.clone(),
         }
     }
@@ -257,6 +281,24 @@ mod tests {
         let both = [("a".into(), Arc::new(json!(1))), ("x".into(), Arc::new(json!(2)))];
         assert!(variables.assign_all(&both).is_err());
         assert!(variables.value("a").is_none());
+    }
+
+    #[test]
+    fn outputs_in_any_order_are_found_and_the_last_one_wins() {
+        for step in [1, 7, 499] {
+            let mut outputs = Outputs::default();
+            for round in 0..2 {
+                for n in 0..500_u32 {
+                    let node = n * step % 500;
+                    outputs.set(node, Arc::new(json!([round, node])));
+                }
+            }
+            assert_eq!(outputs.iter().count(), 500);
+            for (node, value) in outputs.iter() {
+                assert_eq!(**value, json!([1, node]));
+                assert_eq!(outputs.value(node), Some(value));
+            }
+        }
     }
 
     #[test]

@@ -240,7 +240,7 @@ fn prompt(walk: &mut Walk<'_>, mut stage: Stage, texts: Vec<Option<String>>) -> 
         return prepare(walk, stage);
     };
     walk.thread.prompted = true;
-    let content = match walk.thread.agent.as_ref().filter(|_| walk.thread.first_prompt) {
+    let content = match walk.thread.agent.as_deref().filter(|_| walk.thread.first_prompt) {
         Some(agent) => match first_prompt(&prompt, agent) {
             Ok(content) => content,
             Err(error) => return Progress::Failed(error.into()),

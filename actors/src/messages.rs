@@ -1,0 +1,81 @@
+//! A report's messages: a snapshot of the conversation, listed when somebody looks.
+
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
+
+use pirn_core::conversation::Conversation;
+use pirn_core::message::Message;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Messages in order, archived ones too; a slice of them. A run's end does not pay for a history nobody reads.
+///
+/// ```
+/// # use pirn_actors::Messages;
+/// # use pirn_core::message::{Message, Role};
+/// let messages = Messages::from(vec![Message::new(Role::User, "hi").into()]);
+/// assert_eq!(messages.last().map(|message| message.content.as_str()), Some("hi"));
+/// ```
+#[derive(Clone, Default)]
+pub struct Messages {
+    snapshot: Conversation,
+    list: OnceLock<Vec<Arc<Message>>>,
+}
+
+impl Messages {
+    pub(crate) fn of(conversation: &Conversation) -> Self {
+        Self {
+            snapshot: conversation.clone(),
+            list: OnceLock::new(),
+        }
+    }
+}
+
+impl Deref for Messages {
+    type Target = [Arc<Message>];
+
+    fn deref(&self) -> &Self::Target {
+        self.list.get_or_init(|| self.snapshot.complete().messages())
+    }
+}
+
+impl From<Vec<Arc<Message>>> for Messages {
+    fn from(list: Vec<Arc<Message>>) -> Self {
+        Self {
+            snapshot: Conversation::new(),
+            list: OnceLock::from(list),
+        }
+    }
+}
+
+impl<'a> IntoIterator for &'a Messages {
+    type Item = &'a Arc<Message>;
+    type IntoIter = std::slice::Iter<'a, Arc<Message>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl PartialEq for Messages {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl std::fmt::Debug for Messages {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self).finish()
+    }
+}
+
+impl Serialize for Messages {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Messages {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Vec::deserialize(deserializer).map(Self::from)
+    }
+}
