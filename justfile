@@ -4,7 +4,7 @@
 default:
     @just --list
 
-# Everything a change must pass, or one step of it: fmt, clippy, test, doc, loom, deny.
+# Everything a change must pass, or one step of it: fmt, clippy, test, doc, loom, deny, count.
 ci *steps:
     ./.ci/run {{steps}}
 
@@ -24,6 +24,14 @@ fuzz cases="20000":
 # Real engines under load from many threads, with conservation checks: just stress 600
 stress seconds="600":
     cargo run --release -p pirn-tests --bin stress -- --seconds {{seconds}}
+
+# Every workload beside raw tokio and graph-flow; writes docs/performance.svg and docs/performance-table.md.
+bench:
+    benches/run
+
+# Instructions of the core workloads; `just count --check` against what is kept.
+count *words:
+    benches/count {{words}}
 
 # Format everything.
 fmt:

@@ -1,0 +1,74 @@
+//! Ten times the work costs at most twelve times, and a waiting thread stays small: counted in allocations and bytes,
+//! which a busy machine does not change. One test: the counts are the whole process's.
+
+use std::alloc::System;
+
+use pirn_benches::Workload;
+use pirn_benches::sides::Spin;
+use pirn_benches::sides::pirn::Bench;
+use pirn_benches::sides::workflows;
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+#[global_allocator]
+static COUNTED: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// Allocations and bytes of one round, once everything has been done before.
+async fn cost(workload: Workload) -> (f64, f64) {
+    let bench = Bench::new(&[workload], Spin::none());
+    bench.round(workload).await;
+    let region = Region::new(COUNTED);
+    bench.round(workload).await;
+    let change = region.change();
+    (change.allocations as f64, change.bytes_allocated as f64)
+}
+
+#[tokio::test]
+async fn costs_grow_with_the_work_and_waiting_is_cheap() {
+    let tenfold = [
+        (Workload::Chain(100), Workload::Chain(1_000)),
+        (Workload::Fork(100), Workload::Fork(1_000)),
+        (Workload::Any(100), Workload::Any(1_000)),
+        (Workload::Talk(100), Workload::Talk(1_000)),
+        (Workload::History(1_000), Workload::History(10_000)),
+        (Workload::Runs(20), Workload::Runs(200)),
+    ];
+    for (small, large) in tenfold {
+        let ((few, bytes), (many, more)) = (cost(small).await, cost(large).await);
+        assert!(
+            many <= 12.0 * few,
+            "{}: {few} allocations, {many} for ten times the work",
+            large.label()
+        );
+        assert!(
+            more <= 12.0 * bytes,
+            "{}: {bytes} bytes, {more} for ten times the work",
+            large.label()
+        );
+    }
+    let ((few, _), (many, _)) = (cost(Workload::Events(100)).await, cost(Workload::Events(1_000)).await);
+    assert!(
+        many <= 1.2 * few,
+        "events cost the same into ten times the triggers: {few}, {many}"
+    );
+
+    let threads = 2_000;
+    let engine = pirn::Engine::builder()
+        .workflows(workflows::fork_of_idle(threads).to_string())
+        .build()
+        .expect("valid");
+    let region = Region::new(COUNTED);
+    let run = engine.start("idle-fork", serde_json::json!(0)).expect("admitted");
+    let started = |status: pirn::RunStatus| status.threads.len() == threads + 1;
+    while !run.status().await.is_some_and(started) {
+        tokio::task::yield_now().await;
+    }
+    // Asked again, the supervisor answers after the last thread's first turn: turns of 32 at a time, in their order.
+    for _ in 0..threads / 32 {
+        run.status().await;
+    }
+    let change = region.change();
+    let bytes = (change.bytes_allocated as f64 - change.bytes_deallocated as f64) / threads as f64;
+    assert!((200.0..=2_048.0).contains(&bytes), "a waiting thread has {bytes} bytes");
+    run.cancel("enough");
+    run.outcome().await;
+}
