@@ -12,8 +12,8 @@ pub mod tokens;
 pub mod tools;
 
 pub use engine::{
-    BlockingEvents, BuildError, Compression, Engine, EngineBuilder, EventFilter, Events, FiringReport, Heard,
-    NodeReport, RunBuilder, RunHandle, RunReport, RunStatus, ShutdownReport, ThreadReport,
+    BlockingEvents, BuildError, Compression, Engine, EngineBuilder, EventFilter, Events, FiringOutcome, FiringReport,
+    Heard, NodeReport, RunBuilder, RunHandle, RunReport, RunStatus, ShutdownReport, ThreadReport,
 };
 pub use explore::explore;
 pub use pirn_actors::ports::{Model, ModelCall, Tool, ToolSpec};

@@ -185,8 +185,35 @@ pub struct FiringReport {
     pub timestamp: u64,
     /// The sub-workflow's thread.
     pub thread_id: String,
-    /// How it ended; none while it runs.
+    /// How the sub-workflow or the detached run ended; none while it runs, and where it never began.
     pub status: Option<ThreadStatus>,
+    /// What came of the firing.
+    pub outcome: FiringOutcome,
+    /// Firings of the same trigger that were not started because this one was queued or running.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub coalesced: u64,
+    /// Why it failed or was refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<RunError>,
     /// The nodes it entered; empty under `recordHistory: false`.
     pub nodes: Vec<NodeReport>,
+}
+
+/// What came of a firing (SPEC section 6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum FiringOutcome {
+    /// It waits for its thread, or runs: a detached run may outlive the run that started it.
+    Open,
+    /// What it handed back has taken effect.
+    Completed,
+    /// It failed; the thread went on unchanged.
+    Failed,
+    /// It was never started: the thread had ended, or too many triggers waited for it.
+    Refused,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }

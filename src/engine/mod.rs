@@ -26,7 +26,7 @@ pub use builder::{BuildError, EngineBuilder};
 pub use compression::Compression;
 pub use events::{BlockingEvents, EventFilter, Events, Heard};
 pub use handle::RunHandle;
-pub use pirn_actors::run::{FiringReport, NodeReport, RunReport, ThreadReport};
+pub use pirn_actors::run::{FiringOutcome, FiringReport, NodeReport, RunReport, ThreadReport};
 pub use pirn_actors::supervisor::RunStatus;
 use place::Placement;
 pub(crate) use place::place_here;

@@ -134,6 +134,8 @@ pub struct TriggeredResult {
     pub conversation: bool,
     /// Whether the firing holds the thread: it may end before the thread learns that it is held.
     pub holds: bool,
+    /// Whether a token event set it off: it takes effect before the next model call, also inside a node.
+    pub is_compression: bool,
 }
 
 /// What a node evaluates: the texts are in the graph, the values in the thread.

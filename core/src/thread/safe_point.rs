@@ -21,6 +21,7 @@ pub(super) enum SafePointWork {
         firing: FiringId,
         variables: Vec<(Arc<str>, Arc<Value>)>,
         conversation: bool,
+        is_compression: bool,
     },
     Assign {
         name: Arc<str>,
@@ -28,6 +29,16 @@ pub(super) enum SafePointWork {
         scope: VariableScope,
         trigger_depth: u32,
     },
+}
+
+/// Where the thread stands when it applies what has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum When {
+    /// Everything takes effect.
+    BetweenNodes,
+    /// In the middle of a turn: a compression takes effect, because the call is what it is for. A message that a
+    /// trigger adds would stand between the prompt and its answer, so it waits for the node's end.
+    BeforeModelCall,
 }
 
 /// Variables and the values they are to hold.
@@ -56,7 +67,7 @@ impl Walk<'_> {
 
     /// Applies what has arrived; asks about holds. What it still waits for, or none.
     pub(super) fn settle(&mut self) -> Option<NodeRun> {
-        if let Some((id, firing, variables)) = self.apply_arrived() {
+        if let Some((id, firing, variables)) = self.apply_arrived(When::BetweenNodes) {
             return Some(NodeRun::Merging { id, firing, variables });
         }
         if self.thread.unsettled {
@@ -101,8 +112,16 @@ impl Walk<'_> {
     }
 
     /// Applies what has arrived, in order, up to what the conversation must answer first: that is returned.
-    pub(super) fn apply_arrived(&mut self) -> Option<(EffectId, FiringId, Assignments)> {
-        while let Some(work) = self.thread.arrived.pop_front() {
+    pub(super) fn apply_arrived(&mut self, when: When) -> Option<(EffectId, FiringId, Assignments)> {
+        let may_now = |work: &SafePointWork| match (when, work) {
+            (When::BetweenNodes, _) => true,
+            (When::BeforeModelCall, SafePointWork::Triggered { is_compression, .. }) => *is_compression,
+            (When::BeforeModelCall, SafePointWork::Assign { .. }) => false,
+        };
+        while let Some(place) = self.thread.arrived.iter().position(may_now) {
+            let Some(work) = self.thread.arrived.remove(place) else {
+                return None;
+            };
             match work {
                 SafePointWork::Assign {
                     name,
@@ -114,6 +133,7 @@ impl Walk<'_> {
                     firing,
                     variables,
                     conversation: false,
+                    ..
                 } => {
                     let error = self.take_variables(&variables).err();
                     self.out.push(Effect::Applied { firing, error });
@@ -122,6 +142,7 @@ impl Walk<'_> {
                     firing,
                     variables,
                     conversation: true,
+                    ..
                 } => {
                     // The variables are checked first: all or nothing, and the conversation cannot be taken back.
                     if let Err(error) = self.thread.variables.clone().assign_all(&variables) {
@@ -216,6 +237,7 @@ impl Walk<'_> {
             firing,
             variables: result.variables,
             conversation: result.conversation,
+            is_compression: result.is_compression,
         });
         self.look_around();
     }

@@ -75,6 +75,7 @@ impl SupervisorActor {
                     variables,
                     conversation: merge.is_some(),
                     holds,
+                    is_compression: run.is_token_event(),
                 };
                 let main = run.main;
                 if let Some(run) = self.firings.get_mut(&id) {
@@ -89,14 +90,9 @@ impl SupervisorActor {
                     },
                 );
                 if self.threads.get(main).is_none_or(|child| child.ended.is_some()) {
-                    self.applied(
-                        id,
-                        Some(RunError::new(
-                            RunErrorCode::Cancelled,
-                            "the thread ended before the result could take effect",
-                        )),
-                    );
+                    self.applied(id, Some(too_late()));
                 }
+                self.next_firing_of(main);
             }
             Err(error) => self.firing_failed(id, &error),
         }
@@ -204,6 +200,7 @@ impl SupervisorActor {
                     variables: Vec::new(),
                     conversation: true,
                     holds: false,
+                    is_compression: true,
                 };
                 self.tell(
                     main,
@@ -214,7 +211,8 @@ impl SupervisorActor {
                     },
                 );
             }
-            Some(_) | None => self.firing_over(id),
+            Some(_) => self.firing_over(id, Some(too_late())),
+            None => self.firing_over(id, None),
         }
     }
 
@@ -230,19 +228,9 @@ impl SupervisorActor {
             self.tell(main, ThreadMsg::CompressionEnded);
         }
         let holds = firing.trigger.action.holds_the_thread();
-        self.firing_over(id);
+        self.firing_over(id, Some(error.clone()));
         if holds {
-            self.tell(
-                main,
-                ThreadMsg::Triggered {
-                    firing: id,
-                    result: TriggeredResult {
-                        holds,
-                        ..TriggeredResult::default()
-                    },
-                    merge: None,
-                },
-            );
+            self.let_go(main, &firing);
         }
     }
 
@@ -252,11 +240,11 @@ impl SupervisorActor {
             return;
         };
         let main = run.main;
-        match error {
+        match &error {
             Some(error) => {
                 let firing = run.firing.clone();
                 let is_token = run.is_token_event();
-                self.say_failed(main, &firing, &error);
+                self.say_failed(main, &firing, error);
                 if is_token {
                     self.emit(main, EventType::CompressionFailed, || {
                         vec![("triggerId", json!(firing.trigger.id)), ("error", json!(error))]
@@ -267,6 +255,13 @@ impl SupervisorActor {
             None if run.execute().is_none() => {}
             None => self.say(main, id, EventType::TriggeredSubgraphCompleted, None),
         }
-        self.firing_over(id);
+        self.firing_over(id, error);
     }
+}
+
+fn too_late() -> RunError {
+    RunError::new(
+        RunErrorCode::Cancelled,
+        "the thread ended before the result could take effect",
+    )
 }

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::{Owned, SupervisorActor, SupervisorMsg, ThreadNo};
 use crate::host::TimerHandle;
-use crate::run::{FiringReport, NodeReport};
+use crate::run::{FiringOutcome, FiringReport, NodeReport};
 use crate::thread::ThreadMsg;
 use crate::triggers::Firing;
 
@@ -48,6 +48,32 @@ enum State {
 }
 
 impl FiringRun {
+    fn new(firing: Firing, main: ThreadNo, state: State) -> Self {
+        let report = FiringReport {
+            firing: firing.id,
+            trigger_id: firing.trigger.id.clone(),
+            main_thread_id: firing.event.thread_id.clone(),
+            current_node_id: None,
+            next_node_id: None,
+            timestamp: firing.event.timestamp,
+            thread_id: String::new(),
+            status: None,
+            outcome: FiringOutcome::Open,
+            coalesced: 0,
+            error: None,
+            nodes: Vec::new(),
+        };
+        Self {
+            firing,
+            main,
+            state,
+            basis: None,
+            report,
+            timer: None,
+            nodes: Vec::new(),
+        }
+    }
+
     pub(super) fn thread(&self) -> Option<ThreadNo> {
         match self.state {
             State::Running(thread) => Some(thread),
@@ -55,15 +81,19 @@ impl FiringRun {
         }
     }
 
-    fn is_open(&self) -> bool {
-        self.state != State::Over
-    }
-
     fn execute(&self) -> Option<&ExecuteTriggeredSubgraph> {
         match &self.firing.trigger.action {
             TriggerAction::ExecuteTriggeredSubgraph(execute) => Some(execute),
             _ => None,
         }
+    }
+
+    fn is_open(&self) -> bool {
+        self.state != State::Over
+    }
+
+    fn holds(&self) -> bool {
+        self.firing.trigger.action.holds_the_thread()
     }
 
     fn is_token_event(&self) -> bool {
@@ -83,60 +113,52 @@ impl SupervisorActor {
         };
         let alive = self.threads.get(main).is_some_and(|child| child.ended.is_none());
         if !alive {
-            return;
+            let error = RunError::new(RunErrorCode::Cancelled, "the thread had ended when its trigger fired");
+            return self.refuse(main, firing, error);
         }
-        let coalesces = self
+        let same = self
             .open_firings(main)
-            .any(|(_, other)| other.firing.trigger.id == firing.trigger.id);
-        let waiting = self.open_firings(main).count();
-        if coalesces || waiting >= QUEUE_LIMIT {
-            if !coalesces {
-                self.say_failed(
-                    main,
-                    &firing,
-                    &RunError::new(RunErrorCode::Overloaded, "too many triggers wait for this thread"),
-                );
-            }
-            self.tell(
-                main,
-                ThreadMsg::Triggered {
-                    firing: id,
-                    result: TriggeredResult {
-                        holds: firing.trigger.action.holds_the_thread(),
-                        ..TriggeredResult::default()
-                    },
-                    merge: None,
-                },
-            );
-            return;
+            .find(|(_, other)| other.firing.trigger.id == firing.trigger.id)
+            .map(|(id, _)| id);
+        if let Some(run) = same.and_then(|same| self.firings.get_mut(&same)) {
+            run.report.coalesced += 1;
+            return self.let_go(main, &firing);
         }
-        let report = FiringReport {
-            firing: id,
-            trigger_id: firing.trigger.id.clone(),
-            main_thread_id: firing.event.thread_id.clone(),
-            current_node_id: None,
-            next_node_id: None,
-            timestamp: firing.event.timestamp,
-            thread_id: String::new(),
-            status: None,
-            nodes: Vec::new(),
-        };
-        self.firings.insert(
-            id,
-            FiringRun {
-                firing,
-                main,
-                state: State::Queued,
-                basis: None,
-                report,
-                timer: None,
-                nodes: Vec::new(),
-            },
-        );
+        if self.open_firings(main).count() >= QUEUE_LIMIT {
+            let error = RunError::new(RunErrorCode::Overloaded, "too many triggers wait for this thread");
+            return self.refuse(main, firing, error);
+        }
+        self.firings.insert(id, FiringRun::new(firing, main, State::Queued));
         if let Some(child) = self.threads.get_mut(main) {
             child.owned.push(Owned::Firing(id));
         }
         self.next_firing_of(main);
+    }
+
+    /// Records and says that a firing is not started; its thread does not wait for it.
+    fn refuse(&mut self, main: ThreadNo, firing: Firing, error: RunError) {
+        self.say_failed(main, &firing, &error);
+        self.let_go(main, &firing);
+        let mut run = FiringRun::new(firing, main, State::Over);
+        run.report.outcome = FiringOutcome::Refused;
+        run.report.error = Some(error);
+        self.firings.insert(run.firing.id, run);
+    }
+
+    /// The thread need not wait for a firing of which nothing comes.
+    fn let_go(&self, main: ThreadNo, firing: &Firing) {
+        let holds = firing.trigger.action.holds_the_thread();
+        self.tell(
+            main,
+            ThreadMsg::Triggered {
+                firing: firing.id,
+                result: TriggeredResult {
+                    holds,
+                    ..TriggeredResult::default()
+                },
+                merge: None,
+            },
+        );
     }
 
     /// The thread's firings that are not over, in their order; a thread owns few at a time, however many it has had.
@@ -150,15 +172,20 @@ impl SupervisorActor {
 
     /// Starts the thread's next firing, where none is under way.
     fn next_firing_of(&mut self, main: ThreadNo) {
-        if self.open_firings(main).any(|(_, run)| run.state != State::Queued) {
-            return;
-        }
-        let Some(id) = self.open_firings(main).map(|(id, _)| id).next() else {
+        let open: Vec<(FiringId, &FiringRun)> = self.open_firings(main).collect();
+        let queued = |run: &FiringRun| run.state == State::Queued;
+        let Some(id) = open.iter().find(|(_, run)| queued(run)).map(|(id, _)| *id) else {
             return;
         };
-        if let Some(run) = self.firings.get_mut(&id) {
-            run.state = State::Describing;
+        // The thread may be held before a model call, where it applies nothing but compressions: what waits to be
+        // applied after that must not keep those waiting that hold it.
+        let is_held = open.iter().any(|(_, run)| run.holds());
+        let is_aside = |run: &FiringRun| is_held && run.state == State::Applying && !run.is_token_event();
+        if open.iter().any(|(_, run)| !queued(run) && !is_aside(run)) {
+            return;
         }
+        let Some(run) = self.firings.get_mut(&id) else { return };
+        run.state = State::Describing;
         let supervisor = self.run.supervisor.clone();
         self.tell(
             main,
@@ -187,14 +214,35 @@ impl SupervisorActor {
         let Some(run) = self.firings.get_mut(&id) else { return };
         match run.state {
             State::Running(thread) => self.cancel(thread, CancelReason::ParentEnded),
-            State::Queued | State::Describing => run.state = State::Over,
+            State::Queued | State::Describing => self.firing_never_began(id),
             // The detached run and the thread's own last words still come.
             State::Detached | State::Applying | State::Over => {}
         }
     }
 
-    fn firing_over(&mut self, id: FiringId) {
+    /// Its thread ended first.
+    fn firing_never_began(&mut self, id: FiringId) {
         let Some(run) = self.firings.get_mut(&id) else { return };
+        let (main, firing) = (run.main, run.firing.clone());
+        let error = RunError::new(
+            RunErrorCode::Cancelled,
+            "the thread ended before the sub-workflow began",
+        );
+        run.report.outcome = FiringOutcome::Refused;
+        run.report.error = Some(error.clone());
+        run.state = State::Over;
+        run.basis = None;
+        self.say_failed(main, &firing, &error);
+    }
+
+    /// What came of it: where it failed, why.
+    fn firing_over(&mut self, id: FiringId, error: Option<RunError>) {
+        let Some(run) = self.firings.get_mut(&id) else { return };
+        run.report.outcome = match error {
+            Some(_) => FiringOutcome::Failed,
+            None => FiringOutcome::Completed,
+        };
+        run.report.error = error;
         run.state = State::Over;
         run.basis = None;
         run.timer = None;

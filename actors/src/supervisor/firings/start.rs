@@ -25,8 +25,7 @@ impl SupervisorActor {
             return;
         };
         let Some(described) = described else {
-            run.state = State::Over;
-            return;
+            return self.firing_never_began(id);
         };
         let Some(main) = self.threads.get(run.main) else {
             return;

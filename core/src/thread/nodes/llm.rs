@@ -29,6 +29,7 @@ use crate::message::{Message, Role, ToolCall};
 use crate::thread::effect::{
     ConversationOp, Effect, EffectId, Evaluation, FiringId, ModelReply, Outcome, Prepared, ToolResult,
 };
+use crate::thread::safe_point::When;
 use crate::thread::walk::Walk;
 
 /// What it awaits, and what it has gathered.
@@ -263,7 +264,7 @@ fn append(walk: &mut Walk<'_>, messages: Vec<Message>) -> EffectId {
 
 /// Asks for the next request, once nothing holds the thread.
 fn prepare(walk: &mut Walk<'_>, stage: Stage) -> Progress {
-    if let Some((id, firing, variables)) = walk.apply_arrived() {
+    if let Some((id, firing, variables)) = walk.apply_arrived(When::BeforeModelCall) {
         return stage.to(At::Merging { id, firing, variables });
     }
     if walk.is_held() {

@@ -1,0 +1,64 @@
+//! Events, triggers, appends and compressions in a thousand orders (SPEC sections 5 to 7): whatever comes when, no
+//! message is lost or doubled, and the main thread goes the way it goes without triggers.
+
+mod cast;
+mod promises;
+mod shapes;
+
+use pirn::{Message, Role};
+use pirn_tests::world::run_in;
+use serde_json::Value;
+
+use cast::{Notes, engine};
+use promises::Promises;
+use shapes::Shape;
+
+fn turns(count: u64) -> Vec<Message> {
+    let mut messages = vec![Message::new(Role::System, "You are kind.")];
+    for turn in 0..count {
+        messages.push(Message::new(Role::User, format!("asked {turn} ~ and more words")));
+        messages.push(Message::new(
+            Role::Assistant,
+            format!("answered {turn} ~ and more words"),
+        ));
+    }
+    messages
+}
+
+fn keeps_its_promises(seed: u64) -> Promises {
+    let shape = Shape::of(seed);
+    let notes = Notes::default();
+    let ran = run_in(engine(seed, &notes), &shape.bundle, Value::Null, turns(shape.turns));
+    let alone = Notes::default();
+    let plain = run_in(engine(seed, &alone), &shape.plain, Value::Null, turns(shape.turns));
+    promises::check(seed, &shape, &ran, &plain, &notes)
+}
+
+/// A quarter of a thousand, so that the quarters run side by side.
+fn quarter(number: u64) {
+    let mut all = Promises::default();
+    for seed in number * 250..(number + 1) * 250 {
+        all.add(&keeps_its_promises(seed));
+    }
+    all.were_put_to_the_test();
+}
+
+#[test]
+fn no_message_is_lost_or_doubled_in_seeds_below_250() {
+    quarter(0);
+}
+
+#[test]
+fn no_message_is_lost_or_doubled_in_seeds_below_500() {
+    quarter(1);
+}
+
+#[test]
+fn no_message_is_lost_or_doubled_in_seeds_below_750() {
+    quarter(2);
+}
+
+#[test]
+fn no_message_is_lost_or_doubled_in_seeds_below_1000() {
+    quarter(3);
+}

@@ -1,0 +1,286 @@
+//! What must hold whatever comes when.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pirn::{EventType, FiringOutcome, ThreadStatus};
+use pirn_core::event::Event;
+use pirn_tests::world::Ran;
+
+use serde_json::{Value, json};
+
+use super::cast::{Notes, gist, gists, summarized};
+use super::shapes::{Does, Shape, Watch};
+
+/// How often each thing that is promised had occasion to go wrong.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Promises {
+    compressed: usize,
+    compressed_twice: usize,
+    not_compressed: usize,
+    appended_meanwhile: usize,
+    added: usize,
+    coalesced: u64,
+    failed: usize,
+    refused: usize,
+    paused: usize,
+    detached: usize,
+}
+
+impl Promises {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.compressed += other.compressed;
+        self.compressed_twice += other.compressed_twice;
+        self.not_compressed += other.not_compressed;
+        self.appended_meanwhile += other.appended_meanwhile;
+        self.added += other.added;
+        self.coalesced += other.coalesced;
+        self.failed += other.failed;
+        self.refused += other.refused;
+        self.paused += other.paused;
+        self.detached += other.detached;
+    }
+
+    /// Random scenarios that never meet the case prove nothing.
+    pub(crate) fn were_put_to_the_test(&self) {
+        assert!(
+            self.compressed > 30
+                && self.compressed_twice > 3
+                && self.not_compressed > 10
+                && self.appended_meanwhile > 5
+                && self.added > 20
+                && self.coalesced > 3
+                && self.failed > 10
+                && self.refused > 0
+                && self.paused > 5
+                && self.detached > 5,
+            "{self:?}"
+        );
+    }
+}
+
+/// Holds a run against the same one without triggers.
+pub(crate) fn check(seed: u64, shape: &Shape, ran: &Ran, plain: &Ran, notes: &Notes) -> Promises {
+    let case = format!("seed {seed}: {}", describe(shape));
+    assert_eq!(notes.wrong(), Vec::<String>::new(), "{case}");
+    assert_eq!(
+        (ran.code(), ran.report.status),
+        ("", ThreadStatus::Completed),
+        "{case}: {:?}",
+        ran.report.error
+    );
+    assert_eq!(plain.report.status, ThreadStatus::Completed, "{case}");
+    assert_eq!(ran.report.nodes, plain.report.nodes, "{case}: main's way is its own");
+    said_once_and_in_order(&case, ran, plain);
+    added_where_completed(&case, shape, ran);
+    one_at_a_time(&case, ran);
+    in_order(&case, ran);
+    accounted_for(&case, shape, ran, notes);
+    count(ran)
+}
+
+fn describe(shape: &Shape) -> String {
+    let watches: Vec<String> = shape
+        .watches
+        .iter()
+        .map(|watch| {
+            format!(
+                "{} {:?} on {} {:?}",
+                watch.id, watch.does, watch.event_type, watch.node_id
+            )
+        })
+        .collect();
+    format!("calm {}, {watches:?}", shape.is_calm)
+}
+
+/// The visible messages say what they say without triggers, once each and in that order, summaries opened.
+fn said_once_and_in_order(case: &str, ran: &Ran, plain: &Ran) {
+    let own = |contents: Vec<&str>| -> Vec<String> {
+        let mut said = gists(contents);
+        said.retain(|gist| !gist.starts_with("trig "));
+        said
+    };
+    let visible = ran.visible();
+    let mut seen = BTreeSet::new();
+    let mut said = own(visible.clone());
+    let expected = own(plain.visible());
+    // A summary may stand for messages of the current turn, which stay after it as well.
+    said.retain(|gist| seen.insert(gist.clone()));
+    assert_eq!(said, expected, "{case}: {visible:?}");
+    let mut verbatim = BTreeSet::new();
+    for content in visible.iter().filter(|content| summarized(content).is_none()) {
+        let gist = gist(content);
+        assert!(
+            verbatim.insert(gist.clone()),
+            "{case}: {gist} stands twice in {visible:?}"
+        );
+    }
+    // Archived is not gone: everything said stands in the complete history in its own words.
+    let messages = &ran.report.conversation.messages;
+    let words: BTreeSet<&str> = messages.iter().map(|message| message.content.as_str()).collect();
+    for message in &plain.report.conversation.messages {
+        assert!(
+            words.contains(message.content.as_str()),
+            "{case}: {} is gone",
+            message.content
+        );
+    }
+    assert_eq!(visible.first(), Some(&"You are kind."), "{case}");
+}
+
+/// What a trigger adds stands in the conversation once where its firing completed, and not at all where it did not.
+fn added_where_completed(case: &str, shape: &Shape, ran: &Ran) {
+    let mut said = gists(ran.visible());
+    let mut seen = BTreeSet::new();
+    said.retain(|gist| gist.starts_with("trig ") && seen.insert(gist.clone()));
+    let adds: BTreeSet<&str> = of(shape, Does::Add).map(|watch| watch.id.as_str()).collect();
+    // Only the main path's conversation comes back from a fork.
+    let survives = |thread: &str| {
+        let thread = ran.report.threads.iter().find(|report| *report.thread_id == *thread);
+        thread.is_some_and(|report| report.path_id.as_ref().is_none_or(|path| path.ends_with("p0")))
+    };
+    let completed = ran.report.firings.iter().filter(|firing| {
+        adds.contains(firing.trigger_id.as_str())
+            && firing.outcome == FiringOutcome::Completed
+            && survives(&firing.main_thread_id)
+    });
+    assert_eq!(
+        said.len(),
+        completed.count(),
+        "{case}: {said:?} {:?}",
+        ran.report.firings
+    );
+}
+
+/// One sub-workflow at a time runs for a thread, and every firing that began has ended.
+fn one_at_a_time(case: &str, ran: &Ran) {
+    let mut running: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut open: BTreeSet<u64> = BTreeSet::new();
+    for event in &ran.events {
+        let field = |name: &str| event.raised.data.get(name);
+        let firing = field("firing").and_then(Value::as_u64).unwrap_or_default();
+        let child = field("childThreadId").and_then(Value::as_str).unwrap_or_default();
+        match event.raised.event_type {
+            EventType::TriggeredSubgraphStarted => {
+                let before = running.insert(&event.thread_id, child);
+                assert_eq!(before, None, "{case}: two at once for {}", event.thread_id);
+                open.insert(firing);
+            }
+            EventType::TriggeredSubgraphCompleted | EventType::TriggeredSubgraphFailed => {
+                open.remove(&firing);
+            }
+            EventType::ThreadCompleted | EventType::ThreadFailed | EventType::ThreadCancelled => {
+                running.retain(|_, child| **child != *event.thread_id);
+            }
+            _other => {}
+        }
+    }
+    assert!(
+        running.is_empty() && open.is_empty(),
+        "{case}: never ended: {running:?} {open:?}"
+    );
+    for firing in &ran.report.firings {
+        let is_over = firing.outcome != FiringOutcome::Open;
+        let is_detached = firing.thread_id.is_empty();
+        assert!(is_over || is_detached, "{case}: {firing:?}");
+        assert_eq!(
+            firing.error.is_some(),
+            matches!(firing.outcome, FiringOutcome::Failed | FiringOutcome::Refused),
+            "{case}: {firing:?}"
+        );
+    }
+}
+
+/// Time never goes back, and no node ends that has not begun.
+fn in_order(case: &str, ran: &Ran) {
+    let times: Vec<u64> = ran.events.iter().map(|event| event.timestamp).collect();
+    assert!(times.is_sorted(), "{case}: {times:?}");
+    let mut inside: BTreeMap<&str, &str> = BTreeMap::new();
+    for event in &ran.events {
+        let node = event.raised.data.get("nodeId").and_then(Value::as_str);
+        match (event.raised.event_type, node) {
+            (EventType::NodeStarted, Some(node)) => {
+                inside.insert(&event.thread_id, node);
+            }
+            (EventType::NodeCompleted | EventType::NodeFailed, Some(node)) => {
+                let began = inside.remove(event.thread_id.as_str());
+                assert_eq!(began, Some(node), "{case}: {event:?}");
+            }
+            _other => {}
+        }
+    }
+}
+
+/// Every event that a trigger is to match has come to something, up to `maxTriggers`.
+fn accounted_for(case: &str, shape: &Shape, ran: &Ran, notes: &Notes) {
+    for watch in &shape.watches {
+        let matches = ran.events.iter().filter(|event| is_match(watch, event)).count() as u64;
+        let expected = watch.max.map_or(matches, |max| matches.min(max));
+        let came = match watch.does {
+            Does::Squeeze | Does::SqueezeDetached | Does::Add | Does::Assign | Does::Fail | Does::Start => {
+                let records = ran.report.firings.iter();
+                records
+                    .filter(|firing| firing.trigger_id == watch.id)
+                    .map(|firing| 1 + firing.coalesced)
+                    .sum()
+            }
+            Does::Custom => notes.counted(&watch.id),
+            Does::Notify => {
+                let said = ran.of(EventType::Notification).into_iter();
+                said.filter(|event| event.raised.data["triggerId"] == watch.id.as_str())
+                    .count() as u64
+            }
+            Does::SetVariable => continue,
+            Does::Pause | Does::Resume => continue,
+        };
+        if shape.is_calm {
+            assert_eq!(came, expected, "{case}: {}: {:?}", watch.id, ran.report.firings);
+        } else {
+            assert!(came <= expected, "{case}: {}: {came} of {expected}", watch.id);
+        }
+    }
+    let assigns: u64 = of(shape, Does::SetVariable)
+        .map(|watch| {
+            let matches = ran.events.iter().filter(|event| is_match(watch, event)).count() as u64;
+            watch.max.map_or(matches, |max| matches.min(max))
+        })
+        .sum();
+    let changed = ran.of(EventType::VariableChanged).into_iter();
+    let changed = changed.filter(|event| event.raised.data["name"] == "t").count() as u64;
+    assert!(
+        changed <= assigns && (changed == assigns || !shape.is_calm),
+        "{case}: {changed} of {assigns}"
+    );
+}
+
+fn of(shape: &Shape, does: Does) -> impl Iterator<Item = &Watch> {
+    shape.watches.iter().filter(move |watch| watch.does == does)
+}
+
+fn is_match(watch: &Watch, event: &Event) -> bool {
+    event.raised.event_type.as_str() == watch.event_type
+        && (watch.everywhere || event.workflow_id == "main")
+        && watch
+            .node_id
+            .as_ref()
+            .is_none_or(|node| event.raised.data.get("nodeId") == Some(&json!(node)))
+}
+
+fn count(ran: &Ran) -> Promises {
+    let compressed = ran.of(EventType::CompressionCompleted).len();
+    let firings = &ran.report.firings;
+    let of = |outcome| firings.iter().filter(|firing| firing.outcome == outcome).count();
+    let visible = ran.visible();
+    let after = visible.iter().position(|content| summarized(content).is_some());
+    Promises {
+        compressed,
+        compressed_twice: usize::from(compressed > 1),
+        not_compressed: ran.of(EventType::CompressionFailed).len(),
+        appended_meanwhile: usize::from(after.is_some_and(|at| visible.len() > at + 3)),
+        added: gists(visible).iter().filter(|gist| gist.starts_with("trig ")).count(),
+        coalesced: firings.iter().map(|firing| firing.coalesced).sum(),
+        failed: of(FiringOutcome::Failed),
+        refused: of(FiringOutcome::Refused),
+        paused: ran.of(EventType::ThreadPaused).len(),
+        detached: firings.iter().filter(|firing| firing.thread_id.is_empty()).count(),
+    }
+}
