@@ -92,9 +92,11 @@ impl Shape {
             draft.segment();
         }
         if is_calm {
-            let rest = wait("rest", 100_000);
-            draft.link("rest");
-            draft.nodes.push(rest);
+            // One sub-workflow after another, and each takes effect between two nodes: as many safe points, and more.
+            for id in (0..7).map(|place| format!("rest-{place}")) {
+                draft.link(&id);
+                draft.nodes.push(wait(&id, 100_000));
+            }
         }
         draft.link("end");
         draft.nodes.push(node("end", "END", json!({})));
@@ -266,7 +268,9 @@ impl Draft {
                     watch.event_type = "TOKEN_LIMIT_EXCEEDED".to_owned();
                     watch.everywhere = everywhere;
                 }
-                Does::Notify | Does::Custom if everywhere => watch.event_type = "MESSAGE_ADDED".to_owned(),
+                Does::Notify | Does::Custom | Does::Start | Does::Fail if everywhere => {
+                    watch.event_type = "MESSAGE_ADDED".to_owned()
+                }
                 Does::Add | Does::Assign | Does::Fail | Does::Start | Does::Notify | Does::Custom => {
                     let types = ["NODE_COMPLETED", "NODE_STARTED"];
                     self.dice.pick(&types).clone_into(&mut watch.event_type);

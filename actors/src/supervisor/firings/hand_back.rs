@@ -259,7 +259,7 @@ impl SupervisorActor {
     }
 }
 
-fn too_late() -> RunError {
+pub(super) fn too_late() -> RunError {
     RunError::new(
         RunErrorCode::Cancelled,
         "the thread ended before the result could take effect",

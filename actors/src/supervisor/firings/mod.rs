@@ -146,7 +146,7 @@ impl SupervisorActor {
     }
 
     /// The thread need not wait for a firing of which nothing comes.
-    fn let_go(&self, main: ThreadNo, firing: &Firing) {
+    fn let_go(&mut self, main: ThreadNo, firing: &Firing) {
         let holds = firing.trigger.action.holds_the_thread();
         self.tell(
             main,
@@ -215,8 +215,10 @@ impl SupervisorActor {
         match run.state {
             State::Running(thread) => self.cancel(thread, CancelReason::ParentEnded),
             State::Queued | State::Describing => self.firing_never_began(id),
-            // The detached run and the thread's own last words still come.
-            State::Detached | State::Applying | State::Over => {}
+            // What the thread did apply it said before its end: this result came too late, and is not answered.
+            State::Applying => self.applied(id, Some(hand_back::too_late())),
+            // The detached run's end still comes.
+            State::Detached | State::Over => {}
         }
     }
 
