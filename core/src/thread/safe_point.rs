@@ -119,10 +119,7 @@ impl Walk<'_> {
             (When::BeforeModelCall, SafePointWork::Assign { .. }) => false,
         };
         while let Some(place) = self.thread.arrived.iter().position(may_now) {
-            let Some(work) = self.thread.arrived.remove(place) else {
-                return None;
-            };
-            match work {
+            match self.thread.arrived.remove(place)? {
                 SafePointWork::Assign {
                     name,
                     value,

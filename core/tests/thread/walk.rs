@@ -263,6 +263,7 @@ impl World {
                 variables: vec![("v".into(), Arc::new(json!(1)))],
                 conversation: self.dice.below(2) == 0,
                 holds: is_held,
+                is_compression: self.dice.below(2) == 0,
             },
         }
     }

@@ -215,7 +215,7 @@ fn accounted_for(case: &str, shape: &Shape, ran: &Ran, notes: &Notes) {
     for watch in &shape.watches {
         let matches = ran.events.iter().filter(|event| is_match(watch, event)).count() as u64;
         let expected = watch.max.map_or(matches, |max| matches.min(max));
-        let came = match watch.does {
+        let counted = match watch.does {
             Does::Squeeze | Does::SqueezeDetached | Does::Add | Does::Assign | Does::Fail | Does::Start => {
                 let records = ran.report.firings.iter();
                 records
@@ -229,13 +229,12 @@ fn accounted_for(case: &str, shape: &Shape, ran: &Ran, notes: &Notes) {
                 said.filter(|event| event.raised.data["triggerId"] == watch.id.as_str())
                     .count() as u64
             }
-            Does::SetVariable => continue,
-            Does::Pause | Does::Resume => continue,
+            Does::SetVariable | Does::Pause | Does::Resume => continue,
         };
         if shape.is_calm {
-            assert_eq!(came, expected, "{case}: {}: {:?}", watch.id, ran.report.firings);
+            assert_eq!(counted, expected, "{case}: {}: {:?}", watch.id, ran.report.firings);
         } else {
-            assert!(came <= expected, "{case}: {}: {came} of {expected}", watch.id);
+            assert!(counted <= expected, "{case}: {}: {counted} of {expected}", watch.id);
         }
     }
     let assigns: u64 = of(shape, Does::SetVariable)

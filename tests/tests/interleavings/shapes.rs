@@ -237,7 +237,7 @@ impl Draft {
 
     fn watches(&mut self) -> Vec<Watch> {
         let mut watches = Vec::new();
-        for place in 0..1 + self.dice.roll(5) {
+        for place in 0..=self.dice.roll(5) {
             let does = self.dice.pick(&[
                 Does::Squeeze,
                 Does::Squeeze,
@@ -265,11 +265,11 @@ impl Draft {
             };
             match does {
                 Does::Squeeze | Does::SqueezeDetached => {
-                    watch.event_type = "TOKEN_LIMIT_EXCEEDED".to_owned();
+                    "TOKEN_LIMIT_EXCEEDED".clone_into(&mut watch.event_type);
                     watch.everywhere = everywhere;
                 }
                 Does::Notify | Does::Custom | Does::Start | Does::Fail if everywhere => {
-                    watch.event_type = "MESSAGE_ADDED".to_owned()
+                    "MESSAGE_ADDED".clone_into(&mut watch.event_type);
                 }
                 Does::Add | Does::Assign | Does::Fail | Does::Start | Does::Notify | Does::Custom => {
                     let types = ["NODE_COMPLETED", "NODE_STARTED"];
