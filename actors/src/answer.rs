@@ -51,7 +51,7 @@ impl<T> Answer<T> {
     fn settle(&mut self, result: Result<T, Lost>) {
         let Some(tell) = self.tell.take() else { return };
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| tell(result))) {
-            let message = crate::contain::panic_message(payload);
+            let message = crate::panic_text::panic_message(payload);
             tracing::error!(message, "an answer panicked on its way");
         }
     }

@@ -22,6 +22,7 @@ use actix::dev::channel::AddressReceiver;
 use actix::{Actor, ActorContext, Addr, Context};
 
 use crate::host::Host;
+use crate::panic_text::panic_message;
 
 /// How an actor ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,21 +99,6 @@ where
         has_started: false,
     }));
     address
-}
-
-/// The text of a panic. A payload that is no text is leaked: its destructor is as little to be trusted as the
-/// code that threw it.
-pub(crate) fn panic_message(payload: Box<dyn Any + Send>) -> String {
-    match payload.downcast::<&'static str>() {
-        Ok(text) => (*text).to_owned(),
-        Err(payload) => match payload.downcast::<String>() {
-            Ok(text) => *text,
-            Err(payload) => {
-                std::mem::forget(payload);
-                "a panic without a text".to_owned()
-            }
-        },
-    }
 }
 
 /// An actor's context future inside its two catches.

@@ -11,6 +11,7 @@ pub mod engine;
 pub mod events;
 pub mod host;
 mod messages;
+mod panic_text;
 pub mod ports;
 pub mod run;
 pub mod supervisor;

@@ -23,6 +23,7 @@ mod scripted;
 mod structured;
 #[cfg(test)]
 mod tests;
+mod unspaced;
 
 pub use echo::Echo;
 pub use extractive::Extractive;

@@ -50,7 +50,7 @@ pub(super) fn finish(call: &ModelCall, content: String, tool_calls: Vec<ToolCall
 /// The text in pieces: a word with the space after it, or a character of a script that writes no spaces. Together they
 /// are the text.
 fn pieces(text: &str) -> impl Iterator<Item = &str> {
-    text.split_inclusive(|c: char| c.is_whitespace() || super::extractive::is_unspaced(c))
+    text.split_inclusive(|c: char| c.is_whitespace() || super::unspaced::is_unspaced(c))
 }
 
 #[cfg(test)]

@@ -58,7 +58,8 @@ impl CodeJob {
 
 #[cfg(feature = "javascript")]
 fn run(job: CodeJob) -> CodeOutcome {
-    use super::realm::{Form, Realm, RealmOptions, Run};
+    use super::realm::{Form, Realm, Run};
+    use super::realm_options::RealmOptions;
 
     if job.stop.is_stopped() {
         return CodeOutcome {

@@ -217,7 +217,8 @@ mod script {
     use pirn_core::script::{Names, Path, Scope, ScopeValues, ScriptFault};
     use serde_json::Value;
 
-    use crate::script::realm::{Compiled, Form, Realm, RealmOptions, Run, placeholder_call};
+    use crate::script::realm::{Compiled, Form, Realm, Run, placeholder_call};
+    use crate::script::realm_options::RealmOptions;
     use crate::script::{ExpressionLimits, HostFunctions, placeholder};
 
     /// An expression as it is handed to JavaScript.

@@ -10,7 +10,7 @@ use rquickjs::{Array, Ctx, Error, Exception, Function, Object, Value as JsValue}
 use serde_json::Value;
 
 use super::convert::{NotJson, Reader, describe, to_js};
-use super::realm::RealmOptions;
+use super::realm_options::RealmOptions;
 use super::watch::Watch;
 use super::{HostFunctions, Logs};
 

@@ -25,6 +25,8 @@ mod pool;
 mod port;
 #[cfg(feature = "javascript")]
 mod realm;
+#[cfg(feature = "javascript")]
+mod realm_options;
 mod stop;
 mod syntax;
 mod template;

@@ -25,20 +25,9 @@ use serde_json::{Value, json};
 
 use super::convert::{NotJson, Reader, describe};
 use super::host::{Frame, host_object, path_reader};
+use super::realm_options::RealmOptions;
 use super::watch::{Interruption, Watch};
-use super::{HostFunctions, Logs, StopFlag};
-
-/// What a realm is made with.
-pub(super) struct RealmOptions {
-    /// Bytes that its values may take.
-    pub(super) memory: usize,
-    /// Bytes of stack.
-    pub(super) stack: usize,
-    /// Frozen, for many texts; or for one text only.
-    pub(super) shared: bool,
-    /// Functions that texts can call.
-    pub(super) functions: Arc<HostFunctions>,
-}
+use super::{Logs, StopFlag};
 
 /// A compiled text of a realm.
 #[derive(Clone, Debug)]

@@ -97,7 +97,8 @@ impl TextSyntax {
     }
 
     fn parse(&self, source: &str, form: super::realm::Form) -> Result<(), TextFault> {
-        use super::realm::{Realm, RealmOptions};
+        use super::realm::Realm;
+        use super::realm_options::RealmOptions;
 
         let mut realm = self.realm.borrow_mut();
         if realm.as_ref().is_none_or(Realm::is_spent) {

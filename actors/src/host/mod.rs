@@ -12,6 +12,7 @@
 mod arbiter;
 mod chance;
 mod load;
+mod own_thread;
 mod pool;
 mod runtime;
 mod sign;
@@ -279,7 +280,7 @@ impl std::fmt::Debug for WorkClock {
 /// Calls something the host must survive; `what` says in the log what it was.
 fn survive(what: &str, call: impl FnOnce()) {
     if let Err(payload) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)) {
-        let message = crate::contain::panic_message(payload);
+        let message = crate::panic_text::panic_message(payload);
         tracing::error!(what, message, "a panic was contained");
     }
 }

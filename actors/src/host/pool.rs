@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::HostStopped;
 use super::load::{Bell, Count};
-use super::runtime::THREAD_OF;
+use super::own_thread::THREAD_OF;
 
 /// Where work runs.
 pub(super) struct WorkPool {

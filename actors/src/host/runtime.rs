@@ -11,7 +11,7 @@
 // This file starts the threads and runtimes that the rest of the crate must not start.
 #![allow(clippy::disallowed_methods)]
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,6 +28,7 @@ use tokio::sync::oneshot;
 use super::Host;
 use super::arbiter::{self, Job, Shared};
 use super::load::{Bell, Count, Loads, Seat};
+use super::own_thread::THREAD_OF;
 use super::pool::WorkPool;
 
 /// How a [`HostRuntime`] is built.
@@ -122,8 +123,6 @@ enum State {
 }
 
 thread_local! {
-    /// The runtime whose thread this is: it must not wait for itself.
-    pub(super) static THREAD_OF: Cell<Option<u64>> = const { Cell::new(None) };
     /// Dropped when the arbiter's thread ends, after all its tasks.
     static GONE: RefCell<Option<Sender<()>>> = const { RefCell::new(None) };
 }

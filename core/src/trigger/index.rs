@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::equality::{Equality, Kind, Known, Literal, known};
-use super::machine::{Owner, TriggerKey};
+use super::owner::{Owner, TriggerKey};
 use crate::definition::TriggerDefinition;
 use crate::event::{Event, EventType};
 

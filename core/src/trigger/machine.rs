@@ -20,23 +20,12 @@ use serde::{Deserialize, Serialize};
 
 use super::equality::Equality;
 use super::index::{Index, workflow_of};
+use super::owner::{Owner, TriggerKey};
 use crate::definition::TriggerDefinition;
 use crate::event::{Event, EventMask, EventType};
 
 /// How many triggers may follow one from another (SPEC section 5: default 8).
 pub const DEFAULT_CHAIN_LIMIT: u32 = 8;
-
-/// Names a trigger in the machine.
-pub type TriggerKey = u32;
-
-/// Where a trigger stands.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Owner {
-    /// Outside a workflow: it watches every run.
-    Engine,
-    /// In this workflow: it watches that workflow's threads.
-    Workflow(Arc<str>),
-}
 
 /// A trigger with this id stands there already.
 #[derive(Clone, Debug, PartialEq, Eq)]

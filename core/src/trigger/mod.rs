@@ -3,5 +3,7 @@
 mod equality;
 mod index;
 mod machine;
+mod owner;
 
-pub use machine::{DEFAULT_CHAIN_LIMIT, Fire, Owner, TriggerExists, TriggerKey, TriggerMachine, TriggerState};
+pub use machine::{DEFAULT_CHAIN_LIMIT, Fire, TriggerExists, TriggerMachine, TriggerState};
+pub use owner::{Owner, TriggerKey};

@@ -20,8 +20,7 @@ use serde_json::{Map, Value};
 use self::rank::ranked;
 use self::sentences::{Sentence, sentences};
 use super::reply::finish;
-
-pub(super) use self::sentences::is_unspaced;
+use super::unspaced::is_unspaced;
 
 /// Summarizes what the user, the assistant and tools said; system messages are not part of it.
 ///

@@ -1,5 +1,7 @@
 //! Cuts texts into sentences.
 
+use crate::models::unspaced::is_unspaced;
+
 /// Sentences that are looked at; of longer texts the first quarter of these and the last three.
 pub(super) const MOST_SENTENCES: usize = 1000;
 
@@ -35,11 +37,6 @@ pub(super) fn sentences<'t>(texts: impl IntoIterator<Item = &'t str>) -> Vec<Sen
         all.drain(head..all.len() - (MOST_SENTENCES - head));
     }
     all
-}
-
-/// Whether `c` is of a script that puts no spaces between words, or its punctuation.
-pub(in crate::models) fn is_unspaced(c: char) -> bool {
-    matches!(u32::from(c), 0x2e80..=0x9fff | 0xf900..=0xfaff | 0xff00..=0xffef | 0x2_0000..=0x3_ffff)
 }
 
 /// Whether JSON stands in the text, or more than a third of it is neither letters nor the spaces between them. A few

@@ -298,7 +298,7 @@ impl Simulation {
                 Ok(Poll::Pending) => false,
                 Ok(Poll::Ready(())) => true,
                 Err(payload) => {
-                    let message = crate::contain::panic_message(payload);
+                    let message = crate::panic_text::panic_message(payload);
                     tracing::error!(message, "a task's panic was contained");
                     true
                 }

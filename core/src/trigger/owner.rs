@@ -1,0 +1,17 @@
+//! What a trigger is called in the machine, and where it stands.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// Names a trigger in the machine.
+pub type TriggerKey = u32;
+
+/// Where a trigger stands.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Owner {
+    /// Outside a workflow: it watches every run.
+    Engine,
+    /// In this workflow: it watches that workflow's threads.
+    Workflow(Arc<str>),
+}
