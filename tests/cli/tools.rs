@@ -147,6 +147,60 @@ fn every_tool_of_a_config_is_listed_and_one_is_called_by_hand() {
     }
 }
 
+#[test]
+fn validate_knows_the_tools_and_profiles_that_run_knows() {
+    const SERVER: &str = "[[mcpServers]]\nid = \"files\"\ncommand = \"never-started\"\n";
+    let config = format!("{COUNT}\n{SERVER}\n[[profiles]]\nid = \"other\"\nprovider = \"echo\"\n");
+    let folder = Folder::new(
+        "validate",
+        &config,
+        &["count", "coutn", "files_read", "git_*"],
+        &json!([]),
+    );
+    let file = folder.file("main.json");
+    let checked = pirn(&["validate", &file, "--output", "json"]);
+    assert_eq!(checked.code, Some(0), "warnings leave it valid: {}", checked.stderr);
+    let warnings = checked.json()["warnings"].clone();
+    let found: Vec<(&Value, &Value)> = warnings
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|warning| (&warning["code"], &warning["pointer"]))
+        .collect();
+    let pointer = |tool: u8| json!(format!("/workflows/0/nodes/1/config/tools/{tool}"));
+    let code = json!("UNKNOWN_TOOL");
+    assert_eq!(found, [(&code, &pointer(1)), (&code, &pointer(3))]);
+    assert_eq!((&warnings[0]["line"], &warnings[0]["file"]), (&json!(1), &json!(file)));
+    let shown = pirn(&["validate", &file]).stdout;
+    for part in ["did you mean `count`?", "there is no tool `git_*`", "main.json:1:"] {
+        assert!(shown.contains(part), "{part} is not in\n{shown}");
+    }
+
+    let elsewhere = folder.file("other.toml");
+    std::fs::write(&elsewhere, "").expect("writable");
+    let count = |arguments: &[&str]| {
+        let checked = pirn(&[&["validate", &file, "--output", "json"], arguments].concat());
+        checked.json()["warnings"].as_array().map(Vec::len)
+    };
+    assert_eq!(count(&["--profiles", &elsewhere]), Some(4), "that config has no tools");
+    std::fs::write(
+        &file,
+        std::fs::read_to_string(&file)
+            .expect("readable")
+            .replace("script\",\"prompt", "other\",\"prompt"),
+    )
+    .expect("writable");
+    assert_eq!(count(&[]), Some(2), "the profile is the config's");
+    assert_eq!(count(&["--config", &elsewhere]), Some(5), "and no other's");
+    std::fs::remove_file(folder.file("pirn.toml")).expect("there");
+    assert_eq!(count(&[]), Some(1), "without a config, tools may come from code");
+
+    std::fs::write(&elsewhere, "[[tools]]\nname = 5\n").expect("writable");
+    let wrong = pirn(&["validate", &file, "--profiles", &elsewhere]);
+    assert_eq!((wrong.code, wrong.stdout.as_str()), (Some(2), ""));
+    assert!(wrong.stderr.contains("must be a text"), "{}", wrong.stderr);
+}
+
 #[cfg(unix)]
 #[test]
 fn a_server_that_does_not_start_ends_the_command_with_its_last_words() {

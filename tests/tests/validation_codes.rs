@@ -59,11 +59,13 @@ fn codes(base: &Value, place: &str, value: &str) -> BTreeSet<String> {
     let loaded = load(&SourceFile::new("example.json", text));
     let functions = BTreeSet::from(["right".to_owned()]);
     let profiles = BTreeSet::from(["small".to_owned()]);
+    let tools = ["weather", "files_*"].map(str::to_owned).into();
     let syntax = TextSyntax::default();
     let context = CompileContext {
         syntax: &syntax,
         functions: Some(&functions),
         profiles: Some(&profiles),
+        tools: Some(&tools),
         ..CompileContext::default()
     };
     let compiled = compile_loaded(&loaded, &context);

@@ -96,6 +96,8 @@ fault_codes! {
     UnknownFunction = "UNKNOWN_FUNCTION",
     /// Warning: a profile nobody defined; the default one is used (SPEC section 9).
     UnknownProfile = "UNKNOWN_PROFILE",
+    /// Warning: a tool that the config at hand does not give.
+    UnknownTool = "UNKNOWN_TOOL",
     /// Warning: the form of before fork path ids (seed 001 section 6).
     LegacyForm = "LEGACY_FORM",
     /// Warning: several options in one selection; the first in the documented order wins (SPEC section 3).

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::model::Graph;
 use super::site::Site;
 use super::syntax::{NoSyntax, Syntax};
-use crate::definition::FaultCode;
 use crate::definition::json::Step;
+use crate::definition::{FaultCode, nearest};
 
 /// The world around the definitions: `CompileContext { syntax: &engine, ..CompileContext::default() }`.
 #[derive(Clone, Copy)]
@@ -18,6 +18,9 @@ pub struct CompileContext<'a> {
     pub functions: Option<&'a BTreeSet<String>>,
     /// Defined profiles; absent: not known, any name passes.
     pub profiles: Option<&'a BTreeSet<String>>,
+    /// Tools that LLM nodes may name; one that ends with `*` stands for whatever begins so. Absent: not known, any name
+    /// passes.
+    pub tools: Option<&'a BTreeSet<String>>,
     /// Workflows compiled earlier that these may name.
     pub registered: &'a [Arc<Graph>],
     /// Ids of workflows that exist but could not be read ([`crate::definition::Loaded::unreadable`]).
@@ -32,6 +35,7 @@ impl Default for CompileContext<'_> {
             syntax: &NoSyntax,
             functions: None,
             profiles: None,
+            tools: None,
             registered: &[],
             unreadable: &[],
             first_uid: 0,
@@ -40,6 +44,17 @@ impl Default for CompileContext<'_> {
 }
 
 impl CompileContext<'_> {
+    pub(super) fn check_tool(&self, name: &str, way: &[Step], site: &mut Site<'_>) {
+        let Some(known) = self.tools else { return };
+        if known.iter().any(|known| may_mean(name, known)) {
+            return;
+        }
+        let near = nearest(name, known.iter().map(String::as_str));
+        let meant = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+        let message = format!("there is no tool `{name}`: the model is not offered one{meant}");
+        site.warn(FaultCode::UnknownTool, way, message);
+    }
+
     pub(super) fn check_function(&self, name: &str, way: &[Step], site: &mut Site<'_>) {
         if self.functions.is_some_and(|functions| !functions.contains(name)) {
             site.fault(
@@ -47,6 +62,40 @@ impl CompileContext<'_> {
                 way,
                 format!("no function is registered as `{name}`"),
             );
+        }
+    }
+}
+
+/// Whether a node's name for tools can stand for a known one; either may be a beginning, with `*` behind it.
+fn may_mean(named: &str, known: &str) -> bool {
+    match (named.strip_suffix('*'), known.strip_suffix('*')) {
+        (None, None) => named == known,
+        (Some(named), None) => known.starts_with(named),
+        (None, Some(known)) => named.starts_with(known),
+        (Some(named), Some(known)) => named.starts_with(known) || known.starts_with(named),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::may_mean;
+
+    #[test]
+    fn a_beginning_stands_for_every_name_that_begins_so() {
+        for (named, known, means) in [
+            ("count", "count", true),
+            ("count", "counts", false),
+            ("co*", "count", true),
+            ("*", "count", true),
+            ("fi*", "count", false),
+            ("files_read", "files_*", true),
+            ("file", "files_*", false),
+            ("anything", "*", true),
+            ("files_r*", "files_*", true),
+            ("f*", "files_*", true),
+            ("git_*", "files_*", false),
+        ] {
+            assert_eq!(may_mean(named, known), means, "{named} {known}");
         }
     }
 }

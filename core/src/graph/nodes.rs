@@ -305,6 +305,10 @@ impl NodeCompiler<'_, '_> {
                 message,
             );
         }
+        for (number, tool) in llm.tools.iter().enumerate() {
+            self.context
+                .check_tool(tool, &at!["nodes", place, "config", "tools", number], self.site);
+        }
         LlmNode {
             profile_id: llm.profile_id.as_deref().map(Arc::from),
             prompt: llm.prompt.as_deref().map(|text| self.template(text, place, "prompt")),

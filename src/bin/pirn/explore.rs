@@ -7,13 +7,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 use pirn::Engine;
 use pirn::explore::{DEFAULT_SAMPLES, DEFAULT_SCHEDULES, Exploration, Progress, explore};
 use pirn::tools::ToolRegistry;
-use pirn_core::definition::Loaded;
 
-use crate::files;
-use crate::run::inputs::{self, Given};
-use crate::run::{Output, chosen};
-use crate::terminal::{FAILED, USAGE, answer, complain};
-use crate::validate;
+use crate::run::Output;
+use crate::run::inputs::{self, Given, Opened};
+use crate::terminal::{FAILED, answer, complain};
 
 /// Arguments of `pirn explore`.
 #[derive(clap::Args)]
@@ -68,27 +65,18 @@ outcome, 2 wrong usage.";
 
 /// Explores, and ends with 0 unless one outcome was expected.
 pub(crate) fn run(args: &Args) -> ExitCode {
-    let sources = match files::read(&args.given.files) {
-        Ok(sources) => sources,
-        Err(message) => return complain(&message, USAGE),
-    };
-    let inputs = match inputs::read(&args.given) {
-        Ok(inputs) => inputs,
-        Err(message) => return complain(&message, USAGE),
-    };
-    let known = inputs.profiles.iter().map(|profile| profile.id.clone());
-    let compiled = validate::check(&sources, known);
-    if !compiled.faults.is_empty() {
-        return complain(validate::as_text(&sources, &compiled).trim_end(), FAILED);
-    }
-    let loaded = Loaded::of(&sources);
-    let workflow = match chosen(args.given.workflow.as_deref(), &compiled, &loaded) {
-        Ok(workflow) => workflow,
-        Err(message) => return complain(&message, USAGE),
+    let Opened {
+        sources,
+        workflow,
+        inputs,
+        ..
+    } = match inputs::open(&args.given) {
+        Ok(opened) => opened,
+        Err(code) => return code,
     };
     let mut tools = ToolRegistry::new();
-    tools.configure(inputs.tools);
-    let mut builder = Engine::builder().profiles(inputs.profiles).tools(tools);
+    tools.configure(inputs.config.tools);
+    let mut builder = Engine::builder().profiles(inputs.config.profiles).tools(tools);
     for source in &sources {
         builder = builder.file(source.name.clone(), source.text.to_string());
     }

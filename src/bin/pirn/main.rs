@@ -1,5 +1,6 @@
 //! The `pirn` command (SPEC section 8): one file per subcommand.
 
+mod config;
 mod context;
 mod explore;
 mod files;

@@ -13,6 +13,7 @@ use pirn_core::definition::{Fault, Loaded, SourceFile};
 use pirn_core::graph::{CompileContext, Compiled, compile_loaded};
 use serde_json::json;
 
+use crate::config::{Config, ConfigFile};
 use crate::files;
 use crate::terminal::{FAILED, USAGE, answer, complain};
 
@@ -22,6 +23,8 @@ pub(crate) struct Args {
     /// Workflow files, checked together; - for stdin
     #[arg(required = true, value_name = "FILE")]
     files: Vec<String>,
+    #[command(flatten)]
+    config: ConfigFile,
     /// How to report
     #[arg(long, value_enum, default_value_t = Output::Text)]
     output: Output,
@@ -39,7 +42,11 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         Ok(files) => files,
         Err(message) => return complain(&message, USAGE),
     };
-    let compiled = check(&files, std::iter::empty());
+    let config = match args.config.read(&args.files) {
+        Ok(config) => config,
+        Err(message) => return complain(&message, USAGE),
+    };
+    let compiled = check(&files, config.as_ref());
     let code = if compiled.faults.is_empty() { 0 } else { FAILED };
     let text = match args.output {
         Output::Json => as_json(&compiled),
@@ -48,16 +55,20 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     answer(&text, code)
 }
 
-/// Checks the files as one set; `profiles` are known beside those in the files.
-pub(crate) fn check(files: &[SourceFile], profiles: impl Iterator<Item = String>) -> Compiled {
+/// Checks the files as one set. Profiles are known beside those in the files; tools where there is a config.
+pub(crate) fn check(files: &[SourceFile], config: Option<&Config>) -> Compiled {
     let loaded = Loaded::of(files);
+    let configured = config.into_iter().flat_map(|config| &config.profiles);
+    let configured = configured.map(|profile| profile.id.clone());
     let in_files = loaded.profiles.iter().map(|profile| profile.value.id.clone());
     let built_in = ["echo", "extractive"].map(str::to_owned);
-    let profiles: BTreeSet<String> = in_files.chain(built_in).chain(profiles).collect();
+    let profiles: BTreeSet<String> = in_files.chain(built_in).chain(configured).collect();
+    let tools = config.map(|config| config.tools.names());
     let syntax = TextSyntax::default();
     let context = CompileContext {
         syntax: &syntax,
         profiles: Some(&profiles),
+        tools: tools.as_ref(),
         ..CompileContext::default()
     };
     let mut compiled = compile_loaded(&loaded, &context);

@@ -97,6 +97,17 @@ pub struct ToolsConfig {
     pub mcp_servers: Vec<McpServerConfig>,
 }
 
+impl ToolsConfig {
+    /// What LLM nodes may name, as far as a file can say it: a name that ends with `*` stands for whatever an MCP server
+    /// has under that beginning.
+    pub fn names(&self) -> BTreeSet<String> {
+        let own = self.tools.iter().map(|tool| tool.name.clone());
+        #[cfg(feature = "mcp")]
+        let own = own.chain(self.mcp_servers.iter().flat_map(McpServerConfig::names));
+        own.collect()
+    }
+}
+
 /// Reads the tools of a file: `[[tools]]` in TOML, `{"tools": [...]}` in JSON. A file that is a bare list holds
 /// profiles, and no tools. Relative `cwd` and `program` are taken from the file's folder.
 ///

@@ -152,4 +152,19 @@ impl McpServerConfig {
     pub fn source(&self) -> String {
         format!("mcp {}", self.id)
     }
+
+    /// What its tools are called; where the entry does not say which it has, the beginning of their names and `*`.
+    pub(super) fn names(&self) -> Vec<String> {
+        match &self.tools {
+            None => vec![format!("{}*", self.prefix)],
+            Some(tools) => tools.iter().map(|theirs| self.name_of(theirs)).collect(),
+        }
+    }
+
+    /// What the server's tool is called here: with `_` for what a name may not have (MCP allows dots and slashes).
+    pub(in crate::tools) fn name_of(&self, theirs: &str) -> String {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        let plain = theirs.chars().map(|c| if is_plain(c) { c } else { '_' });
+        self.prefix.chars().chain(plain).collect()
+    }
 }

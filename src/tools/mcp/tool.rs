@@ -51,7 +51,7 @@ pub(super) fn offered(server: &Arc<Server>, listed: Vec<rmcp::model::Tool>) -> R
     wanted
         .map(|tool| {
             let theirs = tool.name.into_owned();
-            let name = format!("{}{}", config.prefix, plain(&theirs));
+            let name = config.name_of(&theirs);
             if !is_name(&name) {
                 return Err(format!(
                     "`{name}` is too long for a tool's name; set a shorter `prefix`, or leave it out"
@@ -70,12 +70,6 @@ pub(super) fn offered(server: &Arc<Server>, listed: Vec<rmcp::model::Tool>) -> R
             })
         })
         .collect()
-}
-
-/// With `_` for what a name may not have: MCP allows dots and slashes.
-fn plain(name: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    name.chars().map(|c| if is_plain(c) { c } else { '_' }).collect()
 }
 
 impl Tool for McpTool {

@@ -1,16 +1,18 @@
 //! What a run is given on the command line.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
-use pirn::faults::{Faults, load_faults};
-use pirn::profiles::{beside, load_profiles};
-use pirn::tools::{ToolsConfig, load_tools};
-use pirn::{Message, Pinned, Profile};
+use pirn::{Message, Pinned};
+use pirn_core::definition::{Loaded, SourceFile, TriggerAction};
+use pirn_core::graph::{Compiled, NodeKind};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::files::read_stdin;
+use crate::config::{Config, ConfigFile};
+use crate::files::{self, read_stdin};
+use crate::terminal::{FAILED, USAGE, complain};
+use crate::validate;
 
 /// What a run is made of.
 #[derive(clap::Args)]
@@ -27,26 +29,56 @@ pub(crate) struct Given {
     /// A JSON list of messages that the main thread starts with
     #[arg(long, value_name = "FILE")]
     conversation: Option<String>,
-    /// Model profiles and tools, TOML or JSON (default: pirn.toml beside the first workflow file)
-    #[arg(long, visible_alias = "config", value_name = "FILE")]
-    profiles: Option<String>,
+    #[command(flatten)]
+    config: ConfigFile,
     /// Pinned context, JSON: {role?, todo?, usefulInfo?, folderNotes?}
     #[arg(long, value_name = "FILE")]
     pinned: Option<String>,
 }
 
-/// Input, conversation, pinned context, profiles, tools.
+/// Everything read, checked and chosen.
+pub(crate) struct Opened {
+    pub(crate) sources: Vec<SourceFile>,
+    pub(crate) loaded: Loaded,
+    pub(crate) compiled: Compiled,
+    pub(crate) workflow: String,
+    pub(crate) inputs: Inputs,
+}
+
+/// Input, conversation, pinned context, config.
 pub(crate) struct Inputs {
     pub(crate) input: Value,
     pub(crate) conversation: Vec<Message>,
     pub(crate) pinned: Pinned,
-    pub(crate) profiles: Vec<Profile>,
-    pub(crate) tools: ToolsConfig,
-    pub(crate) faults: Faults,
+    pub(crate) config: Config,
 }
 
-/// Reads all of them; one sentence where one cannot be read.
-pub(crate) fn read(args: &Given) -> Result<Inputs, String> {
+/// Reads, checks and chooses what is to be run.
+///
+/// # Errors
+/// The exit code; what is wrong stands on stderr.
+pub(crate) fn open(given: &Given) -> Result<Opened, ExitCode> {
+    let unusable = |message: String| complain(&message, USAGE);
+    let sources = files::read(&given.files).map_err(unusable)?;
+    let config = given.config.read(&given.files).map_err(unusable)?;
+    let compiled = validate::check(&sources, config.as_ref());
+    let inputs = read(given, config.unwrap_or_default()).map_err(unusable)?;
+    if !compiled.faults.is_empty() {
+        return Err(complain(validate::as_text(&sources, &compiled).trim_end(), FAILED));
+    }
+    let loaded = Loaded::of(&sources);
+    let workflow = chosen(given.workflow.as_deref(), &compiled, &loaded).map_err(unusable)?;
+    Ok(Opened {
+        sources,
+        loaded,
+        compiled,
+        workflow,
+        inputs,
+    })
+}
+
+/// One sentence where one cannot be read.
+fn read(args: &Given, config: Config) -> Result<Inputs, String> {
     let input = match args.input.as_str() {
         "-" => parsed(
             "stdin",
@@ -65,26 +97,11 @@ pub(crate) fn read(args: &Given) -> Result<Inputs, String> {
         Some(path) => parsed(path, &file(path)?)?,
         None => Pinned::default(),
     };
-    let config = match (&args.profiles, args.files.first()) {
-        (Some(path), _) => Some(PathBuf::from(path)),
-        (None, Some(first)) => beside(Path::new(first)),
-        (None, None) => None,
-    };
-    let (profiles, tools, faults) = match config {
-        Some(path) => (
-            load_profiles(&path).map_err(|error| error.to_string())?,
-            load_tools(&path).map_err(|error| error.to_string())?,
-            load_faults(&path).map_err(|error| error.to_string())?,
-        ),
-        None => (Vec::new(), ToolsConfig::default(), Faults::default()),
-    };
     Ok(Inputs {
         input,
         conversation,
         pinned,
-        profiles,
-        tools,
-        faults,
+        config,
     })
 }
 
@@ -94,4 +111,34 @@ fn file(path: &str) -> Result<String, String> {
 
 fn parsed<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, String> {
     serde_json::from_str(text).map_err(|error| format!("{name} is not what it should be: {error}"))
+}
+
+/// The workflow that is asked for, or the first that no other workflow calls and no trigger starts.
+fn chosen(asked: Option<&str>, compiled: &Compiled, loaded: &Loaded) -> Result<String, String> {
+    let ids: Vec<&str> = compiled.graphs.iter().map(|graph| &*graph.workflow_id).collect();
+    if let Some(id) = asked {
+        return if ids.contains(&id) {
+            Ok(id.to_owned())
+        } else {
+            Err(format!("there is no workflow {id}; the files have {}", ids.join(", ")))
+        };
+    }
+    let is_called = |id: &str| {
+        let mut nodes = compiled.graphs.iter().flat_map(|graph| &graph.nodes);
+        nodes.any(|node| matches!(&node.kind, NodeKind::Subgraph { workflow_id, .. } if **workflow_id == *id))
+    };
+    let is_triggered = |id: &str| {
+        let own = compiled.graphs.iter().flat_map(|graph| &graph.triggers);
+        let mut triggers = own.chain(loaded.triggers.iter().map(|trigger| &trigger.value));
+        triggers.any(
+            |trigger| matches!(&trigger.action, TriggerAction::StartWorkflow { workflow_id, .. } if workflow_id == id),
+        )
+    };
+    let normal = || compiled.graphs.iter().filter(|graph| !graph.triggered);
+    let first = normal()
+        .find(|graph| !is_called(&graph.workflow_id) && !is_triggered(&graph.workflow_id))
+        .or_else(|| normal().next());
+    first
+        .map(|graph| graph.workflow_id.to_string())
+        .ok_or_else(|| "the files have no workflow that can be run by itself".to_owned())
 }

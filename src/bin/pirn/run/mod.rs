@@ -13,16 +13,14 @@ use clap::ValueEnum;
 use pirn::faults::load_faults;
 use pirn::tools::ToolRegistry;
 use pirn::{BuildError, Engine, RunError, RunReport, ThreadStatus};
-use pirn_core::definition::{Loaded, TriggerAction};
 use pirn_core::graph::{Compiled, NodeKind};
 use serde_json::Value;
 
-use crate::files;
 use crate::interrupt::{self, Interrupt};
 use crate::terminal::{FAILED, USAGE, answer, complain};
-use crate::{tools, validate};
+use crate::tools;
 use consent::Approve;
-use inputs::{Given, Inputs};
+use inputs::{Given, Inputs, Opened};
 
 /// Events that may wait for the terminal or the events file.
 const BUFFER: usize = 65_536;
@@ -69,30 +67,22 @@ pub(crate) enum Output {
 
 /// Runs, and ends with 0 where the run completed.
 pub(crate) fn run(args: &Args) -> ExitCode {
-    let sources = match files::read(&args.given.files) {
-        Ok(sources) => sources,
-        Err(message) => return complain(&message, USAGE),
+    let Opened {
+        sources,
+        loaded,
+        compiled,
+        workflow,
+        inputs,
+    } = match inputs::open(&args.given) {
+        Ok(opened) => opened,
+        Err(code) => return code,
     };
-    let inputs = match inputs::read(&args.given) {
-        Ok(inputs) => inputs,
-        Err(message) => return complain(&message, USAGE),
-    };
-    let known = inputs.profiles.iter().map(|profile| profile.id.clone());
-    let compiled = validate::check(&sources, known);
-    if !compiled.faults.is_empty() {
-        return complain(validate::as_text(&sources, &compiled).trim_end(), FAILED);
-    }
-    let loaded = Loaded::of(&sources);
-    let workflow = match chosen(args.given.workflow.as_deref(), &compiled, &loaded) {
-        Ok(workflow) => workflow,
-        Err(message) => return complain(&message, USAGE),
-    };
-    if !args.quiet && uses_a_model(&compiled) && inputs.profiles.is_empty() && loaded.profiles.is_empty() {
+    if !args.quiet && uses_a_model(&compiled) && inputs.config.profiles.is_empty() && loaded.profiles.is_empty() {
         progress::say("no model profile is configured: the built-in offline model answers (it repeats the prompt)");
     }
     // Before the first program is started, so that an interrupt ends it.
     let interrupt = interrupt::listen();
-    let mut tools = match tools::registry(inputs.tools.clone()) {
+    let mut tools = match tools::registry(inputs.config.tools.clone()) {
         Ok(tools) => tools,
         Err(message) => return complain(&message, FAILED),
     };
@@ -104,14 +94,14 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         }
     }
     let prompts = consent::set(&mut tools, args.approve);
-    let mut builder = Engine::builder().profiles(inputs.profiles.clone()).tools(tools);
+    let mut builder = Engine::builder().profiles(inputs.config.profiles.clone()).tools(tools);
     for source in &sources {
         builder = builder.file(source.name.clone(), source.text.to_string());
     }
     let faults = match args.faults.as_ref().map(load_faults) {
         Some(Ok(faults)) => faults,
         Some(Err(error)) => return complain(&error.to_string(), USAGE),
-        None => inputs.faults.clone(),
+        None => inputs.config.faults.clone(),
     };
     builder = builder.faults(faults);
     if let Some(seed) = args.seed {
@@ -217,36 +207,6 @@ fn explained(status: ThreadStatus, error: &RunError) -> String {
         cause = error.cause.as_deref();
     }
     text
-}
-
-/// The workflow that is asked for, or the first that no other workflow calls and no trigger starts.
-pub(crate) fn chosen(asked: Option<&str>, compiled: &Compiled, loaded: &Loaded) -> Result<String, String> {
-    let ids: Vec<&str> = compiled.graphs.iter().map(|graph| &*graph.workflow_id).collect();
-    if let Some(id) = asked {
-        return if ids.contains(&id) {
-            Ok(id.to_owned())
-        } else {
-            Err(format!("there is no workflow {id}; the files have {}", ids.join(", ")))
-        };
-    }
-    let is_called = |id: &str| {
-        let mut nodes = compiled.graphs.iter().flat_map(|graph| &graph.nodes);
-        nodes.any(|node| matches!(&node.kind, NodeKind::Subgraph { workflow_id, .. } if **workflow_id == *id))
-    };
-    let is_triggered = |id: &str| {
-        let own = compiled.graphs.iter().flat_map(|graph| &graph.triggers);
-        let mut triggers = own.chain(loaded.triggers.iter().map(|trigger| &trigger.value));
-        triggers.any(
-            |trigger| matches!(&trigger.action, TriggerAction::StartWorkflow { workflow_id, .. } if workflow_id == id),
-        )
-    };
-    let normal = || compiled.graphs.iter().filter(|graph| !graph.triggered);
-    let first = normal()
-        .find(|graph| !is_called(&graph.workflow_id) && !is_triggered(&graph.workflow_id))
-        .or_else(|| normal().next());
-    first
-        .map(|graph| graph.workflow_id.to_string())
-        .ok_or_else(|| "the files have no workflow that can be run by itself".to_owned())
 }
 
 /// What LLM nodes name and nothing gives, with the node.

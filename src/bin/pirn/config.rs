@@ -1,0 +1,44 @@
+//! The config file: `pirn.toml` beside the first workflow file, or the one that `--profiles` names.
+
+use std::path::{Path, PathBuf};
+
+use pirn::Profile;
+use pirn::faults::{Faults, load_faults};
+use pirn::profiles::{beside, load_profiles};
+use pirn::tools::{ToolsConfig, load_tools};
+
+/// Where the config is.
+#[derive(clap::Args)]
+pub(crate) struct ConfigFile {
+    /// Model profiles and tools, TOML or JSON (default: pirn.toml beside the first workflow file)
+    #[arg(long, visible_alias = "config", value_name = "FILE")]
+    profiles: Option<String>,
+}
+
+/// What it says.
+#[derive(Default)]
+pub(crate) struct Config {
+    pub(crate) profiles: Vec<Profile>,
+    pub(crate) tools: ToolsConfig,
+    pub(crate) faults: Faults,
+}
+
+impl ConfigFile {
+    /// Reads it, where there is one; `files` are the workflow files.
+    ///
+    /// # Errors
+    /// One sentence where it cannot be read or is wrong.
+    pub(crate) fn read(&self, files: &[String]) -> Result<Option<Config>, String> {
+        let path = match (&self.profiles, files.first()) {
+            (Some(path), _) => Some(PathBuf::from(path)),
+            (None, Some(first)) => beside(Path::new(first)),
+            (None, None) => None,
+        };
+        let Some(path) = path else { return Ok(None) };
+        Ok(Some(Config {
+            profiles: load_profiles(&path).map_err(|error| error.to_string())?,
+            tools: load_tools(&path).map_err(|error| error.to_string())?,
+            faults: load_faults(&path).map_err(|error| error.to_string())?,
+        }))
+    }
+}
