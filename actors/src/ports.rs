@@ -166,6 +166,35 @@ pub trait Tool: Send + Sync + 'static {
     }
 }
 
+/// Who asks for a tool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asker {
+    /// The run.
+    pub run_id: Arc<str>,
+    /// The thread of the run.
+    pub thread_id: Arc<str>,
+    /// The workflow that the thread is in.
+    pub workflow_id: Arc<str>,
+    /// The LLM node whose model made the call.
+    pub node_id: Arc<str>,
+}
+
+/// A tool call that a model has made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AskedCall {
+    /// Tool, arguments, and the model's id for it.
+    pub call: ToolCall,
+    /// Who asks; none where a call is made by hand.
+    pub asker: Option<Asker>,
+}
+
+impl From<ToolCall> for AskedCall {
+    /// A call made by hand.
+    fn from(call: ToolCall) -> Self {
+        Self { call, asker: None }
+    }
+}
+
 /// Finds tools by name.
 pub trait Tools: Send + Sync + 'static {
     /// What models are told about these tools; unknown names are left out.
@@ -175,7 +204,7 @@ pub trait Tools: Send + Sync + 'static {
     fn is_external(&self, name: &str) -> bool;
 
     /// Calls a tool of these; an unknown one is an error result for the model.
-    fn call(&self, names: &[Arc<str>], call: ToolCall, clock: WorkClock) -> BoxFuture<'static, ToolResult>;
+    fn call(&self, names: &[Arc<str>], asked: AskedCall, clock: WorkClock) -> BoxFuture<'static, ToolResult>;
 
     /// Ends what the tools keep running between calls. May block for some seconds; no call comes after it.
     fn close(&self) {}

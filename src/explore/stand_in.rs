@@ -5,9 +5,8 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn_actors::host::WorkClock;
-use pirn_actors::ports::{Model, Models, ToolSpec, Tools};
+use pirn_actors::ports::{AskedCall, Model, Models, ToolSpec, Tools};
 use pirn_core::definition::Profile;
-use pirn_core::message::ToolCall;
 use pirn_core::thread::ToolResult;
 
 use crate::models::Echo;
@@ -38,11 +37,11 @@ impl Tools for OfflineTools {
         false
     }
 
-    fn call(&self, names: &[Arc<str>], call: ToolCall, clock: WorkClock) -> BoxFuture<'static, ToolResult> {
-        if self.0.is_external(&call.name) {
-            let content = format!("(the tool {} was not called: this is an exploration)", call.name);
+    fn call(&self, names: &[Arc<str>], asked: AskedCall, clock: WorkClock) -> BoxFuture<'static, ToolResult> {
+        if self.0.is_external(&asked.call.name) {
+            let content = format!("(the tool {} was not called: this is an exploration)", asked.call.name);
             return std::future::ready(ToolResult { content, failed: false }).boxed();
         }
-        self.0.call(names, call, clock)
+        self.0.call(names, asked, clock)
     }
 }

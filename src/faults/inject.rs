@@ -6,11 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn_actors::host::{Chance, WorkClock};
-use pirn_actors::ports::{Model, ModelCall, Models, Ports, ToolSpec, Tools};
+use pirn_actors::ports::{AskedCall, Model, ModelCall, Models, Ports, ToolSpec, Tools};
 use pirn_core::Millis;
 use pirn_core::definition::Profile;
 use pirn_core::error::{RunError, RunErrorCode};
-use pirn_core::message::ToolCall;
 use pirn_core::thread::{ModelReply, ToolResult};
 
 use super::{Faults, Rates};
@@ -149,15 +148,15 @@ impl Tools for FaultyTools {
         self.tools.is_external(name)
     }
 
-    fn call(&self, names: &[Arc<str>], call: ToolCall, clock: WorkClock) -> BoxFuture<'static, ToolResult> {
-        let Some(rates) = rates_of(&self.rates, &call.name) else {
-            return self.tools.call(names, call, clock);
+    fn call(&self, names: &[Arc<str>], asked: AskedCall, clock: WorkClock) -> BoxFuture<'static, ToolResult> {
+        let Some(rates) = rates_of(&self.rates, &asked.call.name) else {
+            return self.tools.call(names, asked, clock);
         };
         let fate = self.dice.fate(&rates);
         let (tools, names) = (Arc::clone(&self.tools), names.to_vec());
         async move {
             match fate.pass(&clock).await {
-                Ok(()) => tools.call(&names, call, clock).await,
+                Ok(()) => tools.call(&names, asked, clock).await,
                 Err(content) => ToolResult { content, failed: true },
             }
         }

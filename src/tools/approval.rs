@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use pirn_actors::ports::Asker;
 use serde_json::Value;
 
 /// Whether a call of a tool waits for somebody's consent.
@@ -26,6 +27,8 @@ pub struct ApprovalRequest {
     pub arguments: Value,
     /// The model's id of the call.
     pub call_id: String,
+    /// Which run, thread and node ask; none where a call is made by hand.
+    pub asker: Option<Asker>,
     /// Whether the tool is marked [`Approval::Ask`]. One that is not would run if nobody were asked.
     pub is_marked: bool,
 }

@@ -34,6 +34,8 @@ use pirn_actors::host::WorkClock;
 use pirn_actors::ports::{Tool, ToolSpec};
 use serde_json::Value;
 
+pub use pirn_actors::ports::Asker;
+
 pub use approval::{Approval, ApprovalRequest, Verdict};
 #[cfg(feature = "mcp")]
 pub use config::McpServerConfig;

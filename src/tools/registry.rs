@@ -9,9 +9,8 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Either, select};
 use pirn_actors::host::WorkClock;
-use pirn_actors::ports::{Tool, ToolSpec, Tools};
+use pirn_actors::ports::{AskedCall, Tool, ToolSpec, Tools};
 use pirn_core::Millis;
-use pirn_core::message::ToolCall;
 use pirn_core::thread::ToolResult;
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -226,14 +225,14 @@ impl Tools for ToolRegistry {
             .is_some_and(|found| waits_for_consent || found.tool.is_external())
     }
 
-    fn call(&self, names: &[Arc<str>], call: ToolCall, clock: WorkClock) -> BoxFuture<'static, ToolResult> {
-        let Some(found) = self.offered(names, &call.name).cloned() else {
-            let failed = failed(self.unknown(names, &call.name));
+    fn call(&self, names: &[Arc<str>], asked: AskedCall, clock: WorkClock) -> BoxFuture<'static, ToolResult> {
+        let Some(found) = self.offered(names, &asked.call.name).cloned() else {
+            let failed = failed(self.unknown(names, &asked.call.name));
             return std::future::ready(failed).boxed();
         };
         let (places, approver) = (Arc::clone(&self.places), self.approver.clone());
         async move {
-            match found.call(call, clock, places, approver).await {
+            match found.call(asked, clock, places, approver).await {
                 Ok(content) => ToolResult { content, failed: false },
                 Err(message) => failed(message),
             }
@@ -252,7 +251,7 @@ impl Tools for ToolRegistry {
 impl Registered {
     async fn call(
         self,
-        call: ToolCall,
+        AskedCall { call, asker }: AskedCall,
         clock: WorkClock,
         all_places: Arc<Semaphore>,
         approver: Option<Approver>,
@@ -270,6 +269,7 @@ impl Registered {
             tool: name.clone(),
             arguments: given,
             call_id: call.id,
+            asker,
             is_marked: self.options.approval == Approval::Ask,
         };
         let given = request.arguments.clone();

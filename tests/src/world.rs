@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use pirn::{Engine, EngineBuilder, Heard, RunReport};
 use pirn_core::event::{Event, EventType};
-use pirn_core::message::Message;
+use pirn_core::message::{Message, Role};
 use pirn_core::status::ThreadStatus;
 use serde_json::{Value, json};
 
@@ -119,6 +119,12 @@ impl Ran {
     /// The nodes the main thread entered, in order.
     pub fn nodes(&self) -> Vec<&str> {
         self.report.nodes.iter().map(|node| &*node.node_id).collect()
+    }
+
+    /// Who speaks, message by message, in the run's conversation.
+    pub fn roles(&self) -> Vec<Role> {
+        let messages = self.report.conversation.messages.iter();
+        messages.map(|message| message.role).collect()
     }
 
     /// The contents of the messages a model would see.

@@ -207,6 +207,56 @@ fn consent_is_asked_for_every_call_and_a_refusal_tells_the_model_why() {
 }
 
 #[test]
+fn who_is_asked_for_consent_is_told_which_run_thread_and_node_ask() {
+    let (told, heard) = channel();
+    let decide = move |request: &ApprovalRequest| {
+        told.send(request.asker.clone()).expect("somebody listens");
+        Verdict::Allow
+    };
+    let branch = |id: &str, ms: u64| {
+        let made = [("sleep", json!({ "ms": ms }))];
+        let (_, mut profile) = ask(&["sleep"], &made);
+        profile["id"] = json!(id);
+        let config = json!({"profileId": id, "prompt": "go", "tools": ["sleep"]});
+        (node(id, "LLM", config), profile)
+    };
+    let ((left, one), (right, two)) = (branch("left", 5), branch("right", 9));
+    let workflow = forked(
+        &[vec![left], vec![right]],
+        false,
+        &json!({"joinStrategy": "ALL_COMPLETED"}),
+    );
+    let builder = virtual_time().tool(Arc::new(Sleep)).approve_tools(decide);
+    let bundle = json!({"workflows": [workflow], "profiles": [one, two]});
+    let ran = run_in(builder, &bundle, json!(null), Vec::new());
+    assert_eq!(ran.report.status, ThreadStatus::Completed, "{:?}", ran.report.error);
+    let mut asked: Vec<(String, String)> = heard
+        .iter()
+        .map(|asker| {
+            let asker = asker.expect("a node asks");
+            assert_eq!(
+                (&*asker.run_id, &*asker.workflow_id),
+                (ran.report.run_id.as_str(), "forked")
+            );
+            (asker.node_id.to_string(), asker.thread_id.to_string())
+        })
+        .collect();
+    asked.sort();
+    let thread_of = |path: &str| {
+        let mut threads = ran.report.threads.iter();
+        let found = threads.find(|thread| thread.path_id.as_deref() == Some(path));
+        found.expect("a branch").thread_id.to_string()
+    };
+    assert_eq!(
+        asked,
+        [
+            ("left".to_owned(), thread_of("p0")),
+            ("right".to_owned(), thread_of("p1"))
+        ]
+    );
+}
+
+#[test]
 fn a_tool_that_needs_consent_is_refused_where_nobody_is_asked() {
     let marked = || {
         let mut tools = ToolRegistry::new();

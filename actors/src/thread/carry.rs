@@ -17,7 +17,7 @@ use super::{ConversationRef, Ended, ForkState, InFlight, ThreadActor, ThreadMsg,
 use crate::answer::Answer;
 use crate::events::BusMsg;
 use crate::host::Asked;
-use crate::ports::{Function, ScriptJob};
+use crate::ports::{AskedCall, Asker, Function, ScriptJob};
 use crate::supervisor::SupervisorMsg;
 
 impl ThreadActor {
@@ -37,12 +37,23 @@ impl ThreadActor {
             Effect::Tool { id, node, call } => {
                 let names = self.tools_of(node);
                 let is_external = self.run.engine.ports.tools.is_external(&call.name);
+                let graph = self.machine.graph();
+                let asker = Asker {
+                    run_id: Arc::clone(&self.run.run_id),
+                    thread_id: Arc::clone(self.machine.thread_id()),
+                    workflow_id: Arc::clone(&graph.workflow_id),
+                    node_id: Arc::clone(&graph.node(node).id),
+                };
+                let asked = AskedCall {
+                    call,
+                    asker: Some(asker),
+                };
                 let work = self
                     .run
                     .engine
                     .ports
                     .tools
-                    .call(&names, call, self.run.host.work_clock());
+                    .call(&names, asked, self.run.host.work_clock());
                 self.tell_asks(node, Asked::Tool);
                 let answer = tool_answer(turn.address(), id);
                 let work = Box::pin(async move { answer.give(work.await) });

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::conditions::{Truth, is_steady, truth_of};
 use super::{Analysis, Flow};
 use crate::definition::json::Step;
-use crate::definition::{EdgeDefinition, FaultCode, NodeConfig, RouteConfig};
+use crate::definition::{EdgeDefinition, FaultCode, RouteConfig, WayOut};
 use crate::graph::NodeKind;
 use crate::graph::site::at;
 
@@ -21,23 +21,10 @@ pub(super) fn report(flow: &Flow<'_>, found: &mut Analysis) {
         }
     }
     for (place, node) in definition.nodes.iter().enumerate() {
-        match &node.config {
-            NodeConfig::Route(route) if !route.routes.is_empty() || route.default_target_node_id.is_some() => {
-                routes(flow, place, route, found);
-            }
-            NodeConfig::Fork(_) => {}
-            NodeConfig::Start
-            | NodeConfig::End(_)
-            | NodeConfig::Variable(_)
-            | NodeConfig::Llm(_)
-            | NodeConfig::Code(_)
-            | NodeConfig::Route(_)
-            | NodeConfig::Join(_)
-            | NodeConfig::Subgraph(_)
-            | NodeConfig::ContextProcessor(_)
-            | NodeConfig::Wait(_)
-            | NodeConfig::StartFromTrigger
-            | NodeConfig::ContinueFromTrigger(_) => edges_of(flow, &mut edges[place], found),
+        match node.config.way_out() {
+            WayOut::Routes(route) => routes(flow, place, route, found),
+            WayOut::Paths(_) => {}
+            WayOut::Edges => edges_of(flow, &mut edges[place], found),
         }
     }
 }

@@ -26,6 +26,7 @@ pub use nodes::{
     AgentConfig, CodeConfig, ContinueFromTriggerConfig, ConversationMode, EndConfig, ForkConfig, ForkStrategy,
     HistoryCallback, HistoryCallbackMode, JoinConfig, JoinStrategy, LlmConfig, MergeVariables, NodeConfig, OnDecided,
     Route, RouteConfig, SubgraphConfig, VariableCallback, VariableConfig, VariableScope, VariableType, WaitConfig,
+    WayOut,
 };
 pub use origin::{Located, Origin, SourceFile};
 #[cfg(feature = "schema")]

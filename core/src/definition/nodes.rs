@@ -38,6 +38,17 @@ pub enum NodeConfig {
     ContinueFromTrigger(ContinueFromTriggerConfig),
 }
 
+/// How threads go on from a node.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum WayOut<'a> {
+    /// By the edges that are drawn.
+    Edges,
+    /// By what a ROUTE lists; its edges are for the drawing.
+    Routes(&'a RouteConfig),
+    /// By the paths of a FORK, a thread each.
+    Paths(&'a ForkConfig),
+}
+
 impl NodeConfig {
     /// The canonical type word: `CONTEXT_PROCESSOR`.
     pub fn type_name(&self) -> &'static str {
@@ -55,6 +66,28 @@ impl NodeConfig {
             Self::Wait(_) => "WAIT",
             Self::StartFromTrigger => "START_FROM_TRIGGER",
             Self::ContinueFromTrigger(_) => "CONTINUE_FROM_TRIGGER",
+        }
+    }
+
+    /// How threads go on from such a node. A ROUTE that lists no way goes by its edges.
+    pub fn way_out(&self) -> WayOut<'_> {
+        match self {
+            Self::Route(route) if !route.routes.is_empty() || route.default_target_node_id.is_some() => {
+                WayOut::Routes(route)
+            }
+            Self::Fork(fork) => WayOut::Paths(fork),
+            Self::Start
+            | Self::End(_)
+            | Self::Variable(_)
+            | Self::Llm(_)
+            | Self::Code(_)
+            | Self::Route(_)
+            | Self::Join(_)
+            | Self::Subgraph(_)
+            | Self::ContextProcessor(_)
+            | Self::Wait(_)
+            | Self::StartFromTrigger
+            | Self::ContinueFromTrigger(_) => WayOut::Edges,
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::model::NodeIx;
 use super::site::{Site, at};
 use crate::definition::json::Step;
-use crate::definition::{FaultCode, NodeConfig, NodeDefinition, WorkflowDefinition};
+use crate::definition::{FaultCode, NodeConfig, NodeDefinition, WayOut, WorkflowDefinition};
 
 /// The nodes by name and the ways between them.
 #[derive(Debug)]
@@ -121,8 +121,8 @@ impl Ways {
             }
         };
         let mut children = Vec::new();
-        let mut next = match &node.config {
-            NodeConfig::Route(route) if !route.routes.is_empty() || route.default_target_node_id.is_some() => {
+        let mut next = match node.config.way_out() {
+            WayOut::Routes(route) => {
                 let mut next = Vec::new();
                 for (index, route) in route.routes.iter().enumerate() {
                     let way = || at!["nodes", place, "config", "routes", index, "targetNodeId"];
@@ -134,7 +134,7 @@ impl Ways {
                 }
                 next
             }
-            NodeConfig::Fork(fork) => {
+            WayOut::Paths(fork) => {
                 // a drawn edge is no way of the parent's; where it fits no path, it is walked as one all the same
                 children.extend(
                     fork.child_node_ids
@@ -144,18 +144,7 @@ impl Ways {
                 children.extend(drawn);
                 Vec::new()
             }
-            NodeConfig::Start
-            | NodeConfig::End(_)
-            | NodeConfig::Variable(_)
-            | NodeConfig::Llm(_)
-            | NodeConfig::Code(_)
-            | NodeConfig::Route(_)
-            | NodeConfig::Join(_)
-            | NodeConfig::Subgraph(_)
-            | NodeConfig::ContextProcessor(_)
-            | NodeConfig::Wait(_)
-            | NodeConfig::StartFromTrigger
-            | NodeConfig::ContinueFromTrigger(_) => drawn,
+            WayOut::Edges => drawn,
         };
         if let Some(on_error) = &node.on_error {
             let way = || at!["nodes", place, "onError", "targetNodeId"];

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use clap::{Subcommand, ValueEnum};
@@ -178,11 +179,12 @@ fn call(tools: &ToolRegistry, name: &str, arguments: &str) -> ExitCode {
     let mut tools = tools.clone();
     // Who calls by hand has consented.
     tools.approve(|_| pirn::tools::Verdict::Allow);
-    let made = ToolCall {
+    let call = ToolCall {
         id: "1".to_owned(),
         name: name.to_owned(),
         arguments,
     };
+    let offered = [Arc::from(name)];
     let host = match HostRuntime::start(HostConfig {
         arbiters: 1,
         ..HostConfig::default()
@@ -192,7 +194,7 @@ fn call(tools: &ToolRegistry, name: &str, arguments: &str) -> ExitCode {
     };
     let (told, heard) = channel();
     let start = move |host: &Host| {
-        let work = tools.call(&[made.name.as_str().into()], made, host.work_clock());
+        let work = tools.call(&offered, call.into(), host.work_clock());
         // Whoever waits is there until it hears.
         let work = Box::pin(async move { told.send(work.await).unwrap_or(()) });
         host.external(work).detach();

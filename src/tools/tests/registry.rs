@@ -45,7 +45,7 @@ fn call_in(registry: &ToolRegistry, host: &SimulatedHost, name: &str, arguments:
         name: name.to_owned(),
         arguments,
     };
-    host.block_on(registry.call(&names, call, host.host().work_clock()))
+    host.block_on(registry.call(&names, call.into(), host.host().work_clock()))
         .expect("it ends")
 }
 
@@ -106,7 +106,7 @@ fn a_tool_the_node_does_not_offer_is_not_called() {
         name: "say".to_owned(),
         arguments: json!({"text": "x"}),
     };
-    let result = host.block_on(registry().call(&["fail".into()], call, host.host().work_clock()));
+    let result = host.block_on(registry().call(&["fail".into()], call.into(), host.host().work_clock()));
     assert_fails(&result.expect("it ends"), "there are: fail");
 }
 

@@ -52,7 +52,7 @@ pub(super) fn calling(registry: &ToolRegistry, arguments: Value) -> impl Future<
         name: "t".to_owned(),
         arguments,
     };
-    registry.call(&["t".into()], call, clock())
+    registry.call(&["t".into()], call.into(), clock())
 }
 
 /// A runtime for programs and requests.

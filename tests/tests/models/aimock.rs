@@ -115,9 +115,8 @@ fn every_protocol_calls_tools_in_parallel_and_takes_their_results() {
             };
             completed(&ran, protocol, "Fine in both cities.");
             let messages = &ran.report.conversation.messages;
-            let roles: Vec<Role> = messages.iter().map(|message| message.role).collect();
             assert_eq!(
-                roles,
+                ran.roles(),
                 [Role::User, Role::Assistant, Role::Tool, Role::Tool, Role::Assistant]
             );
             let results: Vec<&str> = messages[2..4].iter().map(|message| message.content.as_str()).collect();

@@ -32,15 +32,8 @@ fn cause(ran: &Ran) -> &RunError {
 fn fails_with(ran: &Ran, kind: FailureKind) {
     assert_eq!(ran.report.status, ThreadStatus::Failed);
     assert_eq!(ModelFailure::of(cause(ran)).kind, kind, "{:?}", ran.report.error);
-    let roles: Vec<Role> = ran
-        .report
-        .conversation
-        .messages
-        .iter()
-        .map(|message| message.role)
-        .collect();
     assert_eq!(
-        roles,
+        ran.roles(),
         [Role::User],
         "nothing of a failed reply stands in the conversation"
     );
@@ -50,14 +43,7 @@ fn fails_with(ran: &Ran, kind: FailureKind) {
 fn says(ran: &Ran, content: &str) {
     assert_eq!(ran.report.status, ThreadStatus::Completed, "{:?}", ran.report.error);
     assert_eq!(ran.report.output["content"], content);
-    let roles: Vec<Role> = ran
-        .report
-        .conversation
-        .messages
-        .iter()
-        .map(|message| message.role)
-        .collect();
-    assert_eq!(roles, [Role::User, Role::Assistant]);
+    assert_eq!(ran.roles(), [Role::User, Role::Assistant]);
 }
 
 #[test]

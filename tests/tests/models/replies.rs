@@ -73,15 +73,8 @@ fn parallel_tool_calls_are_made_and_answered_in_one_go() {
         .filter_map(|message| Some((message["tool_call_id"].as_str()?, message["content"].as_str()?)))
         .collect();
     assert_eq!(sent, [("c0", "fine in Bern"), ("c1", "fine in Rome")]);
-    let roles: Vec<Role> = ran
-        .report
-        .conversation
-        .messages
-        .iter()
-        .map(|message| message.role)
-        .collect();
     assert_eq!(
-        roles,
+        ran.roles(),
         [Role::User, Role::Assistant, Role::Tool, Role::Tool, Role::Assistant]
     );
     assert_eq!(ran.report.tokens.spent.total, 20);

@@ -38,15 +38,8 @@ fn one_that_does_not_is_asked_for_again_with_what_is_wrong() {
         complaint.contains("at /n") && complaint.contains("minimum"),
         "{complaint}"
     );
-    let roles: Vec<Role> = ran
-        .report
-        .conversation
-        .messages
-        .iter()
-        .map(|message| message.role)
-        .collect();
     assert_eq!(
-        roles,
+        ran.roles(),
         [Role::User, Role::Assistant],
         "none of that stands in the conversation"
     );

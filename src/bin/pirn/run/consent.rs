@@ -90,10 +90,14 @@ fn answer(questions: &Receiver<Question>) {
 fn asked(request: &ApprovalRequest) -> Verdict {
     let mut line = String::new();
     let arguments = shown(&request.arguments.to_string());
+    let by = request.asker.as_ref().map_or_else(String::new, |asker| {
+        format!("\n  for node {}, thread {}", asker.node_id, asker.thread_id)
+    });
     let wrote = write!(
         stderr().lock(),
-        "? {} {arguments}\n  run it? [y]es, or say why not: ",
-        request.tool
+        "? {} {arguments}{}\n  run it? [y]es, or say why not: ",
+        request.tool,
+        shown(&by)
     );
     if wrote.is_err() || stderr().flush().is_err() || stdin().read_line(&mut line).is_err() {
         return refused();
