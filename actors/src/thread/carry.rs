@@ -38,15 +38,14 @@ impl ThreadActor {
                 let names = self.tools_of(node);
                 let is_external = self.run.engine.ports.tools.is_external(&call.name);
                 let graph = self.machine.graph();
-                let asker = Asker {
-                    run_id: Arc::clone(&self.run.run_id),
-                    thread_id: Arc::clone(self.machine.thread_id()),
-                    workflow_id: Arc::clone(&graph.workflow_id),
-                    node_id: Arc::clone(&graph.node(node).id),
-                };
                 let asked = AskedCall {
                     call,
-                    asker: Some(asker),
+                    asker: Some(Asker {
+                        run_id: Arc::clone(&self.run.run_id),
+                        thread_id: Arc::clone(self.machine.thread_id()),
+                        workflow_id: Arc::clone(&graph.workflow_id),
+                        node_id: Arc::clone(&graph.node(node).id),
+                    }),
                 };
                 let work = self
                     .run

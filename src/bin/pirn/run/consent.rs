@@ -60,12 +60,12 @@ fn question(
 ) -> impl Future<Output = Verdict> + Send + 'static {
     let is_asked = request.is_marked || which == Approve::Each;
     let (told, heard) = oneshot::channel();
-    let sent = is_asked.then(|| ask.send((request, told)));
+    let sent = is_asked.then(|| ask.send((request, told)).is_ok());
     async move {
         match sent {
             None => Verdict::Allow,
-            Some(Err(_)) => refused(),
-            Some(Ok(())) => heard.await.unwrap_or_else(|_| refused()),
+            Some(false) => refused(),
+            Some(true) => heard.await.unwrap_or_else(|_| refused()),
         }
     }
 }
