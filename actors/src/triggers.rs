@@ -149,7 +149,6 @@ impl TriggerMatcherActor {
         trigger: &Arc<TriggerDefinition>,
         event: &Arc<Event>,
     ) -> Result<(), String> {
-        let own = || event.thread_id.clone();
         match &trigger.action {
             // An ended thread has nothing to add to its event, and its run may be gone before it could be asked.
             TriggerAction::StartWorkflow { workflow_id, input } if is_end(event.raised.event_type) => {
@@ -184,18 +183,13 @@ impl TriggerMatcherActor {
             }
             TriggerAction::StopThread { thread_id } => {
                 let reason = format!("stopped by trigger {}", trigger.id);
-                control(
-                    engine,
-                    event,
-                    thread_id.clone().unwrap_or_else(own),
-                    Control::Cancel(reason),
-                )
+                control(engine, trigger, event, thread_id.as_deref(), Control::Cancel(reason))
             }
             TriggerAction::PauseThread { thread_id } => {
-                control(engine, event, thread_id.clone().unwrap_or_else(own), Control::Pause)
+                control(engine, trigger, event, thread_id.as_deref(), Control::Pause)
             }
             TriggerAction::ResumeThread { thread_id } => {
-                control(engine, event, thread_id.clone().unwrap_or_else(own), Control::Resume)
+                control(engine, trigger, event, thread_id.as_deref(), Control::Resume)
             }
             TriggerAction::SetVariable {
                 variable_name,
@@ -230,7 +224,9 @@ impl TriggerMatcherActor {
                     .evaluator(engine)
                     .text_of(message, &scope)
                     .map_err(|fault| fault.to_string())?;
-                (engine.ports.notify)(&text, channel.as_deref());
+                let notify = || (engine.ports.notify)(&text, channel.as_deref());
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(notify))
+                    .map_err(|_| "whoever is told of notifications panicked".to_owned())?;
                 let raised = RaisedEvent::new(
                     EventType::Notification,
                     [("message", json!(text)), ("triggerId", json!(trigger.id))],
@@ -341,8 +337,25 @@ fn raise(event: &Event, raised: RaisedEvent) -> BusMsg {
     }
 }
 
-fn control(engine: &EngineShared, event: &Event, thread_id: String, control: Control) -> Result<(), String> {
-    engine.tell_run(&event.run_id, SupervisorMsg::ControlThread { thread_id, control })
+/// Tells a thread of the event's run: the one named, or the one that raised the event.
+fn control(
+    engine: &EngineShared,
+    trigger: &TriggerDefinition,
+    event: &Arc<Event>,
+    thread_id: Option<&str>,
+    control: Control,
+) -> Result<(), String> {
+    let thread_id = thread_id.unwrap_or(&event.thread_id).to_owned();
+    let message = format!("the run has no thread {thread_id}");
+    let (bus, trigger_id, cause) = (engine.bus.clone(), trigger.id.clone(), Arc::clone(event));
+    engine.tell_run(
+        &event.run_id,
+        SupervisorMsg::ControlThread {
+            thread_id,
+            control,
+            unknown: Box::new(move || bus.do_send(raise(&cause, failure(&trigger_id, &message)))),
+        },
+    )
 }
 
 impl Actor for TriggerMatcherActor {

@@ -78,6 +78,8 @@ pub(crate) enum SupervisorMsg {
     ControlThread {
         thread_id: String,
         control: Control,
+        /// Told where the run has no such thread.
+        unknown: Box<dyn FnOnce() + Send>,
     },
     Assign {
         thread_id: String,

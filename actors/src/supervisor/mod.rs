@@ -300,10 +300,7 @@ impl SupervisorActor {
         }
     }
 
-    fn control_thread(&mut self, thread_id: &str, control: Control) {
-        let Some(thread) = self.threads.number_of(thread_id) else {
-            return;
-        };
+    fn control_thread(&mut self, thread: ThreadNo, control: Control) {
         let input = match control {
             Control::Cancel(reason) => Input::Cancel(CancelReason::Requested { reason }),
             Control::Shutdown => Input::Cancel(CancelReason::Shutdown),
@@ -364,7 +361,14 @@ impl Handler<SupervisorMsg> for SupervisorActor {
             SupervisorMsg::Deadline { fork, generation } => self.deadline(fork, generation),
             SupervisorMsg::RunDeadline { after_ms } => self.cancel(0, CancelReason::TimedOut { after_ms }),
             SupervisorMsg::Control(control) => self.control(&control),
-            SupervisorMsg::ControlThread { thread_id, control } => self.control_thread(&thread_id, control),
+            SupervisorMsg::ControlThread {
+                thread_id,
+                control,
+                unknown,
+            } => match self.threads.number_of(&thread_id) {
+                Some(thread) => self.control_thread(thread, control),
+                None => unknown(),
+            },
             SupervisorMsg::Assign {
                 thread_id,
                 name,

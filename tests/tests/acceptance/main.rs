@@ -1,0 +1,8 @@
+//! Acceptance cases through the engine, as whoever embeds it meets them. Each carries its id where a failure shows it.
+
+mod forks;
+mod lifecycle;
+mod listeners;
+mod loading;
+mod loops;
+mod variables;
