@@ -11,6 +11,7 @@ use futures::future::{BoxFuture, Either, select};
 use pirn_actors::host::WorkClock;
 use pirn_actors::ports::{Model, ModelCall};
 use pirn_core::Millis;
+use pirn_core::conversation::Spent;
 use pirn_core::definition::Profile;
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::model_call::{Attempts, FailureKind, ModelFailure, Next};
@@ -85,6 +86,8 @@ struct Course {
     deadline: Option<Millis>,
     /// Why the profiles before it failed, the latest outermost.
     before: Option<RunError>,
+    /// What the attempts that failed have cost.
+    spent: Spent,
 }
 
 impl Course {
@@ -98,6 +101,7 @@ impl Course {
             attempts,
             deadline: None,
             before: None,
+            spent: Spent::default(),
         }
     }
 
@@ -110,11 +114,15 @@ impl Course {
             let first = self.first.take();
             let attempt = attempt(&link, self.call_of(&link), first);
             let error = match within(&self.call.clock, self.deadline, attempt.boxed()).await {
-                Some(Ok(reply)) => return Ok(reply),
+                Some(Ok(mut reply)) => {
+                    reply.usage.add(self.spent);
+                    return Ok(reply);
+                }
                 Some(Err(error)) if error.code == RunErrorCode::Cancelled => return Err(error),
                 Some(Err(error)) => error,
                 None => late(&link),
             };
+            self.spent.add(ModelFailure::of(&error).spent);
             self.failed(&link, error).await;
         }
     }
@@ -205,7 +213,7 @@ impl Course {
 
     fn give_up(&mut self) -> RunError {
         let nobody = || RunError::new(RunErrorCode::ModelError, "there is no model to ask");
-        self.before.take().unwrap_or_else(nobody)
+        ModelFailure::spending(self.before.take().unwrap_or_else(nobody), self.spent)
     }
 
     /// The next random number of the call's own sequence (splitmix64).

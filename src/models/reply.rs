@@ -44,6 +44,7 @@ pub(super) fn finish(call: &ModelCall, content: String, tool_calls: Vec<ToolCall
         content: reply.content,
         tool_calls: reply.tool_calls,
         usage: Spent::new(input, output, input.saturating_add(output)),
+        metadata: None,
     }
 }
 

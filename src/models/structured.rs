@@ -87,11 +87,18 @@ impl Model for Checked {
             call.tokens.begin_anew();
             let request = asked_again(&call.request, &first.content, &fault, &format);
             let request = Arc::new(request);
-            let mut second = inner.call(ModelCall { request, ..call }).await?;
+            let second = inner.call(ModelCall { request, ..call }).await;
+            let mut second = second.map_err(|error| {
+                let mut spent = ModelFailure::of(&error).spent;
+                spent.add(first.usage);
+                ModelFailure::spending(error, spent)
+            })?;
             second.usage.add(first.usage);
+            let spent = second.usage;
             fitting(&format, second).map_err(|fault| {
                 let message = format!("the reply does not fit `responseFormat`, twice: {fault}");
-                ModelFailure::new(FailureKind::BadFormat).into_error(message)
+                let failure = ModelFailure::new(FailureKind::BadFormat);
+                ModelFailure { spent, ..failure }.into_error(message)
             })
         }
         .boxed()

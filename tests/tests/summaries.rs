@@ -24,6 +24,7 @@ impl Model for Writer {
                 content: "Parcel 7 waits for form 7B.".to_owned(),
                 tool_calls: Vec::new(),
                 usage: Spent::new(100, 10, 110),
+                metadata: None,
             })
         }
         .boxed()

@@ -1,9 +1,10 @@
 //! What can go wrong with a call of a model, as far as it decides what follows.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::Millis;
+use crate::conversation::Spent;
 use crate::error::{RunError, RunErrorCode};
 
 /// Why a call of a model failed.
@@ -76,6 +77,8 @@ pub struct ModelFailure {
     pub status: Option<u16>,
     /// `Retry-After`, milliseconds.
     pub retry_after: Option<Millis>,
+    /// What the provider reported all the same: tokens of a reply that broke off or does not fit.
+    pub spent: Spent,
 }
 
 impl ModelFailure {
@@ -85,10 +88,11 @@ impl ModelFailure {
             kind,
             status: None,
             retry_after: None,
+            spent: Spent::default(),
         }
     }
 
-    /// As a `MODEL_ERROR` whose details are `{kind, status?, retryAfterMs?}`.
+    /// As a `MODEL_ERROR` whose details are `{kind, status?, retryAfterMs?, spent?}`.
     pub fn into_error(self, message: impl Into<String>) -> RunError {
         let mut details = json!({ "kind": self.kind });
         if let Some(status) = self.status {
@@ -96,6 +100,9 @@ impl ModelFailure {
         }
         if let Some(after) = self.retry_after {
             details["retryAfterMs"] = json!(after);
+        }
+        if self.spent != Spent::default() {
+            details["spent"] = json!(self.spent);
         }
         RunError::new(RunErrorCode::ModelError, message).with_details(details)
     }
@@ -110,7 +117,26 @@ impl ModelFailure {
                 .and_then(Value::as_u64)
                 .and_then(|status| u16::try_from(status).ok()),
             retry_after: detail("retryAfterMs").and_then(Value::as_u64),
+            spent: detail("spent")
+                .and_then(|spent| Spent::deserialize(spent).ok())
+                .unwrap_or_default(),
         }
+    }
+
+    /// The error of a failed call, with all the tokens that were spent on it.
+    #[must_use]
+    pub fn spending(mut error: RunError, spent: Spent) -> RunError {
+        if spent == Spent::default() {
+            return error;
+        }
+        let mut details = match error.details.take() {
+            Some(Value::Object(details)) => details,
+            Some(other) => Map::from_iter([("said".to_owned(), other)]),
+            None => Map::new(),
+        };
+        details.insert("spent".to_owned(), json!(spent));
+        error.details = Some(Value::Object(details));
+        error
     }
 }
 
@@ -124,10 +150,18 @@ mod tests {
             kind: FailureKind::RateLimited,
             status: Some(429),
             retry_after: Some(2_000),
+            spent: Spent::new(5, 1, 6),
         };
         let error = failure.into_error("slow down");
         assert_eq!(ModelFailure::of(&error), failure);
         assert_eq!(error.to_string(), "MODEL_ERROR: slow down");
+        let spent = Spent::new(6, 3, 9);
+        assert_eq!(
+            ModelFailure::of(&ModelFailure::spending(error, spent)),
+            ModelFailure { spent, ..failure }
+        );
+        let bare = RunError::new(RunErrorCode::ModelError, "no");
+        assert_eq!(ModelFailure::of(&ModelFailure::spending(bare, spent)).spent, spent);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::Millis;
 use crate::conversation::{AgentKind, ModelRequest, Spent};
@@ -423,9 +423,12 @@ pub struct ModelReply {
     /// Tools it asks for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
-    /// What the provider reported.
+    /// What the provider reported, over every attempt.
     #[serde(default)]
     pub usage: Spent,
+    /// The metadata of the message that it becomes: whatever the model wants to see again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Map<String, Value>>,
 }
 
 /// What a tool said, for the model.

@@ -303,6 +303,7 @@ impl World {
                     content: "reply".to_owned(),
                     tool_calls: (0..calls).map(call).collect(),
                     usage: Spent::default(),
+                    metadata: None,
                 })
             }
             Wanted::Tool => Outcome::Tool(ToolResult {

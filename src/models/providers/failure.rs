@@ -122,9 +122,9 @@ fn refused(status: StatusCode, body: &str, headers: &HeaderMap) -> (ModelFailure
     };
     let body: Value = serde_json::from_str(body).unwrap_or_else(|_| Value::String(body.to_owned()));
     let failure = ModelFailure {
-        kind,
         status: Some(status.as_u16()),
         retry_after: retry_after(headers).or_else(|| retry_delay(&body)),
+        ..ModelFailure::new(kind)
     };
     (failure, format!("HTTP {status}: {}", said(&body)))
 }

@@ -10,15 +10,17 @@ mod failure;
 mod key;
 mod options;
 mod protocol;
+mod reasoning;
 mod reply;
 mod request;
+mod watch;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use genai::chat::ChatRequest;
+use genai::chat::ChatFrameSink;
 use genai::resolver::{AuthData, Endpoint};
 use genai::{Client, Headers, ModelIden, ServiceTarget};
 use pirn_actors::ports::{Model, ModelCall};
@@ -30,6 +32,8 @@ use reqwest::Url;
 
 use self::key::{Key, KeySource};
 use self::protocol::Protocol;
+use self::reasoning::Speaker;
+use self::watch::Watch;
 use super::ProfileFault;
 use super::policy::{self, CallPolicy, Timeouts};
 use super::structured::ResponseFormat;
@@ -163,29 +167,25 @@ impl Shared {
             // The protocol has no key; what stands in front of it may want one.
             options.extra_headers = Some(Headers::from(("Authorization".to_owned(), format!("Bearer {key}"))));
         }
-        let request = request::chat_request(self.protocol, &call.request, &call.tools);
+        let speaker = Speaker {
+            protocol: self.protocol,
+            model: &self.model,
+        };
+        let request = request::chat_request(speaker, &call.request, &call.tools);
         let target = self.target(&key);
         if self.streams {
+            let watch = Arc::new(Watch::new(self.protocol));
+            options.raw_frame_sink = Some(Arc::clone(&watch) as Arc<dyn ChatFrameSink>);
             let stream = client.exec_chat_stream(target, request, Some(&options)).await;
             let stream = stream.map_err(|error| failure::error_of(&error, &key))?.stream;
-            reply::streamed(stream, self.protocol, self.timeouts, &call.clock, &call.tokens, &key).await
+            let reply = reply::streamed(stream, speaker, &watch, self.timeouts, call, &key).await;
+            // A reply that broke off costs what was reported of it until then.
+            reply.map_err(|error| ModelFailure::spending(error, watch.spent()))
         } else {
             options.capture_content = None;
-            self.ask_whole(client, target, request, &options, call, &key).await
+            let reply = client.exec_chat(target, request, Some(&options));
+            reply::whole(reply, speaker, self.timeouts, call, &key).await
         }
-    }
-
-    async fn ask_whole(
-        &self,
-        client: &Client,
-        target: ServiceTarget,
-        request: ChatRequest,
-        options: &genai::chat::ChatOptions,
-        call: &ModelCall,
-        key: &Key,
-    ) -> Result<ModelReply, RunError> {
-        let reply = client.exec_chat(target, request, Some(options));
-        reply::whole(reply, self.timeouts, &call.clock, &call.tokens, key).await
     }
 
     fn key(&self) -> Result<Key, RunError> {

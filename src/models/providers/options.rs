@@ -21,7 +21,8 @@ pub(super) fn options(
     let mut options = ChatOptions::default()
         .with_capture_usage(true)
         .with_capture_content(false)
-        .with_capture_tool_calls(true);
+        .with_capture_tool_calls(true)
+        .with_capture_reasoning_content(protocol.keeps_reasoning());
     let mut rest = Map::new();
     for (name, value) in parameters {
         match name.as_str() {

@@ -80,4 +80,21 @@ impl Protocol {
             Self::Ollama => false,
         }
     }
+
+    /// Whether reasoning is a text beside the reply, and goes back as such.
+    pub(super) fn reasons_beside_its_reply(self) -> bool {
+        match self {
+            Self::OpenAi => true,
+            Self::Anthropic | Self::Gemini | Self::Ollama => false,
+        }
+    }
+
+    /// Whether reasoning must be asked to be kept. Gemini's signatures come by themselves, and asking for its thoughts
+    /// is refused by models that have none.
+    pub(super) fn keeps_reasoning(self) -> bool {
+        match self {
+            Self::OpenAi | Self::Anthropic => true,
+            Self::Gemini | Self::Ollama => false,
+        }
+    }
 }

@@ -5,20 +5,23 @@ use std::future::Future;
 
 use futures::StreamExt;
 use futures::future::{Either, select};
-use genai::chat::{ChatResponse, ChatStream, ChatStreamEvent, StreamEnd, Usage};
+use genai::chat::{ChatResponse, ChatStream, ChatStreamEvent, ContentPart, MessageContent, StreamEnd, Usage};
 use pirn_actors::host::WorkClock;
-use pirn_actors::ports::TokenSink;
+use pirn_actors::ports::ModelCall;
 use pirn_core::Millis;
 use pirn_core::conversation::Spent;
 use pirn_core::error::RunError;
 use pirn_core::message::ToolCall;
 use pirn_core::model_call::{FailureKind, ModelFailure};
 use pirn_core::thread::ModelReply;
+use serde_json::Value;
 
 use super::super::policy::Timeouts;
 use super::failure::error_of;
 use super::key::Key;
 use super::protocol::Protocol;
+use super::reasoning::{self, Speaker};
+use super::watch::Watch;
 
 /// The longest text that is taken, bytes: what never ends must not fill the memory.
 const LONGEST: usize = 32 << 20;
@@ -26,17 +29,19 @@ const LONGEST: usize = 32 << 20;
 /// Takes a stream to its end.
 pub(super) async fn streamed(
     mut stream: ChatStream,
-    protocol: Protocol,
+    speaker: Speaker<'_>,
+    watch: &Watch,
     timeouts: Timeouts,
-    clock: &WorkClock,
-    tokens: &TokenSink,
+    call: &ModelCall,
     key: &Key,
 ) -> Result<ModelReply, RunError> {
-    let mut content = String::new();
-    let mut wait = Wait::new(clock, timeouts.first_token);
+    let mut said = Said::default();
+    let mut wait = Wait::new(&call.clock, timeouts.first_token);
     loop {
         let event = match wait.or(stream.next()).await {
             None => return Err(stalled(&wait)),
+            // Some servers of OpenAI's protocol leave its last line out.
+            Some(None) if watch.is_finished() => return Ok(said.reply(speaker, watch.spent())),
             Some(None) => return Err(dropped("the stream has no end")),
             Some(Some(Err(error))) => return Err(error_of(&error, key)),
             Some(Some(Ok(event))) => event,
@@ -46,18 +51,17 @@ pub(super) async fn streamed(
             ChatStreamEvent::Start => continue,
             ChatStreamEvent::Heartbeat if !wait.has_begun => continue,
             ChatStreamEvent::Chunk(piece) => {
-                if content.len() + piece.content.len() > LONGEST {
-                    let failure = ModelFailure::new(FailureKind::Malformed);
-                    return Err(failure.into_error(format!("the reply is longer than {LONGEST} bytes")));
-                }
-                content.push_str(&piece.content);
-                tokens.put(&piece.content);
+                said.content.push_str(&piece.content);
+                call.tokens.put(&piece.content);
             }
-            ChatStreamEvent::End(end) => return ended(content, end, protocol),
-            ChatStreamEvent::Heartbeat
-            | ChatStreamEvent::ReasoningChunk(_)
-            | ChatStreamEvent::ThoughtSignatureChunk(_)
-            | ChatStreamEvent::ToolCallChunk(_) => {}
+            ChatStreamEvent::ReasoningChunk(piece) => said.reasoning.push_str(&piece.content),
+            ChatStreamEvent::ToolCallChunk(chunk) => said.called(chunk.tool_call),
+            ChatStreamEvent::End(end) => return ended(said, end, speaker),
+            ChatStreamEvent::Heartbeat | ChatStreamEvent::ThoughtSignatureChunk(_) => {}
+        }
+        if said.content.len() + said.reasoning.len() > LONGEST {
+            let failure = ModelFailure::new(FailureKind::Malformed);
+            return Err(failure.into_error(format!("the reply is longer than {LONGEST} bytes")));
         }
         wait.begun(timeouts.idle);
     }
@@ -66,12 +70,12 @@ pub(super) async fn streamed(
 /// Takes a reply that comes in one piece.
 pub(super) async fn whole(
     reply: impl Future<Output = genai::Result<ChatResponse>> + Send,
+    speaker: Speaker<'_>,
     timeouts: Timeouts,
-    clock: &WorkClock,
-    tokens: &TokenSink,
+    call: &ModelCall,
     key: &Key,
 ) -> Result<ModelReply, RunError> {
-    let wait = Wait::new(clock, timeouts.first_token);
+    let wait = Wait::new(&call.clock, timeouts.first_token);
     let reply = match wait.or(Box::pin(reply)).await {
         None => return Err(stalled(&wait)),
         Some(Err(error)) => return Err(error_of(&error, key)),
@@ -79,14 +83,84 @@ pub(super) async fn whole(
     };
     let content = reply.content.texts().concat();
     if !content.is_empty() {
-        tokens.put(&content);
+        call.tokens.put(&content);
     }
-    let calls = reply.content.into_tool_calls().into_iter().map(tool_call).collect();
-    Ok(ModelReply {
+    let usage = spent(&reply.usage);
+    Ok(put_together(
+        speaker,
         content,
-        tool_calls: told_apart(calls),
-        usage: spent(&reply.usage),
-    })
+        reply.content.into_parts(),
+        reply.reasoning_content,
+        usage,
+    ))
+}
+
+/// What a stream has said so far.
+#[derive(Default)]
+struct Said {
+    content: String,
+    reasoning: String,
+    /// As far as they have come, each once.
+    calls: Vec<genai::chat::ToolCall>,
+}
+
+impl Said {
+    fn called(&mut self, call: genai::chat::ToolCall) {
+        match self.calls.iter_mut().find(|known| known.call_id == call.call_id) {
+            Some(known) => *known = call,
+            None => self.calls.push(call),
+        }
+    }
+
+    /// The reply of a stream that has finished without saying so once more.
+    fn reply(self, speaker: Speaker<'_>, usage: Spent) -> ModelReply {
+        let parts = self.calls.into_iter().map(|mut call| {
+            if let Value::String(written) = &call.fn_arguments
+                && let Ok(arguments) = serde_json::from_str(written)
+            {
+                call.fn_arguments = arguments;
+            }
+            ContentPart::ToolCall(call)
+        });
+        put_together(speaker, self.content, parts, Some(self.reasoning), usage)
+    }
+}
+
+/// The reply of these parts; its text is `content`. `reasoning` came beside them.
+fn put_together(
+    speaker: Speaker<'_>,
+    content: String,
+    parts: impl IntoIterator<Item = ContentPart>,
+    reasoning: Option<String>,
+    usage: Spent,
+) -> ModelReply {
+    let (calls, others): (Vec<ContentPart>, Vec<ContentPart>) = parts
+        .into_iter()
+        .partition(|part| matches!(part, ContentPart::ToolCall(_)));
+    let (calls, signatures): (Vec<ToolCall>, Vec<Option<Vec<String>>>) = calls
+        .into_iter()
+        .filter_map(ContentPart::into_tool_call)
+        .map(|mut call| {
+            let signatures = call.thought_signatures.take();
+            (tool_call(call), signatures)
+        })
+        .unzip();
+    let tool_calls = told_apart(calls);
+    let metadata = if tool_calls.is_empty() {
+        None
+    } else {
+        let ids = tool_calls.iter().map(|call| call.id.clone());
+        let signatures = ids
+            .zip(signatures)
+            .filter_map(|(id, signatures)| Some((id, signatures?)));
+        reasoning::metadata(speaker, others, reasoning, signatures.collect())
+    };
+    ModelReply {
+        content,
+        tool_calls,
+        usage,
+        metadata,
+    }
 }
 
 /// How long the next piece may take.
@@ -141,8 +215,8 @@ fn dropped(why: &str) -> RunError {
 
 /// Two protocols have no end of their own: the library makes one up where the connection is cut. A cut reply is no
 /// reply.
-fn ended(content: String, end: StreamEnd, protocol: Protocol) -> Result<ModelReply, RunError> {
-    let is_whole = match protocol {
+fn ended(said: Said, end: StreamEnd, speaker: Speaker<'_>) -> Result<ModelReply, RunError> {
+    let is_whole = match speaker.protocol {
         Protocol::OpenAi | Protocol::Anthropic => true,
         Protocol::Gemini => end.captured_stop_reason.is_some(),
         Protocol::Ollama => end.captured_stop_reason.is_some() || end.captured_usage.is_some(),
@@ -151,12 +225,14 @@ fn ended(content: String, end: StreamEnd, protocol: Protocol) -> Result<ModelRep
         return Err(dropped("the provider did not say that it is done"));
     }
     let usage = end.captured_usage.as_ref().map(spent).unwrap_or_default();
-    let calls = end.captured_into_tool_calls().unwrap_or_default();
-    Ok(ModelReply {
-        content,
-        tool_calls: told_apart(calls.into_iter().map(tool_call).collect()),
+    let parts = end.captured_content.map(MessageContent::into_parts).unwrap_or_default();
+    Ok(put_together(
+        speaker,
+        said.content,
+        parts,
+        end.captured_reasoning_content,
         usage,
-    })
+    ))
 }
 
 fn tool_call(call: genai::chat::ToolCall) -> ToolCall {

@@ -6,17 +6,18 @@ use pirn_core::conversation::ModelRequest;
 use pirn_core::message::{Message, Role};
 use serde_json::{Map, Value};
 
-use super::protocol::Protocol;
+use super::reasoning::{self, Recalled, Speaker};
 
 /// The request to send. Messages keep their order; results that stand together go together where the protocol has it so.
-pub(super) fn chat_request(protocol: Protocol, request: &ModelRequest, tools: &[ToolSpec]) -> ChatRequest {
+pub(super) fn chat_request(speaker: Speaker<'_>, request: &ModelRequest, tools: &[ToolSpec]) -> ChatRequest {
+    let turn = reasoning::turn_start(request);
     let mut messages = Vec::with_capacity(request.messages.len());
     let mut calls: Vec<&pirn_core::message::ToolCall> = Vec::new();
     let mut results: Vec<ToolResponse> = Vec::new();
-    for message in &request.messages {
+    for (place, message) in request.messages.iter().enumerate() {
         if message.role == Role::Tool {
             results.push(tool_response(message, &calls));
-            if !protocol.groups_results() {
+            if !speaker.protocol.groups_results() {
                 messages.push(ChatMessage::from(std::mem::take(&mut results)));
             }
             continue;
@@ -30,7 +31,12 @@ pub(super) fn chat_request(protocol: Protocol, request: &ModelRequest, tools: &[
             Role::User => messages.push(ChatMessage::user(message.content.as_str())),
             Role::Assistant => {
                 calls.extend(&message.tool_calls);
-                messages.extend(assistant(message));
+                let recalled = if place < turn {
+                    Recalled::default()
+                } else {
+                    Recalled::of(message, speaker)
+                };
+                messages.extend(assistant(message, recalled));
             }
             Role::Tool => {}
         }
@@ -53,8 +59,11 @@ fn tool(spec: &ToolSpec) -> Tool {
 }
 
 /// An assistant's message that says and asks for nothing is left out: providers refuse it.
-fn assistant(message: &Message) -> Option<ChatMessage> {
-    let mut parts = Vec::with_capacity(1 + message.tool_calls.len());
+fn assistant(message: &Message, mut recalled: Recalled) -> Option<ChatMessage> {
+    if message.content.is_empty() && message.tool_calls.is_empty() {
+        return None;
+    }
+    let mut parts = std::mem::take(&mut recalled.parts);
     if !message.content.is_empty() {
         parts.push(ContentPart::Text(message.content.clone()));
     }
@@ -63,10 +72,10 @@ fn assistant(message: &Message) -> Option<ChatMessage> {
             call_id: call.id.clone(),
             fn_name: call.name.clone(),
             fn_arguments: arguments(&call.arguments),
-            thought_signatures: None,
+            thought_signatures: recalled.signatures_of(&call.id),
         })
     }));
-    (!parts.is_empty()).then(|| ChatMessage::assistant(MessageContent::from_parts(parts)))
+    Some(ChatMessage::assistant(MessageContent::from_parts(parts)))
 }
 
 /// Arguments as every protocol has them: an object. A model that once wrote something else must not make every later

@@ -1,7 +1,9 @@
 //! Models across the network (SPEC section 9), against a provider on loopback.
 
 mod aimock;
+mod costs;
 mod failures;
+mod reasoning;
 mod replies;
 mod structured;
 

@@ -1,8 +1,8 @@
 //! Good replies: whole, streamed, with tools.
 
 use pirn::{EventType, Role, ThreadStatus};
-use pirn_tests::wire::{Answer, Server};
-use serde_json::json;
+use pirn_tests::wire::{Answer, End, Server, delta};
+use serde_json::{Value, json};
 
 use crate::ask;
 
@@ -89,6 +89,41 @@ fn arguments_that_are_no_json_are_answered_and_do_not_poison_the_conversation() 
     let ran = ask(&server, &json!({}), json!({"prompt": "weather?", "tools": ["weather"]}));
     assert_eq!(ran.report.output["content"], "sorry");
     let again = &server.requests()[1].body["messages"][1]["tool_calls"][0]["function"]["arguments"];
-    let again: serde_json::Value = serde_json::from_str(again.as_str().expect("text")).expect("JSON");
+    let again: Value = serde_json::from_str(again.as_str().expect("text")).expect("JSON");
     assert!(again.is_object(), "{again}");
+}
+
+#[test]
+fn a_reply_that_says_why_it_ends_is_whole_without_the_protocols_last_line() {
+    let finish = |reason: &str| {
+        let choice = json!({"index": 0, "delta": {}, "finish_reason": reason});
+        let usage = json!({"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10});
+        format!("data: {}\n\n", json!({"choices": [choice], "usage": usage}))
+    };
+    let call = |index: u8, city: &str| {
+        let part = |fields: Value| delta(&json!({"tool_calls": [fields]}));
+        [
+            part(
+                json!({"index": index, "id": format!("c{index}"), "function": {"name": "weather", "arguments": "{\"city\": "}}),
+            ),
+            part(json!({"index": index, "function": {"arguments": format!("\"{city}\"}}")}})),
+        ]
+    };
+    let calls = [call(0, "Bern"), call(1, "Rome")].concat();
+    let server = Server::answering([
+        Answer::Stream {
+            pieces: [calls, vec![finish("tool_calls")]].concat(),
+            end: End::Finished,
+        },
+        Answer::Stream {
+            pieces: vec![delta(&json!({"content": "fine"})), finish("stop")],
+            end: End::Finished,
+        },
+    ]);
+    let ran = ask(&server, &json!({}), json!({"prompt": "weather?", "tools": ["weather"]}));
+    assert_eq!(ran.report.output["content"], "fine", "{:?}", ran.report.error);
+    assert_eq!(server.requests().len(), 2, "nothing was asked twice");
+    let results: Vec<&str> = ran.visible()[2..4].to_vec();
+    assert_eq!(results, ["fine in Bern", "fine in Rome"]);
+    assert_eq!(ran.report.tokens.spent.total, 20);
 }

@@ -78,6 +78,7 @@ pub(super) fn answer(walk: &mut Walk<'_>, stage: Stage, effect: EffectId, outcom
             walk.thread.spent.add(reply.usage);
             ask(walk, ConversationOp::FinishSummary(reply.content))
         }
+        (Stage::Summary { .. }, other) => super::llm::call_failed(walk, other),
         (_, other) => Progress::Failed(failure(other)),
     }
 }

@@ -26,6 +26,7 @@ use crate::conversation::{AgentKind, Spent, first_prompt};
 use crate::event::EventType;
 use crate::graph::{LlmNode, NodeKind};
 use crate::message::{Message, Role, ToolCall};
+use crate::model_call::ModelFailure;
 use crate::thread::effect::{
     ConversationOp, Effect, EffectId, Evaluation, FiringId, ModelReply, Outcome, Prepared, ToolResult,
 };
@@ -165,7 +166,7 @@ pub(super) fn answer(walk: &mut Walk<'_>, stage: Stage, effect: EffectId, outcom
         }
         At::Calling { id } if id == effect => match outcome {
             Outcome::Reply(reply) => replied(walk, stage, reply),
-            other => Progress::Failed(failure(other)),
+            other => call_failed(walk, other),
         },
         At::Replying { id, content, calls } if id == effect => match outcome {
             Outcome::Done => after_reply(walk, stage, content, calls),
@@ -318,6 +319,7 @@ fn replied(walk: &mut Walk<'_>, mut stage: Stage, reply: ModelReply) -> Progress
     stage.usage.add(reply.usage);
     let message = Message {
         tool_calls: reply.tool_calls.clone(),
+        metadata: reply.metadata,
         ..Message::new(Role::Assistant, reply.content.clone())
     };
     let id = append(walk, vec![message]);
@@ -326,6 +328,13 @@ fn replied(walk: &mut Walk<'_>, mut stage: Stage, reply: ModelReply) -> Progress
         content: reply.content,
         calls: reply.tool_calls,
     })
+}
+
+/// The model gave no reply; what it cost all the same counts.
+pub(super) fn call_failed(walk: &mut Walk<'_>, outcome: Outcome) -> Progress {
+    let error = failure(outcome);
+    walk.thread.spent.add(ModelFailure::of(&error).spent);
+    Progress::Failed(error)
 }
 
 fn after_reply(walk: &mut Walk<'_>, mut stage: Stage, content: String, calls: Vec<ToolCall>) -> Progress {
