@@ -104,7 +104,9 @@ mod tests {
 
     fn heard(protocol: Protocol, frames: &[Value]) -> (Spent, bool) {
         let watch = Watch::new(protocol);
-        frames.iter().for_each(|frame| watch.hear(frame));
+        for frame in frames {
+            watch.hear(frame);
+        }
         (watch.spent(), watch.is_finished())
     }
 
