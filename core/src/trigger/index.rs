@@ -5,25 +5,23 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use super::equality::{Equality, Kind, Known, Literal, known};
 use super::owner::{Owner, TriggerKey};
 use crate::definition::TriggerDefinition;
 use crate::event::{Event, EventType};
 
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default)]
 pub(super) struct Index {
     by_type: BTreeMap<EventType, Names>,
 }
 
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default)]
 struct Names {
     any: Places,
     named: BTreeMap<String, Places>,
 }
 
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default)]
 struct Places {
     anywhere: Row,
     in_workflow: BTreeMap<Arc<str>, Row>,
@@ -31,7 +29,7 @@ struct Places {
 }
 
 /// Triggers that watch the same events.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default)]
 struct Row {
     /// Their expressions, if any, are evaluated for every event.
     all: Vec<TriggerKey>,
@@ -39,7 +37,7 @@ struct Row {
 }
 
 /// Triggers that compare the same field.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default)]
 struct Field {
     equal: BTreeMap<Literal, Vec<TriggerKey>>,
     /// Those of them that compare by `==`, by their literal's kind, for a value of another kind.

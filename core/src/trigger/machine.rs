@@ -78,18 +78,52 @@ struct Entry {
     fired: u64,
 }
 
-/// See the module's table.
+/// See the module's table. What follows from its triggers is not written down, but found again.
 #[derive(Debug, Serialize, Deserialize)]
+#[serde(from = "Written")]
 pub struct TriggerMachine {
     chain_limit: u32,
     next: TriggerKey,
     entries: BTreeMap<TriggerKey, Entry>,
+    #[serde(skip)]
     ids: BTreeMap<(Owner, String), TriggerKey>,
+    #[serde(skip)]
     index: Index,
     /// Enabled triggers by the type they watch: how many, and how many of them hold the thread.
+    #[serde(skip)]
     watching: BTreeMap<EventType, (usize, usize)>,
     /// Firings of workflow triggers with a limit, by run.
     by_run: BTreeMap<String, BTreeMap<TriggerKey, u64>>,
+}
+
+/// A machine as it is written down.
+#[derive(Deserialize)]
+struct Written {
+    chain_limit: u32,
+    next: TriggerKey,
+    entries: BTreeMap<TriggerKey, Entry>,
+    by_run: BTreeMap<String, BTreeMap<TriggerKey, u64>>,
+}
+
+impl From<Written> for TriggerMachine {
+    fn from(written: Written) -> Self {
+        let mut machine = Self {
+            next: written.next,
+            by_run: written.by_run,
+            ..Self::new(written.chain_limit)
+        };
+        for (key, entry) in &written.entries {
+            let id = (entry.owner.clone(), entry.definition.id.clone());
+            machine.ids.insert(id, *key);
+            let equality = entry.equality.as_ref();
+            machine.index.add(*key, &entry.owner, &entry.definition, equality);
+            if entry.enabled {
+                machine.watch(&entry.definition, true);
+            }
+        }
+        machine.entries = written.entries;
+        machine
+    }
 }
 
 impl Default for TriggerMachine {

@@ -141,3 +141,27 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn f18_a_count_that_was_written_down_is_had_again_as_it_was() {
+    let definition: TriggerDefinition = serde_json::from_value(json!({"id": "t", "maxTriggers": 3,
+        "condition": {"eventType": "NODE_FAILED"}, "action": {"type": "STOP_THREAD", "parameters": {}}}))
+    .expect("a trigger");
+    for inside in [false, true] {
+        let mut machine = TriggerMachine::default();
+        let key = machine.add(owner(inside), Arc::new(definition.clone())).expect("new");
+        let fires = |machine: &mut TriggerMachine| {
+            let event = event(1, 0, false);
+            machine.candidates(&event).contains(&key) && matches!(machine.fire(key, &event), Fire::Fired { .. })
+        };
+        assert!(fires(&mut machine), "F18");
+        let written = serde_json::to_string(&machine).expect("a machine is data");
+        assert!(
+            fires(&mut machine) && fires(&mut machine) && !fires(&mut machine),
+            "F18"
+        );
+        let mut again: TriggerMachine = serde_json::from_str(&written).expect("as it was written");
+        assert_eq!(again.states(&owner(inside))[0].fired, 1, "F18");
+        assert!(fires(&mut again) && fires(&mut again) && !fires(&mut again), "F18");
+    }
+}

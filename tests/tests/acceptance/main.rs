@@ -5,4 +5,6 @@ mod lifecycle;
 mod listeners;
 mod loading;
 mod loops;
+mod triggered;
+mod triggers;
 mod variables;
