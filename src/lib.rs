@@ -8,6 +8,7 @@ pub mod models;
 pub mod profiles;
 pub mod scene;
 pub mod script;
+pub mod simulate;
 pub mod tokens;
 pub mod tools;
 
@@ -23,3 +24,4 @@ pub use pirn_core::event::{Event, EventType};
 pub use pirn_core::message::{Message, Role, ToolCall};
 pub use pirn_core::status::ThreadStatus;
 pub use pirn_core::thread::ModelReply;
+pub use simulate::simulate;

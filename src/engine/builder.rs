@@ -328,3 +328,11 @@ pub(crate) struct Plan {
     pub(crate) graphs: Vec<Arc<Graph>>,
     pub(crate) triggers: Vec<TriggerDefinition>,
 }
+
+impl Plan {
+    /// The first of the files that is not a triggered sub-workflow; empty where there is none.
+    pub(crate) fn first_workflow(&self) -> String {
+        let first = self.graphs.iter().find(|graph| !graph.triggered);
+        first.map(|graph| graph.workflow_id.to_string()).unwrap_or_default()
+    }
+}

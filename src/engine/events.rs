@@ -97,6 +97,17 @@ impl<F: FnMut(Heard) -> Result<(), Undelivered> + Send + 'static> Deliver for To
     }
 }
 
+/// Takes everything and keeps nothing.
+pub(super) struct Silent;
+
+impl Deliver for Silent {
+    fn deliver(&mut self, _: Delivery) -> Result<(), Undelivered> {
+        Ok(())
+    }
+
+    fn end(&mut self, _: u64) {}
+}
+
 fn refused(is_full: bool) -> Undelivered {
     if is_full { Undelivered::Full } else { Undelivered::Gone }
 }

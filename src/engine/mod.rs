@@ -171,6 +171,22 @@ impl Engine {
         answer.wait().await.ok()
     }
 
+    /// Under virtual time: waits until nothing can happen any more but what is asked for from outside. On real threads
+    /// there is no such moment: it returns at once.
+    pub fn wait_idle(&self) {
+        self.placement.wait_idle(Duration::MAX);
+    }
+
+    /// Under virtual time: waits for the end of a run, and cancels it where it waits for what can never come: nothing
+    /// can happen any more, and it has not ended.
+    pub fn end_what_waits_for_ever(&self, run: &RunHandle) {
+        self.wait_idle();
+        if self.placement.is_virtual() && run.try_outcome().is_none() {
+            run.cancel("it waits for ever: nothing can happen any more that it waits for");
+            self.wait_idle();
+        }
+    }
+
     /// Runs under way.
     pub fn live_runs(&self) -> usize {
         self.shared.live_runs()
@@ -286,6 +302,15 @@ impl RunBuilder {
             request,
             mut subscriptions,
         } = self;
+        if engine.placement.is_virtual() {
+            // Events that nobody hears are not built, and what is not sent takes no turn: a run would take another way
+            // when it is watched. So every run is.
+            let all = EventFilter {
+                run_id: Some(run_id.to_string()),
+                types: Vec::new(),
+            };
+            subscriptions.insert(0, (all, Box::new(events::Silent)));
+        }
         let (started, admitted) = engine.shared.admit_run(run_id, request)?;
         let Some((filter, deliver)) = subscriptions.pop() else {
             admitted.go()?;

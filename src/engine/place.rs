@@ -105,6 +105,11 @@ impl Placement {
         ))
     }
 
+    /// Whether the clock is a virtual one.
+    pub(super) fn is_virtual(&self) -> bool {
+        matches!(self.inner.kind, Kind::Simulated(_))
+    }
+
     pub(super) fn functions(&self) -> &BTreeSet<String> {
         &self.inner.functions
     }

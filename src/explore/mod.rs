@@ -239,11 +239,7 @@ impl Explorer {
         let plan = self.builder.plan().map_err(ExploreError::Build)?;
         // What a trigger or a waiting node hears depends on when: no two orders are taken for the same there.
         rules.is_reduced &= !listens(&plan);
-        let first = plan.graphs.iter().find(|graph| !graph.triggered);
-        let workflow = self
-            .workflow
-            .or_else(|| first.map(|graph| graph.workflow_id.to_string()))
-            .unwrap_or_default();
+        let workflow = self.workflow.unwrap_or_else(|| plan.first_workflow());
         let request = pirn_actors::engine::RunRequest {
             workflow_id: workflow,
             input: self.input,

@@ -8,6 +8,7 @@ mod graph;
 mod models;
 mod run;
 mod schema;
+mod seeds;
 mod support_desk;
 mod tools;
 mod validate;

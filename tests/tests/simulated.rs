@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pirn::faults::{Faults, Rates};
 use pirn::tools::tool_fn;
-use pirn::{Engine, EngineBuilder, Heard, Profile};
+use pirn::{Engine, EngineBuilder, EventType, Heard, Profile, RunReport, ThreadStatus, simulate};
 use pirn_tests::world::{code, forked, line, node, wait};
 use serde_json::{Value, json};
 
@@ -89,6 +89,23 @@ fn the_same_seed_gives_the_same_report_and_the_same_events_byte_for_byte() {
         "the seed matters: {} different runs",
         different.len()
     );
+}
+
+#[test]
+fn whoever_watches_a_run_changes_nothing_of_it() {
+    let watched = |seed, types: Option<&[EventType]>| {
+        let engine = engine(seed).build().expect("the workflows are in order");
+        let mut run = engine.run("forked");
+        let _events = types.map(|types| run.blocking_events(types, 1 << 16));
+        let report = run.start().expect("admitted").outcome_blocking();
+        engine.shutdown_blocking(Duration::from_secs(5));
+        serde_json::to_string(&*report).expect("reports are JSON")
+    };
+    for seed in 0..30 {
+        let alone = watched(seed, None);
+        assert_eq!(alone, watched(seed, Some(&[EventType::NodeFailed])), "seed {seed}");
+        assert_eq!(alone, watched(seed, Some(&[])), "seed {seed}");
+    }
 }
 
 #[test]
@@ -181,4 +198,55 @@ fn a_call_that_stalls_fails_when_its_client_gives_up() {
         (&report["error"]["code"], &report["elapsedMs"]),
         (&json!("MODEL_ERROR"), &json!(90_000))
     );
+}
+
+#[test]
+fn the_first_seed_that_fails_is_told_and_fails_again() {
+    let simulated = simulate(|| engine(0)).seeds(5..60).run().expect("played");
+    let failure = simulated.failure.as_ref().expect("one of them fails");
+    let alone = logged(engine(failure.seed), "forked").0;
+    assert_eq!(serde_json::to_string(&*failure.report).expect("JSON"), alone);
+    assert_eq!(simulated.played, failure.seed - 5 + 1, "{simulated}");
+    for seed in 5..failure.seed {
+        let report = logged(engine(seed), "forked").0;
+        assert!(report.contains("\"status\":\"COMPLETED\""), "seed {seed}: {report}");
+    }
+    let all = simulate(|| engine(0))
+        .seeds(5..60)
+        .keep_going(true)
+        .run()
+        .expect("played");
+    assert_eq!((all.played, &all.failure), (55, &simulated.failure));
+    assert_eq!(all.failed, all.statuses[&ThreadStatus::Failed]);
+}
+
+#[test]
+fn what_makes_a_run_a_failure_can_be_told_and_it_can_be_stopped() {
+    let builder = || Engine::builder().workflows(drawing().to_string());
+    let drew_much = |report: &RunReport| match report.output[0].as_f64() {
+        Some(drawn) if drawn < 0.9 => Ok(()),
+        other => Err(format!("it drew {other:?}")),
+    };
+    let simulated = simulate(builder).seeds(0..500).check(drew_much).run().expect("played");
+    let failure = simulated.failure.expect("one in ten");
+    assert_eq!(failure.report.status, ThreadStatus::Completed);
+    assert!(failure.message.contains("it drew Some(0.9"), "{}", failure.message);
+    let mut left = 3;
+    let stopped = simulate(builder).stop_when(move || {
+        left -= 1;
+        left == 0
+    });
+    let stopped = stopped.run().expect("played");
+    assert_eq!((stopped.played, stopped.interrupted), (2, true));
+}
+
+#[test]
+fn a_run_that_waits_for_what_never_comes_is_cancelled_and_says_so() {
+    let waiting = line("wait", &[node("w", "WAIT", json!({ "event": "never" }))]);
+    let simulated = simulate(move || Engine::builder().workflows(waiting.to_string()))
+        .run()
+        .expect("played");
+    let failure = simulated.failure.expect("the first");
+    assert_eq!((failure.seed, failure.report.status), (0, ThreadStatus::Cancelled));
+    assert!(failure.message.contains("waits for ever"), "{}", failure.message);
 }

@@ -1,6 +1,7 @@
 //! Ctrl-C, and on Unix SIGTERM and a closed terminal: the first stops the run, the second the process. Whatever ends the
 //! process ends the programs that tools have started.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,19 +10,21 @@ use pirn::RunHandle;
 /// Exit code of a process that was interrupted.
 const INTERRUPTED: i32 = 130;
 
+/// Why a run that was interrupted is cancelled.
+const INTERRUPTED_BY: &str = "interrupted";
+
 /// Interrupts that are listened for. Until a run is expected, one ends the process.
 #[derive(Clone)]
 pub(crate) struct Interrupt {
     state: Arc<Mutex<State>>,
+    was_heard: Arc<AtomicBool>,
 }
 
 enum State {
     /// Nothing to stop but the process.
     Idle,
     /// A run is about to start.
-    Expecting {
-        is_interrupted: bool,
-    },
+    Expecting,
     Running(RunHandle),
 }
 
@@ -29,6 +32,7 @@ enum State {
 pub(crate) fn listen() -> Interrupt {
     let interrupt = Interrupt {
         state: Arc::new(Mutex::new(State::Idle)),
+        was_heard: Arc::default(),
     };
     let (ready, is_ready) = channel();
     let heard = interrupt.clone();
@@ -46,26 +50,35 @@ pub(crate) fn listen() -> Interrupt {
 impl Interrupt {
     /// From now on an interrupt stops the run that is about to start.
     pub(crate) fn expects_a_run(&self) {
-        *self.state() = State::Expecting { is_interrupted: false };
+        *self.state() = State::Expecting;
     }
 
-    /// The run that it stops.
+    /// The run that it stops; at once where one has come already.
     pub(crate) fn stops(&self, run: &RunHandle) {
-        let before = std::mem::replace(&mut *self.state(), State::Running(run.clone()));
-        if matches!(before, State::Expecting { is_interrupted: true }) {
-            self.interrupted();
+        let mut state = self.state();
+        if self.was_heard() {
+            run.cancel(INTERRUPTED_BY);
+            *state = State::Idle;
+        } else {
+            *state = State::Running(run.clone());
         }
+    }
+
+    /// Whether one has come.
+    pub(crate) fn was_heard(&self) -> bool {
+        self.was_heard.load(Ordering::SeqCst)
     }
 
     fn interrupted(&self) {
         let mut state = self.state();
-        match &mut *state {
-            State::Expecting { is_interrupted } if !*is_interrupted => *is_interrupted = true,
+        let is_again = self.was_heard.swap(true, Ordering::SeqCst);
+        match &*state {
+            State::Expecting if !is_again => {}
             State::Running(run) => {
-                run.cancel("interrupted");
+                run.cancel(INTERRUPTED_BY);
                 *state = State::Idle;
             }
-            State::Idle | State::Expecting { .. } => {
+            State::Idle | State::Expecting => {
                 pirn::tools::kill_all();
                 std::process::exit(INTERRUPTED);
             }

@@ -19,17 +19,63 @@ use scenes::{SCENES, SceneKind};
 /// Choices among which priorities change.
 const STEPS: usize = 150;
 
-/// A schedule that failed, to be had again.
+/// How an order is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Strategy {
+    /// Any that is ready, each as likely.
+    Random,
+    /// By priorities that change a few times (PCT).
+    Priorities,
+}
+
+impl Strategy {
+    /// Half of the seeds draw one way, half the other.
+    fn of(seed: u64) -> Self {
+        if seed.is_multiple_of(2) {
+            Self::Random
+        } else {
+            Self::Priorities
+        }
+    }
+
+    fn order(self, seed: u64) -> Box<dyn Schedule> {
+        match self {
+            Self::Random => Box::new(Random::new(seed)),
+            Self::Priorities => Box::new(Priorities::new(seed, 3, STEPS)),
+        }
+    }
+}
+
+/// A schedule that failed, to be had again: `{scene, seed, strategy, choices, message}`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Failure {
     /// The scene's name.
     pub scene: String,
     /// Seeds what the scene is like, and the order.
     pub seed: u64,
-    /// The choices of the order.
+    /// How the order was drawn from the seed.
+    pub strategy: Strategy,
+    /// The choices of the order: they are the same in a build that draws differently.
     pub choices: Vec<u32>,
     /// What was wrong.
     pub message: String,
+}
+
+/// What a schedule that failed does when it is played again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Again {
+    /// It fails in the same way.
+    Same,
+    /// It fails, in another way.
+    Other(String),
+    /// It does not fail any more.
+    Holds {
+        /// Whether the run still asked for just the choices that are written down; else it took another way, and what
+        /// failed may be there still.
+        fits: bool,
+    },
 }
 
 /// The scenes, compiled once.
@@ -49,6 +95,10 @@ impl Schedules {
     /// # Panics
     /// Where a scene's workflows have faults: the scene is wrong then.
     pub fn new() -> Self {
+        Self::of(SCENES)
+    }
+
+    fn of(scenes: &'static [SceneKind]) -> Self {
         let compiled = |scene: &'static SceneKind| {
             let stages = (scene.engines)().into_iter().map(Stage::of);
             match stages.collect::<Result<Vec<Stage>, _>>() {
@@ -57,7 +107,7 @@ impl Schedules {
             }
         };
         Self {
-            stages: SCENES.iter().map(compiled).collect(),
+            stages: scenes.iter().map(compiled).collect(),
         }
     }
 
@@ -74,30 +124,34 @@ impl Schedules {
         let count = self.stages.len() as u64;
         let (scene, stages) = &self.stages[(number % count) as usize];
         let seed = number / count;
-        let order: Box<dyn Schedule> = if seed.is_multiple_of(2) {
-            Box::new(Random::new(seed))
-        } else {
-            Box::new(Priorities::new(seed, 3, STEPS))
-        };
+        let strategy = Strategy::of(seed);
         let choices = OrderChoices::default();
-        let recorded = Recorded::new(order, Rc::clone(&choices));
+        let recorded = Recorded::new(strategy.order(seed), Rc::clone(&choices));
         outcome(scene, stages, seed, Box::new(recorded)).map_err(|message| Failure {
             scene: scene.name.to_owned(),
             seed,
+            strategy,
             choices: choices.take(),
             message,
         })
     }
 
-    /// Plays a schedule that failed again.
+    /// Plays a schedule that failed again, by the choices that were written down.
     ///
     /// # Errors
-    /// What is wrong with it still; also where there is no such scene.
-    pub fn replay(&self, failure: &Failure) -> Result<(), String> {
+    /// There is no such scene.
+    pub fn replay(&self, failure: &Failure) -> Result<Again, String> {
         let found = self.stages.iter().find(|(scene, _)| scene.name == failure.scene);
         let (scene, stages) = found.ok_or_else(|| format!("there is no scene {}", failure.scene))?;
-        let order = Replayed::new(failure.choices.clone());
-        outcome(scene, stages, failure.seed, Box::new(order))
+        let made = OrderChoices::default();
+        let order = Recorded::new(Box::new(Replayed::new(failure.choices.clone())), Rc::clone(&made));
+        Ok(match outcome(scene, stages, failure.seed, Box::new(order)) {
+            Ok(()) => Again::Holds {
+                fits: made.take() == failure.choices,
+            },
+            Err(message) if message == failure.message => Again::Same,
+            Err(message) => Again::Other(message),
+        })
     }
 }
 
@@ -107,4 +161,76 @@ fn outcome(scene: &SceneKind, stages: &[Stage], seed: u64, order: Box<dyn Schedu
         let text = payload.downcast_ref::<String>().cloned();
         Err(text.unwrap_or_else(|| "it panicked".to_owned()))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// A scene with a defect: of ten requests the last must not come first.
+    const BROKEN: &[SceneKind] = &[SceneKind {
+        name: "the last comes first",
+        engines: || vec![pirn::Engine::builder().workflows(crate::world::line("main", &[]).to_string())],
+        play: |stage, seed, order| {
+            let first = Rc::new(Cell::new(None));
+            let played = stage.play(seed, order, |scene| {
+                for number in 0..10 {
+                    let first = Rc::clone(&first);
+                    scene.soon(move |_| first.set(first.get().or(Some(number))));
+                }
+                Ok(())
+            });
+            played.map_err(|error| error.to_string())?;
+            match first.get() {
+                Some(9) => Err(format!("9 came first with seed {seed}")),
+                Some(_) | None => Ok(()),
+            }
+        },
+    }];
+
+    fn first_failure(schedules: &Schedules, strategy: Strategy) -> Failure {
+        let mut failures = (0..1_000).filter_map(|number| schedules.play(number).err());
+        let found = failures.find(|failure| failure.strategy == strategy);
+        found.expect("one of ten comes first in some of a thousand orders")
+    }
+
+    #[test]
+    fn a_failure_is_had_again_from_what_was_written() {
+        let schedules = Schedules::of(BROKEN);
+        for strategy in [Strategy::Random, Strategy::Priorities] {
+            let failure = first_failure(&schedules, strategy);
+            let written = serde_json::to_string(&failure).expect("JSON");
+            let read: Failure = serde_json::from_str(&written).expect("as written");
+            assert_eq!(read, failure);
+            assert_eq!(schedules.replay(&read), Ok(Again::Same), "{written}");
+        }
+    }
+
+    #[test]
+    fn a_replay_tells_another_failure_a_mended_one_and_one_that_no_longer_fits() {
+        let schedules = Schedules::of(BROKEN);
+        let failure = first_failure(&schedules, Strategy::Random);
+        let other = Failure {
+            message: "something else".to_owned(),
+            ..failure.clone()
+        };
+        assert_eq!(schedules.replay(&other), Ok(Again::Other(failure.message.clone())));
+        let mut holds = failure.clone();
+        holds.choices.fill(0);
+        assert_eq!(schedules.replay(&holds), Ok(Again::Holds { fits: true }));
+        let mut astray = holds;
+        astray.choices.push(0);
+        assert_eq!(schedules.replay(&astray), Ok(Again::Holds { fits: false }));
+        let unknown = Failure {
+            scene: "no such scene".to_owned(),
+            ..failure
+        };
+        assert!(
+            schedules
+                .replay(&unknown)
+                .is_err_and(|message| message.contains("no such scene"))
+        );
+    }
 }

@@ -4,6 +4,7 @@ mod consent;
 pub(crate) mod inputs;
 mod progress;
 mod record;
+mod seeds;
 mod spoken;
 
 use std::process::ExitCode;
@@ -45,6 +46,10 @@ pub(crate) struct Args {
     /// Seeds --virtual-time, --faults, and Math.random in CODE
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
+    /// Play N seeds from --seed on (default 0), until a run does not complete: which seed, and the command for it
+    #[arg(long, value_name = "N", requires = "virtual_time", conflicts_with_all = ["events", "stream"],
+        value_parser = clap::value_parser!(u64).range(1..))]
+    seeds: Option<u64>,
     /// Have models and tools fail, stall and come late: [faults] of a TOML or JSON file (default: of pirn.toml)
     #[arg(long, value_name = "FILE")]
     faults: Option<String>,
@@ -94,29 +99,46 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         }
     }
     let prompts = consent::set(&mut tools, args.approve);
-    let mut builder = Engine::builder().profiles(inputs.config.profiles.clone()).tools(tools);
-    for source in &sources {
-        builder = builder.file(source.name.clone(), source.text.to_string());
-    }
     let faults = match args.faults.as_ref().map(load_faults) {
         Some(Ok(faults)) => faults,
         Some(Err(error)) => return complain(&error.to_string(), USAGE),
         None => inputs.config.faults.clone(),
     };
-    builder = builder.faults(faults);
+    let profiles = inputs.config.profiles.clone();
+    let build = move || {
+        let mut builder = Engine::builder()
+            .profiles(profiles.clone())
+            .tools(tools.clone())
+            .faults(faults.clone());
+        for source in &sources {
+            builder = builder.file(source.name.clone(), source.text.to_string());
+        }
+        builder
+    };
+    let first = args.seed.unwrap_or(0);
+    if let Some(count) = args.seeds {
+        return seeds::play(args, (first, count), &workflow, &inputs, build, &interrupt);
+    }
+    let mut builder = build();
     if let Some(seed) = args.seed {
         builder = builder.seed(seed);
     }
     if args.virtual_time {
-        builder = builder.simulated(args.seed.unwrap_or(0));
+        builder = builder.simulated(first);
     }
     match builder.build() {
         Ok(engine) => execute(args, &engine, &workflow, inputs, prompts, &interrupt),
-        Err(BuildError::Profiles(faults)) => {
+        Err(error) => unbuilt(&error),
+    }
+}
+
+fn unbuilt(error: &BuildError) -> ExitCode {
+    match error {
+        BuildError::Profiles(faults) => {
             let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
             complain(&lines.join("\n"), FAILED)
         }
-        Err(error) => complain(&error.to_string(), FAILED),
+        error => complain(&error.to_string(), FAILED),
     }
 }
 
@@ -152,8 +174,9 @@ fn execute(
     };
     interrupt.stops(&run);
 
+    engine.end_what_waits_for_ever(&run);
     let report = run.outcome_blocking();
-    if report.status == ThreadStatus::Completed {
+    if report.status == ThreadStatus::Completed && !args.virtual_time {
         run.settled_blocking();
     }
     // Flushes the bus: after it, both readers see their end.

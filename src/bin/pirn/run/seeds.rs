@@ -1,0 +1,143 @@
+//! `--seeds N`: the workflow under one seed after the other, until a run fails; and the command that has it again.
+
+use std::io::{IsTerminal, stderr};
+use std::process::ExitCode;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use pirn::EngineBuilder;
+use pirn::simulate::{Progress, SimulateError, Simulation, simulate};
+use serde_json::{Value, json};
+
+use super::inputs::Inputs;
+use super::{Args, Output, progress};
+use crate::interrupt::Interrupt;
+use crate::terminal::{FAILED, answer, complain};
+
+/// What a shell takes as it is.
+const PLAIN: &str = "-_./=:,@%+";
+
+/// Plays `count` seeds from `first` on; ends with 0 where every run completed.
+pub(super) fn play(
+    args: &Args,
+    (first, count): (u64, u64),
+    workflow: &str,
+    inputs: &Inputs,
+    build: impl FnMut() -> EngineBuilder + 'static,
+    interrupt: &Interrupt,
+) -> ExitCode {
+    let bar = shown(args, count);
+    if !args.quiet {
+        progress::say(&format!("{count} seeds from {first} on"));
+    }
+    interrupt.expects_a_run();
+    let simulated = simulate(build)
+        .workflow(workflow)
+        .input(inputs.input.clone())
+        .conversation(inputs.conversation.clone())
+        .pinned(inputs.pinned.clone())
+        .seeds(first..first.saturating_add(count))
+        .on_start({
+            let interrupt = interrupt.clone();
+            move |run| interrupt.stops(run)
+        })
+        .on_progress({
+            let bar = bar.clone();
+            move |Progress { played, failed }| {
+                bar.set_position(played);
+                bar.set_message(format!("{failed} failed"));
+            }
+        })
+        .stop_when({
+            let interrupt = interrupt.clone();
+            move || interrupt.was_heard()
+        })
+        .run();
+    bar.finish_and_clear();
+    match simulated {
+        Ok(simulated) => told(args, &simulated),
+        Err(SimulateError::Build(error)) => super::unbuilt(&error),
+        Err(SimulateError::Refused(error)) => complain(&error.to_string(), FAILED),
+    }
+}
+
+fn shown(args: &Args, count: u64) -> ProgressBar {
+    if args.quiet || !stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(count);
+    let style = ProgressStyle::with_template("{bar:30} {pos} of {len} seeds, {msg}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
+fn told(args: &Args, simulated: &Simulation) -> ExitCode {
+    let is_good = simulated.failure.is_none() && !simulated.interrupted;
+    let code = if is_good { 0 } else { FAILED };
+    let given: Vec<String> = std::env::args().skip(1).collect();
+    let again = simulated
+        .failure
+        .as_ref()
+        .map(|failure| repeating(&given, failure.seed));
+    match args.output {
+        Output::Text => {
+            let again = again.map(|command| format!("again: {command}\n")).unwrap_or_default();
+            answer(&format!("{simulated}{again}"), code)
+        }
+        Output::Json => {
+            let mut report = json!(simulated);
+            if let (Some(command), Some(Value::Object(failure))) = (again, report.get_mut("failure")) {
+                failure.insert("command".to_owned(), json!(command));
+            }
+            answer(&format!("{report:#}\n"), code)
+        }
+    }
+}
+
+/// The command that was given, for this one seed.
+fn repeating(given: &[String], seed: u64) -> String {
+    let mut words = vec!["pirn".to_owned()];
+    let mut given = given.iter();
+    while let Some(word) = given.next() {
+        match word.as_str() {
+            "--seeds" | "--seed" => {
+                given.next();
+            }
+            word if word.starts_with("--seeds=") || word.starts_with("--seed=") => {}
+            word => words.push(quoted(word)),
+        }
+    }
+    words.push(format!("--seed {seed}"));
+    words.join(" ")
+}
+
+/// For a shell.
+fn quoted(word: &str) -> String {
+    if !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || PLAIN.contains(c)) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_is_the_one_that_was_given_with_one_seed() {
+        let given = [
+            "run",
+            "my flow.json",
+            "--seeds",
+            "100",
+            "--virtual-time",
+            "--seed=5",
+            "--input",
+            r#"{"who": "it's me"}"#,
+        ];
+        let given = given.map(str::to_owned);
+        assert_eq!(
+            repeating(&given, 17),
+            r#"pirn run 'my flow.json' --virtual-time --input '{"who": "it'\''s me"}' --seed 17"#
+        );
+    }
+}

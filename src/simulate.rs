@@ -1,0 +1,289 @@
+//! One workflow under many seeds: is there one under which it fails?
+//!
+//! A seed names the order of what happens at the same time, the faults and what scripts draw
+//! ([`EngineBuilder::simulated`]). [`simulate`] plays a workflow under one seed after the other until a run fails, and
+//! says under which: that seed gives the same run again. See `docs/simulation.md`.
+//!
+//! ```
+//! use pirn::{Engine, simulate};
+//! let ask = r#"{"id": "ask", "nodes": [{"id": "s", "type": "START"},
+//!     {"id": "llm", "type": "LLM", "config": {"prompt": "hello"}}, {"id": "e", "type": "END"}],
+//!   "edges": [{"from": "s", "to": "llm"}, {"from": "llm", "to": "e"}]}"#;
+//! let simulated = simulate(|| Engine::builder().workflows(ask)).seeds(0..20).run()?;
+//! assert!(simulated.failure.is_none(), "{simulated}");
+//! # Ok::<(), pirn::simulate::SimulateError>(())
+//! ```
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use pirn_core::definition::Pinned;
+use pirn_core::error::RunError;
+use pirn_core::message::Message;
+use pirn_core::status::ThreadStatus;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::engine::{BuildError, EngineBuilder, RunHandle, RunReport};
+
+/// Seeds that are played where nothing is said.
+pub const DEFAULT_SEEDS: u64 = 100;
+
+/// What is wrong with a run that has ended, in words.
+type Check = Box<dyn FnMut(&RunReport) -> Result<(), String>>;
+
+/// What came of the seeds that were played.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Simulation {
+    /// The first seed; the others follow it.
+    pub first_seed: u64,
+    /// How many were asked for.
+    pub seeds: u64,
+    /// How many were played.
+    pub played: u64,
+    /// How many runs ended in which way.
+    pub statuses: BTreeMap<ThreadStatus, u64>,
+    /// How many of them failed.
+    pub failed: u64,
+    /// Whether [`Simulator::stop_when`] said that it is enough.
+    pub interrupted: bool,
+    /// The first that failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+}
+
+/// A run that failed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Failure {
+    /// The seed that gives it again.
+    pub seed: u64,
+    /// What is wrong with it.
+    pub message: String,
+    /// The run.
+    pub report: Arc<RunReport>,
+}
+
+/// How far a simulation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Seeds played so far.
+    pub played: u64,
+    /// Runs that failed so far.
+    pub failed: u64,
+}
+
+/// Why there is nothing to tell.
+#[derive(Debug)]
+pub enum SimulateError {
+    /// The workflows or profiles have faults.
+    Build(BuildError),
+    /// A run was refused: there is no such workflow.
+    Refused(RunError),
+}
+
+impl fmt::Display for SimulateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Build(error) => error.fmt(f),
+            Self::Refused(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for SimulateError {}
+
+/// A simulation of what `build` describes, to be set up and [run](Simulator::run). It is built anew for every seed, its
+/// clock and seed are not used.
+pub fn simulate(build: impl FnMut() -> EngineBuilder + 'static) -> Simulator {
+    Simulator {
+        build: Box::new(build),
+        workflow: None,
+        input: Value::Null,
+        conversation: Vec::new(),
+        pinned: Pinned::default(),
+        seeds: 0..DEFAULT_SEEDS,
+        keeps_going: false,
+        check: Box::new(completed),
+        on_start: Box::new(|_| ()),
+        on_progress: Box::new(|_| ()),
+        stop_when: Box::new(|| false),
+    }
+}
+
+/// What is played, and how.
+pub struct Simulator {
+    build: Box<dyn FnMut() -> EngineBuilder>,
+    workflow: Option<String>,
+    input: Value,
+    conversation: Vec<Message>,
+    pinned: Pinned,
+    seeds: Range<u64>,
+    keeps_going: bool,
+    check: Check,
+    on_start: Box<dyn FnMut(&RunHandle)>,
+    on_progress: Box<dyn FnMut(Progress)>,
+    stop_when: Box<dyn FnMut() -> bool>,
+}
+
+impl Simulator {
+    /// The workflow (default: the first of the files that is not a triggered sub-workflow).
+    #[must_use]
+    pub fn workflow(mut self, id: impl Into<String>) -> Self {
+        self.workflow = Some(id.into());
+        self
+    }
+
+    /// The runs' input (default null).
+    #[must_use]
+    pub fn input(mut self, input: Value) -> Self {
+        self.input = input;
+        self
+    }
+
+    /// What the main thread's conversation starts with.
+    #[must_use]
+    pub fn conversation(mut self, messages: Vec<Message>) -> Self {
+        self.conversation = messages;
+        self
+    }
+
+    /// Pinned context, laid over the workflow's.
+    #[must_use]
+    pub fn pinned(mut self, pinned: Pinned) -> Self {
+        self.pinned = pinned;
+        self
+    }
+
+    /// The seeds (default 0 to [`DEFAULT_SEEDS`]).
+    #[must_use]
+    pub fn seeds(mut self, seeds: Range<u64>) -> Self {
+        self.seeds = seeds;
+        self
+    }
+
+    /// Whether to play on after a run that failed, to count them (default: the first is enough).
+    #[must_use]
+    pub fn keep_going(mut self, keeps_going: bool) -> Self {
+        self.keeps_going = keeps_going;
+        self
+    }
+
+    /// What makes a run a failure, in words (default: that it did not complete).
+    #[must_use]
+    pub fn check(mut self, check: impl FnMut(&RunReport) -> Result<(), String> + 'static) -> Self {
+        self.check = Box::new(check);
+        self
+    }
+
+    /// Called with every run that was started.
+    #[must_use]
+    pub fn on_start(mut self, call: impl FnMut(&RunHandle) + 'static) -> Self {
+        self.on_start = Box::new(call);
+        self
+    }
+
+    /// Called after every run.
+    #[must_use]
+    pub fn on_progress(mut self, call: impl FnMut(Progress) + 'static) -> Self {
+        self.on_progress = Box::new(call);
+        self
+    }
+
+    /// Asked after every run whether that is enough; such a run does not count.
+    #[must_use]
+    pub fn stop_when(mut self, is_enough: impl FnMut() -> bool + 'static) -> Self {
+        self.stop_when = Box::new(is_enough);
+        self
+    }
+
+    /// Plays seed after seed, each in an engine of its own. A run that waits for what can never come is cancelled, and
+    /// says so.
+    ///
+    /// # Errors
+    /// [`SimulateError`]. A run that fails is told, not an error.
+    pub fn run(mut self) -> Result<Simulation, SimulateError> {
+        let mut told = Simulation {
+            first_seed: self.seeds.start,
+            seeds: self.seeds.end.saturating_sub(self.seeds.start),
+            played: 0,
+            statuses: BTreeMap::new(),
+            failed: 0,
+            interrupted: false,
+            failure: None,
+        };
+        let workflow = match self.workflow.take() {
+            Some(id) => id,
+            None => (self.build)().plan().map_err(SimulateError::Build)?.first_workflow(),
+        };
+        for seed in self.seeds.clone() {
+            let report = self.play(&workflow, seed)?;
+            if (self.stop_when)() {
+                told.interrupted = true;
+                break;
+            }
+            told.played += 1;
+            *told.statuses.entry(report.status).or_default() += 1;
+            let checked = (self.check)(&report);
+            told.failed += u64::from(checked.is_err());
+            (self.on_progress)(Progress {
+                played: told.played,
+                failed: told.failed,
+            });
+            if let Err(message) = checked {
+                told.failure.get_or_insert(Failure { seed, message, report });
+                if !self.keeps_going {
+                    break;
+                }
+            }
+        }
+        Ok(told)
+    }
+
+    fn play(&mut self, workflow: &str, seed: u64) -> Result<Arc<RunReport>, SimulateError> {
+        let engine = (self.build)().simulated(seed).build().map_err(SimulateError::Build)?;
+        let run = engine
+            .run(workflow)
+            .input(self.input.clone())
+            .conversation(self.conversation.clone())
+            .pinned(self.pinned.clone())
+            .start()
+            .map_err(SimulateError::Refused)?;
+        (self.on_start)(&run);
+        engine.end_what_waits_for_ever(&run);
+        Ok(run.outcome_blocking())
+    }
+}
+
+fn completed(report: &RunReport) -> Result<(), String> {
+    match (report.status, &report.error) {
+        (ThreadStatus::Completed, _) => Ok(()),
+        (status, Some(error)) => Err(format!("the run ended {}: {error}", status.as_str())),
+        (status, None) => Err(format!("the run ended {}", status.as_str())),
+    }
+}
+
+impl fmt::Display for Simulation {
+    /// How many ended how, and the first that failed.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let statuses: Vec<String> = self
+            .statuses
+            .iter()
+            .map(|(status, count)| format!("{count} {}", status.as_str()))
+            .collect();
+        let how = if statuses.is_empty() {
+            "none ended".to_owned()
+        } else {
+            statuses.join(", ")
+        };
+        let interrupted = if self.interrupted { "; interrupted" } else { "" };
+        writeln!(f, "{} of {} seeds played: {how}{interrupted}", self.played, self.seeds)?;
+        match &self.failure {
+            Some(failure) => writeln!(f, "seed {}: {}", failure.seed, failure.message),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! `pirn run --virtual-time --seeds N`.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::command::{pirn, start};
+
+/// A file of its own, which ends with the test.
+struct File(PathBuf);
+
+impl File {
+    fn new(name: &str, content: &Value) -> Self {
+        let path = std::env::temp_dir().join(format!("pirn-seeds-{name}-{}.json", std::process::id()));
+        std::fs::write(&path, content.to_string()).expect("writable");
+        Self(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().expect("UTF-8")
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        std::fs::remove_file(&self.0).unwrap_or(());
+    }
+}
+
+fn one(kind: &str, config: &Value) -> Value {
+    json!({"id": "one", "nodes": [
+        {"id": "s", "type": "START"}, {"id": "n", "type": kind, "config": config}, {"id": "e", "type": "END"}],
+        "edges": [{"from": "s", "to": "n"}, {"from": "n", "to": "e"}]})
+}
+
+fn ask(name: &str) -> File {
+    File::new(name, &one("LLM", &json!({"prompt": "hello"})))
+}
+
+#[test]
+fn the_first_seed_that_fails_is_told_with_the_command_that_has_it_again() {
+    let ask = ask("first");
+    let faults = File::new("first-faults", &json!({"faults": {"models": {"*": {"fail": 0.2}}}}));
+    let given = [
+        "run",
+        ask.path(),
+        "--faults",
+        faults.path(),
+        "--output",
+        "json",
+        "--virtual-time",
+    ];
+    let ended = pirn(&[&given[..], &["--seeds", "300", "--seed", "3"]].concat());
+    assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+    let told = ended.json();
+    let seed = told["failure"]["seed"].as_u64().expect("one of 300 fails");
+    assert_eq!((&told["firstSeed"], &told["seeds"]), (&json!(3), &json!(300)));
+    assert_eq!(told["played"], json!(seed - 3 + 1), "the first is enough: {told}");
+    assert_eq!(told["statuses"]["FAILED"], 1);
+    let command = told["failure"]["command"].as_str().expect("a command");
+    let words: Vec<&str> = command.split(' ').collect();
+    let again = pirn(&words[1..]);
+    assert_eq!(again.code, Some(1), "{command}: {}", again.stderr);
+    assert_eq!(again.json(), told["failure"]["report"], "{command}");
+    for before in 3..seed {
+        let good = pirn(&[&given[..], &["--seed", &before.to_string()]].concat());
+        assert_eq!(good.code, Some(0), "seed {before} was played, and did not fail");
+    }
+}
+
+#[test]
+fn where_every_run_completes_it_says_so() {
+    let ask = ask("all");
+    let ended = pirn(&["run", ask.path(), "--virtual-time", "--seeds", "20", "--quiet"]);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    assert_eq!(ended.stdout, "20 of 20 seeds played: 20 COMPLETED\n");
+    assert_eq!(ended.stderr, "");
+}
+
+#[test]
+fn a_run_that_waits_for_ever_is_ended_and_says_so() {
+    let never = File::new("never", &one("WAIT", &json!({"event": "never"})));
+    for seeds in [&[][..], &["--seeds", "5"]] {
+        let ended = pirn(&[&["run", never.path(), "--virtual-time"], seeds].concat());
+        assert_eq!(ended.code, Some(1), "{}", ended.stderr);
+        let said = format!("{}{}", ended.stdout, ended.stderr);
+        assert!(said.contains("waits for ever"), "{said}");
+    }
+}
+
+#[test]
+fn ctrl_c_ends_them_with_what_was_played() {
+    let ask = ask("interrupted");
+    let mut child = start(&[
+        "run",
+        ask.path(),
+        "--virtual-time",
+        "--seeds",
+        "1000000000",
+        "--output",
+        "json",
+    ]);
+    let mut progress = BufReader::new(child.stderr.take().expect("piped")).lines();
+    let begun = progress.find(|line| line.as_ref().is_ok_and(|line| line.contains("1000000000 seeds")));
+    assert!(begun.is_some(), "it says when it begins");
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(killed.expect("kill runs").success());
+    let mut text = String::new();
+    let mut stdout = child.stdout.take().expect("piped");
+    stdout.read_to_string(&mut text).expect("UTF-8");
+    assert_eq!(child.wait().expect("it ends").code(), Some(1));
+    let told: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(
+        (&told["interrupted"], &told["failed"]),
+        (&json!(true), &json!(0)),
+        "{told}"
+    );
+    assert!(told.get("failure").is_none(), "{told}");
+}
+
+#[test]
+fn wrong_usage_is_two() {
+    let ask = ask("usage");
+    for wrong in [
+        &["--seeds", "5"][..],
+        &["--virtual-time", "--seeds", "0"],
+        &["--virtual-time", "--seeds", "5", "--events", "e"],
+    ] {
+        assert_eq!(pirn(&[&["run", ask.path()], wrong].concat()).code, Some(2), "{wrong:?}");
+    }
+}
