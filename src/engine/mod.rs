@@ -316,20 +316,19 @@ impl RunBuilder {
             admitted.go()?;
             return Ok(RunHandle::new(started, engine.placement));
         };
-        for (filter, deliver) in subscriptions {
-            engine.shared.subscribe(filter, deliver, Box::new(|| ()));
-        }
-        // The run takes its first step when the bus has the last subscriber.
-        engine.shared.subscribe(
-            filter,
-            deliver,
-            Box::new(move || {
+        let shared = Arc::clone(&engine.shared);
+        engine.placement.request(move || {
+            for (filter, deliver) in subscriptions {
+                shared.subscribe(filter, deliver, Box::new(|| ()));
+            }
+            // The run takes its first step when the bus has the last subscriber.
+            let ready = move || {
                 if let Err(error) = admitted.go() {
                     tracing::warn!(%error, "a run could not be placed");
                 }
-            }),
-        );
-        engine.placement.nudge();
+            };
+            shared.subscribe(filter, deliver, Box::new(ready));
+        })?;
         Ok(RunHandle::new(started, engine.placement))
     }
 }

@@ -114,6 +114,23 @@ impl Placement {
         &self.inner.functions
     }
 
+    /// A request from outside: at once, but under virtual time when what began before it has come to rest.
+    ///
+    /// # Errors
+    /// The engine has stopped.
+    pub(super) fn request(&self, act: impl FnOnce() + Send + 'static) -> Result<(), RunError> {
+        match &self.inner.kind {
+            Kind::Simulated(simulated) if HERE.with_borrow(Option::is_none) => {
+                let job = Job::Run(Box::new(move |_, _| act()));
+                simulated.jobs.send(job).map_err(|_| stopped())
+            }
+            Kind::Simulated(_) | Kind::Arbiters(_) => {
+                act();
+                Ok(())
+            }
+        }
+    }
+
     /// Something was sent to an actor from outside: a virtual clock's thread looks at it.
     pub(super) fn nudge(&self) {
         if let Kind::Simulated(simulated) = &self.inner.kind {
