@@ -22,6 +22,16 @@ pub struct Row {
     pub times: Vec<Times>,
 }
 
+impl Row {
+    /// What was measured, for people.
+    pub fn label(&self) -> String {
+        match self.part {
+            "" => self.workload.label(),
+            part => format!("{}: {part}", self.workload.label()),
+        }
+    }
+}
+
 impl Times {
     /// The fastest round.
     pub fn min(&self) -> f64 {

@@ -3,11 +3,14 @@
 //! - without words: all of them on Pirn and raw tokio, and prints the table
 //! - `once WORKLOAD SIZE ROUNDS`: on Pirn alone, for a profiler and for counting instructions; 0 rounds only prepares
 //! - `memory threads|runs COUNT`: bytes that one of them costs while it waits
+//! - `command PIRN FOLDER`: the binary PIRN from outside: cold start, and a large file validated
+//!
+//! The last two print rows of a Markdown table: what, measured, at most.
 
 use std::io::Write as _;
 
 use pirn_benches::sides::{Spin, pirn::Bench};
-use pirn_benches::{Workload, memory, report};
+use pirn_benches::{Workload, command, memory, report};
 
 #[allow(clippy::disallowed_methods)] // a benchmark has no host port
 fn main() -> std::io::Result<()> {
@@ -27,14 +30,28 @@ fn main() -> std::io::Result<()> {
         }
         ["memory", "threads", count] => {
             let bytes = runtime.block_on(memory::a_thread(number(count)?))?;
-            writeln!(out, "a waiting thread: {bytes:.0} bytes ({count} in one run)")
+            writeln!(
+                out,
+                "| a waiting thread ({count} in one run) | {bytes:.0} bytes | 2,048 bytes |"
+            )
         }
         ["memory", "runs", count] => {
             let bytes = runtime.block_on(memory::a_run(number(count)?))?;
-            writeln!(out, "a waiting run: {bytes:.0} bytes (of {count})")
+            writeln!(out, "| a waiting run (of {count}) | {bytes:.0} bytes | 4,096 bytes |")
+        }
+        ["command", pirn, folder] => {
+            for (times, most) in command::measure(pirn.as_ref(), folder.as_ref())? {
+                let [min, median, max] = [times.min(), times.median(), times.max()].map(|us| us / 1e3);
+                writeln!(
+                    out,
+                    "| {} | {min:.1} / {median:.1} / {max:.1} ms (min / median / max) | {most} ms |",
+                    times.side
+                )?;
+            }
+            Ok(())
         }
         _ => Err(usage(
-            "once WORKLOAD SIZE ROUNDS, memory threads|runs COUNT, or nothing",
+            "once WORKLOAD SIZE ROUNDS, memory threads|runs COUNT, command PIRN FOLDER, or nothing",
         )),
     }
 }

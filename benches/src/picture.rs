@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::compare::{Row, Times};
+use crate::limit::Limit;
 
 const LEFT: f64 = 270.0;
 const WIDTH: f64 = 420.0;
@@ -22,22 +23,21 @@ pub fn svg(rows: &[Row]) -> String {
         .flat_map(|row| row.times.iter().map(|times| ratio(row, times)));
     let widest = ratios.fold(10.0, f64::max).log10();
     let mut body = String::new();
-    let mut y = 40.0;
+    let mut y = 54.0;
     for row in rows {
-        let label = format!("{} {}", row.workload.label(), row.part);
+        let label = row.label();
         let middle = y + BAR * row.times.len() as f64 / 2.0 + 4.0;
         push(
             &mut body,
             format_args!(
                 "<text x=\"{:.0}\" y=\"{middle:.0}\" text-anchor=\"end\">{}</text>",
                 LEFT - 8.0,
-                label.trim_end()
+                label
             ),
         );
         for times in &row.times {
             let ratio = ratio(row, times);
-            // Raw tokio itself is the line at 1.
-            let length = (ratio.max(0.2).log10() - 0.2_f64.log10()) / (widest - 0.2_f64.log10()) * WIDTH;
+            let length = length_of(ratio, widest);
             let colour = sides.iter().position(|side| *side == times.side).unwrap_or(0) % COLOURS.len();
             push(
                 &mut body,
@@ -50,6 +50,17 @@ pub fn svg(rows: &[Row]) -> String {
                 ),
             );
             y += BAR;
+        }
+        if let Some(most) = times_raw(row) {
+            let x = LEFT + length_of(most, widest);
+            push(
+                &mut body,
+                format_args!(
+                    "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{:.0}\" y2=\"{:.0}\" stroke=\"#c92a2a\" stroke-width=\"2\"/>",
+                    y - BAR * row.times.len() as f64 - 2.0,
+                    y,
+                ),
+            );
         }
         y += 8.0;
     }
@@ -65,9 +76,29 @@ pub fn svg(rows: &[Row]) -> String {
             ),
         );
     }
+    push(
+        &mut legend,
+        format_args!(
+            "<text x=\"10\" y=\"40\" fill=\"#495057\">times raw tokio by the fastest round, logarithmic; red: the most that Pirn may take</text>"
+        ),
+    );
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"760\" height=\"{y:.0}\" font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n{legend}{body}</svg>\n"
     )
+}
+
+/// Pixels of a bar; raw tokio itself is the line at 1.
+fn length_of(ratio: f64, widest: f64) -> f64 {
+    let shortest = 0.2_f64;
+    (ratio.max(shortest).log10() - shortest.log10()) / (widest - shortest.log10()) * WIDTH
+}
+
+/// The most that Pirn may take, where that is said in multiples of raw tokio.
+fn times_raw(row: &Row) -> Option<f64> {
+    Limit::of(row.workload, row.part).iter().find_map(|limit| match limit {
+        Limit::TimesRaw(times) => Some(*times),
+        Limit::GraphFlow | Limit::Us(_) => None,
+    })
 }
 
 fn ratio(row: &Row, times: &Times) -> f64 {

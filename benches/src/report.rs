@@ -1,5 +1,4 @@
-//! A whole run: every workload on every side, the table to stdout, table and picture to the directory that
-//! `PIRN_BENCH_OUT` names.
+//! A whole run: every workload on every side, the table to stdout, the picture to the file that `PIRN_BENCH_PICTURE` names.
 
 use std::io::Write as _;
 
@@ -24,13 +23,10 @@ pub async fn run(others: Vec<Side>) -> std::io::Result<()> {
         let mut err = std::io::stderr().lock();
         writeln!(err, "{}", workload.label())?;
     }
-    let text = table::markdown(&rows);
     let mut out = std::io::stdout().lock();
-    write!(out, "{text}")?;
-    if let Some(folder) = std::env::var_os("PIRN_BENCH_OUT") {
-        let folder = std::path::PathBuf::from(folder);
-        std::fs::write(folder.join("performance.svg"), picture::svg(&rows))?;
-        std::fs::write(folder.join("performance-table.md"), text)?;
+    write!(out, "{}", table::markdown(&rows))?;
+    if let Some(file) = std::env::var_os("PIRN_BENCH_PICTURE") {
+        std::fs::write(file, picture::svg(&rows))?;
     }
     Ok(())
 }

@@ -3,23 +3,26 @@
 use std::fmt::Write as _;
 
 use crate::compare::{Row, Times};
+use crate::limit::Limit;
 
 /// min / median / max of every side, and their ratios to the first side by the fastest and by the middle round.
 pub fn markdown(rows: &[Row]) -> String {
     let mut text = String::from(
-        "| workload | side | min us | median us | max us | x raw, by min | x raw, by median | limit |\n|---|---|---:|---:|---:|---:|---:|---:|\n",
+        "| workload | side | min us | median us | max us | x raw, by min | x raw, by median | at most |\n|---|---|---:|---:|---:|---:|---:|---|\n",
     );
     for row in rows {
-        let label = format!("{} {}", row.workload.label(), row.part);
         let Some(raw) = row.times.first() else { continue };
         for times in &row.times {
-            let limit = row.workload.limit().filter(|_| times.side == "pirn");
-            let limit = limit.map_or(String::new(), |limit| limit.to_string());
+            let limit = if times.side == "pirn" {
+                limits(row, times)
+            } else {
+                String::new()
+            };
             // Writing to a text never fails.
             let _: std::fmt::Result = writeln!(
                 text,
                 "| {} | {} | {:.1} | {:.1} | {:.1} | {:.2} | {:.2} | {limit} |",
-                label.trim_end(),
+                row.label(),
                 times.side,
                 times.min(),
                 times.median(),
@@ -30,6 +33,19 @@ pub fn markdown(rows: &[Row]) -> String {
         }
     }
     text
+}
+
+fn limits(row: &Row, pirn: &Times) -> String {
+    let limits = Limit::of(row.workload, row.part).iter();
+    let words = limits.filter_map(|limit| {
+        let verdict = if limit.is_kept(row, pirn)? {
+            "kept"
+        } else {
+            "**missed**"
+        };
+        Some(format!("{limit}: {verdict}"))
+    });
+    words.collect::<Vec<_>>().join("; ")
 }
 
 fn ratio(times: &Times, raw: &Times, which: impl Fn(&Times) -> f64) -> f64 {

@@ -61,27 +61,14 @@ impl Workload {
         }
     }
 
-    /// The most that Pirn may take, as a multiple of raw tokio; none where something else is the measure.
-    pub fn limit(self) -> Option<f64> {
-        match self {
-            Self::Chain(_) => Some(1.3),
-            Self::Fork(_) => Some(3.3),
-            Self::Any(_) => None,
-            Self::Talk(_) | Self::History(_) => Some(2.0),
-            Self::Events(_) => Some(3.0),
-            Self::Cpu(_) => Some(1.15),
-            Self::Runs(_) => Some(4.0),
-        }
-    }
-
     /// How often it is measured.
     pub fn rounds(self) -> usize {
         match self {
-            Self::Chain(_) | Self::Fork(8..=1_000) => 31,
-            Self::Talk(_) | Self::History(_) | Self::Any(_) => 15,
-            Self::Fork(_) => 11,
-            Self::Events(_) | Self::Cpu(_) | Self::Runs(..=10_000) => 5,
-            Self::Runs(_) => 3,
+            Self::Chain(_) | Self::Fork(8..=1_000) => 101,
+            Self::Talk(_) | Self::History(_) | Self::Any(_) => 51,
+            Self::Fork(_) => 21,
+            Self::Events(_) | Self::Cpu(_) | Self::Runs(..=10_000) => 11,
+            Self::Runs(_) => 5,
         }
     }
 }

@@ -12,6 +12,25 @@ pub fn chain(nodes: usize) -> Value {
     workflow
 }
 
+/// So many nodes in a row of which every third is an expression, a prompt, a script: a large file as people write them.
+pub fn mixed(nodes: usize) -> Value {
+    let kinds = [
+        json!({"type": "VARIABLE", "config": {"variableName": "n", "expression": "(variables.n || 0) + 1"}}),
+        json!({"type": "LLM", "config": {"prompt": "Step {{n}}: what is next after {{input.topic}}?", "system": "Be brief."}}),
+        json!({"type": "CODE", "config": {"code": "const seen = (input || '') + '';\nreturn seen.length;"}}),
+    ];
+    let mut list = vec![json!({"id": "start", "type": "START"})];
+    list.extend(
+        kinds
+            .iter()
+            .cycle()
+            .take(nodes.saturating_sub(2))
+            .enumerate()
+            .map(|(n, node)| named(node, &format!("n{n}"))),
+    );
+    linked("mixed", list)
+}
+
 /// Ten waits of a millisecond in a row.
 pub fn waits() -> Value {
     row("waits", WAITS, &json!({"type": "WAIT", "config": {"seconds": 0.001}}))
@@ -85,6 +104,11 @@ pub fn triggers(count: usize) -> Value {
 fn row(id: &str, count: usize, node: &Value) -> Value {
     let mut nodes = vec![json!({"id": "start", "type": "START"})];
     nodes.extend((0..count).map(|n| named(node, &format!("n{n}"))));
+    linked(id, nodes)
+}
+
+/// The nodes one after another, and an END.
+fn linked(id: &str, mut nodes: Vec<Value>) -> Value {
     nodes.push(json!({"id": "end", "type": "END"}));
     let edges: Vec<Value> = nodes
         .windows(2)

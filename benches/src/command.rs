@@ -1,0 +1,59 @@
+//! The `pirn` command from outside: how long it takes to start, and to read a large file.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use serde_json::json;
+
+use crate::compare::Times;
+use crate::sides::workflows;
+
+const ROUNDS: usize = 31;
+/// Nodes of the file that is validated.
+pub const NODES: usize = 10_000;
+
+/// Starts the binary `pirn` over and over; its files are written to `folder`. With each what it may take in milliseconds.
+///
+/// # Errors
+/// Where a file can not be written, the binary not started, or where it fails.
+pub fn measure(pirn: &Path, folder: &Path) -> std::io::Result<Vec<(Times, f64)>> {
+    let large = folder.join("large.json");
+    std::fs::write(&large, format!("{:#}", workflows::mixed(NODES)))?;
+    let small = folder.join("small.json");
+    let workflow = json!({"id": "small", "nodes": [{"id": "start", "type": "START"}, {"id": "end", "type": "END"}],
+        "edges": [{"from": "start", "to": "end"}]});
+    std::fs::write(&small, workflow.to_string())?;
+    let (large, small) = (large.to_string_lossy(), small.to_string_lossy());
+    Ok(vec![
+        (often("pirn --version", pirn, &["--version"])?, 10.0),
+        (often("pirn run, two nodes", pirn, &["run", &small])?, 10.0),
+        (often("pirn validate, 10,000 nodes", pirn, &["validate", &large])?, 50.0),
+    ])
+}
+
+#[allow(clippy::disallowed_methods)] // a benchmark measures real time
+fn often(name: &str, pirn: &Path, words: &[&str]) -> std::io::Result<Times> {
+    let mut us = Vec::new();
+    // The first one fills the file cache.
+    for round in 0..=ROUNDS {
+        let start = Instant::now();
+        let status = Command::new(pirn)
+            .args(words)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()?;
+        if !status.success() {
+            return Err(std::io::Error::other(format!("{name} ended with {status}")));
+        }
+        if round > 0 {
+            us.push(start.elapsed().as_secs_f64() * 1e6);
+        }
+    }
+    us.sort_by(f64::total_cmp);
+    Ok(Times {
+        side: name.to_owned(),
+        us,
+    })
+}
