@@ -185,8 +185,7 @@ impl EventBusActor {
                 continue;
             }
             let (_, answer) = waits.remove(index);
-            let value = serde_json::to_value(&**event).unwrap_or_default();
-            answer.give(Outcome::Event(Arc::new(value)));
+            answer.give(Outcome::Event(Arc::new(event.to_json())));
         }
         if waits.is_empty() {
             self.waits.remove(run_id);

@@ -245,7 +245,10 @@ impl TriggerMatcherActor {
         name: &str,
         parameters: &Map<String, Value>,
     ) -> Result<(), String> {
-        let input = json!({ "event": **event, "parameters": parameters });
+        let input = Value::Object(Map::from_iter([
+            ("event".to_owned(), event.to_json()),
+            ("parameters".to_owned(), Value::Object(parameters.clone())),
+        ]));
         match engine.ports.functions.get(name) {
             Some(Function::Inline(function)) => {
                 let called = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| function(&input)));
@@ -296,21 +299,20 @@ fn is_end(event_type: EventType) -> bool {
 
 /// The named fields of an event; all of them where none is named.
 pub(crate) fn event_fields(event: &Event, fields: &[String]) -> Map<String, Value> {
-    match serde_json::to_value(event) {
-        Ok(Value::Object(event)) if fields.is_empty() => event,
-        Ok(Value::Object(mut event)) => fields
+    match event.to_json() {
+        Value::Object(event) if fields.is_empty() => event,
+        Value::Object(mut event) => fields
             .iter()
             .filter_map(|field| Some((field.clone(), event.remove(field)?)))
             .collect(),
-        Ok(_) | Err(_) => Map::new(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
     }
 }
 
 /// What a trigger's texts see: the event, whole.
 fn event_scope(event: &Event) -> ScopeValues {
-    let event = serde_json::to_value(event).unwrap_or_default();
     ScopeValues {
-        event: Some(Arc::new(event)),
+        event: Some(Arc::new(event.to_json())),
         ..ScopeValues::default()
     }
 }

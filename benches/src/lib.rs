@@ -1,6 +1,7 @@
 //! The peers' workloads on Pirn, each beside raw tokio, and beside graph-flow where that is built (`benches/run`).
 //! Only ratios of one run on one machine mean anything.
 
+pub mod cli;
 pub mod command;
 pub mod compare;
 pub mod limit;

@@ -185,3 +185,62 @@ pub struct Event {
     #[serde(flatten)]
     pub raised: RaisedEvent,
 }
+
+impl Event {
+    /// As JSON: what scripts, WAIT nodes and registered functions get to see. The same as serde makes of it, for less.
+    pub fn to_json(&self) -> Value {
+        let mut fields = self.raised.data.clone();
+        // A field of the data stands before one of the event's own.
+        let mut own = |name: &str, value: Value| {
+            if !fields.contains_key(name) {
+                fields.insert(name.to_owned(), value);
+            }
+        };
+        own("sequence", self.sequence.into());
+        own("timestamp", self.timestamp.into());
+        own("runId", self.run_id.as_str().into());
+        own("workflowId", self.workflow_id.as_str().into());
+        own("threadId", self.thread_id.as_str().into());
+        own("type", self.raised.event_type.as_str().into());
+        if let Some(name) = &self.raised.event_name {
+            own("eventName", name.as_str().into());
+        }
+        if self.raised.trigger_depth > 0 {
+            own("triggerDepth", self.raised.trigger_depth.into());
+        }
+        Value::Object(fields)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn an_event_as_json_is_what_serde_makes_of_it(
+            kind in prop::sample::select(EventType::ALL),
+            name in prop::option::of("[a-z]{0,4}"),
+            trigger_depth in 0..3_u32,
+            keys in prop::collection::btree_map(prop_oneof!["[a-z]{0,6}", Just("type".to_owned()), Just("runId".to_owned())], 0..9_i32, 0..4),
+        ) {
+            let event = Event {
+                sequence: 3,
+                timestamp: 5,
+                run_id: "run".to_owned(),
+                workflow_id: "w".to_owned(),
+                thread_id: "run.0".to_owned(),
+                raised: RaisedEvent {
+                    event_type: kind,
+                    event_name: name,
+                    trigger_depth,
+                    data: keys.into_iter().map(|(key, value)| (key, json!(value))).collect(),
+                },
+            };
+            prop_assert_eq!(event.to_json(), serde_json::to_value(&event).unwrap());
+        }
+    }
+}

@@ -370,9 +370,10 @@ fn wrapped(source: &str, form: Form, label: &str) -> String {
         Form::Script => ("async function () { \"use strict\"; {label}: {", "\n"),
     };
     let before = before.replace("{label}", label);
+    // No brackets around the functions: QuickJS reads all that stands in round brackets twice, in search of an arrow.
     format!(
-        "(function ({label}_scope, {PLACEHOLDER}) {{ with ({label}_scope) {{ return ({before}\n{source}{after} break \
-         {label}; }} }}); }} }})"
+        "0, function ({label}_scope, {PLACEHOLDER}) {{ with ({label}_scope) {{ return {before}\n{source}{after} break \
+         {label}; }} }}; }} }}"
     )
 }
 

@@ -89,6 +89,9 @@ impl TextSyntax {
         let rewritten = super::placeholder::rewrite(text, placeholder_call);
         let source = rewritten.as_ref().map_or(text, |rewritten| rewritten.source.as_str());
         self.parse(source, Form::Expression)?;
+        if keeps_its_brackets(source) {
+            return Ok(());
+        }
         self.parse(source, Form::BracketedExpression)
     }
 
@@ -116,6 +119,25 @@ impl TextSyntax {
             None => Ok(()),
         }
     }
+}
+
+/// Whether a text for certain closes no round bracket that it has not opened: then what parses in round brackets is one
+/// expression. Where a bracket may stand in a text, a comment or a regular expression, that is not certain.
+#[cfg(feature = "javascript")]
+fn keeps_its_brackets(text: &str) -> bool {
+    if text.contains(['"', '\'', '`', '/', '\\']) || text.contains("--") {
+        return !text.contains(')');
+    }
+    let mut open = 0_usize;
+    for letter in text.bytes() {
+        match letter {
+            b'(' => open += 1,
+            b')' if open == 0 => return false,
+            b')' => open -= 1,
+            _ => {}
+        }
+    }
+    true
 }
 
 #[cfg(feature = "javascript")]

@@ -11,7 +11,7 @@ use pirn_core::join::{
     BranchVariables, Conversation as JoinConversation, Effect, ForkJoinMachine, Input, PathEnd, PathReport, PathStatus,
     Verdict, join_error, join_output, merge_variables,
 };
-use pirn_core::thread::{CancelReason, EffectId, Outcome, ThreadKind};
+use pirn_core::thread::{EffectId, Outcome, ThreadKind};
 use serde_json::{Value, json};
 
 use super::children::Start;
@@ -170,7 +170,7 @@ impl SupervisorActor {
             .get(&no)
             .and_then(|run| run.threads.get(path).copied().flatten());
         if let Some(thread) = thread {
-            self.cancel(thread, CancelReason::JoinDecided);
+            self.stop_loser(thread);
         }
     }
 

@@ -55,6 +55,8 @@ pub(crate) enum SupervisorMsg {
     FirstTurns,
     /// Under a virtual clock: this one is to have its first turn.
     FirstTurn(ThreadNo),
+    /// Losers of a join are to be told to stop.
+    LastTurns,
     Drop {
         thread: ThreadNo,
         effect: EffectId,

@@ -42,7 +42,7 @@ use forks::ForkRun;
 pub use message::RunStatus;
 pub(crate) use message::{Control, SupervisorMsg};
 use table::Threads;
-use turns::{Fresh, Place};
+use turns::{Fresh, Losers, Place};
 
 /// A thread's place in its run; 0 is the main thread.
 pub(crate) type ThreadNo = u32;
@@ -104,6 +104,7 @@ pub(crate) struct SupervisorActor {
     started_at: Millis,
     threads: Threads,
     fresh: Fresh,
+    losers: Losers,
     forks: BTreeMap<ForkNo, ForkRun>,
     next_fork: ForkNo,
     firings: BTreeMap<FiringId, FiringRun>,
@@ -130,6 +131,7 @@ impl SupervisorActor {
             run,
             spec: Some(spec),
             fresh: Fresh::default(),
+            losers: Losers::default(),
             forks: BTreeMap::new(),
             next_fork: 0,
             firings: BTreeMap::new(),
@@ -256,6 +258,7 @@ impl SupervisorActor {
             history: Vec::new(),
             conversation: ConversationRef::Snapshot(Conversation::new()),
             node: 0,
+            _left_behind: None,
         };
         self.ended(thread, Box::new(ended));
     }
@@ -355,6 +358,7 @@ impl Handler<SupervisorMsg> for SupervisorActor {
             } => self.child(thread, effect, node, input, conversation),
             SupervisorMsg::FirstTurns => self.first_turns(),
             SupervisorMsg::FirstTurn(thread) => self.first_turn(thread),
+            SupervisorMsg::LastTurns => self.last_turns(),
             SupervisorMsg::Drop { thread, effect } => self.drop_effect(thread, effect),
             SupervisorMsg::Ended { thread, ended } => self.ended(thread, ended),
             SupervisorMsg::Exited { thread, exit } => self.exited(thread, &exit),

@@ -6,20 +6,23 @@
 //! 3. A thread that has to wait gets a mailbox and a task of its own, and keeps them to its end.
 //! 4. Other tasks of the arbiter have their turn after every few first turns. Under a virtual clock each is asked for
 //!    by a task of its own, so that the host goes on choosing which of several threads moves first.
+//!
+//! And last turns: a join's losers that wait in mailboxes are told to stop in turns of their own, after the join's answer
+//! has been heard. A loser whose first turn is to come is told at once, so it never takes it.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use actix::Addr;
-use pirn_core::thread::Input;
+use pirn_core::thread::{CancelReason, Input};
 
 use super::children::Start;
 use super::{Child, Origin, SupervisorActor, SupervisorMsg, ThreadNo};
 use crate::contain::{Exit, contained, start_contained_on};
 use crate::thread::{FirstTurn, ThreadActor, ThreadMsg};
 
-/// First turns that are taken before other tasks of the arbiter have theirs.
+/// First or last turns that are taken before other tasks of the arbiter have theirs.
 const AT_ONCE: usize = 32;
 
 /// Where a thread is reached.
@@ -51,6 +54,10 @@ pub(super) struct Fresh {
     waiting: VecDeque<ThreadNo>,
     is_asked: bool,
 }
+
+/// Losers that are to be told to stop.
+#[derive(Default)]
+pub(super) struct Losers(VecDeque<ThreadNo>);
 
 impl SupervisorActor {
     /// Takes a thread into the table and sees to it that it gets its first turn.
@@ -144,6 +151,32 @@ impl SupervisorActor {
                 supervisor.do_send(SupervisorMsg::Exited { thread: no, exit });
             }
         });
+    }
+
+    /// Stops a thread that its join has no more use for.
+    pub(super) fn stop_loser(&mut self, no: ThreadNo) {
+        let is_waiting = self
+            .threads
+            .get(no)
+            .is_some_and(|child| child.place.address().is_some());
+        if !is_waiting || self.run.engine.is_simulated {
+            return self.cancel(no, CancelReason::JoinDecided);
+        }
+        self.losers.0.push_back(no);
+        if self.losers.0.len() == 1 {
+            self.ask_later(SupervisorMsg::LastTurns);
+        }
+    }
+
+    /// Tells some losers to stop.
+    pub(super) fn last_turns(&mut self) {
+        for _ in 0..AT_ONCE {
+            let Some(no) = self.losers.0.pop_front() else { return };
+            self.cancel(no, CancelReason::JoinDecided);
+        }
+        if !self.losers.0.is_empty() {
+            self.ask_later(SupervisorMsg::LastTurns);
+        }
     }
 
     /// Tells a thread something; one that has ended hears nothing.

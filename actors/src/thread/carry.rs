@@ -177,6 +177,7 @@ impl ThreadActor {
                     history: self.machine.take_history(),
                     conversation: self.speech.take(),
                     node: self.machine.node(),
+                    _left_behind: (self.no == 0).then(|| Box::new(self.machine.take_outputs())),
                 };
                 self.in_flight.clear();
                 turn.end(&self.run, self.no, Box::new(ended));

@@ -43,6 +43,9 @@ pub(crate) struct Ended {
     pub(crate) history: Vec<NodeRecord>,
     pub(crate) conversation: ConversationRef,
     pub(crate) node: NodeIx,
+    /// What the main thread's nodes left behind. Nobody reads it any more: it is kept so that the outcome need not wait
+    /// for its cleaning up, which after a fork of many branches takes a while.
+    pub(crate) _left_behind: Option<Box<Outputs>>,
 }
 
 /// Effects that a thread carries out in one turn. A loop of nodes that wait for nothing leaves the rest for a later turn,

@@ -234,6 +234,10 @@ impl ThreadMachine {
     pub fn take_history(&mut self) -> Vec<NodeRecord> {
         std::mem::take(&mut self.history)
     }
+    /// The outputs, taken from a thread that has ended.
+    pub fn take_outputs(&mut self) -> Outputs {
+        std::mem::take(&mut self.outputs)
+    }
     /// What its models reported, children included.
     pub fn spent(&self) -> &Spent {
         &self.spent

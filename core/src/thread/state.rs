@@ -191,6 +191,9 @@ impl Outputs {
 
     /// Sets a node's output.
     pub fn set(&mut self, node: NodeIx, value: Arc<Value>) {
+        if self.own.last().is_some_and(|(last, _)| *last < node) {
+            return self.own.push((node, value));
+        }
         match self.own.binary_search_by_key(&node, |(own, _)| *own) {
             Ok(place) => self.own[place].1 = value,
             // In between, and there are many: they move on, so that a thread that jumps to and fro pays no more.

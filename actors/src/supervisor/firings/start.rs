@@ -127,7 +127,7 @@ fn child_input(run: &FiringRun, described: &Described, compression: Option<Value
     let event = &run.firing.event;
     let mut input = Map::new();
     input.insert("triggerId".into(), json!(run.firing.trigger.id));
-    input.insert("event".into(), json!(**event));
+    input.insert("event".into(), event.to_json());
     input.insert("output".into(), (*described.output).clone());
     input.insert("input".into(), (*described.input).clone());
     let options = run.execute().and_then(|execute| execute.merge_options.as_ref());

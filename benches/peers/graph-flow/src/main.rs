@@ -1,4 +1,4 @@
-//! The whole table with graph-flow 0.8.1, in one process, round by round with Pirn and raw tokio.
+//! The benchmarks with graph-flow 0.8.1 beside Pirn and raw tokio, round by round in one process.
 //!
 //! Its branches share one mutable context: no isolation. It has neither events nor a join that ends before all have.
 
@@ -11,10 +11,10 @@ use graph_flow::{
     SessionStorage, Task, TaskResult,
 };
 use pirn_benches::workload::MESSAGES;
-use pirn_benches::{Round, Side, Workload, report, timed, took};
+use pirn_benches::{Round, Side, Workload, timed, took};
 
 fn main() -> std::io::Result<()> {
-    tokio::runtime::Runtime::new()?.block_on(async { tokio::spawn(report::run(vec![side()])).await? })
+    pirn_benches::cli::main(vec![side()])
 }
 
 fn side() -> Side {
@@ -34,7 +34,11 @@ fn side() -> Side {
                         }
                         took(run(fan((0..branches).map(|n| Reply(format!("b{n}")))), "fan", context).await)
                     }
-                    Workload::Any(_) | Workload::History(_) | Workload::Events(_) | Workload::Cpu(_) | Workload::Runs(_) => None,
+                    Workload::Any(_)
+                    | Workload::History(_)
+                    | Workload::Events(_)
+                    | Workload::Cpu(_)
+                    | Workload::Runs(_) => None,
                 }
             })
         }),
@@ -87,7 +91,11 @@ impl Task for Next {
     async fn run(&self, context: Context) -> graph_flow::Result<TaskResult> {
         let value: u64 = context.get("n").unwrap_or(0);
         context.set("n", value + 1)?;
-        let next = if self.is_last { NextAction::End } else { NextAction::ContinueAndExecute };
+        let next = if self.is_last {
+            NextAction::End
+        } else {
+            NextAction::ContinueAndExecute
+        };
         Ok(TaskResult::new(None, next))
     }
 }

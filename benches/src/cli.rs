@@ -1,0 +1,100 @@
+//! What the benchmark programs understand.
+//!
+//! - no words: all workloads on Pirn, raw tokio and the program's other sides, and prints the table
+//! - `once WORKLOAD SIZE ROUNDS`: on Pirn alone, for a profiler and for counting instructions; 0 rounds only prepares
+//! - `memory threads|runs COUNT`: bytes that one of them costs while it waits
+//! - `command PIRN FOLDER`: the binary PIRN from outside: cold start, and a large file validated
+//!
+//! The last two print rows of a Markdown table: what, measured, at most.
+
+use std::io::Write as _;
+
+use crate::sides::{Spin, pirn::Bench};
+use crate::{Side, Workload, command, memory, report};
+
+/// Does what the program's arguments say; `others` stand beside Pirn and raw tokio.
+///
+/// # Errors
+/// Where the words are not understood, or something can not be measured or written.
+#[allow(clippy::disallowed_methods)] // a benchmark has no host port
+pub fn main(others: Vec<Side>) -> std::io::Result<()> {
+    let runtime = tokio::runtime::Runtime::new()?;
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let mut out = std::io::stdout();
+    match words[..] {
+        [] => runtime.block_on(async { tokio::spawn(report::run(others)).await? }),
+        ["once", workload, size, rounds] => {
+            let workload = named(workload, number(size)?)?;
+            let rounds = number(rounds)?;
+            runtime.block_on(async {
+                let times = tokio::spawn(once(workload, rounds)).await?;
+                writeln!(out, "{times:.1?}")
+            })
+        }
+        ["memory", "threads", count] => {
+            let bytes = runtime.block_on(memory::a_thread(number(count)?))?;
+            writeln!(
+                out,
+                "| a waiting thread ({count} in one run) | {bytes:.0} bytes | 2,048 bytes |"
+            )
+        }
+        ["memory", "runs", count] => {
+            let bytes = runtime.block_on(memory::a_run(number(count)?))?;
+            writeln!(out, "| a waiting run (of {count}) | {bytes:.0} bytes | 4,096 bytes |")
+        }
+        ["command", pirn, folder] => {
+            for (times, most) in command::measure(pirn.as_ref(), folder.as_ref())? {
+                let [min, median, max] = [times.min(), times.median(), times.max()].map(|us| us / 1e3);
+                writeln!(
+                    out,
+                    "| {} | {min:.1} / {median:.1} / {max:.1} ms (min / median / max) | {most} ms |",
+                    times.side
+                )?;
+            }
+            Ok(())
+        }
+        _ => Err(usage(
+            "once WORKLOAD SIZE ROUNDS, memory threads|runs COUNT, command PIRN FOLDER, or nothing",
+        )),
+    }
+}
+
+async fn once(workload: Workload, rounds: usize) -> Vec<f64> {
+    let spin = match workload {
+        Workload::Cpu(_) => Spin::calibrated(),
+        _ => Spin::none(),
+    };
+    let bench = Bench::new(&[workload], spin);
+    let mut times = Vec::new();
+    for _ in 0..rounds {
+        times.extend(bench.round(workload).await.into_iter().flatten().map(|(_, us)| us));
+    }
+    times
+}
+
+fn named(name: &str, size: usize) -> std::io::Result<Workload> {
+    Ok(match name {
+        "chain" => Workload::Chain(size),
+        "fork" => Workload::Fork(size),
+        "any" => Workload::Any(size),
+        "talk" => Workload::Talk(size),
+        "history" => Workload::History(size),
+        "events" => Workload::Events(size),
+        "cpu" => Workload::Cpu(size),
+        "runs" => Workload::Runs(size),
+        _ => {
+            return Err(usage(
+                "a workload is chain, fork, any, talk, history, events, cpu or runs",
+            ));
+        }
+    })
+}
+
+fn number(text: &str) -> std::io::Result<usize> {
+    text.parse().map_err(|_| usage("sizes and rounds are whole numbers"))
+}
+
+fn usage(what: &str) -> std::io::Error {
+    std::io::Error::new(std::io::ErrorKind::InvalidInput, what)
+}
