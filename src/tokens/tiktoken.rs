@@ -10,32 +10,18 @@ pub(super) struct Tiktoken {
     tables: fn() -> &'static CoreBPE,
 }
 
-const O200K: Tiktoken = Tiktoken {
-    name: "o200k_base",
-    tables: tiktoken_rs::o200k_base_singleton,
-};
-const O200K_HARMONY: Tiktoken = Tiktoken {
-    name: "o200k_harmony",
-    tables: tiktoken_rs::o200k_harmony_singleton,
-};
-const CL100K: Tiktoken = Tiktoken {
-    name: "cl100k_base",
-    tables: tiktoken_rs::cl100k_base_singleton,
-};
-const P50K: Tiktoken = Tiktoken {
-    name: "p50k_base",
-    tables: tiktoken_rs::p50k_base_singleton,
-};
-const P50K_EDIT: Tiktoken = Tiktoken {
-    name: "p50k_edit",
-    tables: tiktoken_rs::p50k_edit_singleton,
-};
-const R50K: Tiktoken = Tiktoken {
-    name: "r50k_base",
-    tables: tiktoken_rs::r50k_base_singleton,
-};
+const O200K: Tiktoken = Tiktoken::new("o200k_base", tiktoken_rs::o200k_base_singleton);
+const O200K_HARMONY: Tiktoken = Tiktoken::new("o200k_harmony", tiktoken_rs::o200k_harmony_singleton);
+const CL100K: Tiktoken = Tiktoken::new("cl100k_base", tiktoken_rs::cl100k_base_singleton);
+const P50K: Tiktoken = Tiktoken::new("p50k_base", tiktoken_rs::p50k_base_singleton);
+const P50K_EDIT: Tiktoken = Tiktoken::new("p50k_edit", tiktoken_rs::p50k_edit_singleton);
+const R50K: Tiktoken = Tiktoken::new("r50k_base", tiktoken_rs::r50k_base_singleton);
 
 impl Tiktoken {
+    const fn new(name: &'static str, tables: fn() -> &'static CoreBPE) -> Self {
+        Self { name, tables }
+    }
+
     /// The one that a tokenizer's or a model's name means.
     pub(super) fn of(name: &str) -> Option<Self> {
         use tiktoken_rs::tokenizer::Tokenizer as Known;

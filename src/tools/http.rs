@@ -9,12 +9,12 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn_actors::host::WorkClock;
 use pirn_actors::ports::{Tool, ToolSpec};
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
+use reqwest::header::{CONTENT_TYPE, HeaderValue, LOCATION};
 use reqwest::{Client, Method, Request, Response, Url};
 use serde_json::{Map, Value};
 
 use super::config::{Body, HttpConfig};
-use super::environment;
+use super::headers;
 use super::output::Head;
 use super::template::Template;
 
@@ -110,13 +110,8 @@ fn explained(error: &dyn std::error::Error) -> String {
 
 fn request(config: &HttpConfig, arguments: &Value) -> Result<Request, String> {
     let mut request = Request::new(config.method.clone(), url(config, arguments)?);
-    let headers = request.headers_mut();
-    for (name, value) in &config.headers {
-        add_header(headers, name, value)?;
-    }
-    for (name, source) in &config.headers_env {
-        let value = environment::expanded(source).map_err(|fault| format!("header `{name}`: {fault}"))?;
-        add_header(headers, name, &value)?;
+    for (name, value) in headers::of_request(&config.headers, &config.headers_env)? {
+        request.headers_mut().insert(name, value);
     }
     if let Some((kind, bytes)) = body(config, arguments) {
         let kind = HeaderValue::from_static(kind);
@@ -124,16 +119,6 @@ fn request(config: &HttpConfig, arguments: &Value) -> Result<Request, String> {
         *request.body_mut() = Some(bytes.into());
     }
     Ok(request)
-}
-
-fn add_header(headers: &mut HeaderMap, name: &str, value: &str) -> Result<(), String> {
-    let key: HeaderName = name.parse().map_err(|_| format!("`{name}` is no name of a header"))?;
-    let mut value: HeaderValue = value
-        .parse()
-        .map_err(|_| format!("the value of the header `{name}` has characters that a header can not have"))?;
-    value.set_sensitive(true);
-    headers.insert(key, value);
-    Ok(())
 }
 
 /// The URL. A value is encoded whole, so it can not add a segment, a parameter or a fragment, nor climb.

@@ -13,6 +13,8 @@ mod config;
 #[cfg(feature = "tools")]
 mod environment;
 #[cfg(feature = "tools")]
+mod headers;
+#[cfg(feature = "tools")]
 mod http;
 #[cfg(feature = "mcp")]
 mod mcp;
@@ -40,7 +42,7 @@ pub use approval::{Approval, ApprovalRequest, Verdict};
 #[cfg(feature = "mcp")]
 pub use config::McpServerConfig;
 #[cfg(feature = "tools")]
-pub use config::{ConfigFault, ToolConfig, ToolsConfig, ToolsError, load_tools, tools_of};
+pub use config::{CallLimits, ConfigFault, ToolConfig, ToolsConfig, ToolsError, load_tools, tools_of};
 #[cfg(feature = "mcp")]
 pub use mcp::McpServers;
 #[cfg(feature = "tools")]
@@ -56,9 +58,9 @@ impl ToolRegistry {
         let shared = http::Shared::default();
         for tool in config.tools {
             let options = ToolOptions {
-                timeout: tool.timeout,
-                max_parallel: Some(tool.max_parallel),
-                approval: tool.approval,
+                timeout: tool.limits.timeout,
+                max_parallel: Some(tool.limits.max_parallel),
+                approval: tool.limits.approval,
                 source: tool.source(),
             };
             let spec = ToolSpec {
@@ -66,7 +68,7 @@ impl ToolRegistry {
                 description: tool.description,
                 parameters: tool.input_schema,
             };
-            let limit = tool.max_output_bytes;
+            let limit = tool.limits.max_output_bytes;
             let tool: Arc<dyn Tool> = match tool.kind {
                 config::Kind::Command(command) => Arc::new(command::CommandTool::new(spec, command, limit)),
                 config::Kind::Http(http) => Arc::new(http::HttpTool::new(spec, http, limit, shared.clone())),

@@ -111,6 +111,25 @@ fn the_first_command_forks_joins_and_compresses_and_loses_nothing() {
     assert_eq!(kept, 13, "the system message and the last twelve stay: {visible:#?}");
 }
 
+/// Virtual time fixes what comes after what; branches that start at one moment may do so in any order.
+#[test]
+fn the_first_command_shows_forks_joins_losers_and_the_compression_line_by_line() {
+    let mut arguments = command();
+    arguments.extend(["--virtual-time", "--seed", "1"].map(str::to_owned));
+    let ended = pirn_in(&root(), &arguments.iter().map(String::as_str).collect::<Vec<_>>(), &[]);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    let mut lines: Vec<&str> = ended.stderr.lines().collect();
+    let last = lines.pop().expect("lines");
+    assert!(
+        last.starts_with("completed after ") && last.ends_with(" tokens spent"),
+        "{last}"
+    );
+    for together in lines.chunk_by_mut(|one, next| one.starts_with('>') && next.starts_with('>')) {
+        together.sort_unstable();
+    }
+    insta::assert_snapshot!("support_desk_progress", lines.join("\n"));
+}
+
 fn compressed_limit(heard: &[Value]) -> u64 {
     let crossed = heard.iter().find(|event| event["type"] == "TOKEN_LIMIT_EXCEEDED");
     crossed.expect("it was crossed")["tokenLimit"]

@@ -8,9 +8,8 @@ use pirn::Engine;
 use pirn::explore::{DEFAULT_SAMPLES, DEFAULT_SCHEDULES, Exploration, Progress, explore};
 use pirn::tools::ToolRegistry;
 
-use crate::run::Output;
 use crate::run::inputs::{self, Given, Opened};
-use crate::terminal::{FAILED, answer, complain};
+use crate::terminal::{FAILED, Output, answer, complain};
 
 /// Arguments of `pirn explore`.
 #[derive(clap::Args)]

@@ -8,6 +8,15 @@ pub(crate) const FAILED: u8 = 1;
 /// Wrong usage, or an unreadable file.
 pub(crate) const USAGE: u8 = 2;
 
+/// How a command prints its result.
+#[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
+pub(crate) enum Output {
+    /// For people
+    Text,
+    /// For programs
+    Json,
+}
+
 /// Writes the result to stdout and ends with `code`. A reader that went away is no failure: it had what it wanted.
 pub(crate) fn answer(text: &str, code: u8) -> ExitCode {
     let mut out = io::stdout().lock();

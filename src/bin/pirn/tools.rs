@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
-use clap::{Subcommand, ValueEnum};
+use clap::Subcommand;
 use pirn::profiles;
 use pirn::tools::{Approval, McpServers, ToolInfo, ToolRegistry, ToolsConfig, load_tools};
 use pirn_actors::host::{Host, HostConfig, HostRuntime};
@@ -14,7 +14,7 @@ use pirn_core::message::ToolCall;
 use serde_json::{Value, json};
 
 use crate::interrupt;
-use crate::terminal::{FAILED, USAGE, answer, complain};
+use crate::terminal::{FAILED, Output, USAGE, answer, complain};
 
 /// How long what a call has left may take to end, milliseconds.
 const GRACE: u64 = 500;
@@ -53,12 +53,6 @@ struct Config {
     /// The config file, TOML or JSON (default: pirn.toml in this folder)
     #[arg(long, visible_alias = "profiles", value_name = "FILE")]
     config: Option<PathBuf>,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Output {
-    Text,
-    Json,
 }
 
 /// Lists or calls.

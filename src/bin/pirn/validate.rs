@@ -5,7 +5,6 @@ use std::fmt::Write;
 use std::io::{IsTerminal, stdout};
 use std::process::ExitCode;
 
-use clap::ValueEnum;
 use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteDiagnostic, NamedSource, Report, Severity};
 use pirn::script::TextSyntax;
 use pirn_core::analysis::analyse;
@@ -15,7 +14,7 @@ use serde_json::json;
 
 use crate::config::{Config, ConfigFile};
 use crate::files;
-use crate::terminal::{FAILED, USAGE, answer, complain};
+use crate::terminal::{FAILED, Output, USAGE, answer, complain};
 
 /// Arguments of `pirn validate`.
 #[derive(clap::Args)]
@@ -28,12 +27,6 @@ pub(crate) struct Args {
     /// How to report
     #[arg(long, value_enum, default_value_t = Output::Text)]
     output: Output,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Output {
-    Text,
-    Json,
 }
 
 /// Checks the files as one set.

@@ -4,6 +4,7 @@
 //! the schema too, and all faults are reported at once.
 
 mod fields;
+mod limits;
 #[cfg(feature = "mcp")]
 mod server;
 mod tool;
@@ -17,6 +18,7 @@ use serde_json::Value;
 use crate::profiles::{self, ProfilesError};
 use fields::Fields;
 
+pub use limits::CallLimits;
 #[cfg(feature = "mcp")]
 pub use server::McpServerConfig;
 #[cfg(feature = "mcp")]

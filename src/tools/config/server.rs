@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use pirn_core::Millis;
 
 use super::fields::Fields;
-use super::tool::{self, Limits};
-use crate::tools::Approval;
+use super::limits::CallLimits;
+use super::tool;
 
 /// Milliseconds until a server must have listed its tools, where the entry does not say.
 const DEFAULT_START: Millis = 30_000;
@@ -29,14 +29,8 @@ pub struct McpServerConfig {
     pub tools: Option<Vec<String>>,
     /// Milliseconds until it must have listed its tools.
     pub start_timeout: Millis,
-    /// Milliseconds a call may take.
-    pub timeout: Millis,
-    /// Bytes of a result; more is cut.
-    pub max_output_bytes: usize,
-    /// Calls at once.
-    pub max_parallel: usize,
-    /// Whether each call waits for consent.
-    pub approval: Approval,
+    /// What stands around the calls of each of its tools.
+    pub limits: CallLimits,
     /// Times it is started again when it has ended by itself.
     pub restarts: u64,
     pub(in crate::tools) transport: Transport,
@@ -73,12 +67,7 @@ pub(super) fn read(fields: &mut Fields<'_>, folder: &Path) -> McpServerConfig {
         );
     }
     let tools = fields.has("tools").then(|| fields.texts("tools"));
-    let Limits {
-        timeout,
-        max_output_bytes,
-        max_parallel,
-        approval,
-    } = Limits::read(fields);
+    let limits = CallLimits::read(fields);
     let start_timeout = fields.number("startTimeoutMs", 1..=MOST_START).unwrap_or(DEFAULT_START);
     let restarts = fields.number("restarts", 0..=MOST_RESTARTS).unwrap_or(DEFAULT_RESTARTS);
     let transport = match (fields.has("command"), fields.has("url")) {
@@ -121,10 +110,7 @@ pub(super) fn read(fields: &mut Fields<'_>, folder: &Path) -> McpServerConfig {
         prefix,
         tools,
         start_timeout,
-        timeout,
-        max_output_bytes,
-        max_parallel,
-        approval,
+        limits,
         restarts,
         transport,
     }

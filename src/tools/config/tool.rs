@@ -3,27 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use pirn_core::Millis;
 use pirn_core::definition::nearest;
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 
 use super::fields::Fields;
-use crate::tools::Approval;
+use super::limits::CallLimits;
 use crate::tools::template::Template;
 
-/// Milliseconds a call may take where the entry does not say.
-const DEFAULT_TIMEOUT: Millis = crate::tools::DEFAULT_TIMEOUT;
-/// Milliseconds a call may take at most: a day.
-const MOST_TIMEOUT: Millis = 86_400_000;
-/// Bytes of a result where the entry does not say.
-const DEFAULT_OUTPUT: u64 = 64 * 1024;
-/// Bytes of a result at most.
-const MOST_OUTPUT: u64 = 16 * 1024 * 1024;
-/// Calls at once where the entry does not say.
-const DEFAULT_PARALLEL: u64 = 8;
-/// Calls at once at most.
-const MOST_PARALLEL: u64 = 1_024;
 /// Characters of a tool's name that every provider takes.
 const LONGEST_NAME: usize = 64;
 
@@ -36,14 +23,8 @@ pub struct ToolConfig {
     pub description: String,
     /// JSON Schema of its arguments.
     pub input_schema: Value,
-    /// Milliseconds a call may take.
-    pub timeout: Millis,
-    /// Bytes of a result; more is cut.
-    pub max_output_bytes: usize,
-    /// Calls at once.
-    pub max_parallel: usize,
-    /// Whether each call waits for consent.
-    pub approval: Approval,
+    /// What stands around its calls.
+    pub limits: CallLimits,
     pub(in crate::tools) kind: Kind,
 }
 
@@ -122,12 +103,7 @@ pub(super) fn read(fields: &mut Fields<'_>, folder: &Path) -> ToolConfig {
     let input_schema = schema(fields);
     let properties = properties(&input_schema);
     let known = properties.as_deref();
-    let Limits {
-        timeout,
-        max_output_bytes,
-        max_parallel,
-        approval,
-    } = Limits::read(fields);
+    let limits = CallLimits::read(fields);
     let kind = match (fields.table("command"), fields.table("http")) {
         (Some(table), None) => Kind::Command(fields.within("command", table, |fields| command(fields, folder, known))),
         (None, Some(table)) => Kind::Http(fields.within("http", table, |fields| http(fields, known))),
@@ -145,41 +121,8 @@ pub(super) fn read(fields: &mut Fields<'_>, folder: &Path) -> ToolConfig {
         name,
         description,
         input_schema,
-        timeout,
-        max_output_bytes,
-        max_parallel,
-        approval,
+        limits,
         kind,
-    }
-}
-
-/// What stands around the calls of a tool, or of a server's tools.
-pub(super) struct Limits {
-    pub(super) timeout: Millis,
-    pub(super) max_output_bytes: usize,
-    pub(super) max_parallel: usize,
-    pub(super) approval: Approval,
-}
-
-impl Limits {
-    pub(super) fn read(fields: &mut Fields<'_>) -> Self {
-        let timeout = fields.number("timeoutMs", 1..=MOST_TIMEOUT).unwrap_or(DEFAULT_TIMEOUT);
-        let output = fields
-            .number("maxOutputBytes", 1..=MOST_OUTPUT)
-            .unwrap_or(DEFAULT_OUTPUT);
-        let parallel = fields
-            .number("maxParallel", 1..=MOST_PARALLEL)
-            .unwrap_or(DEFAULT_PARALLEL);
-        let approval = match fields.word("approval", &["never", "ask"]) {
-            Some(1) => Approval::Ask,
-            Some(_) | None => Approval::Never,
-        };
-        Self {
-            timeout,
-            max_output_bytes: usize::try_from(output).unwrap_or(usize::MAX),
-            max_parallel: usize::try_from(parallel).unwrap_or(usize::MAX),
-            approval,
-        }
     }
 }
 

@@ -1,9 +1,7 @@
 //! One connection to a server, from its start to its end.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
-use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ClientConfig, Implementation,
     JsonObject,
@@ -16,7 +14,7 @@ use tokio::runtime::Handle;
 use super::child::Child;
 use super::within;
 use crate::tools::config::{McpServerConfig, Transport};
-use crate::tools::environment;
+use crate::tools::headers;
 
 /// A connection that has shaken hands.
 pub(super) struct Connection {
@@ -61,14 +59,7 @@ impl Connection {
                 headers,
                 headers_env,
             } => {
-                let mut all = HashMap::new();
-                for (name, value) in headers {
-                    add_header(&mut all, name, value)?;
-                }
-                for (name, source) in headers_env {
-                    let value = environment::expanded(source).map_err(|fault| format!("header `{name}`: {fault}"))?;
-                    add_header(&mut all, name, &value)?;
-                }
+                let all = headers::of_request(headers, headers_env)?.into_iter().collect();
                 let to = StreamableHttpClientTransportConfig::with_uri(url.as_str()).custom_headers(all);
                 let client = reqwest::Client::builder()
                     // A server elsewhere must not be handed the keys.
@@ -126,14 +117,4 @@ impl Connection {
             child.kill();
         }
     }
-}
-
-fn add_header(headers: &mut HashMap<HeaderName, HeaderValue>, name: &str, value: &str) -> Result<(), String> {
-    let key: HeaderName = name.parse().map_err(|_| format!("`{name}` is no name of a header"))?;
-    let mut value: HeaderValue = value
-        .parse()
-        .map_err(|_| format!("the value of the header `{name}` has characters that a header can not have"))?;
-    value.set_sensitive(true);
-    headers.insert(key, value);
-    Ok(())
 }

@@ -58,9 +58,9 @@ impl Server {
     /// What stands around the calls of its tools; the limit of calls at once is each tool's.
     pub(super) fn options(&self) -> ToolOptions {
         ToolOptions {
-            timeout: self.config.timeout,
-            max_parallel: Some(self.config.max_parallel),
-            approval: self.config.approval,
+            timeout: self.config.limits.timeout,
+            max_parallel: Some(self.config.limits.max_parallel),
+            approval: self.config.limits.approval,
             source: self.config.source(),
         }
     }

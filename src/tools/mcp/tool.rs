@@ -79,7 +79,7 @@ impl Tool for McpTool {
 
     fn call(&self, arguments: Value, _: WorkClock) -> BoxFuture<'static, Result<String, String>> {
         let (server, theirs) = (Arc::clone(&self.server), self.theirs.clone());
-        let limit = server.config().max_output_bytes;
+        let limit = server.config().limits.max_output_bytes;
         let Value::Object(arguments) = arguments else {
             return std::future::ready(Err("the arguments must have names".to_owned())).boxed();
         };

@@ -195,7 +195,8 @@ fn ended(engine: &Arc<EngineShared>, run: &StartedRun) -> Result<Arc<RunReport>,
     }
 }
 
-fn fork(stage: &Stage, seed: u64, order: Box<dyn Schedule>) -> Result<(), String> {
+/// A run that is heard from the start, and ends with its books in order.
+fn ended_whole(stage: &Stage, seed: u64, order: Box<dyn Schedule>) -> Result<Arc<RunReport>, String> {
     let (engine, run, heard) = played(stage, seed, order, |scene| {
         let (run, heard) = heard_from_the_start(scene.engine())?;
         Ok((Arc::clone(scene.engine()), run, heard))
@@ -203,6 +204,11 @@ fn fork(stage: &Stage, seed: u64, order: Box<dyn Schedule>) -> Result<(), String
     let report = ended(&engine, &run)?;
     heard.check_account()?;
     heard.check_threads()?;
+    Ok(report)
+}
+
+fn fork(stage: &Stage, seed: u64, order: Box<dyn Schedule>) -> Result<(), String> {
+    let report = ended_whole(stage, seed, order)?;
     let output = &report.output;
     if report.status != ThreadStatus::Completed {
         let code = report.error.as_ref().map(|error| error.code);
@@ -274,13 +280,7 @@ fn shutdown(stage: &Stage, seed: u64, order: Box<dyn Schedule>) -> Result<(), St
 
 /// What the thread itself said is all there, in its order, whatever a trigger adds or takes out of sight.
 fn append(stage: &Stage, seed: u64, order: Box<dyn Schedule>) -> Result<(), String> {
-    let (engine, run, heard) = played(stage, seed, order, |scene| {
-        let (run, heard) = heard_from_the_start(scene.engine())?;
-        Ok((Arc::clone(scene.engine()), run, heard))
-    })?;
-    let report = ended(&engine, &run)?;
-    heard.check_account()?;
-    heard.check_threads()?;
+    let report = ended_whole(stage, seed, order)?;
     if report.status != ThreadStatus::Completed {
         return Err(format!("it ended {}: {:?}", report.status.as_str(), report.error));
     }

@@ -5,13 +5,13 @@ mod probe;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Subcommand, ValueEnum};
+use clap::Subcommand;
 use pirn::profiles::{FILE_NAME, load_profiles};
 use pirn::{Engine, Profile};
 use serde_json::json;
 
 use self::probe::Checked;
-use crate::terminal::{FAILED, USAGE, answer, complain};
+use crate::terminal::{FAILED, Output, USAGE, answer, complain};
 
 /// Arguments of `pirn models`.
 #[derive(clap::Args)]
@@ -35,12 +35,6 @@ struct CheckArgs {
     profiles: Option<PathBuf>,
     #[arg(long, value_enum, default_value = "text")]
     output: Output,
-}
-
-#[derive(Clone, Copy, PartialEq, ValueEnum)]
-enum Output {
-    Text,
-    Json,
 }
 
 /// Ends with 0 where every profile that was asked answers.

@@ -10,7 +10,6 @@ mod spoken;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::ValueEnum;
 use pirn::faults::load_faults;
 use pirn::tools::ToolRegistry;
 use pirn::{BuildError, Engine, RunError, RunReport, ThreadStatus};
@@ -18,7 +17,7 @@ use pirn_core::graph::{Compiled, NodeKind};
 use serde_json::Value;
 
 use crate::interrupt::{self, Interrupt};
-use crate::terminal::{FAILED, USAGE, answer, complain};
+use crate::terminal::{FAILED, Output, USAGE, answer, complain};
 use crate::tools;
 use consent::Approve;
 use inputs::{Given, Inputs, Opened};
@@ -62,12 +61,6 @@ pub(crate) struct Args {
     /// No progress on stderr
     #[arg(long, short)]
     quiet: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, ValueEnum)]
-pub(crate) enum Output {
-    Text,
-    Json,
 }
 
 /// Runs, and ends with 0 where the run completed.

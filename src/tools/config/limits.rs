@@ -1,0 +1,54 @@
+//! What stands around the calls of a tool, or of all the tools of a server.
+
+use pirn_core::Millis;
+
+use super::fields::Fields;
+use crate::tools::Approval;
+
+/// Milliseconds a call may take where the entry does not say.
+const DEFAULT_TIMEOUT: Millis = crate::tools::DEFAULT_TIMEOUT;
+/// Milliseconds a call may take at most: a day.
+const MOST_TIMEOUT: Millis = 86_400_000;
+/// Bytes of a result where the entry does not say.
+const DEFAULT_OUTPUT: u64 = 64 * 1024;
+/// Bytes of a result at most.
+const MOST_OUTPUT: u64 = 16 * 1024 * 1024;
+/// Calls at once where the entry does not say.
+const DEFAULT_PARALLEL: u64 = 8;
+/// Calls at once at most.
+const MOST_PARALLEL: u64 = 1_024;
+
+/// The limits of a tool's calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallLimits {
+    /// Milliseconds a call may take.
+    pub timeout: Millis,
+    /// Bytes of a result; more is cut.
+    pub max_output_bytes: usize,
+    /// Calls at once.
+    pub max_parallel: usize,
+    /// Whether each call waits for consent.
+    pub approval: Approval,
+}
+
+impl CallLimits {
+    pub(super) fn read(fields: &mut Fields<'_>) -> Self {
+        let timeout = fields.number("timeoutMs", 1..=MOST_TIMEOUT).unwrap_or(DEFAULT_TIMEOUT);
+        let output = fields
+            .number("maxOutputBytes", 1..=MOST_OUTPUT)
+            .unwrap_or(DEFAULT_OUTPUT);
+        let parallel = fields
+            .number("maxParallel", 1..=MOST_PARALLEL)
+            .unwrap_or(DEFAULT_PARALLEL);
+        let approval = match fields.word("approval", &["never", "ask"]) {
+            Some(1) => Approval::Ask,
+            Some(_) | None => Approval::Never,
+        };
+        Self {
+            timeout,
+            max_output_bytes: usize::try_from(output).unwrap_or(usize::MAX),
+            max_parallel: usize::try_from(parallel).unwrap_or(usize::MAX),
+            approval,
+        }
+    }
+}
