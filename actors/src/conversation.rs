@@ -34,19 +34,29 @@ pub(crate) struct ConversationSettings {
     pub(crate) from_end: Option<usize>,
     pub(crate) workflow_id: Arc<str>,
     pub(crate) thread_id: Arc<str>,
+    /// How many triggers stand between the run's own steps and what its thread says.
+    pub(crate) trigger_depth: u32,
 }
 
 /// What a firing hands to the conversation of its main thread.
 #[derive(Clone, Debug)]
-pub(crate) enum Merge {
-    /// At its end.
+pub(crate) struct Merge {
+    pub(crate) change: Change,
+    /// A token event set it off: COMPRESSION_COMPLETED says what came of it, also where that is nothing.
+    pub(crate) is_compression: bool,
+    /// How many triggers stand between the run's own steps and this.
+    pub(crate) trigger_depth: u32,
+}
+
+/// What becomes of the conversation.
+#[derive(Clone, Debug)]
+pub(crate) enum Change {
+    /// Nothing.
+    Nothing,
+    /// These at its end.
     Append(Vec<Message>),
-    /// In the place of what was visible at `basis`.
-    Replace {
-        basis: Basis,
-        messages: Vec<Message>,
-        is_compression: bool,
-    },
+    /// These in the place of what was visible at `basis`.
+    Replace { basis: Basis, messages: Vec<Message> },
     /// A compression's result, checked before it is taken.
     Compressed { basis: Basis, result: CompressionResult },
 }
@@ -87,6 +97,8 @@ pub(crate) struct ConversationActor {
     tokenizer: Arc<dyn Tokenizer>,
     effects: Vec<ConversationEffect>,
     summary: Option<(SummaryPlan, Basis)>,
+    /// How many triggers stand between the run's own steps and what it does just now.
+    trigger_depth: u32,
 }
 
 impl ConversationActor {
@@ -95,10 +107,11 @@ impl ConversationActor {
         Self {
             machine: ConversationMachine::new(conversation, settings.token_limit),
             run,
-            settings,
             tokenizer,
             effects: Vec::new(),
             summary: None,
+            trigger_depth: settings.trigger_depth,
+            settings,
         }
     }
 
@@ -115,7 +128,12 @@ impl ConversationActor {
                 pinned,
                 tool_tokens,
             } => self.answer_op(op, pinned.as_ref(), tool_tokens),
-            Request::Merge(merge) => self.merge(*merge),
+            Request::Merge(merge) => {
+                self.trigger_depth = self.settings.trigger_depth.max(merge.trigger_depth);
+                let outcome = self.merge(*merge);
+                self.trigger_depth = self.settings.trigger_depth;
+                outcome
+            }
             Request::Restore { conversation, then } => match self.step(ConversationInput::Restore(*conversation)) {
                 Ok(_) => then,
                 Err(error) => {
@@ -144,8 +162,11 @@ impl ConversationActor {
     }
 
     fn emit(&self, event: RaisedEvent) {
-        self.run
-            .emit(&self.settings.workflow_id, &self.settings.thread_id, event);
+        self.run.emit(
+            &self.settings.workflow_id,
+            &self.settings.thread_id,
+            event.at_depth(self.trigger_depth),
+        );
     }
 
     /// Steps the machine and tells what came of it; the error where it refused.
@@ -325,7 +346,7 @@ impl ConversationActor {
         self.take_result(basis, &result)
     }
 
-    /// One atomic step, or none: COMPRESSION_COMPLETED or COMPRESSION_FAILED says which.
+    /// One atomic step, which COMPRESSION_COMPLETED tells, or none and an error: whoever asked for it tells of that.
     fn take_result(&mut self, basis: Basis, result: &CompressionResult) -> Outcome {
         let before = self.size();
         let taken = match accept_result(self.machine.conversation(), basis, result, &*self.tokenizer) {
@@ -343,15 +364,7 @@ impl ConversationActor {
                 }
                 Outcome::Done
             }
-            (Err(error), _) | (Ok(_), Some(error)) => {
-                if self.run.listens(EventType::CompressionFailed) {
-                    self.emit(RaisedEvent::new(
-                        EventType::CompressionFailed,
-                        [("error", json!(error))],
-                    ));
-                }
-                Outcome::Failed(error)
-            }
+            (Err(error), _) | (Ok(_), Some(error)) => Outcome::Failed(error),
         }
     }
 
@@ -376,33 +389,30 @@ impl ConversationActor {
     }
 
     fn merge(&mut self, merge: Merge) -> Outcome {
-        match merge {
-            Merge::Append(messages) => {
+        let before = self.size();
+        let (outcome, changed) = match merge.change {
+            Change::Nothing => (Outcome::Done, false),
+            Change::Append(messages) => {
                 let messages = self.count(messages);
-                self.done(ConversationInput::Append(messages))
+                (self.done(ConversationInput::Append(messages)), true)
             }
-            Merge::Replace {
-                basis,
-                messages,
-                is_compression,
-            } => {
-                let before = self.size();
+            Change::Replace { basis, messages } => {
                 let outcome = match replacement(self.machine.conversation(), basis, self.count(messages)) {
                     Ok(messages) => self.done(ConversationInput::Replace { basis, messages }),
                     Err(error) => Outcome::Failed(RunError::new(RunErrorCode::NodeFailed, error.to_string())),
                 };
-                // The watch re-arms whatever came of it.
-                self.compression_ended();
-                if is_compression
-                    && matches!(outcome, Outcome::Done)
-                    && self.run.listens(EventType::CompressionCompleted)
-                {
-                    self.emit(self.compressed(true, before));
-                }
-                outcome
+                (outcome, true)
             }
-            Merge::Compressed { basis, result } => self.take_result(basis, &result),
+            Change::Compressed { basis, result } => return self.take_result(basis, &result),
+        };
+        if merge.is_compression {
+            // The watch re-arms whatever came of it.
+            self.compression_ended();
+            if matches!(outcome, Outcome::Done) && self.run.listens(EventType::CompressionCompleted) {
+                self.emit(self.compressed(changed, before));
+            }
         }
+        outcome
     }
 }
 

@@ -13,7 +13,7 @@ use pirn_core::trigger::{Fire, Owner, TriggerKey, TriggerMachine, TriggerState};
 use serde_json::{Map, Value, json};
 
 use crate::answer::Answer;
-use crate::engine::{DetachedRun, EngineShared};
+use crate::engine::{DetachedRun, EngineShared, OnEnd};
 use crate::events::BusMsg;
 use crate::host::Host;
 use crate::ports::Function;
@@ -64,6 +64,70 @@ pub(crate) struct Firing {
     pub(crate) id: FiringId,
     pub(crate) trigger: Arc<TriggerDefinition>,
     pub(crate) event: Arc<Event>,
+}
+
+impl Firing {
+    /// How many triggers stand between the run's own steps and what it does.
+    pub(crate) fn trigger_depth(&self) -> u32 {
+        self.event.raised.trigger_depth + 1
+    }
+
+    /// Whether a token event set it off.
+    pub(crate) fn is_token_event(&self) -> bool {
+        matches!(
+            self.event.raised.event_type,
+            EventType::TokenLimitExceeded | EventType::TokenUsageWarning
+        )
+    }
+
+    /// Whether it needs nothing of the thread that raised the event: what it starts gets the event alone.
+    pub(crate) fn is_alone(&self) -> bool {
+        matches!(self.trigger.action, TriggerAction::StartWorkflow { .. }) && !self.is_token_event()
+    }
+
+    /// The detached run that it starts; none where it starts none.
+    pub(crate) fn detached(&self, on_end: OnEnd) -> Option<DetachedRun> {
+        let TriggerAction::StartWorkflow { workflow_id, input } = &self.trigger.action else {
+            return None;
+        };
+        let fields = input.as_ref().map_or(&[][..], |input| &input.fields);
+        Some(DetachedRun {
+            workflow_id: workflow_id.clone(),
+            input: Value::Object(event_fields(&self.event, fields)),
+            messages: Vec::new(),
+            is_unlimited: false,
+            trigger_depth: self.trigger_depth(),
+            on_end,
+        })
+    }
+
+    /// Has the event's run start it, for its record. A run that is over has none to keep: it is started all the same.
+    fn start_alone(self, engine: &Arc<EngineShared>) {
+        let run_id = self.event.run_id.clone();
+        let (own, without) = (Arc::clone(engine), self.clone());
+        let taken = Answer::new(move |taken: Result<(), _>| {
+            if taken.is_err() {
+                without.start_unrecorded(&own);
+            }
+        });
+        let firing = Box::new(self);
+        // Where the run is gone the message is dropped, and with it the answer.
+        let _: Result<(), String> = engine.tell_run(&run_id, SupervisorMsg::FireAlone { firing, taken });
+    }
+
+    fn start_unrecorded(&self, engine: &Arc<EngineShared>) {
+        let trigger = self.trigger.id.clone();
+        let detached = self.detached(Box::new(move |report| {
+            if let Some(error) = &report.error {
+                let workflow = &report.workflow_id;
+                tracing::warn!(%error, trigger, workflow, "a workflow that a trigger started failed");
+            }
+        }));
+        if let Some(Err(error)) = detached.map(|run| engine.start_detached(run)) {
+            let failed = failure(&self.trigger.id, &error.to_string());
+            TriggerMatcherActor::raise(engine, &self.event, failed);
+        }
+    }
 }
 
 pub(crate) struct TriggerMatcherActor {
@@ -150,24 +214,6 @@ impl TriggerMatcherActor {
         event: &Arc<Event>,
     ) -> Result<(), String> {
         match &trigger.action {
-            // An ended thread has nothing to add to its event, and its run may be gone before it could be asked.
-            TriggerAction::StartWorkflow { workflow_id, input } if is_end(event.raised.event_type) => {
-                let fields = input.as_ref().map_or(&[][..], |input| &input.fields);
-                let (trigger, workflow) = (trigger.id.clone(), workflow_id.clone());
-                let started = engine.start_detached(DetachedRun {
-                    workflow_id: workflow_id.clone(),
-                    input: Value::Object(event_fields(event, fields)),
-                    messages: Vec::new(),
-                    is_unlimited: false,
-                    trigger_depth: event.raised.trigger_depth + 1,
-                    on_end: Box::new(move |report| {
-                        if let Some(error) = &report.error {
-                            tracing::warn!(%error, trigger, workflow, "a workflow that a trigger started failed");
-                        }
-                    }),
-                });
-                started.map_err(|error| error.to_string())
-            }
             TriggerAction::StartWorkflow { .. } | TriggerAction::ExecuteTriggeredSubgraph(_) => {
                 self.next_firing += 1;
                 let firing = Firing {
@@ -175,6 +221,10 @@ impl TriggerMatcherActor {
                     trigger: Arc::clone(trigger),
                     event: Arc::clone(event),
                 };
+                if firing.is_alone() {
+                    firing.start_alone(engine);
+                    return Ok(());
+                }
                 if trigger.action.holds_the_thread() {
                     let thread = (event.run_id.clone(), event.thread_id.clone());
                     self.holds.entry(thread).or_default().push(firing.id);
@@ -289,14 +339,6 @@ impl TriggerMatcherActor {
     }
 }
 
-/// Whether the thread that raised it is over.
-fn is_end(event_type: EventType) -> bool {
-    matches!(
-        event_type,
-        EventType::ThreadCompleted | EventType::ThreadFailed | EventType::ThreadCancelled
-    )
-}
-
 /// The named fields of an event; all of them where none is named.
 pub(crate) fn event_fields(event: &Event, fields: &[String]) -> Map<String, Value> {
     match event.to_json() {
@@ -355,6 +397,7 @@ fn control(
         SupervisorMsg::ControlThread {
             thread_id,
             control,
+            trigger_depth: event.raised.trigger_depth + 1,
             unknown: Box::new(move || bus.do_send(raise(&cause, failure(&trigger_id, &message)))),
         },
     )

@@ -160,6 +160,13 @@ impl RaisedEvent {
             data: fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect(),
         }
     }
+
+    /// The event, at least `depth` triggers away from the run's own steps (SPEC section 5).
+    #[must_use]
+    pub fn at_depth(mut self, depth: u32) -> Self {
+        self.trigger_depth = self.trigger_depth.max(depth);
+        self
+    }
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature

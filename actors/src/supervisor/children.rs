@@ -1,5 +1,6 @@
 //! Starting threads: the main one, branches, called and triggered sub-workflows.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use pirn_core::conversation::Conversation;
@@ -124,7 +125,7 @@ impl SupervisorActor {
             is_detached: start.is_detached,
             place: Place::Fresh {
                 start: Some(Box::new(start)),
-                mail: Vec::new(),
+                mail: RefCell::default(),
             },
         };
         self.enlist(child)

@@ -1,5 +1,6 @@
 //! Carrying the [`ForkJoinMachine`]: starts its paths, tells it their ends, gives its verdict to the parent.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -130,7 +131,7 @@ impl SupervisorActor {
             is_detached: parent.is_detached,
             place: Place::Fresh {
                 start: None,
-                mail: Vec::new(),
+                mail: RefCell::default(),
             },
             thread_id: self.threads.next_id(),
         };

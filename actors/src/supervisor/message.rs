@@ -13,6 +13,7 @@ use pirn_core::thread::{EffectId, FiringId};
 use serde_json::Value;
 
 use super::{ForkNo, ThreadNo};
+use crate::answer::Answer;
 use crate::contain::Exit;
 use crate::run::ThreadReport;
 use crate::thread::{ConversationRef, Described, Ended, ForkState};
@@ -80,6 +81,7 @@ pub(crate) enum SupervisorMsg {
     ControlThread {
         thread_id: String,
         control: Control,
+        trigger_depth: u32,
         /// Told where the run has no such thread.
         unknown: Box<dyn FnOnce() + Send>,
     },
@@ -94,6 +96,11 @@ pub(crate) enum SupervisorMsg {
     Raise(RaisedEvent),
     Status(Box<dyn FnOnce(RunStatus) + Send>),
     Fire(Box<Firing>),
+    /// As [`Self::Fire`], for a firing that needs nothing of its thread.
+    FireAlone {
+        firing: Box<Firing>,
+        taken: Answer<()>,
+    },
     Described {
         firing: FiringId,
         described: Option<Box<Described>>,

@@ -166,21 +166,52 @@ impl SupervisorActor {
     }
 
     fn cancel(&mut self, thread: ThreadNo, reason: CancelReason) {
+        self.cancel_caused(thread, reason, 0);
+    }
+
+    /// Stops a thread for something that stands `trigger_depth` triggers away from the run's own steps: so does what
+    /// the thread still says.
+    fn cancel_caused(&mut self, thread: ThreadNo, reason: CancelReason, trigger_depth: u32) {
         self.tell_stopped(thread);
-        self.tell(thread, ThreadMsg::Input(Input::Cancel(reason)));
+        if let Some(child) = self.threads.get_mut(thread) {
+            child.trigger_depth = child.trigger_depth.max(trigger_depth);
+        }
+        self.tell(thread, ThreadMsg::Input(Input::Cancel { reason, trigger_depth }));
+    }
+
+    fn depth_of(&self, thread: ThreadNo) -> u32 {
+        self.threads.get(thread).map_or(0, |child| child.trigger_depth)
     }
 
     fn emit(&self, thread: ThreadNo, event_type: EventType, fields: impl FnOnce() -> Vec<(&'static str, Value)>) {
+        self.emit_caused(thread, 0, event_type, fields);
+    }
+
+    /// As [`Self::emit`], for what a trigger brought about.
+    fn emit_caused(
+        &self,
+        thread: ThreadNo,
+        trigger_depth: u32,
+        event_type: EventType,
+        fields: impl FnOnce() -> Vec<(&'static str, Value)>,
+    ) {
         if !self.run.listens(event_type) {
             return;
         }
         let Some(child) = self.threads.get(thread) else { return };
-        let mut event = RaisedEvent::new(event_type, []);
-        event.trigger_depth = child.trigger_depth;
+        let mut event = RaisedEvent::new(event_type, []).at_depth(child.trigger_depth.max(trigger_depth));
         event
             .data
             .extend(fields().into_iter().map(|(name, value)| (name.to_owned(), value)));
         self.run.emit(&child.graph.workflow_id, &child.thread_id, event);
+        self.tell_raised(thread, event_type);
+    }
+
+    /// An event was raised in a thread's name: where it may hold the thread, that asks at its next safe point.
+    fn tell_raised(&self, thread: ThreadNo, event_type: EventType) {
+        if self.run.engine.interest.holding().contains(event_type) {
+            self.tell(thread, ThreadMsg::Input(Input::Raised));
+        }
     }
 
     /// A thread has ended, by its own word.
@@ -195,8 +226,9 @@ impl SupervisorActor {
         if is_detached {
             self.live_detached -= 1;
         }
+        let trigger_depth = self.depth_of(thread);
         for owned in owned {
-            self.give_up(owned);
+            self.give_up(owned, trigger_depth);
         }
         match origin {
             Origin::Main => {}
@@ -208,10 +240,10 @@ impl SupervisorActor {
     }
 
     /// What a thread started ends with it.
-    fn give_up(&mut self, owned: Owned) {
+    fn give_up(&mut self, owned: Owned, trigger_depth: u32) {
         match owned {
             Owned::Fork(fork) => self.cancel_fork(fork),
-            Owned::Child { thread, .. } => self.cancel(thread, CancelReason::ParentEnded),
+            Owned::Child { thread, .. } => self.cancel_caused(thread, CancelReason::ParentEnded, trigger_depth),
             Owned::Firing(firing) => self.give_up_firing(firing),
         }
     }
@@ -274,7 +306,7 @@ impl SupervisorActor {
             if let Some(child) = self.threads.get_mut(thread) {
                 child.owned.retain(|other| *other != owned);
             }
-            self.give_up(owned);
+            self.give_up(owned, self.depth_of(thread));
         }
     }
 
@@ -288,27 +320,33 @@ impl SupervisorActor {
         match control {
             Control::Cancel(reason) => self.cancel(0, CancelReason::Requested { reason: reason.clone() }),
             Control::Shutdown => self.cancel_all(),
-            Control::Pause => self.tell_all(&Input::Pause),
-            Control::Resume => self.tell_all(&Input::Resume),
+            Control::Pause => self.tell_all(&Input::Pause { trigger_depth: 0 }),
+            Control::Resume => self.tell_all(&Input::Resume { trigger_depth: 0 }),
         }
     }
 
-    fn cancel_all(&mut self) {
-        self.tell_all(&Input::Cancel(CancelReason::Shutdown));
+    fn cancel_all(&self) {
+        self.tell_all(&Input::Cancel {
+            reason: CancelReason::Shutdown,
+            trigger_depth: 0,
+        });
     }
 
-    fn tell_all(&mut self, input: &Input) {
+    fn tell_all(&self, input: &Input) {
         for thread in 0..self.threads.len() {
             self.tell(thread as ThreadNo, ThreadMsg::Input(input.clone()));
         }
     }
 
-    fn control_thread(&mut self, thread: ThreadNo, control: Control) {
+    /// A trigger does something to a thread.
+    fn control_thread(&mut self, thread: ThreadNo, control: Control, trigger_depth: u32) {
         let input = match control {
-            Control::Cancel(reason) => Input::Cancel(CancelReason::Requested { reason }),
-            Control::Shutdown => Input::Cancel(CancelReason::Shutdown),
-            Control::Pause => Input::Pause,
-            Control::Resume => Input::Resume,
+            Control::Cancel(reason) => {
+                return self.cancel_caused(thread, CancelReason::Requested { reason }, trigger_depth);
+            }
+            Control::Shutdown => return self.cancel_caused(thread, CancelReason::Shutdown, trigger_depth),
+            Control::Pause => Input::Pause { trigger_depth },
+            Control::Resume => Input::Resume { trigger_depth },
         };
         self.tell(thread, ThreadMsg::Input(input));
     }
@@ -368,9 +406,10 @@ impl Handler<SupervisorMsg> for SupervisorActor {
             SupervisorMsg::ControlThread {
                 thread_id,
                 control,
+                trigger_depth,
                 unknown,
             } => match self.threads.number_of(&thread_id) {
-                Some(thread) => self.control_thread(thread, control),
+                Some(thread) => self.control_thread(thread, control, trigger_depth),
                 None => unknown(),
             },
             SupervisorMsg::Assign {
@@ -399,11 +438,17 @@ impl Handler<SupervisorMsg> for SupervisorActor {
             }
             SupervisorMsg::Raise(event) => {
                 if let Some(main) = self.threads.get(0) {
+                    let event_type = event.event_type;
                     self.run.emit(&main.graph.workflow_id, &main.thread_id, event);
+                    self.tell_raised(0, event_type);
                 }
             }
             SupervisorMsg::Status(answer) => answer(self.status()),
             SupervisorMsg::Fire(firing) => self.fire(*firing),
+            SupervisorMsg::FireAlone { firing, taken } => {
+                taken.give(());
+                self.fire_alone(*firing);
+            }
             SupervisorMsg::Described { firing, described } => self.described(firing, described),
             SupervisorMsg::FiringDeadline { firing } => self.firing_deadline(firing),
             SupervisorMsg::Returned { firing, conversation } => self.returned(firing, &conversation),

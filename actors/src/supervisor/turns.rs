@@ -10,6 +10,7 @@
 //! And last turns: a join's losers that wait in mailboxes are told to stop in turns of their own, after the join's answer
 //! has been heard. A loser whose first turn is to come is told at once, so it never takes it.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -31,7 +32,7 @@ pub(super) enum Place {
     Fresh {
         /// What it starts with; a branch finds that in its fork.
         start: Option<Box<Start>>,
-        mail: Vec<ThreadMsg>,
+        mail: RefCell<Vec<ThreadMsg>>,
     },
     /// In its mailbox.
     Mailbox(Addr<ThreadActor>),
@@ -120,6 +121,7 @@ impl SupervisorActor {
         let token_limit = self.limit_of(&start);
         let (machine, conversation) = start.into_machine(thread_id);
         let mut actor = ThreadActor::new(Rc::clone(&self.run), no, machine, conversation, token_limit);
+        let mail = mail.into_inner();
         let mut turn = FirstTurn::after(&mail);
         let taken = contained(|| {
             for message in mail {
@@ -160,7 +162,7 @@ impl SupervisorActor {
             .get(no)
             .is_some_and(|child| child.place.address().is_some());
         if !is_waiting || self.run.engine.is_simulated {
-            return self.cancel(no, CancelReason::JoinDecided);
+            return self.tell_loser(no);
         }
         self.losers.0.push_back(no);
         if self.losers.0.len() == 1 {
@@ -168,11 +170,20 @@ impl SupervisorActor {
         }
     }
 
+    fn tell_loser(&mut self, no: ThreadNo) {
+        let parent = self.threads.get(no).and_then(|child| match child.origin {
+            Origin::Branch { fork, .. } => self.forks.get(&fork).map(|run| run.parent),
+            Origin::Main | Origin::Called { .. } | Origin::Triggered { .. } => None,
+        });
+        let trigger_depth = parent.map_or(0, |parent| self.depth_of(parent));
+        self.cancel_caused(no, CancelReason::JoinDecided, trigger_depth);
+    }
+
     /// Tells some losers to stop.
     pub(super) fn last_turns(&mut self) {
         for _ in 0..AT_ONCE {
             let Some(no) = self.losers.0.pop_front() else { return };
-            self.cancel(no, CancelReason::JoinDecided);
+            self.tell_loser(no);
         }
         if !self.losers.0.is_empty() {
             self.ask_later(SupervisorMsg::LastTurns);
@@ -180,9 +191,9 @@ impl SupervisorActor {
     }
 
     /// Tells a thread something; one that has ended hears nothing.
-    pub(super) fn tell(&mut self, thread: ThreadNo, message: ThreadMsg) {
-        match self.threads.get_mut(thread).map(|child| &mut child.place) {
-            Some(Place::Fresh { mail, .. }) => mail.push(message),
+    pub(super) fn tell(&self, thread: ThreadNo, message: ThreadMsg) {
+        match self.threads.get(thread).map(|child| &child.place) {
+            Some(Place::Fresh { mail, .. }) => mail.borrow_mut().push(message),
             Some(Place::Mailbox(address)) => address.do_send(message),
             Some(Place::Gone) | None => {}
         }

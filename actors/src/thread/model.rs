@@ -86,8 +86,10 @@ impl ThreadActor {
         let node_id = Arc::clone(&self.machine.graph().node(node).id);
         let clock = self.run.host.work_clock();
         let (wall_clock, began) = (self.run.host.wall_clock(), clock.now());
+        let trigger_depth = self.machine.trigger_depth();
         let raise = move |text: &str, is_restart: bool| {
-            let mut raised = RaisedEvent::new(EventType::LlmToken, [("nodeId", json!(node_id)), ("text", json!(text))]);
+            let fields = [("nodeId", json!(node_id)), ("text", json!(text))];
+            let mut raised = RaisedEvent::new(EventType::LlmToken, fields).at_depth(trigger_depth);
             if is_restart {
                 raised.data.insert("restart".to_owned(), json!(true));
             }

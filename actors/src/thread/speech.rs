@@ -128,6 +128,7 @@ impl ThreadActor {
             from_end: config.from_end,
             workflow_id: Arc::clone(&self.machine.graph().workflow_id),
             thread_id: Arc::clone(self.machine.thread_id()),
+            trigger_depth: self.machine.trigger_depth(),
         };
         ConversationActor::new(Rc::clone(&self.run), conversation, settings)
     }

@@ -100,11 +100,24 @@ pub enum Input {
         outcome: Outcome,
     },
     /// Stop.
-    Cancel(CancelReason),
+    Cancel {
+        /// Why.
+        reason: CancelReason,
+        /// How many triggers stand between the run's own steps and this.
+        trigger_depth: u32,
+    },
     /// Stop at the next safe point until resumed.
-    Pause,
+    Pause {
+        /// How many triggers stand between the run's own steps and this.
+        trigger_depth: u32,
+    },
     /// Go on.
-    Resume,
+    Resume {
+        /// How many triggers stand between the run's own steps and this.
+        trigger_depth: u32,
+    },
+    /// Somebody else raised an event in the thread's name that may hold it: it asks at its next safe point.
+    Raised,
     /// A triggered sub-workflow has ended; its result takes effect at the next safe point.
     Triggered {
         /// Which firing.
@@ -136,6 +149,8 @@ pub struct TriggeredResult {
     pub holds: bool,
     /// Whether a token event set it off: it takes effect before the next model call, also inside a node.
     pub is_compression: bool,
+    /// How many triggers stand between the run's own steps and what it changes.
+    pub trigger_depth: u32,
 }
 
 /// What a node evaluates: the texts are in the graph, the values in the thread.

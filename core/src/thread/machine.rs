@@ -11,6 +11,7 @@
 //! | RUNNING, PAUSED | Cancel | CANCELLED or TIMEOUT | drops what is in flight, ends |
 //! | PAUSED | Resume | RUNNING | enters the next node |
 //! | PAUSED | Triggered, Assign | PAUSED | applies it: a safe point is where it takes effect |
+//! | any before its end | Raised | unchanged; asks at its next safe point whether it is held | - |
 //! | an end | anything | unchanged | nothing |
 //!
 //! Invariants: one node at a time; every effect that wants an answer is either awaited or dropped; `Ended` is the
@@ -131,7 +132,8 @@ pub struct ThreadMachine {
     pub(super) first_prompt: bool,
     /// The current node's prompt stands in the conversation: further attempts do not add it again.
     pub(super) prompted: bool,
-    pub(super) pause: bool,
+    /// It is to pause, and how many triggers stand between the run's own steps and that.
+    pub(super) pause: Option<u32>,
     /// An event with a holding trigger was raised since the last question.
     pub(super) unsettled: bool,
     pub(super) held: Vec<FiringId>,
@@ -167,7 +169,7 @@ impl ThreadMachine {
             agent: seed.agent.map(Box::new),
             prompted: false,
             trigger_depth: seed.trigger_depth,
-            pause: false,
+            pause: None,
             unsettled: false,
             held: Vec::new(),
             released: Vec::new(),
@@ -242,6 +244,10 @@ impl ThreadMachine {
     pub fn spent(&self) -> &Spent {
         &self.spent
     }
+    /// How many triggers stand between the run's own steps and what it does.
+    pub fn trigger_depth(&self) -> u32 {
+        self.trigger_depth
+    }
     /// Whether it is a sub-agent.
     pub fn agent(&self) -> Option<&AgentConfig> {
         self.agent.as_deref()
@@ -266,9 +272,16 @@ impl ThreadMachine {
         match input {
             Input::Start => walk.start(),
             Input::Answer { effect, outcome } => walk.answer(effect, outcome),
-            Input::Cancel(reason) => walk.cancel(&reason),
-            Input::Pause => walk.thread.pause = true,
-            Input::Resume => walk.resume(),
+            Input::Cancel { reason, trigger_depth } => {
+                walk.thread.trigger_depth = walk.thread.trigger_depth.max(trigger_depth);
+                walk.cancel(&reason);
+            }
+            Input::Pause { trigger_depth } => walk.thread.pause = Some(trigger_depth),
+            Input::Resume { trigger_depth } => walk.resume(trigger_depth),
+            Input::Raised => {
+                walk.thread.unsettled = true;
+                walk.look_around();
+            }
             Input::Triggered { firing, result } => walk.triggered(firing, result),
             Input::Assign {
                 name,

@@ -18,8 +18,7 @@ use crate::status::ThreadStatus;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum SafePointWork {
     Triggered {
-        firing: FiringId,
-        variables: Vec<(Arc<str>, Arc<Value>)>,
+        handed: Handed,
         conversation: bool,
         is_compression: bool,
     },
@@ -41,8 +40,15 @@ pub(super) enum When {
     BeforeModelCall,
 }
 
-/// Variables and the values they are to hold.
-pub(super) type Assignments = Vec<(Arc<str>, Arc<Value>)>;
+/// What a firing hands to the thread beside messages.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Handed {
+    pub(super) firing: FiringId,
+    /// To assign, all or none.
+    pub(super) variables: Vec<(Arc<str>, Arc<Value>)>,
+    /// How many triggers stand between the run's own steps and this.
+    pub(super) trigger_depth: u32,
+}
 
 impl Walk<'_> {
     /// The thread stands between two nodes and is about to enter `next`.
@@ -67,8 +73,8 @@ impl Walk<'_> {
 
     /// Applies what has arrived; asks about holds. What it still waits for, or none.
     pub(super) fn settle(&mut self) -> Option<NodeRun> {
-        if let Some((id, firing, variables)) = self.apply_arrived(When::BetweenNodes) {
-            return Some(NodeRun::Merging { id, firing, variables });
+        if let Some((id, handed)) = self.apply_arrived(When::BetweenNodes) {
+            return Some(NodeRun::Merging { id, handed });
         }
         if self.thread.unsettled {
             self.thread.unsettled = false;
@@ -84,10 +90,10 @@ impl Walk<'_> {
         if !self.thread.held.is_empty() {
             return true;
         }
-        if self.thread.pause {
+        if let Some(trigger_depth) = self.thread.pause {
             if self.thread.status == ThreadStatus::Running {
                 self.thread.status = ThreadStatus::Paused;
-                self.emit(EventType::ThreadPaused, |thread| {
+                self.emit_caused(trigger_depth, EventType::ThreadPaused, |thread| {
                     [("nodeId", json!(thread.graph().node(thread.at).id))]
                 });
             }
@@ -112,7 +118,7 @@ impl Walk<'_> {
     }
 
     /// Applies what has arrived, in order, up to what the conversation must answer first: that is returned.
-    pub(super) fn apply_arrived(&mut self, when: When) -> Option<(EffectId, FiringId, Assignments)> {
+    pub(super) fn apply_arrived(&mut self, when: When) -> Option<(EffectId, Handed)> {
         let may_now = |work: &SafePointWork| match (when, work) {
             (When::BetweenNodes, _) => true,
             (When::BeforeModelCall, SafePointWork::Triggered { is_compression, .. }) => *is_compression,
@@ -127,22 +133,18 @@ impl Walk<'_> {
                     trigger_depth,
                 } => self.assign_for_trigger(&name, value, scope, trigger_depth),
                 SafePointWork::Triggered {
-                    firing,
-                    variables,
+                    handed,
                     conversation: false,
                     ..
-                } => {
-                    let error = self.take_variables(&variables).err();
-                    self.out.push(Effect::Applied { firing, error });
-                }
+                } => self.merged(&handed, Outcome::Done),
                 SafePointWork::Triggered {
-                    firing,
-                    variables,
+                    handed,
                     conversation: true,
                     ..
                 } => {
+                    let firing = handed.firing;
                     // The variables are checked first: all or nothing, and the conversation cannot be taken back.
-                    if let Err(error) = self.thread.variables.clone().assign_all(&variables) {
+                    if let Err(error) = self.thread.variables.clone().assign_all(&handed.variables) {
                         self.out.push(Effect::Applied {
                             firing,
                             error: Some(error),
@@ -150,11 +152,8 @@ impl Walk<'_> {
                         continue;
                     }
                     let id = self.next_effect();
-                    self.out.push(Effect::Conversation {
-                        id,
-                        op: ConversationOp::Merge(firing),
-                    });
-                    return Some((id, firing, variables));
+                    self.converse(id, ConversationOp::Merge(firing));
+                    return Some((id, handed));
                 }
             }
         }
@@ -192,28 +191,40 @@ impl Walk<'_> {
             ),
             Err(error) => RaisedEvent::new(EventType::TriggerFailed, [("error", json!(error))]),
         };
-        self.emit_raised(RaisedEvent { trigger_depth, ..event });
+        self.emit_raised(event.at_depth(trigger_depth));
     }
 
-    /// The conversation has taken in a firing's messages, or could not.
-    pub(super) fn merged(&mut self, firing: FiringId, variables: &[(Arc<str>, Arc<Value>)], outcome: Outcome) {
+    /// The conversation has taken in a firing's messages, or could not; its variables follow.
+    pub(super) fn merged(&mut self, handed: &Handed, outcome: Outcome) {
         let error = match outcome {
             Outcome::Failed(error) => Some(error),
-            _ => self.take_variables(variables).err(),
+            _ => self.take_variables(&handed.variables, handed.trigger_depth).err(),
         };
+        let firing = handed.firing;
         self.out.push(Effect::Applied { firing, error });
     }
 
-    pub(super) fn take_variables(&mut self, variables: &[(Arc<str>, Arc<Value>)]) -> Result<(), RunError> {
+    /// Assigns what came from a join or a firing, all or nothing.
+    pub(super) fn take_variables(
+        &mut self,
+        variables: &[(Arc<str>, Arc<Value>)],
+        trigger_depth: u32,
+    ) -> Result<(), RunError> {
         self.thread.variables.assign_all(variables)?;
         for (name, value) in variables {
-            self.variable_changed(name, value, VariableScope::Thread);
+            self.variable_changed(name, value, VariableScope::Thread, trigger_depth);
         }
         Ok(())
     }
 
-    pub(super) fn variable_changed(&mut self, name: &Arc<str>, value: &Arc<Value>, scope: VariableScope) {
-        self.emit(EventType::VariableChanged, |_| {
+    pub(super) fn variable_changed(
+        &mut self,
+        name: &Arc<str>,
+        value: &Arc<Value>,
+        scope: VariableScope,
+        trigger_depth: u32,
+    ) {
+        self.emit_caused(trigger_depth, EventType::VariableChanged, |_| {
             [
                 ("name", json!(name)),
                 ("value", (**value).clone()),
@@ -231,8 +242,11 @@ impl Walk<'_> {
             None => {}
         }
         self.thread.arrived.push_back(SafePointWork::Triggered {
-            firing,
-            variables: result.variables,
+            handed: Handed {
+                firing,
+                variables: result.variables,
+                trigger_depth: result.trigger_depth,
+            },
             conversation: result.conversation,
             is_compression: result.is_compression,
         });

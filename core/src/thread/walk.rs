@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::effect::{CancelReason, Effect, EffectId, Evaluation, Moment, Outcome, ThreadEnd, TimerPurpose};
+use super::effect::{
+    CancelReason, ConversationOp, Effect, EffectId, Evaluation, Moment, Outcome, ThreadEnd, TimerPurpose,
+};
 use super::machine::{DEFAULT_MAX_STEPS, NodeRecord, NodeStatus, ThreadMachine};
 use super::nodes::{NodeRun, Progress};
 use super::safe_point::SafePointWork;
@@ -55,14 +57,48 @@ impl Walk<'_> {
         }
     }
 
-    pub(super) fn emit_raised(&mut self, mut event: RaisedEvent) {
-        event.trigger_depth = event.trigger_depth.max(self.thread.trigger_depth);
+    /// As [`Self::emit`], for what a trigger brought about.
+    pub(super) fn emit_caused<const N: usize>(
+        &mut self,
+        trigger_depth: u32,
+        event_type: EventType,
+        fields: impl FnOnce(&ThreadMachine) -> [(&'static str, Value); N],
+    ) {
+        if self.listens(event_type) {
+            let event = RaisedEvent::new(event_type, fields(self.thread));
+            self.emit_raised(event.at_depth(trigger_depth));
+        }
+    }
+
+    pub(super) fn emit_raised(&mut self, event: RaisedEvent) {
+        let event = event.at_depth(self.thread.trigger_depth);
         if self.moment.holding.contains(event.event_type) {
             self.thread.unsettled = true;
         }
         if self.listens(event.event_type) {
             self.out.push(Effect::Emit(event));
         }
+    }
+
+    /// Asks the conversation. What that raises in the thread's name may hold the thread.
+    pub(super) fn converse(&mut self, id: EffectId, op: ConversationOp) {
+        match &op {
+            ConversationOp::Append(_) | ConversationOp::Apply(_) => self.may_be_held_by(&[EventType::MessageAdded]),
+            ConversationOp::Compress(_) | ConversationOp::FinishSummary(_) => {
+                self.may_be_held_by(&[EventType::CompressionCompleted]);
+            }
+            ConversationOp::Merge(_) => {
+                self.may_be_held_by(&[EventType::MessageAdded, EventType::CompressionCompleted]);
+            }
+            ConversationOp::Prepare { .. } => {}
+        }
+        self.out.push(Effect::Conversation { id, op });
+    }
+
+    /// Others raise these in the thread's name: it asks at its next safe point whether they hold it.
+    pub(super) fn may_be_held_by(&mut self, event_types: &[EventType]) {
+        let holding = self.moment.holding;
+        self.thread.unsettled |= event_types.iter().any(|event_type| holding.contains(*event_type));
     }
 
     // ---- life
@@ -98,11 +134,11 @@ impl Walk<'_> {
         self.end(status, nothing(), Some(error));
     }
 
-    pub(super) fn resume(&mut self) {
-        self.thread.pause = false;
+    pub(super) fn resume(&mut self, trigger_depth: u32) {
+        self.thread.pause = None;
         if self.thread.status == ThreadStatus::Paused {
             self.thread.status = ThreadStatus::Running;
-            self.emit(EventType::ThreadResumed, |thread| {
+            self.emit_caused(trigger_depth, EventType::ThreadResumed, |thread| {
                 [("nodeId", json!(thread.graph().node(thread.at).id))]
             });
             self.look_around();
@@ -314,7 +350,8 @@ impl Walk<'_> {
         self.thread.run = NodeRun::Idle;
         // What came too late to take effect is answered all the same.
         while let Some(work) = self.thread.arrived.pop_front() {
-            if let SafePointWork::Triggered { firing, .. } = work {
+            if let SafePointWork::Triggered { handed, .. } = work {
+                let firing = handed.firing;
                 let error = RunError::new(
                     RunErrorCode::Cancelled,
                     "the thread ended before the result could take effect",

@@ -276,6 +276,10 @@ impl TriggerMachine {
     pub fn candidates(&self, event: &Event) -> Vec<TriggerKey> {
         let mut found = Vec::new();
         self.index.find(event, &mut found);
+        // Beyond the limit stands only what tells that a chain has reached it.
+        if event.raised.trigger_depth > self.chain_limit {
+            return Vec::new();
+        }
         found.retain(|key| {
             self.entries.get(key).is_some_and(|entry| {
                 let workflow = workflow_of(&entry.owner, &entry.definition);
@@ -292,8 +296,11 @@ impl TriggerMachine {
         let Some(entry) = self.entries.get_mut(&key).filter(|entry| entry.enabled) else {
             return Fire::Refused;
         };
-        if event.raised.trigger_depth >= self.chain_limit {
-            return Fire::TooDeep;
+        match event.raised.trigger_depth.cmp(&self.chain_limit) {
+            std::cmp::Ordering::Less => {}
+            std::cmp::Ordering::Equal => return Fire::TooDeep,
+            // It tells of a chain that is too deep: whoever watches for that must not prolong it.
+            std::cmp::Ordering::Greater => return Fire::Refused,
         }
         let limit = entry.definition.max_triggers.filter(|limit| *limit > 0);
         let count = match (&entry.owner, limit) {

@@ -229,9 +229,12 @@ impl World {
                 let (id, _) = pick(self, true)?;
                 answer(id, Outcome::Elapsed)
             }
-            Kind::Cancel => Some(Input::Cancel(CancelReason::JoinDecided)),
-            Kind::Pause => Some(Input::Pause),
-            Kind::Resume => Some(Input::Resume),
+            Kind::Cancel => Some(Input::Cancel {
+                reason: CancelReason::JoinDecided,
+                trigger_depth: 0,
+            }),
+            Kind::Pause => Some(Input::Pause { trigger_depth: 0 }),
+            Kind::Resume => Some(Input::Resume { trigger_depth: 0 }),
             Kind::Triggered => Some(self.triggered()),
             Kind::Assign => Some(Input::Assign {
                 name: "v".into(),
@@ -264,6 +267,7 @@ impl World {
                 conversation: self.dice.below(2) == 0,
                 holds: is_held,
                 is_compression: self.dice.below(2) == 0,
+                trigger_depth: 1,
             },
         }
     }

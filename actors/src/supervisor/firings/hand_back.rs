@@ -14,8 +14,9 @@ use serde_json::{Value, json};
 
 use super::super::{SupervisorActor, SupervisorMsg, ThreadNo};
 use super::{FiringRun, State, visible};
-use crate::conversation::Merge;
+use crate::conversation::{Change, Merge};
 use crate::thread::ThreadMsg;
+use crate::triggers::Firing;
 
 impl SupervisorActor {
     /// The child thread has ended.
@@ -76,6 +77,7 @@ impl SupervisorActor {
                     conversation: merge.is_some(),
                     holds,
                     is_compression: run.is_token_event(),
+                    trigger_depth: run.trigger_depth(),
                 };
                 let main = run.main;
                 if let Some(run) = self.firings.get_mut(&id) {
@@ -139,7 +141,7 @@ impl SupervisorActor {
         let Some((basis, before)) = &run.basis else {
             return Ok((variables, None));
         };
-        let merge = match &config.conversation_history_callback {
+        let change = match &config.conversation_history_callback {
             Some(callback) => {
                 let chosen = select(conversation, &callback.selection)
                     .map_err(|error| RunError::new(RunErrorCode::NodeFailed, error.to_string()))?;
@@ -150,25 +152,27 @@ impl SupervisorActor {
                     HistoryCallbackMode::Append
                 };
                 match callback.mode.unwrap_or(default) {
-                    HistoryCallbackMode::Append => Some(Merge::Append(messages)),
-                    HistoryCallbackMode::Replace => Some(Merge::Replace {
+                    HistoryCallbackMode::Append => Some(Change::Append(messages)),
+                    HistoryCallbackMode::Replace => Some(Change::Replace {
                         basis: *basis,
                         messages,
-                        is_compression: run.is_token_event(),
                     }),
                 }
             }
             None if run.is_token_event() => {
                 let (now, then) = (visible(conversation), visible(before));
-                (now != then).then_some(Merge::Replace {
-                    basis: *basis,
-                    messages: now,
-                    is_compression: true,
-                })
+                if now == then {
+                    Some(Change::Nothing)
+                } else {
+                    Some(Change::Replace {
+                        basis: *basis,
+                        messages: now,
+                    })
+                }
             }
             None => None,
         };
-        Ok((variables, merge))
+        Ok((variables, change.map(|change| run.merge(change))))
     }
 
     /// A detached run that a trigger started has ended. Where it was started on a token event and its output is a
@@ -177,7 +181,7 @@ impl SupervisorActor {
         let Some(run) = self.firings.get_mut(&id).filter(|run| run.state == State::Detached) else {
             return;
         };
-        let main = run.main;
+        let (main, trigger_depth) = (run.main, run.trigger_depth());
         let is_token = run.is_token_event();
         let result = match output {
             Ok(output) if is_token => serde_json::from_value::<CompressionResult>(output).ok(),
@@ -190,7 +194,7 @@ impl SupervisorActor {
         run.report.status = Some(ThreadStatus::Completed);
         let merge = result
             .zip(run.basis.as_ref())
-            .map(|(result, (basis, _))| Merge::Compressed { basis: *basis, result });
+            .map(|(result, (basis, _))| run.merge(Change::Compressed { basis: *basis, result }));
         match merge {
             Some(merge) if self.threads.get(main).is_some_and(|child| child.ended.is_none()) => {
                 if let Some(run) = self.firings.get_mut(&id) {
@@ -201,6 +205,7 @@ impl SupervisorActor {
                     conversation: true,
                     holds: false,
                     is_compression: true,
+                    trigger_depth,
                 };
                 self.tell(
                     main,
@@ -211,7 +216,7 @@ impl SupervisorActor {
                     },
                 );
             }
-            Some(_) => self.firing_over(id, Some(too_late())),
+            Some(_) => self.firing_failed(id, &too_late()),
             None => self.firing_over(id, None),
         }
     }
@@ -222,9 +227,7 @@ impl SupervisorActor {
         let (main, firing, is_token) = (run.main, run.firing.clone(), run.is_token_event());
         self.say_failed(main, &firing, error);
         if is_token {
-            self.emit(main, EventType::CompressionFailed, || {
-                vec![("triggerId", json!(firing.trigger.id)), ("error", json!(error))]
-            });
+            self.say_not_compressed(main, &firing, error);
             self.tell(main, ThreadMsg::CompressionEnded);
         }
         let holds = firing.trigger.action.holds_the_thread();
@@ -246,9 +249,7 @@ impl SupervisorActor {
                 let is_token = run.is_token_event();
                 self.say_failed(main, &firing, error);
                 if is_token {
-                    self.emit(main, EventType::CompressionFailed, || {
-                        vec![("triggerId", json!(firing.trigger.id)), ("error", json!(error))]
-                    });
+                    self.say_not_compressed(main, &firing, error);
                 }
             }
             // A detached run is no sub-workflow of the thread: COMPRESSION_COMPLETED has said what there is to say.
@@ -256,6 +257,24 @@ impl SupervisorActor {
             None => self.say(main, id, EventType::TriggeredSubgraphCompleted, None),
         }
         self.firing_over(id, error);
+    }
+}
+
+impl SupervisorActor {
+    fn say_not_compressed(&self, main: ThreadNo, firing: &Firing, error: &RunError) {
+        self.emit_caused(main, firing.trigger_depth(), EventType::CompressionFailed, || {
+            vec![("triggerId", json!(firing.trigger.id)), ("error", json!(error))]
+        });
+    }
+}
+
+impl FiringRun {
+    fn merge(&self, change: Change) -> Merge {
+        Merge {
+            change,
+            is_compression: self.is_token_event(),
+            trigger_depth: self.trigger_depth(),
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use pirn_core::definition::{ExecuteTriggeredSubgraph, TriggerAction};
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::EventType;
 use pirn_core::message::Message;
-use pirn_core::thread::{CancelReason, FiringId, TriggeredResult};
+use pirn_core::thread::{CancelReason, FiringId, Input, TriggeredResult};
 use serde_json::json;
 
 use super::{Owned, SupervisorActor, SupervisorMsg, ThreadNo};
@@ -92,15 +92,17 @@ impl FiringRun {
         self.state != State::Over
     }
 
+    /// How many triggers stand between the run's own steps and what it does.
+    fn trigger_depth(&self) -> u32 {
+        self.firing.trigger_depth()
+    }
+
     fn holds(&self) -> bool {
         self.firing.trigger.action.holds_the_thread()
     }
 
     fn is_token_event(&self) -> bool {
-        matches!(
-            self.firing.event.raised.event_type,
-            EventType::TokenLimitExceeded | EventType::TokenUsageWarning
-        )
+        self.firing.is_token_event()
     }
 }
 
@@ -115,6 +117,10 @@ impl SupervisorActor {
         if !alive {
             let error = RunError::new(RunErrorCode::Cancelled, "the thread had ended when its trigger fired");
             return self.refuse(main, firing, error);
+        }
+        if firing.trigger.action.holds_the_thread() {
+            // Whoever raised the event: the thread does not pass another safe point without having asked.
+            self.tell(main, ThreadMsg::Input(Input::Raised));
         }
         let same = self
             .open_firings(main)
@@ -211,9 +217,13 @@ impl SupervisorActor {
 
     /// The main thread ended: what was started for it is stopped.
     pub(super) fn give_up_firing(&mut self, id: FiringId) {
-        let Some(run) = self.firings.get_mut(&id) else { return };
+        let Some(run) = self.firings.get(&id) else { return };
+        let run_main = run.main;
         match run.state {
-            State::Running(thread) => self.cancel(thread, CancelReason::ParentEnded),
+            State::Running(thread) => {
+                let ended = self.depth_of(run_main);
+                self.cancel_caused(thread, CancelReason::ParentEnded, ended);
+            }
             State::Queued | State::Describing => self.firing_never_began(id),
             // What the thread did apply it said before its end: this result came too late, and is not answered.
             State::Applying => self.applied(id, Some(hand_back::too_late())),
@@ -255,7 +265,7 @@ impl SupervisorActor {
 
     fn say(&self, main: ThreadNo, id: FiringId, event_type: EventType, error: Option<&RunError>) {
         let Some(run) = self.firings.get(&id) else { return };
-        self.emit(main, event_type, || {
+        self.emit_caused(main, run.trigger_depth(), event_type, || {
             vec![
                 ("triggerId", json!(run.firing.trigger.id)),
                 ("firing", json!(id)),
@@ -268,7 +278,7 @@ impl SupervisorActor {
     }
 
     fn say_failed(&self, main: ThreadNo, firing: &Firing, error: &RunError) {
-        self.emit(main, EventType::TriggeredSubgraphFailed, || {
+        self.emit_caused(main, firing.trigger_depth(), EventType::TriggeredSubgraphFailed, || {
             vec![
                 ("triggerId", json!(firing.trigger.id)),
                 ("firing", json!(firing.id)),

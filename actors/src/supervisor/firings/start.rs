@@ -7,6 +7,7 @@ use pirn_core::conversation::{Conversation, Counted, select};
 use pirn_core::definition::{HistorySelection, TriggerAction};
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::EventType;
+use pirn_core::graph::{Graph, Node};
 use pirn_core::message::Message;
 use pirn_core::thread::{FiringId, ThreadKind};
 use serde_json::{Map, Value, json};
@@ -14,11 +15,53 @@ use serde_json::{Map, Value, json};
 use super::super::children::Start;
 use super::super::{Origin, SupervisorActor, SupervisorMsg};
 use super::{FiringRun, MAX_TIMEOUT_MS, State, visible};
-use crate::engine::DetachedRun;
+use crate::engine::{DetachedRun, OnEnd};
 use crate::thread::{ConversationRef, Described};
-use crate::triggers::event_fields;
+use crate::triggers::Firing;
 
 impl SupervisorActor {
+    /// A trigger starts a run that needs nothing of the thread which raised the event, nor that it still lives.
+    pub(in crate::supervisor) fn fire_alone(&mut self, firing: Firing) {
+        let id = firing.id;
+        let main = self.threads.number_of(&firing.event.thread_id).unwrap_or_default();
+        let mut run = FiringRun::new(firing, main, State::Detached);
+        let graph = self.threads.get(main).map(|child| &child.graph);
+        let node = graph.and_then(|graph| {
+            let name = run.firing.event.raised.data.get("nodeId")?.as_str()?;
+            graph
+                .nodes
+                .iter()
+                .find(|node| *node.id == *name)
+                .map(|node| (graph, node))
+        });
+        if let Some((graph, node)) = node {
+            run.stands_at(graph, node);
+        }
+        let detached = run.firing.detached(self.hear_the_end_of(id));
+        self.firings.insert(id, run);
+        if let Some(detached) = detached {
+            self.start_run(id, detached);
+        }
+    }
+
+    /// What a detached run comes to is a message.
+    fn hear_the_end_of(&self, id: FiringId) -> OnEnd {
+        let supervisor = self.run.supervisor.clone();
+        Box::new(move |report| {
+            let output = match &report.error {
+                None => Ok(report.output.clone()),
+                Some(error) => Err(error.clone()),
+            };
+            supervisor.do_send(SupervisorMsg::Compressed { firing: id, output });
+        })
+    }
+
+    fn start_run(&mut self, id: FiringId, run: DetachedRun) {
+        if let Err(error) = self.run.engine.start_detached(run) {
+            self.compressed(id, Err(error));
+        }
+    }
+
     /// The main thread has said how it stands: the child can start.
     pub(in crate::supervisor) fn described(&mut self, id: FiringId, described: Option<Box<Described>>) {
         let Some(run) = self.firings.get_mut(&id).filter(|run| run.state == State::Describing) else {
@@ -31,48 +74,34 @@ impl SupervisorActor {
             return;
         };
         let node = main.graph.node(described.node);
-        run.report.current_node_id = Some(node.id.to_string());
-        run.report.next_node_id = match node.edges.as_slice() {
-            [edge] => Some(main.graph.node(edge.target).id.to_string()),
-            _ => None,
-        };
+        run.stands_at(&main.graph, node);
         run.basis = Some((described.conversation.basis(), described.conversation.clone()));
         let compression = main.graph.config.compression.clone();
         let input = child_input(run, &described, compression.as_ref().map(|config| json!(config)));
-        let depth = run.firing.event.raised.trigger_depth + 1;
+        let depth = run.trigger_depth();
         let is_token = run.is_token_event();
+        // Inside what a token event started the limit is not checked, nor in what starts there.
+        let is_unlimited = is_token || main.is_unlimited;
         let (main_no, is_detached) = (run.main, main.is_detached);
         match &run.firing.trigger.action {
-            TriggerAction::StartWorkflow {
-                workflow_id,
-                input: wanted,
-            } => {
-                let fields = wanted.as_ref().map(|wanted| wanted.fields.clone()).unwrap_or_default();
-                let input = detached_input(run, input, &fields);
+            TriggerAction::StartWorkflow { .. } => {
+                let context = compression_context(input);
+                let messages = visible(&described.conversation);
                 run.state = State::Detached;
-                let workflow_id = workflow_id.clone();
-                let messages = if is_token {
-                    visible(&described.conversation)
-                } else {
-                    Vec::new()
-                };
-                let supervisor = self.run.supervisor.clone();
-                let started = self.run.engine.start_detached(DetachedRun {
-                    workflow_id,
-                    input,
-                    messages,
-                    is_unlimited: is_token,
-                    trigger_depth: depth,
-                    on_end: Box::new(move |report| {
-                        let output = match &report.error {
-                            None => Ok(report.output.clone()),
-                            Some(error) => Err(error.clone()),
-                        };
-                        supervisor.do_send(SupervisorMsg::Compressed { firing: id, output });
-                    }),
-                });
-                if let Err(error) = started {
-                    self.compressed(id, Err(error));
+                let firing = run.firing.clone();
+                if let Some(mut detached) = firing.detached(self.hear_the_end_of(id)) {
+                    if let Value::Object(input) = &mut detached.input {
+                        input.extend(context);
+                    }
+                    let is_unlimited = is_token;
+                    self.start_run(
+                        id,
+                        DetachedRun {
+                            messages,
+                            is_unlimited,
+                            ..detached
+                        },
+                    );
                 }
             }
             TriggerAction::ExecuteTriggeredSubgraph(execute) => {
@@ -99,7 +128,7 @@ impl SupervisorActor {
                     conversation,
                     depth: 1,
                     trigger_depth: depth,
-                    is_unlimited: is_token,
+                    is_unlimited,
                     is_detached,
                     ..start
                 });
@@ -119,6 +148,17 @@ impl SupervisorActor {
                 &RunError::new(RunErrorCode::NodeFailed, "the action starts no workflow"),
             ),
         }
+    }
+}
+
+impl FiringRun {
+    /// Records where the thread is, and where it goes where that is known.
+    fn stands_at(&mut self, graph: &Graph, node: &Node) {
+        self.report.current_node_id = Some(node.id.to_string());
+        self.report.next_node_id = match node.edges.as_slice() {
+            [edge] => Some(graph.node(edge.target).id.to_string()),
+            _ => None,
+        };
     }
 }
 
@@ -158,26 +198,24 @@ fn child_input(run: &FiringRun, described: &Described, compression: Option<Value
     Value::Object(input)
 }
 
-/// A detached run's input: the named fields of the event (all of them where none is named), and for token events the
-/// compression's context.
-fn detached_input(run: &FiringRun, context: Value, fields: &[String]) -> Value {
-    let mut input = event_fields(&run.firing.event, fields);
-    if let (true, Value::Object(mut context)) = (run.is_token_event(), context) {
-        for field in [
-            "threadId",
-            "workflowId",
-            "messages",
-            "markMap",
-            "tokensUsed",
-            "tokenLimit",
-            "compressionConfig",
-        ] {
-            if let Some(value) = context.remove(field) {
-                input.insert(field.to_owned(), value);
-            }
-        }
+/// What of a child's input is the compression's context: a detached run gets it beside the event's fields.
+fn compression_context(input: Value) -> Map<String, Value> {
+    const CONTEXT: [&str; 7] = [
+        "threadId",
+        "workflowId",
+        "messages",
+        "markMap",
+        "tokensUsed",
+        "tokenLimit",
+        "compressionConfig",
+    ];
+    match input {
+        Value::Object(mut input) => CONTEXT
+            .iter()
+            .filter_map(|field| Some(((*field).to_owned(), input.remove(*field)?)))
+            .collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
     }
-    Value::Object(input)
 }
 
 fn included_history(run: &FiringRun, described: &Described) -> Option<Vec<Message>> {

@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::{NodeRun, Progress, evaluate, failure};
 use crate::definition::PinSection;
+use crate::error::{RunError, RunErrorCode};
+use crate::event::EventType;
 use crate::graph::{ContextNode, NodeKind};
 use crate::message::{Message, Role};
 use crate::thread::effect::{ContextChange, ConversationOp, Effect, EffectId, Evaluation, Outcome};
@@ -69,6 +72,7 @@ pub(super) fn answer(walk: &mut Walk<'_>, stage: Stage, effect: EffectId, outcom
         (Stage::Work { .. }, Outcome::Done) => Progress::Done(Arc::clone(&walk.thread.last)),
         (Stage::Work { .. }, Outcome::Value(value)) => Progress::Done(value),
         (Stage::Work { .. }, Outcome::Summarize(request)) => {
+            walk.may_be_held_by(&[EventType::LlmToken]);
             let id = walk.next_effect();
             let node = walk.thread.at;
             walk.out.push(Effect::Model { id, node, request });
@@ -78,14 +82,37 @@ pub(super) fn answer(walk: &mut Walk<'_>, stage: Stage, effect: EffectId, outcom
             walk.thread.spent.add(reply.usage);
             ask(walk, ConversationOp::FinishSummary(reply.content))
         }
-        (Stage::Summary { .. }, other) => super::llm::call_failed(walk, other),
-        (_, other) => Progress::Failed(failure(other)),
+        (stage, other) => {
+            let error = match stage {
+                Stage::Summary { .. } => super::llm::call_error(walk, other),
+                Stage::Texts { .. } | Stage::Pin { .. } | Stage::Work { .. } => failure(other),
+            };
+            tell_failed(walk, &error);
+            Progress::Failed(error)
+        }
+    }
+}
+
+/// Stops the node; a summary that a model was writing is not taken in.
+pub(super) fn abandon(walk: &mut Walk<'_>, stage: &Stage) {
+    walk.out.push(Effect::Drop { id: stage.id() });
+    if let Stage::Summary { .. } = stage {
+        let error = RunError::new(RunErrorCode::Cancelled, "the compression was stopped");
+        tell_failed(walk, &error);
+    }
+}
+
+/// Every compression is answered once: where the conversation did not take one in, COMPRESSION_FAILED says so.
+fn tell_failed(walk: &mut Walk<'_>, error: &RunError) {
+    let node = &walk.thread.graph().node(walk.thread.at).kind;
+    if matches!(node, NodeKind::Context(ContextNode::Compress(_))) {
+        walk.emit(EventType::CompressionFailed, |_| [("error", json!(error))]);
     }
 }
 
 fn ask(walk: &mut Walk<'_>, op: ConversationOp) -> Progress {
     let id = walk.next_effect();
-    walk.out.push(Effect::Conversation { id, op });
+    walk.converse(id, op);
     Progress::Wait(NodeRun::Context(Stage::Work { id }))
 }
 

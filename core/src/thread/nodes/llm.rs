@@ -19,18 +19,17 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{NodeRun, Progress, evaluate, failure};
 use crate::conversation::{AgentKind, Spent, first_prompt};
+use crate::error::RunError;
 use crate::event::EventType;
 use crate::graph::{LlmNode, NodeKind};
 use crate::message::{Message, Role, ToolCall};
 use crate::model_call::ModelFailure;
-use crate::thread::effect::{
-    ConversationOp, Effect, EffectId, Evaluation, FiringId, ModelReply, Outcome, Prepared, ToolResult,
-};
-use crate::thread::safe_point::When;
+use crate::thread::effect::{ConversationOp, Effect, EffectId, Evaluation, ModelReply, Outcome, Prepared, ToolResult};
+use crate::thread::safe_point::{Handed, When};
 use crate::thread::walk::Walk;
 
 /// What it awaits, and what it has gathered.
@@ -64,8 +63,7 @@ enum At {
     Held,
     Merging {
         id: EffectId,
-        firing: FiringId,
-        variables: Vec<(Arc<str>, Arc<Value>)>,
+        handed: Handed,
     },
     Calling {
         id: EffectId,
@@ -160,13 +158,13 @@ pub(super) fn answer(walk: &mut Walk<'_>, stage: Stage, effect: EffectId, outcom
             }
             prepare(walk, stage)
         }
-        At::Merging { id, firing, variables } if id == effect => {
-            walk.merged(firing, &variables, outcome);
+        At::Merging { id, handed } if id == effect => {
+            walk.merged(&handed, outcome);
             prepare(walk, stage)
         }
         At::Calling { id } if id == effect => match outcome {
             Outcome::Reply(reply) => replied(walk, stage, reply),
-            other => call_failed(walk, other),
+            other => Progress::Failed(call_error(walk, other)),
         },
         At::Replying { id, content, calls } if id == effect => match outcome {
             Outcome::Done => after_reply(walk, stage, content, calls),
@@ -200,7 +198,7 @@ pub(super) fn abandon(walk: &mut Walk<'_>, stage: Stage) {
         At::Texts { id } | At::Prompting { id } | At::Preparing { id } | At::Announcing { id } | At::Calling { id } => {
             walk.out.push(Effect::Drop { id });
         }
-        At::Merging { id, firing, variables } => NodeRun::Merging { id, firing, variables }.abandon(walk),
+        At::Merging { id, handed } => NodeRun::Merging { id, handed }.abandon(walk),
         At::Replying { calls, .. } => {
             let results = calls
                 .into_iter()
@@ -226,10 +224,7 @@ pub(super) fn abandon(walk: &mut Walk<'_>, stage: Stage) {
 
 fn append_unasked(walk: &mut Walk<'_>, messages: Vec<Message>) {
     if !messages.is_empty() {
-        walk.out.push(Effect::Conversation {
-            id: 0,
-            op: ConversationOp::Append(messages),
-        });
+        walk.converse(0, ConversationOp::Append(messages));
     }
 }
 
@@ -256,17 +251,14 @@ fn prompt(walk: &mut Walk<'_>, mut stage: Stage, texts: Vec<Option<String>>) -> 
 
 fn append(walk: &mut Walk<'_>, messages: Vec<Message>) -> EffectId {
     let id = walk.next_effect();
-    walk.out.push(Effect::Conversation {
-        id,
-        op: ConversationOp::Append(messages),
-    });
+    walk.converse(id, ConversationOp::Append(messages));
     id
 }
 
 /// Asks for the next request, once nothing holds the thread.
 fn prepare(walk: &mut Walk<'_>, stage: Stage) -> Progress {
-    if let Some((id, firing, variables)) = walk.apply_arrived(When::BeforeModelCall) {
-        return stage.to(At::Merging { id, firing, variables });
+    if let Some((id, handed)) = walk.apply_arrived(When::BeforeModelCall) {
+        return stage.to(At::Merging { id, handed });
     }
     if walk.is_held() {
         return stage.to(At::Held);
@@ -284,7 +276,7 @@ fn prepare(walk: &mut Walk<'_>, stage: Stage) -> Progress {
         node,
         recheck: stage.announced,
     };
-    walk.out.push(Effect::Conversation { id, op });
+    walk.converse(id, op);
     stage.to(At::Preparing { id })
 }
 
@@ -300,10 +292,12 @@ fn call(walk: &mut Walk<'_>, mut stage: Stage, prepared: Prepared) -> Progress {
     if let Some(event) = crossed {
         stage.announced = true;
         let id = walk.next_effect();
+        let event = event.at_depth(walk.thread.trigger_depth);
         walk.out.push(Effect::Announce { id, event: Some(event) });
         return stage.to(At::Announcing { id });
     }
     stage.announced = false;
+    walk.may_be_held_by(&[EventType::LlmToken]);
     let id = walk.next_effect();
     let node = walk.thread.at;
     walk.out.push(Effect::Model {
@@ -331,10 +325,10 @@ fn replied(walk: &mut Walk<'_>, mut stage: Stage, reply: ModelReply) -> Progress
 }
 
 /// The model gave no reply; what it cost all the same counts.
-pub(super) fn call_failed(walk: &mut Walk<'_>, outcome: Outcome) -> Progress {
+pub(super) fn call_error(walk: &mut Walk<'_>, outcome: Outcome) -> RunError {
     let error = failure(outcome);
     walk.thread.spent.add(ModelFailure::of(&error).spent);
-    Progress::Failed(error)
+    error
 }
 
 fn after_reply(walk: &mut Walk<'_>, mut stage: Stage, content: String, calls: Vec<ToolCall>) -> Progress {

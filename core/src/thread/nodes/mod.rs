@@ -14,7 +14,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::effect::{Effect, EffectId, Evaluation, FiringId, Outcome};
+use super::effect::{Effect, EffectId, Evaluation, Outcome};
+use super::safe_point::Handed;
 use super::walk::{Walk, no_edge};
 use crate::error::{RunError, RunErrorCode};
 use crate::graph::{NodeIx, NodeKind};
@@ -54,8 +55,7 @@ pub(in crate::thread) enum NodeRun {
     /// The conversation takes in what a firing brought.
     Merging {
         id: EffectId,
-        firing: FiringId,
-        variables: Vec<(Arc<str>, Arc<Value>)>,
+        handed: Handed,
     },
     /// Which edge holds.
     Edges {
@@ -120,8 +120,8 @@ impl NodeRun {
                 }
                 Progress::SafePoint
             }
-            Self::Merging { id, firing, variables } if id == effect => {
-                walk.merged(firing, &variables, outcome);
+            Self::Merging { id, handed } if id == effect => {
+                walk.merged(&handed, outcome);
                 Progress::SafePoint
             }
             Self::Edges { id } if id == effect => chosen_edge(walk, outcome),
@@ -159,7 +159,8 @@ impl NodeRun {
             | Self::Route { id }
             | Self::Join { id }
             | Self::Wait { id } => walk.out.push(Effect::Drop { id }),
-            Self::Merging { id, firing, .. } => {
+            Self::Merging { id, handed } => {
+                let firing = handed.firing;
                 walk.out.push(Effect::Drop { id });
                 let error = RunError::new(
                     RunErrorCode::Cancelled,
@@ -173,7 +174,7 @@ impl NodeRun {
             Self::Variable(stage) => walk.out.push(Effect::Drop { id: stage.id() }),
             Self::Code(stage) => walk.out.push(Effect::Drop { id: stage.id() }),
             Self::Subgraph(stage) => walk.out.push(Effect::Drop { id: stage.id() }),
-            Self::Context(stage) => walk.out.push(Effect::Drop { id: stage.id() }),
+            Self::Context(stage) => context::abandon(walk, &stage),
             Self::Llm(stage) => llm::abandon(walk, stage),
         }
     }

@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{NodeRun, Progress, evaluate, failure, value_or};
-use crate::definition::AgentConfig;
+use crate::definition::{AgentConfig, ConversationMode};
 use crate::error::{RunError, RunErrorCode};
+use crate::event::EventType;
 use crate::graph::{NodeKind, ValueSpec};
 use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome};
 use crate::thread::walk::Walk;
@@ -76,6 +77,10 @@ fn child(walk: &mut Walk<'_>, input: Arc<Value>) -> Progress {
     let NodeKind::Subgraph { conversation, .. } = &graph.node(walk.thread.at).kind else {
         return Progress::Failed(failure(Outcome::Done));
     };
+    if *conversation == ConversationMode::Share {
+        // What the child says there it says in this thread's name.
+        walk.may_be_held_by(&[EventType::MessageAdded, EventType::CompressionCompleted]);
+    }
     let id = walk.next_effect();
     let node = walk.thread.at;
     walk.out.push(Effect::Child {

@@ -43,7 +43,7 @@ pub(super) fn answer(walk: &mut Walk<'_>, stage: Stage, effect: EffectId, outcom
         (Stage::Global { value, .. }, Outcome::Done) => {
             let graph = Arc::clone(walk.thread.graph());
             if let NodeKind::Variable { name, .. } = &graph.node(walk.thread.at).kind {
-                walk.variable_changed(name, &value, VariableScope::Global);
+                walk.variable_changed(name, &value, VariableScope::Global, 0);
             }
             Progress::Done(value)
         }
@@ -73,7 +73,7 @@ fn assign(walk: &mut Walk<'_>, value: Arc<Value>) -> Progress {
     match scope {
         VariableScope::Thread => match walk.thread.variables.assign(name, value, *readonly) {
             Ok(value) => {
-                walk.variable_changed(name, &value, VariableScope::Thread);
+                walk.variable_changed(name, &value, VariableScope::Thread, 0);
                 Progress::Done(value)
             }
             Err(error) => Progress::Failed(error),

@@ -1,0 +1,412 @@
+//! SPEC section 5: a chain of triggers has a depth limit of 8. Whatever actor raises an event, it carries the depth of what
+//! brought it about, so a trigger that causes its own event ends in an error event, not in a storm.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pirn::tools::tool_fn;
+use pirn::{Engine, EventFilter, EventType, Heard, RunReport};
+use pirn_core::event::Event;
+use pirn_tests::world::{code, forked, line, node, say, wait, workflow};
+use serde_json::{Value, json};
+
+/// SPEC's limit.
+const LIMIT: u32 = 8;
+
+/// A storm would never end: this ends it, and no chain of eight comes near.
+const STORM: u64 = 60;
+
+/// An event type, and workflows and triggers in which an action causes it again.
+struct Chain {
+    event: EventType,
+    workflows: Vec<Value>,
+    triggers: Vec<Value>,
+    /// How deep the last of them is: two triggers that take turns may end one before the limit.
+    deepest: u32,
+}
+
+fn trigger(event: EventType, action: &Value) -> Value {
+    json!({"id": event.as_str(), "type": "EVENT", "condition": {"eventType": event}, "action": action,
+        "maxTriggers": STORM})
+}
+
+fn execute(workflow: &str) -> Value {
+    json!({"type": "EXECUTE_TRIGGERED_SUBGRAPH", "parameters": {"triggeredWorkflowId": workflow}})
+}
+
+fn start(workflow: &str) -> Value {
+    json!({"type": "START_WORKFLOW", "parameters": {"workflowId": workflow}})
+}
+
+/// A triggered sub-workflow of nodes in a row.
+fn sub(id: &str, nodes: &[Value], end: &Value) -> Value {
+    let mut all = vec![node("s", "START_FROM_TRIGGER", json!({}))];
+    all.extend(nodes.iter().cloned());
+    all.push(node("c", "CONTINUE_FROM_TRIGGER", end.clone()));
+    let way: Vec<&str> = all.iter().filter_map(|node| node["id"].as_str()).collect();
+    workflow(id, &all, &[&way.join(">")])
+}
+
+/// The main thread passes `nodes`, and so does the sub-workflow that the event triggers: it causes the event again.
+fn by_its_child(event: EventType, nodes: &[Value]) -> Chain {
+    let mut main = nodes.to_vec();
+    main.push(wait("rest", 1_000));
+    Chain {
+        event,
+        workflows: vec![
+            line("main", &main),
+            sub("sub", nodes, &json!({})),
+            line("called", &[code("x", "return 1")]),
+        ],
+        triggers: vec![trigger(event, &execute("sub"))],
+        deepest: LIMIT,
+    }
+}
+
+/// As [`by_its_child`], where the action starts the workflow anew.
+fn by_a_new_run(event: EventType, main: Value) -> Chain {
+    Chain {
+        event,
+        workflows: vec![main],
+        triggers: vec![trigger(event, &start("main"))],
+        deepest: LIMIT,
+    }
+}
+
+/// The main thread passes `first`, which sets off a sub-workflow; what that does to the main thread sets it off again.
+fn by_what_it_does_to_main(event: EventType, first: &Value, nodes: &[Value], end: &Value) -> Chain {
+    let once = json!({"id": "once", "type": "EVENT", "action": execute("sub"),
+        "condition": {"eventType": "NODE_COMPLETED", "expression": "event.nodeId === 'first'"}});
+    // What it is handed takes effect at a safe point: there are more of them than links.
+    let mut main = vec![first.clone()];
+    main.extend((0..2 * LIMIT).map(|place| wait(&format!("rest{place}"), 1_000)));
+    Chain {
+        event,
+        workflows: vec![line("main", &main), sub("sub", nodes, end)],
+        triggers: vec![once, trigger(event, &execute("sub"))],
+        deepest: LIMIT,
+    }
+}
+
+fn ask(profile: &str) -> Value {
+    node(
+        "ask",
+        "LLM",
+        json!({"profileId": profile, "prompt": "go", "tools": ["works", "fails"]}),
+    )
+}
+
+/// Fails, and the thread goes on.
+fn fails(id: &str, kind: &str, mut config: Value) -> Value {
+    config["onError"] = json!({ "targetNodeId": "after" });
+    let mut node = node(id, kind, config);
+    let on_error = node["config"]
+        .as_object_mut()
+        .and_then(|config| config.remove("onError"));
+    node["onError"] = on_error.unwrap_or_default();
+    node
+}
+
+fn broken() -> Vec<Value> {
+    vec![
+        fails("boom", "CODE", json!({"code": "throw 1"})),
+        code("after", "return 1"),
+    ]
+}
+
+fn a_fork(id: &str) -> Value {
+    let mut forked = forked(
+        &[vec![code("a", "return 1")], vec![code("b", "return 2")]],
+        false,
+        &json!({"joinStrategy": "ALL_COMPLETED"}),
+    );
+    forked["id"] = json!(id);
+    forked
+}
+
+fn chains() -> Vec<Chain> {
+    use EventType as E;
+    let called = node("call", "SUBGRAPH", json!({"subgraphId": "called"}));
+    let summary = json!({"operation": "compress", "strategy": "summarize", "parameters": {"profileId": "broken", "keepRecent": 1}});
+    let unsummarized = || {
+        let words = "many words ".repeat(20);
+        let turns = ["user", "assistant"].map(|role| json!({"role": role, "content": words}));
+        let turns: Vec<Value> = turns.iter().cycle().take(8).cloned().collect();
+        let mut nodes = vec![node(
+            "turns",
+            "CONTEXT_PROCESSOR",
+            json!({"operation": "insert", "messages": turns}),
+        )];
+        nodes.push(fails("boom", "CONTEXT_PROCESSOR", summary.clone()));
+        nodes.push(code("after", "return 1"));
+        nodes
+    };
+    let compress = node(
+        "compress",
+        "CONTEXT_PROCESSOR",
+        json!({"operation": "compress", "strategy": "keep_recent", "parameters": {"count": 2}}),
+    );
+    let count = node("v", "VARIABLE", json!({"variableName": "n", "expression": "1"}));
+    let orphan = node(
+        "orphan",
+        "CONTEXT_PROCESSOR",
+        json!({"operation": "insert", "messages": [{"role": "tool", "content": "whose?"}]}),
+    );
+    let first = code("first", "return 1");
+    let mut list = vec![
+        by_its_child(E::NodeStarted, &[code("x", "return 1")]),
+        by_its_child(E::NodeCompleted, &[code("x", "return 1")]),
+        by_its_child(E::NodeFailed, &broken()),
+        by_its_child(E::ThreadStarted, &[code("x", "return 1")]),
+        by_its_child(E::MessageAdded, &[say("say", "hello")]),
+        by_its_child(E::RequestPrepared, &[ask("main")]),
+        by_its_child(E::RequestMended, &[orphan, ask("main")]),
+        by_its_child(E::LlmToken, &[ask("main")]),
+        by_its_child(E::ToolCallStarted, &[ask("tools")]),
+        by_its_child(E::ToolCallCompleted, &[ask("tools")]),
+        by_its_child(E::ToolCallFailed, &[ask("tools")]),
+        by_its_child(E::CompressionCompleted, &[say("say", "hello"), compress]),
+        by_its_child(E::CompressionFailed, &unsummarized()),
+        by_its_child(E::SubgraphStarted, std::slice::from_ref(&called)),
+        by_its_child(E::SubgraphCompleted, &[called]),
+        by_its_child(E::VariableChanged, std::slice::from_ref(&count)),
+        by_a_new_run(E::ThreadCompleted, line("main", &[code("x", "return 1")])),
+        by_a_new_run(E::ThreadFailed, line("main", &[code("x", "throw 1")])),
+        by_a_new_run(E::ThreadForkStarted, a_fork("main")),
+        by_a_new_run(E::ThreadForkCompleted, a_fork("main")),
+        by_a_new_run(E::ThreadJoinStarted, a_fork("main")),
+        by_a_new_run(E::ThreadJoinConditionMet, a_fork("main")),
+        by_what_it_does_to_main(
+            E::VariableChanged,
+            &first,
+            &[count],
+            &json!({"variableCallback": {"includeAll": true}}),
+        ),
+        by_what_it_does_to_main(
+            E::MessageAdded,
+            &first,
+            &[],
+            &json!({"conversationHistoryCallback": {"lastN": 1}}),
+        ),
+        by_what_it_does_to_main(E::TriggeredSubgraphCompleted, &first, &[], &json!({})),
+        by_what_it_does_to_main(E::TriggeredSubgraphFailed, &first, &[code("x", "throw 1")], &json!({})),
+    ];
+    // The callback of MESSAGE_ADDED needs a message to hand back.
+    for chain in &mut list {
+        if chain.event == E::MessageAdded && chain.triggers.len() == 2 {
+            chain.workflows[1] = sub(
+                "sub",
+                &[say("say", "hello")],
+                &json!({"conversationHistoryCallback": {"lastN": 1}}),
+            );
+        }
+    }
+    // A sub-workflow that starts while its trigger runs coalesces: a run of its own does not.
+    let mut started = by_what_it_does_to_main(E::TriggeredSubgraphStarted, &first, &[], &json!({}));
+    started.triggers[1] = trigger(E::TriggeredSubgraphStarted, &start("main"));
+    started.deepest = LIMIT - 1;
+    list.push(started);
+    let stop = json!({"id": "stop", "type": "EVENT", "action": {"type": "STOP_THREAD", "parameters": {}},
+        "condition": {"eventType": "NODE_STARTED", "expression": "event.nodeId === 'rest'"}});
+    let mut cancelled = by_a_new_run(E::ThreadCancelled, line("main", &[wait("rest", 1_000)]));
+    cancelled.triggers.push(stop);
+    cancelled.deepest = LIMIT - 1;
+    list.push(cancelled);
+    for (event, limit) in [(E::TokenLimitExceeded, 50), (E::TokenUsageWarning, 150)] {
+        let again = json!({"id": "again", "type": "EVENT", "action": start("main"),
+            "condition": {"eventType": "NODE_COMPLETED", "expression": "event.nodeId === 'x'"}});
+        let long = say("say", &"many words ".repeat(40));
+        let mut limited = line("main", &[long, ask("main"), wait("rest", 1_000)]);
+        limited["config"] = json!({ "tokenLimit": limit });
+        list.push(Chain {
+            event,
+            workflows: vec![limited, line("between", &[code("x", "return 1")])],
+            triggers: vec![trigger(event, &start("between")), again],
+            deepest: LIMIT,
+        });
+    }
+    let told = json!({"type": "SEND_NOTIFICATION", "parameters": {"message": "again"}});
+    let once = json!({"id": "once", "type": "EVENT", "action": told,
+        "condition": {"eventType": "NODE_COMPLETED", "expression": "event.nodeId === 'first'"}});
+    list.push(Chain {
+        event: E::Notification,
+        workflows: vec![line("main", std::slice::from_ref(&first))],
+        triggers: vec![once, trigger(E::Notification, &told)],
+        deepest: LIMIT,
+    });
+    list
+}
+
+fn play(chain: &Chain) -> (Arc<RunReport>, Vec<Arc<Event>>) {
+    let calls = json!([
+        {"id": "1", "name": "works", "arguments": {}}, {"id": "2", "name": "fails", "arguments": {}}]);
+    let profiles = json!([
+        {"id": "main", "provider": "echo"},
+        {"id": "tools", "provider": "scripted", "responses": [{"toolCalls": calls}, {"content": "done"}]},
+        {"id": "broken", "provider": "scripted", "responses": [{"error": "no"}]},
+    ]);
+    let bundle = json!({"workflows": chain.workflows, "triggers": chain.triggers, "profiles": profiles});
+    let tool = |name: &str, said: Result<&'static str, &'static str>| {
+        tool_fn(name, "For this test", json!({"type": "object"}), move |_| async move {
+            said.map(str::to_owned).map_err(str::to_owned)
+        })
+    };
+    let engine = Engine::builder()
+        .virtual_time(Some(7))
+        .tool(tool("works", Ok("yes")))
+        .tool(tool("fails", Err("no")))
+        .workflows(bundle.to_string())
+        .build()
+        .unwrap_or_else(|error| panic!("{}: {error}", chain.event.as_str()));
+    let mut events = engine.events(EventFilter::default(), 1 << 16);
+    let handle = engine
+        .start("main", Value::Null)
+        .unwrap_or_else(|error| panic!("{}: {error}", chain.event.as_str()));
+    let report = handle.outcome_blocking();
+    handle.settled_blocking();
+    let shutdown = engine.shutdown_blocking(Duration::from_secs(5));
+    assert_eq!(
+        (shutdown.runs_cancelled, shutdown.runs_left),
+        (0, 0),
+        "{}",
+        chain.event.as_str()
+    );
+    let mut heard = Vec::new();
+    while let Some(next) = futures::executor::block_on(events.next()) {
+        match next {
+            Heard::Event(event) => heard.push(event),
+            Heard::Missed(count) => panic!("{}: {count} events were missed", chain.event.as_str()),
+        }
+    }
+    (report, heard)
+}
+
+#[test]
+fn whatever_event_a_trigger_causes_again_the_chain_ends_at_the_limit() {
+    for chain in chains() {
+        let name = chain.event.as_str();
+        let (report, events) = play(&chain);
+        assert!(report.status.is_final(), "{name}");
+        let of = |event_type: EventType| events.iter().filter(move |event| event.raised.event_type == event_type);
+        let deepest = of(chain.event).map(|event| event.raised.trigger_depth).max();
+        assert_eq!(deepest, Some(chain.deepest), "{name}: so long is the chain");
+        let too_deep: Vec<&Arc<Event>> = of(EventType::TriggerFailed)
+            .filter(|event| event.raised.data["error"]["message"] == "the chain of triggers is too deep")
+            .collect();
+        assert!(!too_deep.is_empty(), "{name}: an error event says that it ended");
+        for event in &events {
+            let depth = event.raised.trigger_depth;
+            let is_told = event.raised.event_type == EventType::TriggerFailed;
+            assert!(depth <= LIMIT + u32::from(is_told), "{name}: {event:?}");
+        }
+    }
+}
+
+#[test]
+fn every_event_type_has_its_chain_here_or_a_reason() {
+    use EventType as E;
+    let elsewhere = [
+        (E::ThreadPaused, "pause_and_resume_in_turns_end_at_the_limit"),
+        (E::ThreadResumed, "pause_and_resume_in_turns_end_at_the_limit"),
+        (
+            E::TriggerFailed,
+            "who_watches_for_failed_triggers_and_fails_is_told_once_more",
+        ),
+        (E::CheckpointCreated, "nothing raises it"),
+        (E::Custom, "only the host raises it"),
+    ];
+    let list = chains();
+    for event_type in E::ALL {
+        let has_chain = list.iter().any(|chain| chain.event == *event_type);
+        let is_elsewhere = elsewhere.iter().any(|(other, _)| other == event_type);
+        assert!(has_chain != is_elsewhere, "{}", event_type.as_str());
+    }
+}
+
+#[test]
+fn pause_and_resume_in_turns_end_at_the_limit() {
+    let waits: Vec<Value> = (0..20).map(|place| wait(&format!("w{place}"), 10)).collect();
+    let pause = json!({"type": "PAUSE_THREAD", "parameters": {}});
+    let resume = json!({"type": "RESUME_THREAD", "parameters": {}});
+    let chain = Chain {
+        event: EventType::ThreadResumed,
+        workflows: vec![line("main", &waits)],
+        triggers: vec![
+            trigger(EventType::ThreadPaused, &resume),
+            trigger(EventType::ThreadResumed, &pause),
+            json!({"id": "once", "type": "EVENT", "action": pause,
+                "condition": {"eventType": "NODE_STARTED", "expression": "event.nodeId === 'w0'"}}),
+        ],
+        deepest: LIMIT,
+    };
+    let (report, events) = play(&chain);
+    assert_eq!(report.error, None);
+    let depths = |event_type: EventType| -> Vec<u32> {
+        let of = events.iter().filter(|event| event.raised.event_type == event_type);
+        of.map(|event| event.raised.trigger_depth).collect()
+    };
+    assert_eq!(depths(EventType::ThreadPaused), [1, 3, 5, 7]);
+    assert_eq!(depths(EventType::ThreadResumed), [2, 4, 6, 8]);
+    assert_eq!(
+        depths(EventType::TriggerFailed),
+        [9],
+        "the ninth link is refused, and the run ends"
+    );
+}
+
+#[test]
+fn who_watches_for_failed_triggers_and_fails_is_told_once_more() {
+    let no_such_thread = json!({"type": "STOP_THREAD", "parameters": {"threadId": "nobody"}});
+    let fails = trigger(EventType::TriggerFailed, &no_such_thread);
+    let mut broken = fails.clone();
+    broken["condition"]["expression"] = json!("nope.nope()");
+    for (name, watcher) in [("its action fails", fails), ("its condition fails", broken)] {
+        let once = json!({"id": "once", "type": "EVENT", "action": no_such_thread,
+            "condition": {"eventType": "NODE_COMPLETED", "expression": "event.nodeId === 'first'"}});
+        let chain = Chain {
+            event: EventType::TriggerFailed,
+            workflows: vec![line("main", &[code("first", "return 1"), wait("rest", 1_000)])],
+            triggers: vec![once, watcher],
+            deepest: LIMIT,
+        };
+        let (report, events) = play(&chain);
+        assert_eq!(report.error, None, "{name}");
+        let failed = events
+            .iter()
+            .filter(|event| event.raised.event_type == EventType::TriggerFailed);
+        let depths: Vec<u32> = failed.map(|event| event.raised.trigger_depth).collect();
+        assert_eq!(depths, [1, 2, 3, 4, 5, 6, 7, 8, 9], "{name}");
+    }
+}
+
+#[test]
+fn no_limit_is_checked_in_what_a_token_event_started_nor_in_what_starts_there() {
+    let long = [say("say", &"many words ".repeat(40)), ask("main")];
+    for (by, limit) in [(EventType::TokenLimitExceeded, 50), (EventType::TokenUsageWarning, 150)] {
+        let mut limited = [
+            line("main", &long),
+            sub("sub", &long, &json!({})),
+            sub("inner", &long, &json!({})),
+        ];
+        for workflow in &mut limited {
+            workflow["config"] = json!({ "tokenLimit": limit });
+        }
+        let inner = json!({"id": "inner", "type": "EVENT", "workflowId": "sub", "action": execute("inner"),
+            "condition": {"eventType": "NODE_COMPLETED", "expression": "event.nodeId === 'say'"}});
+        let chain = Chain {
+            event: by,
+            workflows: limited.to_vec(),
+            triggers: vec![trigger(by, &execute("sub")), inner],
+            deepest: 0,
+        };
+        let (report, events) = play(&chain);
+        assert_eq!(report.error, None);
+        let count = |event_type: EventType| {
+            let of = events.iter().filter(|event| event.raised.event_type == event_type);
+            of.count()
+        };
+        assert_eq!(count(by), 1, "{}", by.as_str());
+        assert_eq!(count(EventType::ThreadCompleted), 3, "main, sub, inner");
+        assert_eq!(count(EventType::TriggerFailed), 0);
+    }
+}
