@@ -4,6 +4,8 @@
 mod cast;
 mod promises;
 mod shapes;
+mod stopped;
+mod waits;
 
 use pirn::{Message, Role};
 use pirn_tests::world::run_in;

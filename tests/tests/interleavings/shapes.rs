@@ -1,5 +1,7 @@
 //! Random workflows with random triggers: what a seed stands for.
 
+use std::collections::BTreeMap;
+
 use pirn_tests::world::{node, wait};
 use serde_json::{Value, json};
 
@@ -48,6 +50,8 @@ pub(crate) enum Does {
     SetVariable,
     Pause,
     Resume,
+    /// Stops the thread that raised the event.
+    Stop,
 }
 
 /// A trigger of the scenario, and which events it is to match.
@@ -71,6 +75,8 @@ pub(crate) struct Shape {
     /// Without.
     pub(crate) plain: Value,
     pub(crate) watches: Vec<Watch>,
+    /// Nodes that wait for an event, by id, and for which.
+    pub(crate) waits: BTreeMap<String, &'static str>,
     /// Long enough at rest before its end that everything a trigger started has been applied.
     pub(crate) is_calm: bool,
     /// What the conversation starts with: a system message and some turns.
@@ -86,6 +92,7 @@ impl Shape {
             last: "start".to_owned(),
             top: Vec::new(),
             all: Vec::new(),
+            waits: BTreeMap::new(),
         };
         let is_calm = draft.dice.chance(70);
         for _ in 0..3 + draft.dice.roll(6) {
@@ -132,7 +139,20 @@ impl Shape {
             watches,
             is_calm,
             turns: draft.dice.roll(6),
+            waits: draft.waits,
         }
+    }
+
+    /// The node of the main thread whose end brings what the node of this id says: a branch's words come with the JOIN.
+    pub(crate) fn node_of(&self, id: &str) -> Option<String> {
+        let (main, path) = id.split_once('p').unwrap_or((id, ""));
+        let is_number = main.strip_prefix('n')?.parse::<u32>().is_ok();
+        let id = if path.is_empty() {
+            id.to_owned()
+        } else {
+            format!("{main}-join")
+        };
+        is_number.then_some(id)
     }
 }
 
@@ -145,6 +165,7 @@ struct Draft {
     top: Vec<String>,
     /// These, and the branches'.
     all: Vec<String>,
+    waits: BTreeMap<String, &'static str>,
 }
 
 impl Draft {
@@ -158,11 +179,22 @@ impl Draft {
         if self.dice.chance(15) {
             return self.fork(&id);
         }
-        let step = self.step(&id, true);
-        self.link(&id);
+        self.place(&id, true);
+        self.top.push(id);
+    }
+
+    /// Puts a node behind the last; behind one that waits for an event another, where it goes on also in vain.
+    fn place(&mut self, id: &str, is_top: bool) {
+        let mut step = self.step(id, is_top);
+        self.link(id);
+        if self.waits.contains_key(id) {
+            let after = format!("{id}-after");
+            step["onError"] = json!({"targetNodeId": after});
+            self.link(&after);
+            self.nodes.push(node(&after, "CODE", json!({"function": "noop"})));
+        }
         self.nodes.push(step);
-        self.top.push(id.clone());
-        self.all.push(id);
+        self.all.push(id.to_owned());
     }
 
     fn fork(&mut self, id: &str) {
@@ -173,11 +205,7 @@ impl Draft {
         for path in &paths {
             fork.clone_into(&mut self.last);
             for place in 0..=self.dice.roll(2) {
-                let id = format!("{path}-{place}");
-                let step = self.step(&id, false);
-                self.link(&id);
-                self.nodes.push(step);
-                self.all.push(id);
+                self.place(&format!("{path}-{place}"), false);
             }
             firsts.push(format!("{path}-0"));
             self.link(&join);
@@ -201,7 +229,7 @@ impl Draft {
         let pad = "~ words of no weight ".repeat(self.dice.roll(6) as usize);
         let delay = self.dice.roll(30);
         let saying = |text: String| json!({"operation": "insert", "messages": [{"role": "user", "content": text}]});
-        match self.dice.roll(if is_top { 12 } else { 9 }) {
+        match self.dice.roll(if is_top { 13 } else { 10 }) {
             0..=3 => node(
                 id,
                 "LLM",
@@ -216,13 +244,28 @@ impl Draft {
             5 | 6 => node(id, "CONTEXT_PROCESSOR", saying(format!("say {id} {pad}"))),
             7 => node(id, "CODE", json!({"function": "noop"})),
             8 => wait(id, u32::try_from(delay).unwrap_or(0)),
-            9 => node(
+            9 => {
+                let event = self.dice.pick(&[
+                    "MESSAGE_ADDED",
+                    "NODE_COMPLETED",
+                    "VARIABLE_CHANGED",
+                    "NOTIFICATION",
+                    "COMPRESSION_COMPLETED",
+                    "TRIGGERED_SUBGRAPH_STARTED",
+                    "TRIGGERED_SUBGRAPH_COMPLETED",
+                    "nobody-says-so",
+                ]);
+                self.waits.insert(id.to_owned(), event);
+                let seconds = f64::from(u32::try_from(delay).unwrap_or(0) * 3 + 1) / 1000.0;
+                node(id, "WAIT", json!({"event": event, "timeout": seconds}))
+            }
+            10 => node(
                 id,
                 "CONTEXT_PROCESSOR",
                 json!({"operation": "insert", "position": 1,
                     "messages": [{"role": "user", "content": format!("put {id} {pad}")}]}),
             ),
-            10 => node(
+            11 => node(
                 id,
                 "VARIABLE",
                 json!({"variableName": format!("v-{id}"), "expression": "1"}),
@@ -251,6 +294,7 @@ impl Draft {
                 Does::Custom,
                 Does::SetVariable,
                 Does::Pause,
+                Does::Stop,
             ]);
             let id = format!("t{place}");
             let max = self.dice.chance(25).then(|| 1 + self.dice.roll(3));
@@ -277,6 +321,20 @@ impl Draft {
                     watch.node_id = Some(self.dice.pick(&self.all));
                 }
                 Does::SetVariable | Does::Pause => watch.node_id = Some(self.dice.pick(&self.top)),
+                Does::Stop => {
+                    let waits = self.top.iter().filter(|id| self.waits.contains_key(*id));
+                    let waits: Vec<String> = waits.cloned().collect();
+                    let is_inside = self.dice.chance(60);
+                    let from = if is_inside && !waits.is_empty() {
+                        &waits
+                    } else {
+                        &self.top
+                    };
+                    watch.node_id = Some(self.dice.pick(from));
+                    if is_inside {
+                        "NODE_STARTED".clone_into(&mut watch.event_type);
+                    }
+                }
                 Does::Resume => {}
             }
             watches.push(watch);
@@ -324,6 +382,7 @@ impl Draft {
             Does::SetVariable => json!({"type": "SET_VARIABLE", "parameters": {"variableName": "t", "value": 7}}),
             Does::Pause => json!({"type": "PAUSE_THREAD", "parameters": {}}),
             Does::Resume => json!({"type": "RESUME_THREAD", "parameters": {}}),
+            Does::Stop => json!({"type": "STOP_THREAD", "parameters": {}}),
         };
         let mut condition = json!({"eventType": watch.event_type});
         if let Some(node_id) = &watch.node_id {

@@ -1,0 +1,78 @@
+//! What must hold of a run that a trigger stops.
+
+use pirn::ThreadStatus;
+use pirn_core::thread::NodeStatus;
+use pirn_tests::world::Ran;
+
+use super::cast::gists;
+use super::promises::{is_match, of, own};
+use super::shapes::{Does, Shape};
+
+/// What a tool call that was cancelled is answered with.
+const CANCELLED: &str = "The tool call was cancelled before it had a result.";
+
+/// Whether a trigger stopped the main thread. It is to where an event came that is to; only an end that comes first can
+/// forestall it, and then nothing but the end is left.
+pub(crate) fn is_stopped(case: &str, shape: &Shape, ran: &Ran) -> bool {
+    let first = ran
+        .events
+        .iter()
+        .find(|event| of(shape, Does::Stop).any(|watch| is_match(watch, event)));
+    let is_stopped = ran.report.status == ThreadStatus::Cancelled;
+    if !is_stopped {
+        assert_eq!(
+            (ran.code(), ran.report.status),
+            ("", ThreadStatus::Completed),
+            "{case}: {:?}",
+            ran.report.error
+        );
+        assert!(first.is_none() || !shape.is_calm, "{case}: {first:?} stopped nobody");
+        return false;
+    }
+    assert_eq!(ran.code(), "CANCELLED", "{case}");
+    let Some(first) = first else {
+        panic!("{case}: nobody stopped it: {:?}", ran.report.error);
+    };
+    let main = |event: &&std::sync::Arc<pirn_core::event::Event>| event.thread_id == ran.report.thread_id;
+    let last = ran.events.iter().rfind(main).map(|event| event.timestamp);
+    assert_eq!(last, Some(first.timestamp), "{case}: it is stopped at once");
+    true
+}
+
+/// What main entered is where it would have gone; what it left behind ended as it would have.
+pub(crate) fn goes_part_of_the_way<T: PartialEq + std::fmt::Debug>(
+    case: &str,
+    way: &[(String, Option<T>, u32)],
+    whole: &[(String, Option<T>, u32)],
+) {
+    let Some((last, behind)) = way.split_last() else {
+        panic!("{case}: it went nowhere");
+    };
+    assert_eq!(Some(behind), whole.get(..behind.len()), "{case}: main's way is its own");
+    assert_eq!(Some(&last.0), whole.get(behind.len()).map(|node| &node.0), "{case}");
+}
+
+/// What it had done by then it had said, in the order in which it says it without triggers; and nothing else.
+pub(crate) fn said_what_was_done(case: &str, shape: &Shape, ran: &Ran, plain: &Ran) {
+    let mut said = own(ran);
+    // Of the node that it was stopped in.
+    if said.last().is_some_and(|last| last == CANCELLED) {
+        said.pop();
+    }
+    let expected = gists(plain.visible());
+    let in_order: Vec<&String> = expected.iter().filter(|gist| said.contains(gist)).collect();
+    assert_eq!(said.iter().collect::<Vec<_>>(), in_order, "{case}: {:?}", ran.visible());
+    let done = |id: &str| {
+        let mut nodes = ran.report.nodes.iter();
+        nodes.any(|node| *node.node_id == *id && node.status == NodeStatus::Completed)
+    };
+    for gist in &expected {
+        let by = gist.split_whitespace().find_map(|word| shape.node_of(word));
+        let is_due = by.is_none_or(|id| done(&id));
+        assert!(
+            said.contains(gist) || !is_due,
+            "{case}: {gist} is lost: {:?}",
+            ran.visible()
+        );
+    }
+}
