@@ -153,25 +153,31 @@ fn whatever_is_wrong_with_a_call_answers_the_model() {
     let fails = tool_fn("fails", "Fails", json!({"type": "object"}), |_| async {
         Err("no luck".to_owned())
     });
-    let builder = virtual_time().tool(Arc::new(Sleep)).tool(fails);
+    let panics = tool_fn("panics", "Panics", json!({"type": "object"}), |_| async {
+        panic!("it broke")
+    });
+    let builder = virtual_time().tool(Arc::new(Sleep)).tool(fails).tool(panics);
     let made = [
         ("nothing", json!({})),
         ("sleep", json!({"ms": "x"})),
         ("sleep", json!({"ms": 0})),
         ("sleep", json!({"ms": 70_000})),
         ("fails", json!({})),
+        ("panics", json!({})),
     ];
-    let (ran, said) = answers(builder, &["sleep", "fails"], &made);
+    let (ran, said) = answers(builder, &["sleep", "fails", "panics"], &made);
+    assert_eq!(said.len(), 6);
     for (said, part) in said.iter().zip([
-        "there is no tool `nothing`; there are: sleep, fails",
+        "there is no tool `nothing`; there are: sleep, fails, panics",
         "arguments.ms must be of type integer",
         "less than the minimum of 1",
         "longer than 60000 ms",
         "no luck",
+        "the tool `panics` panicked: it broke",
     ]) {
         assert!(said.contains(part), "{part}: {said}");
     }
-    assert_eq!(ran.of(EventType::ToolCallFailed).len(), 5);
+    assert_eq!(ran.of(EventType::ToolCallFailed).len(), 6);
     assert_eq!(ran.report.output["content"], "done");
 }
 

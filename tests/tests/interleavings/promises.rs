@@ -81,7 +81,7 @@ pub(crate) fn check(seed: u64, shape: &Shape, ran: &Ran, plain: &Ran, notes: &No
     let (ways, plain_ways) = (way(shape, ran), way(shape, plain));
     if is_stopped {
         stopped::goes_part_of_the_way(&case, &ways, &plain_ways);
-        stopped::said_what_was_done(&case, shape, ran, plain);
+        stopped::said_what_was_done(&case, ran, plain);
     } else {
         assert_eq!(ways, plain_ways, "{case}: main's way is its own");
         said_once_and_in_order(&case, ran, plain);

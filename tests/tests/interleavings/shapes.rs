@@ -142,18 +142,6 @@ impl Shape {
             waits: draft.waits,
         }
     }
-
-    /// The node of the main thread whose end brings what the node of this id says: a branch's words come with the JOIN.
-    pub(crate) fn node_of(&self, id: &str) -> Option<String> {
-        let (main, path) = id.split_once('p').unwrap_or((id, ""));
-        let is_number = main.strip_prefix('n')?.parse::<u32>().is_ok();
-        let id = if path.is_empty() {
-            id.to_owned()
-        } else {
-            format!("{main}-join")
-        };
-        is_number.then_some(id)
-    }
 }
 
 struct Draft {

@@ -53,7 +53,7 @@ pub(crate) fn goes_part_of_the_way<T: PartialEq + std::fmt::Debug>(
 }
 
 /// What it had done by then it had said, in the order in which it says it without triggers; and nothing else.
-pub(crate) fn said_what_was_done(case: &str, shape: &Shape, ran: &Ran, plain: &Ran) {
+pub(crate) fn said_what_was_done(case: &str, ran: &Ran, plain: &Ran) {
     let mut said = own(ran);
     // Of the node that it was stopped in.
     if said.last().is_some_and(|last| last == CANCELLED) {
@@ -67,7 +67,7 @@ pub(crate) fn said_what_was_done(case: &str, shape: &Shape, ran: &Ran, plain: &R
         nodes.any(|node| *node.node_id == *id && node.status == NodeStatus::Completed)
     };
     for gist in &expected {
-        let by = gist.split_whitespace().find_map(|word| shape.node_of(word));
+        let by = gist.split_whitespace().find_map(node_of);
         let is_due = by.is_none_or(|id| done(&id));
         assert!(
             said.contains(gist) || !is_due,
@@ -75,4 +75,16 @@ pub(crate) fn said_what_was_done(case: &str, shape: &Shape, ran: &Ran, plain: &R
             ran.visible()
         );
     }
+}
+
+/// The node of the main thread whose end brings what the node of this id says: a branch's words come with the JOIN.
+fn node_of(id: &str) -> Option<String> {
+    let (main, path) = id.split_once('p').unwrap_or((id, ""));
+    let is_number = main.strip_prefix('n')?.parse::<u32>().is_ok();
+    let node = if path.is_empty() {
+        id.to_owned()
+    } else {
+        format!("{main}-join")
+    };
+    is_number.then_some(node)
 }
