@@ -129,10 +129,17 @@ pub(super) fn stream(capacity: usize) -> (Box<dyn Deliver>, Events) {
 }
 
 pub(super) fn blocking(capacity: usize) -> (Box<dyn Deliver>, BlockingEvents) {
-    let (sender, receiver) = crossbeam_channel::bounded(capacity.max(1));
+    // A bounded channel lays out its whole buffer at once, and most subscribers ask for more than comes. Only the bus
+    // puts something in, so what it counts there can only have become less.
+    let (sender, receiver) = crossbeam_channel::unbounded();
     let missed_at_end = Arc::new(AtomicU64::new(0));
     let deliver = Box::new(To(
-        move |heard| sender.try_send(heard).map_err(|error| refused(error.is_full())),
+        move |heard| {
+            if sender.len() >= capacity.max(1) {
+                return Err(Undelivered::Full);
+            }
+            sender.send(heard).map_err(|_| Undelivered::Gone)
+        },
         Arc::clone(&missed_at_end),
     ));
     (

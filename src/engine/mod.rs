@@ -21,6 +21,8 @@ use pirn_core::trigger::{Owner, TriggerState};
 use pirn_sync::completion;
 use serde_json::Value;
 
+use crate::script::TextSyntax;
+
 pub(crate) use builder::Plan;
 pub use builder::{BuildError, EngineBuilder};
 pub use compression::Compression;
@@ -222,15 +224,20 @@ impl std::fmt::Debug for Engine {
 
 /// The graphs of what was loaded, and the warnings; every fault where there is one.
 fn compiled(loaded: &Loaded, functions: &BTreeSet<String>, registered: &[Arc<Graph>]) -> Result<Compiled, Vec<Fault>> {
-    let syntax = crate::script::TextSyntax::default();
-    let context = CompileContext {
-        syntax: &syntax,
-        functions: Some(functions),
-        registered,
-        first_uid: place::next_uids(loaded.workflows.len()),
-        ..CompileContext::default()
-    };
-    let compiled = compile_loaded(loaded, &context);
+    thread_local! {
+        /// A realm takes longer to make than most files take to check, so a thread keeps the one it has.
+        static SYNTAX: TextSyntax = TextSyntax::default();
+    }
+    let compiled = SYNTAX.with(|syntax| {
+        let context = CompileContext {
+            syntax,
+            functions: Some(functions),
+            registered,
+            first_uid: place::next_uids(loaded.workflows.len()),
+            ..CompileContext::default()
+        };
+        compile_loaded(loaded, &context)
+    });
     if compiled.faults.is_empty() {
         Ok(compiled)
     } else {

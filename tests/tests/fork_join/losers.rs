@@ -1,0 +1,155 @@
+//! SPEC section 4: what becomes of the branches that a join does not wait for.
+
+use std::time::Duration;
+
+use pirn::{Engine, EventType, Heard, RunHandle, ThreadStatus};
+use pirn_tests::world::{code, forked, line, node, run, wait, workflow};
+use serde_json::{Map, Value, json};
+
+/// start > fork(p0: quick, p1: inner fork(q0: WAIT, q1: sub-workflow that WAITs)) > join > end
+fn nested(join: &Value) -> Value {
+    let mut join = join.clone();
+    join["forkPathIds"] = json!(["p0", "p1"]);
+    let main = workflow(
+        "outer",
+        &[
+            node("start", "START", json!({})),
+            node(
+                "fork",
+                "FORK",
+                json!({"forkPathIds": ["p0", "p1"], "childNodeIds": ["quick", "inner"]}),
+            ),
+            wait("quick", 5),
+            node(
+                "inner",
+                "FORK",
+                json!({"forkPathIds": ["q0", "q1"], "childNodeIds": ["long", "call"]}),
+            ),
+            wait("long", 3_600_000),
+            node("call", "SUBGRAPH", json!({"subgraphId": "sub"})),
+            node(
+                "meet",
+                "JOIN",
+                json!({"forkPathIds": ["q0", "q1"], "joinStrategy": "ALL_COMPLETED"}),
+            ),
+            node("join", "JOIN", join),
+            node("end", "END", json!({})),
+        ],
+        &[
+            "start>fork>quick>join",
+            "fork>inner>long>meet>join>end",
+            "inner>call>meet",
+        ],
+    );
+    json!({"workflows": [main, line("sub", &[wait("sleep", 3_600_000)])]})
+}
+
+#[test]
+fn losers_are_cancelled_down_through_nested_forks_and_sub_workflows() {
+    let ran = run(&nested(&json!({"joinStrategy": "ANY_COMPLETED"})), Value::Null);
+    assert_eq!(ran.code(), "");
+    assert_eq!(ran.report.elapsed_ms, 5);
+    let cancelled = ran.of(EventType::ThreadCancelled);
+    assert_eq!(cancelled.len(), 4, "p1, q0, q1 and the sub-workflow");
+    assert!(
+        cancelled
+            .iter()
+            .all(|event| event.timestamp <= ran.of(EventType::ThreadStarted)[0].timestamp + 5)
+    );
+}
+
+#[test]
+fn a_timeout_cancels_down_too() {
+    let ran = run(
+        &nested(&json!({"joinStrategy": "ALL_COMPLETED", "timeout": 2})),
+        Value::Null,
+    );
+    assert_eq!(ran.code(), "JOIN_TIMEOUT");
+    assert_eq!(ran.report.elapsed_ms, 2000);
+    assert_eq!(ran.of(EventType::ThreadCancelled).len(), 4);
+}
+
+#[test]
+fn detached_losers_run_on_and_their_results_are_ignored() {
+    let mark = node(
+        "mark",
+        "VARIABLE",
+        json!({"variableName": "late", "expression": "1", "scope": "global"}),
+    );
+    let ran = run(
+        &forked(
+            &[vec![wait("w", 5)], vec![wait("v", 500), mark]],
+            false,
+            &json!({"joinStrategy": "ANY_COMPLETED", "onDecided": "detach"}),
+        ),
+        Value::Null,
+    );
+    assert_eq!(ran.report.elapsed_ms, 5);
+    assert_eq!(ran.report.output["completed"], json!(["p0"]));
+    assert_eq!(ran.path_end("p1"), Some(ThreadStatus::Completed), "it ran on");
+    assert!(!ran.report.variables.contains_key("late"));
+    let nested = run(
+        &nested(&json!({"joinStrategy": "ANY_COMPLETED", "onDecided": "detach"})),
+        Value::Null,
+    );
+    assert_eq!(nested.report.elapsed_ms, 5);
+    assert_eq!(nested.path_end("p1"), Some(ThreadStatus::Completed));
+    assert_eq!(nested.of(EventType::ThreadCancelled).len(), 0);
+}
+
+/// A run of two branches, once both have entered their nodes `a` and `b`.
+fn inside(engine: &Engine) -> RunHandle {
+    let mut run = engine.run("forked");
+    let mut events = run.blocking_events(&[EventType::NodeStarted], 100);
+    let handle = run.start().unwrap_or_else(|error| panic!("{error}"));
+    for _ in 0..2 {
+        let entered = events.any(
+            |heard| matches!(heard, Heard::Event(event) if ["a", "b"].iter().any(|id| event.raised.data["nodeId"] == *id)),
+        );
+        assert!(entered, "both branches begin");
+    }
+    handle
+}
+
+#[test]
+fn an_endless_script_in_a_losing_branch_is_stopped() {
+    let branches = [
+        vec![node("a", "WAIT", json!({"event": "go"}))],
+        vec![code("b", "for (;;) {}")],
+    ];
+    let join = json!({"joinStrategy": "ANY_COMPLETED"});
+    let engine = Engine::builder()
+        .workflows(forked(&branches, false, &join).to_string())
+        .build()
+        .unwrap_or_else(|error| panic!("{error}"));
+    let handle = inside(&engine);
+    handle.emit("go", Map::new());
+    let report = handle.outcome_blocking();
+    assert_eq!(report.status, ThreadStatus::Completed, "{:?}", report.error);
+    // By its own time limit it would have failed before it was cancelled.
+    assert_eq!(report.output["cancelled"], json!(["p1"]), "{}", report.output);
+    handle.settled_blocking();
+    let left = engine.shutdown_blocking(Duration::from_secs(5));
+    assert_eq!((left.work_left, left.tasks_left), (0, 0));
+}
+
+#[test]
+fn a_cancelled_run_takes_its_branches_with_it() {
+    let branches = ["a", "b"].map(|id| vec![node(id, "WAIT", json!({"event": "never"}))]);
+    let engine = Engine::builder()
+        .virtual_time(Some(1))
+        .workflows(forked(&branches, false, &json!({"joinStrategy": "ALL_COMPLETED"})).to_string())
+        .build()
+        .unwrap_or_else(|error| panic!("{error}"));
+    let handle = inside(&engine);
+    handle.cancel("enough");
+    let report = handle.outcome_blocking();
+    handle.settled_blocking();
+    let statuses: Vec<ThreadStatus> = report.threads.iter().map(|thread| thread.status).collect();
+    assert_eq!(
+        statuses,
+        [ThreadStatus::Cancelled; 3],
+        "main and both branches: {report:?}"
+    );
+    assert_eq!(engine.live_runs(), 0);
+}
