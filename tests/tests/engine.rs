@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use pirn::{Engine, EventType, Heard, RunErrorCode, ShutdownReport, ThreadStatus};
+use pirn_tests::world::{line, node, wait};
 use serde_json::{Map, json};
 
 /// Waits for the CUSTOM event `go`.
@@ -146,4 +147,60 @@ fn an_async_program_awaits_the_outcome_and_streams_the_events() {
         while events.next().await.is_some() {}
         assert_eq!(engine.shutdown(Duration::from_secs(5)).await, ShutdownReport::default());
     });
+}
+
+#[test]
+fn a_shutdown_under_virtual_time_lets_happen_what_can_and_cancels_the_rest() {
+    let engine = || {
+        let long = line(
+            "long",
+            &(0..300).map(|no| wait(&format!("w{no}"), 10)).collect::<Vec<_>>(),
+        );
+        Engine::builder()
+            .simulated(1)
+            .workflows(GATE)
+            .workflows(long.to_string())
+            .build()
+            .expect("valid")
+    };
+    let ends = engine();
+    let run = ends.start("long", json!(null)).expect("admitted");
+    assert_eq!(ends.shutdown_blocking(Duration::ZERO), ShutdownReport::default());
+    assert_eq!(run.outcome_blocking().status, ThreadStatus::Completed);
+
+    let waits = engine();
+    let run = waits.start("gate", json!(null)).expect("admitted");
+    let report = waits.shutdown_blocking(Duration::ZERO);
+    assert_eq!((report.runs_cancelled, report.runs_left), (1, 0));
+    assert_eq!(run.outcome_blocking().status, ThreadStatus::Cancelled);
+}
+
+#[test]
+fn a_shutdown_says_which_work_it_could_not_end() {
+    let (entered, has_entered) = crossbeam_channel::bounded::<()>(1);
+    let (let_go, held) = crossbeam_channel::bounded::<()>(0);
+    let work = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .build()
+        .expect("a runtime");
+    let engine = Engine::builder()
+        .work_on(work.handle().clone())
+        .async_function("stubborn", move |_| {
+            let (entered, held) = (entered.clone(), held.clone());
+            Box::pin(async move {
+                entered.send(()).unwrap_or(());
+                // It blocks its thread, so nothing can drop it.
+                held.recv().unwrap_or(());
+                Ok(json!(null))
+            })
+        })
+        .workflows(line("stubborn", &[node("n", "CODE", json!({ "function": "stubborn" }))]).to_string())
+        .build()
+        .expect("valid");
+    let run = engine.start("stubborn", json!(null)).expect("admitted");
+    has_entered.recv().expect("it is called");
+    let report = engine.shutdown_blocking(Duration::ZERO);
+    assert_eq!((report.runs_cancelled, report.runs_left, report.work_left), (1, 0, 1));
+    assert_eq!(run.outcome_blocking().status, ThreadStatus::Cancelled);
+    drop(let_go);
 }

@@ -33,7 +33,7 @@ pub(super) const SCENES: &[SceneKind] = &[
     },
     SceneKind {
         name: "cancel against completion",
-        engines: talks,
+        engines: cancelled,
         play: cancel,
     },
     SceneKind {
@@ -87,7 +87,7 @@ fn engine(bundle: &Value) -> EngineBuilder {
         .workflows(bundle.to_string())
 }
 
-/// Every strategy over branches that complete, fail, speak, wait and write.
+/// Every strategy over branches that complete, fail, speak, wait and write; and a loser with branches of its own.
 fn forks() -> Vec<EngineBuilder> {
     let strategies = [
         json!({ "joinStrategy": "ALL_COMPLETED" }),
@@ -102,10 +102,33 @@ fn forks() -> Vec<EngineBuilder> {
         vec![wait("c", 5), ask("c2")],
         vec![node("d", "VARIABLE", json!({ "variableName": "x", "expression": "1" }))],
     ];
+    let first = [
+        vec![work("a", "one")],
+        vec![node("b", "SUBGRAPH", json!({ "subgraphId": "tree" }))],
+    ];
+    let any = named(forked(&first, false, &json!({ "joinStrategy": "ANY_COMPLETED" })));
     strategies
         .iter()
         .map(|join| engine(&named(forked(&branches, false, join))))
+        .chain([engine(&json!({ "workflows": [any, tree("tree")] }))])
         .collect()
+}
+
+/// Branches that wait for ever, one behind a question: nothing but a cancel ends them.
+fn tree(id: &str) -> Value {
+    let never = |id: &str| node(id, "WAIT", json!({ "event": "never" }));
+    let branches = [vec![never("p")], vec![ask("q"), never("q2")]];
+    let mut tree = forked(&branches, false, &json!({ "joinStrategy": "ALL_COMPLETED" }));
+    tree["id"] = json!(id);
+    tree
+}
+
+/// What [`talks`] has, and a run that only a cancel ends.
+fn cancelled() -> Vec<EngineBuilder> {
+    let calls = line("main", &[node("call", "SUBGRAPH", json!({ "subgraphId": "tree" }))]);
+    let mut engines = talks();
+    engines.push(engine(&json!({ "workflows": [calls, tree("tree")] })));
+    engines
 }
 
 /// A run that speaks, computes and forks.
@@ -179,7 +202,7 @@ fn heard_from_the_start(engine: &Arc<EngineShared>) -> Result<(StartedRun, Heard
 /// The outcome, and that nothing is left of the run.
 fn ended(engine: &Arc<EngineShared>, run: &StartedRun) -> Result<Arc<RunReport>, String> {
     let outcome = run.outcome.peek().ok_or("the run has no outcome")?;
-    let report = outcome.map_err(|_| "the outcome was lost")?;
+    let report = outcome.map_err(|_| "the run never ended: nothing is left that could happen")?;
     match run.settled.peek() {
         Some(Ok(())) => {}
         Some(Err(_)) => return Err("the run's settling was lost".to_owned()),
