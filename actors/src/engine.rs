@@ -26,7 +26,7 @@ use crate::contain::{Exit, start_contained_on};
 use crate::events::{BusMsg, Deliver, EventBusActor, EventFilter, Interest};
 use crate::host::{Host, Seat};
 use crate::ports::Ports;
-use crate::run::{EffectBuffers, RunReport, RunShared};
+use crate::run::{EffectBuffers, RunReport, RunShared, SupervisorAddr};
 use crate::supervisor::{Control, RunSpec, RunStatus, SupervisorActor, SupervisorMsg};
 use crate::triggers::{MatcherMsg, TriggerMatcherActor};
 
@@ -59,7 +59,7 @@ pub struct EngineShared {
     pub(crate) interest: Arc<Interest>,
     pub(crate) bus: Addr<EventBusActor>,
     matcher: Addr<TriggerMatcherActor>,
-    runs: DashMap<String, Addr<SupervisorActor>>,
+    runs: DashMap<Arc<str>, SupervisorAddr>,
     gate: DrainGate,
     pub(crate) is_simulated: bool,
     place: Place,
@@ -129,7 +129,7 @@ pub struct StartedRun {
     pub outcome: Completion<Arc<RunReport>>,
     /// When everything that it started has ended too.
     pub settled: Completion<()>,
-    supervisor: Addr<SupervisorActor>,
+    supervisor: SupervisorAddr,
 }
 
 thread_local! {
@@ -344,9 +344,9 @@ impl EngineShared {
         let (outcome_setter, outcome) = completion();
         let (settled_setter, settled) = completion();
         let (mail, receiver) = channel(16);
-        let supervisor = Addr::new(mail);
-        self.runs.insert(run_id.to_string(), supervisor.clone());
-        let (engine, id, address) = (Arc::clone(self), Arc::clone(&run_id), supervisor.clone());
+        let supervisor = Arc::new(Addr::new(mail));
+        self.runs.insert(Arc::clone(&run_id), Arc::clone(&supervisor));
+        let (engine, id, address) = (Arc::clone(self), Arc::clone(&run_id), Arc::clone(&supervisor));
         let pinned = laid_over(graph.config.pinned.clone().unwrap_or_default(), request.pinned);
         let placed: Placed = Box::new(move |host, seat| {
             let run = Rc::new(RunShared {

@@ -20,6 +20,9 @@ use crate::host::Host;
 use crate::messages::Messages;
 use crate::supervisor::SupervisorActor;
 
+/// A run's supervisor. An address of its own costs every holder two allocations; whoever holds one here shares it.
+pub(crate) type SupervisorAddr = Arc<Addr<SupervisorActor>>;
+
 /// Shared by the actors of one run; never leaves their thread.
 pub(crate) struct RunShared {
     pub(crate) engine: Arc<EngineShared>,
@@ -28,7 +31,7 @@ pub(crate) struct RunShared {
     pub(crate) local: Local,
     pub(crate) globals: RefCell<Variables>,
     pub(crate) pinned: RefCell<Pinned>,
-    pub(crate) supervisor: Addr<SupervisorActor>,
+    pub(crate) supervisor: SupervisorAddr,
     /// Event types that a WAIT node of this run listens for.
     pub(crate) awaited: Cell<EventMask>,
 }

@@ -144,11 +144,15 @@ impl SupervisorActor {
         if graph.config.token_limit.is_some() {
             return graph.config.token_limit;
         }
-        let run = &self.run;
-        *self
-            .token_limits
-            .entry(graph.uid)
-            .or_insert_with(|| default_limit(run, graph))
+        // A run has few workflows, most one.
+        let known = self.token_limits.iter().find(|(uid, _)| *uid == graph.uid);
+        if let Some((_, limit)) = known {
+            return *limit;
+        }
+        let limit = default_limit(&self.run, graph);
+        self.token_limits.reserve_exact(1);
+        self.token_limits.push((graph.uid, limit));
+        limit
     }
 
     /// How deep a thread started by `parent` is; OVERLOADED where that is too deep.

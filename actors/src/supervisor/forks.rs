@@ -176,7 +176,7 @@ impl SupervisorActor {
     }
 
     fn start_fork_timer(&mut self, no: ForkNo, generation: u32, after_ms: u64) {
-        let supervisor = self.run.supervisor.clone();
+        let supervisor = Arc::clone(&self.run.supervisor);
         self.tell_join_limit(no);
         let timer = self.run.host.after(after_ms, move || {
             supervisor.do_send(SupervisorMsg::Deadline { fork: no, generation });

@@ -99,7 +99,8 @@ pub(crate) struct RunSpec {
 
 pub(crate) struct SupervisorActor {
     run: Rc<RunShared>,
-    spec: Option<RunSpec>,
+    /// Until the first step; in a box, so that a run that waits has no room for it.
+    spec: Option<Box<RunSpec>>,
     graph: Arc<Graph>,
     started_at: Millis,
     threads: Threads,
@@ -112,7 +113,7 @@ pub(crate) struct SupervisorActor {
     live_detached: usize,
     late_spent: Spent,
     /// By graph: the token limit of the profile its first LLM node names.
-    token_limits: BTreeMap<u64, Option<u64>>,
+    token_limits: Vec<(u64, Option<u64>)>,
     deadline: Option<TimerHandle>,
     outcome: Option<Setter<Arc<RunReport>>>,
     settled: Option<Setter<()>>,
@@ -129,7 +130,7 @@ impl SupervisorActor {
             started_at: run.host.now(),
             threads: Threads::of(Arc::clone(&run.run_id)),
             run,
-            spec: Some(spec),
+            spec: Some(Box::new(spec)),
             fresh: Fresh::default(),
             losers: Losers::default(),
             forks: BTreeMap::new(),
@@ -138,7 +139,7 @@ impl SupervisorActor {
             live: 0,
             live_detached: 0,
             late_spent: Spent::default(),
-            token_limits: BTreeMap::new(),
+            token_limits: Vec::new(),
             deadline: None,
             outcome: None,
             settled: None,
@@ -150,7 +151,9 @@ impl SupervisorActor {
     }
 
     fn begin(&mut self, context: &mut Context<Self>) {
-        let Some(spec) = self.spec.take() else { return };
+        let Some(spec) = self.spec.take().map(|spec| *spec) else {
+            return;
+        };
         self.outcome = Some(spec.outcome);
         self.settled = Some(spec.settled);
         self.on_end = spec.on_end;

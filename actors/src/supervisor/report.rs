@@ -21,7 +21,7 @@ impl SupervisorActor {
         };
         self.is_reporting = true;
         self.deadline = None;
-        let supervisor = self.run.supervisor.clone();
+        let supervisor = Arc::clone(&self.run.supervisor);
         main.conversation
             .clone()
             .with_snapshot(move |conversation| supervisor.do_send(SupervisorMsg::Reported(Box::new(conversation))));

@@ -82,7 +82,7 @@ impl SupervisorActor {
     }
 
     fn ask_later(&self, message: SupervisorMsg) {
-        let supervisor = self.run.supervisor.clone();
+        let supervisor = Arc::clone(&self.run.supervisor);
         self.run
             .host
             .spawn(Box::pin(async move { supervisor.do_send(message) }));
@@ -93,11 +93,14 @@ impl SupervisorActor {
         self.fresh.is_asked = false;
         for _ in 0..AT_ONCE {
             let Some(no) = self.fresh.waiting.pop_front() else {
-                return;
+                break;
             };
             self.first_turn(no);
         }
-        if !self.fresh.waiting.is_empty() && !self.fresh.is_asked {
+        if self.fresh.waiting.is_empty() {
+            // A run that waits has no room for those that do not.
+            self.fresh.waiting = VecDeque::new();
+        } else if !self.fresh.is_asked {
             self.fresh.is_asked = true;
             self.ask_later(SupervisorMsg::FirstTurns);
         }
@@ -147,7 +150,7 @@ impl SupervisorActor {
         if let Some(child) = self.threads.get_mut(no) {
             child.place = Place::Mailbox(Addr::new(sender));
         }
-        let supervisor = self.run.supervisor.clone();
+        let supervisor = Arc::clone(&self.run.supervisor);
         start_contained_on(&self.run.host, mail, actor, move |exit| {
             if !matches!(exit, Exit::Stopped) {
                 supervisor.do_send(SupervisorMsg::Exited { thread: no, exit });

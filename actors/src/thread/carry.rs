@@ -9,7 +9,7 @@ use pirn_core::definition::ConversationMode;
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::{EventMask, EventType};
 use pirn_core::graph::{NodeIx, NodeKind};
-use pirn_core::thread::{Effect, EffectId, Outcome, ThreadScope, TimerPurpose, ToolResult, evaluate};
+use pirn_core::thread::{Effect, EffectId, Outcome, ThreadKind, ThreadScope, TimerPurpose, ToolResult, evaluate};
 use serde_json::Value;
 
 use super::turn::Turn;
@@ -66,7 +66,7 @@ impl ThreadActor {
             Effect::Fork { id, fork } => {
                 let (variables, outputs) = self.machine.snapshot();
                 let thread = self.no;
-                let supervisor = self.run.supervisor.clone();
+                let supervisor = Arc::clone(&self.run.supervisor);
                 let input = Arc::clone(self.machine.input());
                 self.in_flight.insert(id, InFlight::Supervised);
                 self.speech.hand_over().with_snapshot(move |conversation| {
@@ -170,11 +170,16 @@ impl ThreadActor {
                 }
             }
             Effect::Ended(end) => {
+                let history = match self.machine.kind() {
+                    ThreadKind::Main | ThreadKind::Triggered => self.machine.take_history(),
+                    // No report has it: it goes with the thread.
+                    ThreadKind::Branch | ThreadKind::Subgraph => Vec::new(),
+                };
                 let ended = Ended {
                     end,
                     variables: self.machine.variables().clone(),
                     spent: *self.machine.spent(),
-                    history: self.machine.take_history(),
+                    history,
                     conversation: self.speech.take(),
                     node: self.machine.node(),
                     _left_behind: (self.no == 0).then(|| Box::new(self.machine.take_outputs())),
@@ -296,7 +301,7 @@ impl ThreadActor {
         mode: ConversationMode,
         turn: &mut dyn Turn,
     ) {
-        let (thread, supervisor) = (self.no, self.run.supervisor.clone());
+        let (thread, supervisor) = (self.no, Arc::clone(&self.run.supervisor));
         let ask = move |conversation| {
             supervisor.do_send(SupervisorMsg::Child {
                 thread,

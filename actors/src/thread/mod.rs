@@ -159,16 +159,17 @@ impl ThreadActor {
 
     fn carry_all(&mut self, moment: Moment, buffers: EffectBuffers, turn: &mut dyn Turn) {
         let EffectBuffers { mut queue, mut out } = buffers;
-        queue.extend(out.drain(..));
         for _ in 0..IN_ONE_TURN {
-            let Some(effect) = queue.pop_front() else { break };
+            let Some(effect) = next(&mut queue, &mut out) else {
+                break;
+            };
             if let Some((effect, outcome)) = self.carry(effect, turn) {
                 let answer = Input::Answer { effect, outcome };
                 self.tell_heard(&answer);
                 self.machine.step(moment, answer, &mut out);
-                queue.extend(out.drain(..));
             }
         }
+        queue.extend(out.drain(..));
         if !queue.is_empty() {
             self.rare().left_over.extend(queue.drain(..));
             let own = turn.address();
@@ -188,6 +189,16 @@ impl ThreadActor {
         self.run
             .emit(&self.machine.graph().workflow_id, self.machine.thread_id(), event);
     }
+}
+
+/// The next effect: what a step asked for comes after what waits already.
+fn next(queue: &mut VecDeque<Effect>, out: &mut Vec<Effect>) -> Option<Effect> {
+    if queue.is_empty() && out.len() == 1 {
+        // Most steps ask for one thing.
+        return out.pop();
+    }
+    queue.extend(out.drain(..));
+    queue.pop_front()
 }
 
 /// What a fork's branches start from.

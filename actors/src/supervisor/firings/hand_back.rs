@@ -54,7 +54,7 @@ impl SupervisorActor {
             };
             return self.firing_failed(id, &error);
         }
-        let supervisor = self.run.supervisor.clone();
+        let supervisor = Arc::clone(&self.run.supervisor);
         if let Some(ended) = self.threads.get(thread).and_then(|child| child.ended.as_ref()) {
             ended.conversation.clone().with_snapshot(move |conversation| {
                 supervisor.do_send(SupervisorMsg::Returned {

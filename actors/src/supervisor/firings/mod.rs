@@ -3,6 +3,8 @@
 mod hand_back;
 mod start;
 
+use std::sync::Arc;
+
 use pirn_core::conversation::{Basis, Conversation};
 use pirn_core::definition::{ExecuteTriggeredSubgraph, TriggerAction};
 use pirn_core::error::{RunError, RunErrorCode};
@@ -192,7 +194,7 @@ impl SupervisorActor {
         }
         let Some(run) = self.firings.get_mut(&id) else { return };
         run.state = State::Describing;
-        let supervisor = self.run.supervisor.clone();
+        let supervisor = Arc::clone(&self.run.supervisor);
         self.tell(
             main,
             ThreadMsg::Describe(Box::new(move |described| {

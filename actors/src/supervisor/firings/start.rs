@@ -46,7 +46,7 @@ impl SupervisorActor {
 
     /// What a detached run comes to is a message.
     fn hear_the_end_of(&self, id: FiringId) -> OnEnd {
-        let supervisor = self.run.supervisor.clone();
+        let supervisor = Arc::clone(&self.run.supervisor);
         Box::new(move |report| {
             let output = match &report.error {
                 None => Ok(report.output.clone()),
@@ -111,7 +111,7 @@ impl SupervisorActor {
                 };
                 let after_ms = (execute.timeout * 1000.0).clamp(0.0, MAX_TIMEOUT_MS) as u64;
                 if after_ms > 0 {
-                    let supervisor = self.run.supervisor.clone();
+                    let supervisor = Arc::clone(&self.run.supervisor);
                     run.timer = Some(self.run.host.after(after_ms, move || {
                         supervisor.do_send(SupervisorMsg::FiringDeadline { firing: id });
                     }));

@@ -101,7 +101,7 @@ impl Stage {
     }
 
     fn wait(self) -> Progress {
-        Progress::Wait(NodeRun::Llm(self))
+        Progress::Wait(NodeRun::Llm(Box::new(self)))
     }
 
     fn to(self, at: At) -> Progress {
@@ -182,7 +182,7 @@ pub(super) fn answer(walk: &mut Walk<'_>, stage: Stage, effect: EffectId, outcom
 /// Something arrived while the node is held before its model call.
 pub(in crate::thread) fn safe_point(walk: &mut Walk<'_>) -> Option<Progress> {
     match std::mem::take(&mut walk.thread.run) {
-        NodeRun::Llm(stage) => Some(prepare(walk, stage)),
+        NodeRun::Llm(stage) => Some(prepare(walk, *stage)),
         other => {
             walk.thread.run = other;
             None

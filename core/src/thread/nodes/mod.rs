@@ -70,7 +70,8 @@ pub(in crate::thread) enum NodeRun {
         id: EffectId,
     },
     Variable(variable::Stage),
-    Llm(llm::Stage),
+    /// In a box: it gathers much, and most threads wait for something else.
+    Llm(Box<llm::Stage>),
     Code(code::Stage),
     Route {
         id: EffectId,
@@ -128,7 +129,7 @@ impl NodeRun {
             Self::RetryDelay { id } if id == effect => Progress::Retry,
             Self::End { id } if id == effect => value_or(outcome, Progress::End),
             Self::Variable(stage) => variable::answer(walk, stage, effect, outcome),
-            Self::Llm(stage) => llm::answer(walk, stage, effect, outcome),
+            Self::Llm(stage) => llm::answer(walk, *stage, effect, outcome),
             Self::Code(stage) => code::answer(walk, stage, effect, outcome),
             Self::Route { id } if id == effect => route::answer(walk, outcome),
             Self::Join { id } if id == effect => fork::answer(walk, outcome),
@@ -175,7 +176,7 @@ impl NodeRun {
             Self::Code(stage) => walk.out.push(Effect::Drop { id: stage.id() }),
             Self::Subgraph(stage) => walk.out.push(Effect::Drop { id: stage.id() }),
             Self::Context(stage) => context::abandon(walk, &stage),
-            Self::Llm(stage) => llm::abandon(walk, stage),
+            Self::Llm(stage) => llm::abandon(walk, *stage),
         }
     }
 }
