@@ -358,6 +358,7 @@ impl EngineShared {
                 pinned: RefCell::new(pinned),
                 supervisor: address,
                 awaited: Cell::default(),
+                next_wait: Cell::default(),
             });
             let spec = RunSpec {
                 graph,

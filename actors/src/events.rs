@@ -13,6 +13,7 @@ use pirn_core::thread::Outcome;
 
 use crate::answer::Answer;
 use crate::triggers::{MatcherMsg, TriggerMatcherActor};
+use crate::waits::{Ticket, Waits};
 
 /// Who listens to what, read by every run before it builds an event.
 #[derive(Debug, Default)]
@@ -106,8 +107,13 @@ pub(crate) enum BusMsg {
     },
     Wait {
         run_id: Arc<str>,
+        ticket: Ticket,
         event: Arc<str>,
         answer: Answer<Outcome>,
+    },
+    WaitEnded {
+        run_id: Arc<str>,
+        ticket: Ticket,
     },
     Subscribe {
         filter: EventFilter,
@@ -115,9 +121,13 @@ pub(crate) enum BusMsg {
         ready: Box<dyn FnOnce() + Send>,
     },
     /// A run raises no more. What its triggers still have to say of what it raised comes before it is closed.
-    RunEnded { run_id: Arc<str> },
+    RunEnded {
+        run_id: Arc<str>,
+    },
     /// The matcher has handled everything the run raised: its subscribers have seen everything.
-    Close { run_id: Arc<str> },
+    Close {
+        run_id: Arc<str>,
+    },
     /// Everything sent before is to be handled, what follows from it too; then the bus and the matcher stop.
     Stop(Box<dyn FnOnce() + Send>),
     /// The matcher has stopped.
@@ -127,9 +137,6 @@ pub(crate) enum BusMsg {
 impl actix::Message for BusMsg {
     type Result = ();
 }
-
-/// A WAIT node: the event it waits for, and its answer.
-type Waiting = (Arc<str>, Answer<Outcome>);
 
 struct Subscriber {
     filter: EventFilter,
@@ -143,7 +150,7 @@ pub(crate) struct EventBusActor {
     matcher: Addr<TriggerMatcherActor>,
     sequences: BTreeMap<Arc<str>, u64>,
     subscribers: Vec<Subscriber>,
-    waits: BTreeMap<Arc<str>, Vec<Waiting>>,
+    waits: Waits,
 }
 
 impl EventBusActor {
@@ -153,7 +160,7 @@ impl EventBusActor {
             matcher,
             sequences: BTreeMap::new(),
             subscribers: Vec::new(),
-            waits: BTreeMap::new(),
+            waits: Waits::default(),
         }
     }
 
@@ -165,30 +172,9 @@ impl EventBusActor {
         if self.subscribers.len() != before {
             self.publish_interest();
         }
-        self.wake(run_id, &event);
+        self.waits.wake(run_id, &event);
         if self.interest.triggers().contains(event_type) {
             self.matcher.do_send(MatcherMsg::Happened(event));
-        }
-    }
-
-    /// Answers the WAIT nodes of the run that wait for this event.
-    fn wake(&mut self, run_id: &Arc<str>, event: &Arc<Event>) {
-        let Some(waits) = self.waits.get_mut(run_id) else {
-            return;
-        };
-        let mut index = 0;
-        while index < waits.len() {
-            let name = &*waits[index].0;
-            let matches = event.raised.event_type.as_str() == name || event.raised.event_name.as_deref() == Some(name);
-            if !matches {
-                index += 1;
-                continue;
-            }
-            let (_, answer) = waits.remove(index);
-            answer.give(Outcome::Event(Arc::new(event.to_json())));
-        }
-        if waits.is_empty() {
-            self.waits.remove(run_id);
         }
     }
 
@@ -278,7 +264,13 @@ impl Handler<BusMsg> for EventBusActor {
                     answer,
                 });
             }
-            BusMsg::Wait { run_id, event, answer } => self.waits.entry(run_id).or_default().push((event, answer)),
+            BusMsg::Wait {
+                run_id,
+                ticket,
+                event,
+                answer,
+            } => self.waits.begin(run_id, ticket, event, answer),
+            BusMsg::WaitEnded { run_id, ticket } => self.waits.end(&run_id, ticket),
             BusMsg::Subscribe { filter, deliver, ready } => {
                 let mask = filter.mask();
                 self.subscribers.push(Subscriber {
@@ -291,12 +283,12 @@ impl Handler<BusMsg> for EventBusActor {
                 ready();
             }
             BusMsg::RunEnded { run_id } => {
-                self.waits.remove(&run_id);
+                self.waits.end_all(&run_id);
                 self.matcher.do_send(MatcherMsg::RunEnded { run_id });
             }
             BusMsg::Close { run_id } => {
                 self.sequences.remove(&run_id);
-                self.waits.remove(&run_id);
+                self.waits.end_all(&run_id);
                 // A subscriber of this run alone has seen everything: dropping its end says so.
                 self.subscribers
                     .retain(|subscriber| subscriber.filter.run_id.as_deref() != Some(&*run_id));

@@ -17,5 +17,6 @@ pub mod run;
 pub mod supervisor;
 mod thread;
 mod triggers;
+mod waits;
 
 pub use messages::Messages;

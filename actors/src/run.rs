@@ -19,6 +19,7 @@ use crate::events::BusMsg;
 use crate::host::Host;
 use crate::messages::Messages;
 use crate::supervisor::SupervisorActor;
+use crate::waits::Ticket;
 
 /// A run's supervisor. An address of its own costs every holder two allocations; whoever holds one here shares it.
 pub(crate) type SupervisorAddr = Arc<Addr<SupervisorActor>>;
@@ -34,6 +35,7 @@ pub(crate) struct RunShared {
     pub(crate) supervisor: SupervisorAddr,
     /// Event types that a WAIT node of this run listens for.
     pub(crate) awaited: Cell<EventMask>,
+    pub(crate) next_wait: Cell<Ticket>,
 }
 
 /// Effects to carry out, and those a step has just asked for: lent to whichever thread of an arbiter takes its turn.

@@ -79,26 +79,33 @@ pub fn run_in(builder: EngineBuilder, bundle: &Value, input: Value, conversation
 }
 
 impl Ran {
-    /// What holds for every run: sequences without gaps, every thread that began has ended, once.
+    /// What holds for every run: sequences without gaps, threads that change as their table says (SPEC section 1) and end.
     #[track_caller]
     fn check(&self) {
         let sequences: Vec<u64> = self.events.iter().map(|event| event.sequence).collect();
         let gapless: Vec<u64> = (1..=self.events.len() as u64).collect();
         assert_eq!(sequences, gapless, "sequence is gapless from 1");
-        let mut open: BTreeMap<&str, bool> = BTreeMap::new();
+        let mut statuses: BTreeMap<&str, ThreadStatus> = BTreeMap::new();
         for event in &self.events {
-            match event.raised.event_type {
-                EventType::ThreadStarted => {
-                    assert_eq!(open.insert(&event.thread_id, true), None, "a thread starts once");
+            let next = match event.raised.event_type {
+                EventType::ThreadStarted | EventType::ThreadResumed => ThreadStatus::Running,
+                EventType::ThreadPaused => ThreadStatus::Paused,
+                EventType::ThreadCompleted => ThreadStatus::Completed,
+                EventType::ThreadCancelled => ThreadStatus::Cancelled,
+                EventType::ThreadFailed if event.raised.data.get("status") == Some(&json!("TIMEOUT")) => {
+                    ThreadStatus::Timeout
                 }
-                EventType::ThreadCompleted | EventType::ThreadFailed | EventType::ThreadCancelled => {
-                    let was = open.insert(&event.thread_id, false);
-                    assert_ne!(was, Some(false), "thread {} ends once", event.thread_id);
-                }
-                _other => {}
-            }
+                EventType::ThreadFailed => ThreadStatus::Failed,
+                _other => continue,
+            };
+            let before = statuses.insert(&event.thread_id, next).unwrap_or(ThreadStatus::Created);
+            assert!(
+                before.may_become(next),
+                "thread {}: {before:?} to {next:?}",
+                event.thread_id
+            );
         }
-        let live: Vec<_> = open.iter().filter(|(_, is_open)| **is_open).collect();
+        let live: Vec<_> = statuses.iter().filter(|(_, status)| !status.is_final()).collect();
         assert!(live.is_empty(), "threads that never ended: {live:?}");
     }
 

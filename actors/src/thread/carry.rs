@@ -19,6 +19,7 @@ use crate::events::BusMsg;
 use crate::host::Asked;
 use crate::ports::{AskedCall, Asker, Function, ScriptJob};
 use crate::supervisor::SupervisorMsg;
+use crate::waits::WaitHandle;
 
 impl ThreadActor {
     /// Carries out an effect; what is known at once is returned.
@@ -118,12 +119,8 @@ impl ThreadActor {
                     .copied()
                     .unwrap_or(EventType::Custom);
                 self.run.awaited.set(self.run.awaited.get().union(EventMask::of(mask)));
-                self.in_flight.insert(id, InFlight::Wait);
-                self.run.engine.bus.do_send(BusMsg::Wait {
-                    run_id: Arc::clone(&self.run.run_id),
-                    event,
-                    answer: outcome_answer(turn.address(), id),
-                });
+                let wait = WaitHandle::begin(&self.run, event, outcome_answer(turn.address(), id));
+                self.in_flight.insert(id, InFlight::Wait(wait));
             }
             Effect::SetGlobal {
                 id,

@@ -4,6 +4,7 @@ use pirn_core::thread::EffectId;
 
 use crate::host::{TimerHandle, WorkHandle};
 use crate::ports::ScriptHandle;
+use crate::waits::WaitHandle;
 
 /// What carries an effect out. Dropping it stops that.
 pub(super) enum InFlight {
@@ -11,7 +12,7 @@ pub(super) enum InFlight {
     Work(#[allow(dead_code)] WorkHandle),
     Script(#[allow(dead_code)] ScriptHandle),
     Supervised,
-    Wait,
+    Wait(#[allow(dead_code)] WaitHandle),
 }
 
 /// Effects under way. A thread that waits for one thing, as 100,000 of them do, has room for one.

@@ -1,5 +1,6 @@
 //! Acceptance cases through the engine, as whoever embeds it meets them. Each carries its id where a failure shows it.
 
+mod called;
 mod forks;
 mod lifecycle;
 mod listeners;

@@ -1,0 +1,56 @@
+//! A called workflow: case M11. Upstream writes its nodes into its caller's graph; here it is a thread of its own (SPEC
+//! section 2).
+
+use pirn::EventType;
+use pirn_core::thread::ThreadKind;
+use pirn_tests::world::{code, line, node, run};
+use serde_json::json;
+
+#[test]
+fn m11_a_called_workflow_stands_between_what_leads_to_it_and_what_follows() {
+    let call = json!({"subgraphId": "subwf1", "input": {"twice": "{{input.n}}"}, "output": "output + 1"});
+    let main = line(
+        "main",
+        &[node("call", "SUBGRAPH", call), code("after", "return output * 10")],
+    );
+    let sub = line("subwf1", &[code("inside", "return input.twice * 2")]);
+    let ran = run(&json!({"workflows": [main, sub]}), json!({"n": 4}));
+    assert_eq!(
+        (ran.code(), &ran.report.output),
+        ("", &json!(90)),
+        "M11: {:?}",
+        ran.report.error
+    );
+    assert_eq!(
+        ran.nodes(),
+        ["start", "call", "after", "end"],
+        "M11: its nodes are not its caller's"
+    );
+    let called: Vec<(&str, ThreadKind)> = ran.report.threads[1..]
+        .iter()
+        .map(|thread| (&*thread.workflow_id, thread.kind))
+        .collect();
+    assert_eq!(called, [("subwf1", ThreadKind::Subgraph)], "M11");
+    // In the order in which things happened: into it, through it, out of it.
+    let told: Vec<String> = ran
+        .events
+        .iter()
+        .filter_map(|event| match event.raised.event_type {
+            EventType::NodeStarted => event.raised.data["nodeId"].as_str().map(str::to_owned),
+            kind @ (EventType::SubgraphStarted | EventType::SubgraphCompleted) => Some(kind.as_str().to_owned()),
+            _other => None,
+        })
+        .collect();
+    let expected = [
+        "start",
+        "call",
+        "SUBGRAPH_STARTED",
+        "start",
+        "inside",
+        "end",
+        "SUBGRAPH_COMPLETED",
+        "after",
+        "end",
+    ];
+    assert_eq!(told, expected, "M11");
+}
