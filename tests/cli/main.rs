@@ -10,6 +10,8 @@ mod run;
 mod schema;
 mod seeds;
 mod support_desk;
+#[cfg(unix)]
+mod terminal;
 mod tools;
 mod validate;
 /// The provider on loopback that the scenarios use.

@@ -163,6 +163,9 @@ impl Shared {
         let client = self.client()?;
         let format = call.response_format.as_deref().map(ResponseFormat::read);
         let mut options = options::options(self.protocol, &call.parameters, format.as_ref())?;
+        options.reasoning_effort = options
+            .reasoning_effort
+            .or_else(|| self.protocol.effort_that_keeps(&self.model));
         if let (Protocol::Ollama, Some(key)) = (self.protocol, key.expose()) {
             // The protocol has no key; what stands in front of it may want one.
             options.extra_headers = Some(Headers::from(("Authorization".to_owned(), format!("Bearer {key}"))));

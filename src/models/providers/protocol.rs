@@ -1,6 +1,7 @@
 //! What the four protocols differ in.
 
 use genai::adapter::AdapterKind;
+use genai::chat::ReasoningEffort;
 
 /// A way of talking to a model over HTTP, by the name a profile's `provider` has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +96,19 @@ impl Protocol {
         match self {
             Self::OpenAi | Self::Anthropic => true,
             Self::Gemini | Self::Ollama => false,
+        }
+    }
+
+    /// The effort that asks for nothing, where the library would take the end of the model's name for an effort
+    /// (`-low`, `-high`, `-max`) and cut it off: the name is the user's.
+    pub(super) fn effort_that_keeps(self, model: &str) -> Option<ReasoningEffort> {
+        ReasoningEffort::from_model_name(model).0?;
+        match self {
+            // Where none is given, an effort of no word is not sent.
+            Self::OpenAi => Some(ReasoningEffort::Budget(0)),
+            Self::Anthropic | Self::Gemini => Some(ReasoningEffort::Zero),
+            // It reads no effort from a name.
+            Self::Ollama => None,
         }
     }
 }

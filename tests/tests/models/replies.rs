@@ -127,3 +127,30 @@ fn a_reply_that_says_why_it_ends_is_whole_without_the_protocols_last_line() {
     assert_eq!(results, ["fine in Bern", "fine in Rome"]);
     assert_eq!(ran.report.tokens.spent.total, 20);
 }
+
+#[test]
+fn a_models_name_reaches_the_wire_as_the_user_wrote_it() {
+    for provider in ["openai", "anthropic", "gemini", "ollama"] {
+        for name in ["some-model-high", "some-model-max", "some-model-none"] {
+            let server = Server::answering([]);
+            let more = json!({"provider": provider, "model": name, "retry": {"maxAttempts": 1}});
+            ask(&server, &more, json!({"prompt": "hi"}));
+            let request = &server.requests()[0];
+            let named = request.body["model"] == name || request.path.contains(&format!("/{name}:"));
+            assert!(named, "{provider}: {} {}", request.path, request.body);
+            let body = request.body.to_string();
+            for word in ["effort", "thinking", "\"think\""] {
+                assert!(!body.contains(word), "{provider} {name}: nobody asked for it: {body}");
+            }
+        }
+    }
+    let server = Server::answering([]);
+    let more =
+        json!({"model": "some-model-high", "parameters": {"reasoningEffort": "low"}, "retry": {"maxAttempts": 1}});
+    ask(&server, &more, json!({"prompt": "hi"}));
+    let body = &server.requests()[0].body;
+    assert_eq!(
+        (&body["model"], &body["reasoning_effort"]),
+        (&json!("some-model-high"), &json!("low"))
+    );
+}

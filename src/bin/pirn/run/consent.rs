@@ -8,6 +8,8 @@ use futures::FutureExt;
 use futures::channel::oneshot;
 use pirn::tools::{Approval, ApprovalRequest, ToolRegistry, Verdict};
 
+use super::floor::{self, Floor};
+
 /// Which calls are asked about.
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 pub(super) enum Approve {
@@ -23,7 +25,7 @@ pub(super) enum Approve {
 type Question = (ApprovalRequest, oneshot::Sender<Verdict>);
 
 /// Has the tools ask. Whether questions may come on the terminal.
-pub(super) fn set(tools: &mut ToolRegistry, which: Approve) -> bool {
+pub(super) fn set(tools: &mut ToolRegistry, which: Approve, floor: &Floor) -> bool {
     let any_marked = tools.list().any(|tool| tool.options.approval == Approval::Ask);
     let asks = match which {
         Approve::None => {
@@ -44,9 +46,10 @@ pub(super) fn set(tools: &mut ToolRegistry, which: Approve) -> bool {
         return false;
     }
     let (ask, questions) = channel();
-    let asking = std::thread::Builder::new()
-        .name("pirn-consent".to_owned())
-        .spawn(move || answer(&questions));
+    let asking = std::thread::Builder::new().name("pirn-consent".to_owned()).spawn({
+        let floor = floor.clone();
+        move || answer(&questions, &floor)
+    });
     if asking.is_ok() {
         tools.approve_async(move |request| question(which, request, &ask).boxed());
     }
@@ -75,13 +78,13 @@ fn refused() -> Verdict {
 }
 
 /// One question after the other.
-fn answer(questions: &Receiver<Question>) {
+fn answer(questions: &Receiver<Question>, floor: &Floor) {
     for (request, told) in questions {
         // Its run was stopped while it waited.
         if told.is_canceled() {
             continue;
         }
-        let verdict = asked(&request);
+        let verdict = floor.ask(|| asked(&request));
         // As above: then the answer is nobody's.
         told.send(verdict).unwrap_or(());
     }
@@ -91,16 +94,27 @@ fn asked(request: &ApprovalRequest) -> Verdict {
     let mut line = String::new();
     let arguments = shown(&request.arguments.to_string());
     let by = request.asker.as_ref().map_or_else(String::new, |asker| {
-        format!("\n  for node {}, thread {}", asker.node_id, asker.thread_id)
+        format!(
+            "  for node {}, thread {}\n",
+            shown(&asker.node_id),
+            shown(&asker.thread_id)
+        )
     });
     let wrote = write!(
         stderr().lock(),
-        "? {} {arguments}{}\n  run it? [y]es, or say why not: ",
-        request.tool,
-        shown(&by)
+        "? {} {arguments}\n{by}  run it? [y]es, or say why not: ",
+        request.tool
     );
-    if wrote.is_err() || stderr().flush().is_err() || stdin().read_line(&mut line).is_err() {
+    if wrote.is_err() || stderr().flush().is_err() {
         return refused();
+    }
+    match stdin().read_line(&mut line) {
+        // The end of the input is no answer, and ends no line.
+        Ok(0) | Err(_) => {
+            floor::put(&[String::new()]);
+            return refused();
+        }
+        Ok(_) => {}
     }
     match line.trim() {
         "y" | "Y" | "yes" => Verdict::Allow,

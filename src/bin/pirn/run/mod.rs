@@ -1,6 +1,7 @@
 //! `pirn run FILE...`: runs a workflow; progress on stderr, the result on stdout (SPEC section 8).
 
 mod consent;
+mod floor;
 pub(crate) mod inputs;
 mod progress;
 mod record;
@@ -20,6 +21,7 @@ use crate::interrupt::{self, Interrupt};
 use crate::terminal::{FAILED, Output, USAGE, answer, complain};
 use crate::tools;
 use consent::Approve;
+use floor::Floor;
 use inputs::{Given, Inputs, Opened};
 
 /// Events that may wait for the terminal or the events file.
@@ -91,7 +93,8 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             ));
         }
     }
-    let prompts = consent::set(&mut tools, args.approve);
+    let floor = Floor::default();
+    let prompts = consent::set(&mut tools, args.approve, &floor);
     let faults = match args.faults.as_ref().map(load_faults) {
         Some(Ok(faults)) => faults,
         Some(Err(error)) => return complain(&error.to_string(), USAGE),
@@ -120,7 +123,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         builder = builder.simulated(first);
     }
     match builder.build() {
-        Ok(engine) => execute(args, &engine, &workflow, inputs, prompts, &interrupt),
+        Ok(engine) => execute(args, &engine, &workflow, inputs, prompts.then_some(floor), &interrupt),
         Err(error) => unbuilt(&error),
     }
 }
@@ -135,13 +138,13 @@ fn unbuilt(error: &BuildError) -> ExitCode {
     }
 }
 
-/// `prompts`: questions may come on the terminal.
+/// `floor`: where questions may come on the terminal.
 fn execute(
     args: &Args,
     engine: &Engine,
     workflow: &str,
     inputs: Inputs,
-    prompts: bool,
+    floor: Option<Floor>,
     interrupt: &Interrupt,
 ) -> ExitCode {
     let mut prepared = engine
@@ -156,9 +159,11 @@ fn execute(
         },
         None => None,
     };
-    let style = progress::Style::suiting(prompts);
-    let shown =
-        (!args.quiet).then(|| progress::start(prepared.blocking_events(&style.types(args.stream), BUFFER), style));
+    let style = progress::Style::suiting(floor.is_some());
+    let shown = (!args.quiet).then(|| {
+        let events = prepared.blocking_events(&style.types(args.stream), BUFFER);
+        progress::start(events, style, floor.clone().unwrap_or_default())
+    });
     // Before the run's first sign of life, so that no Ctrl-C after it is lost.
     interrupt.expects_a_run();
     let run = match prepared.start() {
@@ -174,6 +179,9 @@ fn execute(
     }
     // Flushes the bus: after it, both readers see their end.
     engine.shutdown_blocking(GRACE);
+    if let Some(floor) = &floor {
+        floor.clear();
+    }
     let recorded = record.map_or(Ok(()), record::Record::finish);
     if let Some(shown) = shown {
         shown.finish(&report);

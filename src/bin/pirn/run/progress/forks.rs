@@ -7,6 +7,8 @@ use super::meter::grouped;
 
 /// A fork of more paths is summed up.
 const MANY: usize = 12;
+/// Characters of the list of a fork's paths.
+const NAMES: usize = 60;
 /// Lines of its own branches that one FORK node gets in a run: one in a loop is summed up from then on.
 const LINES: usize = 96;
 /// Branches of a summed-up fork whose failure is told.
@@ -62,7 +64,13 @@ impl Forks {
             quiet,
             ..Fork::default()
         });
-        let shown = if paths.len() > MANY { 4 } else { paths.len() };
+        let most = if paths.len() > MANY { 4 } else { paths.len() };
+        let mut width = 0;
+        let fitting = paths.iter().take_while(|path| {
+            width += path.chars().count() + 2;
+            width <= NAMES
+        });
+        let shown = fitting.count().clamp(1, most.max(1)).min(paths.len());
         let more = match paths.len() - shown {
             0 => String::new(),
             more => format!(" and {} more", grouped(more as u64)),

@@ -18,6 +18,7 @@ use std::thread::JoinHandle;
 
 use pirn::{BlockingEvents, EventType, RunReport};
 
+use super::floor::{self, Floor};
 use live::Live;
 use meter::grouped;
 use view::View;
@@ -92,7 +93,7 @@ pub(super) fn say(text: &str) {
 }
 
 /// Draws until the events end.
-pub(super) fn start(events: BlockingEvents, style: Style) -> Shown {
+pub(super) fn start(events: BlockingEvents, style: Style, floor: Floor) -> Shown {
     let drawer = std::thread::Builder::new()
         .name("pirn-progress".to_owned())
         .spawn(move || {
@@ -102,7 +103,7 @@ pub(super) fn start(events: BlockingEvents, style: Style) -> Shown {
                 let lines = view.hear(&heard);
                 match &live {
                     Some(live) => live.show(&lines, &view),
-                    None => write(&lines),
+                    None => floor.write(&lines),
                 }
             }
             if let Some(live) = live {
@@ -110,13 +111,6 @@ pub(super) fn start(events: BlockingEvents, style: Style) -> Shown {
             }
         });
     Shown { drawer: drawer.ok() }
-}
-
-fn write(lines: &[String]) {
-    let mut out = stderr().lock();
-    for line in lines {
-        let _ = writeln!(out, "{line}");
-    }
 }
 
 impl Shown {
@@ -129,7 +123,7 @@ impl Shown {
         }
         let threads = report.threads.len();
         let spent = grouped(report.tokens.spent.total);
-        write(&[format!(
+        floor::put(&[format!(
             "{} after {}: {} thread{}, {spent} tokens spent",
             report.status.as_str().to_lowercase(),
             seconds(report.elapsed_ms),

@@ -1,0 +1,62 @@
+//! Who may write on the terminal: while a question is open there, lines wait behind it.
+
+use std::io::{Write, stderr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A terminal that questions and lines share.
+#[derive(Clone, Default)]
+pub(super) struct Floor {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    is_open: bool,
+    waiting: Vec<String>,
+}
+
+impl Floor {
+    /// Writes lines, or keeps them until the question is answered.
+    pub(super) fn write(&self, lines: &[String]) {
+        let mut state = self.state();
+        if state.is_open {
+            state.waiting.extend_from_slice(lines);
+        } else {
+            put(lines);
+        }
+    }
+
+    /// Asks a question; what waited behind it is written when it is answered.
+    pub(super) fn ask<T>(&self, question: impl FnOnce() -> T) -> T {
+        self.state().is_open = true;
+        let answer = question();
+        let mut state = self.state();
+        state.is_open = false;
+        put(&std::mem::take(&mut state.waiting));
+        answer
+    }
+
+    /// Nobody answers any more: what waits is written, on a line of its own.
+    pub(super) fn clear(&self) {
+        let mut state = self.state();
+        if state.is_open {
+            state.is_open = false;
+            put(&[String::new()]);
+            put(&std::mem::take(&mut state.waiting));
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every holder leaves it whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Writes lines at once.
+pub(super) fn put(lines: &[String]) {
+    let mut out = stderr().lock();
+    for line in lines {
+        // Where stderr is gone nobody is there to be told.
+        let _ = writeln!(out, "{line}");
+    }
+}

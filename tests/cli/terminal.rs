@@ -1,0 +1,292 @@
+//! `pirn run` on a terminal: consent to tool calls, and the lines that move.
+
+use std::io::{Read, Write};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use portable_pty::{Child, CommandBuilder, PtySize, native_pty_system};
+use serde_json::{Value, json};
+
+/// How long anything may take.
+const LIMIT: Duration = Duration::from_secs(30);
+const ROWS: u16 = 40;
+
+/// A program on a terminal of its own, and what a person would see there.
+struct Terminal {
+    child: Box<dyn Child + Send + Sync>,
+    keys: Box<dyn Write + Send>,
+    /// Empty when nobody holds the terminal any more.
+    pieces: Receiver<Vec<u8>>,
+    screen: vt100::Parser,
+    _master: Box<dyn portable_pty::MasterPty + Send>,
+}
+
+impl Terminal {
+    fn start(columns: u16, arguments: &[&str]) -> Self {
+        let size = PtySize {
+            rows: ROWS,
+            cols: columns,
+            pixel_width: 0,
+            pixel_height: 0,
+        };
+        let pair = native_pty_system().openpty(size).expect("a terminal");
+        let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_pirn"));
+        command.args(arguments);
+        command.env("TERM", "xterm-256color");
+        command.env_remove("NO_COLOR");
+        let child = pair.slave.spawn_command(command).expect("the binary is built");
+        let mut reader = pair.master.try_clone_reader().expect("readable");
+        let (told, pieces) = channel();
+        std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            // The end of a terminal is an error on some systems.
+            while let Ok(read @ 1..) = reader.read(&mut buffer) {
+                if told.send(buffer[..read].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        Self {
+            child,
+            keys: pair.master.take_writer().expect("writable"),
+            pieces,
+            screen: vt100::Parser::new(nonzero(ROWS), nonzero(columns), 1_000),
+            _master: pair.master,
+        }
+    }
+
+    fn shown(&self) -> String {
+        self.screen.screen().contents()
+    }
+
+    /// Line by line, without what is empty below.
+    fn lines(&self) -> Vec<String> {
+        let screen = self.screen.screen();
+        let (_, columns) = screen.size();
+        let rows = screen.rows(0, columns.get()).map(|row| row.trim_end().to_owned());
+        let mut lines: Vec<String> = rows.collect();
+        while lines.last().is_some_and(String::is_empty) {
+            lines.pop();
+        }
+        lines
+    }
+
+    /// Reads until the screen shows `text`.
+    #[track_caller]
+    fn shows(&mut self, text: &str) {
+        while !self.shown().contains(text) {
+            match self.pieces.recv_timeout(LIMIT) {
+                Ok(piece) => self.screen.process(&piece),
+                Err(error) => panic!("{text:?} is not shown ({error}):\n{}", self.shown()),
+            }
+        }
+    }
+
+    fn types(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).expect("the terminal is there");
+        self.keys.flush().expect("the terminal is there");
+    }
+
+    /// Waits for the end; the exit code. `each` sees the screen after every piece.
+    #[track_caller]
+    fn ends(&mut self, mut each: impl FnMut(&[String])) -> u32 {
+        loop {
+            match self.pieces.recv_timeout(LIMIT) {
+                Ok(piece) => self.screen.process(&piece),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => panic!("it does not end:\n{}", self.shown()),
+            }
+            each(&self.lines());
+        }
+        self.child.wait().expect("it has ended").exit_code()
+    }
+}
+
+fn nonzero(cells: u16) -> std::num::NonZero<u16> {
+    std::num::NonZero::new(cells).expect("a terminal has cells")
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // Where a test failed it may still be there.
+        self.child.kill().unwrap_or(());
+    }
+}
+
+/// A folder of files, gone when the test is.
+struct Folder(std::path::PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("pirn-terminal-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("writable");
+        Self(path)
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.0.join(name).to_str().expect("UTF-8").to_owned()
+    }
+
+    fn with(self, name: &str, text: &str) -> Self {
+        std::fs::write(self.file(name), text).expect("writable");
+        self
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).unwrap_or(());
+    }
+}
+
+/// A workflow whose model calls a tool that asks first, and says `done`.
+fn asks_first(name: &str) -> Folder {
+    let ask = json!({"profileId": "script", "prompt": "go", "tools": ["greet"]});
+    let call = json!({"id": "1", "name": "greet", "arguments": {"whom": "the\u{7} world"}});
+    let workflow = json!({
+        "workflows": [{"id": "main", "nodes": [
+            {"id": "s", "type": "START"}, {"id": "ask", "type": "LLM", "config": ask}, {"id": "e", "type": "END"}],
+            "edges": [{"from": "s", "to": "ask"}, {"from": "ask", "to": "e"}]}],
+        "profiles": [{"id": "script", "provider": "scripted", "responses": [{"toolCalls": [call]}, {"content": "done"}]}],
+    });
+    let config = r#"
+[[tools]]
+name = "greet"
+description = "Greets"
+approval = "ask"
+inputSchema = { type = "object", properties = { whom = { type = "string" } }, required = ["whom"] }
+command = { program = "echo", args = ["hello {{whom}}"] }
+"#;
+    let folder = Folder::new(name);
+    folder
+        .with("main.json", &workflow.to_string())
+        .with("pirn.toml", config)
+}
+
+/// What the tool's call was answered, by the run's events.
+fn answered(events: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(events).expect("written");
+    let events = text
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .filter(|event: &Value| {
+            ["TOOL_CALL_COMPLETED", "TOOL_CALL_FAILED"].contains(&event["type"].as_str().unwrap_or(""))
+        });
+    events
+        .map(|event| event["result"].as_str().unwrap_or_default().to_owned())
+        .collect()
+}
+
+const QUESTION: &str = "run it? [y]es, or say why not:";
+
+#[test]
+fn a_call_runs_when_the_person_at_the_terminal_agrees_and_else_the_model_is_told_why() {
+    for (name, typed, answer) in [
+        ("yes", "y\n", "hello the\u{7} world"),
+        ("no", "\n", "the call of `greet` was refused: the user said no"),
+        (
+            "why",
+            "wrong person\n",
+            "the call of `greet` was refused: the user said: wrong person",
+        ),
+        // The end of the input.
+        (
+            "end",
+            "\u{4}",
+            "the call of `greet` was refused: nobody answered on the terminal",
+        ),
+    ] {
+        let folder = asks_first(name);
+        let events = folder.file("events.jsonl");
+        let mut terminal = Terminal::start(100, &["run", &folder.file("main.json"), "--events", &events]);
+        terminal.shows(QUESTION);
+        let shown = terminal.shown();
+        assert!(shown.contains("? greet {\"whom\":\"the\\u0007 world\"}"), "{shown}");
+        assert!(
+            terminal
+                .lines()
+                .iter()
+                .any(|line| line.starts_with("  for node ask, thread ")),
+            "{shown}"
+        );
+        terminal.types(typed);
+        assert_eq!(terminal.ends(|_| {}), 0, "{name}: {}", terminal.shown());
+        let answers = answered(&events);
+        assert_eq!(answers.iter().map(|text| text.trim_end()).collect::<Vec<_>>(), [answer]);
+        let lines = terminal.lines();
+        let has = |line: &str| lines.iter().any(|shown| shown == line);
+        assert!(
+            has("  main calls greet {\"whom\":\"the\\u0007 world\"}"),
+            "a line of its own: {lines:#?}"
+        );
+        assert!(has("< main completed") && has("  \"content\": \"done\","), "{lines:#?}");
+    }
+}
+
+#[test]
+fn ctrl_c_at_the_question_ends_the_run_and_nothing_is_called() {
+    let folder = asks_first("ctrl-c");
+    let events = folder.file("events.jsonl");
+    let mut terminal = Terminal::start(100, &["run", &folder.file("main.json"), "--events", &events]);
+    terminal.shows(QUESTION);
+    terminal.types("\u{3}");
+    assert_eq!(terminal.ends(|_| {}), 1, "{}", terminal.shown());
+    // A terminal drops what is on its way to the screen when an interrupt is typed, so the events have to say it.
+    let told = std::fs::read_to_string(&events).expect("written");
+    assert!(told.contains("\"THREAD_CANCELLED\""), "{told}");
+    assert_eq!(answered(&events), [""; 0]);
+}
+
+/// `count` branches that wait, one longer than the other, each with a name that does not fit a narrow terminal.
+fn many_branches(name: &str, count: usize) -> Folder {
+    let paths: Vec<String> = (0..count)
+        .map(|at| format!("a-branch-with-quite-a-long-name-{at:02}"))
+        .collect();
+    let waits = paths.iter().enumerate().map(|(at, path)| {
+        let seconds = 0.2 + 0.03 * f64::from(u32::try_from(at).unwrap_or(0));
+        json!({"id": format!("wait-{path}"), "type": "WAIT", "config": {"seconds": seconds}})
+    });
+    let ids: Vec<String> = paths.iter().map(|path| format!("wait-{path}")).collect();
+    let mut nodes = vec![
+        json!({"id": "s", "type": "START"}),
+        json!({"id": "f", "type": "FORK", "config": {"forkPathIds": paths, "childNodeIds": ids}}),
+        json!({"id": "j", "type": "JOIN", "config": {"forkPathIds": paths, "joinStrategy": "ALL_COMPLETED"}}),
+        json!({"id": "e", "type": "END", "config": {"output": "'all waited'"}}),
+    ];
+    nodes.extend(waits);
+    let mut edges = vec![json!({"from": "s", "to": "f"}), json!({"from": "j", "to": "e"})];
+    for id in &ids {
+        edges.extend([json!({"from": "f", "to": id}), json!({"from": id, "to": "j"})]);
+    }
+    let workflow = json!({"id": "main", "nodes": nodes, "edges": edges});
+    Folder::new(name).with("main.json", &workflow.to_string())
+}
+
+#[test]
+fn what_moves_fits_the_terminal_and_leaves_nothing_behind() {
+    for (columns, count) in [(120, 20), (80, 20), (80, 10)] {
+        let folder = many_branches(&format!("moves-{columns}-{count}"), count);
+        let mut terminal = Terminal::start(columns, &["run", &folder.file("main.json")]);
+        let mut most = 0;
+        let code = terminal.ends(|lines| {
+            let waiting = lines.iter().filter(|line| line.contains(" · "));
+            most = most.max(waiting.count());
+            let main = lines.iter().filter(|line| line.contains("main · j")).count();
+            assert!(main <= 1, "drawn over the line before: {lines:#?}");
+        });
+        let lines = terminal.lines();
+        assert_eq!(code, 0, "{lines:#?}");
+        assert!((2..=8).contains(&most), "{most} lines moved");
+        assert!(
+            lines.iter().all(|line| !line.contains('·') && !line.contains('…')),
+            "{lines:#?}"
+        );
+        // None is lost, doubled or broken into two.
+        let told = if count > 12 { 10 } else { 6 + 2 * count };
+        assert_eq!(lines.len(), told, "{lines:#?}");
+        assert_eq!(lines[0], "> main started");
+        assert!(lines[1].starts_with(&format!("Y main forks into {count}: a-branch")) && lines[1].ends_with(" more"));
+        assert!(lines.contains(&format!("= main joined: ALL_COMPLETED, {count} of {count} completed")));
+        assert_eq!(lines.last().map(String::as_str), Some("all waited"));
+    }
+}
