@@ -123,7 +123,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         builder = builder.simulated(first);
     }
     match builder.build() {
-        Ok(engine) => execute(args, &engine, &workflow, inputs, prompts.then_some(floor), &interrupt),
+        Ok(engine) => execute(args, &engine, &workflow, inputs, prompts.then_some(&floor), &interrupt),
         Err(error) => unbuilt(&error),
     }
 }
@@ -144,7 +144,7 @@ fn execute(
     engine: &Engine,
     workflow: &str,
     inputs: Inputs,
-    floor: Option<Floor>,
+    floor: Option<&Floor>,
     interrupt: &Interrupt,
 ) -> ExitCode {
     let mut prepared = engine
@@ -162,7 +162,7 @@ fn execute(
     let style = progress::Style::suiting(floor.is_some());
     let shown = (!args.quiet).then(|| {
         let events = prepared.blocking_events(&style.types(args.stream), BUFFER);
-        progress::start(events, style, floor.clone().unwrap_or_default())
+        progress::start(events, style, floor.cloned().unwrap_or_default())
     });
     // Before the run's first sign of life, so that no Ctrl-C after it is lost.
     interrupt.expects_a_run();
@@ -179,7 +179,7 @@ fn execute(
     }
     // Flushes the bus: after it, both readers see their end.
     engine.shutdown_blocking(GRACE);
-    if let Some(floor) = &floor {
+    if let Some(floor) = floor {
         floor.clear();
     }
     let recorded = record.map_or(Ok(()), record::Record::finish);
