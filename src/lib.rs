@@ -18,6 +18,7 @@ pub use engine::{
 };
 pub use explore::explore;
 pub use pirn_actors::ports::{Model, ModelCall, Tool, ToolSpec};
+pub use pirn_core::conversation::Tokenizer;
 pub use pirn_core::definition::{Fault, Pinned, Profile, TriggerDefinition};
 pub use pirn_core::error::{RunError, RunErrorCode};
 pub use pirn_core::event::{Event, EventType};

@@ -82,7 +82,7 @@ pub(crate) enum ConversationMsg {
         request: Box<Request>,
         answer: Answer<Outcome>,
     },
-    Snapshot(Box<dyn FnOnce(Conversation) + Send>),
+    Snapshot(Answer<Conversation>),
     CompressionEnded,
 }
 
@@ -136,14 +136,7 @@ impl ConversationActor {
             }
             Request::Restore { conversation, then } => match self.step(ConversationInput::Restore(*conversation)) {
                 Ok(_) => then,
-                Err(error) => {
-                    let error = RunError::new(
-                        RunErrorCode::ConversationManagerMergeFailed,
-                        "the main path's conversation could not be restored",
-                    )
-                    .caused_by(error);
-                    Outcome::Failed(error)
-                }
+                Err(error) => Outcome::Failed(not_restored().caused_by(error)),
             },
         }
     }
@@ -416,6 +409,14 @@ impl ConversationActor {
     }
 }
 
+/// The error of a join whose main path's conversation is not to be had.
+pub(crate) fn not_restored() -> RunError {
+    RunError::new(
+        RunErrorCode::ConversationManagerMergeFailed,
+        "the main path's conversation could not be restored",
+    )
+}
+
 /// What a model is asked for a summary.
 fn summary_request(plan: &SummaryPlan, tokenizer: &dyn Tokenizer) -> ModelRequest {
     const ASK: &str = "Summarize the conversation below. Keep names, numbers, decisions, open questions and promises. \
@@ -438,7 +439,7 @@ impl Handler<ConversationMsg> for ConversationActor {
     fn handle(&mut self, message: ConversationMsg, _: &mut Context<Self>) {
         match message {
             ConversationMsg::Serve { request, answer } => answer.give(self.serve(*request)),
-            ConversationMsg::Snapshot(answer) => answer(self.conversation().clone()),
+            ConversationMsg::Snapshot(answer) => answer.give(self.conversation().clone()),
             ConversationMsg::CompressionEnded => self.compression_ended(),
         }
     }

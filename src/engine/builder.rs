@@ -8,6 +8,7 @@ use futures::future::BoxFuture;
 use pirn_actors::engine::{EngineParts, EngineShared};
 use pirn_actors::host::HostConfig;
 use pirn_actors::ports::{Function, Model, Notify, Ports, Tool};
+use pirn_core::conversation::Tokenizer;
 use pirn_core::definition::{Fault, Loaded, Profile, SourceFile, TriggerDefinition};
 use pirn_core::error::RunError;
 use pirn_core::graph::Graph;
@@ -69,6 +70,7 @@ pub struct EngineBuilder {
     functions: BTreeMap<String, Function>,
     tools: ToolRegistry,
     models: BTreeMap<String, Arc<dyn Model>>,
+    tokenizers: BTreeMap<String, Arc<dyn Tokenizer>>,
     profiles: Vec<Profile>,
     max_runs: Option<usize>,
     arbiters: Option<usize>,
@@ -171,6 +173,13 @@ impl EngineBuilder {
     #[must_use]
     pub fn model(mut self, name: impl Into<String>, model: Arc<dyn Model>) -> Self {
         self.models.insert(name.into(), model);
+        self
+    }
+
+    /// Counts with this where `config.tokenizer` of a workflow names it. A panic in it ends the thread that counts, FAILED.
+    #[must_use]
+    pub fn tokenizer(mut self, name: impl Into<String>, tokenizer: Arc<dyn Tokenizer>) -> Self {
+        self.tokenizers.insert(name.into(), tokenizer);
         self
     }
 
@@ -304,6 +313,7 @@ impl EngineBuilder {
     }
 
     fn ports(&mut self, loaded: &Loaded) -> Result<Ports, BuildError> {
+        let tokenizers = std::mem::take(&mut self.tokenizers);
         let mut profiles = std::mem::take(&mut self.profiles);
         profiles.extend(loaded.profiles.iter().map(|profile| profile.value.clone()));
         let models = ModelRegistry::with_models(profiles, &self.models).map_err(BuildError::Profiles)?;
@@ -313,7 +323,10 @@ impl EngineBuilder {
             functions: Arc::new(std::mem::take(&mut self.functions)),
             scripts: Arc::new(ScriptPort::default()),
             evaluator: Arc::new(crate::script::evaluator),
-            tokenizer: Arc::new(crate::tokens::tokenizer),
+            tokenizer: Arc::new(move |name: Option<&str>| {
+                let own = name.and_then(|name| tokenizers.get(name)).cloned();
+                own.unwrap_or_else(|| crate::tokens::tokenizer(name))
+            }),
             notify: self
                 .notify
                 .take()

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use super::children::Start;
 use super::turns::Place;
 use super::{Child, ForkNo, Origin, Owned, SupervisorActor, SupervisorMsg, ThreadNo, joined};
+use crate::conversation::not_restored;
 use crate::host::TimerHandle;
 use crate::thread::{ConversationRef, ForkState, ThreadMsg};
 
@@ -224,10 +225,16 @@ impl SupervisorActor {
             .and_then(|child| child.place.address().cloned());
         match (from, address) {
             (Some(ended), Some(address)) => ended.conversation.clone().with_snapshot(move |conversation| {
-                address.do_send(ThreadMsg::Replace {
-                    effect,
-                    outcome,
-                    conversation: Box::new(conversation),
+                address.do_send(match conversation {
+                    Ok(conversation) => ThreadMsg::Replace {
+                        effect,
+                        outcome,
+                        conversation: Box::new(conversation),
+                    },
+                    Err(cause) => ThreadMsg::Answer {
+                        effect,
+                        outcome: Outcome::Failed(not_restored().caused_by(cause)),
+                    },
                 });
             }),
             (_, _) => self.answer_thread(parent, effect, outcome),

@@ -110,7 +110,7 @@ pub(crate) enum SupervisorMsg {
     },
     Returned {
         firing: FiringId,
-        conversation: Box<Conversation>,
+        conversation: Box<Result<Conversation, RunError>>,
     },
     Compressed {
         firing: FiringId,
@@ -120,7 +120,12 @@ pub(crate) enum SupervisorMsg {
         firing: FiringId,
         error: Option<RunError>,
     },
-    Reported(Box<Conversation>),
+    /// The actor of a conversation that this thread owned panicked.
+    ConversationLost {
+        thread: ThreadNo,
+        message: String,
+    },
+    Reported(Box<Result<Conversation, RunError>>),
 }
 
 impl actix::Message for SupervisorMsg {

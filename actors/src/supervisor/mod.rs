@@ -298,6 +298,13 @@ impl SupervisorActor {
         self.ended(thread, Box::new(ended));
     }
 
+    /// A thread lives on its conversation: without it, it ends, and takes with it what it started.
+    fn conversation_lost(&mut self, thread: ThreadNo, message: &str) {
+        let message = format!("the conversation's actor panicked: {message}");
+        let error = Box::new(RunError::new(RunErrorCode::ActorPanicked, message));
+        self.tell(thread, ThreadMsg::Input(Input::Fail(error)));
+    }
+
     fn drop_effect(&mut self, thread: ThreadNo, effect: EffectId) {
         let Some(child) = self.threads.get(thread) else { return };
         let wanted = child.owned.iter().copied().find(|owned| match owned {
@@ -454,10 +461,14 @@ impl Handler<SupervisorMsg> for SupervisorActor {
             }
             SupervisorMsg::Described { firing, described } => self.described(firing, described),
             SupervisorMsg::FiringDeadline { firing } => self.firing_deadline(firing),
-            SupervisorMsg::Returned { firing, conversation } => self.returned(firing, &conversation),
+            SupervisorMsg::Returned { firing, conversation } => match *conversation {
+                Ok(conversation) => self.returned(firing, &conversation),
+                Err(error) => self.firing_failed(firing, &error),
+            },
+            SupervisorMsg::ConversationLost { thread, message } => self.conversation_lost(thread, &message),
             SupervisorMsg::Compressed { firing, output } => self.compressed(firing, output),
             SupervisorMsg::Applied { firing, error } => self.applied(firing, error),
-            SupervisorMsg::Reported(conversation) => self.report(&conversation),
+            SupervisorMsg::Reported(conversation) => self.report(*conversation),
         }
         if self.outcome.is_none() && self.spec.is_none() && self.live == 0 && !self.is_reporting {
             self.run.engine.forget_run(&self.run.run_id);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pirn_core::conversation::Conversation;
+use pirn_core::error::RunError;
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::NodeRecord;
 
@@ -27,8 +28,13 @@ impl SupervisorActor {
             .with_snapshot(move |conversation| supervisor.do_send(SupervisorMsg::Reported(Box::new(conversation))));
     }
 
-    pub(super) fn report(&mut self, conversation: &Conversation) {
+    pub(super) fn report(&mut self, conversation: Result<Conversation, RunError>) {
         self.is_reporting = false;
+        // A conversation that was lost after the thread's end leaves nothing to report of it but that.
+        let (conversation, lost) = match conversation {
+            Ok(conversation) => (conversation, None),
+            Err(error) => (Conversation::new(), Some(error)),
+        };
         let Some(main) = self.threads.get(0) else { return };
         let Some(ended) = &main.ended else { return };
         let mut spent = ended.spent;
@@ -42,11 +48,15 @@ impl SupervisorActor {
             run_id: self.run.run_id.to_string(),
             thread_id: main.thread_id.to_string(),
             workflow_id: main.graph.workflow_id.to_string(),
-            status: ended.end.status,
+            status: if lost.is_some() && ended.end.status == ThreadStatus::Completed {
+                ThreadStatus::Failed
+            } else {
+                ended.end.status
+            },
             output: (*ended.end.output).clone(),
             variables,
-            error: ended.end.error.clone(),
-            conversation: ConversationReport::of(conversation),
+            error: ended.end.error.clone().or(lost),
+            conversation: ConversationReport::of(&conversation),
             tokens: TokenReport {
                 context: conversation.visible_tokens(),
                 spent,

@@ -70,19 +70,22 @@ impl ThreadActor {
                 let supervisor = Arc::clone(&self.run.supervisor);
                 let input = Arc::clone(self.machine.input());
                 self.in_flight.insert(id, InFlight::Supervised);
+                // Without its conversation the thread ends, and asks for nothing more.
                 self.speech.hand_over().with_snapshot(move |conversation| {
-                    let state = Box::new(ForkState {
-                        variables,
-                        outputs,
-                        input,
-                        conversation,
-                    });
-                    supervisor.do_send(SupervisorMsg::Fork {
-                        thread,
-                        effect: id,
-                        fork,
-                        state,
-                    });
+                    if let Ok(conversation) = conversation {
+                        let state = Box::new(ForkState {
+                            variables,
+                            outputs,
+                            input,
+                            conversation,
+                        });
+                        supervisor.do_send(SupervisorMsg::Fork {
+                            thread,
+                            effect: id,
+                            fork,
+                            state,
+                        });
+                    }
                 });
             }
             Effect::Child {
@@ -92,7 +95,7 @@ impl ThreadActor {
                 conversation,
             } => {
                 self.in_flight.insert(id, InFlight::Supervised);
-                self.child(id, node, input, conversation, turn);
+                self.child(id, node, input, conversation);
             }
             Effect::Timer { id, after_ms, purpose } => {
                 let address = turn.address();
@@ -290,14 +293,7 @@ impl ThreadActor {
     }
 
     /// Asks the supervisor for a child; its conversation is this one's, a snapshot of it, or empty.
-    fn child(
-        &mut self,
-        effect: EffectId,
-        node: NodeIx,
-        input: Arc<Value>,
-        mode: ConversationMode,
-        turn: &mut dyn Turn,
-    ) {
+    fn child(&mut self, effect: EffectId, node: NodeIx, input: Arc<Value>, mode: ConversationMode) {
         let (thread, supervisor) = (self.no, Arc::clone(&self.run.supervisor));
         let ask = move |conversation| {
             supervisor.do_send(SupervisorMsg::Child {
@@ -309,11 +305,13 @@ impl ThreadActor {
             });
         };
         match mode {
-            ConversationMode::Share => ask(self.share(turn)),
-            ConversationMode::Fork => self
-                .speech
-                .hand_over()
-                .with_snapshot(move |conversation| ask(ConversationRef::Snapshot(conversation))),
+            ConversationMode::Share => ask(self.share()),
+            ConversationMode::Fork => self.speech.hand_over().with_snapshot(move |conversation| {
+                // As with a fork.
+                if let Ok(conversation) = conversation {
+                    ask(ConversationRef::Snapshot(conversation));
+                }
+            }),
             ConversationMode::None => ask(ConversationRef::Snapshot(Conversation::new())),
         }
     }

@@ -83,9 +83,6 @@ pub(crate) enum ThreadMsg {
     GoOn,
     Describe(Box<dyn FnOnce(Option<Described>) + Send>),
     CompressionEnded,
-    ConversationLost {
-        message: String,
-    },
 }
 
 impl actix::Message for ThreadMsg {
@@ -273,7 +270,8 @@ impl ThreadActor {
                 let variables = self.machine.variables().clone();
                 let node = self.machine.node();
                 self.speech.hand_over().with_snapshot(move |conversation| {
-                    answer(Some(Described {
+                    // Without its conversation the thread ends: to be told nothing of it is to be told that.
+                    answer(conversation.ok().map(|conversation| Described {
                         output,
                         input,
                         variables,
@@ -285,10 +283,6 @@ impl ThreadActor {
             ThreadMsg::GoOn => self.go_on(turn),
             ThreadMsg::CompressionEnded => {
                 self.compression_ended();
-            }
-            ThreadMsg::ConversationLost { message } => {
-                // Its unanswered slots have said so already; later requests find the address dead.
-                tracing::error!(message, "a conversation actor panicked");
             }
         }
     }

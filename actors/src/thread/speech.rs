@@ -6,13 +6,15 @@ use std::sync::Arc;
 use actix::Addr;
 use pirn_core::conversation::Conversation;
 use pirn_core::definition::Pinned;
+use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::thread::{ConversationOp, EffectId, Input, Outcome};
 
-use super::carry::outcome_answer;
 use super::turn::Turn;
 use super::{ThreadActor, ThreadMsg};
+use crate::answer::Answer;
 use crate::contain::{Exit, start_contained};
 use crate::conversation::{ConversationActor, ConversationMsg, ConversationSettings, Request};
+use crate::supervisor::SupervisorMsg;
 
 /// A thread's conversation.
 pub(super) enum Speech {
@@ -58,12 +60,20 @@ impl Speech {
     }
 }
 
+/// The error of a conversation whose actor is gone.
+fn lost() -> RunError {
+    RunError::new(RunErrorCode::ActorPanicked, "the conversation's actor has panicked")
+}
+
 impl ConversationRef {
     /// Hands the conversation as it is now to `then`, at once or when its actor answers.
-    pub(crate) fn with_snapshot(self, then: impl FnOnce(Conversation) + Send + 'static) {
+    pub(crate) fn with_snapshot(self, then: impl FnOnce(Result<Conversation, RunError>) + Send + 'static) {
         match self {
-            Self::Snapshot(conversation) => then(conversation),
-            Self::Shared(address) => address.do_send(ConversationMsg::Snapshot(Box::new(then))),
+            Self::Snapshot(conversation) => then(Ok(conversation)),
+            Self::Shared(address) => {
+                let answer = Answer::new(move |result: Result<Conversation, _>| then(result.map_err(|_| lost())));
+                address.do_send(ConversationMsg::Snapshot(answer));
+            }
         }
     }
 }
@@ -142,7 +152,11 @@ impl ThreadActor {
         match &mut self.speech {
             Speech::Alone(own) => Some((id, own.serve(request))),
             Speech::Shared(address) => {
-                let answer = outcome_answer(turn.address(), id);
+                let own = turn.address();
+                let answer = Answer::new(move |result: Result<Outcome, _>| {
+                    let outcome = result.unwrap_or_else(|_| Outcome::Failed(lost()));
+                    own.do_send(ThreadMsg::Answer { effect: id, outcome });
+                });
                 let request = Box::new(request);
                 address.do_send(ConversationMsg::Serve { request, answer });
                 None
@@ -152,7 +166,7 @@ impl ThreadActor {
     }
 
     /// The conversation's mailbox, for a thread that is to share it.
-    pub(super) fn share(&mut self, turn: &mut dyn Turn) -> ConversationRef {
+    pub(super) fn share(&mut self) -> ConversationRef {
         let own = match std::mem::replace(&mut self.speech, Speech::Silent(Conversation::new())) {
             Speech::Shared(address) => {
                 self.speech = Speech::Shared(address.clone());
@@ -161,10 +175,10 @@ impl ThreadActor {
             Speech::Alone(own) => *own,
             Speech::Silent(conversation) => self.conversation_actor(conversation),
         };
-        let thread = turn.address();
+        let (thread, supervisor) = (self.no, Arc::clone(&self.run.supervisor));
         let address = start_contained(&self.run.host, own, move |exit| {
             if let Exit::Panicked { message } = exit {
-                thread.do_send(ThreadMsg::ConversationLost { message });
+                supervisor.do_send(SupervisorMsg::ConversationLost { thread, message });
             }
         });
         self.speech = Speech::Shared(address.clone());

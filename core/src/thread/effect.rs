@@ -106,6 +106,8 @@ pub enum Input {
         /// How many triggers stand between the run's own steps and this.
         trigger_depth: u32,
     },
+    /// What it lives on is gone: it ends FAILED.
+    Fail(Box<RunError>),
     /// Stop at the next safe point until resumed.
     Pause {
         /// How many triggers stand between the run's own steps and this.

@@ -8,6 +8,7 @@
 //! | RUNNING | Answer that is awaited | RUNNING, or an end | goes on with its node |
 //! | RUNNING | Answer that is not | RUNNING | nothing |
 //! | RUNNING | Pause | PAUSED at the next safe point | - |
+//! | any before its end | Fail | FAILED | drops what is in flight, ends |
 //! | RUNNING, PAUSED | Cancel | CANCELLED or TIMEOUT | drops what is in flight, ends |
 //! | PAUSED | Resume | RUNNING | enters the next node |
 //! | PAUSED | Triggered, Assign | PAUSED | applies it: a safe point is where it takes effect |
@@ -276,6 +277,7 @@ impl ThreadMachine {
                 walk.thread.trigger_depth = walk.thread.trigger_depth.max(trigger_depth);
                 walk.cancel(&reason);
             }
+            Input::Fail(error) => walk.break_off(ThreadStatus::Failed, *error),
             Input::Pause { trigger_depth } => walk.thread.pause = Some(trigger_depth),
             Input::Resume { trigger_depth } => walk.resume(trigger_depth),
             Input::Raised => {

@@ -116,13 +116,6 @@ impl Walk<'_> {
     }
 
     pub(super) fn cancel(&mut self, reason: &CancelReason) {
-        self.drop_in_flight();
-        if let Some(record) = self.thread.history.last_mut()
-            && record.status == NodeStatus::Running
-        {
-            record.status = NodeStatus::Cancelled;
-            record.attempts = self.thread.attempt;
-        }
         let (status, code) = match reason {
             CancelReason::TimedOut { .. } => (ThreadStatus::Timeout, RunErrorCode::NodeTimeout),
             CancelReason::Requested { .. }
@@ -130,7 +123,19 @@ impl Walk<'_> {
             | CancelReason::ParentEnded
             | CancelReason::Shutdown => (ThreadStatus::Cancelled, RunErrorCode::Cancelled),
         };
-        let error = self.located(RunError::new(code, reason.to_string()));
+        self.break_off(status, RunError::new(code, reason.to_string()));
+    }
+
+    /// Ends the thread where it stands.
+    pub(super) fn break_off(&mut self, status: ThreadStatus, error: RunError) {
+        self.drop_in_flight();
+        if let Some(record) = self.thread.history.last_mut()
+            && record.status == NodeStatus::Running
+        {
+            record.status = NodeStatus::Cancelled;
+            record.attempts = self.thread.attempt;
+        }
+        let error = self.located(error);
         self.end(status, nothing(), Some(error));
     }
 

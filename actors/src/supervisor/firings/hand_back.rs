@@ -222,7 +222,7 @@ impl SupervisorActor {
     }
 
     /// It came to nothing: the main thread goes on unchanged, and is told so that it stops waiting.
-    pub(super) fn firing_failed(&mut self, id: FiringId, error: &RunError) {
+    pub(in crate::supervisor) fn firing_failed(&mut self, id: FiringId, error: &RunError) {
         let Some(run) = self.firings.get(&id) else { return };
         let (main, firing, is_token) = (run.main, run.firing.clone(), run.is_token_event());
         self.say_failed(main, &firing, error);
