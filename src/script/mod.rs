@@ -27,6 +27,8 @@ mod port;
 mod realm;
 #[cfg(feature = "javascript")]
 mod realm_options;
+#[cfg(feature = "javascript")]
+mod simple;
 mod stop;
 mod syntax;
 mod template;

@@ -84,6 +84,13 @@ impl std::fmt::Debug for TextSyntax {
 #[cfg(feature = "javascript")]
 impl TextSyntax {
     fn script_expression(&self, text: &str) -> Result<(), TextFault> {
+        if super::simple::is_expression(text) {
+            return Ok(());
+        }
+        self.ask_quickjs(text)
+    }
+
+    pub(super) fn ask_quickjs(&self, text: &str) -> Result<(), TextFault> {
         use super::realm::{Form, placeholder_call};
 
         let rewritten = super::placeholder::rewrite(text, placeholder_call);

@@ -3,8 +3,8 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
-use pirn::{Engine, ThreadStatus};
-use pirn_tests::world::{forked, node};
+use pirn::{Engine, EventType, Heard, ThreadStatus};
+use pirn_tests::world::{forked, node, wait};
 use serde_json::json;
 
 #[test]
@@ -55,5 +55,36 @@ fn branches_that_panic_in_their_first_turn_fail_alone() {
     assert_eq!(failed, 50);
     assert_eq!(report.output["failed"][0]["error"]["code"], "ACTOR_PANICKED");
     assert_eq!(report.output["failed"][0]["error"]["pathId"], "p0");
+    engine.shutdown_blocking(Duration::from_secs(5));
+}
+
+#[test]
+fn what_follows_a_join_begins_before_its_losers_are_told_to_stop() {
+    let losers = 100;
+    let mut branches = vec![vec![wait("w0", 1)]];
+    branches.extend((1..=losers).map(|n| vec![wait(&format!("w{n}"), 1_000_000)]));
+    let join = json!({"joinStrategy": "ANY_COMPLETED"});
+    let engine = Engine::builder()
+        .workflows(forked(&branches, false, &node("join", "JOIN", join)["config"]).to_string())
+        .build()
+        .expect("valid");
+    let mut run = engine.run("forked");
+    let events = run.blocking_events(&[EventType::NodeStarted, EventType::ThreadCancelled], 1_024);
+    let run = run.start().expect("admitted");
+    let report = run.outcome_blocking();
+    let told: Vec<bool> = events
+        .filter_map(|heard| match heard {
+            Heard::Event(event) if event.raised.event_type == EventType::ThreadCancelled => Some(true),
+            Heard::Event(event) => (event.raised.data.get("nodeId") == Some(&json!("end"))).then_some(false),
+            Heard::Missed(_) => None,
+        })
+        .collect();
+    assert_eq!(told.len(), losers + 1, "{told:?}");
+    assert!(!told[0], "the end came first");
+    let ended = |status| report.threads.iter().filter(|thread| thread.status == status).count();
+    assert_eq!(
+        (ended(ThreadStatus::Completed), ended(ThreadStatus::Cancelled)),
+        (2, losers)
+    );
     engine.shutdown_blocking(Duration::from_secs(5));
 }
