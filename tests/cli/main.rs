@@ -3,6 +3,7 @@
 mod command;
 mod context;
 mod explore;
+mod folder;
 mod graph;
 #[cfg(feature = "providers")]
 mod models;

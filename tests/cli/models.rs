@@ -3,42 +3,25 @@
 use serde_json::{Value, json};
 
 use crate::command::{Ended, pirn_in};
+use crate::folder::Folder;
 use crate::wire::{Answer, Server};
 
 const KEY: &str = "sk-very-secret-0123456789";
 
-/// A folder with a `pirn.toml`-like file and a workflow, which ends with the test.
-struct Folder {
-    path: std::path::PathBuf,
+/// A folder with these profiles, and a workflow that asks the first of them.
+fn asking(name: &str, profiles: &Value) -> Folder {
+    let workflow = json!({"id": "asks", "nodes": [
+        {"id": "s", "type": "START"}, {"id": "ask", "type": "LLM", "config": {"prompt": "hi"}}, {"id": "e", "type": "END"}],
+        "edges": [{"from": "s", "to": "ask"}, {"from": "ask", "to": "e"}]});
+    let profiles = json!({ "profiles": profiles });
+    Folder::new(name)
+        .with("profiles.json", &profiles.to_string())
+        .with("asks.json", &workflow.to_string())
 }
 
-impl Folder {
-    fn new(name: &str, profiles: &Value) -> Self {
-        let path = std::env::temp_dir().join(format!("pirn-models-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("writable");
-        let workflow = json!({"id": "asks", "nodes": [
-            {"id": "s", "type": "START"}, {"id": "ask", "type": "LLM", "config": {"prompt": "hi"}}, {"id": "e", "type": "END"}],
-            "edges": [{"from": "s", "to": "ask"}, {"from": "ask", "to": "e"}]});
-        let profiles = json!({ "profiles": profiles });
-        std::fs::write(path.join("profiles.json"), profiles.to_string()).expect("writable");
-        std::fs::write(path.join("asks.json"), workflow.to_string()).expect("writable");
-        Self { path }
-    }
-
-    fn pirn(&self, arguments: &[&str]) -> Ended {
-        let all = [arguments, &["--profiles", "profiles.json"]].concat();
-        pirn_in(&self.path, &all, &[("PIRN_TEST_KEY", KEY)])
-    }
-
-    fn read(&self, name: &str) -> String {
-        std::fs::read_to_string(self.path.join(name)).expect("readable")
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.path).unwrap_or(());
-    }
+fn pirn(folder: &Folder, arguments: &[&str]) -> Ended {
+    let all = [arguments, &["--profiles", "profiles.json"]].concat();
+    pirn_in(folder.path(), &all, &[("PIRN_TEST_KEY", KEY)])
 }
 
 fn profile(server: &Server, more: &Value) -> Value {
@@ -61,8 +44,11 @@ fn the_key_goes_to_the_provider_and_nowhere_else() {
     };
     let server = Server::answering([quoting(500), stream, quoting(401)]);
     let retry = json!({"retry": {"maxAttempts": 5, "initialDelayMs": 1}});
-    let folder = Folder::new("key", &json!([profile(&server, &retry)]));
-    let ended = folder.pirn(&["run", "asks.json", "--output", "json", "--events", "events.jsonl"]);
+    let folder = asking("key", &json!([profile(&server, &retry)]));
+    let ended = pirn(
+        &folder,
+        &["run", "asks.json", "--output", "json", "--events", "events.jsonl"],
+    );
     assert_eq!(ended.code, Some(1));
     assert!(
         ended.stdout.contains("Incorrect API key provided: ***"),
@@ -85,8 +71,8 @@ fn replies_are_shown_as_they_come_where_that_is_asked_for() {
     let half = Answer::breaking_off(&["no"], crate::wire::End::Cut);
     let server = Server::answering([half, Answer::saying(&["one\n", "two ", "three"])]);
     let retry = json!({"retry": {"maxAttempts": 2, "initialDelayMs": 1}});
-    let folder = Folder::new("stream", &json!([profile(&server, &retry)]));
-    let ended = folder.pirn(&["run", "asks.json", "--stream"]);
+    let folder = asking("stream", &json!([profile(&server, &retry)]));
+    let ended = pirn(&folder, &["run", "asks.json", "--stream"]);
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
     let said: Vec<&str> = ended.stderr.lines().filter(|line| line.contains(" | ")).collect();
     assert_eq!(
@@ -95,19 +81,19 @@ fn replies_are_shown_as_they_come_where_that_is_asked_for() {
     );
 
     let server = Server::answering([Answer::saying(&["one"])]);
-    let folder = Folder::new("no-stream", &json!([profile(&server, &json!({}))]));
-    let ended = folder.pirn(&["run", "asks.json"]);
+    let folder = asking("no-stream", &json!([profile(&server, &json!({}))]));
+    let ended = pirn(&folder, &["run", "asks.json"]);
     assert!(!ended.stderr.contains(" | "), "{}", ended.stderr);
 }
 
 #[test]
 fn a_variable_that_is_not_set_is_named() {
     let server = Server::answering([]);
-    let folder = Folder::new(
+    let folder = asking(
         "unset",
         &json!([profile(&server, &json!({"apiKeyEnv": "PIRN_TEST_NOT_SET"}))]),
     );
-    let ended = folder.pirn(&["run", "asks.json", "--output", "json"]);
+    let ended = pirn(&folder, &["run", "asks.json", "--output", "json"]);
     assert_eq!(ended.code, Some(1));
     assert!(ended.stdout.contains("PIRN_TEST_NOT_SET"), "{}", ended.stdout);
     assert_eq!(server.requests().len(), 0);
@@ -125,15 +111,15 @@ fn check_says_what_works() {
         profile(&server, &json!({})),
         profile(&refusing, &json!({"id": "n", "fallback": ["m"]}))
     ]);
-    let folder = Folder::new("check", &profiles);
-    let ended = folder.pirn(&["models", "check", "m", "--output", "json"]);
+    let folder = asking("check", &profiles);
+    let ended = pirn(&folder, &["models", "check", "m", "--output", "json"]);
     assert_eq!(ended.code, Some(0), "{}", ended.stderr);
     let checked = &ended.json()["profiles"][0];
     for name in ["reachable", "keyAccepted", "answers", "streams", "tools"] {
         assert_eq!(checked[name], true, "{name}: {checked}");
     }
 
-    let ended = folder.pirn(&["models", "check", "n"]);
+    let ended = pirn(&folder, &["models", "check", "n"]);
     assert_eq!(ended.code, Some(1));
     for line in [
         "reachable     yes",
@@ -148,10 +134,10 @@ fn check_says_what_works() {
 
 #[test]
 fn check_of_nothing_is_wrong_usage() {
-    let folder = Folder::new("nothing", &json!([{"id": "a", "provider": "echo"}]));
-    let ended = folder.pirn(&["models", "check", "b"]);
+    let folder = asking("nothing", &json!([{"id": "a", "provider": "echo"}]));
+    let ended = pirn(&folder, &["models", "check", "b"]);
     assert_eq!(ended.code, Some(2));
     assert!(ended.stderr.contains("no profile b"), "{}", ended.stderr);
-    let ended = folder.pirn(&["models", "check"]);
+    let ended = pirn(&folder, &["models", "check"]);
     assert_eq!(ended.code, Some(0), "an offline model answers: {}", ended.stdout);
 }

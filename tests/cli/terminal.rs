@@ -7,6 +7,8 @@ use std::time::Duration;
 use portable_pty::{Child, CommandBuilder, PtySize, native_pty_system};
 use serde_json::{Value, json};
 
+use crate::folder::Folder;
+
 /// How long anything may take.
 const LIMIT: Duration = Duration::from_secs(30);
 const ROWS: u16 = 40;
@@ -113,42 +115,8 @@ impl Drop for Terminal {
     }
 }
 
-/// A folder of files, gone when the test is.
-struct Folder(std::path::PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("pirn-terminal-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("writable");
-        Self(path)
-    }
-
-    fn file(&self, name: &str) -> String {
-        self.0.join(name).to_str().expect("UTF-8").to_owned()
-    }
-
-    fn with(self, name: &str, text: &str) -> Self {
-        std::fs::write(self.file(name), text).expect("writable");
-        self
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).unwrap_or(());
-    }
-}
-
 /// A workflow whose model calls a tool that asks first, and says `done`.
 fn asks_first(name: &str) -> Folder {
-    let ask = json!({"profileId": "script", "prompt": "go", "tools": ["greet"]});
-    let call = json!({"id": "1", "name": "greet", "arguments": {"whom": "the\u{7} world"}});
-    let workflow = json!({
-        "workflows": [{"id": "main", "nodes": [
-            {"id": "s", "type": "START"}, {"id": "ask", "type": "LLM", "config": ask}, {"id": "e", "type": "END"}],
-            "edges": [{"from": "s", "to": "ask"}, {"from": "ask", "to": "e"}]}],
-        "profiles": [{"id": "script", "provider": "scripted", "responses": [{"toolCalls": [call]}, {"content": "done"}]}],
-    });
     let config = r#"
 [[tools]]
 name = "greet"
@@ -157,10 +125,8 @@ approval = "ask"
 inputSchema = { type = "object", properties = { whom = { type = "string" } }, required = ["whom"] }
 command = { program = "echo", args = ["hello {{whom}}"] }
 "#;
-    let folder = Folder::new(name);
-    folder
-        .with("main.json", &workflow.to_string())
-        .with("pirn.toml", config)
+    let call = json!({"id": "1", "name": "greet", "arguments": {"whom": "the\u{7} world"}});
+    Folder::calling(name, config, &["greet"], &json!([call]))
 }
 
 /// What the tool's call was answered, by the run's events.

@@ -3,51 +3,19 @@
 use serde_json::{Value, json};
 
 use crate::command::pirn;
+use crate::folder::Folder;
 
-/// A folder with a workflow whose model calls tools, and a `pirn.toml`; gone when the test is.
-struct Folder {
-    path: std::path::PathBuf,
-}
-
-impl Folder {
-    fn new(name: &str, config: &str, offered: &[&str], made: &Value) -> Self {
-        let path = std::env::temp_dir().join(format!("pirn-tools-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("writable");
-        let workflow = json!({
-            "workflows": [{"id": "main", "nodes": [
-                {"id": "s", "type": "START"},
-                {"id": "ask", "type": "LLM", "config": {"profileId": "script", "prompt": "go", "tools": offered}},
-                {"id": "e", "type": "END"}],
-                "edges": [{"from": "s", "to": "ask"}, {"from": "ask", "to": "e"}]}],
-            "profiles": [{"id": "script", "provider": "scripted", "responses": [{"toolCalls": made}, {"content": "done"}]}],
-        });
-        std::fs::write(path.join("main.json"), workflow.to_string()).expect("writable");
-        std::fs::write(path.join("pirn.toml"), config).expect("writable");
-        Self { path }
-    }
-
-    fn file(&self, name: &str) -> String {
-        self.path.join(name).to_str().expect("UTF-8").to_owned()
-    }
-
-    /// What each call was answered.
-    fn answers(&self, more: &[&str]) -> Vec<String> {
-        let file = self.file("main.json");
-        let ended = pirn(&[&["run", &file, "--output", "json"][..], more].concat());
-        let report = ended.json();
-        assert_eq!(report["status"], "COMPLETED", "{}", ended.stderr);
-        let messages = report["conversation"]["messages"].as_array().expect("a list").iter();
-        let results = messages.filter(|message| message["role"] == "tool");
-        results
-            .map(|message| message["content"].as_str().expect("text").to_owned())
-            .collect()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.path).unwrap_or(());
-    }
+/// What each call was answered.
+fn answers(folder: &Folder, more: &[&str]) -> Vec<String> {
+    let file = folder.file("main.json");
+    let ended = pirn(&[&["run", &file, "--output", "json"][..], more].concat());
+    let report = ended.json();
+    assert_eq!(report["status"], "COMPLETED", "{}", ended.stderr);
+    let messages = report["conversation"]["messages"].as_array().expect("a list").iter();
+    let results = messages.filter(|message| message["role"] == "tool");
+    results
+        .map(|message| message["content"].as_str().expect("text").to_owned())
+        .collect()
 }
 
 const COUNT: &str = r#"
@@ -64,8 +32,8 @@ fn the_tools_beside_a_workflow_answer_its_model() {
         {"id": "1", "name": "count", "arguments": {"text": "one two; three"}},
         {"id": "2", "name": "count", "arguments": {}},
     ]);
-    let folder = Folder::new("beside", COUNT, &["count"], &made);
-    let said = folder.answers(&[]);
+    let folder = Folder::calling("beside", COUNT, &["count"], &made);
+    let said = answers(&folder, &[]);
     assert_eq!(said[0].trim(), "3");
     assert_eq!(said[1], "wrong arguments for `count`: arguments.text is missing");
 }
@@ -74,16 +42,16 @@ fn the_tools_beside_a_workflow_answer_its_model() {
 fn what_needs_consent_is_refused_without_a_terminal_unless_all_is_allowed() {
     let config = COUNT.replace("name = \"count\"", "name = \"count\"\napproval = \"ask\"");
     let made = json!([{"id": "1", "name": "count", "arguments": {"text": "one two"}}]);
-    let folder = Folder::new("consent", &config, &["count"], &made);
-    assert!(folder.answers(&[])[0].contains("nobody is there to give it"));
-    assert!(folder.answers(&["--approve", "each"])[0].contains("no terminal to ask on"));
-    assert_eq!(folder.answers(&["--approve", "none"])[0].trim(), "2");
+    let folder = Folder::calling("consent", &config, &["count"], &made);
+    assert!(answers(&folder, &[])[0].contains("nobody is there to give it"));
+    assert!(answers(&folder, &["--approve", "each"])[0].contains("no terminal to ask on"));
+    assert_eq!(answers(&folder, &["--approve", "none"])[0].trim(), "2");
 }
 
 #[test]
 fn a_config_with_faults_does_not_run_and_a_missing_tool_is_said() {
     let made = json!([{"id": "1", "name": "count", "arguments": {"text": "x"}}]);
-    let broken = Folder::new("broken", &COUNT.replace("stdin =", "stdni ="), &["count"], &made);
+    let broken = Folder::calling("broken", &COUNT.replace("stdin =", "stdni ="), &["count"], &made);
     let ended = pirn(&["run", &broken.file("main.json")]);
     assert_eq!(ended.code, Some(2), "{}", ended.stderr);
     assert!(
@@ -93,7 +61,7 @@ fn a_config_with_faults_does_not_run_and_a_missing_tool_is_said() {
         "{}",
         ended.stderr
     );
-    let missing = Folder::new("missing", COUNT, &["coutn"], &made);
+    let missing = Folder::calling("missing", COUNT, &["coutn"], &made);
     let ended = pirn(&["run", &missing.file("main.json")]);
     assert!(
         ended
@@ -106,7 +74,7 @@ fn a_config_with_faults_does_not_run_and_a_missing_tool_is_said() {
 
 #[test]
 fn every_tool_of_a_config_is_listed_and_one_is_called_by_hand() {
-    let folder = Folder::new("list", COUNT, &[], &json!([]));
+    let folder = Folder::calling("list", COUNT, &[], &json!([]));
     let config = folder.file("pirn.toml");
     let text = pirn(&["tools", "list", "--config", &config]);
     assert_eq!(
@@ -151,7 +119,7 @@ fn every_tool_of_a_config_is_listed_and_one_is_called_by_hand() {
 fn validate_knows_the_tools_and_profiles_that_run_knows() {
     const SERVER: &str = "[[mcpServers]]\nid = \"files\"\ncommand = \"never-started\"\n";
     let config = format!("{COUNT}\n{SERVER}\n[[profiles]]\nid = \"other\"\nprovider = \"echo\"\n");
-    let folder = Folder::new(
+    let folder = Folder::calling(
         "validate",
         &config,
         &["count", "coutn", "files_read", "git_*"],
@@ -205,7 +173,7 @@ fn validate_knows_the_tools_and_profiles_that_run_knows() {
 #[test]
 fn a_server_that_does_not_start_ends_the_command_with_its_last_words() {
     let config = "[[mcpServers]]\nid = \"bad\"\ncommand = \"sh\"\nargs = [\"-c\", \"echo no licence >&2; exit 4\"]\n";
-    let folder = Folder::new("server", config, &[], &json!([]));
+    let folder = Folder::calling("server", config, &[], &json!([]));
     let (config, workflow) = (folder.file("pirn.toml"), folder.file("main.json"));
     for arguments in [&["tools", "list", "--config", &config][..], &["run", &workflow]] {
         let ended = pirn(arguments);
@@ -235,7 +203,7 @@ fn an_interrupt_leaves_no_program_behind() {
         ("term", "-TERM", false, 1),
         ("hand", "-INT", true, 130),
     ] {
-        let folder = Folder::new(name, "", &["hold"], &made);
+        let folder = Folder::calling(name, "", &["hold"], &made);
         let pipe = folder.file("pipe");
         let config = format!(
             "[[tools]]\nname = \"hold\"\ndescription = \"Holds a pipe\"\ncommand = {{ program = \"sh\", args = ['-c', '{script}', \"sh\", '{pipe}'] }}\n"
