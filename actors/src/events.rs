@@ -246,9 +246,9 @@ impl Handler<BusMsg> for EventBusActor {
                 let event = Event {
                     sequence: *sequence,
                     timestamp,
-                    run_id: run_id.to_string(),
-                    workflow_id: workflow_id.to_string(),
-                    thread_id: thread_id.to_string(),
+                    run_id: (*run_id).to_owned(),
+                    workflow_id: (*workflow_id).to_owned(),
+                    thread_id: (*thread_id).to_owned(),
                     raised,
                 };
                 self.raise(&run_id, event);

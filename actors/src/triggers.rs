@@ -295,10 +295,10 @@ impl TriggerMatcherActor {
         name: &str,
         parameters: &Map<String, Value>,
     ) -> Result<(), String> {
-        let input = Value::Object(Map::from_iter([
-            ("event".to_owned(), event.to_json()),
-            ("parameters".to_owned(), Value::Object(parameters.clone())),
-        ]));
+        let mut input = Map::new();
+        input.insert("event".to_owned(), event.to_json());
+        input.insert("parameters".to_owned(), Value::Object(parameters.clone()));
+        let input = Value::Object(input);
         match engine.ports.functions.get(name) {
             Some(Function::Inline(function)) => {
                 let called = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| function(&input)));

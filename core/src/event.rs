@@ -199,9 +199,7 @@ impl Event {
         let mut fields = self.raised.data.clone();
         // A field of the data stands before one of the event's own.
         let mut own = |name: &str, value: Value| {
-            if !fields.contains_key(name) {
-                fields.insert(name.to_owned(), value);
-            }
+            fields.entry(name).or_insert(value);
         };
         own("sequence", self.sequence.into());
         own("timestamp", self.timestamp.into());

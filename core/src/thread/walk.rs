@@ -330,10 +330,10 @@ impl Walk<'_> {
         let thread = &*self.thread;
         error
             .node_id
-            .get_or_insert_with(|| thread.graph().node(thread.at).id.to_string());
-        error.thread_id.get_or_insert_with(|| thread.thread_id.to_string());
+            .get_or_insert_with(|| (*thread.graph().node(thread.at).id).to_owned());
+        error.thread_id.get_or_insert_with(|| (*thread.thread_id).to_owned());
         if error.path_id.is_none() {
-            error.path_id = thread.path_id.as_ref().map(ToString::to_string);
+            error.path_id = thread.path_id.as_deref().map(str::to_owned);
         }
         error
     }
