@@ -47,7 +47,13 @@ pub(super) fn rewrite(source: &str, call: impl Fn(usize) -> String) -> Option<Re
 
 /// A `{{path}}` at the start of `text`, and what follows.
 fn placeholder(text: &str) -> Option<(Path, &str)> {
-    let (inside, after) = text.strip_prefix("{{")?.split_once("}}")?;
+    let tail = text.strip_prefix("{{")?;
+    // Not past the next one: many that never end would each be looked at to the end of the text.
+    let (inside, _) = tail
+        .split_once("{{")
+        .map_or(tail, |(before, _)| before)
+        .split_once("}}")?;
+    let after = &tail[inside.len() + 2..];
     Some((Path::of_template(inside)?, after))
 }
 

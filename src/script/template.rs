@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 use handlebars::template::{HelperTemplate, Parameter, Subexpression, TemplateElement};
 use handlebars::{
     Context, Handlebars, Helper, HelperDef, HelperResult, Output, Path as BarPath, PathAndJson, PathSeg, RenderContext,
-    RenderError, RenderErrorReason, Renderable, ScopedJson, StringOutput, Template as BarTemplate,
+    RenderError, RenderErrorReason, Renderable, ScopedJson, Template as BarTemplate,
 };
 use pirn_core::error::RunErrorCode;
 use pirn_core::script::{PlainText, Scope, ScriptFault, bare_name, text_of};
@@ -49,6 +49,11 @@ impl Template {
         if let Some(plain) = PlainText::read(source) {
             return Ok(Self::Plain(plain));
         }
+        if depth(source) > MAX_DEPTH {
+            return Err(unknown(&format!(
+                "blocks and brackets are nested at most {MAX_DEPTH} deep"
+            )));
+        }
         let mut template = BarTemplate::compile(&with_dotted_brackets(source)).map_err(|error| {
             let (line, column) = error.pos().unzip();
             let number = |place: Option<usize>| place.and_then(|place| u32::try_from(place).ok());
@@ -87,13 +92,17 @@ impl Template {
 impl Bars {
     fn render(&self, scope: &dyn Scope) -> Result<String, ScriptFault> {
         let context = Context::from(self.data(scope));
-        let mut output = StringOutput::new();
-        self.template
-            .render(&REGISTRY, &context, &mut RenderContext::new(None), &mut output)
-            .map_err(|error| fault(&error))?;
-        output
-            .into_string()
-            .map_err(|error| ScriptFault::template(error.to_string()))
+        let mut output = Bounded::default();
+        let rendered = self
+            .template
+            .render(&REGISTRY, &context, &mut RenderContext::new(None), &mut output);
+        match (output.is_over, rendered) {
+            (true, _) => Err(ScriptFault::limit(format!(
+                "the template makes more than {MAX_TEXT} bytes, or takes more than {MAX_STEPS} steps"
+            ))),
+            (false, Err(error)) => Err(fault(&error)),
+            (false, Ok(())) => Ok(output.text),
+        }
     }
 
     /// What it names of the scope, in the shape the paths have.
@@ -222,6 +231,11 @@ impl Used {
     fn block(&mut self, block: &mut HelperTemplate) -> Result<(), TextFault> {
         known_helper(&block.name)?;
         self.parameters(block)?;
+        if let (true, Some(turn)) = (is_named(&block.name, "each"), &mut block.template) {
+            turn.elements.splice(0..0, STEP_TAG.elements.iter().cloned());
+            // What it says of elements by their place.
+            turn.mapping.splice(0..0, STEP_TAG.mapping.iter().cloned());
+        }
         for inside in [&mut block.template, &mut block.inverse].into_iter().flatten() {
             self.template(inside)?;
         }
@@ -286,6 +300,13 @@ fn without_tails(paths: BTreeSet<Vec<String>>) -> BTreeSet<Vec<String>> {
     kept
 }
 
+fn is_named(name: &Parameter, wanted: &str) -> bool {
+    match name {
+        Parameter::Name(name) | Parameter::Path(BarPath::Relative((_, name))) => name == wanted,
+        _ => false,
+    }
+}
+
 fn known_helper(name: &Parameter) -> Result<(), TextFault> {
     match name {
         Parameter::Name(name) if HELPERS.contains(&name.as_str()) => Ok(()),
@@ -308,8 +329,24 @@ fn unknown(message: &str) -> TextFault {
 /// What a template can call: handlebars' own, without `log` (it writes to the host's log), and `json`.
 const HELPERS: &[&str] = &[
     "if", "unless", "each", "with", "lookup", "raw", "eq", "ne", "gt", "gte", "lt", "lte", "and", "or", "not", "len",
-    "json", SHOW, LENGTH,
+    "json", SHOW, LENGTH, STEP,
 ];
+
+/// How deep blocks, and brackets in a tag, may be nested: handlebars calls itself for each.
+const MAX_DEPTH: usize = 100;
+
+/// Bytes that a text may come to.
+const MAX_TEXT: usize = 16 << 20;
+
+/// What a text may be put together from: pieces, values, turns of loops.
+const MAX_STEPS: usize = 1_000_000;
+
+/// Counts a turn of a loop: one that writes nothing must end too.
+const STEP: &str = "pirn-step";
+
+/// `{{pirn-step}}`, as a helper is called.
+static STEP_TAG: LazyLock<BarTemplate> =
+    LazyLock::new(|| BarTemplate::compile(&format!("{{{{{STEP} 0}}}}")).unwrap_or_default());
 
 /// Shows a value.
 const SHOW: &str = "pirn-show";
@@ -324,6 +361,7 @@ static REGISTRY: LazyLock<Handlebars<'static>> = LazyLock::new(|| {
     registry.register_helper(SHOW, Box::new(Show));
     registry.register_helper(LENGTH, Box::new(Length));
     registry.register_helper("json", Box::new(ShowJson));
+    registry.register_helper(STEP, Box::new(Step));
     registry
 });
 
@@ -347,6 +385,41 @@ impl HelperDef for Show {
             .and_then(|path| path.value().as_str())
             .map(ToOwned::to_owned);
         Err(RenderError::strict_error(path.as_ref()))
+    }
+}
+
+struct Step;
+
+impl HelperDef for Step {
+    fn call<'reg: 'rc, 'rc>(
+        &self,
+        _: &Helper<'rc>,
+        _: &'reg Handlebars<'reg>,
+        _: &'rc Context,
+        _: &mut RenderContext<'reg, 'rc>,
+        output: &mut dyn Output,
+    ) -> HelperResult {
+        Ok(output.write("")?)
+    }
+}
+
+/// A text that is being put together, within its limits.
+#[derive(Default)]
+struct Bounded {
+    text: String,
+    steps: usize,
+    is_over: bool,
+}
+
+impl Output for Bounded {
+    fn write(&mut self, piece: &str) -> std::io::Result<()> {
+        self.steps += 1;
+        if self.steps > MAX_STEPS || self.text.len() + piece.len() > MAX_TEXT {
+            self.is_over = true;
+            return Err(std::io::Error::other("too much"));
+        }
+        self.text.push_str(piece);
+        Ok(())
     }
 }
 
@@ -389,6 +462,32 @@ impl HelperDef for ShowJson {
         }
         Ok(output.write(&value.value().to_string())?)
     }
+}
+
+/// How deep blocks and brackets are nested at most; an `{{else if}}` is a block in a block.
+fn depth(source: &str) -> usize {
+    let (mut blocks, mut brackets, mut deepest) = (0_usize, 0_usize, 0_usize);
+    let mut tags = source.split("{{");
+    tags.next();
+    for tag in tags {
+        let mark = tag.trim_start_matches(['{', '~']);
+        if mark.starts_with(['#', '^']) || mark.trim_start().starts_with("else ") {
+            blocks += 1;
+        } else if mark.starts_with('/') {
+            blocks = blocks.saturating_sub(1);
+        }
+        brackets = 0;
+        for letter in tag.chars() {
+            match letter {
+                '(' => brackets += 1,
+                ')' => brackets = brackets.saturating_sub(1),
+                '}' => break,
+                _ => {}
+            }
+            deepest = deepest.max(blocks + brackets);
+        }
+    }
+    deepest.max(blocks + brackets)
 }
 
 /// `nodes["x"].y` and `items[0]` as handlebars writes them: `nodes.[x].y`, `items.[0]`. Only inside of tags.

@@ -2,6 +2,7 @@
 
 mod cases;
 mod code;
+mod fuzz;
 mod limits;
 mod plain;
 mod port;

@@ -1,0 +1,304 @@
+//! `pirn::explore` against brute force: every order of what branches do, walked through by hand.
+
+use std::collections::BTreeSet;
+
+use pirn::explore::explore;
+use pirn::{Compression, Engine, ThreadStatus};
+use pirn_tests::world::{code, forked, line, node};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+/// One node of a branch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Step {
+    /// A script, which ends when it is chosen to.
+    Script,
+    /// A script that throws.
+    Fail,
+    /// Writes the branch's number to a global variable.
+    Write(usize),
+    /// Doubles a global variable and adds one.
+    Add(usize),
+}
+
+/// Branches that race, and how they are joined.
+#[derive(Clone, Debug)]
+struct Race {
+    branches: Vec<Vec<Step>>,
+    strategy: &'static str,
+    /// For each branch, whether a trigger on the end of its first node writes its number to a global variable.
+    watched: Vec<bool>,
+}
+
+fn race() -> impl Strategy<Value = Race> {
+    let step = prop_oneof![
+        4 => Just(Step::Script),
+        1 => Just(Step::Fail),
+        2 => (0..2_usize).prop_map(Step::Write),
+        2 => (0..2_usize).prop_map(Step::Add),
+    ];
+    let branches = prop::collection::vec(prop::collection::vec(step, 1..3), 2..4);
+    let strategy = prop::sample::select(vec![
+        "ALL_COMPLETED",
+        "ANY_COMPLETED",
+        "ALL_FAILED",
+        "ANY_FAILED",
+        "SUCCESS_COUNT_THRESHOLD",
+    ]);
+    (branches, strategy, prop::collection::vec(any::<bool>(), 3)).prop_map(|(branches, strategy, watched)| Race {
+        branches,
+        strategy,
+        watched,
+    })
+}
+
+impl Race {
+    /// START > FORK > the branches > JOIN > a script, so that what triggers do has been done > END.
+    fn workflow(&self) -> Value {
+        let global = |id: &str, place: usize, expression: &str| {
+            let config = json!({ "variableName": format!("g{place}"), "expression": expression, "scope": "global" });
+            node(id, "VARIABLE", config)
+        };
+        let one = |no: usize, (place, step): (usize, &Step)| {
+            let id = format!("n{no}x{place}");
+            match step {
+                Step::Script => code(&id, "return 1"),
+                Step::Fail => code(&id, "throw new Error('no')"),
+                Step::Write(into) => global(&id, *into, &no.to_string()),
+                Step::Add(to) => global(&id, *to, &format!("g{to} * 2 + 1")),
+            }
+        };
+        let branch = |(no, steps): (usize, &Vec<Step>)| steps.iter().enumerate().map(|step| one(no, step)).collect();
+        let branches: Vec<Vec<Value>> = self.branches.iter().enumerate().map(branch).collect();
+        let mut join = json!({ "joinStrategy": self.strategy });
+        if self.strategy == "SUCCESS_COUNT_THRESHOLD" {
+            join["threshold"] = json!(2);
+        }
+        let mut race = forked(&branches, false, &join);
+        for node in race["nodes"].as_array_mut().into_iter().flatten() {
+            if node["type"] == "END" {
+                node["config"] = json!({ "output": "[nodes['join'].completed, g0, g1, last]" });
+            }
+        }
+        for edge in race["edges"].as_array_mut().into_iter().flatten() {
+            if edge["from"] == "join" {
+                edge["to"] = json!("rest");
+            }
+        }
+        let more =
+            |list: &mut Value, item: Value| list.as_array_mut().into_iter().for_each(|list| list.push(item.clone()));
+        more(&mut race["nodes"], code("rest", "return 0"));
+        more(&mut race["edges"], json!({ "from": "rest", "to": "end" }));
+        let initial = |name: &str| json!({ "name": name, "value": -1, "scope": "global" });
+        race["variables"] = json!([initial("g0"), initial("g1"), initial("last")]);
+        let trigger = |no: usize| {
+            json!({ "id": format!("t{no}"), "type": "EVENT",
+                "condition": { "eventType": "NODE_COMPLETED", "expression": format!("event.nodeId == 'n{no}x0'") },
+                "action": { "type": "SET_VARIABLE",
+                    "parameters": { "variableName": "last", "value": no, "scope": "global" } } })
+        };
+        let watched = (0..self.branches.len()).filter(|no| self.watched[*no]);
+        race["triggers"] = watched.map(trigger).collect();
+        race
+    }
+
+    /// Whether the join is decided, and which way: SPEC section 4.
+    fn decided(&self, completed: usize, failed: usize) -> Option<bool> {
+        let count = self.branches.len();
+        let (holds, fails) = match self.strategy {
+            "ALL_COMPLETED" => (completed == count, failed >= 1),
+            "ANY_COMPLETED" => (completed >= 1, failed == count),
+            "ALL_FAILED" => (failed == count, completed >= 1),
+            "ANY_FAILED" => (failed >= 1, completed == count),
+            _ => (completed >= 2, count - failed < 2),
+        };
+        if holds { Some(true) } else { fails.then_some(false) }
+    }
+
+    /// Every way it can end, by every order.
+    fn outcomes(&self) -> BTreeSet<String> {
+        let mut found = BTreeSet::new();
+        let start = World {
+            next: vec![0; self.branches.len()],
+            globals: [-1, -1],
+            last: -1,
+            told: vec![false; self.branches.len()],
+            completed: BTreeSet::new(),
+            failed: 0,
+        };
+        self.walk(&start, &mut found);
+        found
+    }
+
+    fn walk(&self, world: &World, found: &mut BTreeSet<String>) {
+        match self.decided(world.completed.len(), world.failed) {
+            Some(true) => {
+                let completed: Vec<String> = world.completed.iter().map(|no| format!("p{no}")).collect();
+                let output = json!([completed, world.globals[0], world.globals[1], world.last]);
+                found.insert(format!("COMPLETED {output}"));
+            }
+            Some(false) => {
+                found.insert("FAILED JOIN_CONDITION_NOT_MET".to_owned());
+            }
+            None => {
+                for no in 0..self.branches.len() {
+                    if world.next[no] < self.branches[no].len() {
+                        let mut after = world.clone();
+                        self.go(no, &mut after);
+                        self.walk(&after, found);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A branch's next turn: the end of the script it waits for, or its first step; then what waits for nobody.
+    fn go(&self, no: usize, world: &mut World) {
+        let steps = &self.branches[no];
+        let first = world.next[no];
+        for (place, step) in steps.iter().enumerate().skip(first) {
+            let is_script = matches!(step, Step::Script | Step::Fail);
+            if is_script && place > first {
+                // It waits for this one from now on.
+                return;
+            }
+            world.next[no] = place + 1;
+            match step {
+                // A safe point: what a trigger has for this branch is done.
+                Step::Script if std::mem::take(&mut world.told[no]) => world.last = no.cast_signed(),
+                Step::Script => {}
+                Step::Fail => {
+                    world.next[no] = steps.len();
+                    world.failed += 1;
+                    return;
+                }
+                Step::Write(into) => world.globals[*into] = no.cast_signed(),
+                Step::Add(to) => world.globals[*to] = world.globals[*to] * 2 + 1,
+            }
+            if place == 0 && self.watched[no] {
+                world.told[no] = true;
+            }
+        }
+        world.completed.insert(no);
+    }
+}
+
+#[derive(Clone)]
+struct World {
+    /// The node that each branch takes next; past its last where it has ended.
+    next: Vec<usize>,
+    globals: [isize; 2],
+    last: isize,
+    /// Branches that a trigger has something for; they do it at their next safe point, if they get there.
+    told: Vec<bool>,
+    completed: BTreeSet<usize>,
+    failed: usize,
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn an_exploration_finds_just_the_outcomes_that_brute_force_finds(race in race()) {
+        let workflow = race.workflow().to_string();
+        let explored = explore(Engine::builder().workflows(workflow)).max_schedules(20_000).run().expect("explored");
+        prop_assert!(explored.complete, "{explored}");
+        let told = explored.outcomes.iter().map(|outcome| match &outcome.error {
+            None => format!("{} {}", outcome.status.as_str(), outcome.output),
+            Some(error) => format!("{} {}", outcome.status.as_str(), error.code.as_str()),
+        });
+        prop_assert_eq!(told.collect::<BTreeSet<String>>(), race.outcomes(), "{}", explored);
+        prop_assert_eq!(explored.outcomes.len(), race.outcomes().len(), "{}", explored);
+    }
+}
+
+#[test]
+fn a_compression_in_the_middle_of_a_race_adds_no_outcome() {
+    let ask = |id: &str| {
+        node(
+            id,
+            "LLM",
+            json!({ "prompt": format!("question {id} of some length, and some more") }),
+        )
+    };
+    let branches = [vec![ask("a"), ask("b")], vec![code("c", "return 1")]];
+    let mut race = forked(
+        &branches,
+        false,
+        &json!({ "joinStrategy": "ANY_COMPLETED", "mainPathId": "p0" }),
+    );
+    race["config"] = json!({ "tokenLimit": 60 });
+    let outcomes = |builder: pirn::EngineBuilder| {
+        let explored = explore(builder.workflows(race.to_string())).run().expect("explored");
+        assert!(explored.complete, "{explored}");
+        let told = explored.outcomes.iter().map(|outcome| {
+            let code = outcome.error.as_ref().map(|error| error.code.as_str());
+            json!([outcome.status, outcome.output, code]).to_string()
+        });
+        told.collect::<BTreeSet<String>>()
+    };
+    let without = outcomes(Engine::builder());
+    assert_eq!(without.len(), 2, "either is first: {without:?}");
+    assert_eq!(
+        outcomes(Engine::builder().compression(&Compression::keep_system_recent(2))),
+        without
+    );
+}
+
+#[test]
+fn a_race_behind_a_loop_is_explored_in_every_turn() {
+    let turn = |no: usize| assign(&format!("w{no}"), &no.to_string());
+    let mut workflow = forked(
+        &[
+            vec![code("a", "return 1"), turn(0)],
+            vec![code("b", "return 1"), turn(1)],
+        ],
+        false,
+        &json!({ "joinStrategy": "ALL_COMPLETED" }),
+    );
+    workflow["variables"] = json!([{ "name": "seen", "value": "", "scope": "global" }]);
+    for edge in workflow["edges"].as_array_mut().into_iter().flatten() {
+        if edge["from"] == "join" {
+            edge["condition"] = json!("seen.length >= 4");
+        }
+    }
+    for node in workflow["nodes"].as_array_mut().into_iter().flatten() {
+        if node["type"] == "END" {
+            node["config"] = json!({ "output": "seen" });
+        }
+    }
+    let edges = workflow["edges"].as_array_mut().expect("edges");
+    edges.push(json!({ "from": "join", "to": "fork", "condition": "seen.length < 4" }));
+    let explored = explore(Engine::builder().workflows(workflow.to_string()))
+        .run()
+        .expect("explored");
+    assert!(explored.complete, "{explored}");
+    let outputs: BTreeSet<String> = explored
+        .outcomes
+        .iter()
+        .map(|outcome| outcome.output.to_string())
+        .collect();
+    let expected = ["0101", "0110", "1001", "1010"].map(|seen| format!("{seen:?}"));
+    assert_eq!(outputs, BTreeSet::from(expected), "{explored}");
+}
+
+fn assign(id: &str, value: &str) -> Value {
+    node(
+        id,
+        "VARIABLE",
+        json!({ "variableName": "seen", "expression": format!("seen + '{value}'"), "scope": "global" }),
+    )
+}
+
+#[test]
+fn a_line_has_one_outcome_also_with_a_trigger_that_writes() {
+    let mut one = line("one", &[code("a", "return 1"), code("b", "return last")]);
+    one["variables"] = json!([{ "name": "last", "value": 0, "scope": "global" }]);
+    one["triggers"] = json!([{ "id": "t", "type": "EVENT", "condition": { "eventType": "NODE_COMPLETED" },
+        "action": { "type": "SET_VARIABLE", "parameters": { "variableName": "last", "value": 1, "scope": "global" } } }]);
+    let explored = explore(Engine::builder().workflows(one.to_string()))
+        .run()
+        .expect("explored");
+    assert_eq!((explored.outcomes.len(), explored.complete), (1, true), "{explored}");
+    assert_eq!(explored.outcomes[0].status, ThreadStatus::Completed);
+}
