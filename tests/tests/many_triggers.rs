@@ -1,0 +1,88 @@
+//! SPEC section 5 where there is much of it: triggers by the thousand, and limits that many threads run up against at once.
+
+use pirn::{Engine, EventFilter, EventType, Heard};
+use pirn_tests::world::{code, forked, line, run};
+use serde_json::{Value, json};
+
+fn told(id: &str, extra: &Value) -> Value {
+    let mut trigger = json!({"id": id, "type": "EVENT", "condition": {"eventType": "NODE_COMPLETED"},
+        "action": {"type": "SEND_NOTIFICATION", "parameters": {"message": id}}});
+    for (key, value) in extra.as_object().into_iter().flatten() {
+        trigger[key] = value.clone();
+    }
+    trigger
+}
+
+#[test]
+fn of_ten_thousand_triggers_exactly_those_fire_that_match() {
+    let triggers: Vec<Value> = (0..10_000)
+        .map(|place| {
+            let expression = format!("event.nodeId === 'node{place}'");
+            told(
+                &format!("t{place}"),
+                &json!({"condition": {"eventType": "NODE_COMPLETED", "expression": expression}}),
+            )
+        })
+        .collect();
+    let nodes = ["node17", "node4711", "node9999"].map(|id| code(id, "return 1"));
+    let ran = run(
+        &json!({"workflows": [line("main", &nodes)], "triggers": triggers}),
+        Value::Null,
+    );
+    assert_eq!(ran.code(), "");
+    let fired = ran.of(EventType::Notification).into_iter();
+    let fired: Vec<&str> = fired
+        .filter_map(|event| event.raised.data["message"].as_str())
+        .collect();
+    assert_eq!(fired, ["t17", "t4711", "t9999"]);
+    assert_eq!(ran.of(EventType::TriggerFailed).len(), 0);
+}
+
+#[test]
+fn max_triggers_is_exact_where_many_branches_of_many_runs_raise_events_at_once() {
+    const RUNS: usize = 8;
+    const LIMIT: usize = 7;
+    let branches: Vec<Vec<Value>> = (0..16)
+        .map(|place| vec![code(&format!("n{place}"), "return 1")])
+        .collect();
+    let mut main = forked(&branches, false, &json!({"joinStrategy": "ALL_COMPLETED"}));
+    main["triggers"] = json!([told("of each run", &json!({ "maxTriggers": LIMIT }))]);
+    let bundle = json!({"workflows": [main], "triggers": [told("of the engine", &json!({ "maxTriggers": LIMIT }))]});
+    let engine = Engine::builder()
+        .arbiters(4)
+        .workflows(bundle.to_string())
+        .build()
+        .unwrap_or_else(|error| panic!("{error}"));
+    let filter = EventFilter {
+        types: vec![EventType::Notification],
+        ..EventFilter::default()
+    };
+    let mut events = engine.events(filter, 1 << 12);
+    let runs: Vec<_> = (0..RUNS)
+        .map(|_| {
+            engine
+                .start("forked", Value::Null)
+                .unwrap_or_else(|error| panic!("{error}"))
+        })
+        .collect();
+    for run in &runs {
+        assert_eq!(run.outcome_blocking().error, None);
+        run.settled_blocking();
+    }
+    engine.shutdown_blocking(std::time::Duration::from_secs(5));
+    let mut messages = Vec::new();
+    while let Some(heard) = futures::executor::block_on(events.next()) {
+        let Heard::Event(event) = heard else {
+            panic!("events were missed")
+        };
+        messages.push((event.run_id.clone(), event.raised.data["message"].clone()));
+    }
+    let count = |message: &str, run: Option<&str>| {
+        let of = messages.iter().filter(|(_, said)| said == message);
+        of.filter(|(id, _)| run.is_none_or(|run| id == run)).count()
+    };
+    assert_eq!(count("of the engine", None), LIMIT);
+    for run in &runs {
+        assert_eq!(count("of each run", Some(run.run_id())), LIMIT);
+    }
+}
