@@ -94,6 +94,8 @@ impl EventFilter {
 /// A message to the bus.
 pub(crate) enum BusMsg {
     Raise {
+        /// It follows from an event of its run: where the run is closed, it comes too late to have a place there.
+        follows: bool,
         run_id: Arc<str>,
         workflow_id: Arc<str>,
         thread_id: Arc<str>,
@@ -235,6 +237,15 @@ impl Handler<BusMsg> for EventBusActor {
     fn handle(&mut self, message: BusMsg, context: &mut Context<Self>) {
         match message {
             BusMsg::Raise {
+                follows: true,
+                run_id,
+                raised,
+                ..
+            } if !self.sequences.contains_key(&run_id) => {
+                tracing::warn!(%run_id, ?raised, "an event came after the end of its run");
+            }
+            BusMsg::Raise {
+                follows: _,
                 run_id,
                 workflow_id,
                 thread_id,

@@ -68,6 +68,7 @@ impl RunShared {
     /// Tells the bus what happened in a thread.
     pub(crate) fn emit(&self, workflow_id: &Arc<str>, thread_id: &Arc<str>, raised: RaisedEvent) {
         self.engine.bus.do_send(BusMsg::Raise {
+            follows: false,
             run_id: Arc::clone(&self.run_id),
             workflow_id: Arc::clone(workflow_id),
             thread_id: Arc::clone(thread_id),

@@ -13,6 +13,7 @@ use pirn_core::trigger::{Fire, Owner, TriggerKey, TriggerMachine, TriggerState};
 use serde_json::{Map, Value, json};
 
 use crate::answer::Answer;
+use crate::contain::contained;
 use crate::engine::{DetachedRun, EngineShared, OnEnd};
 use crate::events::BusMsg;
 use crate::host::Host;
@@ -165,15 +166,23 @@ impl TriggerMatcherActor {
             return;
         };
         for key in self.machine.candidates(event) {
-            match self.holds_true(&engine, key, event) {
-                Ok(false) => {}
-                Ok(true) => match self.machine.fire(key, event) {
-                    Fire::Fired { .. } => self.act(&engine, key, event),
-                    Fire::Refused => {}
-                    Fire::TooDeep => self.failed(&engine, key, event, "the chain of triggers is too deep"),
-                },
-                Err(error) => self.failed(&engine, key, event, &error.to_string()),
+            // A panic is this trigger's failure, not the end of all triggers.
+            if contained(|| self.consider(&engine, key, event)).is_err() {
+                self.evaluator = None;
+                self.failed(&engine, key, event, "the trigger panicked");
             }
+        }
+    }
+
+    fn consider(&mut self, engine: &Arc<EngineShared>, key: TriggerKey, event: &Arc<Event>) {
+        match self.holds_true(engine, key, event) {
+            Ok(false) => {}
+            Ok(true) => match self.machine.fire(key, event) {
+                Fire::Fired { .. } => self.act(engine, key, event),
+                Fire::Refused => {}
+                Fire::TooDeep => self.failed(engine, key, event, "the chain of triggers is too deep"),
+            },
+            Err(error) => self.failed(engine, key, event, &error.to_string()),
         }
     }
 
@@ -284,13 +293,14 @@ impl TriggerMatcherActor {
                 Self::raise(engine, event, raised);
                 Ok(())
             }
-            TriggerAction::Custom { function, parameters } => self.custom(engine, event, function, parameters),
+            TriggerAction::Custom { function, parameters } => self.custom(engine, trigger, event, function, parameters),
         }
     }
 
     fn custom(
         &self,
         engine: &Arc<EngineShared>,
+        trigger: &Arc<TriggerDefinition>,
         event: &Arc<Event>,
         name: &str,
         parameters: &Map<String, Value>,
@@ -306,14 +316,14 @@ impl TriggerMatcherActor {
             }
             Some(Function::Work(function)) => {
                 let future = function(input);
-                let (bus, event) = (engine.bus.clone(), Arc::clone(event));
+                let (bus, trigger, event) = (engine.bus.clone(), Arc::clone(trigger), Arc::clone(event));
                 let failed = Answer::new(move |result: Result<Result<Value, String>, _>| {
                     let message = match result {
                         Ok(Ok(_)) => return,
                         Ok(Err(message)) => message,
                         Err(lost) => lost.to_string(),
                     };
-                    bus.do_send(raise(&event, failure("custom", &message)));
+                    bus.do_send(raise(&event, failure(&trigger.id, &message)));
                 });
                 self.host
                     .work(Box::pin(async move { failed.give(future.await) }))
@@ -370,6 +380,7 @@ fn failure(trigger_id: &str, message: &str) -> RaisedEvent {
 /// An event that follows from another, one link further down the chain.
 fn raise(event: &Event, raised: RaisedEvent) -> BusMsg {
     BusMsg::Raise {
+        follows: true,
         run_id: event.run_id.as_str().into(),
         workflow_id: event.workflow_id.as_str().into(),
         thread_id: event.thread_id.as_str().into(),

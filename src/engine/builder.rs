@@ -169,7 +169,8 @@ impl EngineBuilder {
         self
     }
 
-    /// A model, by the name of its provider or of a profile.
+    /// A model, by the name of its provider or of a profile. One that no profile names is never called; that is no error,
+    /// profiles may come from a file that this engine does not read.
     #[must_use]
     pub fn model(mut self, name: impl Into<String>, model: Arc<dyn Model>) -> Self {
         self.models.insert(name.into(), model);

@@ -94,6 +94,7 @@ impl ThreadActor {
                 raised.data.insert("restart".to_owned(), json!(true));
             }
             bus.do_send(BusMsg::Raise {
+                follows: false,
                 run_id: Arc::clone(&run_id),
                 workflow_id: Arc::clone(&workflow_id),
                 thread_id: Arc::clone(&thread_id),
