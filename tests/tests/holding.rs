@@ -38,7 +38,9 @@ fn cases() -> Vec<(EventType, Value)> {
         );
         forked["id"] = json!("main");
         let nodes = forked["nodes"].as_array_mut();
-        nodes.into_iter().for_each(|nodes| nodes.push(after()));
+        if let Some(nodes) = nodes {
+            nodes.push(after());
+        }
         forked["edges"] = json!([
             {"from": "start", "to": "fork"}, {"from": "fork", "to": "a"}, {"from": "fork", "to": "b"},
             {"from": "a", "to": "join"}, {"from": "b", "to": "join"},
