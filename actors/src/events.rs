@@ -151,6 +151,8 @@ pub(crate) struct EventBusActor {
     interest: Arc<Interest>,
     matcher: Addr<TriggerMatcherActor>,
     sequences: BTreeMap<Arc<str>, u64>,
+    /// Runs that raise no more: whether the matcher got nothing of them since it was last asked.
+    ending: BTreeMap<Arc<str>, bool>,
     subscribers: Vec<Subscriber>,
     waits: Waits,
 }
@@ -161,6 +163,7 @@ impl EventBusActor {
             interest,
             matcher,
             sequences: BTreeMap::new(),
+            ending: BTreeMap::new(),
             subscribers: Vec::new(),
             waits: Waits::default(),
         }
@@ -177,6 +180,9 @@ impl EventBusActor {
         self.waits.wake(run_id, &event);
         if self.interest.triggers().contains(event_type) {
             self.matcher.do_send(MatcherMsg::Happened(event));
+            if let Some(is_quiet) = self.ending.get_mut(run_id) {
+                *is_quiet = false;
+            }
         }
     }
 
@@ -295,9 +301,19 @@ impl Handler<BusMsg> for EventBusActor {
             }
             BusMsg::RunEnded { run_id } => {
                 self.waits.end_all(&run_id);
+                self.ending.insert(Arc::clone(&run_id), true);
+                self.matcher.do_send(MatcherMsg::RunEnded { run_id });
+            }
+            // What the matcher said of the run set off more: it is asked again. A chain of triggers has an end.
+            BusMsg::Close { run_id } if self.ending.get(&run_id) == Some(&false) => {
+                self.ending.insert(Arc::clone(&run_id), true);
                 self.matcher.do_send(MatcherMsg::RunEnded { run_id });
             }
             BusMsg::Close { run_id } => {
+                self.ending.remove(&run_id);
+                self.matcher.do_send(MatcherMsg::Forget {
+                    run_id: Arc::clone(&run_id),
+                });
                 self.sequences.remove(&run_id);
                 self.waits.end_all(&run_id);
                 // A subscriber of this run alone has seen everything: dropping its end says so.

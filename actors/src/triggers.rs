@@ -48,7 +48,12 @@ pub(crate) enum MatcherMsg {
         owner: Owner,
         answer: Answer<Vec<TriggerState>>,
     },
+    /// A run raises no more: answered by [`BusMsg::Close`] after all that its triggers say.
     RunEnded {
+        run_id: Arc<str>,
+    },
+    /// Nothing more comes of a run.
+    Forget {
         run_id: Arc<str>,
     },
     /// Says so to the bus, and `done` when that has stopped too.
@@ -467,9 +472,11 @@ impl Handler<MatcherMsg> for TriggerMatcherActor {
                 }
                 context.stop();
             }
-            MatcherMsg::RunEnded { run_id } => {
+            MatcherMsg::Forget { run_id } => {
                 self.machine.run_ended(&run_id);
                 self.holds.retain(|(run, _), _| **run != *run_id);
+            }
+            MatcherMsg::RunEnded { run_id } => {
                 // The notifications and failures above are on their way to the bus: this comes after them.
                 if let Some(engine) = self.engine.get() {
                     engine.bus.do_send(BusMsg::Close { run_id });
