@@ -3,9 +3,9 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
-use pirn::{Engine, EventType, Heard, ThreadStatus};
+use pirn::{Engine, Event, EventType, Heard, ThreadStatus};
 use pirn_tests::world::{forked, node, wait};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 #[test]
 fn a_loop_that_never_waits_can_be_cancelled() {
@@ -61,7 +61,7 @@ fn branches_that_panic_in_their_first_turn_fail_alone() {
 #[test]
 fn what_follows_a_join_begins_before_its_losers_are_told_to_stop() {
     let losers = 100;
-    let mut branches = vec![vec![wait("w0", 1)]];
+    let mut branches = vec![vec![node("w0", "WAIT", json!({"event": "go"}))]];
     branches.extend((1..=losers).map(|n| vec![wait(&format!("w{n}"), 1_000_000)]));
     let join = json!({"joinStrategy": "ANY_COMPLETED"});
     let engine = Engine::builder()
@@ -69,8 +69,19 @@ fn what_follows_a_join_begins_before_its_losers_are_told_to_stop() {
         .build()
         .expect("valid");
     let mut run = engine.run("forked");
-    let events = run.blocking_events(&[EventType::NodeStarted, EventType::ThreadCancelled], 1_024);
+    let mut events = run.blocking_events(&[EventType::NodeStarted, EventType::ThreadCancelled], 1_024);
     let run = run.start().expect("admitted");
+    // Only who waits can be told late: a loser that has not begun never begins.
+    let waiting = |event: &Event| {
+        let id = event.raised.data.get("nodeId").and_then(Value::as_str);
+        id.is_some_and(|id| id == "join" || id.starts_with('w'))
+    };
+    let begun = events
+        .by_ref()
+        .filter(|heard| matches!(heard, Heard::Event(event) if waiting(event)))
+        .take(losers + 2);
+    assert_eq!(begun.count(), losers + 2);
+    run.emit("go", Map::new());
     let report = run.outcome_blocking();
     let told: Vec<bool> = events
         .filter_map(|heard| match heard {
