@@ -117,6 +117,7 @@ pub fn explore(builder: EngineBuilder) -> Explorer {
             is_reduced: true,
         },
         on_progress: None,
+        stop_when: Box::new(|| false),
     }
 }
 
@@ -131,6 +132,7 @@ pub struct Explorer {
     samples: u64,
     rules: Rules,
     on_progress: Option<Box<dyn FnMut(Progress)>>,
+    stop_when: Box<dyn FnMut() -> bool>,
 }
 
 /// What counts as a choice, and as different.
@@ -230,11 +232,18 @@ impl Explorer {
         self
     }
 
+    /// Asked after every schedule whether that is enough; what was found so far is told, and it is not complete.
+    #[must_use]
+    pub fn stop_when(mut self, is_enough: impl FnMut() -> bool + 'static) -> Self {
+        self.stop_when = Box::new(is_enough);
+        self
+    }
+
     /// Explores, on the calling thread.
     ///
     /// # Errors
     /// [`ExploreError`]. A run that fails is an outcome, not an error.
-    pub fn run(self) -> Result<Exploration, ExploreError> {
+    pub fn run(mut self) -> Result<Exploration, ExploreError> {
         let mut rules = self.rules;
         let plan = self.builder.plan().map_err(ExploreError::Build)?;
         // What a trigger or a waiting node hears depends on when: no two orders are taken for the same there.
@@ -253,16 +262,21 @@ impl Explorer {
             on_progress: self.on_progress,
         };
         let mut search = Search::new(rules.is_reduced);
-        let mut complete = false;
-        while all.schedules < self.max_schedules {
+        let (mut complete, mut is_enough) = (false, false);
+        while !is_enough && all.schedules < self.max_schedules {
             all.take(stage.play(&search.next_way())?, false);
             if !search.advance() {
                 complete = true;
                 break;
             }
+            is_enough = (self.stop_when)();
         }
         if !complete {
             for sample in 0..self.samples {
+                if is_enough {
+                    break;
+                }
+                is_enough = (self.stop_when)();
                 all.take(stage.play(&search.random_way(rules.seed.wrapping_add(sample)))?, true);
             }
         }

@@ -121,7 +121,10 @@ impl Names {
 }
 
 /// Characters of an output that a table shows.
-const SHOWN: usize = 60;
+const SHOWN: usize = 36;
+
+/// Characters of a table's line.
+const WIDTH: usize = 80;
 
 impl fmt::Display for Exploration {
     /// A small table, for a person.
@@ -133,7 +136,7 @@ impl fmt::Display for Exploration {
         let how = if self.complete {
             "every order was tried"
         } else {
-            "not every order was tried: the rest was sampled"
+            "not every order was tried"
         };
         writeln!(f, "{count} {noun} in {} schedules; {how}", self.schedules)?;
         let rows: Vec<[String; 4]> = self
@@ -150,11 +153,17 @@ impl fmt::Display for Exploration {
         let widths = [width(0), width(1), width(2)];
         for row in [&heads].into_iter().chain(&rows) {
             let [no, status, output, order] = row;
+            let before = widths.iter().sum::<usize>() + 6;
+            let mut lines = wrapped(order, WIDTH.saturating_sub(before)).into_iter();
+            let first = lines.next().unwrap_or_default();
             writeln!(
                 f,
-                "{no:>0$}  {status:<1$}  {output:<2$}  {order}",
+                "{no:>0$}  {status:<1$}  {output:<2$}  {first}",
                 widths[0], widths[1], widths[2]
             )?;
+            for line in lines {
+                writeln!(f, "{:before$}{line}", "")?;
+            }
         }
         Ok(())
     }
@@ -179,6 +188,18 @@ fn row(outcome: &Outcome, no: usize) -> [String; 4] {
     ]
 }
 
+/// The steps of an order on lines of so many characters; one that is longer has a line of its own.
+fn wrapped(order: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for step in order.split_inclusive(", ") {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + step.trim_end().chars().count() <= width => line.push_str(step),
+            Some(_) | None => lines.push(step.to_owned()),
+        }
+    }
+    lines.into_iter().map(|line| line.trim_end().to_owned()).collect()
+}
+
 fn shortened(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     if line.chars().count() <= SHOWN {
@@ -186,4 +207,30 @@ fn shortened(text: &str) -> String {
     }
     let kept: String = line.chars().take(SHOWN - 3).collect();
     format!("{kept}...")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_fits_eighty_columns_and_loses_no_step() {
+        let order: Vec<String> = (0..20).map(|no| format!("p{no}/n{no} script")).collect();
+        let outcome = |output: Value| Outcome {
+            order: order.clone(),
+            status: ThreadStatus::Completed,
+            output,
+            error: None,
+        };
+        let told = Exploration {
+            outcomes: vec![outcome(json!(["x".repeat(200)])), outcome(json!(1))],
+            schedules: 7,
+            complete: true,
+        };
+        let table = told.to_string();
+        assert!(table.lines().all(|line| line.chars().count() <= WIDTH), "{table}");
+        for step in &order {
+            assert_eq!(table.matches(step.as_str()).count(), 2, "{step}\n{table}");
+        }
+    }
 }

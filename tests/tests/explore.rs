@@ -143,6 +143,23 @@ fn past_the_bound_schedules_are_sampled_and_it_says_so() {
 }
 
 #[test]
+fn an_exploration_that_is_stopped_tells_what_it_found() {
+    let branches: Vec<Vec<Value>> = (0..6).map(|no| vec![wait(&format!("n{no}"), 10)]).collect();
+    let race = forked(&branches, false, &any());
+    let mut left = 3;
+    let stopped = explorer(&race).stop_when(move || {
+        left -= 1;
+        left == 0
+    });
+    let stopped = stopped.run().expect("explored");
+    assert_eq!(
+        (stopped.schedules, stopped.outcomes.len(), stopped.complete),
+        (3, 3, false),
+        "{stopped}"
+    );
+}
+
+#[test]
 fn a_time_limit_passes_when_nothing_else_can_or_where_that_is_asked_for() {
     let race = forked(
         &[vec![code("a", "return 1")], vec![code("b", "return 2")]],

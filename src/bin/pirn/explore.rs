@@ -8,6 +8,7 @@ use pirn::Engine;
 use pirn::explore::{DEFAULT_SAMPLES, DEFAULT_SCHEDULES, Exploration, Progress, explore};
 use pirn::tools::ToolRegistry;
 
+use crate::interrupt;
 use crate::run::inputs::{self, Given, Opened};
 use crate::terminal::{FAILED, Output, answer, complain};
 
@@ -59,6 +60,8 @@ the shipped engine does.
 Models come from the profiles, as in `pirn run`; those that would ask a provider are answered by `echo`. An outcome is \
 a status, an output and an error's code.
 
+Ctrl-C ends it with what was found so far, and exit 1.
+
 JSON: {outcomes: [{order, status, output, error?}], schedules, complete}. Exit: 0, 1 with --expect-one and another \
 outcome, 2 wrong usage.";
 
@@ -80,6 +83,8 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         builder = builder.file(source.name.clone(), source.text.to_string());
     }
     let shown = shown(args);
+    let interrupt = interrupt::listen();
+    interrupt.expects_a_run();
     let explored = explore(builder)
         .workflow(workflow)
         .input(inputs.input)
@@ -96,10 +101,14 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             let shown = shown.clone();
             move |progress| show(&shown, progress)
         })
+        .stop_when({
+            let interrupt = interrupt.clone();
+            move || interrupt.was_heard()
+        })
         .run();
     shown.finish_and_clear();
     match explored {
-        Ok(explored) => print(args, &explored),
+        Ok(explored) => print(args, &explored, interrupt.was_heard()),
         Err(error) => complain(&error.to_string(), FAILED),
     }
 }
@@ -120,9 +129,13 @@ fn show(bar: &ProgressBar, progress: Progress) {
     bar.set_message(format!("{} outcomes{how}", progress.outcomes));
 }
 
-fn print(args: &Args, explored: &Exploration) -> ExitCode {
+fn print(args: &Args, explored: &Exploration, was_interrupted: bool) -> ExitCode {
     let is_one = explored.outcomes.len() == 1 && explored.complete;
-    let code = if args.expect_one && !is_one { FAILED } else { 0 };
+    let code = if (args.expect_one && !is_one) || was_interrupted {
+        FAILED
+    } else {
+        0
+    };
     match args.output {
         Output::Text => answer(&explored.to_string(), code),
         Output::Json => match serde_json::to_string_pretty(explored) {
