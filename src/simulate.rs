@@ -9,7 +9,7 @@
 //! let ask = r#"{"id": "ask", "nodes": [{"id": "s", "type": "START"},
 //!     {"id": "llm", "type": "LLM", "config": {"prompt": "hello"}}, {"id": "e", "type": "END"}],
 //!   "edges": [{"from": "s", "to": "llm"}, {"from": "llm", "to": "e"}]}"#;
-//! let simulated = simulate(|| Engine::builder().workflows(ask)).seeds(0..20).run()?;
+//! let simulated = simulate(move || Engine::builder().workflows(ask)).seeds(0..20).run()?;
 //! assert!(simulated.failure.is_none(), "{simulated}");
 //! # Ok::<(), pirn::simulate::SimulateError>(())
 //! ```
