@@ -33,7 +33,8 @@ use std::path::{Path, PathBuf};
 
 use pirn_core::Millis;
 use serde::Deserialize;
-use serde_json::Value;
+
+use crate::profiles::{ProfilesError, written};
 
 pub(crate) use inject::inject;
 
@@ -137,7 +138,8 @@ impl fmt::Display for FaultsError {
 
 impl std::error::Error for FaultsError {}
 
-/// Reads `[faults]` of a file, TOML or JSON by its ending; none where the file has none.
+/// Reads `[faults]` of a file, TOML or JSON as [`load_profiles`](crate::profiles::load_profiles) tells them apart; none
+/// where the file has none.
 ///
 /// # Errors
 /// The file can not be read, or its faults are not what they should be.
@@ -147,16 +149,11 @@ pub fn load_faults(path: impl AsRef<Path>) -> Result<Faults, FaultsError> {
         path: path.to_owned(),
         message,
     };
-    let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
-    let text = text.trim_start_matches('\u{feff}');
-    let is_json = path
-        .extension()
-        .is_some_and(|ending| ending.eq_ignore_ascii_case("json"));
-    let written: Value = if is_json {
-        serde_json::from_str(text).map_err(|error| failed(error.to_string()))?
-    } else {
-        toml::from_str(text).map_err(|error| failed(error.to_string()))?
-    };
+    let written = written(path).map_err(|error| match error {
+        ProfilesError::Unreadable { error, .. } => failed(error.to_string()),
+        ProfilesError::Malformed { message, .. } => failed(message),
+        ProfilesError::Profiles { .. } => failed(error.to_string()),
+    })?;
     match written.get("faults") {
         None => Ok(Faults::default()),
         Some(faults) => Faults::deserialize(faults)
@@ -168,7 +165,7 @@ pub fn load_faults(path: impl AsRef<Path>) -> Result<Faults, FaultsError> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 

@@ -2,65 +2,18 @@
 //!
 //! The grammar here is a small part of JavaScript's. What is in it parses; what is not may parse all the same, and is for
 //! QuickJS to say. Left out on purpose: slashes (regular expressions, comments), backslashes, templates, assignment, every
-//! reserved word but three, mixed `??`, and `--`, which can begin a comment.
+//! reserved word but those that are values, mixed `??`, and `--`, which can begin a comment.
+
+use pirn_core::script::is_reserved;
 
 /// Brackets and signs within each other; deeper ones are left to QuickJS.
 const DEEPEST: u32 = 64;
 
-/// Words that are no plain names, or not everywhere.
-const RESERVED: [&str; 51] = [
-    "arguments",
-    "as",
-    "async",
-    "await",
-    "break",
-    "case",
-    "catch",
-    "class",
-    "const",
-    "continue",
-    "debugger",
-    "default",
-    "delete",
-    "do",
-    "else",
-    "enum",
-    "eval",
-    "export",
-    "extends",
-    "finally",
-    "for",
-    "from",
-    "function",
-    "get",
-    "if",
-    "implements",
-    "import",
-    "in",
-    "instanceof",
-    "interface",
-    "let",
-    "new",
-    "of",
-    "package",
-    "private",
-    "protected",
-    "public",
-    "return",
-    "set",
-    "static",
-    "super",
-    "switch",
-    "this",
-    "throw",
-    "try",
-    "typeof",
-    "var",
-    "void",
-    "while",
-    "with",
-    "yield",
-];
+/// Reserved words that are values.
+const VALUES: [&str; 4] = ["false", "null", "true", "undefined"];
+
+/// Words that are names in some places only.
+const SOMETIMES: [&str; 6] = ["as", "async", "from", "get", "of", "set"];
 
 /// Longer operators stand before those they begin with.
 const OPERATORS: [&str; 13] = [
@@ -143,7 +96,8 @@ impl<'a> Reader<'a> {
             b'0'..=b'9' => self.number(),
             _ => {
                 let word = self.word()?;
-                (!RESERVED.contains(&word)).then_some(())
+                let is_plain = !is_reserved(word) && !SOMETIMES.contains(&word);
+                (is_plain || VALUES.contains(&word)).then_some(())
             }
         }
     }

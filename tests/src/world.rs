@@ -246,3 +246,14 @@ pub fn forked(branches: &[Vec<Value>], serial: bool, join: &Value) -> Value {
     let ways: Vec<&str> = ways.iter().map(String::as_str).collect();
     workflow("forked", &nodes, &ways)
 }
+
+/// A system message, and far more turns than a limit of some hundred tokens allows.
+pub fn long_conversation() -> Vec<Message> {
+    let mut messages = vec![Message::new(Role::System, "You are kind.")];
+    for turn in 0..10 {
+        let words = "many words of no weight at all ".repeat(4);
+        messages.push(Message::new(Role::User, format!("asked {turn}: {words}")));
+        messages.push(Message::new(Role::Assistant, format!("answered {turn}: {words}")));
+    }
+    messages
+}

@@ -7,11 +7,10 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn::{
-    Engine, EventType, FiringOutcome, Heard, Message, Model, ModelCall, ModelReply, Role, RunError, RunReport,
-    ThreadStatus,
+    Engine, EventType, FiringOutcome, Heard, Message, Model, ModelCall, ModelReply, RunError, RunReport, ThreadStatus,
 };
 use pirn_core::event::Event;
-use pirn_tests::world::{code, line, node, run_in, say, wait, workflow};
+use pirn_tests::world::{code, line, long_conversation, node, run_in, say, wait, workflow};
 use serde_json::{Value, json};
 
 /// Panics where it is asked.
@@ -44,16 +43,6 @@ fn main_workflow() -> Value {
     let mut main = line("main", &[ask("A", "main"), wait("rest", 5_000), ask("B", "main")]);
     main["config"] = json!({"tokenLimit": 200});
     main
-}
-
-fn long_conversation() -> Vec<Message> {
-    let mut messages = vec![Message::new(Role::System, "You are kind.")];
-    for turn in 0..10 {
-        let words = "many words of no weight at all ".repeat(4);
-        messages.push(Message::new(Role::User, format!("asked {turn}: {words}")));
-        messages.push(Message::new(Role::Assistant, format!("answered {turn}: {words}")));
-    }
-    messages
 }
 
 /// A way to compress: the workflow that does it, and the trigger that starts it.

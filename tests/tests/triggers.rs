@@ -1,7 +1,7 @@
 //! SPEC sections 5 to 7 in a real engine: events set off triggers, and conversations are compressed.
 
 use pirn::{Engine, EventType, Message, Role, ThreadStatus};
-use pirn_tests::world::{Ran, code, line, node, run, run_in, say, wait, workflow};
+use pirn_tests::world::{Ran, code, line, long_conversation, node, run, run_in, say, wait, workflow};
 use serde_json::{Value, json};
 
 const SEED_002: &str = include_str!("../seeds/002-compression-workflow.json");
@@ -38,17 +38,6 @@ fn main_workflow(limit: Option<u64>) -> Value {
             json!({"tokenLimit": limit, "compression": {"strategy": "keep_system_recent", "parameters": {"count": 2}}});
     }
     main
-}
-
-/// A system message, and far more turns than the limits here allow.
-fn long_conversation() -> Vec<Message> {
-    let mut messages = vec![Message::new(Role::System, "You are kind.")];
-    for turn in 0..10 {
-        let words = "many words of no weight at all ".repeat(4);
-        messages.push(Message::new(Role::User, format!("asked {turn}: {words}")));
-        messages.push(Message::new(Role::Assistant, format!("answered {turn}: {words}")));
-    }
-    messages
 }
 
 fn virtually(bundle: &Value) -> Ran {

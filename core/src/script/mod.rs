@@ -18,7 +18,7 @@ mod plain;
 mod scope;
 mod text;
 
-pub use names::{JS_GLOBALS, Names, Used};
+pub use names::{JS_GLOBALS, Names, Used, is_reserved};
 pub use path::{Path, Step};
 pub use plain::Plain;
 pub use scope::{Scope, ScopeValues, bare_name};

@@ -121,7 +121,7 @@ const RESERVED: &[&str] = &[
 ];
 
 /// Whether `word` is reserved in strict JavaScript (or bound by every function, as `arguments` is).
-pub(super) fn is_reserved(word: &str) -> bool {
+pub fn is_reserved(word: &str) -> bool {
     RESERVED.binary_search(&word).is_ok()
 }
 

@@ -1,16 +1,15 @@
 //! `pirn explore FILE...`: every order in which branches can end (SPEC section 8).
 
-use std::io::{IsTerminal, stderr};
 use std::process::ExitCode;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use pirn::Engine;
 use pirn::explore::{DEFAULT_SAMPLES, DEFAULT_SCHEDULES, Exploration, Progress, explore};
 use pirn::tools::ToolRegistry;
 
 use crate::interrupt;
 use crate::run::inputs::{self, Given, Opened};
-use crate::terminal::{FAILED, Output, answer, complain};
+use crate::terminal::{FAILED, Output, answer, bar, complain};
 
 /// Arguments of `pirn explore`.
 #[derive(clap::Args)]
@@ -82,7 +81,11 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     for source in &sources {
         builder = builder.file(source.name.clone(), source.text.to_string());
     }
-    let shown = shown(args);
+    let shown = bar(
+        args.quiet,
+        args.max_schedules,
+        "{bar:30} at most {len} schedules: {pos} run, {msg}",
+    );
     let interrupt = interrupt::listen();
     interrupt.expects_a_run();
     let explored = explore(builder)
@@ -111,16 +114,6 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         Ok(explored) => print(args, &explored, interrupt.was_heard()),
         Err(error) => complain(&error.to_string(), FAILED),
     }
-}
-
-fn shown(args: &Args) -> ProgressBar {
-    if args.quiet || !stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new(args.max_schedules);
-    let style = ProgressStyle::with_template("{bar:30} at most {len} schedules: {pos} run, {msg}");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar
 }
 
 fn show(bar: &ProgressBar, progress: Progress) {

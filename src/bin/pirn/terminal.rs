@@ -1,7 +1,9 @@
 //! What reaches the terminal, and the exit codes (SPEC section 8).
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
+
+use indicatif::{ProgressBar, ProgressStyle};
 
 /// Failed, or invalid.
 pub(crate) const FAILED: u8 = 1;
@@ -15,6 +17,17 @@ pub(crate) enum Output {
     Text,
     /// For programs
     Json,
+}
+
+/// A bar of `len` steps on stderr; hidden where nobody is to be shown one.
+pub(crate) fn bar(is_quiet: bool, len: u64, template: &str) -> ProgressBar {
+    if is_quiet || !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(len);
+    let style = ProgressStyle::with_template(template);
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
 }
 
 /// Writes the result to stdout and ends with `code`. A reader that went away is no failure: it had what it wanted.

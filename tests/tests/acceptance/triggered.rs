@@ -62,7 +62,7 @@ fn g03_the_thread_waits_unless_it_is_told_not_to() {
 }
 
 /// An engine whose function `look` keeps what it is given.
-fn looking() -> (EngineBuilder, std::sync::mpsc::Receiver<Value>) {
+pub(crate) fn looking() -> (EngineBuilder, std::sync::mpsc::Receiver<Value>) {
     let (sender, seen) = channel();
     let sender = Mutex::new(sender);
     let builder = Engine::builder().virtual_time(Some(1)).function("look", move |input| {
@@ -73,7 +73,7 @@ fn looking() -> (EngineBuilder, std::sync::mpsc::Receiver<Value>) {
     (builder, seen)
 }
 
-fn look() -> Value {
+pub(crate) fn look() -> Value {
     node("look", "CODE", json!({"function": "look", "input": "input"}))
 }
 

@@ -1,12 +1,11 @@
 //! Triggers and their counts: cases F04, F10, F13, F19.
 
-use std::sync::Mutex;
-use std::sync::mpsc::channel;
-
 use futures::executor::block_on;
 use pirn::{Engine, EventType, Heard, Message, Role};
 use pirn_tests::world::{code, line, node, run_in};
 use serde_json::{Map, Value, json};
+
+use crate::triggered::{look, looking};
 
 /// What was raised in a run that waits for `go`, while these CUSTOM events came from outside, and `go` at last.
 fn told(trigger: &Value, events: &[&str]) -> Vec<Value> {
@@ -134,19 +133,10 @@ fn f19_the_seeds_trigger_starts_its_workflow_with_the_fields_it_names() {
     );
     main["config"] = json!({"tokenLimit": 40,
         "compression": {"strategy": "keep_recent", "parameters": {"count": 2}}});
-    let compression = line(
-        "compression-workflow",
-        &[node("look", "CODE", json!({"function": "look", "input": "input"}))],
-    );
+    let compression = line("compression-workflow", &[look()]);
     let file = json!({"workflows": [main, compression], "triggers": [trigger],
         "profiles": [{"id": "m", "provider": "echo"}]});
-    let (sender, seen) = channel();
-    let sender = Mutex::new(sender);
-    let builder = Engine::builder().virtual_time(Some(1)).function("look", move |input| {
-        let sender = sender.lock().map_err(|error| error.to_string())?;
-        sender.send(input.clone()).map_err(|error| error.to_string())?;
-        Ok(Value::Null)
-    });
+    let (builder, seen) = looking();
     let words = "many words of no weight at all ".repeat(10);
     let ran = run_in(
         builder,

@@ -1,9 +1,7 @@
 //! `--seeds N`: the workflow under one seed after the other, until a run fails; and the command that has it again.
 
-use std::io::{IsTerminal, stderr};
 use std::process::ExitCode;
 
-use indicatif::{ProgressBar, ProgressStyle};
 use pirn::EngineBuilder;
 use pirn::simulate::{Progress, SimulateError, Simulation, simulate};
 use serde_json::{Value, json};
@@ -11,7 +9,7 @@ use serde_json::{Value, json};
 use super::inputs::Inputs;
 use super::{Args, Output, progress};
 use crate::interrupt::Interrupt;
-use crate::terminal::{FAILED, answer, complain};
+use crate::terminal::{FAILED, answer, bar, complain};
 
 /// What a shell takes as it is.
 const PLAIN: &str = "-_./=:,@%+";
@@ -25,7 +23,7 @@ pub(super) fn play(
     build: impl FnMut() -> EngineBuilder + 'static,
     interrupt: &Interrupt,
 ) -> ExitCode {
-    let bar = shown(args, count);
+    let bar = bar(args.quiet, count, "{bar:30} {pos} of {len} seeds, {msg}");
     if !args.quiet {
         progress::say(&format!("{count} seeds from {first} on"));
     }
@@ -58,16 +56,6 @@ pub(super) fn play(
         Err(SimulateError::Build(error)) => super::unbuilt(&error),
         Err(SimulateError::Refused(error)) => complain(&error.to_string(), FAILED),
     }
-}
-
-fn shown(args: &Args, count: u64) -> ProgressBar {
-    if args.quiet || !stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let bar = ProgressBar::new(count);
-    let style = ProgressStyle::with_template("{bar:30} {pos} of {len} seeds, {msg}");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar
 }
 
 fn told(args: &Args, simulated: &Simulation) -> ExitCode {
