@@ -4,7 +4,8 @@
 //! one unwinds aborts the process. Here the context's future is ours:
 //!
 //! 1. It is polled inside a catch. After a panic the actor is asked nothing more: neither `stopping` nor `stopped`
-//!    runs, because a broken actor can not be trusted to say goodbye.
+//!    runs, because a broken actor can not be trusted to say goodbye. Actors with something to leave (what a thread spent,
+//!    what was said) tell that from their handlers, before the panic comes here.
 //! 2. It is dropped inside a second catch, on a stack that does not unwind.
 //! 3. The end is told exactly once, after the actor is gone, also when the executor drops the task.
 //!

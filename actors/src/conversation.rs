@@ -4,6 +4,7 @@
 //! While the thread is the only one that speaks in it, the thread calls it in place; it gets a mailbox when a second
 //! thread (SUBGRAPH with `conversation: share`) is to reach it.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -24,7 +25,10 @@ use pirn_core::thread::{ContextChange, ConversationOp, Outcome, Prepared};
 use serde_json::json;
 
 use crate::answer::Answer;
+use crate::contain::contained;
+use crate::panic_text::panic_message;
 use crate::run::RunShared;
+use crate::supervisor::{SupervisorMsg, ThreadNo};
 
 /// What a conversation needs to know beside its messages.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +40,8 @@ pub(crate) struct ConversationSettings {
     pub(crate) thread_id: Arc<str>,
     /// How many triggers stand between the run's own steps and what its thread says.
     pub(crate) trigger_depth: u32,
+    /// The thread that it belongs to.
+    pub(crate) owner: ThreadNo,
 }
 
 /// What a firing hands to the conversation of its main thread.
@@ -436,11 +442,21 @@ impl Actor for ConversationActor {
 impl Handler<ConversationMsg> for ConversationActor {
     type Result = ();
 
+    /// Where that panics, the supervisor is told what had been said, and the panic goes on.
     fn handle(&mut self, message: ConversationMsg, _: &mut Context<Self>) {
-        match message {
+        let taken = catch_unwind(AssertUnwindSafe(|| match message {
             ConversationMsg::Serve { request, answer } => answer.give(self.serve(*request)),
             ConversationMsg::Snapshot(answer) => answer.give(self.conversation().clone()),
             ConversationMsg::CompressionEnded => self.compression_ended(),
+        }));
+        if let Err(payload) = taken {
+            let message = panic_message(payload);
+            self.run.supervisor.do_send(SupervisorMsg::ConversationLost {
+                thread: self.settings.owner,
+                message: message.clone(),
+                known: contained(|| Box::new(self.conversation().clone())).ok(),
+            });
+            resume_unwind(Box::new(message));
         }
     }
 }

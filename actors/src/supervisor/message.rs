@@ -69,6 +69,8 @@ pub(crate) enum SupervisorMsg {
     Exited {
         thread: ThreadNo,
         exit: Exit,
+        /// What the thread had gathered; its `end` says nothing.
+        known: Option<Box<Ended>>,
     },
     Deadline {
         fork: ForkNo,
@@ -124,6 +126,8 @@ pub(crate) enum SupervisorMsg {
     ConversationLost {
         thread: ThreadNo,
         message: String,
+        /// What had been said in it.
+        known: Option<Box<Conversation>>,
     },
     Reported(Box<Result<Conversation, RunError>>),
 }

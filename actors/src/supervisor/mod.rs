@@ -8,6 +8,7 @@
 mod children;
 mod firings;
 mod forks;
+mod lost;
 mod message;
 mod report;
 mod signs;
@@ -21,22 +22,17 @@ use std::sync::Arc;
 use actix::{Actor, ActorContext, AsyncContext, Context, Handler};
 use pirn_core::Millis;
 use pirn_core::conversation::{Conversation, Spent};
-use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::{EventType, RaisedEvent};
 use pirn_core::graph::Graph;
-use pirn_core::status::ThreadStatus;
-use pirn_core::thread::{
-    CancelReason, EffectId, FiringId, Input, Joined, Outcome, ThreadEnd, ThreadKind, Variables, nothing,
-};
+use pirn_core::thread::{CancelReason, EffectId, FiringId, Input, Joined, Outcome, ThreadKind};
 use pirn_sync::{Permit, Setter};
 use serde_json::Value;
 
-use crate::contain::Exit;
 use crate::engine::OnEnd;
 use crate::events::BusMsg;
 use crate::host::{Seat, TimerHandle};
 use crate::run::{RunReport, RunShared};
-use crate::thread::{ConversationRef, Ended, ThreadMsg};
+use crate::thread::{Ended, ThreadMsg};
 use firings::FiringRun;
 use forks::ForkRun;
 pub use message::RunStatus;
@@ -112,6 +108,8 @@ pub(crate) struct SupervisorActor {
     live: usize,
     live_detached: usize,
     late_spent: Spent,
+    /// What was said in the main thread's conversation, where its actor panicked.
+    said: Option<Box<Conversation>>,
     /// By graph: the token limit of the profile its first LLM node names.
     token_limits: Vec<(u64, Option<u64>)>,
     deadline: Option<TimerHandle>,
@@ -139,6 +137,7 @@ impl SupervisorActor {
             live: 0,
             live_detached: 0,
             late_spent: Spent::default(),
+            said: None,
             token_limits: Vec::new(),
             deadline: None,
             outcome: None,
@@ -251,60 +250,6 @@ impl SupervisorActor {
         }
     }
 
-    /// A thread's actor is gone: where it had not ended, it died.
-    fn exited(&mut self, thread: ThreadNo, exit: &Exit) {
-        let Some(child) = self.threads.get(thread).filter(|child| child.ended.is_none()) else {
-            return;
-        };
-        let (status, error) = match exit {
-            Exit::Panicked { message } => (
-                ThreadStatus::Failed,
-                RunError::new(
-                    RunErrorCode::ActorPanicked,
-                    format!("the thread's actor panicked: {message}"),
-                ),
-            ),
-            Exit::Stopped | Exit::Dropped => (
-                ThreadStatus::Cancelled,
-                RunError::new(RunErrorCode::Cancelled, "the thread's actor was stopped"),
-            ),
-        };
-        let error = RunError {
-            thread_id: Some(child.thread_id.to_string()),
-            path_id: child.path_id.as_ref().map(ToString::to_string),
-            ..error
-        };
-        self.emit(thread, EventType::ThreadFailed, || {
-            vec![
-                ("status", serde_json::json!(status)),
-                ("pathId", serde_json::json!(error.path_id)),
-                ("output", Value::Null),
-                ("error", serde_json::json!(error)),
-            ]
-        });
-        let ended = Ended {
-            end: ThreadEnd {
-                status,
-                output: nothing(),
-                error: Some(error),
-            },
-            variables: Variables::default(),
-            spent: Spent::default(),
-            history: Vec::new(),
-            conversation: ConversationRef::Snapshot(Conversation::new()),
-            node: 0,
-            _left_behind: None,
-        };
-        self.ended(thread, Box::new(ended));
-    }
-
-    /// A thread lives on its conversation: without it, it ends, and takes with it what it started.
-    fn conversation_lost(&mut self, thread: ThreadNo, message: &str) {
-        let message = format!("the conversation's actor panicked: {message}");
-        let error = Box::new(RunError::new(RunErrorCode::ActorPanicked, message));
-        self.tell(thread, ThreadMsg::Input(Input::Fail(error)));
-    }
-
     fn drop_effect(&mut self, thread: ThreadNo, effect: EffectId) {
         let Some(child) = self.threads.get(thread) else { return };
         let wanted = child.owned.iter().copied().find(|owned| match owned {
@@ -409,7 +354,7 @@ impl Handler<SupervisorMsg> for SupervisorActor {
             SupervisorMsg::LastTurns => self.last_turns(),
             SupervisorMsg::Drop { thread, effect } => self.drop_effect(thread, effect),
             SupervisorMsg::Ended { thread, ended } => self.ended(thread, ended),
-            SupervisorMsg::Exited { thread, exit } => self.exited(thread, &exit),
+            SupervisorMsg::Exited { thread, exit, known } => self.exited(thread, &exit, known),
             SupervisorMsg::Deadline { fork, generation } => self.deadline(fork, generation),
             SupervisorMsg::RunDeadline { after_ms } => self.cancel(0, CancelReason::TimedOut { after_ms }),
             SupervisorMsg::Control(control) => self.control(&control),
@@ -465,7 +410,9 @@ impl Handler<SupervisorMsg> for SupervisorActor {
                 Ok(conversation) => self.returned(firing, &conversation),
                 Err(error) => self.firing_failed(firing, &error),
             },
-            SupervisorMsg::ConversationLost { thread, message } => self.conversation_lost(thread, &message),
+            SupervisorMsg::ConversationLost { thread, message, known } => {
+                self.conversation_lost(thread, &message, known);
+            }
             SupervisorMsg::Compressed { firing, output } => self.compressed(firing, output),
             SupervisorMsg::Applied { firing, error } => self.applied(firing, error),
             SupervisorMsg::Reported(conversation) => self.report(*conversation),

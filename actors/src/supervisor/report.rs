@@ -30,10 +30,13 @@ impl SupervisorActor {
 
     pub(super) fn report(&mut self, conversation: Result<Conversation, RunError>) {
         self.is_reporting = false;
-        // A conversation that was lost after the thread's end leaves nothing to report of it but that.
+        // Of a conversation that was lost there is what had been said in it, and that it was lost.
         let (conversation, lost) = match conversation {
             Ok(conversation) => (conversation, None),
-            Err(error) => (Conversation::new(), Some(error)),
+            Err(error) => (
+                self.said.take().map_or_else(Conversation::new, |said| *said),
+                Some(error),
+            ),
         };
         let Some(main) = self.threads.get(0) else { return };
         let Some(ended) = &main.ended else { return };

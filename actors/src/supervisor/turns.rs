@@ -119,7 +119,7 @@ impl SupervisorActor {
             (None, Origin::Main | Origin::Called { .. } | Origin::Triggered { .. }) => None,
         };
         let Some(start) = start else {
-            return self.exited(no, &Exit::Dropped);
+            return self.exited(no, &Exit::Dropped, None);
         };
         let token_limit = self.limit_of(&start);
         let (machine, conversation) = start.into_machine(thread_id);
@@ -133,9 +133,10 @@ impl SupervisorActor {
             actor.drive(Input::Start, &mut turn);
         });
         if let Err(exit) = taken {
+            let known = actor.known();
             // Where its end panics too, the first panic is the one to tell.
             let _: Result<(), Exit> = contained(move || drop(actor));
-            return self.exited(no, &exit);
+            return self.exited(no, &exit, known);
         }
         if actor.has_ended() {
             if let Err(exit) = contained(move || drop(actor)) {
@@ -153,7 +154,11 @@ impl SupervisorActor {
         let supervisor = Arc::clone(&self.run.supervisor);
         start_contained_on(&self.run.host, mail, actor, move |exit| {
             if !matches!(exit, Exit::Stopped) {
-                supervisor.do_send(SupervisorMsg::Exited { thread: no, exit });
+                supervisor.do_send(SupervisorMsg::Exited {
+                    thread: no,
+                    exit,
+                    known: None,
+                });
             }
         });
     }

@@ -9,7 +9,9 @@ use pirn_core::definition::ConversationMode;
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::{EventMask, EventType};
 use pirn_core::graph::{NodeIx, NodeKind};
-use pirn_core::thread::{Effect, EffectId, Outcome, ThreadKind, ThreadScope, TimerPurpose, ToolResult, evaluate};
+use pirn_core::thread::{
+    Effect, EffectId, NodeRecord, Outcome, ThreadEnd, ThreadKind, ThreadScope, TimerPurpose, ToolResult, evaluate,
+};
 use serde_json::Value;
 
 use super::turn::Turn;
@@ -175,20 +177,25 @@ impl ThreadActor {
                     // No report has it: it goes with the thread.
                     ThreadKind::Branch | ThreadKind::Subgraph => Vec::new(),
                 };
-                let ended = Ended {
-                    end,
-                    variables: self.machine.variables().clone(),
-                    spent: *self.machine.spent(),
-                    history,
-                    conversation: self.speech.take(),
-                    node: self.machine.node(),
-                    _left_behind: (self.no == 0).then(|| Box::new(self.machine.take_outputs())),
-                };
+                let ended = Box::new(self.ended(end, history));
                 self.in_flight.clear();
-                turn.end(&self.run, self.no, Box::new(ended));
+                turn.end(&self.run, self.no, ended);
             }
         }
         None
+    }
+
+    /// How the thread ended, with all that it gathered.
+    pub(super) fn ended(&mut self, end: ThreadEnd, history: Vec<NodeRecord>) -> Ended {
+        Ended {
+            end,
+            variables: self.machine.variables().clone(),
+            spent: *self.machine.spent(),
+            history,
+            conversation: self.speech.take(),
+            node: self.machine.node(),
+            _left_behind: (self.no == 0).then(|| Box::new(self.machine.take_outputs())),
+        }
     }
 
     fn function(

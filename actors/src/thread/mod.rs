@@ -3,6 +3,7 @@
 //! It decides nothing. Effects that are evaluated in place (texts, inline functions, globals) are answered in a loop
 //! without a message; everything else ends as a [`ThreadMsg::Answer`].
 
+mod broken;
 mod carry;
 mod in_flight;
 mod model;
@@ -233,7 +234,7 @@ impl Handler<ThreadMsg> for ThreadActor {
     type Result = ();
 
     fn handle(&mut self, message: ThreadMsg, context: &mut Context<Self>) {
-        self.take(message, context);
+        self.take_or_tell(message, context);
     }
 }
 

@@ -139,6 +139,7 @@ impl ThreadActor {
             workflow_id: Arc::clone(&self.machine.graph().workflow_id),
             thread_id: Arc::clone(self.machine.thread_id()),
             trigger_depth: self.machine.trigger_depth(),
+            owner: self.no,
         };
         ConversationActor::new(Rc::clone(&self.run), conversation, settings)
     }
@@ -178,7 +179,11 @@ impl ThreadActor {
         let (thread, supervisor) = (self.no, Arc::clone(&self.run.supervisor));
         let address = start_contained(&self.run.host, own, move |exit| {
             if let Exit::Panicked { message } = exit {
-                supervisor.do_send(SupervisorMsg::ConversationLost { thread, message });
+                supervisor.do_send(SupervisorMsg::ConversationLost {
+                    thread,
+                    message,
+                    known: None,
+                });
             }
         });
         self.speech = Speech::Shared(address.clone());

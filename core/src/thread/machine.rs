@@ -237,6 +237,15 @@ impl ThreadMachine {
     pub fn take_history(&mut self) -> Vec<NodeRecord> {
         std::mem::take(&mut self.history)
     }
+    /// The history, taken from a thread that broke off without an end of its own: the node it was in has failed.
+    pub fn take_broken_history(&mut self) -> Vec<NodeRecord> {
+        let mut history = self.take_history();
+        if let Some(record) = history.last_mut().filter(|record| record.status == NodeStatus::Running) {
+            record.status = NodeStatus::Failed;
+            record.attempts = self.attempt;
+        }
+        history
+    }
     /// The outputs, taken from a thread that has ended.
     pub fn take_outputs(&mut self) -> Outputs {
         std::mem::take(&mut self.outputs)

@@ -1,0 +1,82 @@
+//! Threads and conversations whose actor died.
+
+use pirn_core::conversation::{Conversation, Spent};
+use pirn_core::error::{RunError, RunErrorCode};
+use pirn_core::event::EventType;
+use pirn_core::status::ThreadStatus;
+use pirn_core::thread::{Input, ThreadEnd, Variables, nothing};
+use serde_json::{Value, json};
+
+use super::{SupervisorActor, ThreadNo};
+use crate::contain::Exit;
+use crate::thread::{ConversationRef, Ended, ThreadMsg};
+
+impl SupervisorActor {
+    /// A thread's actor is gone: where it had not ended, it died, and left what is known of it.
+    pub(super) fn exited(&mut self, thread: ThreadNo, exit: &Exit, known: Option<Box<Ended>>) {
+        let Some(child) = self.threads.get(thread).filter(|child| child.ended.is_none()) else {
+            return;
+        };
+        let (status, error) = match exit {
+            Exit::Panicked { message } => (
+                ThreadStatus::Failed,
+                RunError::new(
+                    RunErrorCode::ActorPanicked,
+                    format!("the thread's actor panicked: {message}"),
+                ),
+            ),
+            Exit::Stopped | Exit::Dropped => (
+                ThreadStatus::Cancelled,
+                RunError::new(RunErrorCode::Cancelled, "the thread's actor was stopped"),
+            ),
+        };
+        let node_id = known.as_ref().map(|known| child.graph.node(known.node).id.to_string());
+        let error = RunError {
+            thread_id: Some(child.thread_id.to_string()),
+            path_id: child.path_id.as_ref().map(ToString::to_string),
+            node_id,
+            ..error
+        };
+        self.emit(thread, EventType::ThreadFailed, || {
+            vec![
+                ("status", json!(status)),
+                ("pathId", json!(error.path_id)),
+                ("output", Value::Null),
+                ("error", json!(error)),
+            ]
+        });
+        let mut ended = known.unwrap_or_else(|| Box::new(nothing_known()));
+        ended.end = ThreadEnd {
+            status,
+            output: nothing(),
+            error: Some(error),
+        };
+        self.ended(thread, ended);
+    }
+
+    /// A thread lives on its conversation: without it, it ends, and takes with it what it started.
+    pub(super) fn conversation_lost(&mut self, thread: ThreadNo, message: &str, known: Option<Box<Conversation>>) {
+        if thread == 0 && known.is_some() {
+            self.said = known;
+        }
+        let message = format!("the conversation's actor panicked: {message}");
+        let error = Box::new(RunError::new(RunErrorCode::ActorPanicked, message));
+        self.tell(thread, ThreadMsg::Input(Input::Fail(error)));
+    }
+}
+
+fn nothing_known() -> Ended {
+    Ended {
+        end: ThreadEnd {
+            status: ThreadStatus::Failed,
+            output: nothing(),
+            error: None,
+        },
+        variables: Variables::default(),
+        spent: Spent::default(),
+        history: Vec::new(),
+        conversation: ConversationRef::Snapshot(Conversation::new()),
+        node: 0,
+        _left_behind: None,
+    }
+}

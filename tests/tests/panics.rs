@@ -1,0 +1,215 @@
+//! A panic ends the thread it happens in and no other. What the thread had spent was spent and what it had said was said:
+//! the run's report has both, up to the panic.
+
+use std::sync::Arc;
+
+use pirn::{Engine, NodeReport, ThreadStatus, Tokenizer};
+use pirn_core::conversation::Spent;
+use pirn_core::thread::NodeStatus;
+use pirn_tests::world::{Ran, forked, line, node, run_in, wait, workflow};
+use serde_json::{Value, json};
+
+/// Counts letters, and panics where it reads `boom`.
+struct Touchy;
+
+impl Tokenizer for Touchy {
+    fn name(&self) -> &'static str {
+        "touchy"
+    }
+    fn count(&self, text: &str) -> u64 {
+        assert!(!text.contains("boom"), "a tokenizer that panics on purpose");
+        text.len() as u64
+    }
+}
+
+fn played(workflows: &[Value], triggers: &Value, seed: u64) -> Ran {
+    let engine = Engine::builder()
+        .virtual_time(Some(seed))
+        .tokenizer("touchy", Arc::new(Touchy))
+        .function("panics", |_| panic!("on purpose"));
+    let profiles = json!([{"id": "default", "provider": "echo"}]);
+    let bundle = json!({"workflows": workflows, "triggers": triggers, "profiles": profiles});
+    run_in(engine, &bundle, Value::Null, Vec::new())
+}
+
+fn ask(id: &str, prompt: &str) -> Value {
+    node(id, "LLM", json!({ "prompt": prompt }))
+}
+
+fn panics() -> Value {
+    node("bad", "CODE", json!({"function": "panics"}))
+}
+
+fn named(nodes: &[NodeReport]) -> Vec<(&str, NodeStatus, u32)> {
+    let nodes = nodes.iter();
+    nodes.map(|node| (&*node.node_id, node.status, node.attempts)).collect()
+}
+
+fn set(name: &str) -> Value {
+    node(
+        name,
+        "VARIABLE",
+        json!({"variableName": name, "expression": "'it was set'"}),
+    )
+}
+
+/// What asking that costs in a run where nothing panics.
+fn cost_of(asked: &[Value]) -> Spent {
+    let ran = played(&[line("main", asked)], &json!([]), 1);
+    assert_eq!(ran.code(), "");
+    assert!(ran.report.tokens.spent != Spent::default());
+    ran.report.tokens.spent
+}
+
+#[test]
+fn a_run_that_panics_reports_what_it_spent_and_said_until_then() {
+    let asked = [ask("ask", "hello there")];
+    let cost = cost_of(&asked);
+    // In its first turn after a wait for the model, and where it has waited for a timer too.
+    for more in [Vec::new(), vec![wait("w", 10)]] {
+        let mut nodes = vec![set("kept"), asked[0].clone()];
+        nodes.extend(more.iter().cloned());
+        nodes.push(panics());
+        let ran = played(&[line("main", &nodes)], &json!([]), 1);
+        let report = &ran.report;
+        assert_eq!((report.status, ran.code()), (ThreadStatus::Failed, "ACTOR_PANICKED"));
+        assert_eq!(report.tokens.spent, cost);
+        let mut expected = vec![
+            ("start", NodeStatus::Completed, 1),
+            ("kept", NodeStatus::Completed, 1),
+            ("ask", NodeStatus::Completed, 1),
+        ];
+        expected.extend(more.iter().map(|_| ("w", NodeStatus::Completed, 1)));
+        expected.push(("bad", NodeStatus::Failed, 1));
+        assert_eq!(named(&report.nodes), expected);
+        let said: Vec<&str> = report
+            .conversation
+            .messages
+            .iter()
+            .map(|m| m.content.as_str())
+            .collect();
+        assert_eq!(said, ["hello there", "hello there"]);
+        assert!(report.tokens.context > 0);
+        assert_eq!(report.variables["kept"], "it was set");
+        let error = report.error.as_ref().expect("it failed");
+        assert_eq!(error.node_id.as_deref(), Some("bad"), "the error names its node");
+        assert_eq!(error.thread_id.as_deref(), Some(&*report.thread_id));
+        assert!(error.message.contains("on purpose"), "{error:?}");
+        let shown = json!(report);
+        assert_eq!(shown["tokens"]["spent"], json!(cost));
+        assert_eq!(
+            shown["nodes"][2],
+            json!({"nodeId": "ask", "status": "COMPLETED", "attempts": 1})
+        );
+        assert_eq!(shown["conversation"]["messages"][1]["role"], "assistant");
+    }
+}
+
+#[test]
+fn a_run_that_panics_in_its_first_turn_reports_its_nodes() {
+    let ran = played(&[line("main", &[set("kept"), panics()])], &json!([]), 1);
+    assert_eq!(ran.nodes(), ["start", "kept", "bad"]);
+    assert_eq!(ran.report.variables["kept"], "it was set");
+}
+
+#[test]
+fn what_a_branch_or_a_child_that_panics_had_spent_is_the_runs() {
+    let asked = [ask("ask", "hello there")];
+    let cost = cost_of(&asked);
+    let broken = vec![asked[0].clone(), panics()];
+    let called = node(
+        "call",
+        "SUBGRAPH",
+        json!({"subgraphId": "child", "conversation": "none"}),
+    );
+    let cases = [
+        vec![forked(
+            &[broken.clone(), vec![wait("w", 1_000)]],
+            false,
+            &json!({"joinStrategy": "ANY_COMPLETED"}),
+        )],
+        vec![forked(
+            &[broken.clone(), vec![wait("w", 1_000)]],
+            false,
+            &json!({"joinStrategy": "ALL_COMPLETED"}),
+        )],
+        vec![line("main", &[called]), line("child", &broken)],
+    ];
+    for workflows in cases {
+        for seed in 0..10 {
+            let ran = played(&workflows, &json!([]), seed);
+            assert_eq!(ran.report.tokens.spent, cost, "{:?}", ran.report);
+        }
+    }
+}
+
+#[test]
+fn a_triggered_sub_workflow_that_panics_leaves_its_nodes_and_what_it_spent() {
+    let asked = ask("ask", "hello there");
+    let cost = cost_of(std::slice::from_ref(&asked));
+    let sub = workflow(
+        "sub",
+        &[
+            node("s", "START_FROM_TRIGGER", json!({})),
+            asked,
+            panics(),
+            node("c", "CONTINUE_FROM_TRIGGER", json!({})),
+        ],
+        &["s>ask>bad>c"],
+    );
+    let triggers = json!([{"id": "t", "type": "EVENT", "workflowId": "main",
+        "condition": {"eventType": "NODE_COMPLETED", "expression": "event.nodeId === 'kept'"},
+        "action": {"type": "EXECUTE_TRIGGERED_SUBGRAPH", "parameters": {"triggeredWorkflowId": "sub"}}}]);
+    let ran = played(&[line("main", &[set("kept"), wait("w", 10)]), sub], &triggers, 1);
+    assert_eq!(ran.code(), "", "the main thread goes on");
+    assert_eq!(ran.report.tokens.spent, cost);
+    let firing = &ran.report.firings[0];
+    assert_eq!(firing.status, Some(ThreadStatus::Failed));
+    assert_eq!(
+        named(&firing.nodes),
+        [
+            ("s", NodeStatus::Completed, 1),
+            ("ask", NodeStatus::Completed, 1),
+            ("bad", NodeStatus::Failed, 1)
+        ]
+    );
+}
+
+#[test]
+fn a_conversation_that_panics_keeps_what_was_said_before() {
+    let sharing = node(
+        "call",
+        "SUBGRAPH",
+        json!({"subgraphId": "child", "conversation": "share"}),
+    );
+    let bad = |id: &str| ask(id, "boom");
+    let cases = [
+        ("its own", vec![line("main", &[ask("a", "one"), bad("b")])]),
+        (
+            "shared, in a child's hands",
+            vec![
+                line("main", &[ask("a", "one"), sharing.clone()]),
+                line("child", &[bad("b"), wait("w", 10)]),
+            ],
+        ),
+        (
+            "shared, in its own hands",
+            vec![
+                line("main", &[sharing, bad("b")]),
+                line("child", &[ask("a", "one"), wait("w", 10)]),
+            ],
+        ),
+    ];
+    for (name, mut workflows) in cases {
+        for workflow in &mut workflows {
+            workflow["config"]["tokenizer"] = json!("touchy");
+        }
+        for seed in 0..10 {
+            let ran = played(&workflows, &json!([]), seed);
+            assert_eq!(ran.code(), "ACTOR_PANICKED", "{name}");
+            assert_eq!(ran.visible(), ["one", "one"], "{name}");
+            assert!(ran.report.tokens.context > 0, "{name}");
+            assert!(ran.report.tokens.spent != Spent::default(), "{name}");
+        }
+    }
+}
