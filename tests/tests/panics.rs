@@ -213,3 +213,38 @@ fn a_conversation_that_panics_keeps_what_was_said_before() {
         }
     }
 }
+
+#[test]
+fn what_was_spent_counts_also_where_whoever_started_it_ends_at_the_same_time() {
+    let asked = ask("ask", "hello there");
+    let cost = cost_of(std::slice::from_ref(&asked));
+    let call = node(
+        "call",
+        "SUBGRAPH",
+        json!({"subgraphId": "child", "conversation": "none"}),
+    );
+    let mut timed = call.clone();
+    timed["timeoutMs"] = json!(10);
+    let until_ten = [asked, wait("w", 10)];
+    let child = line("child", &until_ten);
+    let cases = [
+        ("called", vec![line("main", &[call]), child.clone()], 10),
+        ("called, timed", vec![line("main", &[timed]), child], 1_000),
+        (
+            "forked",
+            vec![forked(
+                &[until_ten.to_vec()],
+                false,
+                &json!({"joinStrategy": "ALL_COMPLETED"}),
+            )],
+            10,
+        ),
+    ];
+    for (name, mut workflows, limit) in cases {
+        workflows[0]["config"] = json!({"timeoutMs": limit});
+        for seed in 0..60 {
+            let ran = played(&workflows, &json!([]), seed);
+            assert_eq!(ran.report.tokens.spent, cost, "{name}, seed {seed}: {:?}", ran.report);
+        }
+    }
+}

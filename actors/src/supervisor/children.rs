@@ -238,7 +238,6 @@ impl SupervisorActor {
         let outcome = match ended.end.status {
             ThreadStatus::Completed => Outcome::Child {
                 output: Arc::clone(&ended.end.output),
-                spent: ended.spent,
             },
             status => {
                 let message = format!("workflow {} ended {}", child.graph.workflow_id, status.as_str());
@@ -249,9 +248,6 @@ impl SupervisorActor {
                 })
             }
         };
-        if !matches!(outcome, Outcome::Child { .. }) {
-            self.late_spent.add(ended.spent);
-        }
         let (child_id, status) = (Arc::clone(&child.thread_id), ended.end.status);
         self.emit(parent, EventType::SubgraphCompleted, || {
             vec![("childThreadId", json!(child_id)), ("status", json!(status))]

@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pirn_core::conversation::Spent;
 use pirn_core::error::RunError;
 use pirn_core::event::EventType;
 use pirn_core::graph::{ForkIx, Graph};
@@ -88,10 +87,6 @@ impl SupervisorActor {
         let Some(end) = PathEnd::of_thread(ended.end.status) else {
             return;
         };
-        let spent = ended.spent;
-        if self.forks.get(&fork).is_none_or(|run| run.machine.verdict().is_some()) {
-            self.late_spent.add(spent);
-        }
         self.step_fork(fork, Input::Ended { path, end });
     }
 
@@ -202,10 +197,6 @@ impl SupervisorActor {
             Ok((outcome, source)) => (outcome, source),
             Err(error) => (Outcome::Failed(error), None),
         };
-        if !matches!(outcome, Outcome::Joined(_)) {
-            // Nothing is handed to the parent, so what the branches spent goes to the run.
-            self.late_spent.add(self.spent_by_branches(no));
-        }
         self.detach_survivors(no);
         if matches!(verdict, Verdict::Cancelled) {
             return;
@@ -283,30 +274,14 @@ impl SupervisorActor {
             .collect();
         let snapshot = |name: &str| -> Option<&Value> { run.state.variables.value(name).map(|value| &**value) };
         let variables: BTreeMap<String, Value> = merge_variables(snapshot, &branches)?;
-        let spent = self.spent_by(run);
         let source = match conversation {
             JoinConversation::ReplaceWith(path) => run.threads.get(*path).copied().flatten(),
             JoinConversation::Unchanged => None,
         };
         Ok((
-            joined(join_output(run.machine.rule().strategy, &reports), variables, spent),
+            joined(join_output(run.machine.rule().strategy, &reports), variables),
             source,
         ))
-    }
-
-    fn spent_by_branches(&self, no: ForkNo) -> Spent {
-        self.forks.get(&no).map_or(Spent::default(), |run| self.spent_by(run))
-    }
-
-    /// What the branches that have ended spent.
-    fn spent_by(&self, run: &ForkRun) -> Spent {
-        let mut spent = Spent::default();
-        for thread in run.threads.iter().flatten() {
-            if let Some(ended) = self.threads.get(*thread).and_then(|child| child.ended.as_ref()) {
-                spent.add(ended.spent);
-            }
-        }
-        spent
     }
 
     fn detach_survivors(&mut self, no: ForkNo) {

@@ -107,7 +107,8 @@ pub(crate) struct SupervisorActor {
     firings: BTreeMap<FiringId, FiringRun>,
     live: usize,
     live_detached: usize,
-    late_spent: Spent,
+    /// By the threads that have ended: also where nobody was left to take what they came to.
+    spent: Spent,
     /// What was said in the main thread's conversation, where its actor panicked.
     said: Option<Box<Conversation>>,
     /// By graph: the token limit of the profile its first LLM node names.
@@ -136,7 +137,7 @@ impl SupervisorActor {
             firings: BTreeMap::new(),
             live: 0,
             live_detached: 0,
-            late_spent: Spent::default(),
+            spent: Spent::default(),
             said: None,
             token_limits: Vec::new(),
             deadline: None,
@@ -222,6 +223,7 @@ impl SupervisorActor {
             return;
         };
         child.place = Place::Gone;
+        self.spent.add(ended.spent);
         child.ended = Some(ended);
         let (origin, owned, is_detached) = (child.origin, std::mem::take(&mut child.owned), child.is_detached);
         self.live -= 1;
@@ -312,14 +314,13 @@ impl SupervisorActor {
 }
 
 /// What a join hands to its parent, apart from the conversation.
-fn joined(output: Value, variables: BTreeMap<String, Value>, spent: Spent) -> Outcome {
+fn joined(output: Value, variables: BTreeMap<String, Value>) -> Outcome {
     Outcome::Joined(Joined {
         output: Arc::new(output),
         variables: variables
             .into_iter()
             .map(|(name, value)| (name.into(), Arc::new(value)))
             .collect(),
-        spent,
     })
 }
 

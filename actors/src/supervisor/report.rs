@@ -40,8 +40,6 @@ impl SupervisorActor {
         };
         let Some(main) = self.threads.get(0) else { return };
         let Some(ended) = &main.ended else { return };
-        let mut spent = ended.spent;
-        spent.add(self.late_spent);
         let globals = self.run.globals.borrow();
         let all = globals.iter().chain(ended.variables.iter());
         let variables: BTreeMap<_, _> = all.map(|(name, value)| (name.to_string(), (**value).clone())).collect();
@@ -62,7 +60,7 @@ impl SupervisorActor {
             conversation: ConversationReport::of(&conversation),
             tokens: TokenReport {
                 context: conversation.visible_tokens(),
-                spent,
+                spent: self.spent,
             },
             nodes,
             threads: self.status().threads,

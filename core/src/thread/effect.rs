@@ -398,8 +398,6 @@ pub enum Outcome {
     Child {
         /// Its output.
         output: Arc<Value>,
-        /// What its models reported.
-        spent: Spent,
     },
     /// A timer's time has come.
     Elapsed,
@@ -464,8 +462,6 @@ pub struct Joined {
     pub output: Arc<Value>,
     /// Thread variables that come back.
     pub variables: Vec<(Arc<str>, Arc<Value>)>,
-    /// What the branches' models reported.
-    pub spent: Spent,
 }
 
 /// How a thread ended.

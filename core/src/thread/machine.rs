@@ -250,7 +250,7 @@ impl ThreadMachine {
     pub fn take_outputs(&mut self) -> Outputs {
         std::mem::take(&mut self.outputs)
     }
-    /// What its models reported, children included.
+    /// What its own models reported; what its children spent is for whoever hears of their ends.
     pub fn spent(&self) -> &Spent {
         &self.spent
     }

@@ -317,11 +317,9 @@ impl World {
             Wanted::Joined => Outcome::Joined(Joined {
                 output: nothing(),
                 variables: vec![("v".into(), Arc::new(json!(1)))],
-                spent: Spent::default(),
             }),
             Wanted::Child => Outcome::Child {
                 output: Arc::new(json!({"x": 1})),
-                spent: Spent::default(),
             },
             Wanted::Elapsed | Wanted::Limit => Outcome::Elapsed,
             Wanted::Event => Outcome::Event(Arc::new(json!({"name": "go"}))),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use pirn_core::conversation::compression::CompressionResult;
-use pirn_core::conversation::{Conversation, Spent, select};
+use pirn_core::conversation::{Conversation, select};
 use pirn_core::definition::{ContinueFromTriggerConfig, HistoryCallbackMode};
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::EventType;
@@ -37,12 +37,6 @@ impl SupervisorActor {
             run.report.nodes.clone_from(&nodes);
         }
         run.nodes = nodes;
-        let spent = self
-            .threads
-            .get(thread)
-            .and_then(|child| child.ended.as_ref())
-            .map_or(Spent::default(), |ended| ended.spent);
-        self.late_spent.add(spent);
         if end.status != ThreadStatus::Completed {
             let error = RunError::new(
                 RunErrorCode::NodeFailed,

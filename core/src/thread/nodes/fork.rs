@@ -41,7 +41,6 @@ pub(super) fn enter_join(walk: &mut Walk<'_>, ix: ForkIx, fork: &Fork) -> Progre
 pub(super) fn answer(walk: &mut Walk<'_>, outcome: Outcome) -> Progress {
     match outcome {
         Outcome::Joined(joined) => {
-            walk.thread.spent.add(joined.spent);
             if let Err(error) = walk.thread.variables.assign_all(&joined.variables) {
                 return Progress::Failed(error);
             }

@@ -51,8 +51,7 @@ pub(super) fn answer(walk: &mut Walk<'_>, stage: Stage, effect: EffectId, outcom
     }
     match (stage, outcome) {
         (Stage::Input { .. }, Outcome::Value(input)) => child(walk, input),
-        (Stage::Child { .. }, Outcome::Child { output, spent }) => {
-            walk.thread.spent.add(spent);
+        (Stage::Child { .. }, Outcome::Child { output }) => {
             let graph = Arc::clone(walk.thread.graph());
             match &graph.node(walk.thread.at).kind {
                 NodeKind::Subgraph {
