@@ -1,7 +1,8 @@
 //! What the benchmark programs understand.
 //!
 //! - no words: all workloads on Pirn, raw tokio and the program's other sides, and prints the table
-//! - `once WORKLOAD SIZE ROUNDS`: on Pirn alone, for a profiler and for counting instructions; 0 rounds only prepares
+//! - `once WORKLOAD SIZE ROUNDS`: on Pirn alone, for a profiler; 0 rounds only prepares
+//! - `count WORKLOAD SIZE ROUNDS`: the same on one thread under a virtual clock, for counting instructions
 //! - `memory threads|runs COUNT`: bytes that one of them costs while it waits
 //! - `command PIRN FOLDER`: the binary PIRN from outside: cold start, and a large file validated
 //!
@@ -27,10 +28,21 @@ pub fn main(others: Vec<Side>) -> std::io::Result<()> {
         ["once", workload, size, rounds] => {
             let workload = named(workload, number(size)?)?;
             let rounds = number(rounds)?;
+            let spin = match workload {
+                Workload::Cpu(_) => Spin::calibrated(),
+                _ => Spin::none(),
+            };
             runtime.block_on(async {
-                let times = tokio::spawn(once(workload, rounds)).await?;
+                let bench = Bench::new(&[workload], spin);
+                let times = tokio::spawn(times(bench, workload, rounds)).await?;
                 writeln!(out, "{times:.1?}")
             })
+        }
+        ["count", workload, size, rounds] => {
+            let workload = named(workload, number(size)?)?;
+            let rounds = number(rounds)?;
+            let times = runtime.block_on(async { times(Bench::counted(&[workload]), workload, rounds).await });
+            writeln!(out, "{times:.1?}")
         }
         ["memory", "threads", count] => {
             let bytes = runtime.block_on(memory::a_thread(number(count)?))?;
@@ -55,17 +67,12 @@ pub fn main(others: Vec<Side>) -> std::io::Result<()> {
             Ok(())
         }
         _ => Err(usage(
-            "once WORKLOAD SIZE ROUNDS, memory threads|runs COUNT, command PIRN FOLDER, or nothing",
+            "once WORKLOAD SIZE ROUNDS, count WORKLOAD SIZE ROUNDS, memory threads|runs COUNT, command PIRN FOLDER, or nothing",
         )),
     }
 }
 
-async fn once(workload: Workload, rounds: usize) -> Vec<f64> {
-    let spin = match workload {
-        Workload::Cpu(_) => Spin::calibrated(),
-        _ => Spin::none(),
-    };
-    let bench = Bench::new(&[workload], spin);
+async fn times(bench: Bench, workload: Workload, rounds: usize) -> Vec<f64> {
     let mut times = Vec::new();
     for _ in 0..rounds {
         times.extend(bench.round(workload).await.into_iter().flatten().map(|(_, us)| us));

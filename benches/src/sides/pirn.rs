@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use pirn::{Engine, EventFilter, Message, Role, ThreadStatus};
+use pirn::{Engine, EngineBuilder, EventFilter, Message, Role, ThreadStatus};
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, mpsc};
 
@@ -42,13 +42,22 @@ pub fn side(workloads: &[Workload], spin: Spin, is_heard: bool) -> Side {
 
 impl Bench {
     /// An engine that knows all of these.
-    #[allow(clippy::disallowed_methods)] // a benchmark measures real time
     pub fn new(workloads: &[Workload], spin: Spin) -> Self {
+        Self::on(Engine::builder(), workloads, spin)
+    }
+
+    /// The same on one thread under a virtual clock, where nothing depends on how threads meet: for counting.
+    pub fn counted(workloads: &[Workload]) -> Self {
+        Self::on(Engine::builder().virtual_time(None), workloads, Spin::none())
+    }
+
+    #[allow(clippy::disallowed_methods)] // a benchmark measures real time
+    fn on(builder: EngineBuilder, workloads: &[Workload], spin: Spin) -> Self {
         let (stamp, stamps) = mpsc::unbounded_channel();
         let hits = Arc::new(AtomicUsize::new(0));
         let all_hit = Arc::new(Notify::new());
         let (counted, tell) = (Arc::clone(&hits), Arc::clone(&all_hit));
-        let mut builder = Engine::builder()
+        let mut builder = builder
             .function("next", |input| Ok(json!(input.as_u64().unwrap_or(0) + 1)))
             .function("stamp", move |_| {
                 stamp
