@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use actix::{Actor, ActorContext, Context, Handler};
-use pirn_core::definition::{TriggerAction, TriggerDefinition, VariableScope};
+use pirn_core::definition::{TriggerAction, TriggerDefinition};
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::{Event, EventType, RaisedEvent};
 use pirn_core::script::{Evaluator, ScopeValues};
@@ -18,7 +18,7 @@ use crate::engine::{DetachedRun, EngineShared, OnEnd};
 use crate::events::BusMsg;
 use crate::host::Host;
 use crate::ports::Function;
-use crate::supervisor::{Control, SupervisorMsg};
+use crate::supervisor::{Assignment, Control, SupervisorMsg};
 
 /// A message to the matcher.
 pub(crate) enum MatcherMsg {
@@ -270,17 +270,12 @@ impl TriggerMatcherActor {
                     }
                     None => Arc::new(value.clone()),
                 };
-                let scope: VariableScope = *scope;
-                engine.tell_run(
-                    &event.run_id,
-                    SupervisorMsg::Assign {
-                        thread_id: event.thread_id.clone(),
-                        name: variable_name.as_str().into(),
-                        value,
-                        scope,
-                        trigger_depth: event.raised.trigger_depth + 1,
-                    },
-                )
+                let (bus, id, cause) = (engine.bus.clone(), trigger.id.clone(), Arc::clone(event));
+                let refused = move |error: &RunError| bus.do_send(raise(&cause, failed_with(&id, error)));
+                let assignment = Assignment::new(trigger, event, variable_name, value, refused);
+                // Where the run has ended the message is dropped, and with it the answer: it is refused.
+                let _: Result<(), String> = engine.tell_run(&event.run_id, assignment.in_scope(*scope));
+                Ok(())
             }
             TriggerAction::SendNotification { message, channel } => {
                 let scope = event_scope(event);
@@ -375,7 +370,10 @@ fn event_scope(event: &Event) -> ScopeValues {
 }
 
 fn failure(trigger_id: &str, message: &str) -> RaisedEvent {
-    let error = RunError::new(RunErrorCode::NodeFailed, message);
+    failed_with(trigger_id, &RunError::new(RunErrorCode::NodeFailed, message))
+}
+
+fn failed_with(trigger_id: &str, error: &RunError) -> RaisedEvent {
     RaisedEvent::new(
         EventType::TriggerFailed,
         [("triggerId", json!(trigger_id)), ("error", json!(error))],

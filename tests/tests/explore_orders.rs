@@ -26,7 +26,8 @@ enum Step {
 struct Race {
     branches: Vec<Vec<Step>>,
     strategy: &'static str,
-    /// For each branch, whether a trigger on the end of its first node writes its number to a global variable.
+    /// For each branch, whether a trigger on the end of its first node writes its number to a global variable. Nothing
+    /// else writes that one, so it matters to nobody when in the branch's turn it does.
     watched: Vec<bool>,
 }
 
@@ -122,7 +123,6 @@ impl Race {
             next: vec![0; self.branches.len()],
             globals: [-1, -1],
             last: -1,
-            told: vec![false; self.branches.len()],
             completed: BTreeSet::new(),
             failed: 0,
         };
@@ -152,7 +152,8 @@ impl Race {
         }
     }
 
-    /// A branch's next turn: the end of the script it waits for, or its first step; then what waits for nobody.
+    /// A branch's next turn: the end of the script it waits for, or its first step; then what waits for nobody. What it
+    /// has set off is done after it, whether it has ended by then or not.
     fn go(&self, no: usize, world: &mut World) {
         let steps = &self.branches[no];
         let first = world.next[no];
@@ -164,8 +165,6 @@ impl Race {
             }
             world.next[no] = place + 1;
             match step {
-                // A safe point: what a trigger has for this branch is done.
-                Step::Script if std::mem::take(&mut world.told[no]) => world.last = no.cast_signed(),
                 Step::Script => {}
                 Step::Fail => {
                     world.next[no] = steps.len();
@@ -176,7 +175,7 @@ impl Race {
                 Step::Add(to) => world.globals[*to] = world.globals[*to] * 2 + 1,
             }
             if place == 0 && self.watched[no] {
-                world.told[no] = true;
+                world.last = no.cast_signed();
             }
         }
         world.completed.insert(no);
@@ -189,8 +188,6 @@ struct World {
     next: Vec<usize>,
     globals: [isize; 2],
     last: isize,
-    /// Branches that a trigger has something for; they do it at their next safe point, if they get there.
-    told: Vec<bool>,
     completed: BTreeSet<usize>,
     failed: usize,
 }

@@ -12,6 +12,7 @@ use pirn_core::status::ThreadStatus;
 use pirn_core::thread::{EffectId, FiringId};
 use serde_json::Value;
 
+use super::assign::Assignment;
 use super::{ForkNo, ThreadNo};
 use crate::answer::Answer;
 use crate::contain::Exit;
@@ -87,12 +88,10 @@ pub(crate) enum SupervisorMsg {
         /// Told where the run has no such thread.
         unknown: Box<dyn FnOnce() + Send>,
     },
+    /// A trigger assigns a variable.
     Assign {
-        thread_id: String,
-        name: Arc<str>,
-        value: Arc<Value>,
         scope: VariableScope,
-        trigger_depth: u32,
+        assignment: Box<Assignment>,
     },
     Pin(pirn_core::definition::PinSection, Value),
     Raise(RaisedEvent),

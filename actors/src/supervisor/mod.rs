@@ -5,6 +5,7 @@
 //! 2. A thread that ends takes what it started with it, unless a JOIN detached it.
 //! 3. The outcome is told once, when the main thread and everything attached to it have ended.
 
+mod assign;
 mod children;
 mod firings;
 mod forks;
@@ -33,6 +34,7 @@ use crate::events::BusMsg;
 use crate::host::{Seat, TimerHandle};
 use crate::run::{RunReport, RunShared};
 use crate::thread::{Ended, ThreadMsg};
+pub(crate) use assign::Assignment;
 use firings::FiringRun;
 use forks::ForkRun;
 pub use message::RunStatus;
@@ -368,25 +370,7 @@ impl Handler<SupervisorMsg> for SupervisorActor {
                 Some(thread) => self.control_thread(thread, control, trigger_depth),
                 None => unknown(),
             },
-            SupervisorMsg::Assign {
-                thread_id,
-                name,
-                value,
-                scope,
-                trigger_depth,
-            } => {
-                if let Some(thread) = self.threads.number_of(&thread_id) {
-                    self.tell(
-                        thread,
-                        ThreadMsg::Input(Input::Assign {
-                            name,
-                            value,
-                            scope,
-                            trigger_depth,
-                        }),
-                    );
-                }
-            }
+            SupervisorMsg::Assign { scope, assignment } => self.assign(scope, assignment),
             SupervisorMsg::Pin(section, value) => {
                 if let Err(error) = crate::thread::pin(&mut self.run.pinned.borrow_mut(), section, &value) {
                     tracing::warn!(%error, "a pinned section was refused");

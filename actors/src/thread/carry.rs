@@ -136,10 +136,10 @@ impl ThreadActor {
                 self.tell_shared(|| format!("variable {name} {readonly}"), &value);
                 let assigned = self.run.globals.borrow_mut().assign(&name, value, readonly);
                 let outcome = match assigned {
-                    Ok(_) => Outcome::Done,
+                    Ok(value) => Outcome::Value(value),
                     Err(error) => Outcome::Failed(error),
                 };
-                return (id != 0).then_some((id, outcome));
+                return Some((id, outcome));
             }
             Effect::Pin { id, section, value } => {
                 self.tell_shared(|| format!("pinned {section:?}"), &value);

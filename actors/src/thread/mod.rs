@@ -30,7 +30,7 @@ use serde_json::Value;
 use crate::conversation::Merge;
 use crate::ports::ModelSession;
 use crate::run::{EffectBuffers, RunShared};
-use crate::supervisor::ThreadNo;
+use crate::supervisor::{Assignment, ThreadNo};
 use in_flight::{InFlight, UnderWay};
 pub(crate) use speech::ConversationRef;
 use speech::Speech;
@@ -80,6 +80,8 @@ pub(crate) enum ThreadMsg {
         result: TriggeredResult,
         merge: Option<Box<Merge>>,
     },
+    /// A trigger assigns a variable of this thread.
+    Assign(Box<Assignment>),
     /// The last turn left something over.
     GoOn,
     Describe(Box<dyn FnOnce(Option<Described>) + Send>),
@@ -260,6 +262,29 @@ impl ThreadActor {
                     self.rare().merges.insert(firing, merge);
                 }
                 self.drive(Input::Triggered { firing, result }, turn);
+            }
+            ThreadMsg::Assign(assignment) => {
+                if self.has_ended() {
+                    // Nobody is there to take it: the answer is dropped, which says so.
+                    return;
+                }
+                let Assignment {
+                    trigger_id,
+                    name,
+                    value,
+                    trigger_depth,
+                    taken,
+                    thread_id: _,
+                } = *assignment;
+                // From here on the machine answers for it.
+                taken.give(Ok(()));
+                let input = Input::Assign {
+                    trigger_id,
+                    name,
+                    value,
+                    trigger_depth,
+                };
+                self.drive(input, turn);
             }
             ThreadMsg::Describe(answer) => {
                 if self.machine.status().is_final() {

@@ -13,7 +13,6 @@ use crate::Millis;
 use crate::conversation::{AgentKind, ModelRequest, Spent};
 use crate::definition::{
     CompressionConfig, ConversationHistoryOptions, ConversationMode, FilterContext, PinSection, TruncateContext,
-    VariableScope,
 };
 use crate::error::RunError;
 use crate::event::{EventMask, EventType, RaisedEvent};
@@ -127,14 +126,14 @@ pub enum Input {
         /// What it hands back.
         result: TriggeredResult,
     },
-    /// A trigger assigns a variable at the next safe point.
+    /// A trigger assigns a variable of this thread: at its next safe point, or its end.
     Assign {
+        /// The trigger.
+        trigger_id: Arc<str>,
         /// Its name.
         name: Arc<str>,
         /// Its value.
         value: Arc<Value>,
-        /// Whose.
-        scope: VariableScope,
         /// How many triggers stand between the run's own steps and this assignment.
         trigger_depth: u32,
     },
@@ -328,7 +327,7 @@ pub enum Effect {
         /// Name of a CUSTOM event, or an event type's word.
         event: Arc<str>,
     },
-    /// Assign a variable of the run: [`Outcome::Done`] or an error.
+    /// Assign a variable of the run: [`Outcome::Value`], the value as its type has it, or an error.
     SetGlobal {
         /// Answer here.
         id: EffectId,

@@ -295,15 +295,15 @@ impl ThreadMachine {
             }
             Input::Triggered { firing, result } => walk.triggered(firing, result),
             Input::Assign {
+                trigger_id,
                 name,
                 value,
-                scope,
                 trigger_depth,
             } => {
                 walk.thread.arrived.push_back(SafePointWork::Assign {
+                    trigger_id,
                     name,
                     value,
-                    scope,
                     trigger_depth,
                 });
                 walk.look_around();

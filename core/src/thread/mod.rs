@@ -20,4 +20,5 @@ pub use evaluate::{ThreadScope, evaluate, spec_value};
 pub use machine::{
     DEFAULT_MAX_STEPS, NodeRecord, NodeStatus, ThreadKind, ThreadMachine, ThreadSeed, initial_variables,
 };
+pub use safe_point::variable_fields;
 pub use state::{Outputs, Variable, Variables, coerce, nothing, read_only};

@@ -10,7 +10,7 @@ use super::nodes::NodeRun;
 use super::walk::Walk;
 use crate::definition::VariableScope;
 use crate::error::RunError;
-use crate::event::{EventType, RaisedEvent};
+use crate::event::EventType;
 use crate::graph::NodeIx;
 use crate::status::ThreadStatus;
 
@@ -23,9 +23,9 @@ pub(super) enum SafePointWork {
         is_compression: bool,
     },
     Assign {
+        trigger_id: Arc<str>,
         name: Arc<str>,
         value: Arc<Value>,
-        scope: VariableScope,
         trigger_depth: u32,
     },
 }
@@ -38,6 +38,11 @@ pub(super) enum When {
     /// In the middle of a turn: a compression takes effect, because the call is what it is for. A message that a
     /// trigger adds would stand between the prompt and its answer, so it waits for the node's end.
     BeforeModelCall,
+}
+
+/// What VARIABLE_CHANGED says.
+pub fn variable_fields(name: &str, value: &Value, scope: VariableScope) -> [(&'static str, Value); 3] {
+    [("name", json!(name)), ("value", value.clone()), ("scope", json!(scope))]
 }
 
 /// What a firing hands to the thread beside messages.
@@ -127,11 +132,11 @@ impl Walk<'_> {
         while let Some(place) = self.thread.arrived.iter().position(may_now) {
             match self.thread.arrived.remove(place)? {
                 SafePointWork::Assign {
+                    trigger_id,
                     name,
                     value,
-                    scope,
                     trigger_depth,
-                } => self.assign_for_trigger(&name, value, scope, trigger_depth),
+                } => self.assign_for_trigger(&trigger_id, &name, value, trigger_depth),
                 SafePointWork::Triggered {
                     handed,
                     conversation: false,
@@ -162,36 +167,17 @@ impl Walk<'_> {
 
     pub(super) fn assign_for_trigger(
         &mut self,
+        trigger_id: &Arc<str>,
         name: &Arc<str>,
         value: Arc<Value>,
-        scope: VariableScope,
         trigger_depth: u32,
     ) {
-        let assigned = match scope {
-            VariableScope::Global => {
-                let effect = Effect::SetGlobal {
-                    id: 0,
-                    name: Arc::clone(name),
-                    value: Arc::clone(&value),
-                    readonly: false,
-                };
-                self.out.push(effect);
-                Ok(value)
-            }
-            VariableScope::Thread => self.thread.variables.assign(name, value, false),
-        };
-        let event = match assigned {
-            Ok(value) => RaisedEvent::new(
-                EventType::VariableChanged,
-                [
-                    ("name", json!(name)),
-                    ("value", (*value).clone()),
-                    ("scope", json!(scope)),
-                ],
-            ),
-            Err(error) => RaisedEvent::new(EventType::TriggerFailed, [("error", json!(error))]),
-        };
-        self.emit_raised(event.at_depth(trigger_depth));
+        match self.thread.variables.assign(name, value, false) {
+            Ok(value) => self.variable_changed(name, &value, VariableScope::Thread, trigger_depth),
+            Err(error) => self.emit_caused(trigger_depth, EventType::TriggerFailed, |_| {
+                [("triggerId", json!(trigger_id)), ("error", json!(error))]
+            }),
+        }
     }
 
     /// The conversation has taken in a firing's messages, or could not; its variables follow.
@@ -225,11 +211,7 @@ impl Walk<'_> {
         trigger_depth: u32,
     ) {
         self.emit_caused(trigger_depth, EventType::VariableChanged, |_| {
-            [
-                ("name", json!(name)),
-                ("value", (**value).clone()),
-                ("scope", json!(scope)),
-            ]
+            variable_fields(name, value, scope)
         });
     }
 

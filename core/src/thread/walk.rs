@@ -355,16 +355,24 @@ impl Walk<'_> {
         self.thread.run = NodeRun::Idle;
         // What came too late to take effect is answered all the same.
         while let Some(work) = self.thread.arrived.pop_front() {
-            if let SafePointWork::Triggered { handed, .. } = work {
-                let firing = handed.firing;
-                let error = RunError::new(
-                    RunErrorCode::Cancelled,
-                    "the thread ended before the result could take effect",
-                );
-                self.out.push(Effect::Applied {
-                    firing,
-                    error: Some(error),
-                });
+            match work {
+                SafePointWork::Triggered { handed, .. } => {
+                    let error = RunError::new(
+                        RunErrorCode::Cancelled,
+                        "the thread ended before the result could take effect",
+                    );
+                    self.out.push(Effect::Applied {
+                        firing: handed.firing,
+                        error: Some(error),
+                    });
+                }
+                // It needs no more of the thread than its variables, and those outlive it.
+                SafePointWork::Assign {
+                    trigger_id,
+                    name,
+                    value,
+                    trigger_depth,
+                } => self.assign_for_trigger(&trigger_id, &name, value, trigger_depth),
             }
         }
         let event_type = match status {

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pirn_core::conversation::{Mended, ModelRequest, Spent};
-use pirn_core::definition::VariableScope;
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::{EventMask, EventType, RaisedEvent};
 use pirn_core::graph::NodeKind;
@@ -237,13 +236,9 @@ impl World {
             Kind::Resume => Some(Input::Resume { trigger_depth: 0 }),
             Kind::Triggered => Some(self.triggered()),
             Kind::Assign => Some(Input::Assign {
+                trigger_id: "t".into(),
                 name: "v".into(),
                 value: Arc::new(json!(self.dice.below(4))),
-                scope: if self.dice.below(2) == 0 {
-                    VariableScope::Thread
-                } else {
-                    VariableScope::Global
-                },
                 trigger_depth: 1,
             }),
         }
@@ -348,8 +343,10 @@ impl World {
                 };
                 (id, wanted)
             }
-            Effect::Function { id, .. } | Effect::Script { id, .. } => (id, Wanted::Value),
-            Effect::Conversation { id: 0, .. } | Effect::SetGlobal { id: 0, .. } | Effect::Emit(_) => return,
+            Effect::Function { id, .. } | Effect::Script { id, .. } | Effect::SetGlobal { id, .. } => {
+                (id, Wanted::Value)
+            }
+            Effect::Conversation { id: 0, .. } | Effect::Emit(_) => return,
             Effect::Conversation { id, op } => {
                 let wanted = match op {
                     ConversationOp::Append(_) => {
@@ -376,7 +373,7 @@ impl World {
                 TimerPurpose::Wait | TimerPurpose::Retry => (id, Wanted::Elapsed),
             },
             Effect::WaitEvent { id, .. } => (id, Wanted::Event),
-            Effect::SetGlobal { id, .. } | Effect::Pin { id, .. } => (id, Wanted::Done),
+            Effect::Pin { id, .. } => (id, Wanted::Done),
             Effect::Announce { id, .. } => (id, Wanted::Held),
             Effect::Applied { firing, .. } => {
                 let applied = self

@@ -18,13 +18,13 @@ pub(in crate::thread) enum Stage {
     /// The value.
     Value { id: EffectId },
     /// The run to take it.
-    Global { id: EffectId, value: Arc<Value> },
+    Global { id: EffectId },
 }
 
 impl Stage {
     pub(super) fn id(&self) -> EffectId {
         match self {
-            Self::Value { id } | Self::Global { id, .. } => *id,
+            Self::Value { id } | Self::Global { id } => *id,
         }
     }
 }
@@ -40,7 +40,7 @@ pub(super) fn answer(walk: &mut Walk<'_>, stage: Stage, effect: EffectId, outcom
     }
     match (stage, outcome) {
         (Stage::Value { .. }, Outcome::Value(value)) => assign(walk, value),
-        (Stage::Global { value, .. }, Outcome::Done) => {
+        (Stage::Global { .. }, Outcome::Value(value)) => {
             let graph = Arc::clone(walk.thread.graph());
             if let NodeKind::Variable { name, .. } = &graph.node(walk.thread.at).kind {
                 walk.variable_changed(name, &value, VariableScope::Global, 0);
@@ -83,10 +83,10 @@ fn assign(walk: &mut Walk<'_>, value: Arc<Value>) -> Progress {
             walk.out.push(Effect::SetGlobal {
                 id,
                 name: Arc::clone(name),
-                value: Arc::clone(&value),
+                value,
                 readonly: *readonly,
             });
-            Progress::Wait(NodeRun::Variable(Stage::Global { id, value }))
+            Progress::Wait(NodeRun::Variable(Stage::Global { id }))
         }
     }
 }

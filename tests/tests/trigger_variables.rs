@@ -1,0 +1,169 @@
+//! SET_VARIABLE (SPEC section 5): what a trigger assigns takes effect, or an event says why not. Nothing is lost.
+
+use pirn::{EventType, ThreadStatus};
+use pirn_core::event::Event;
+use pirn_tests::world::{Ran, code, forked, line, node, run, run_seeded, wait};
+use serde_json::{Value, json};
+
+/// A trigger that assigns a variable on the events of one type for which `expression` holds.
+fn set(event_type: &str, expression: &str, name: &str, value: &Value, scope: &str) -> Value {
+    json!({"id": format!("sets-{name}"), "type": "EVENT",
+        "condition": {"eventType": event_type, "expression": expression},
+        "action": {"type": "SET_VARIABLE", "parameters": {"variableName": name, "value": value, "scope": scope}}})
+}
+
+/// What VARIABLE_CHANGED said of a variable, in order.
+fn told(ran: &Ran, name: &str) -> Vec<Value> {
+    let changes = ran.of(EventType::VariableChanged).into_iter();
+    changes
+        .filter(|event| event.raised.data["name"] == name)
+        .map(|event| event.raised.data["value"].clone())
+        .collect()
+}
+
+/// Which triggers failed, and with which code.
+fn failures(ran: &Ran) -> Vec<(String, String)> {
+    let text = |event: &Event, pointer: &str| {
+        let data = json!(event.raised.data);
+        data.pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let failed = ran.of(EventType::TriggerFailed).into_iter();
+    failed
+        .map(|event| (text(event, "/triggerId"), text(event, "/error/code")))
+        .collect()
+}
+
+fn pair(trigger: &str, code: &str) -> (String, String) {
+    (trigger.to_owned(), code.to_owned())
+}
+
+#[test]
+fn a_global_variable_is_set_though_the_thread_that_raised_the_event_has_ended() {
+    for (event_type, expression, first) in [
+        ("THREAD_COMPLETED", "event.pathId == 'p0'", code("a", "return 1")),
+        ("NODE_COMPLETED", "event.nodeId == 'a'", code("a", "return 1")),
+        ("NODE_FAILED", "event.nodeId == 'a'", code("a", "throw new Error('no')")),
+        (
+            "THREAD_FAILED",
+            "event.pathId == 'p0'",
+            code("a", "throw new Error('no')"),
+        ),
+    ] {
+        let mut race = forked(
+            &[vec![first], vec![wait("w", 50), code("b", "return g")]],
+            false,
+            &json!({"joinStrategy": "SUCCESS_COUNT_THRESHOLD", "threshold": 1, "onDecided": "detach"}),
+        );
+        if event_type.ends_with("COMPLETED") {
+            for node in race["nodes"].as_array_mut().into_iter().flatten() {
+                if node["id"] == "join" {
+                    node["config"]["joinStrategy"] = json!("ALL_COMPLETED");
+                }
+            }
+        }
+        race["variables"] = json!([{"name": "g", "value": 0, "scope": "global"}]);
+        race["triggers"] = json!([set(event_type, expression, "g", &json!(7), "global")]);
+        for seed in 0..8 {
+            let ran = run_seeded(&race, Value::Null, seed);
+            assert_eq!(ran.report.variables["g"], 7, "{event_type}, seed {seed}");
+            assert_eq!(
+                ran.report.output["outputs"]["p1"], 7,
+                "{event_type}: the other branch sees it"
+            );
+            assert_eq!(told(&ran, "g"), [json!(7)], "{event_type}");
+        }
+    }
+}
+
+#[test]
+fn a_global_variable_is_set_while_the_thread_that_raised_the_event_waits() {
+    let mut race = forked(
+        &[
+            vec![wait("long", 1_000)],
+            vec![wait("short", 10), code("b", "return g")],
+        ],
+        false,
+        &json!({"joinStrategy": "ALL_COMPLETED"}),
+    );
+    race["variables"] = json!([{"name": "g", "value": 0, "scope": "global"}]);
+    race["triggers"] = json!([set("NODE_STARTED", "event.nodeId == 'long'", "g", &json!(7), "global")]);
+    let ran = run(&race, Value::Null);
+    assert_eq!(ran.report.output["outputs"]["p1"], 7, "the whole run sees it");
+}
+
+#[test]
+fn a_read_only_variable_is_told_as_a_failed_trigger_and_as_no_change() {
+    for (scope, value, code) in [
+        ("global", json!(7), "READONLY_VARIABLE"),
+        ("thread", json!(7), "READONLY_VARIABLE"),
+        ("global", json!("seven"), "NODE_FAILED"),
+        ("thread", json!("seven"), "NODE_FAILED"),
+    ] {
+        let mut one = line("one", &[wait("a", 10), wait("b", 10)]);
+        let readonly = code == "READONLY_VARIABLE";
+        one["variables"] = json!([{"name": "v", "value": 0, "type": "number", "scope": scope, "readonly": readonly}]);
+        one["triggers"] = json!([set("NODE_STARTED", "event.nodeId == 'a'", "v", &value, scope)]);
+        let ran = run(&one, Value::Null);
+        assert_eq!(
+            ran.report.status,
+            ThreadStatus::Completed,
+            "no trigger fails the thread"
+        );
+        assert_eq!(ran.report.variables["v"], 0, "{scope}");
+        assert_eq!(told(&ran, "v"), [] as [Value; 0], "{scope}: nothing has changed");
+        assert_eq!(failures(&ran), [pair("sets-v", code)], "{scope}");
+    }
+}
+
+#[test]
+fn a_change_tells_the_value_that_the_variable_has() {
+    for scope in ["global", "thread"] {
+        let set_it = json!({"variableName": "v", "expression": "'41'", "scope": scope});
+        let mut one = line("one", &[node("own", "VARIABLE", set_it), wait("a", 10), wait("b", 10)]);
+        one["variables"] = json!([{"name": "v", "value": 0, "type": "number", "scope": scope}]);
+        one["triggers"] = json!([set("NODE_STARTED", "event.nodeId == 'a'", "v", &json!("42"), scope)]);
+        let ran = run(&one, Value::Null);
+        assert_eq!(told(&ran, "v"), [json!(41), json!(42)], "{scope}: as its type has it");
+    }
+}
+
+#[test]
+fn a_variable_of_a_thread_that_has_ended_is_told_as_a_failed_trigger() {
+    let mut race = forked(
+        &[vec![code("a", "return 1")], vec![wait("w", 50)]],
+        false,
+        &json!({"joinStrategy": "ALL_COMPLETED"}),
+    );
+    race["triggers"] = json!([set(
+        "THREAD_COMPLETED",
+        "event.pathId == 'p0'",
+        "v",
+        &json!(7),
+        "thread"
+    )]);
+    for seed in 0..8 {
+        let ran = run_seeded(&race, Value::Null, seed);
+        assert_eq!(failures(&ran), [pair("sets-v", "CANCELLED")], "seed {seed}");
+        assert_eq!(told(&ran, "v"), [] as [Value; 0]);
+    }
+}
+
+#[test]
+fn a_thread_that_ends_in_the_middle_of_a_node_takes_what_was_to_be_assigned() {
+    let broken = json!({"code": "throw new Error('no')", "retry": {"maxAttempts": 2, "initialDelayMs": 100}});
+    let mut one = line("one", &[node("a", "CODE", json!({"code": "throw new Error('no')"}))]);
+    for node in one["nodes"].as_array_mut().into_iter().flatten() {
+        if node["id"] == "a" {
+            node["retry"] = broken["retry"].clone();
+        }
+    }
+    one["variables"] = json!([{"name": "v", "value": 0}]);
+    one["triggers"] = json!([set("NODE_FAILED", "event.attempt == 1", "v", &json!(7), "thread")]);
+    let ran = run(&one, Value::Null);
+    assert_eq!(ran.report.status, ThreadStatus::Failed);
+    assert_eq!(ran.report.variables["v"], 7);
+    assert_eq!(told(&ran, "v"), [json!(7)]);
+}
