@@ -10,7 +10,7 @@ use pirn_core::event::EventType;
 use pirn_core::graph::{Graph, NodeIx, NodeKind};
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::{
-    EffectId, Outcome, Outputs, ThreadKind, ThreadMachine, ThreadSeed, Variables, initial_variables,
+    EffectId, Outcome, Outputs, ThreadKind, ThreadMachine, ThreadSeed, Variables, initial_variables, nothing,
 };
 use serde_json::{Value, json};
 
@@ -33,6 +33,7 @@ pub(super) struct Start {
     pub(super) input: Arc<Value>,
     pub(super) variables: Variables,
     pub(super) outputs: Outputs,
+    pub(super) last: Arc<Value>,
     pub(super) conversation: ConversationRef,
     pub(super) agent: Option<AgentConfig>,
     pub(super) depth: u32,
@@ -54,6 +55,7 @@ impl Start {
             stop_at: None,
             input,
             outputs: Outputs::default(),
+            last: nothing(),
             conversation: ConversationRef::Snapshot(Conversation::new()),
             agent: None,
             depth: 0,
@@ -74,6 +76,7 @@ impl Start {
             input: self.input,
             variables: self.variables,
             outputs: self.outputs,
+            last: self.last,
             agent: self.agent,
             trigger_depth: self.trigger_depth,
         };

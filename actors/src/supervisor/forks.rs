@@ -152,6 +152,7 @@ impl SupervisorActor {
             input: Arc::clone(&run.state.input),
             variables: run.state.variables.clone(),
             outputs: run.state.outputs.clone(),
+            last: Arc::clone(&run.state.last),
             conversation: ConversationRef::Snapshot(run.state.conversation.clone()),
             agent: None,
             depth: child.depth,

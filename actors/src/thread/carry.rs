@@ -70,6 +70,7 @@ impl ThreadActor {
                 let (variables, outputs) = self.machine.snapshot();
                 let thread = self.no;
                 let supervisor = Arc::clone(&self.run.supervisor);
+                let last = Arc::clone(self.machine.last_output());
                 let input = Arc::clone(self.machine.input());
                 self.in_flight.insert(id, InFlight::Supervised);
                 // Without its conversation the thread ends, and asks for nothing more.
@@ -78,6 +79,7 @@ impl ThreadActor {
                         let state = Box::new(ForkState {
                             variables,
                             outputs,
+                            last,
                             input,
                             conversation,
                         });

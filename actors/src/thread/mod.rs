@@ -205,6 +205,7 @@ fn next(queue: &mut VecDeque<Effect>, out: &mut Vec<Effect>) -> Option<Effect> {
 pub(crate) struct ForkState {
     pub(crate) variables: Variables,
     pub(crate) outputs: Outputs,
+    pub(crate) last: Arc<Value>,
     pub(crate) input: Arc<Value>,
     pub(crate) conversation: Conversation,
 }

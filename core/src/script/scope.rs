@@ -14,7 +14,8 @@ use super::{Names, Used};
 pub trait Scope {
     /// The thread's input.
     fn input(&self) -> Arc<Value>;
-    /// The last node's output; `result` is another name for it. `null` before the first.
+    /// The last node's output; `result` is another name for it. Where a thread begins: in a branch the last output before
+    /// its FORK, else `null`.
     fn output(&self) -> Arc<Value>;
     /// A variable; the thread's shadows the run's.
     fn variable(&self, name: &str) -> Option<Arc<Value>>;

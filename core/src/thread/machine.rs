@@ -27,7 +27,7 @@ use serde_json::Value;
 use super::effect::{Effect, EffectId, FiringId, Input, Moment};
 use super::nodes::NodeRun;
 use super::safe_point::SafePointWork;
-use super::state::{Outputs, Variable, Variables, nothing};
+use super::state::{Outputs, Variable, Variables};
 use super::walk::Walk;
 use crate::conversation::Spent;
 use crate::definition::{AgentConfig, VariableScope};
@@ -70,6 +70,8 @@ pub struct ThreadSeed {
     pub variables: Variables,
     /// Node outputs it can see.
     pub outputs: Outputs,
+    /// What its first node sees as `output`: for a branch the last output before its FORK.
+    pub last: Arc<Value>,
     /// Makes it a sub-agent.
     pub agent: Option<AgentConfig>,
     /// How many triggers stand between the run's own steps and this thread.
@@ -161,7 +163,7 @@ impl ThreadMachine {
             steps: 0,
             last_effect: 0,
             input: seed.input,
-            last: nothing(),
+            last: seed.last,
             variables: seed.variables,
             outputs: seed.outputs,
             history: Vec::new(),
@@ -217,7 +219,7 @@ impl ThreadMachine {
     pub fn input(&self) -> &Arc<Value> {
         &self.input
     }
-    /// The last node's output.
+    /// The last node's output; in a branch that has none yet, the last one before its FORK.
     pub fn last_output(&self) -> &Arc<Value> {
         &self.last
     }

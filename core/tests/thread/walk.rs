@@ -119,6 +119,7 @@ fn seed_of(dice: &mut Dice) -> ThreadSeed {
         input: Arc::new(json!("in")),
         variables: Variables::default(),
         outputs: Outputs::default(),
+        last: nothing(),
         agent: None,
         trigger_depth: 0,
     }
