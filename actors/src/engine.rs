@@ -147,12 +147,16 @@ impl EngineShared {
         let (bus_mail, bus_receiver) = channel(16);
         let (matcher_mail, matcher_receiver) = channel(16);
         let (bus, matcher) = (Addr::new(bus_mail), Addr::new(matcher_mail));
-        let home = (Arc::clone(&cell), Arc::clone(&interest), matcher.clone());
+        let home = (Arc::clone(&cell), Arc::clone(&interest), bus.clone(), matcher.clone());
         (parts.place)(Box::new(move |host, seat| {
-            let (cell, interest, matcher) = home;
+            let (cell, interest, bus, matcher) = home;
             // The bus and the matcher live as long as the engine; their seat keeps runs off their arbiter while it can.
             let actor = TriggerMatcherActor::new(cell, host.clone());
-            start_contained_on(host, matcher_receiver, actor, log_exit("the trigger matcher"));
+            start_contained_on(host, matcher_receiver, actor, move |exit| {
+                // Where the bus was first to stop, nobody is left to be told.
+                bus.do_send(BusMsg::MatcherGone);
+                log_exit("the trigger matcher")(exit);
+            });
             let seat = Cell::new(seat);
             start_contained_on(host, bus_receiver, EventBusActor::new(interest, matcher), move |exit| {
                 drop(seat.take());

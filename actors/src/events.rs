@@ -2,6 +2,8 @@
 //!
 //! A subscriber is a bounded buffer. A full one never holds the bus up: what does not fit is counted, and the
 //! subscriber is told how many it missed before the next event it gets.
+//!
+//! Where the trigger matcher is gone, no trigger fires any more: nobody waits for one, and runs end as without triggers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -134,6 +136,8 @@ pub(crate) enum BusMsg {
     Stop(Box<dyn FnOnce() + Send>),
     /// The matcher has stopped.
     MatcherStopped(Box<dyn FnOnce() + Send>),
+    /// The matcher is gone, whyever: it answers nothing more.
+    MatcherGone,
 }
 
 impl actix::Message for BusMsg {
@@ -149,7 +153,8 @@ struct Subscriber {
 
 pub(crate) struct EventBusActor {
     interest: Arc<Interest>,
-    matcher: Addr<TriggerMatcherActor>,
+    /// None once it is gone.
+    matcher: Option<Addr<TriggerMatcherActor>>,
     sequences: BTreeMap<Arc<str>, u64>,
     /// Runs that raise no more: whether the matcher got nothing of them since it was last asked.
     ending: BTreeMap<Arc<str>, bool>,
@@ -161,7 +166,7 @@ impl EventBusActor {
     pub(crate) fn new(interest: Arc<Interest>, matcher: Addr<TriggerMatcherActor>) -> Self {
         Self {
             interest,
-            matcher,
+            matcher: Some(matcher),
             sequences: BTreeMap::new(),
             ending: BTreeMap::new(),
             subscribers: Vec::new(),
@@ -178,12 +183,55 @@ impl EventBusActor {
             self.publish_interest();
         }
         self.waits.wake(run_id, &event);
-        if self.interest.triggers().contains(event_type) {
-            self.matcher.do_send(MatcherMsg::Happened(event));
+        if let Some(matcher) = &self.matcher
+            && self.interest.triggers().contains(event_type)
+        {
+            matcher.do_send(MatcherMsg::Happened(event));
             if let Some(is_quiet) = self.ending.get_mut(run_id) {
                 *is_quiet = false;
             }
         }
+    }
+
+    /// The run raises no more: its triggers are asked for the last time.
+    fn ask_for_the_last(&mut self, run_id: Arc<str>) {
+        let Some(matcher) = &self.matcher else {
+            return self.close(&run_id);
+        };
+        self.ending.insert(Arc::clone(&run_id), true);
+        matcher.do_send(MatcherMsg::RunEnded { run_id });
+    }
+
+    /// Everybody has seen all of the run.
+    fn close(&mut self, run_id: &Arc<str>) {
+        self.ending.remove(run_id);
+        if let Some(matcher) = &self.matcher {
+            matcher.do_send(MatcherMsg::Forget {
+                run_id: Arc::clone(run_id),
+            });
+        }
+        self.sequences.remove(run_id);
+        self.waits.end_all(run_id);
+        // A subscriber of this run alone has seen everything: dropping its end says so.
+        self.subscribers
+            .retain(|subscriber| subscriber.filter.run_id.as_deref() != Some(&**run_id));
+        self.publish_interest();
+    }
+
+    /// What waits for the matcher's word waits no longer.
+    fn matcher_gone(&mut self) {
+        self.matcher = None;
+        self.interest.set_triggers(EventMask::NONE, EventMask::NONE);
+        for run_id in std::mem::take(&mut self.ending).into_keys() {
+            self.close(&run_id);
+        }
+    }
+
+    fn stop(&mut self, done: Box<dyn FnOnce() + Send>, context: &mut Context<Self>) {
+        self.subscribers.clear();
+        self.waits.clear();
+        context.stop();
+        done();
     }
 
     fn publish_interest(&self) {
@@ -274,13 +322,14 @@ impl Handler<BusMsg> for EventBusActor {
                 run_id,
                 thread_id,
                 answer,
-            } => {
-                self.matcher.do_send(MatcherMsg::Settle {
+            } => match &self.matcher {
+                Some(matcher) => matcher.do_send(MatcherMsg::Settle {
                     run_id,
                     thread_id,
                     answer,
-                });
-            }
+                }),
+                None => answer.give(Outcome::Held(Vec::new())),
+            },
             BusMsg::Wait {
                 run_id,
                 ticket,
@@ -301,33 +350,17 @@ impl Handler<BusMsg> for EventBusActor {
             }
             BusMsg::RunEnded { run_id } => {
                 self.waits.end_all(&run_id);
-                self.ending.insert(Arc::clone(&run_id), true);
-                self.matcher.do_send(MatcherMsg::RunEnded { run_id });
+                self.ask_for_the_last(run_id);
             }
             // What the matcher said of the run set off more: it is asked again. A chain of triggers has an end.
-            BusMsg::Close { run_id } if self.ending.get(&run_id) == Some(&false) => {
-                self.ending.insert(Arc::clone(&run_id), true);
-                self.matcher.do_send(MatcherMsg::RunEnded { run_id });
-            }
-            BusMsg::Close { run_id } => {
-                self.ending.remove(&run_id);
-                self.matcher.do_send(MatcherMsg::Forget {
-                    run_id: Arc::clone(&run_id),
-                });
-                self.sequences.remove(&run_id);
-                self.waits.end_all(&run_id);
-                // A subscriber of this run alone has seen everything: dropping its end says so.
-                self.subscribers
-                    .retain(|subscriber| subscriber.filter.run_id.as_deref() != Some(&*run_id));
-                self.publish_interest();
-            }
-            BusMsg::Stop(done) => self.matcher.do_send(MatcherMsg::Stop(done)),
-            BusMsg::MatcherStopped(done) => {
-                self.subscribers.clear();
-                self.waits.clear();
-                context.stop();
-                done();
-            }
+            BusMsg::Close { run_id } if self.ending.get(&run_id) == Some(&false) => self.ask_for_the_last(run_id),
+            BusMsg::Close { run_id } => self.close(&run_id),
+            BusMsg::Stop(done) => match &self.matcher {
+                Some(matcher) => matcher.do_send(MatcherMsg::Stop(done)),
+                None => self.stop(done, context),
+            },
+            BusMsg::MatcherStopped(done) => self.stop(done, context),
+            BusMsg::MatcherGone => self.matcher_gone(),
         }
     }
 }

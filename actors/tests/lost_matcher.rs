@@ -1,0 +1,267 @@
+//! The trigger matcher can be gone: it died, or its host did. No trigger fires then; but no run waits for one, none fails
+//! by it, and who listens to a run hears of its end.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use pirn_actors::engine::{EngineParts, EngineShared, Placed, RunRequest};
+use pirn_actors::events::{Deliver, Delivery, EventFilter, Undelivered};
+use pirn_actors::host::{Host, SimulatedHost, WorkClock};
+use pirn_actors::ports::{
+    AskedCall, Function, Model, ModelCall, Models, Ports, ScriptAnswer, ScriptHandle, ScriptJob, Scripts, ToolSpec,
+    Tools,
+};
+use pirn_actors::run::RunReport;
+use pirn_core::conversation::Estimator;
+use pirn_core::definition::{Loaded, Profile, SourceFile};
+use pirn_core::error::{RunError, RunErrorCode};
+use pirn_core::event::EventType;
+use pirn_core::graph::{CompileContext, Graph, SnippetIx, compile_loaded};
+use pirn_core::script::{Evaluator, Scope, ScriptFault};
+use pirn_core::status::ThreadStatus;
+use pirn_core::thread::{ModelReply, ToolResult};
+use serde_json::{Value, json};
+
+/// A workflow whose trigger would hold its thread at every node.
+const BUNDLE: &str = r#"{"workflows": [
+    {"id": "main",
+     "nodes": [{"id": "start", "type": "START"}, {"id": "a", "type": "CODE", "config": {"function": "f"}},
+        {"id": "w", "type": "WAIT", "config": {"seconds": 1}}, {"id": "end", "type": "END"}],
+     "edges": [{"from": "start", "to": "a"}, {"from": "a", "to": "w"}, {"from": "w", "to": "end"}],
+     "triggers": [{"id": "t", "type": "EVENT", "condition": {"eventType": "NODE_STARTED", "expression": "event.x"},
+        "action": {"type": "EXECUTE_TRIGGERED_SUBGRAPH", "parameters": {"triggeredWorkflowId": "sub"}}}]},
+    {"id": "sub",
+     "nodes": [{"id": "s", "type": "START_FROM_TRIGGER"}, {"id": "c", "type": "CONTINUE_FROM_TRIGGER"}],
+     "edges": [{"from": "s", "to": "c"}]}]}"#;
+
+#[test]
+fn runs_end_and_their_listeners_hear_of_it_where_the_matcher_dies() {
+    let hosts = Hosts::default();
+    let engine = hosts.engine();
+    for _ in 0..2 {
+        let (report, heard) = played(&engine, &hosts, true);
+        assert_eq!((report.status, report.error), (ThreadStatus::Completed, None));
+        let heard = heard.lock().expect("no panic");
+        assert!(heard.types.contains(&EventType::NodeCompleted), "{:?}", heard.types);
+        assert_eq!(heard.types.last(), Some(&EventType::ThreadCompleted));
+        assert!(heard.is_over, "the subscription is closed");
+    }
+    let (told, is_told) = std::sync::mpsc::channel();
+    engine.stop(Box::new(move || told.send(()).unwrap_or(())));
+    hosts.run();
+    assert_eq!(is_told.try_recv(), Ok(()), "the bus stops without it");
+}
+
+#[test]
+fn runs_end_where_the_host_of_bus_and_matcher_is_gone() {
+    let mut hosts = Hosts::default();
+    let engine = hosts.engine();
+    let gone = std::mem::replace(&mut hosts.home, SimulatedHost::new(Some(1)));
+    drop(gone);
+    let (report, _) = played(&engine, &hosts, false);
+    assert_eq!((report.status, report.error), (ThreadStatus::Completed, None));
+}
+
+fn played(engine: &Arc<EngineShared>, hosts: &Hosts, is_heard: bool) -> (RunReport, Arc<Mutex<Heard>>) {
+    let heard = Arc::new(Mutex::new(Heard::default()));
+    let run_id = engine.next_run_id();
+    let filter = EventFilter {
+        run_id: Some(run_id.to_string()),
+        types: Vec::new(),
+    };
+    let request = RunRequest {
+        workflow_id: "main".to_owned(),
+        ..RunRequest::default()
+    };
+    let (started, admitted) = engine.admit_run(run_id, request).expect("there is room");
+    if is_heard {
+        engine.subscribe(filter, Box::new(Listener(Arc::clone(&heard))), Box::new(|| ()));
+        hosts.run();
+    }
+    hosts.enter();
+    admitted.go().expect("there is a host");
+    hosts.run();
+    let report = started.outcome.peek().expect("it has ended").expect("it is not lost");
+    ((*report).clone(), heard)
+}
+
+/// Where the bus and the matcher live, and where runs do.
+struct Hosts {
+    home: SimulatedHost,
+    runs: SimulatedHost,
+}
+
+impl Default for Hosts {
+    fn default() -> Self {
+        Self {
+            home: SimulatedHost::new(Some(1)),
+            runs: SimulatedHost::new(Some(1)),
+        }
+    }
+}
+
+thread_local! {
+    static HERE: RefCell<Option<Host>> = const { RefCell::new(None) };
+}
+
+impl Hosts {
+    fn engine(&self) -> Arc<EngineShared> {
+        HERE.set(Some(self.home.host()));
+        let engine = EngineShared::start(EngineParts {
+            ports: ports(),
+            max_runs: 10,
+            is_simulated: true,
+            place: Box::new(|placed: Placed| {
+                let here = HERE.with_borrow(Clone::clone).expect("a host was entered");
+                placed(&here, None);
+                Ok(())
+            }),
+            run_id_seed: 0,
+            seed: None,
+        })
+        .expect("it starts");
+        let loaded = Loaded::of(&[SourceFile::new("test", BUNDLE)]);
+        let graphs = compile_loaded(&loaded, &CompileContext::default()).into_result();
+        for graph in graphs.expect("no faults") {
+            engine.register(&graph);
+        }
+        self.run();
+        engine
+    }
+
+    /// Runs are put on theirs from here on.
+    fn enter(&self) {
+        HERE.set(Some(self.runs.host()));
+    }
+
+    /// Longer than they have things to say to each other.
+    fn run(&self) {
+        for _ in 0..50 {
+            self.home.run_until_idle();
+            self.runs.run_until_idle();
+        }
+    }
+}
+
+#[derive(Default)]
+struct Heard {
+    types: Vec<EventType>,
+    is_over: bool,
+}
+
+struct Listener(Arc<Mutex<Heard>>);
+
+impl Deliver for Listener {
+    fn deliver(&mut self, delivery: Delivery) -> Result<(), Undelivered> {
+        if let (Delivery::Event(event), Ok(mut heard)) = (delivery, self.0.lock()) {
+            heard.types.push(event.raised.event_type);
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, _: u64) {}
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Ok(mut heard) = self.0.lock() {
+            heard.is_over = true;
+        }
+    }
+}
+
+/// Panics where it is asked for the truth, and once more where it is dropped after that: nobody contains the second one.
+struct Touchy(Rc<RefCell<bool>>);
+
+impl Drop for Touchy {
+    fn drop(&mut self) {
+        assert!(!*self.0.borrow(), "an evaluator that panics when it is dropped");
+    }
+}
+
+fn fault<T>() -> Result<T, ScriptFault> {
+    Err(ScriptFault::error("nothing is evaluated here"))
+}
+
+impl Evaluator for Touchy {
+    fn value(&mut self, _: &Graph, _: SnippetIx, _: &dyn Scope) -> Result<Arc<Value>, ScriptFault> {
+        fault()
+    }
+    fn truth(&mut self, _: &Graph, _: SnippetIx, _: &dyn Scope) -> Result<bool, ScriptFault> {
+        fault()
+    }
+    fn text(&mut self, _: &Graph, _: SnippetIx, _: &dyn Scope) -> Result<String, ScriptFault> {
+        fault()
+    }
+    fn template_value(&mut self, _: &Graph, _: SnippetIx, _: &dyn Scope) -> Result<Arc<Value>, ScriptFault> {
+        fault()
+    }
+    fn value_of(&mut self, _: &str, _: &dyn Scope) -> Result<Arc<Value>, ScriptFault> {
+        fault()
+    }
+    fn truth_of(&mut self, _: &str, _: &dyn Scope) -> Result<bool, ScriptFault> {
+        *self.0.borrow_mut() = true;
+        panic!("an evaluator that panics on purpose")
+    }
+    fn text_of(&mut self, _: &str, _: &dyn Scope) -> Result<String, ScriptFault> {
+        fault()
+    }
+}
+
+struct Nothing;
+
+impl Model for Nothing {
+    fn call(&self, _: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
+        async { Err(RunError::new(RunErrorCode::ModelError, "no model is here")) }.boxed()
+    }
+}
+
+impl Models for Nothing {
+    fn choose(&self, _: Option<&str>) -> (Arc<Profile>, Arc<dyn Model>) {
+        let profile = json!({"id": "none", "provider": "none"});
+        let profile = serde_json::from_value(profile).expect("a profile");
+        (Arc::new(profile), Arc::new(Self))
+    }
+}
+
+impl Tools for Nothing {
+    fn specs(&self, _: &[Arc<str>]) -> Vec<ToolSpec> {
+        Vec::new()
+    }
+    fn is_external(&self, _: &str) -> bool {
+        false
+    }
+    fn call(&self, _: &[Arc<str>], _: AskedCall, _: WorkClock) -> BoxFuture<'static, ToolResult> {
+        async {
+            ToolResult {
+                content: String::new(),
+                failed: true,
+            }
+        }
+        .boxed()
+    }
+}
+
+impl Scripts for Nothing {
+    fn run(&self, _: ScriptJob<'_>, answer: ScriptAnswer) -> ScriptHandle {
+        answer(Err(RunError::new(RunErrorCode::ScriptError, "no script runs here")));
+        ScriptHandle::new(|| ())
+    }
+}
+
+fn ports() -> Ports {
+    let function = Function::Inline(Arc::new(|input: &Value| Ok(input.clone())));
+    Ports {
+        models: Arc::new(Nothing),
+        tools: Arc::new(Nothing),
+        functions: Arc::new(BTreeMap::from([("f".to_owned(), function)])),
+        scripts: Arc::new(Nothing),
+        evaluator: Arc::new(|| Box::new(Touchy(Rc::default()))),
+        tokenizer: Arc::new(|_| Arc::new(Estimator)),
+        notify: Arc::new(|_, _| ()),
+    }
+}
