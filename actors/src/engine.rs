@@ -22,6 +22,7 @@ use pirn_sync::{Completion, DrainGate, Refused, completion};
 use serde_json::Value;
 
 use crate::answer::Answer;
+use crate::cause;
 use crate::contain::{Exit, start_contained_on};
 use crate::events::{BusMsg, Deliver, EventBusActor, EventFilter, Interest};
 use crate::host::{Host, Seat};
@@ -293,13 +294,13 @@ impl EngineShared {
     }
 
     /// Admits a run: OVERLOADED where the engine is full, CANCELLED where it is shutting down. It takes its first step
-    /// after [`AdmittedRun::go`].
+    /// after [`AdmittedRun::go`]. Where code that a trigger called asks for it, it stands as far down the chain as that.
     pub fn admit_run(
         self: &Arc<Self>,
         run_id: Arc<str>,
         request: RunRequest,
     ) -> Result<(StartedRun, AdmittedRun), RunError> {
-        self.admit(run_id, request, false, 0, None)
+        self.admit(run_id, request, false, cause::trigger_depth(), None)
     }
 
     pub(crate) fn start_detached(self: &Arc<Self>, run: DetachedRun) -> Result<(), RunError> {

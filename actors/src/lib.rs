@@ -5,6 +5,7 @@
 //! actix or tokio directly (DESIGN "Actors").
 
 pub mod answer;
+pub mod cause;
 pub mod contain;
 mod conversation;
 pub mod engine;

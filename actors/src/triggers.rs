@@ -13,6 +13,7 @@ use pirn_core::trigger::{Fire, Owner, TriggerKey, TriggerMachine, TriggerState};
 use serde_json::{Map, Value, json};
 
 use crate::answer::Answer;
+use crate::cause::{at_depth, work_at_depth};
 use crate::contain::contained;
 use crate::engine::{DetachedRun, EngineShared, OnEnd};
 use crate::events::BusMsg;
@@ -75,7 +76,7 @@ pub(crate) struct Firing {
 impl Firing {
     /// How many triggers stand between the run's own steps and what it does.
     pub(crate) fn trigger_depth(&self) -> u32 {
-        self.event.raised.trigger_depth + 1
+        depth_after(&self.event)
     }
 
     /// Whether a token event set it off.
@@ -283,7 +284,7 @@ impl TriggerMatcherActor {
                     .evaluator(engine)
                     .text_of(message, &scope)
                     .map_err(|fault| fault.to_string())?;
-                let notify = || (engine.ports.notify)(&text, channel.as_deref());
+                let notify = || at_depth(depth_after(event), || (engine.ports.notify)(&text, channel.as_deref()));
                 std::panic::catch_unwind(std::panic::AssertUnwindSafe(notify))
                     .map_err(|_| "whoever is told of notifications panicked".to_owned())?;
                 let raised = RaisedEvent::new(
@@ -311,11 +312,12 @@ impl TriggerMatcherActor {
         let input = Value::Object(input);
         match engine.ports.functions.get(name) {
             Some(Function::Inline(function)) => {
-                let called = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| function(&input)));
+                let call = || at_depth(depth_after(event), || function(&input));
+                let called = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call));
                 called.map_err(|_| format!("function {name} panicked"))?.map(|_| ())
             }
             Some(Function::Work(function)) => {
-                let future = function(input);
+                let future = work_at_depth(depth_after(event), || function(input));
                 let (bus, trigger, event) = (engine.bus.clone(), Arc::clone(trigger), Arc::clone(event));
                 let failed = Answer::new(move |result: Result<Result<Value, String>, _>| {
                     let message = match result {
@@ -389,10 +391,15 @@ fn raise(event: &Event, raised: RaisedEvent) -> BusMsg {
         thread_id: event.thread_id.as_str().into(),
         timestamp: event.timestamp,
         raised: RaisedEvent {
-            trigger_depth: event.raised.trigger_depth + 1,
+            trigger_depth: depth_after(event),
             ..raised
         },
     }
+}
+
+/// How many triggers stand between the run's own steps and what the event sets off.
+fn depth_after(event: &Event) -> u32 {
+    event.raised.trigger_depth + 1
 }
 
 /// Tells a thread of the event's run: the one named, or the one that raised the event.
@@ -411,7 +418,7 @@ fn control(
         SupervisorMsg::ControlThread {
             thread_id,
             control,
-            trigger_depth: event.raised.trigger_depth + 1,
+            trigger_depth: depth_after(event),
             unknown: Box::new(move || bus.do_send(raise(&cause, failure(&trigger_id, &message)))),
         },
     )

@@ -87,12 +87,14 @@ impl RunHandle {
         self.placement.nudge();
     }
 
-    /// Raises a CUSTOM event in the run: WAIT nodes and triggers see it.
+    /// Raises a CUSTOM event in the run: WAIT nodes and triggers see it. What a function, a tool or the notification hook
+    /// raises here while it is called by a trigger is a link of that trigger's chain, which has an end; what it raises
+    /// from a task or thread of its own begins a chain anew, and only `maxTriggers` bounds how often that goes on.
     pub fn emit(&self, name: impl Into<String>, data: Map<String, Value>) {
         let event = RaisedEvent {
             event_type: EventType::Custom,
             event_name: Some(name.into()),
-            trigger_depth: 0,
+            trigger_depth: pirn_actors::cause::trigger_depth(),
             data,
         };
         self.started.raise(event);

@@ -1,8 +1,12 @@
-//! CUSTOM actions whose function harms: it panics before it has begun, or it fails long after the run's end.
+//! CUSTOM events and actions: what the host raises holds a thread as any event does; a function that harms (it panics before
+//! it has begun, or fails long after the run's end) harms nobody else.
 
-use pirn::{Engine, EventType};
-use pirn_tests::world::{code, line, run_in, wait};
-use serde_json::{Value, json};
+use std::sync::{Arc, OnceLock};
+
+use pirn::{Engine, EventType, Heard, RunHandle};
+use pirn_core::event::Event;
+use pirn_tests::world::{code, forked, line, node, run_in, wait, workflow};
+use serde_json::{Map, Value, json};
 
 /// START > a > a rest > b > END, with triggers.
 fn watched(triggers: &Value) -> Value {
@@ -83,4 +87,119 @@ fn what_a_trigger_says_after_its_run_was_closed_does_not_number_the_run_anew() {
         }
     }
     assert_eq!(sequences, (1..=last).collect::<Vec<u64>>());
+}
+
+/// A run whose host says `go` in the middle, and a trigger for that which starts a sub-workflow of 100 ms.
+fn told(action: &Value, nodes: &[Value]) -> Vec<Arc<Event>> {
+    told_in(line("main", nodes), action)
+}
+
+fn told_in(mut main: Value, action: &Value) -> Vec<Arc<Event>> {
+    main["id"] = json!("main");
+    let sub = workflow(
+        "sub",
+        &[
+            node("s", "START_FROM_TRIGGER", json!({})),
+            wait("x", 100),
+            node("c", "CONTINUE_FROM_TRIGGER", json!({})),
+        ],
+        &["s>x>c"],
+    );
+    let trigger = json!({"id": "t", "type": "EVENT", "action": action,
+        "condition": {"eventType": "CUSTOM", "eventName": "go", "expression": "event.n === 7"}});
+    let bundle = json!({"workflows": [main, sub], "triggers": [trigger]});
+    let handle: Arc<OnceLock<RunHandle>> = Arc::default();
+    let own = Arc::clone(&handle);
+    let engine = Engine::builder()
+        .virtual_time(Some(1))
+        .function("tell", move |_| {
+            own.wait().emit("go", Map::from_iter([("n".to_owned(), json!(7))]));
+            Ok(Value::Null)
+        })
+        .workflows(bundle.to_string())
+        .build()
+        .unwrap_or_else(|error| panic!("{error}"));
+    let mut run = engine.run("main");
+    let events = run.blocking_events(&[], 1 << 12);
+    let run = run.start().unwrap_or_else(|error| panic!("{error}"));
+    handle.get_or_init(|| run.clone());
+    assert_eq!(run.outcome_blocking().error, None);
+    run.settled_blocking();
+    let heard = events.filter_map(|heard| match heard {
+        Heard::Event(event) => Some(event),
+        Heard::Missed(_) => None,
+    });
+    heard.collect()
+}
+
+/// When the node was entered, in milliseconds from the run's start.
+#[track_caller]
+fn entered(events: &[Arc<Event>], node: &str) -> u64 {
+    let of_node =
+        |event: &&Arc<Event>| event.raised.event_type == EventType::NodeStarted && event.raised.data["nodeId"] == node;
+    events.iter().find(of_node).map_or_else(
+        || panic!("{node} was never entered"),
+        |event| event.timestamp - events[0].timestamp,
+    )
+}
+
+#[test]
+fn a_thread_waits_at_its_next_safe_point_for_what_its_hosts_event_started_if_it_is_to() {
+    let tell = node("tell", "CODE", json!({"function": "tell"}));
+    let nodes = [tell.clone(), wait("w", 10), code("b", "return 1")];
+    for (waits, at) in [(true, 100), (false, 10)] {
+        let action = json!({"type": "EXECUTE_TRIGGERED_SUBGRAPH",
+            "parameters": {"triggeredWorkflowId": "sub", "waitForCompletion": waits}});
+        let events = told(&action, &nodes);
+        assert_eq!(entered(&events, "b"), at, "waitForCompletion: {waits}");
+        // One that nobody waits for ends with the thread it was started for.
+        let completed = |event: &Arc<Event>| event.raised.event_type == EventType::TriggeredSubgraphCompleted;
+        assert_eq!(events.iter().any(completed), waits, "waitForCompletion: {waits}");
+    }
+    // Told in a branch, the event is the main thread's: that waits at its next safe point, the branches go on.
+    let mut forked = forked(
+        &[vec![tell, wait("w", 10), code("b", "return 1")], vec![wait("v", 20)]],
+        false,
+        &json!({"joinStrategy": "ALL_COMPLETED"}),
+    );
+    let after = code("after", "return 2");
+    forked["nodes"].as_array_mut().expect("a list").push(after);
+    for edge in forked["edges"].as_array_mut().expect("a list") {
+        if edge["to"] == "end" {
+            edge["to"] = json!("after");
+        }
+    }
+    forked["edges"]
+        .as_array_mut()
+        .expect("a list")
+        .push(json!({"from": "after", "to": "end"}));
+    let action = json!({"type": "EXECUTE_TRIGGERED_SUBGRAPH", "parameters": {"triggeredWorkflowId": "sub"}});
+    let events = told_in(forked, &action);
+    assert_eq!((entered(&events, "b"), entered(&events, "after")), (10, 100));
+}
+
+#[test]
+fn a_custom_action_is_done_when_its_function_is_called_and_has_nothing_to_wait_for() {
+    let action = json!({"type": "CUSTOM", "parameters": {"function": "tell", "waitForCompletion": true}});
+    let bundle = watched(&json!([on_a("t", &action)]));
+    let built = Engine::builder()
+        .virtual_time(Some(1))
+        .function("tell", |_| Ok(Value::Null))
+        .workflows(bundle.to_string())
+        .build();
+    let message = built.err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(
+        message.contains("UNKNOWN_FIELD") && message.contains("waitForCompletion"),
+        "{message}"
+    );
+    // A function that takes its time holds no thread.
+    let handles = json!({"type": "CUSTOM", "parameters": {"function": "slow"}});
+    let engine = Engine::builder().virtual_time(Some(1)).async_function("slow", |_| {
+        Box::pin(async {
+            futures::future::pending::<()>().await;
+            Ok(Value::Null)
+        })
+    });
+    let ran = run_in(engine, &watched(&json!([on_a("t", &handles)])), Value::Null, Vec::new());
+    assert_eq!((ran.code(), ran.report.elapsed_ms), ("", 10));
 }

@@ -17,6 +17,7 @@ use serde_json::Value;
 use super::turn::Turn;
 use super::{ConversationRef, Ended, ForkState, InFlight, ThreadActor, ThreadMsg, pin};
 use crate::answer::Answer;
+use crate::cause::{at_depth, work_at_depth};
 use crate::events::BusMsg;
 use crate::host::Asked;
 use crate::ports::{AskedCall, Asker, Function, ScriptJob};
@@ -50,12 +51,10 @@ impl ThreadActor {
                         node_id: Arc::clone(&graph.node(node).id),
                     }),
                 };
-                let work = self
-                    .run
-                    .engine
-                    .ports
-                    .tools
-                    .call(&names, asked, self.run.host.work_clock());
+                let tools = &self.run.engine.ports.tools;
+                let work = work_at_depth(self.machine.trigger_depth(), || {
+                    tools.call(&names, asked, self.run.host.work_clock())
+                });
                 self.tell_asks(node, Asked::Tool);
                 let answer = tool_answer(turn.address(), id);
                 let work = Box::pin(async move { answer.give(work.await) });
@@ -212,7 +211,7 @@ impl ThreadActor {
         };
         match self.run.engine.ports.functions.get(&**name) {
             Some(Function::Inline(function)) => {
-                let outcome = match function(input) {
+                let outcome = match at_depth(self.machine.trigger_depth(), || function(input)) {
                     Ok(value) => Outcome::Value(Arc::new(value)),
                     Err(message) => Outcome::Failed(RunError::new(RunErrorCode::NodeFailed, message)),
                 };
@@ -220,7 +219,7 @@ impl ThreadActor {
             }
             Some(Function::Work(function)) => {
                 self.tell_asks(node, Asked::Function);
-                let future = function((**input).clone());
+                let future = work_at_depth(self.machine.trigger_depth(), || function((**input).clone()));
                 let answer = outcome_answer(turn.address(), id);
                 let work = Box::pin(async move {
                     answer.give(match future.await {
