@@ -3,19 +3,27 @@
 //! A template that is text and paths is rendered straight from the scope. For one with blocks or helpers, only the
 //! paths that it names are copied into the data it is rendered from.
 
+mod helpers;
+mod source;
+
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use handlebars::template::{HelperTemplate, Parameter, Subexpression, TemplateElement};
 use handlebars::{
-    Context, Handlebars, Helper, HelperDef, HelperResult, Output, Path as BarPath, PathAndJson, PathSeg, RenderContext,
-    RenderError, RenderErrorReason, Renderable, ScopedJson, Template as BarTemplate,
+    Context, Path as BarPath, PathSeg, RenderContext, RenderError, RenderErrorReason, Renderable,
+    Template as BarTemplate,
 };
 use pirn_core::error::RunErrorCode;
-use pirn_core::script::{PlainText, Scope, ScriptFault, bare_name, text_of};
+use pirn_core::script::{PlainText, Scope, ScriptFault, bare_name};
 use serde_json::{Map, Value, json};
 
+use self::helpers::{Bounded, HELPERS, LENGTH, MAX_STEPS, MAX_TEXT, REGISTRY, SHOW, STEP_TAG};
+use self::source::{depth, with_dotted_brackets};
 use super::TextFault;
+
+/// How deep blocks, and brackets in a tag, may be nested: handlebars calls itself for each.
+const MAX_DEPTH: usize = 100;
 
 /// A compiled template.
 #[derive(Debug)]
@@ -324,203 +332,4 @@ fn unknown(message: &str) -> TextFault {
         line: None,
         column: None,
     }
-}
-
-/// What a template can call: handlebars' own, without `log` (it writes to the host's log), and `json`.
-const HELPERS: &[&str] = &[
-    "if", "unless", "each", "with", "lookup", "raw", "eq", "ne", "gt", "gte", "lt", "lte", "and", "or", "not", "len",
-    "json", SHOW, LENGTH, STEP,
-];
-
-/// How deep blocks, and brackets in a tag, may be nested: handlebars calls itself for each.
-const MAX_DEPTH: usize = 100;
-
-/// Bytes that a text may come to.
-const MAX_TEXT: usize = 16 << 20;
-
-/// What a text may be put together from: pieces, values, turns of loops.
-const MAX_STEPS: usize = 1_000_000;
-
-/// Counts a turn of a loop: one that writes nothing must end too.
-const STEP: &str = "pirn-step";
-
-/// `{{pirn-step}}`, as a helper is called.
-static STEP_TAG: LazyLock<BarTemplate> =
-    LazyLock::new(|| BarTemplate::compile(&format!("{{{{{STEP} 0}}}}")).unwrap_or_default());
-
-/// Shows a value.
-const SHOW: &str = "pirn-show";
-
-/// The length of a list or text; of an object its member of that name.
-const LENGTH: &str = "pirn-length";
-
-static REGISTRY: LazyLock<Handlebars<'static>> = LazyLock::new(|| {
-    let mut registry = Handlebars::new();
-    registry.set_strict_mode(true);
-    registry.register_escape_fn(handlebars::no_escape);
-    registry.register_helper(SHOW, Box::new(Show));
-    registry.register_helper(LENGTH, Box::new(Length));
-    registry.register_helper("json", Box::new(ShowJson));
-    registry.register_helper(STEP, Box::new(Step));
-    registry
-});
-
-struct Show;
-
-impl HelperDef for Show {
-    fn call<'reg: 'rc, 'rc>(
-        &self,
-        helper: &Helper<'rc>,
-        _: &'reg Handlebars<'reg>,
-        _: &'rc Context,
-        _: &mut RenderContext<'reg, 'rc>,
-        output: &mut dyn Output,
-    ) -> HelperResult {
-        let Some(value) = helper.param(0) else { return Ok(()) };
-        if !value.is_value_missing() {
-            return Ok(output.write(&text_of(value.value()))?);
-        }
-        let path = helper
-            .param(1)
-            .and_then(|path| path.value().as_str())
-            .map(ToOwned::to_owned);
-        Err(RenderError::strict_error(path.as_ref()))
-    }
-}
-
-struct Step;
-
-impl HelperDef for Step {
-    fn call<'reg: 'rc, 'rc>(
-        &self,
-        _: &Helper<'rc>,
-        _: &'reg Handlebars<'reg>,
-        _: &'rc Context,
-        _: &mut RenderContext<'reg, 'rc>,
-        output: &mut dyn Output,
-    ) -> HelperResult {
-        Ok(output.write("")?)
-    }
-}
-
-/// A text that is being put together, within its limits.
-#[derive(Default)]
-struct Bounded {
-    text: String,
-    steps: usize,
-    is_over: bool,
-}
-
-impl Output for Bounded {
-    fn write(&mut self, piece: &str) -> std::io::Result<()> {
-        self.steps += 1;
-        if self.steps > MAX_STEPS || self.text.len() + piece.len() > MAX_TEXT {
-            self.is_over = true;
-            return Err(std::io::Error::other("too much"));
-        }
-        self.text.push_str(piece);
-        Ok(())
-    }
-}
-
-struct Length;
-
-impl HelperDef for Length {
-    fn call_inner<'reg: 'rc, 'rc>(
-        &self,
-        helper: &Helper<'rc>,
-        _: &'reg Handlebars<'reg>,
-        _: &'rc Context,
-        _: &mut RenderContext<'reg, 'rc>,
-    ) -> Result<ScopedJson<'rc>, RenderError> {
-        let length = match helper.param(0).map(PathAndJson::value) {
-            Some(Value::Array(items)) => Some(Value::from(items.len())),
-            Some(Value::String(text)) => Some(Value::from(text.encode_utf16().count())),
-            Some(Value::Object(fields)) => fields.get("length").cloned(),
-            None | Some(Value::Null | Value::Bool(_) | Value::Number(_)) => None,
-        };
-        Ok(length.map_or(ScopedJson::Missing, ScopedJson::Derived))
-    }
-}
-
-struct ShowJson;
-
-impl HelperDef for ShowJson {
-    fn call<'reg: 'rc, 'rc>(
-        &self,
-        helper: &Helper<'rc>,
-        _: &'reg Handlebars<'reg>,
-        _: &'rc Context,
-        _: &mut RenderContext<'reg, 'rc>,
-        output: &mut dyn Output,
-    ) -> HelperResult {
-        let value = helper
-            .param(0)
-            .ok_or(RenderErrorReason::ParamNotFoundForIndex("json", 0))?;
-        if value.is_value_missing() {
-            return Err(RenderError::strict_error(value.relative_path()));
-        }
-        Ok(output.write(&value.value().to_string())?)
-    }
-}
-
-/// How deep blocks and brackets are nested at most; an `{{else if}}` is a block in a block.
-fn depth(source: &str) -> usize {
-    let (mut blocks, mut brackets, mut deepest) = (0_usize, 0_usize, 0_usize);
-    let mut tags = source.split("{{");
-    tags.next();
-    for tag in tags {
-        let mark = tag.trim_start_matches(['{', '~']);
-        if mark.starts_with(['#', '^']) || mark.trim_start().starts_with("else ") {
-            blocks += 1;
-        } else if mark.starts_with('/') {
-            blocks = blocks.saturating_sub(1);
-        }
-        brackets = 0;
-        for letter in tag.chars() {
-            match letter {
-                '(' => brackets += 1,
-                ')' => brackets = brackets.saturating_sub(1),
-                '}' => break,
-                _ => {}
-            }
-            deepest = deepest.max(blocks + brackets);
-        }
-    }
-    deepest.max(blocks + brackets)
-}
-
-/// `nodes["x"].y` and `items[0]` as handlebars writes them: `nodes.[x].y`, `items.[0]`. Only inside of tags.
-fn with_dotted_brackets(source: &str) -> String {
-    let mut text = String::with_capacity(source.len());
-    let mut rest = source;
-    while let Some((before, tag)) = rest.split_once("{{") {
-        text.push_str(before);
-        text.push_str("{{");
-        let (inside, after) = tag
-            .split_once("}}")
-            .map_or((tag, ""), |(inside, _)| (inside, &tag[inside.len()..]));
-        let mut before_bracket = String::new();
-        let mut tail = inside;
-        while let Some((head, bracket)) = tail.split_once('[') {
-            let member = bracket.split_once(']').filter(|_| {
-                head.ends_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | '$' | '-' | ']'))
-                    || (head.is_empty() && before_bracket.ends_with(']'))
-            });
-            before_bracket.push_str(head);
-            tail = if let Some((name, after)) = member {
-                let name = name.trim_matches(['"', '\'']);
-                before_bracket.push_str(&[".[", name, "]"].concat());
-                after
-            } else {
-                before_bracket.push('[');
-                bracket
-            };
-        }
-        text.push_str(&before_bracket);
-        text.push_str(tail);
-        rest = after;
-    }
-    text.push_str(rest);
-    text
 }

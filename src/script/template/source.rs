@@ -1,0 +1,62 @@
+//! A template's text before handlebars reads it.
+
+/// How deep blocks and brackets are nested at most; an `{{else if}}` is a block in a block.
+pub(super) fn depth(source: &str) -> usize {
+    let (mut blocks, mut brackets, mut deepest) = (0_usize, 0_usize, 0_usize);
+    let mut tags = source.split("{{");
+    tags.next();
+    for tag in tags {
+        let mark = tag.trim_start_matches(['{', '~']);
+        if mark.starts_with(['#', '^']) || mark.trim_start().starts_with("else ") {
+            blocks += 1;
+        } else if mark.starts_with('/') {
+            blocks = blocks.saturating_sub(1);
+        }
+        brackets = 0;
+        for letter in tag.chars() {
+            match letter {
+                '(' => brackets += 1,
+                ')' => brackets = brackets.saturating_sub(1),
+                '}' => break,
+                _ => {}
+            }
+            deepest = deepest.max(blocks + brackets);
+        }
+    }
+    deepest.max(blocks + brackets)
+}
+
+/// `nodes["x"].y` and `items[0]` as handlebars writes them: `nodes.[x].y`, `items.[0]`. Only inside of tags.
+pub(super) fn with_dotted_brackets(source: &str) -> String {
+    let mut text = String::with_capacity(source.len());
+    let mut rest = source;
+    while let Some((before, tag)) = rest.split_once("{{") {
+        text.push_str(before);
+        text.push_str("{{");
+        let (inside, after) = tag
+            .split_once("}}")
+            .map_or((tag, ""), |(inside, _)| (inside, &tag[inside.len()..]));
+        let mut before_bracket = String::new();
+        let mut tail = inside;
+        while let Some((head, bracket)) = tail.split_once('[') {
+            let member = bracket.split_once(']').filter(|_| {
+                head.ends_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | '$' | '-' | ']'))
+                    || (head.is_empty() && before_bracket.ends_with(']'))
+            });
+            before_bracket.push_str(head);
+            tail = if let Some((name, after)) = member {
+                let name = name.trim_matches(['"', '\'']);
+                before_bracket.push_str(&[".[", name, "]"].concat());
+                after
+            } else {
+                before_bracket.push('[');
+                bracket
+            };
+        }
+        text.push_str(&before_bracket);
+        text.push_str(tail);
+        rest = after;
+    }
+    text.push_str(rest);
+    text
+}
