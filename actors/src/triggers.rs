@@ -186,10 +186,26 @@ impl TriggerMatcherActor {
             Ok(true) => match self.machine.fire(key, event) {
                 Fire::Fired { .. } => self.act(engine, key, event),
                 Fire::Refused => {}
-                Fire::TooDeep => self.failed(engine, key, event, "the chain of triggers is too deep"),
+                Fire::TooDeep => self.too_deep(engine, key, event),
             },
             Err(error) => self.failed(engine, key, event, &error.to_string()),
         }
+    }
+
+    fn too_deep(&self, engine: &Arc<EngineShared>, key: TriggerKey, event: &Arc<Event>) {
+        let is_resume = self
+            .machine
+            .definition(key)
+            .is_some_and(|definition| matches!(definition.action, TriggerAction::ResumeThread { .. }));
+        let message = if is_resume {
+            // What it leaves undone stays so: whoever can help must learn of it.
+            "the chain of triggers is too deep: a paused thread stays paused until it is resumed from outside"
+        } else {
+            "the chain of triggers is too deep"
+        };
+        let (run_id, thread_id) = (&event.run_id, &event.thread_id);
+        tracing::warn!(run_id, thread_id, event = event.raised.event_type.as_str(), message);
+        self.failed(engine, key, event, message);
     }
 
     fn holds_true(&mut self, engine: &EngineShared, key: TriggerKey, event: &Arc<Event>) -> Result<bool, RunError> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pirn::tools::tool_fn;
-use pirn::{Engine, EventFilter, EventType, Heard, RunReport};
+use pirn::{Engine, EventFilter, EventType, Heard, RunReport, ThreadStatus};
 use pirn_core::event::Event;
 use pirn_tests::world::{code, forked, line, node, say, wait, workflow};
 use serde_json::{Value, json};
@@ -355,6 +355,56 @@ fn pause_and_resume_in_turns_end_at_the_limit() {
         [9],
         "the ninth link is refused, and the run ends"
     );
+}
+
+#[test]
+fn a_thread_whose_resume_would_be_too_deep_stays_paused_says_so_and_can_be_resumed() {
+    let waits: Vec<Value> = (0..20).map(|place| wait(&format!("w{place}"), 10)).collect();
+    let pause = json!({"type": "PAUSE_THREAD", "parameters": {}});
+    let resume = json!({"type": "RESUME_THREAD", "parameters": {}});
+    // One link before the first pause: the last link that is allowed is a pause.
+    let set = json!({"id": "set", "type": "EVENT", "condition": {"eventType": "NODE_STARTED", "expression": "event.nodeId === 'w0'"},
+        "action": {"type": "SET_VARIABLE", "parameters": {"variableName": "x", "value": 1, "scope": "global"}}});
+    let mut once = trigger(EventType::VariableChanged, &pause);
+    once["maxTriggers"] = json!(1);
+    let triggers = [
+        set,
+        once,
+        trigger(EventType::ThreadPaused, &resume),
+        trigger(EventType::ThreadResumed, &pause),
+    ];
+    let bundle = json!({"workflows": [line("main", &waits)], "triggers": triggers}).to_string();
+    for goes_on in [true, false] {
+        let engine = Engine::builder()
+            .virtual_time(Some(7))
+            .workflows(bundle.clone())
+            .build()
+            .expect("valid");
+        let mut run = engine.run("main");
+        let mut failed = run.blocking_events(&[EventType::TriggerFailed], 16);
+        let handle = run.start().expect("admitted");
+        let Some(Heard::Event(told)) = failed.next() else {
+            panic!("nothing is told");
+        };
+        assert_eq!(told.raised.trigger_depth, LIMIT + 1);
+        assert_eq!(told.raised.data["triggerId"], "THREAD_PAUSED");
+        let message = told.raised.data["error"]["message"].as_str().unwrap_or_default();
+        assert_eq!(
+            message,
+            "the chain of triggers is too deep: a paused thread stays paused until it is resumed from outside"
+        );
+        if goes_on {
+            handle.resume();
+            assert_eq!(handle.outcome_blocking().status, ThreadStatus::Completed);
+        } else {
+            engine.end_what_waits_for_ever(&handle);
+            let report = handle.outcome_blocking();
+            let reason = report.error.as_ref().map_or("", |error| error.message.as_str());
+            assert_eq!(report.status, ThreadStatus::Cancelled, "time can bring nothing more");
+            assert!(reason.contains("waits for ever"), "{reason}");
+        }
+        engine.shutdown_blocking(Duration::from_secs(5));
+    }
 }
 
 #[test]
