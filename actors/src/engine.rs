@@ -274,6 +274,9 @@ impl EngineShared {
 
     /// Subscribes; `ready` is called when every event from then on is delivered.
     pub fn subscribe(&self, filter: EventFilter, deliver: Box<dyn Deliver>, ready: Box<dyn FnOnce() + Send>) {
+        if filter.run_id.is_some() {
+            self.interest.set_in_one_run();
+        }
         self.bus.do_send(BusMsg::Subscribe { filter, deliver, ready });
     }
 
@@ -364,6 +367,7 @@ impl EngineShared {
                 supervisor: address,
                 awaited: Cell::default(),
                 next_wait: Cell::default(),
+                is_on_bus: Cell::default(),
             });
             let spec = RunSpec {
                 graph,

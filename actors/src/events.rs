@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use actix::{Actor, ActorContext, Addr, Context, Handler};
 use pirn_core::event::{Event, EventMask, EventType, RaisedEvent};
@@ -23,6 +23,8 @@ pub struct Interest {
     subscribers: AtomicU64,
     triggers: AtomicU64,
     holding: AtomicU64,
+    /// Whether anybody ever asked for the events of one run.
+    in_one_run: AtomicBool,
 }
 
 impl Interest {
@@ -36,6 +38,13 @@ impl Interest {
     }
     pub(crate) fn triggers(&self) -> EventMask {
         EventMask::from_bits(self.triggers.load(Ordering::Relaxed))
+    }
+    /// Before the bus is asked: a run that ends from then on is closed there, so its subscriber sees the end.
+    pub(crate) fn set_in_one_run(&self) {
+        self.in_one_run.store(true, Ordering::SeqCst);
+    }
+    pub(crate) fn is_in_one_run(&self) -> bool {
+        self.in_one_run.load(Ordering::SeqCst)
     }
     pub(crate) fn set_subscribers(&self, mask: EventMask) {
         self.subscribers.store(mask.bits(), Ordering::Relaxed);

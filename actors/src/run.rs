@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::engine::{EngineShared, Local};
-use crate::events::BusMsg;
+use crate::events::{BusMsg, EventBusActor};
 use crate::host::Host;
 use crate::messages::Messages;
 use crate::supervisor::SupervisorActor;
@@ -36,6 +36,8 @@ pub(crate) struct RunShared {
     /// Event types that a WAIT node of this run listens for.
     pub(crate) awaited: Cell<EventMask>,
     pub(crate) next_wait: Cell<Ticket>,
+    /// Whether the bus was told anything of this run.
+    pub(crate) is_on_bus: Cell<bool>,
 }
 
 /// Effects to carry out, and those a step has just asked for: lent to whichever thread of an arbiter takes its turn.
@@ -49,7 +51,6 @@ impl RunShared {
     /// The world as a machine of this run sees it now.
     pub(crate) fn moment(&self) -> Moment {
         Moment {
-            now: self.host.now(),
             random: self.host.random(),
             interest: self.interest(),
             holding: self.engine.interest.holding(),
@@ -65,9 +66,20 @@ impl RunShared {
         self.interest().contains(event_type)
     }
 
+    /// The bus, to be told something of this run: then it is told of the run's end too.
+    pub(crate) fn bus(&self) -> &Addr<EventBusActor> {
+        self.is_on_bus.set(true);
+        &self.engine.bus
+    }
+
+    /// Whether the bus knows of this run or may: it has kept something of it, or somebody asked for its events.
+    pub(crate) fn may_be_on_bus(&self) -> bool {
+        self.is_on_bus.get() || self.engine.interest.is_in_one_run()
+    }
+
     /// Tells the bus what happened in a thread.
     pub(crate) fn emit(&self, workflow_id: &Arc<str>, thread_id: &Arc<str>, raised: RaisedEvent) {
-        self.engine.bus.do_send(BusMsg::Raise {
+        self.bus().do_send(BusMsg::Raise {
             follows: false,
             run_id: Arc::clone(&self.run_id),
             workflow_id: Arc::clone(workflow_id),

@@ -87,7 +87,7 @@ impl WaitHandle {
     pub(crate) fn begin(run: &Rc<RunShared>, event: Arc<str>, answer: Answer<Outcome>) -> Self {
         let ticket = run.next_wait.get();
         run.next_wait.set(ticket + 1);
-        run.engine.bus.do_send(BusMsg::Wait {
+        run.bus().do_send(BusMsg::Wait {
             run_id: Arc::clone(&run.run_id),
             ticket,
             event,
@@ -102,7 +102,7 @@ impl WaitHandle {
 
 impl Drop for WaitHandle {
     fn drop(&mut self) {
-        self.run.engine.bus.do_send(BusMsg::WaitEnded {
+        self.run.bus().do_send(BusMsg::WaitEnded {
             run_id: Arc::clone(&self.run.run_id),
             ticket: self.ticket,
         });

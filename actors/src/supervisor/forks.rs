@@ -49,6 +49,7 @@ impl SupervisorActor {
         self.next_fork += 1;
         let fork = graph.fork(ix);
         let threads = vec![None; fork.paths.len()];
+        self.threads.reserve(threads.len());
         let machine = ForkJoinMachine::new(fork, graph.config.max_concurrent_branches);
         self.forks.insert(
             no,

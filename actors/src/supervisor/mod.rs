@@ -404,9 +404,11 @@ impl Handler<SupervisorMsg> for SupervisorActor {
         }
         if self.outcome.is_none() && self.spec.is_none() && self.live == 0 && !self.is_reporting {
             self.run.engine.forget_run(&self.run.run_id);
-            self.run.engine.bus.do_send(BusMsg::RunEnded {
-                run_id: Arc::clone(&self.run.run_id),
-            });
+            if self.run.may_be_on_bus() {
+                self.run.bus().do_send(BusMsg::RunEnded {
+                    run_id: Arc::clone(&self.run.run_id),
+                });
+            }
             self.permit = None;
             if let Some(settled) = self.settled.take() {
                 settled.set(());

@@ -11,7 +11,7 @@ use super::{Child, ThreadNo};
 pub(super) struct Threads {
     run_id: Arc<str>,
     list: Vec<Child>,
-    /// Where ids are written before they are shared.
+    /// Where ids are written before they are shared: the run's id and a full stop stay.
     text: String,
 }
 
@@ -26,10 +26,18 @@ impl Threads {
 
     /// The id that the next thread gets.
     pub(super) fn next_id(&mut self) -> Arc<str> {
-        self.text.clear();
+        if self.text.is_empty() {
+            self.text.extend([&*self.run_id, "."]);
+        }
+        self.text.truncate(self.run_id.len() + 1);
         // Writing to a text never fails.
-        let _: std::fmt::Result = write!(self.text, "{}.{}", self.run_id, self.list.len());
+        let _: std::fmt::Result = write!(self.text, "{}", self.list.len());
         self.text.as_str().into()
+    }
+
+    /// Makes room for as many more.
+    pub(super) fn reserve(&mut self, more: usize) {
+        self.list.reserve(more);
     }
 
     /// Adds the thread that [`Self::next_id`] was asked for.

@@ -155,7 +155,7 @@ impl ThreadActor {
                 if let Some(event) = event {
                     self.emit(event);
                 }
-                self.run.engine.bus.do_send(BusMsg::Settle {
+                self.run.bus().do_send(BusMsg::Settle {
                     run_id: Arc::clone(&self.run.run_id),
                     thread_id: Arc::clone(self.machine.thread_id()),
                     answer: outcome_answer(turn.address(), id),

@@ -79,7 +79,7 @@ impl ThreadActor {
         if !self.run.listens(EventType::LlmToken) {
             return TokenSink::closed();
         }
-        let bus = self.run.engine.bus.clone();
+        let bus = self.run.bus().clone();
         let run_id = Arc::clone(&self.run.run_id);
         let workflow_id = Arc::clone(&self.machine.graph().workflow_id);
         let thread_id = Arc::clone(self.machine.thread_id());

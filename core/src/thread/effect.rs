@@ -26,11 +26,9 @@ pub type EffectId = u64;
 /// Names one firing of a trigger within a run.
 pub type FiringId = u64;
 
-/// What the world knows at a step: time, chance, who listens.
+/// What the world knows at a step: chance, and who listens. What time it is no thread asks: it asks for timers.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
-    /// The host's clock.
-    pub now: Millis,
     /// A fresh random number, for jitter.
     pub random: u64,
     /// Event types somebody listens to; others are not built.
@@ -38,18 +36,6 @@ pub struct Moment {
     /// Event types a trigger with `waitForCompletion` watches: after raising one, the thread asks at its next
     /// safe point whether it is held.
     pub holding: EventMask,
-}
-
-impl Moment {
-    /// A moment at `now` in which nobody listens.
-    pub fn quiet(now: Millis) -> Self {
-        Self {
-            now,
-            random: 0,
-            interest: EventMask::NONE,
-            holding: EventMask::NONE,
-        }
-    }
 }
 
 /// Why a thread is stopped from outside.

@@ -71,7 +71,6 @@ pub(crate) fn walk(seed: u64, steps: usize, tried: &mut Tried) {
             random: seed,
             interest: mask(everyone),
             holding: mask(holding && everyone),
-            ..Moment::quiet(0)
         },
         dice,
         open: BTreeMap::new(),
