@@ -10,7 +10,7 @@ use pirn_core::event::EventType;
 use pirn_core::graph::{Graph, NodeIx, NodeKind};
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::{
-    EffectId, Outcome, Outputs, ThreadKind, ThreadMachine, ThreadSeed, Variables, initial_variables, nothing,
+    EffectId, Outcome, Output, Outputs, ThreadKind, ThreadMachine, ThreadSeed, Variables, initial_variables,
 };
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ pub(super) struct Start {
     pub(super) input: Arc<Value>,
     pub(super) variables: Variables,
     pub(super) outputs: Outputs,
-    pub(super) last: Arc<Value>,
+    pub(super) last: Output,
     pub(super) conversation: ConversationRef,
     pub(super) agent: Option<AgentConfig>,
     pub(super) depth: u32,
@@ -55,7 +55,7 @@ impl Start {
             stop_at: None,
             input,
             outputs: Outputs::default(),
-            last: nothing(),
+            last: Output::default(),
             conversation: ConversationRef::Snapshot(Conversation::new()),
             agent: None,
             depth: 0,
@@ -240,7 +240,7 @@ impl SupervisorActor {
         let Some(ended) = &child.ended else { return };
         let outcome = match ended.end.status {
             ThreadStatus::Completed => Outcome::Child {
-                output: Arc::clone(&ended.end.output),
+                output: Arc::clone(ended.end.output.value()),
             },
             status => {
                 let message = format!("workflow {} ended {}", child.graph.workflow_id, status.as_str());

@@ -8,8 +8,8 @@ use pirn_core::error::RunError;
 use pirn_core::event::EventType;
 use pirn_core::graph::{ForkIx, Graph};
 use pirn_core::join::{
-    BranchVariables, Conversation as JoinConversation, Effect, ForkJoinMachine, Input, PathEnd, PathReport, PathStatus,
-    Verdict, join_error, join_output, merge_variables,
+    BranchVariables, Conversation as JoinConversation, Effect, ForkJoinMachine, Input, JoinedPath, PathEnd, PathStatus,
+    Verdict, join_error, late_join_output, merge_variables, path_reports,
 };
 use pirn_core::thread::{EffectId, Outcome, ThreadKind};
 use serde_json::{Value, json};
@@ -153,7 +153,7 @@ impl SupervisorActor {
             input: Arc::clone(&run.state.input),
             variables: run.state.variables.clone(),
             outputs: run.state.outputs.clone(),
-            last: Arc::clone(&run.state.last),
+            last: run.state.last.clone(),
             conversation: ConversationRef::Snapshot(run.state.conversation.clone()),
             agent: None,
             depth: child.depth,
@@ -241,24 +241,10 @@ impl SupervisorActor {
             let thread = run.threads.get(path).copied().flatten()?;
             self.threads.get(thread).and_then(|child| child.ended.as_ref())
         };
-        let reports: Vec<PathReport<'_>> = (0..)
-            .zip(&fork.paths)
-            .zip(run.machine.paths())
-            .map(|((place, path), status): ((usize, _), _)| PathReport {
-                path_id: &path.id,
-                status: *status,
-                thread_id: run.threads[place]
-                    .and_then(|thread| self.threads.get(thread))
-                    .map(|child| &*child.thread_id),
-                output: ended(place).map(|ended| &*ended.end.output),
-                error: ended(place).and_then(|ended| ended.end.error.as_ref()),
-            })
-            .collect();
-        if let Some(error) = join_error(run.machine.rule(), verdict, &reports) {
-            return Err(error);
-        }
+        let paths = self.joined_paths(run);
         let Verdict::Succeeded { conversation, merge } = verdict else {
-            return Ok((Outcome::Done, None));
+            let error = join_error(run.machine.rule(), verdict, &path_reports(fork, &paths));
+            return error.map_or(Ok((Outcome::Done, None)), Err);
         };
         let branches: Vec<BranchVariables<'_>> = merge
             .iter()
@@ -280,10 +266,24 @@ impl SupervisorActor {
             JoinConversation::ReplaceWith(path) => run.threads.get(*path).copied().flatten(),
             JoinConversation::Unchanged => None,
         };
-        Ok((
-            joined(join_output(run.machine.rule().strategy, &reports), variables),
-            source,
-        ))
+        let output = late_join_output(Arc::clone(&run.graph), run.ix, paths);
+        Ok((joined(output, variables), source))
+    }
+
+    /// How the paths of a fork are just now.
+    fn joined_paths(&self, run: &ForkRun) -> Vec<JoinedPath> {
+        let both = run.machine.paths().iter().zip(&run.threads);
+        both.map(|(status, thread)| {
+            let child = thread.and_then(|thread| self.threads.get(thread));
+            let end = child.and_then(|child| child.ended.as_ref()).map(|ended| &ended.end);
+            JoinedPath {
+                status: *status,
+                thread_id: child.map(|child| Arc::clone(&child.thread_id)),
+                output: end.map(|end| end.output.clone()),
+                error: end.and_then(|end| end.error.clone()).map(Box::new),
+            }
+        })
+        .collect()
     }
 
     fn detach_survivors(&mut self, no: ForkNo) {

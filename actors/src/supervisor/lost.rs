@@ -4,7 +4,7 @@ use pirn_core::conversation::{Conversation, Spent};
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::EventType;
 use pirn_core::status::ThreadStatus;
-use pirn_core::thread::{Input, ThreadEnd, Variables, nothing};
+use pirn_core::thread::{Input, Output, ThreadEnd, Variables};
 use serde_json::{Value, json};
 
 use super::{SupervisorActor, ThreadNo};
@@ -48,7 +48,7 @@ impl SupervisorActor {
         let mut ended = known.unwrap_or_else(|| Box::new(nothing_known()));
         ended.end = ThreadEnd {
             status,
-            output: nothing(),
+            output: Output::default(),
             error: Some(error),
         };
         self.ended(thread, ended);
@@ -69,7 +69,7 @@ fn nothing_known() -> Ended {
     Ended {
         end: ThreadEnd {
             status: ThreadStatus::Failed,
-            output: nothing(),
+            output: Output::default(),
             error: None,
         },
         variables: Variables::default(),

@@ -25,7 +25,7 @@ use pirn_core::Millis;
 use pirn_core::conversation::{Conversation, Spent};
 use pirn_core::event::{EventType, RaisedEvent};
 use pirn_core::graph::Graph;
-use pirn_core::thread::{CancelReason, EffectId, FiringId, Input, Joined, Outcome, ThreadKind};
+use pirn_core::thread::{CancelReason, EffectId, FiringId, Input, Joined, Outcome, Output, ThreadKind};
 use pirn_sync::{Permit, Setter};
 use serde_json::Value;
 
@@ -316,9 +316,9 @@ impl SupervisorActor {
 }
 
 /// What a join hands to its parent, apart from the conversation.
-fn joined(output: Value, variables: BTreeMap<String, Value>) -> Outcome {
+fn joined(output: Output, variables: BTreeMap<String, Value>) -> Outcome {
     Outcome::Joined(Joined {
-        output: Arc::new(output),
+        output,
         variables: variables
             .into_iter()
             .map(|(name, value)| (name.into(), Arc::new(value)))

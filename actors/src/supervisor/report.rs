@@ -54,7 +54,7 @@ impl SupervisorActor {
             } else {
                 ended.end.status
             },
-            output: (*ended.end.output).clone(),
+            output: (**ended.end.output.value()).clone(),
             variables,
             error: ended.end.error.clone().or(lost),
             conversation: ConversationReport::of(&conversation),

@@ -6,7 +6,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use pirn_core::status::ThreadStatus;
-use pirn_core::thread::{ThreadEnd, nothing};
+use pirn_core::thread::{Output, ThreadEnd};
 
 use super::{Ended, ThreadActor, ThreadMsg, Turn};
 use crate::contain::{Exit, contained};
@@ -35,7 +35,7 @@ impl ThreadActor {
     pub(crate) fn known(&mut self) -> Option<Box<Ended>> {
         let end = ThreadEnd {
             status: ThreadStatus::Failed,
-            output: nothing(),
+            output: Output::default(),
             error: None,
         };
         let ended = contained(|| {

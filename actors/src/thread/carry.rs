@@ -69,7 +69,7 @@ impl ThreadActor {
                 let (variables, outputs) = self.machine.snapshot();
                 let thread = self.no;
                 let supervisor = Arc::clone(&self.run.supervisor);
-                let last = Arc::clone(self.machine.last_output());
+                let last = self.machine.last_output().clone();
                 let input = Arc::clone(self.machine.input());
                 self.in_flight.insert(id, InFlight::Supervised);
                 // Without its conversation the thread ends, and asks for nothing more.

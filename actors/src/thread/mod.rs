@@ -22,8 +22,8 @@ use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::RaisedEvent;
 use pirn_core::graph::NodeIx;
 use pirn_core::thread::{
-    Effect, EffectId, FiringId, Input, Moment, NodeRecord, Outcome, Outputs, ThreadEnd, ThreadMachine, TriggeredResult,
-    Variables, nothing,
+    Effect, EffectId, FiringId, Input, Moment, NodeRecord, Outcome, Output, Outputs, ThreadEnd, ThreadMachine,
+    TriggeredResult, Variables,
 };
 use serde_json::Value;
 
@@ -205,7 +205,7 @@ fn next(queue: &mut VecDeque<Effect>, out: &mut Vec<Effect>) -> Option<Effect> {
 pub(crate) struct ForkState {
     pub(crate) variables: Variables,
     pub(crate) outputs: Outputs,
-    pub(crate) last: Arc<Value>,
+    pub(crate) last: Output,
     pub(crate) input: Arc<Value>,
     pub(crate) conversation: Conversation,
 }
@@ -292,7 +292,7 @@ impl ThreadActor {
                     answer(None);
                     return;
                 }
-                let output = Arc::clone(self.machine.last_output());
+                let output = Arc::clone(self.machine.last_output().value());
                 let input = Arc::clone(self.machine.input());
                 let variables = self.machine.variables().clone();
                 let node = self.machine.node();
@@ -318,7 +318,7 @@ impl ThreadActor {
 impl Ended {
     /// Lets go of what only a join needs.
     pub(crate) fn release(&mut self) {
-        self.end.output = nothing();
+        self.end.output = Output::default();
         self.variables = Variables::default();
         self.history = Vec::new();
         self.conversation = ConversationRef::Snapshot(Conversation::new());

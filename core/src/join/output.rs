@@ -1,12 +1,15 @@
 //! What a JOIN gives its parent: the output, or the error (SPEC section 4).
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value, json};
 
 use super::path::PathStatus;
 use super::rule::Verdict;
 use crate::definition::JoinStrategy;
 use crate::error::{RunError, RunErrorCode};
-use crate::graph::JoinRule;
+use crate::graph::{Fork, ForkIx, Graph, JoinRule};
+use crate::thread::Output;
 
 /// How many paths an error's sentence names; its details always list every one.
 const NAMED_IN_MESSAGE: usize = 8;
@@ -34,6 +37,41 @@ pub struct PathReport<'a> {
 /// itself cancelled or never started. A detached path is in none of the lists, only in `childThreadIds`.
 pub fn join_output(strategy: JoinStrategy, paths: &[PathReport<'_>]) -> Value {
     Value::Object(output_fields(strategy, paths))
+}
+
+/// What a join keeps of one path until somebody looks at its output.
+#[derive(Clone, Debug)]
+pub struct JoinedPath {
+    /// As in [`PathReport`].
+    pub status: PathStatus,
+    /// As in [`PathReport`].
+    pub thread_id: Option<Arc<str>>,
+    /// As in [`PathReport`].
+    pub output: Option<Output>,
+    /// As in [`PathReport`].
+    pub error: Option<Box<RunError>>,
+}
+
+/// As [`join_output`], made when somebody looks at it: until then it costs a few counts a path. `paths` are those of
+/// the graph's fork `ix`.
+pub fn late_join_output(graph: Arc<Graph>, ix: ForkIx, paths: Vec<JoinedPath>) -> Output {
+    Output::later(move || {
+        let fork = graph.fork(ix);
+        join_output(fork.join.strategy, &path_reports(fork, &paths))
+    })
+}
+
+/// The reports of a fork's paths.
+pub fn path_reports<'a>(fork: &'a Fork, paths: &'a [JoinedPath]) -> Vec<PathReport<'a>> {
+    let both = fork.paths.iter().zip(paths);
+    both.map(|(path, joined)| PathReport {
+        path_id: &path.id,
+        status: joined.status,
+        thread_id: joined.thread_id.as_deref(),
+        output: joined.output.as_ref().map(|output| &**output.value()),
+        error: joined.error.as_deref(),
+    })
+    .collect()
 }
 
 /// The error of a JOIN that did not succeed; none for [`Verdict::Succeeded`]. Its details are the fields of

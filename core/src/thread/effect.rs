@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::output::Output;
 use crate::Millis;
 use crate::conversation::{AgentKind, ModelRequest, Spent};
 use crate::definition::{
@@ -444,7 +445,7 @@ pub struct ToolResult {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Joined {
     /// JOIN's output.
-    pub output: Arc<Value>,
+    pub output: Output,
     /// Thread variables that come back.
     pub variables: Vec<(Arc<str>, Arc<Value>)>,
 }
@@ -455,7 +456,7 @@ pub struct ThreadEnd {
     /// COMPLETED, FAILED, CANCELLED or TIMEOUT.
     pub status: ThreadStatus,
     /// Its output; null where it did not complete.
-    pub output: Arc<Value>,
+    pub output: Output,
     /// Why it did not complete.
     pub error: Option<RunError>,
 }

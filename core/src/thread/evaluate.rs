@@ -34,7 +34,7 @@ impl Scope for ThreadScope<'_> {
     }
 
     fn output(&self) -> Arc<Value> {
-        Arc::clone(self.thread.last_output())
+        Arc::clone(self.thread.last_output().value())
     }
 
     fn variable(&self, name: &str) -> Option<Arc<Value>> {

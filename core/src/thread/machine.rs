@@ -26,6 +26,7 @@ use serde_json::Value;
 
 use super::effect::{Effect, EffectId, FiringId, Input, Moment};
 use super::nodes::NodeRun;
+use super::output::Output;
 use super::safe_point::SafePointWork;
 use super::state::{Outputs, Variable, Variables};
 use super::walk::Walk;
@@ -71,7 +72,7 @@ pub struct ThreadSeed {
     /// Node outputs it can see.
     pub outputs: Outputs,
     /// What its first node sees as `output`: for a branch the last output before its FORK.
-    pub last: Arc<Value>,
+    pub last: Output,
     /// Makes it a sub-agent.
     pub agent: Option<AgentConfig>,
     /// How many triggers stand between the run's own steps and this thread.
@@ -124,7 +125,7 @@ pub struct ThreadMachine {
     pub(super) steps: u64,
     pub(super) last_effect: EffectId,
     pub(super) input: Arc<Value>,
-    pub(super) last: Arc<Value>,
+    pub(super) last: Output,
     pub(super) variables: Variables,
     pub(super) outputs: Outputs,
     pub(super) history: Vec<NodeRecord>,
@@ -220,7 +221,7 @@ impl ThreadMachine {
         &self.input
     }
     /// The last node's output; in a branch that has none yet, the last one before its FORK.
-    pub fn last_output(&self) -> &Arc<Value> {
+    pub fn last_output(&self) -> &Output {
         &self.last
     }
     /// Its variables.

@@ -7,6 +7,7 @@ mod effect;
 mod evaluate;
 mod machine;
 mod nodes;
+mod output;
 mod retry;
 mod safe_point;
 mod state;
@@ -20,5 +21,6 @@ pub use evaluate::{ThreadScope, evaluate, spec_value};
 pub use machine::{
     DEFAULT_MAX_STEPS, NodeRecord, NodeStatus, ThreadKind, ThreadMachine, ThreadSeed, initial_variables,
 };
+pub use output::Output;
 pub use safe_point::variable_fields;
-pub use state::{Outputs, Variable, Variables, coerce, nothing, read_only};
+pub use state::{Outputs, Variable, Variables, coerce, read_only};

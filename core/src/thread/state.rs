@@ -3,21 +3,16 @@
 //! Both are snapshots a branch takes in constant time: FORK costs the same however much a thread has gathered.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::output::Output;
 use crate::definition::VariableType;
 use crate::error::{RunError, RunErrorCode};
 use crate::graph::NodeIx;
-
-/// Null, shared: what a thread has before it has anything allocates nothing.
-pub fn nothing() -> Arc<Value> {
-    static NOTHING: LazyLock<Arc<Value>> = LazyLock::new(|| Arc::new(Value::Null));
-    Arc::clone(&NOTHING)
-}
 
 /// A variable.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -176,21 +171,21 @@ const MANY: usize = 32;
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Outputs {
     /// By node, ascending. Nodes mostly end in their order: what is new comes last.
-    own: Vec<(NodeIx, Arc<Value>)>,
-    shared: OrdMap<NodeIx, Arc<Value>>,
+    own: Vec<(NodeIx, Output)>,
+    shared: OrdMap<NodeIx, Output>,
 }
 
 impl Outputs {
     /// A node's last output.
     pub fn value(&self, node: NodeIx) -> Option<&Arc<Value>> {
         match self.own.binary_search_by_key(&node, |(own, _)| *own) {
-            Ok(place) => Some(&self.own[place].1),
-            Err(_) => self.shared.get(&node),
+            Ok(place) => Some(self.own[place].1.value()),
+            Err(_) => self.shared.get(&node).map(Output::value),
         }
     }
 
     /// Sets a node's output.
-    pub fn set(&mut self, node: NodeIx, value: Arc<Value>) {
+    pub fn set(&mut self, node: NodeIx, value: Output) {
         if self.own.last().is_some_and(|(last, _)| *last < node) {
             return self.own.push((node, value));
         }
@@ -228,9 +223,9 @@ impl Outputs {
 
     /// Every node that has one, by index.
     pub fn iter(&self) -> impl Iterator<Item = (NodeIx, &Arc<Value>)> {
-        let mut all: BTreeMap<NodeIx, &Arc<Value>> = self.shared.iter().map(|(node, value)| (*node, value)).collect();
+        let mut all: BTreeMap<NodeIx, &Output> = self.shared.iter().map(|(node, value)| (*node, value)).collect();
         all.extend(self.own.iter().map(|(node, value)| (*node, value)));
-        all.into_iter()
+        all.into_iter().map(|(node, output)| (node, output.value()))
     }
 }
 
@@ -293,7 +288,7 @@ mod tests {
             for round in 0..2 {
                 for n in 0..500_u32 {
                     let node = n * step % 500;
-                    outputs.set(node, Arc::new(json!([round, node])));
+                    outputs.set(node, json!([round, node]).into());
                 }
             }
             assert_eq!(outputs.iter().count(), 500);
@@ -307,9 +302,9 @@ mod tests {
     #[test]
     fn a_snapshot_does_not_see_what_comes_later() {
         let mut outputs = Outputs::default();
-        outputs.set(1, Arc::new(json!("before")));
+        outputs.set(1, json!("before").into());
         let branch = outputs.snapshot();
-        outputs.set(1, Arc::new(json!("after")));
+        outputs.set(1, json!("after").into());
         assert_eq!(**branch.value(1).unwrap(), json!("before"));
         assert_eq!(**outputs.value(1).unwrap(), json!("after"));
         assert_eq!(outputs.iter().count(), 1);

@@ -1,7 +1,5 @@
 //! One step of a thread: its life, and its way from node to node.
 
-use std::sync::Arc;
-
 use serde_json::{Value, json};
 
 use super::effect::{
@@ -9,8 +7,8 @@ use super::effect::{
 };
 use super::machine::{DEFAULT_MAX_STEPS, NodeRecord, NodeStatus, ThreadMachine};
 use super::nodes::{NodeRun, Progress};
+use super::output::Output;
 use super::safe_point::SafePointWork;
-use super::state::nothing;
 use crate::error::{RunError, RunErrorCode};
 use crate::event::{EventType, RaisedEvent};
 use crate::status::ThreadStatus;
@@ -136,7 +134,7 @@ impl Walk<'_> {
             record.attempts = self.thread.attempt;
         }
         let error = self.located(error);
-        self.end(status, nothing(), Some(error));
+        self.end(status, Output::default(), Some(error));
     }
 
     pub(super) fn resume(&mut self, trigger_depth: u32) {
@@ -171,7 +169,7 @@ impl Walk<'_> {
     pub(super) fn enter(&mut self) {
         let at = self.thread.at;
         if self.thread.stop_at == Some(at) {
-            let output = Arc::clone(&self.thread.last);
+            let output = self.thread.last.clone();
             self.end(ThreadStatus::Completed, output, None);
             return;
         }
@@ -182,7 +180,7 @@ impl Walk<'_> {
                 format!("the thread entered {limit} nodes and has not ended"),
             );
             let error = self.located(error);
-            self.end(ThreadStatus::Failed, nothing(), Some(error));
+            self.end(ThreadStatus::Failed, Output::default(), Some(error));
             return;
         }
         self.thread.steps += 1;
@@ -232,7 +230,7 @@ impl Walk<'_> {
                 self.arrive(next);
             }
             Progress::End(output) => {
-                self.complete(Arc::clone(&output));
+                self.complete(output.clone());
                 self.end(ThreadStatus::Completed, output, None);
             }
             Progress::Chosen(next) => self.arrive(next),
@@ -243,14 +241,14 @@ impl Walk<'_> {
     }
 
     /// The node ended well.
-    pub(super) fn complete(&mut self, output: Arc<Value>) {
+    pub(super) fn complete(&mut self, output: Output) {
         self.stop_deadline();
         let (at, attempts) = (self.thread.at, self.thread.attempt);
         if let Some(record) = self.thread.history.last_mut() {
             record.status = NodeStatus::Completed;
             record.attempts = attempts;
         }
-        self.thread.outputs.set(at, Arc::clone(&output));
+        self.thread.outputs.set(at, output.clone());
         self.thread.last = output;
         self.emit(EventType::NodeCompleted, |thread| {
             let node = thread.graph().node(at);
@@ -258,7 +256,7 @@ impl Walk<'_> {
                 ("nodeId", json!(node.id)),
                 ("nodeType", json!(node.kind.type_name())),
                 ("attempts", json!(attempts)),
-                ("output", (*thread.last).clone()),
+                ("output", (**thread.last.value()).clone()),
             ]
         });
     }
@@ -316,13 +314,13 @@ impl Walk<'_> {
         }
         let at = self.thread.at;
         if let Some(target) = self.thread.graph().node(at).on_error {
-            let output = Arc::new(json!({ "error": error }));
-            self.thread.outputs.set(at, Arc::clone(&output));
+            let output = Output::from(json!({ "error": error }));
+            self.thread.outputs.set(at, output.clone());
             self.thread.last = output;
             self.arrive(target);
             return;
         }
-        self.end(ThreadStatus::Failed, nothing(), Some(error));
+        self.end(ThreadStatus::Failed, Output::default(), Some(error));
     }
 
     /// The error with the place it arose in, where it does not say yet.
@@ -350,7 +348,7 @@ impl Walk<'_> {
         run.abandon(self);
     }
 
-    pub(super) fn end(&mut self, status: ThreadStatus, output: Arc<Value>, error: Option<RunError>) {
+    pub(super) fn end(&mut self, status: ThreadStatus, output: Output, error: Option<RunError>) {
         self.thread.status = status;
         self.thread.run = NodeRun::Idle;
         // What came too late to take effect is answered all the same.
@@ -388,7 +386,7 @@ impl Walk<'_> {
             [
                 ("status", json!(status)),
                 ("pathId", json!(thread.path_id)),
-                ("output", (*output).clone()),
+                ("output", (**output.value()).clone()),
                 ("error", json!(error)),
             ]
         });

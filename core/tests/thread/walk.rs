@@ -11,8 +11,8 @@ use pirn_core::message::ToolCall;
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::{
     CancelReason, ConversationOp, Effect, EffectId, Evaluation, FiringId, Input, Joined, ModelReply, Moment,
-    NodeStatus, Outcome, Outputs, Prepared, ThreadKind, ThreadMachine, ThreadSeed, TimerPurpose, ToolResult,
-    TriggeredResult, Variables, nothing,
+    NodeStatus, Outcome, Output, Outputs, Prepared, ThreadKind, ThreadMachine, ThreadSeed, TimerPurpose, ToolResult,
+    TriggeredResult, Variables,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -118,7 +118,7 @@ fn seed_of(dice: &mut Dice) -> ThreadSeed {
         input: Arc::new(json!("in")),
         variables: Variables::default(),
         outputs: Outputs::default(),
-        last: nothing(),
+        last: Output::default(),
         agent: None,
         trigger_depth: 0,
     }
@@ -222,7 +222,7 @@ impl World {
                     .filter(|id| self.open.contains_key(id) && !awaited.contains(id));
                 let known: Vec<EffectId> = self.over.iter().chain(given_up).copied().collect();
                 let id = known.get(self.dice.below(known.len())).copied();
-                answer(id.unwrap_or(self.last_id + 7), Outcome::Value(nothing()))
+                answer(id.unwrap_or(self.last_id + 7), Outcome::Value(Arc::default()))
             }
             Kind::Limit => {
                 let (id, _) = pick(self, true)?;
@@ -310,7 +310,7 @@ impl World {
                 failed: self.dice.below(2) == 0,
             }),
             Wanted::Joined => Outcome::Joined(Joined {
-                output: nothing(),
+                output: Output::default(),
                 variables: vec![("v".into(), Arc::new(json!(1)))],
             }),
             Wanted::Child => Outcome::Child {

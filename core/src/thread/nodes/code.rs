@@ -39,7 +39,7 @@ pub(super) fn enter(walk: &mut Walk<'_>, input: Option<&ValueSpec>) -> Progress 
             // and gets the last output.
             let input = match &walk.thread.graph().node(walk.thread.at).kind {
                 NodeKind::Script { .. } => Arc::clone(&walk.thread.input),
-                _ => Arc::clone(&walk.thread.last),
+                _ => Arc::clone(walk.thread.last.value()),
             };
             work(walk, input)
         }

@@ -1,7 +1,5 @@
 //! CONTEXT_PROCESSOR: changes the conversation.
 
-use std::sync::Arc;
-
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -69,8 +67,8 @@ pub(super) fn answer(walk: &mut Walk<'_>, stage: Stage, effect: EffectId, outcom
             walk.out.push(Effect::Pin { id, section, value });
             Progress::Wait(NodeRun::Context(Stage::Work { id }))
         }
-        (Stage::Work { .. }, Outcome::Done) => Progress::Done(Arc::clone(&walk.thread.last)),
-        (Stage::Work { .. }, Outcome::Value(value)) => Progress::Done(value),
+        (Stage::Work { .. }, Outcome::Done) => Progress::Done(walk.thread.last.clone()),
+        (Stage::Work { .. }, Outcome::Value(value)) => Progress::Done(value.into()),
         (Stage::Work { .. }, Outcome::Summarize(request)) => {
             walk.may_be_held_by(&[EventType::LlmToken]);
             let id = walk.next_effect();

@@ -1,7 +1,5 @@
 //! FORK and JOIN: the supervisor starts the paths and decides; the thread waits at JOIN.
 
-use std::sync::Arc;
-
 use serde_json::json;
 
 use super::{NodeRun, Progress, failure};
@@ -12,7 +10,7 @@ use crate::thread::walk::Walk;
 
 /// FORK passes the last output on; its paths start when JOIN begins to wait, which is at once.
 pub(super) fn enter_fork(walk: &mut Walk<'_>, fork: &Fork) -> Progress {
-    Progress::DoneAt(Arc::clone(&walk.thread.last), fork.join_node)
+    Progress::DoneAt(walk.thread.last.clone(), fork.join_node)
 }
 
 pub(super) fn enter_join(walk: &mut Walk<'_>, ix: ForkIx, fork: &Fork) -> Progress {

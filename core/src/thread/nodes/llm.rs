@@ -422,5 +422,5 @@ fn done(stage: &Stage, content: &str, calls: &[ToolCall]) -> Progress {
     if !calls.is_empty() {
         output["toolCalls"] = json!(calls);
     }
-    Progress::Done(Arc::new(output))
+    Progress::Done(output.into())
 }

@@ -11,25 +11,24 @@ pub(super) mod wait;
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-
 use super::effect::{Effect, EffectId, Evaluation, Outcome};
+use super::output::Output;
 use super::safe_point::Handed;
 use super::walk::{Walk, no_edge};
 use crate::error::{RunError, RunErrorCode};
 use crate::graph::{NodeIx, NodeKind};
+use serde::{Deserialize, Serialize};
 
 /// What became of a node.
 pub(in crate::thread) enum Progress {
     /// It awaits an answer.
     Wait(NodeRun),
     /// It ended well; its edges say where to go.
-    Done(Arc<Value>),
+    Done(Output),
     /// It ended well and says where to go.
-    DoneAt(Arc<Value>, NodeIx),
+    DoneAt(Output, NodeIx),
     /// The thread ends with this output.
-    End(Arc<Value>),
+    End(Output),
     /// Its edges were evaluated: the thread goes there.
     Chosen(NodeIx),
     /// The thread looks again whether it may go on.
@@ -90,10 +89,8 @@ pub(in crate::thread) enum NodeRun {
 pub(in crate::thread) fn enter(walk: &mut Walk<'_>) -> Progress {
     let graph = Arc::clone(walk.thread.graph());
     match &graph.node(walk.thread.at).kind {
-        NodeKind::Start | NodeKind::StartFromTrigger => Progress::Done(Arc::clone(&walk.thread.input)),
-        NodeKind::End { output: None } | NodeKind::ContinueFromTrigger(_) => {
-            Progress::End(Arc::clone(&walk.thread.last))
-        }
+        NodeKind::Start | NodeKind::StartFromTrigger => Progress::Done(Arc::clone(&walk.thread.input).into()),
+        NodeKind::End { output: None } | NodeKind::ContinueFromTrigger(_) => Progress::End(walk.thread.last.clone()),
         NodeKind::End { output: Some(output) } => {
             let id = evaluate(walk, Evaluation::Value(*output));
             Progress::Wait(NodeRun::End { id })
@@ -190,9 +187,9 @@ pub(super) fn evaluate(walk: &mut Walk<'_>, what: Evaluation) -> EffectId {
 }
 
 /// A value goes on; anything else failed.
-pub(super) fn value_or(outcome: Outcome, then: impl FnOnce(Arc<Value>) -> Progress) -> Progress {
+pub(super) fn value_or(outcome: Outcome, then: impl FnOnce(Output) -> Progress) -> Progress {
     match outcome {
-        Outcome::Value(value) => then(value),
+        Outcome::Value(value) => then(value.into()),
         other => Progress::Failed(failure(other)),
     }
 }

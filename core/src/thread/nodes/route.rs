@@ -31,7 +31,7 @@ pub(super) fn answer(walk: &mut Walk<'_>, outcome: Outcome) -> Progress {
 /// A route passes the last output on: what stood before it is what the next node sees.
 fn go_to(walk: &mut Walk<'_>, target: Option<NodeIx>) -> Progress {
     match target {
-        Some(target) => Progress::DoneAt(Arc::clone(&walk.thread.last), target),
+        Some(target) => Progress::DoneAt(walk.thread.last.clone(), target),
         None => Progress::Failed(RunError::new(
             RunErrorCode::NoRouteMatched,
             "no route matched and there is no default target",

@@ -41,7 +41,7 @@ pub(super) fn enter(walk: &mut Walk<'_>, input: Option<&ValueSpec>, agent: Optio
         let id = evaluate(walk, Evaluation::Input);
         return Progress::Wait(NodeRun::Subgraph(Stage::Input { id }));
     }
-    let input = Arc::clone(&walk.thread.last);
+    let input = Arc::clone(walk.thread.last.value());
     child(walk, input)
 }
 
@@ -59,11 +59,11 @@ pub(super) fn answer(walk: &mut Walk<'_>, stage: Stage, effect: EffectId, outcom
                     ..
                 } => {
                     // The expression sees the child's output as `output`.
-                    walk.thread.last = output;
+                    walk.thread.last = output.into();
                     let id = evaluate(walk, Evaluation::Value(*expression));
                     Progress::Wait(NodeRun::Subgraph(Stage::Output { id }))
                 }
-                _ => Progress::Done(output),
+                _ => Progress::Done(output.into()),
             }
         }
         (Stage::Output { .. }, outcome) => value_or(outcome, Progress::Done),

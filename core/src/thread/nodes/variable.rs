@@ -45,7 +45,7 @@ pub(super) fn answer(walk: &mut Walk<'_>, stage: Stage, effect: EffectId, outcom
             if let NodeKind::Variable { name, .. } = &graph.node(walk.thread.at).kind {
                 walk.variable_changed(name, &value, VariableScope::Global, 0);
             }
-            Progress::Done(value)
+            Progress::Done(value.into())
         }
         (_, other) => Progress::Failed(failure(other)),
     }
@@ -74,7 +74,7 @@ fn assign(walk: &mut Walk<'_>, value: Arc<Value>) -> Progress {
         VariableScope::Thread => match walk.thread.variables.assign(name, value, *readonly) {
             Ok(value) => {
                 walk.variable_changed(name, &value, VariableScope::Thread, 0);
-                Progress::Done(value)
+                Progress::Done(value.into())
             }
             Err(error) => Progress::Failed(error),
         },

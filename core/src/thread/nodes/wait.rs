@@ -32,8 +32,8 @@ pub(super) fn enter_event(walk: &mut Walk<'_>, event: &Arc<str>, timeout_ms: Opt
 pub(super) fn answer(walk: &mut Walk<'_>, outcome: Outcome) -> Progress {
     match outcome {
         // A pause passes the last output on.
-        Outcome::Elapsed => Progress::Done(Arc::clone(&walk.thread.last)),
-        Outcome::Event(event) => Progress::Done(event),
+        Outcome::Elapsed => Progress::Done(walk.thread.last.clone()),
+        Outcome::Event(event) => Progress::Done(event.into()),
         other => Progress::Failed(failure(other)),
     }
 }

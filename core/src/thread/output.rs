@@ -1,0 +1,111 @@
+//! A node's output.
+
+use std::fmt;
+use std::sync::{Arc, LazyLock};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+
+/// What a node leaves behind. A JOIN's output is made when somebody looks at it: of many branches it is many texts, of
+/// which what follows reads a few or none.
+///
+/// ```
+/// # use pirn_core::thread::Output;
+/// # use serde_json::json;
+/// let output = Output::later(|| json!({"made": "now"}));
+/// assert_eq!(**output.value(), json!({"made": "now"}));
+/// assert_eq!(**Output::from(json!(1)).value(), json!(1));
+/// assert_eq!(**Output::default().value(), json!(null));
+/// ```
+#[derive(Clone, Default)]
+pub struct Output(Kind);
+
+#[derive(Clone, Default)]
+enum Kind {
+    /// Null: what a thread has before it has anything allocates nothing.
+    #[default]
+    Nothing,
+    Value(Arc<Value>),
+    Later(Arc<Later>),
+}
+
+type Later = LazyLock<Arc<Value>, Box<dyn FnOnce() -> Arc<Value> + Send>>;
+
+impl Output {
+    /// A value that is made when it is first looked at, once.
+    pub fn later(make: impl FnOnce() -> Value + Send + 'static) -> Self {
+        Self(Kind::Later(Arc::new(LazyLock::new(Box::new(|| Arc::new(make()))))))
+    }
+
+    /// The value.
+    pub fn value(&self) -> &Arc<Value> {
+        static NOTHING: LazyLock<Arc<Value>> = LazyLock::new(Arc::default);
+        match &self.0 {
+            Kind::Nothing => &NOTHING,
+            Kind::Value(value) => value,
+            Kind::Later(later) => later,
+        }
+    }
+}
+
+impl From<Arc<Value>> for Output {
+    fn from(value: Arc<Value>) -> Self {
+        Self(Kind::Value(value))
+    }
+}
+
+impl From<Value> for Output {
+    fn from(value: Value) -> Self {
+        Arc::new(value).into()
+    }
+}
+
+impl PartialEq for Output {
+    fn eq(&self, other: &Self) -> bool {
+        self.value() == other.value()
+    }
+}
+
+impl fmt::Debug for Output {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.value().fmt(f)
+    }
+}
+
+impl Serialize for Output {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.value().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Output {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Value::deserialize(deserializer).map(Self::from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn a_later_output_is_made_once_and_only_when_looked_at() {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let output = Output::later(|| Value::from(MADE.fetch_add(1, Ordering::Relaxed)));
+        let copy = output.clone();
+        assert_eq!(MADE.load(Ordering::Relaxed), 0);
+        assert_eq!(**output.value(), 0);
+        assert_eq!(**copy.value(), 0);
+        assert_eq!(MADE.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn a_stored_output_is_its_value() {
+        let output = Output::later(|| serde_json::json!({"a": [1]}));
+        let text = serde_json::to_string(&output).unwrap();
+        assert_eq!(text, r#"{"a":[1]}"#);
+        assert_eq!(serde_json::from_str::<Output>(&text).unwrap(), output);
+    }
+}
