@@ -103,3 +103,32 @@ fn a_reader_that_goes_away_is_no_panic() {
     assert_eq!(output.status.code(), Some(0));
     assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
 }
+
+#[test]
+fn a_compression_that_nothing_starts_is_shown_with_what_is_missing() {
+    let text = GOOD.replace(
+        r#"{"id": "w","#,
+        "{\"id\": \"w\",\n \"config\": {\"tokenLimit\": 100, \"compression\": {\"strategy\": \"keep_recent\"}},",
+    );
+    let report = pirn_with(text.as_bytes(), &["validate", "-", "--output", "json"]);
+    let warning = &report.json()["warnings"][0];
+    assert_eq!(report.code, Some(0), "it is valid");
+    assert_eq!(warning["code"], "TOKEN_LIMIT_WITHOUT_COMPRESSION");
+    assert_eq!(
+        (&warning["pointer"], &warning["line"]),
+        (&"/config/compression".into(), &2.into())
+    );
+    let help = warning["help"].as_str().unwrap_or_default();
+    for part in ["EXECUTE_TRIGGERED_SUBGRAPH", "START_FROM_TRIGGER", "keep_recent"] {
+        assert!(help.contains(part), "{help}");
+    }
+    let shown = pirn_with(text.as_bytes(), &["validate", "-"]).stdout;
+    for part in [
+        "/config/compression",
+        "compresses nothing",
+        "TOKEN_LIMIT_EXCEEDED",
+        "\"keep_recent\"",
+    ] {
+        assert!(shown.contains(part), "{part} is not in\n{shown}");
+    }
+}

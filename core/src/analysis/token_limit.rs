@@ -1,16 +1,20 @@
-//! `TOKEN_LIMIT_WITHOUT_COMPRESSION`: the limit is announced, but nothing answers and nothing ever shrinks.
+//! `TOKEN_LIMIT_WITHOUT_COMPRESSION`: the limit is announced, but nothing answers and nothing ever shrinks; or the
+//! workflow says how to compress, but nothing ever does.
+
+use serde_json::json;
 
 use super::raises::can_match;
 use super::{Analysis, Flow, Set};
-use crate::definition::{FaultCode, TriggerDefinition};
+use crate::definition::{CompressionConfig, FaultCode, TriggerDefinition};
 use crate::event::EventType;
 use crate::graph::site::at;
 use crate::graph::{ContextNode, NodeKind};
 
-/// Reports a `config.tokenLimit` of which that holds.
+/// Reports a `config.tokenLimit` or a `config.compression` of which that holds.
 pub(super) fn report(flow: &Flow<'_>, set: &Set<'_>, found: &mut Analysis) {
     let graph = flow.graph;
-    if graph.config.token_limit.is_none() || graph.triggered {
+    let (limit, compression) = (graph.config.token_limit, graph.config.compression.as_ref());
+    if graph.triggered || (limit.is_none() && compression.is_none()) {
         return;
     }
     found.work += (graph.nodes.len() + graph.triggers.len() + set.triggers.len()) as u64;
@@ -22,13 +26,54 @@ pub(super) fn report(flow: &Flow<'_>, set: &Set<'_>, found: &mut Analysis) {
         };
         set.triggers.iter().any(|trigger| watches(&trigger.value))
     };
-    if own || outer() || graph.nodes.iter().any(|node| shrinks(&node.kind)) {
+    if own || outer() {
         return;
     }
-    let message =
-        "no trigger waits for TOKEN_LIMIT_EXCEEDED and no node shortens the conversation: nothing happens at the limit";
+    let is_shortened = graph.nodes.iter().any(|node| shrinks(&node.kind));
+    let (way, message) = match (compression, limit) {
+        (Some(_), Some(_)) => (
+            at!["config", "compression"],
+            "`config.compression` says how to compress, but it compresses nothing: no trigger waits for \
+             TOKEN_LIMIT_EXCEEDED at `config.tokenLimit`",
+        ),
+        (Some(_), None) => (
+            at!["config", "compression"],
+            "`config.compression` says how to compress, but it compresses nothing: no trigger waits for \
+             TOKEN_LIMIT_EXCEEDED, nor is there a `config.tokenLimit` (a profile may have one)",
+        ),
+        (None, Some(_)) if !is_shortened => (
+            at!["config", "tokenLimit"],
+            "no trigger waits for TOKEN_LIMIT_EXCEEDED and no node shortens the conversation: nothing happens at the \
+             limit",
+        ),
+        (None, Some(_) | None) => return,
+    };
     let code = FaultCode::TokenLimitWithoutCompression;
-    found.warn(flow.origin, code, &at!["config", "tokenLimit"], message);
+    let fault = flow.origin.fault(code, &way, message);
+    found.warnings.push(fault.with_help(what_to_write(compression)));
+}
+
+/// A trigger and a workflow that compresses as the config says.
+fn what_to_write(compression: Option<&CompressionConfig>) -> String {
+    let default = || CompressionConfig {
+        strategy: Some("summarize".to_owned()),
+        ..CompressionConfig::default()
+    };
+    let how = compression.filter(|how| how.strategy.is_some()).cloned();
+    let CompressionConfig { strategy, parameters } = how.unwrap_or_else(default);
+    let trigger = json!({"id": "compress", "condition": {"eventType": EventType::TokenLimitExceeded.as_str()}, "action": {
+        "type": "EXECUTE_TRIGGERED_SUBGRAPH", "parameters": {"triggeredWorkflowId": "compress"}}});
+    let workflow = json!({"id": "compress",
+        "nodes": [
+            {"id": "start", "type": "START_FROM_TRIGGER"},
+            {"id": "compress", "type": "CONTEXT_PROCESSOR",
+                "config": {"operation": "compress", "strategy": strategy, "parameters": parameters}},
+            {"id": "continue", "type": "CONTINUE_FROM_TRIGGER"}],
+        "edges": [{"from": "start", "to": "compress"}, {"from": "compress", "to": "continue"}]});
+    format!(
+        "write into the workflow's `triggers`: {trigger} and beside the workflow, in a file of its own or in `workflows`: \
+         {workflow} or have the program that embeds Pirn call EngineBuilder::compression"
+    )
 }
 
 fn answers(trigger: &TriggerDefinition) -> bool {

@@ -1,12 +1,13 @@
-//! No false alarms: what ships gives no warning.
+//! No false alarms: what ships gives no warning; and a limit that nothing answers gives one that can be acted on.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use pirn_core::definition::{FaultCode, SourceFile};
+use serde_json::{Value, json};
 
-use crate::world::look;
+use crate::world::{look, look_at};
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -85,4 +86,78 @@ fn a_token_limit_without_its_trigger_is_told_of() {
     assert_eq!(codes, [FaultCode::TokenLimitWithoutCompression]);
     assert_eq!(analysis.warnings[0].pointer, "/config/tokenLimit");
     assert!(analysis.warnings[0].position.is_some());
+}
+
+/// A workflow with a model node and this config.
+fn configured(config: &Value, shortens: bool) -> Value {
+    let other = if shortens {
+        json!({"id": "y", "type": "CONTEXT_PROCESSOR", "config": {"operation": "truncate", "keepLast": 3}})
+    } else {
+        json!({"id": "y", "type": "WAIT", "config": {"seconds": 1}})
+    };
+    json!({"id": "w", "config": config,
+        "nodes": [{"id": "s", "type": "START"}, {"id": "x", "type": "LLM", "config": {"prompt": "go"}}, other,
+            {"id": "e", "type": "END"}],
+        "edges": [{"from": "s", "to": "x"}, {"from": "x", "to": "y"}, {"from": "y", "to": "e"}]})
+}
+
+#[test]
+fn a_compression_that_nothing_starts_is_told_of_and_how_to_start_it() {
+    let how = json!({"strategy": "keep_recent", "parameters": {"count": 4}});
+    let cases = [
+        (json!({"tokenLimit": 100}), false, Some("/config/tokenLimit")),
+        (json!({"tokenLimit": 100}), true, None),
+        (
+            json!({"tokenLimit": 100, "compression": how}),
+            false,
+            Some("/config/compression"),
+        ),
+        (
+            json!({"tokenLimit": 100, "compression": how}),
+            true,
+            Some("/config/compression"),
+        ),
+        (json!({"compression": how}), false, Some("/config/compression")),
+        (
+            json!({"compression": {"strategy": null}}),
+            false,
+            Some("/config/compression"),
+        ),
+        (json!({}), false, None),
+    ];
+    for (config, shortens, pointer) in cases {
+        let workflow = configured(&config, shortens);
+        let (_, analysis) = look_at(&workflow);
+        let told: Vec<&str> = analysis.warnings.iter().map(|fault| &*fault.pointer).collect();
+        assert_eq!(told, pointer.into_iter().collect::<Vec<_>>(), "{config}");
+        let Some(fault) = analysis.warnings.first() else {
+            continue;
+        };
+        assert_eq!(fault.code, FaultCode::TokenLimitWithoutCompression);
+        assert!(fault.position.is_some());
+        assert_eq!(
+            fault.message.contains("config.compression"),
+            config.get("compression").is_some(),
+            "it says what is there: {}",
+            fault.message
+        );
+        // What the help says to write mends it, and compresses as the config says.
+        let help = fault.help.as_deref().unwrap_or_default();
+        let written: Vec<Value> = help
+            .match_indices("{\"")
+            .filter_map(|(at, _)| serde_json::Deserializer::from_str(&help[at..]).into_iter().next()?.ok())
+            .filter(|value: &Value| value.get("id").is_some_and(|id| id == "compress"))
+            .collect();
+        let is_workflow = |value: &&Value| value.get("edges").is_some();
+        let trigger = written.iter().find(|value| value.get("condition").is_some());
+        let beside = written.iter().find(is_workflow).expect("a workflow is shown");
+        let mut mended = workflow.clone();
+        mended["triggers"] = json!([trigger.expect("a trigger is shown")]);
+        let (_, analysis) = look_at(&json!([mended, beside]));
+        assert_eq!(analysis.warnings, [], "{help}");
+        if config["compression"]["strategy"] == "keep_recent" {
+            assert_eq!(beside["nodes"][1]["config"]["strategy"], "keep_recent");
+            assert_eq!(beside["nodes"][1]["config"]["parameters"], json!({"count": 4}));
+        }
+    }
 }
