@@ -368,6 +368,7 @@ impl EngineShared {
                 awaited: Cell::default(),
                 next_wait: Cell::default(),
                 is_on_bus: Cell::default(),
+                is_watched: Cell::default(),
             });
             let spec = RunSpec {
                 graph,

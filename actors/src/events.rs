@@ -133,6 +133,19 @@ pub(crate) enum BusMsg {
         deliver: Box<dyn Deliver>,
         ready: Box<dyn FnOnce() + Send>,
     },
+    /// Answered when the triggers of what a run has raised so far have acted, and those of what they said, at most so
+    /// many links of that.
+    HearOut {
+        run_id: Arc<str>,
+        links: u32,
+        answer: Answer<()>,
+    },
+    /// The matcher has handled everything that came before.
+    HeardOut {
+        run_id: Arc<str>,
+        links: u32,
+        answer: Answer<()>,
+    },
     /// A run raises no more. What its triggers still have to say of what it raised comes before it is closed.
     RunEnded {
         run_id: Arc<str>,
@@ -167,6 +180,8 @@ pub(crate) struct EventBusActor {
     sequences: BTreeMap<Arc<str>, u64>,
     /// Runs that raise no more: whether the matcher got nothing of them since it was last asked.
     ending: BTreeMap<Arc<str>, bool>,
+    /// Runs whose triggers are heard out, likewise.
+    hearing: BTreeMap<Arc<str>, bool>,
     subscribers: Vec<Subscriber>,
     waits: Waits,
 }
@@ -178,6 +193,7 @@ impl EventBusActor {
             matcher: Some(matcher),
             sequences: BTreeMap::new(),
             ending: BTreeMap::new(),
+            hearing: BTreeMap::new(),
             subscribers: Vec::new(),
             waits: Waits::default(),
         }
@@ -196,10 +212,24 @@ impl EventBusActor {
             && self.interest.triggers().contains(event_type)
         {
             matcher.do_send(MatcherMsg::Happened(event));
-            if let Some(is_quiet) = self.ending.get_mut(run_id) {
-                *is_quiet = false;
+            for asked in [&mut self.ending, &mut self.hearing] {
+                if let Some(is_quiet) = asked.get_mut(run_id) {
+                    *is_quiet = false;
+                }
             }
         }
+    }
+
+    fn hear_out(&mut self, run_id: Arc<str>, links: u32, answer: Answer<()>) {
+        let Some(matcher) = self.matcher.as_ref().filter(|_| links > 0) else {
+            return answer.give(());
+        };
+        self.hearing.insert(Arc::clone(&run_id), true);
+        matcher.do_send(MatcherMsg::HearOut {
+            run_id,
+            links: links - 1,
+            answer,
+        });
     }
 
     /// The run raises no more: its triggers are asked for the last time.
@@ -357,6 +387,12 @@ impl Handler<BusMsg> for EventBusActor {
                 self.publish_interest();
                 ready();
             }
+            BusMsg::HearOut { run_id, links, answer } => self.hear_out(run_id, links, answer),
+            BusMsg::HeardOut { run_id, links, answer } => match self.hearing.remove(&run_id) {
+                // What was said meanwhile set off more.
+                Some(false) => self.hear_out(run_id, links, answer),
+                Some(true) | None => answer.give(()),
+            },
             BusMsg::RunEnded { run_id } => {
                 self.waits.end_all(&run_id);
                 self.ask_for_the_last(run_id);

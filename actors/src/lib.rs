@@ -10,6 +10,7 @@ pub mod contain;
 mod conversation;
 pub mod engine;
 pub mod events;
+mod firing;
 pub mod host;
 mod messages;
 mod panic_text;

@@ -38,6 +38,8 @@ pub(crate) struct RunShared {
     pub(crate) next_wait: Cell<Ticket>,
     /// Whether the bus was told anything of this run.
     pub(crate) is_on_bus: Cell<bool>,
+    /// Something was raised that a trigger may watch for, and the matcher was not heard out since.
+    pub(crate) is_watched: Cell<bool>,
 }
 
 /// Effects to carry out, and those a step has just asked for: lent to whichever thread of an arbiter takes its turn.
@@ -79,6 +81,9 @@ impl RunShared {
 
     /// Tells the bus what happened in a thread.
     pub(crate) fn emit(&self, workflow_id: &Arc<str>, thread_id: &Arc<str>, raised: RaisedEvent) {
+        if self.engine.interest.triggers().contains(raised.event_type) {
+            self.is_watched.set(true);
+        }
         self.bus().do_send(BusMsg::Raise {
             follows: false,
             run_id: Arc::clone(&self.run_id),

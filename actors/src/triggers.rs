@@ -15,8 +15,9 @@ use serde_json::{Map, Value, json};
 use crate::answer::Answer;
 use crate::cause::{at_depth, work_at_depth};
 use crate::contain::contained;
-use crate::engine::{DetachedRun, EngineShared, OnEnd};
+use crate::engine::EngineShared;
 use crate::events::BusMsg;
+use crate::firing::Firing;
 use crate::host::Host;
 use crate::ports::Function;
 use crate::supervisor::{Assignment, Control, SupervisorMsg};
@@ -49,6 +50,12 @@ pub(crate) enum MatcherMsg {
         owner: Owner,
         answer: Answer<Vec<TriggerState>>,
     },
+    /// Answered by [`BusMsg::HeardOut`] after all that a run's triggers say.
+    HearOut {
+        run_id: Arc<str>,
+        links: u32,
+        answer: Answer<()>,
+    },
     /// A run raises no more: answered by [`BusMsg::Close`] after all that its triggers say.
     RunEnded {
         run_id: Arc<str>,
@@ -63,78 +70,6 @@ pub(crate) enum MatcherMsg {
 
 impl actix::Message for MatcherMsg {
     type Result = ();
-}
-
-/// A sub-workflow that a trigger starts for a thread.
-#[derive(Clone, Debug)]
-pub(crate) struct Firing {
-    pub(crate) id: FiringId,
-    pub(crate) trigger: Arc<TriggerDefinition>,
-    pub(crate) event: Arc<Event>,
-}
-
-impl Firing {
-    /// How many triggers stand between the run's own steps and what it does.
-    pub(crate) fn trigger_depth(&self) -> u32 {
-        depth_after(&self.event)
-    }
-
-    /// Whether a token event set it off.
-    pub(crate) fn is_token_event(&self) -> bool {
-        matches!(
-            self.event.raised.event_type,
-            EventType::TokenLimitExceeded | EventType::TokenUsageWarning
-        )
-    }
-
-    /// Whether it needs nothing of the thread that raised the event: what it starts gets the event alone.
-    pub(crate) fn is_alone(&self) -> bool {
-        matches!(self.trigger.action, TriggerAction::StartWorkflow { .. }) && !self.is_token_event()
-    }
-
-    /// The detached run that it starts; none where it starts none.
-    pub(crate) fn detached(&self, on_end: OnEnd) -> Option<DetachedRun> {
-        let TriggerAction::StartWorkflow { workflow_id, input } = &self.trigger.action else {
-            return None;
-        };
-        let fields = input.as_ref().map_or(&[][..], |input| &input.fields);
-        Some(DetachedRun {
-            workflow_id: workflow_id.clone(),
-            input: Value::Object(event_fields(&self.event, fields)),
-            messages: Vec::new(),
-            is_unlimited: false,
-            trigger_depth: self.trigger_depth(),
-            on_end,
-        })
-    }
-
-    /// Has the event's run start it, for its record. A run that is over has none to keep: it is started all the same.
-    fn start_alone(self, engine: &Arc<EngineShared>) {
-        let run_id = self.event.run_id.clone();
-        let (own, without) = (Arc::clone(engine), self.clone());
-        let taken = Answer::new(move |taken: Result<(), _>| {
-            if taken.is_err() {
-                without.start_unrecorded(&own);
-            }
-        });
-        let firing = Box::new(self);
-        // Where the run is gone the message is dropped, and with it the answer.
-        let _: Result<(), String> = engine.tell_run(&run_id, SupervisorMsg::FireAlone { firing, taken });
-    }
-
-    fn start_unrecorded(&self, engine: &Arc<EngineShared>) {
-        let trigger = self.trigger.id.clone();
-        let detached = self.detached(Box::new(move |report| {
-            if let Some(error) = &report.error {
-                let workflow = &report.workflow_id;
-                tracing::warn!(%error, trigger, workflow, "a workflow that a trigger started failed");
-            }
-        }));
-        if let Some(Err(error)) = detached.map(|run| engine.start_detached(run)) {
-            let failed = failure(&self.trigger.id, &error.to_string());
-            TriggerMatcherActor::raise(engine, &self.event, failed);
-        }
-    }
 }
 
 pub(crate) struct TriggerMatcherActor {
@@ -360,7 +295,7 @@ impl TriggerMatcherActor {
         Self::raise(engine, event, failure(id, message));
     }
 
-    fn raise(engine: &Arc<EngineShared>, event: &Event, raised: RaisedEvent) {
+    pub(crate) fn raise(engine: &Arc<EngineShared>, event: &Event, raised: RaisedEvent) {
         if engine.interest.listening().contains(raised.event_type) {
             engine.bus.do_send(raise(event, raised));
         }
@@ -387,7 +322,7 @@ fn event_scope(event: &Event) -> ScopeValues {
     }
 }
 
-fn failure(trigger_id: &str, message: &str) -> RaisedEvent {
+pub(crate) fn failure(trigger_id: &str, message: &str) -> RaisedEvent {
     failed_with(trigger_id, &RunError::new(RunErrorCode::NodeFailed, message))
 }
 
@@ -414,7 +349,7 @@ fn raise(event: &Event, raised: RaisedEvent) -> BusMsg {
 }
 
 /// How many triggers stand between the run's own steps and what the event sets off.
-fn depth_after(event: &Event) -> u32 {
+pub(crate) fn depth_after(event: &Event) -> u32 {
     event.raised.trigger_depth + 1
 }
 
@@ -496,6 +431,11 @@ impl Handler<MatcherMsg> for TriggerMatcherActor {
             MatcherMsg::Forget { run_id } => {
                 self.machine.run_ended(&run_id);
                 self.holds.retain(|(run, _), _| **run != *run_id);
+            }
+            MatcherMsg::HearOut { run_id, links, answer } => {
+                if let Some(engine) = self.engine.get() {
+                    engine.bus.do_send(BusMsg::HeardOut { run_id, links, answer });
+                }
             }
             MatcherMsg::RunEnded { run_id } => {
                 // The notifications and failures above are on their way to the bus: this comes after them.

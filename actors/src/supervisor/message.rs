@@ -16,9 +16,9 @@ use super::assign::Assignment;
 use super::{ForkNo, ThreadNo};
 use crate::answer::Answer;
 use crate::contain::Exit;
+use crate::firing::Firing;
 use crate::run::ThreadReport;
 use crate::thread::{ConversationRef, Described, Ended, ForkState};
-use crate::triggers::Firing;
 
 /// What a person or a trigger does to a thread or a run.
 #[derive(Clone, Debug)]
@@ -128,6 +128,8 @@ pub(crate) enum SupervisorMsg {
         /// What had been said in it.
         known: Option<Box<Conversation>>,
     },
+    /// The triggers of what the run has raised have acted.
+    HeardOut,
     Reported(Box<Result<Conversation, RunError>>),
 }
 

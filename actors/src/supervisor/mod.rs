@@ -122,6 +122,8 @@ pub(crate) struct SupervisorActor {
     permit: Option<Permit>,
     seat: Option<Seat>,
     is_reporting: bool,
+    /// How often the triggers were heard out before the report.
+    hearings: u32,
 }
 
 impl SupervisorActor {
@@ -149,6 +151,7 @@ impl SupervisorActor {
             permit: None,
             seat: None,
             is_reporting: false,
+            hearings: 0,
         }
     }
 
@@ -400,6 +403,7 @@ impl Handler<SupervisorMsg> for SupervisorActor {
             }
             SupervisorMsg::Compressed { firing, output } => self.compressed(firing, output),
             SupervisorMsg::Applied { firing, error } => self.applied(firing, error),
+            SupervisorMsg::HeardOut => self.hear_triggers_out(),
             SupervisorMsg::Reported(conversation) => self.report(*conversation),
         }
         if self.outcome.is_none() && self.spec.is_none() && self.live == 0 && !self.is_reporting {

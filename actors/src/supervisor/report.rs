@@ -9,23 +9,42 @@ use pirn_core::status::ThreadStatus;
 use pirn_core::thread::NodeRecord;
 
 use super::{RunStatus, SupervisorActor, SupervisorMsg};
+use crate::answer::Answer;
+use crate::events::BusMsg;
 use crate::run::{ConversationReport, NodeReport, RunReport, ThreadReport, TokenReport};
+
+/// More links than a chain of triggers has: detached threads may go on for ever, and a report does not wait for them.
+const MOST_LINKS: u32 = 16;
 
 impl SupervisorActor {
     /// When the main thread and what is attached to it have ended, the outcome is put together.
     pub(super) fn look_for_the_end(&mut self) {
-        let main = self.threads.get(0).and_then(|main| main.ended.as_ref());
-        let Some(main) =
-            main.filter(|_| self.live == self.live_detached && self.outcome.is_some() && !self.is_reporting)
-        else {
-            return;
-        };
-        self.is_reporting = true;
-        self.deadline = None;
+        let is_over = self.threads.get(0).is_some_and(|main| main.ended.is_some());
+        if is_over && self.live == self.live_detached && self.outcome.is_some() && !self.is_reporting {
+            self.is_reporting = true;
+            self.deadline = None;
+            self.hear_triggers_out();
+        }
+    }
+
+    /// What its last events set off, and what follows from that, belongs to the run: its report waits for it. A run that
+    /// raised nothing which a trigger watches for waits for nobody.
+    pub(super) fn hear_triggers_out(&mut self) {
         let supervisor = Arc::clone(&self.run.supervisor);
-        main.conversation
-            .clone()
-            .with_snapshot(move |conversation| supervisor.do_send(SupervisorMsg::Reported(Box::new(conversation))));
+        if self.run.is_watched.take() && self.hearings < MOST_LINKS {
+            self.hearings += 1;
+            self.run.engine.bus.do_send(BusMsg::HearOut {
+                run_id: Arc::clone(&self.run.run_id),
+                links: MOST_LINKS,
+                answer: Answer::new(move |_| supervisor.do_send(SupervisorMsg::HeardOut)),
+            });
+            return;
+        }
+        if let Some(main) = self.threads.get(0).and_then(|main| main.ended.as_ref()) {
+            main.conversation
+                .clone()
+                .with_snapshot(move |conversation| supervisor.do_send(SupervisorMsg::Reported(Box::new(conversation))));
+        }
     }
 
     pub(super) fn report(&mut self, conversation: Result<Conversation, RunError>) {

@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use super::super::{SupervisorActor, SupervisorMsg, ThreadNo};
 use super::{FiringRun, State, visible};
 use crate::conversation::{Change, Merge};
+use crate::firing::Firing;
 use crate::thread::ThreadMsg;
-use crate::triggers::Firing;
 
 impl SupervisorActor {
     /// The child thread has ended.

@@ -14,10 +14,10 @@ use pirn_core::thread::{CancelReason, FiringId, Input, TriggeredResult};
 use serde_json::json;
 
 use super::{Owned, SupervisorActor, SupervisorMsg, ThreadNo};
+use crate::firing::Firing;
 use crate::host::TimerHandle;
 use crate::run::{FiringOutcome, FiringReport, NodeReport};
 use crate::thread::ThreadMsg;
-use crate::triggers::Firing;
 
 /// Firings that may wait for one thread; one more is refused.
 const QUEUE_LIMIT: usize = 16;

@@ -16,8 +16,8 @@ use super::super::children::Start;
 use super::super::{Origin, SupervisorActor, SupervisorMsg};
 use super::{FiringRun, MAX_TIMEOUT_MS, State, visible};
 use crate::engine::{DetachedRun, OnEnd};
+use crate::firing::Firing;
 use crate::thread::{ConversationRef, Described};
-use crate::triggers::Firing;
 
 impl SupervisorActor {
     /// A trigger starts a run that needs nothing of the thread which raised the event, nor that it still lives.
