@@ -18,7 +18,7 @@ use pirn_core::message::Message;
 use pirn_core::script::Evaluator;
 use pirn_core::thread::Variables;
 use pirn_core::trigger::{Owner, TriggerState};
-use pirn_sync::{Completion, DrainGate, Refused, completion};
+use pirn_sync::{Completion, DrainGate, Permit, Refused, completion};
 use serde_json::Value;
 
 use crate::answer::Answer;
@@ -338,22 +338,17 @@ impl EngineShared {
                 format!("there is no workflow {}", request.workflow_id),
             ));
         };
-        let permit = self.gate.try_enter().map_err(|refused| match refused {
-            Refused::Full { limit } => RunError::new(
-                RunErrorCode::Overloaded,
-                format!("{limit} runs are under way, no more are admitted"),
-            ),
-            Refused::Closed => RunError::new(RunErrorCode::Cancelled, "the engine is shutting down"),
-        })?;
+        let (mail, receiver) = channel(16);
+        let supervisor = Arc::new(Addr::new(mail));
+        // Known before it is inside: who closes the gate and then cancels all that are known misses nobody who got in.
+        self.runs.insert(Arc::clone(&run_id), Arc::clone(&supervisor));
+        let permit = self.enter().inspect_err(|_| self.forget_run(&run_id))?;
         let conversation = match request.conversation {
             Opening::Messages(messages) => self.conversation(&request.workflow_id, messages),
             Opening::Counted(conversation) => conversation,
         };
         let (outcome_setter, outcome) = completion();
         let (settled_setter, settled) = completion();
-        let (mail, receiver) = channel(16);
-        let supervisor = Arc::new(Addr::new(mail));
-        self.runs.insert(Arc::clone(&run_id), Arc::clone(&supervisor));
         let (engine, id, address) = (Arc::clone(self), Arc::clone(&run_id), Arc::clone(&supervisor));
         let pinned = laid_over(graph.config.pinned.clone().unwrap_or_default(), request.pinned);
         let placed: Placed = Box::new(move |host, seat| {
@@ -400,6 +395,16 @@ impl EngineShared {
             placed,
         };
         Ok((started, admitted))
+    }
+
+    fn enter(&self) -> Result<Permit, RunError> {
+        self.gate.try_enter().map_err(|refused| match refused {
+            Refused::Full { limit } => RunError::new(
+                RunErrorCode::Overloaded,
+                format!("{limit} runs are under way, no more are admitted"),
+            ),
+            Refused::Closed => RunError::new(RunErrorCode::Cancelled, "the engine is shutting down"),
+        })
     }
 
     fn local(&self) -> Local {

@@ -1,8 +1,12 @@
 //! The face: admission, handles, subscribers, shutdown.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pirn::{Engine, EventType, Heard, RunErrorCode, ShutdownReport, ThreadStatus};
+use pirn::scene::Stage;
+use pirn::{Engine, EventType, Heard, Message, Role, RunErrorCode, ShutdownReport, ThreadStatus, Tokenizer};
+use pirn_actors::engine::{Opening, RunRequest};
+use pirn_actors::host::Random;
 use pirn_tests::world::{line, node, wait};
 use serde_json::{Map, json};
 
@@ -124,6 +128,50 @@ fn a_shutdown_cancels_what_does_not_end_by_itself() {
         }
     );
     assert_eq!(run.outcome_blocking().status, ThreadStatus::Cancelled);
+}
+
+/// Does something once, when it is asked to count.
+struct Interrupting(Mutex<Option<Box<dyn FnOnce() + Send>>>);
+
+impl Tokenizer for Interrupting {
+    fn name(&self) -> &'static str {
+        "interrupting"
+    }
+
+    fn count(&self, text: &str) -> u64 {
+        let act = self.0.lock().expect("no panic").take();
+        if let Some(act) = act {
+            act();
+        }
+        text.len() as u64
+    }
+}
+
+#[test]
+fn a_shutdown_in_the_middle_of_an_admission_cancels_that_run_too() {
+    let tokenizer = Arc::new(Interrupting(Mutex::default()));
+    let mut gate: serde_json::Value = serde_json::from_str(GATE).expect("JSON");
+    gate["config"] = json!({"tokenizer": "interrupting"});
+    let builder = Engine::builder()
+        .tokenizer("interrupting", Arc::clone(&tokenizer) as Arc<dyn Tokenizer>)
+        .workflows(gate.to_string());
+    let stage = Stage::of(builder).expect("valid");
+    let outcome = stage.play(0, Box::new(Random::new(0)), |scene| {
+        let engine = Arc::clone(scene.engine());
+        *tokenizer.0.lock().expect("no panic") = Some(Box::new(move || {
+            engine.close();
+            engine.cancel_all();
+        }));
+        // Inside already, and its messages are being counted.
+        scene.start(RunRequest {
+            workflow_id: "gate".to_owned(),
+            conversation: Opening::Messages(vec![Message::new(Role::User, "hello")]),
+            ..RunRequest::default()
+        })
+    });
+    let outcome = outcome.expect("it got in").outcome.peek();
+    let report = outcome.expect("it does not go on for ever").expect("it is told");
+    assert_eq!(report.status, ThreadStatus::Cancelled);
 }
 
 #[test]
