@@ -10,6 +10,7 @@
 //! | RUNNING | Pause | PAUSED at the next safe point | - |
 //! | any before its end | Fail | FAILED | drops what is in flight, ends |
 //! | RUNNING, PAUSED | Cancel | CANCELLED or TIMEOUT | drops what is in flight, ends |
+//! | RUNNING, PAUSED, while the conversation takes in a firing's result | Cancel, Fail | unchanged; ends when it has | - |
 //! | PAUSED | Resume | RUNNING | enters the next node |
 //! | PAUSED | Triggered, Assign | PAUSED | applies it: a safe point is where it takes effect |
 //! | any before its end | Raised | unchanged; asks at its next safe point whether it is held | - |
@@ -27,7 +28,7 @@ use serde_json::Value;
 use super::effect::{Effect, EffectId, FiringId, Input, Moment};
 use super::nodes::NodeRun;
 use super::output::Output;
-use super::safe_point::SafePointWork;
+use super::safe_point::{SafePointWork, Stop};
 use super::state::{Outputs, Variable, Variables};
 use super::walk::Walk;
 use crate::conversation::Spent;
@@ -144,6 +145,8 @@ pub struct ThreadMachine {
     /// Firings that hold the thread and ended before it learned of them.
     pub(super) released: Vec<FiringId>,
     pub(super) arrived: VecDeque<SafePointWork>,
+    /// What came while the conversation takes in a firing's result: it cannot be taken back, so this has its turn after.
+    pub(super) stop: Option<Box<Stop>>,
 }
 
 impl ThreadMachine {
@@ -178,6 +181,7 @@ impl ThreadMachine {
             held: Vec::new(),
             released: Vec::new(),
             arrived: VecDeque::new(),
+            stop: None,
         }
     }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::effect::{ConversationOp, Effect, EffectId, FiringId, Outcome, TriggeredResult};
-use super::nodes::NodeRun;
+use super::nodes::{NodeRun, Progress};
 use super::walk::Walk;
 use crate::definition::VariableScope;
 use crate::error::RunError;
@@ -28,6 +28,15 @@ pub(super) enum SafePointWork {
         value: Arc<Value>,
         trigger_depth: u32,
     },
+}
+
+/// What waits for the conversation to have taken in a firing's result.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Stop {
+    /// The thread's end.
+    Thread { status: ThreadStatus, error: RunError },
+    /// The end of the node's attempt: its time is over.
+    Attempt,
 }
 
 /// Where the thread stands when it applies what has arrived.
@@ -188,6 +197,14 @@ impl Walk<'_> {
         };
         let firing = handed.firing;
         self.out.push(Effect::Applied { firing, error });
+    }
+
+    /// After [`Self::merged`]: what came meanwhile has its turn, or `then`.
+    pub(super) fn unless_stopped(&mut self, then: impl FnOnce(&mut Self) -> Progress) -> Progress {
+        match self.thread.stop.take() {
+            Some(stop) => Progress::Stopped(stop),
+            None => then(self),
+        }
     }
 
     /// Assigns what came from a join or a firing, all or nothing.

@@ -8,7 +8,7 @@ use super::effect::{
 use super::machine::{DEFAULT_MAX_STEPS, NodeRecord, NodeStatus, ThreadMachine};
 use super::nodes::{NodeRun, Progress};
 use super::output::Output;
-use super::safe_point::SafePointWork;
+use super::safe_point::{SafePointWork, Stop};
 use crate::error::{RunError, RunErrorCode};
 use crate::event::{EventType, RaisedEvent};
 use crate::status::ThreadStatus;
@@ -126,6 +126,14 @@ impl Walk<'_> {
 
     /// Ends the thread where it stands.
     pub(super) fn break_off(&mut self, status: ThreadStatus, error: RunError) {
+        if self.thread.run.is_merging() {
+            // The first reason to end the thread counts; a time limit of its node is none.
+            if !matches!(self.thread.stop.as_deref(), Some(Stop::Thread { .. })) {
+                self.stop_deadline();
+                self.thread.stop = Some(Box::new(Stop::Thread { status, error }));
+            }
+            return;
+        }
         self.drop_in_flight();
         if let Some(record) = self.thread.history.last_mut()
             && record.status == NodeStatus::Running
@@ -152,15 +160,23 @@ impl Walk<'_> {
         if self.thread.deadline == Some(effect) {
             self.thread.deadline = None;
             if matches!(outcome, Outcome::Elapsed) {
-                self.drop_in_flight();
-                let error = RunError::new(RunErrorCode::NodeTimeout, "the node did not end within its time limit");
-                self.go_on(Progress::Failed(error));
+                if self.thread.run.is_merging() {
+                    self.thread.stop.get_or_insert_with(|| Box::new(Stop::Attempt));
+                } else {
+                    self.out_of_time();
+                }
             }
             return;
         }
         let run = std::mem::take(&mut self.thread.run);
         let progress = run.answer(self, effect, outcome);
         self.go_on(progress);
+    }
+
+    fn out_of_time(&mut self) {
+        self.drop_in_flight();
+        let error = RunError::new(RunErrorCode::NodeTimeout, "the node did not end within its time limit");
+        self.fail(error);
     }
 
     // ---- nodes
@@ -237,6 +253,10 @@ impl Walk<'_> {
             Progress::SafePoint => self.safe_point(),
             Progress::Retry => self.attempt(),
             Progress::Failed(error) => self.fail(error),
+            Progress::Stopped(stop) => match *stop {
+                Stop::Thread { status, error } => self.break_off(status, error),
+                Stop::Attempt => self.out_of_time(),
+            },
         }
     }
 

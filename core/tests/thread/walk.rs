@@ -95,6 +95,12 @@ pub(crate) fn walk(seed: u64, steps: usize, tried: &mut Tried) {
         world.feed(kind, tried);
     }
     world.feed(Kind::Cancel, tried);
+    if world.state().ends_with("Merging") {
+        // What the conversation takes in it takes in whole; then the thread ends, whatever came of that.
+        assert!(!world.ended, "in the middle of a merge");
+        let kind = [Kind::Fits, Kind::Failed, Kind::Unfit][world.dice.below(3)];
+        world.feed(kind, tried);
+    }
     assert!(world.ended, "a cancelled thread ends");
     for kind in KINDS {
         world.feed(kind, tried);

@@ -5,6 +5,7 @@
 //! from there: `cargo run -p pirn-tests --bin schedules -- replay FILE`.
 
 mod heard;
+mod merges;
 mod scenes;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -12,6 +12,7 @@ use pirn_core::error::RunErrorCode;
 use serde_json::{Value, json};
 
 use super::heard::Heard;
+use super::merges;
 use crate::world::{forked, line, node, say, wait, workflow};
 
 /// Plays a scene with a seed in an order; what does not hold, in words.
@@ -52,6 +53,11 @@ pub(super) const SCENES: &[SceneKind] = &[
         play: append,
     },
     SceneKind {
+        name: "stop against merge",
+        engines: merges::shared,
+        play: merges::stop,
+    },
+    SceneKind {
         name: "subscriber against publish",
         engines: talks,
         play: subscribe,
@@ -70,7 +76,7 @@ fn named(mut workflow: Value) -> Value {
     workflow
 }
 
-fn ask(id: &str) -> Value {
+pub(super) fn ask(id: &str) -> Value {
     node(id, "LLM", json!({ "prompt": format!("question {id} of some length") }))
 }
 
@@ -80,7 +86,7 @@ fn work(id: &str, function: &str) -> Value {
     node(id, "CODE", json!({ "function": function }))
 }
 
-fn engine(bundle: &Value) -> EngineBuilder {
+pub(super) fn engine(bundle: &Value) -> EngineBuilder {
     Engine::builder()
         .async_function("one", |_| Box::pin(async { Ok(json!(1)) }))
         .async_function("no", |_| Box::pin(async { Err("no".to_owned()) }))
@@ -182,7 +188,7 @@ fn compressed() -> Vec<EngineBuilder> {
     ]
 }
 
-fn played<T>(
+pub(super) fn played<T>(
     stage: &Stage,
     seed: u64,
     order: Box<dyn Schedule>,
@@ -192,7 +198,7 @@ fn played<T>(
 }
 
 /// A run that takes its first step when its subscriber is there, as [`pirn::RunBuilder::start`] has it.
-fn heard_from_the_start(engine: &Arc<EngineShared>) -> Result<(StartedRun, Heard), pirn::RunError> {
+pub(super) fn heard_from_the_start(engine: &Arc<EngineShared>) -> Result<(StartedRun, Heard), pirn::RunError> {
     let (run, admitted) = engine.admit_run(engine.next_run_id(), request())?;
     let ready = move || admitted.go().unwrap_or_default();
     let heard = Heard::listen_then(engine, None, None, Box::new(ready));
@@ -200,7 +206,7 @@ fn heard_from_the_start(engine: &Arc<EngineShared>) -> Result<(StartedRun, Heard
 }
 
 /// The outcome, and that nothing is left of the run.
-fn ended(engine: &Arc<EngineShared>, run: &StartedRun) -> Result<Arc<RunReport>, String> {
+pub(super) fn ended(engine: &Arc<EngineShared>, run: &StartedRun) -> Result<Arc<RunReport>, String> {
     let outcome = run.outcome.peek().ok_or("the run has no outcome")?;
     let report = outcome.map_err(|_| "the run never ended: nothing is left that could happen")?;
     match run.settled.peek() {

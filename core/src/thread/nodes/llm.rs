@@ -100,6 +100,11 @@ impl Stage {
         matches!(self.at, At::Held)
     }
 
+    /// Whether the conversation takes in a firing's result.
+    pub(in crate::thread) fn is_merging(&self) -> bool {
+        matches!(self.at, At::Merging { .. })
+    }
+
     fn wait(self) -> Progress {
         Progress::Wait(NodeRun::Llm(Box::new(self)))
     }
@@ -160,7 +165,7 @@ pub(super) fn answer(walk: &mut Walk<'_>, stage: Stage, effect: EffectId, outcom
         }
         At::Merging { id, handed } if id == effect => {
             walk.merged(&handed, outcome);
-            prepare(walk, stage)
+            walk.unless_stopped(|walk| prepare(walk, stage))
         }
         At::Calling { id } if id == effect => match outcome {
             Outcome::Reply(reply) => replied(walk, stage, reply),

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use super::effect::{Effect, EffectId, Evaluation, Outcome};
 use super::output::Output;
-use super::safe_point::Handed;
+use super::safe_point::{Handed, Stop};
 use super::walk::{Walk, no_edge};
 use crate::error::{RunError, RunErrorCode};
 use crate::graph::{NodeIx, NodeKind};
@@ -37,6 +37,8 @@ pub(in crate::thread) enum Progress {
     Retry,
     /// This attempt failed.
     Failed(RunError),
+    /// What came while the conversation took in a firing's result has its turn.
+    Stopped(Box<Stop>),
 }
 
 /// What the thread awaits.
@@ -120,7 +122,7 @@ impl NodeRun {
             }
             Self::Merging { id, handed } if id == effect => {
                 walk.merged(&handed, outcome);
-                Progress::SafePoint
+                walk.unless_stopped(|_| Progress::SafePoint)
             }
             Self::Edges { id } if id == effect => chosen_edge(walk, outcome),
             Self::RetryDelay { id } if id == effect => Progress::Retry,
@@ -146,6 +148,27 @@ impl NodeRun {
         }
     }
 
+    /// Whether the conversation takes in a firing's result: one atomic step, which is not left half done.
+    pub(in crate::thread) fn is_merging(&self) -> bool {
+        match self {
+            Self::Merging { .. } => true,
+            Self::Llm(stage) => stage.is_merging(),
+            Self::Idle
+            | Self::SafePoint
+            | Self::Settling { .. }
+            | Self::Edges { .. }
+            | Self::RetryDelay { .. }
+            | Self::End { .. }
+            | Self::Variable(_)
+            | Self::Code(_)
+            | Self::Route { .. }
+            | Self::Join { .. }
+            | Self::Subgraph(_)
+            | Self::Context(_)
+            | Self::Wait { .. } => false,
+        }
+    }
+
     /// Stops what is under way: its answers are no longer wanted.
     pub(in crate::thread) fn abandon(self, walk: &mut Walk<'_>) {
         match self {
@@ -157,17 +180,10 @@ impl NodeRun {
             | Self::Route { id }
             | Self::Join { id }
             | Self::Wait { id } => walk.out.push(Effect::Drop { id }),
+            // A thread is not stopped in the middle of it: `is_merging`.
             Self::Merging { id, handed } => {
-                let firing = handed.firing;
                 walk.out.push(Effect::Drop { id });
-                let error = RunError::new(
-                    RunErrorCode::Cancelled,
-                    "the thread was stopped while the result was taken in",
-                );
-                walk.out.push(Effect::Applied {
-                    firing,
-                    error: Some(error),
-                });
+                walk.merged(&handed, Outcome::Failed(failure(Outcome::Done)));
             }
             Self::Variable(stage) => walk.out.push(Effect::Drop { id: stage.id() }),
             Self::Code(stage) => walk.out.push(Effect::Drop { id: stage.id() }),
