@@ -1,6 +1,7 @@
 //! The face of Pirn: load workflows, run them, watch them.
 #![doc = include_str!("../README.md")]
 
+pub mod config;
 mod engine;
 pub mod explore;
 pub mod faults;

@@ -7,6 +7,7 @@ use pirn_core::definition::{Profile, nearest};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use crate::config::ConfigText;
 use crate::models::ProfileFault;
 
 /// The file looked for beside a workflow.
@@ -67,50 +68,10 @@ pub fn beside(workflow: &Path) -> Option<PathBuf> {
 /// # Errors
 /// [`ProfilesError`]; a key in the file (`apiKey`) is an error: files name the environment variable that holds it.
 pub fn load_profiles(path: impl AsRef<Path>) -> Result<Vec<Profile>, ProfilesError> {
-    let path = path.as_ref();
-    let list = written(path)?;
-    let list = list_of(list).map_err(|message| ProfilesError::Malformed {
-        path: path.to_owned(),
-        message,
-    })?;
-    profiles_of(list).map_err(|faults| ProfilesError::Profiles {
-        path: path.to_owned(),
-        faults,
-    })
+    ConfigText::read(path)?.profiles()
 }
 
-/// What a config file says, whatever it is about.
-///
-/// # Errors
-/// It can not be read, or is neither TOML nor JSON.
-pub(crate) fn written(path: &Path) -> Result<Value, ProfilesError> {
-    let text = std::fs::read_to_string(path).map_err(|error| ProfilesError::Unreadable {
-        path: path.to_owned(),
-        error,
-    })?;
-    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-    let read = if ending.eq_ignore_ascii_case("json") {
-        json(&text)
-    } else if ending.eq_ignore_ascii_case("toml") {
-        toml(&text)
-    } else {
-        json(&text).or_else(|_| toml(&text))
-    };
-    read.map_err(|message| ProfilesError::Malformed {
-        path: path.to_owned(),
-        message,
-    })
-}
-
-fn json(text: &str) -> Result<Value, String> {
-    serde_json::from_str(text.trim_start_matches('\u{feff}')).map_err(|error| error.to_string())
-}
-
-fn toml(text: &str) -> Result<Value, String> {
-    toml::from_str(text.trim_start_matches('\u{feff}')).map_err(|error| error.to_string())
-}
-
-fn list_of(written: Value) -> Result<Vec<Value>, String> {
+pub(crate) fn list_of(written: Value) -> Result<Vec<Value>, String> {
     let mut fields = match written {
         Value::Array(list) => return Ok(list),
         Value::Object(fields) => fields,
@@ -134,7 +95,7 @@ fn list_of(written: Value) -> Result<Vec<Value>, String> {
     }
 }
 
-fn profiles_of(list: Vec<Value>) -> Result<Vec<Profile>, Vec<ProfileFault>> {
+pub(crate) fn profiles_of(list: Vec<Value>) -> Result<Vec<Profile>, Vec<ProfileFault>> {
     let mut faults = Vec::new();
     let mut profiles = Vec::with_capacity(list.len());
     for (place, value) in list.into_iter().enumerate() {
@@ -174,11 +135,13 @@ mod tests {
     use serde_json::json;
 
     fn of_json(text: &str) -> Result<Vec<Value>, String> {
-        json(text).and_then(list_of)
+        let read: Result<Value, _> = serde_json::from_str(text);
+        read.map_err(|error| error.to_string()).and_then(list_of)
     }
 
     fn of_toml(text: &str) -> Result<Vec<Value>, String> {
-        toml(text).and_then(list_of)
+        let read: Result<Value, _> = toml::from_str(text);
+        read.map_err(|error| error.to_string()).and_then(list_of)
     }
 
     const TOML: &str = r#"

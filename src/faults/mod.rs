@@ -33,8 +33,10 @@ use std::path::{Path, PathBuf};
 
 use pirn_core::Millis;
 use serde::Deserialize;
+use serde_json::Value;
 
-use crate::profiles::{ProfilesError, written};
+use crate::config::ConfigText;
+use crate::profiles::ProfilesError;
 
 pub(crate) use inject::inject;
 
@@ -144,28 +146,33 @@ impl std::error::Error for FaultsError {}
 /// # Errors
 /// The file can not be read, or its faults are not what they should be.
 pub fn load_faults(path: impl AsRef<Path>) -> Result<Faults, FaultsError> {
-    let path = path.as_ref();
-    let failed = |message: String| FaultsError {
-        path: path.to_owned(),
-        message,
-    };
-    let written = written(path).map_err(|error| match error {
-        ProfilesError::Unreadable { error, .. } => failed(error.to_string()),
-        ProfilesError::Malformed { message, .. } => failed(message),
-        ProfilesError::Profiles { .. } => failed(error.to_string()),
+    let config = ConfigText::read(path).map_err(|error| match error {
+        ProfilesError::Unreadable { path, error } => FaultsError {
+            path,
+            message: error.to_string(),
+        },
+        ProfilesError::Malformed { path, message } => FaultsError { path, message },
+        ProfilesError::Profiles { ref path, .. } => FaultsError {
+            path: path.clone(),
+            message: error.to_string(),
+        },
     })?;
+    config.faults()
+}
+
+/// The faults of what a file says.
+pub(crate) fn faults_of(written: &Value) -> Result<Faults, String> {
     match written.get("faults") {
         None => Ok(Faults::default()),
         Some(faults) => Faults::deserialize(faults)
             .map_err(|error| error.to_string())
-            .and_then(Faults::check)
-            .map_err(failed),
+            .and_then(Faults::check),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 

@@ -7,6 +7,8 @@ mod folder;
 mod graph;
 #[cfg(feature = "providers")]
 mod models;
+#[cfg(feature = "providers")]
+mod profiles;
 mod run;
 mod schema;
 mod seeds;

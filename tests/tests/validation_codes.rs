@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use pirn::config::profile_faults;
 use pirn::script::TextSyntax;
 use pirn_core::analysis::analyse;
 use pirn_core::definition::{FaultCode, SourceFile, load};
@@ -75,6 +76,7 @@ fn codes(base: &Value, place: &str, value: &str) -> BTreeSet<String> {
         .iter()
         .chain(&compiled.warnings)
         .chain(&analysis.warnings)
+        .chain(&profile_faults(&loaded, None))
         .map(|fault| fault.code.to_string())
         .collect()
 }

@@ -94,6 +94,8 @@ fault_codes! {
     InvalidTemplate = "INVALID_TEMPLATE",
     /// A function nobody registered.
     UnknownFunction = "UNKNOWN_FUNCTION",
+    /// A model profile that no engine is built with.
+    InvalidProfile = "INVALID_PROFILE",
     /// Warning: a profile nobody defined; the default one is used (SPEC section 9).
     UnknownProfile = "UNKNOWN_PROFILE",
     /// Warning: a tool that the config at hand does not give.

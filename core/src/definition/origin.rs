@@ -1,5 +1,6 @@
 //! Where a definition came from: the way from a part of it back to the user's own text.
 
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use super::fault::{Fault, FaultCode, Position};
@@ -22,6 +23,43 @@ impl SourceFile {
             text: text.into(),
         }
     }
+
+    /// A fault of a JSON text at the value that `pointer` leads to, or at the deepest one on the way that is there.
+    pub fn fault_at(&self, code: FaultCode, pointer: &str, message: impl Into<String>) -> Fault {
+        match parse(&self.text) {
+            Ok(parsed) => Source::of(self).fault_in(code, parsed.root.deepest(&steps_of(pointer)), message),
+            Err(_) => self.fault_in(code, pointer, 0..0, message),
+        }
+    }
+
+    /// A fault at these bytes of a text, whatever it is written in.
+    pub fn fault_in(&self, code: FaultCode, pointer: &str, bytes: Range<usize>, message: impl Into<String>) -> Fault {
+        let (line, column) = Lines::of(&self.text).place(&self.text, bytes.start);
+        Fault {
+            code,
+            message: message.into(),
+            pointer: pointer.to_owned(),
+            file: Some(self.name.clone()),
+            position: Some(Position {
+                line,
+                column,
+                offset: bytes.start,
+                length: bytes.len(),
+            }),
+            help: None,
+        }
+    }
+}
+
+/// The steps of a JSON pointer. A number is taken for a place in a list.
+fn steps_of(pointer: &str) -> Vec<Step> {
+    let parts = pointer.split('/').skip(1);
+    parts
+        .map(|part| match part.parse() {
+            Ok(place) => Step::Index(place),
+            Err(_) => Step::Key(part.replace("~1", "/").replace("~0", "~")),
+        })
+        .collect()
 }
 
 /// The text a definition was loaded from; nothing for one that was built in code.
@@ -73,6 +111,11 @@ impl Origin {
 
     pub(crate) fn holes(&self) -> &Holes {
         self.0.as_deref().map_or(&WHOLE, |part| &part.holes)
+    }
+
+    /// A fault at the part of the definition that `pointer` leads to, or at the deepest one on the way that exists.
+    pub fn fault_at(&self, code: FaultCode, pointer: &str, message: impl Into<String>) -> Fault {
+        self.fault(code, &steps_of(pointer), message)
     }
 
     /// A fault at the part of the definition that `steps` name, or at the deepest one on the way that exists.

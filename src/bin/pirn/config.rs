@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use pirn::Profile;
-use pirn::faults::{Faults, load_faults};
-use pirn::profiles::{beside, load_profiles};
-use pirn::tools::{ToolsConfig, load_tools};
+use pirn::config::ConfigText;
+use pirn::faults::Faults;
+use pirn::profiles::{ProfilesError, beside};
+use pirn::tools::ToolsConfig;
 
 /// Where the config is.
 #[derive(clap::Args)]
@@ -18,6 +19,8 @@ pub(crate) struct ConfigFile {
 /// What it says.
 #[derive(Default)]
 pub(crate) struct Config {
+    pub(crate) text: Option<ConfigText>,
+    /// Empty where one of them is wrong: what is, is told with the faults of the workflow files.
     pub(crate) profiles: Vec<Profile>,
     pub(crate) tools: ToolsConfig,
     pub(crate) faults: Faults,
@@ -35,10 +38,16 @@ impl ConfigFile {
             (None, None) => None,
         };
         let Some(path) = path else { return Ok(None) };
+        let text = ConfigText::read(path).map_err(|error| error.to_string())?;
         Ok(Some(Config {
-            profiles: load_profiles(&path).map_err(|error| error.to_string())?,
-            tools: load_tools(&path).map_err(|error| error.to_string())?,
-            faults: load_faults(&path).map_err(|error| error.to_string())?,
+            profiles: match text.profiles() {
+                Ok(profiles) => profiles,
+                Err(ProfilesError::Profiles { .. }) => Vec::new(),
+                Err(error) => return Err(error.to_string()),
+            },
+            tools: text.tools().map_err(|error| error.to_string())?,
+            faults: text.faults().map_err(|error| error.to_string())?,
+            text: Some(text),
         }))
     }
 }

@@ -6,9 +6,10 @@ use std::io::{IsTerminal, stdout};
 use std::process::ExitCode;
 
 use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteDiagnostic, NamedSource, Report, Severity};
+use pirn::config::profile_faults;
 use pirn::script::TextSyntax;
 use pirn_core::analysis::analyse;
-use pirn_core::definition::{Fault, Loaded, SourceFile};
+use pirn_core::definition::{Fault, FaultCode, Loaded, SourceFile};
 use pirn_core::graph::{CompileContext, Compiled, compile_loaded};
 use serde_json::json;
 
@@ -40,6 +41,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         Err(message) => return complain(&message, USAGE),
     };
     let compiled = check(&files, config.as_ref());
+    let files = shown(files, config.as_ref());
     let code = if compiled.faults.is_empty() { 0 } else { FAILED };
     let text = match args.output {
         Output::Json => as_json(&compiled),
@@ -65,7 +67,16 @@ pub(crate) fn check(files: &[SourceFile], config: Option<&Config>) -> Compiled {
         ..CompileContext::default()
     };
     let mut compiled = compile_loaded(&loaded, &context);
+    let text = config.and_then(|config| config.text.as_ref());
+    let wrong = profile_faults(&loaded, text);
     compiled.warnings.extend(analyse(&loaded, &compiled).warnings);
+    if !wrong.is_empty() {
+        // Which profiles there are is not known before they are right.
+        compiled
+            .warnings
+            .retain(|warning| warning.code != FaultCode::UnknownProfile);
+        compiled.faults.extend(wrong);
+    }
     let by_place = |fault: &Fault| {
         let file = fault
             .file
@@ -76,6 +87,13 @@ pub(crate) fn check(files: &[SourceFile], config: Option<&Config>) -> Compiled {
     compiled.faults.sort_by_key(by_place);
     compiled.warnings.sort_by_key(by_place);
     compiled
+}
+
+/// Every text that a fault may be shown in.
+pub(crate) fn shown(mut files: Vec<SourceFile>, config: Option<&Config>) -> Vec<SourceFile> {
+    let config = config.and_then(|config| config.text.as_ref());
+    files.extend(config.map(|text| text.source().clone()));
+    files
 }
 
 fn as_json(compiled: &Compiled) -> String {

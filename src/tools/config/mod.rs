@@ -15,7 +15,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::profiles::{self, ProfilesError};
+use crate::config::ConfigText;
+use crate::profiles::ProfilesError;
 use fields::Fields;
 
 pub use limits::CallLimits;
@@ -116,13 +117,7 @@ impl ToolsConfig {
 /// # Errors
 /// [`ToolsError`].
 pub fn load_tools(path: impl AsRef<Path>) -> Result<ToolsConfig, ToolsError> {
-    let path = path.as_ref();
-    let written = profiles::written(path).map_err(ToolsError::File)?;
-    let folder = path.parent().unwrap_or_else(|| Path::new(""));
-    tools_of(written, folder).map_err(|faults| ToolsError::Entries {
-        path: path.to_owned(),
-        faults,
-    })
+    ConfigText::read(path).map_err(ToolsError::File)?.tools()
 }
 
 /// Reads the tools of `{"tools": [...]}`, with `folder` for relative paths; fields that are not about tools are

@@ -64,7 +64,8 @@ pub(crate) fn open(given: &Given) -> Result<Opened, ExitCode> {
     let compiled = validate::check(&sources, config.as_ref());
     let inputs = read(given, config.unwrap_or_default()).map_err(unusable)?;
     if !compiled.faults.is_empty() {
-        return Err(complain(validate::as_text(&sources, &compiled).trim_end(), FAILED));
+        let shown = validate::shown(sources, Some(&inputs.config));
+        return Err(complain(validate::as_text(&shown, &compiled).trim_end(), FAILED));
     }
     let loaded = Loaded::of(&sources);
     let workflow = chosen(given.workflow.as_deref(), &compiled, &loaded).map_err(unusable)?;

@@ -1,0 +1,121 @@
+//! Profiles of `pirn.toml` and of workflow files, as `pirn validate` and `pirn run` see them: built, without network and keys.
+
+use serde_json::{Value, json};
+
+use crate::command::{Ended, pirn_in};
+use crate::folder::Folder;
+
+const FLOW: &str = r#"{"id": "w", "nodes": [{"id": "s", "type": "START"}, {"id": "ask", "type": "LLM", "config": {"prompt": "hi"}},
+    {"id": "e", "type": "END"}], "edges": [{"from": "s", "to": "ask"}, {"from": "ask", "to": "e"}]}"#;
+
+fn validated(folder: &Folder, arguments: &[&str]) -> Ended {
+    let all: Vec<&str> = ["validate", "flow.json"]
+        .into_iter()
+        .chain(arguments.iter().copied())
+        .collect();
+    pirn_in(folder.path(), &all, &[])
+}
+
+#[test]
+fn a_wrong_profile_is_told_of_at_its_line() {
+    let good = "[[profiles]]\nid = \"good\"\nprovider = \"echo\"\n\n[[profiles]]\nid = \"bad\"\n";
+    let cases = [
+        (
+            "provider = \"opnai\"\n",
+            "/profiles/1/provider",
+            7,
+            "`opnai` is no known provider",
+        ),
+        (
+            "provider = \"openai\"\n",
+            "/profiles/1/model",
+            5,
+            "needs the name of a model",
+        ),
+        (
+            "provider = \"openai\"\nmodel = \"m\"\ntemprature = 1\n",
+            "/profiles/1/temprature",
+            9,
+            "temprature",
+        ),
+        ("provider = \"echo\"\ntokenLimit = \"many\"\n", "/profiles/1", 5, "many"),
+        (
+            "provider = \"echo\"\nfallback = [\"good\", \"gone\"]\n",
+            "/profiles/1/fallback/1",
+            8,
+            "gone",
+        ),
+        (
+            "provider = \"echo\"\napiKey = \"sk-1\"\n",
+            "/profiles/1/apiKey",
+            8,
+            "apiKeyEnv",
+        ),
+        (
+            "provider = \"scripted\"\n[[profiles.responses]]\nmatch = \"(\"\n",
+            "/profiles/1/responses/0/match",
+            9,
+            "profile `bad`",
+        ),
+    ];
+    for (place, (wrong, pointer, line, part)) in cases.into_iter().enumerate() {
+        let folder = Folder::new(&format!("profiles-{place}"))
+            .with("flow.json", FLOW)
+            .with("pirn.toml", &format!("{good}{wrong}"));
+        let ended = validated(&folder, &["--output", "json"]);
+        assert_eq!(ended.code, Some(1), "{wrong}: {}{}", ended.stdout, ended.stderr);
+        let report = ended.json();
+        let error = &report["errors"][0];
+        assert_eq!(error["code"], "INVALID_PROFILE", "{report}");
+        assert_eq!(
+            (&error["pointer"], &error["line"]),
+            (&json!(pointer), &json!(line)),
+            "{wrong}"
+        );
+        assert_eq!(error["file"], "pirn.toml");
+        let message = error["message"].as_str().unwrap_or_default();
+        assert!(message.contains(part) && !message.contains("sk-1"), "{message}");
+        // `pirn run` says the same, before anything is started.
+        let text = validated(&folder, &[]).stdout;
+        assert!(
+            text.contains("pirn.toml:") && text.contains("INVALID_PROFILE"),
+            "{text}"
+        );
+        let run = pirn_in(folder.path(), &["run", "flow.json"], &[]);
+        assert_eq!((run.code, run.stdout.as_str()), (Some(1), ""));
+        assert!(run.stderr.contains(text.trim_end()), "{}", run.stderr);
+    }
+}
+
+#[test]
+fn profiles_of_a_workflow_file_and_of_a_json_config_have_their_places_too() {
+    let folder = Folder::new("profiles-json")
+        .with(
+            "flow.json",
+            &format!("{{\"workflows\": [{FLOW}],\n\"profiles\": [{{\"id\": \"a\",\n\"provider\": \"nothing\"}}]}}"),
+        )
+        .with(
+            "more.json",
+            "[{\"id\": \"b\", \"provider\": \"echo\"},\n {\"id\": \"b\", \"provider\": \"echo\"}]",
+        );
+    let report = validated(&folder, &["--output", "json", "--profiles", "more.json"]).json();
+    let told = |place: usize| -> Value {
+        let error = &report["errors"][place];
+        json!([error["file"], error["pointer"], error["line"]])
+    };
+    assert_eq!(told(0), json!(["more.json", "/1/id", 2]), "{report}");
+    assert_eq!(told(1), json!(["flow.json", "/profiles/0/provider", 4]), "{report}");
+}
+
+#[test]
+fn neither_a_key_nor_a_network_is_needed() {
+    let config = "[[profiles]]\nid = \"far\"\nprovider = \"openai\"\nmodel = \"m\"\nendpoint = \"http://127.0.0.1:1/v1\"\napiKeyEnv = \"NOT_SET_ANYWHERE\"\n";
+    let folder = Folder::new("profiles-keyless")
+        .with("flow.json", FLOW)
+        .with("pirn.toml", config);
+    let ended = validated(&folder, &[]);
+    assert_eq!(
+        (ended.code, ended.stdout.as_str()),
+        (Some(0), "valid: 0 errors, 0 warnings\n")
+    );
+}
