@@ -1,6 +1,8 @@
 //! A config file (`pirn.toml`, docs/models.md and docs/tools.md), read once: what it says of profiles, tools and faults,
 //! and where it says that.
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +15,9 @@ use crate::faults::{Faults, FaultsError, faults_of};
 use crate::models::{ModelRegistry, ProfileFault};
 use crate::profiles::{ProfilesError, list_of, profiles_of};
 use crate::tools::{ToolsConfig, ToolsError, tools_of};
+
+/// Bytes that a config file may have.
+const MAX_BYTES: u64 = 64 << 20;
 
 /// A config file as it is written.
 ///
@@ -41,7 +46,7 @@ impl ConfigText {
     /// It can not be read, or is neither TOML nor JSON.
     pub fn read(path: impl AsRef<Path>) -> Result<Self, ProfilesError> {
         let path = path.as_ref().to_owned();
-        let text = match std::fs::read_to_string(&path) {
+        let text = match File::open(&path).and_then(|file| read_text(file, MAX_BYTES)) {
             Ok(text) => text,
             Err(error) => return Err(ProfilesError::Unreadable { path, error }),
         };
@@ -140,6 +145,26 @@ impl ConfigText {
         let pointer = format!("{way}/{place}{}", fault.pointer);
         Some(self.fault(FaultCode::InvalidProfile, &pointer, &said(fault)))
     }
+}
+
+/// A text that is not yet in memory, of at most `limit` bytes: what has no end (a device, a pipe) does not fill it.
+///
+/// # Errors
+/// It can not be read, has more bytes, or is not UTF-8: said in words for a person.
+pub fn read_text(source: impl Read, limit: u64) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    source.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        let message = format!("it has more than {limit} bytes");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let place = error.utf8_error().valid_up_to();
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("it is no text in UTF-8 (byte {place})"),
+        )
+    })
 }
 
 /// Everything that is wrong with the profiles of these files and of the config: what an engine would not be built with, each

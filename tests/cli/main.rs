@@ -5,6 +5,7 @@ mod context;
 mod explore;
 mod folder;
 mod graph;
+mod harsh;
 #[cfg(feature = "providers")]
 mod models;
 #[cfg(feature = "providers")]

@@ -1,10 +1,12 @@
 //! Workflow files from the disk, or from stdin by the name `-`.
 
-use std::io::Read;
-use std::path::Path;
 use std::{fs, io};
 
+use pirn::config::read_text;
 use pirn_core::definition::SourceFile;
+
+/// Bytes that a file or stdin may have: a long conversation has a few million.
+const MAX_BYTES: u64 = 256 << 20;
 
 /// Reads every file.
 ///
@@ -30,12 +32,15 @@ fn read_one(path: &str) -> io::Result<String> {
     if path == "-" {
         return read_stdin();
     }
-    fs::read_to_string(Path::new(path))
+    read_file(path)
+}
+
+/// All of a file, as UTF-8.
+pub(crate) fn read_file(path: &str) -> io::Result<String> {
+    read_text(fs::File::open(path)?, MAX_BYTES)
 }
 
 /// All of stdin, as UTF-8.
 pub(crate) fn read_stdin() -> io::Result<String> {
-    let mut text = String::new();
-    io::stdin().lock().read_to_string(&mut text)?;
-    Ok(text)
+    read_text(io::stdin().lock(), MAX_BYTES)
 }

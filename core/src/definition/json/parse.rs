@@ -280,6 +280,13 @@ impl Parser<'_> {
                 format!("expected {expected}, found `'`: JSON text stands in double quotes"),
                 self.at + 1,
             ),
+            Some(found) if found.is_control() => (
+                format!(
+                    "expected {expected}, found the byte {:#04x}: is it a text?",
+                    u32::from(found)
+                ),
+                self.at + found.len_utf8(),
+            ),
             Some(found) => (
                 format!("expected {expected}, found `{found}`"),
                 self.at + found.len_utf8(),

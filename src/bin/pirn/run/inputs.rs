@@ -1,6 +1,5 @@
 //! What a run is given on the command line.
 
-use std::fs;
 use std::process::ExitCode;
 
 use pirn::{Message, Pinned};
@@ -107,7 +106,7 @@ fn read(args: &Given, config: Config) -> Result<Inputs, String> {
 }
 
 fn file(path: &str) -> Result<String, String> {
-    fs::read_to_string(path).map_err(|error| format!("cannot read {path}: {error}"))
+    files::read_file(path).map_err(|error| format!("cannot read {path}: {error}"))
 }
 
 fn parsed<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, String> {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::inputs::Inputs;
 use super::{Args, Output, progress};
 use crate::interrupt::Interrupt;
-use crate::terminal::{FAILED, answer, bar, complain};
+use crate::terminal::{FAILED, USAGE, answer, bar, complain};
 
 /// What a shell takes as it is.
 const PLAIN: &str = "-_./=:,@%+";
@@ -23,6 +23,13 @@ pub(super) fn play(
     build: impl FnMut() -> EngineBuilder + 'static,
     interrupt: &Interrupt,
 ) -> ExitCode {
+    let Some(end) = first.checked_add(count) else {
+        let message = format!(
+            "there are no {count} seeds from {first} on: the last one is {}",
+            u64::MAX
+        );
+        return complain(&message, USAGE);
+    };
     let bar = bar(args.quiet, count, "{bar:30} {pos} of {len} seeds, {msg}");
     if !args.quiet {
         progress::say(&format!("{count} seeds from {first} on"));
@@ -33,7 +40,7 @@ pub(super) fn play(
         .input(inputs.input.clone())
         .conversation(inputs.conversation.clone())
         .pinned(inputs.pinned.clone())
-        .seeds(first..first.saturating_add(count))
+        .seeds(first..end)
         .on_start({
             let interrupt = interrupt.clone();
             move |run| interrupt.stops(run)

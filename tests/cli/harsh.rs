@@ -1,0 +1,122 @@
+//! What is no workflow, no text, has no end or is far too large: a clear word and an exit code, no panic, no memory filled.
+
+use crate::command::{Ended, pirn_in, pirn_with};
+use crate::folder::Folder;
+
+const FLOW: &str = r#"{"id": "w", "nodes": [{"id": "s", "type": "START"}, {"id": "e", "type": "END"}],
+    "edges": [{"from": "s", "to": "e"}]}"#;
+
+#[track_caller]
+fn says(ended: &Ended, code: i32, part: &str) {
+    let said = format!("{}{}", ended.stdout, ended.stderr);
+    assert_eq!(ended.code, Some(code), "{said}");
+    assert!(said.contains(part), "{part:?} is not in {said}");
+    assert!(!said.contains("panicked"), "{said}");
+}
+
+fn folder(name: &str) -> Folder {
+    let folder = Folder::new(name)
+        .with("flow.json", FLOW)
+        .with("empty", "")
+        .with("nul", "\0\0");
+    std::fs::write(folder.path().join("binary"), [0x7f, b'E', 0xff, 0xfe, 0]).expect("writable");
+    std::fs::create_dir(folder.path().join("folder")).expect("writable");
+    folder
+}
+
+#[test]
+fn what_is_no_text_is_said_to_be_none_wherever_it_is_given() {
+    let folder = folder("harsh-files");
+    for (file, code, part) in [
+        ("empty", 1, "the text ends here"),
+        ("nul", 1, "found the byte 0x00"),
+        ("binary", 2, "cannot read binary: it is no text in UTF-8 (byte 2)"),
+        ("folder", 2, "cannot read folder: "),
+        ("absent", 2, "cannot read absent: "),
+    ] {
+        for command in ["validate", "run", "graph", "explore"] {
+            says(&pirn_in(folder.path(), &[command, file], &[]), code, part);
+        }
+    }
+    for given in ["--conversation", "--pinned", "--input"] {
+        let file = if given == "--input" { "@binary" } else { "binary" };
+        let ended = pirn_in(folder.path(), &["run", "flow.json", given, file], &[]);
+        says(&ended, 2, "cannot read binary: it is no text in UTF-8");
+    }
+    for command in [
+        ["tools", "list"],
+        ["models", "check"],
+        ["run", "flow.json"],
+        ["validate", "flow.json"],
+    ] {
+        let ended = pirn_in(folder.path(), &[command[0], command[1], "--profiles", "binary"], &[]);
+        says(&ended, 2, "binary: it is no text in UTF-8");
+    }
+    says(
+        &pirn_in(folder.path(), &["context", "show", "binary"], &[]),
+        2,
+        "it is no text",
+    );
+    says(&pirn_with(b"\xff", &["context", "count"]), 1, "stdin: it is no text");
+}
+
+#[cfg(unix)]
+#[test]
+fn what_has_no_end_is_given_up() {
+    let folder = folder("harsh-endless");
+    for arguments in [
+        &["validate", "/dev/zero"][..],
+        &["context", "show", "/dev/zero"],
+        &["run", "flow.json", "--input", "@/dev/zero"],
+        &["run", "flow.json", "--profiles", "/dev/zero"],
+    ] {
+        says(&pirn_in(folder.path(), arguments, &[]), 2, "it has more than");
+    }
+}
+
+#[test]
+fn marks_take_any_length_that_a_history_may_have_and_no_other() {
+    let asked = |text: &str| pirn_with(text.as_bytes(), &["context", "marks"]);
+    let long = asked(
+        r#"{"length": 1000000000000, "operations": [{"startNewBatch": 999999999999}, {"append": 1000000000000},
+            {"rollbackToBatch": 0}]}"#,
+    );
+    assert_eq!(long.code, Some(0), "{}", long.stdout);
+    assert_eq!(long.json()["visible"], serde_json::json!([0, 1_000_000_000_000_u64]));
+    for (text, part) in [
+        (
+            r#"{"length": 18446744073709551615, "operations": [{"append": 1}]}"#,
+            "no history is that long",
+        ),
+        (r#"{"length": -1, "operations": []}"#, "/length"),
+        (r#"{"length": 1e12, "operations": []}"#, "/length"),
+        (r#"{"length": 99999999999999999999999, "operations": []}"#, "/length"),
+        (r#"{"length": 5, "operations": [{"append": -1}]}"#, "/operations/0"),
+        (r#"{"length": 5, "operations": [{}]}"#, "/operations/0"),
+        (&"[".repeat(100_000), "recursion limit"),
+        ("", "EOF"),
+    ] {
+        says(&asked(text), 1, part);
+    }
+}
+
+#[test]
+fn seeds_beyond_the_last_one_are_wrong_usage() {
+    let folder = folder("harsh-seeds");
+    let last = u64::MAX.to_string();
+    let seeds = |first: &str, count: &str| {
+        let arguments = ["run", "flow.json", "--virtual-time", "--seed", first, "--seeds", count];
+        pirn_in(folder.path(), &arguments, &[])
+    };
+    says(
+        &seeds(&last, "3"),
+        2,
+        "there are no 3 seeds from 18446744073709551615 on",
+    );
+    says(
+        &seeds("5", &last),
+        2,
+        "there are no 18446744073709551615 seeds from 5 on",
+    );
+    says(&seeds("18446744073709551613", "2"), 0, "2 of 2 seeds played");
+}
