@@ -21,7 +21,7 @@ pub use explore::explore;
 pub use pirn_actors::ports::{Model, ModelCall, Tool, ToolSpec};
 pub use pirn_core::conversation::Tokenizer;
 pub use pirn_core::definition::{Fault, Pinned, Profile, TriggerDefinition};
-pub use pirn_core::error::{RunError, RunErrorCode};
+pub use pirn_core::error::{ErrorFacts, RunError, RunErrorCode};
 pub use pirn_core::event::{Event, EventType};
 pub use pirn_core::message::{Message, Role, ToolCall};
 pub use pirn_core::status::ThreadStatus;

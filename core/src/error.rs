@@ -80,10 +80,15 @@ impl RunErrorCode {
     }
 }
 
-/// An error of a run: the code, where it arose, and what caused it.
+/// An error of a run: a pointer to its [facts](ErrorFacts), because whatever can go wrong has room for one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RunError(Box<ErrorFacts>);
+
+/// What a [`RunError`] says: the code, where it arose, and what caused it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct RunError {
+pub struct ErrorFacts {
     /// Stable code.
     pub code: RunErrorCode,
     /// One sentence for a person.
@@ -102,13 +107,13 @@ pub struct RunError {
     pub details: Option<Value>,
     /// What caused it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cause: Option<Box<RunError>>,
+    pub cause: Option<RunError>,
 }
 
 impl RunError {
     /// An error with a code and a sentence, nothing else known yet.
     pub fn new(code: RunErrorCode, message: impl Into<String>) -> Self {
-        Self {
+        Self(Box::new(ErrorFacts {
             code,
             message: message.into(),
             node_id: None,
@@ -116,7 +121,12 @@ impl RunError {
             path_id: None,
             details: None,
             cause: None,
-        }
+        }))
+    }
+
+    /// The facts, to be taken apart.
+    pub fn into_facts(self) -> ErrorFacts {
+        *self.0
     }
 
     /// The same error with facts for a program.
@@ -129,8 +139,22 @@ impl RunError {
     /// The same error with its cause.
     #[must_use]
     pub fn caused_by(mut self, cause: RunError) -> Self {
-        self.cause = Some(Box::new(cause));
+        self.cause = Some(cause);
         self
+    }
+}
+
+impl std::ops::Deref for RunError {
+    type Target = ErrorFacts;
+
+    fn deref(&self) -> &ErrorFacts {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for RunError {
+    fn deref_mut(&mut self) -> &mut ErrorFacts {
+        &mut self.0
     }
 }
 
@@ -147,7 +171,7 @@ impl std::fmt::Display for RunError {
 impl std::error::Error for RunError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.cause
-            .as_deref()
+            .as_ref()
             .map(|cause| cause as &(dyn std::error::Error + 'static))
     }
 }

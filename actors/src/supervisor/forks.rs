@@ -280,7 +280,7 @@ impl SupervisorActor {
                 status: *status,
                 thread_id: child.map(|child| Arc::clone(&child.thread_id)),
                 output: end.map(|end| end.output.clone()),
-                error: end.and_then(|end| end.error.clone()).map(Box::new),
+                error: end.and_then(|end| end.error.clone()),
             }
         })
         .collect()

@@ -17,7 +17,7 @@ impl SupervisorActor {
         let Some(child) = self.threads.get(thread).filter(|child| child.ended.is_none()) else {
             return;
         };
-        let (status, error) = match exit {
+        let (status, mut error) = match exit {
             Exit::Panicked { message } => (
                 ThreadStatus::Failed,
                 RunError::new(
@@ -31,12 +31,9 @@ impl SupervisorActor {
             ),
         };
         let node_id = known.as_ref().map(|known| child.graph.node(known.node).id.to_string());
-        let error = RunError {
-            thread_id: Some(child.thread_id.to_string()),
-            path_id: child.path_id.as_ref().map(ToString::to_string),
-            node_id,
-            ..error
-        };
+        error.thread_id = Some(child.thread_id.to_string());
+        error.path_id = child.path_id.as_ref().map(ToString::to_string);
+        error.node_id = node_id;
         self.emit(thread, EventType::ThreadFailed, || {
             vec![
                 ("status", json!(status)),
@@ -60,7 +57,7 @@ impl SupervisorActor {
             self.said = known;
         }
         let message = format!("the conversation's actor panicked: {message}");
-        let error = Box::new(RunError::new(RunErrorCode::ActorPanicked, message));
+        let error = RunError::new(RunErrorCode::ActorPanicked, message);
         self.tell(thread, ThreadMsg::Input(Input::Fail(error)));
     }
 }

@@ -169,8 +169,8 @@ impl ThreadActor {
                 self.machine.step(moment, answer, &mut out);
             }
         }
-        queue.extend(out.drain(..));
-        if !queue.is_empty() {
+        if !(queue.is_empty() && out.is_empty()) {
+            queue.extend(out.drain(..));
             self.rare().left_over.extend(queue.drain(..));
             let own = turn.address();
             self.run
@@ -193,11 +193,12 @@ impl ThreadActor {
 
 /// The next effect: what a step asked for comes after what waits already.
 fn next(queue: &mut VecDeque<Effect>, out: &mut Vec<Effect>) -> Option<Effect> {
-    if queue.is_empty() && out.len() == 1 {
+    match out.len() {
+        0 => {}
         // Most steps ask for one thing.
-        return out.pop();
+        1 if queue.is_empty() => return out.pop(),
+        _ => queue.extend(out.drain(..)),
     }
-    queue.extend(out.drain(..));
     queue.pop_front()
 }
 

@@ -49,7 +49,7 @@ pub struct JoinedPath {
     /// As in [`PathReport`].
     pub output: Option<Output>,
     /// As in [`PathReport`].
-    pub error: Option<Box<RunError>>,
+    pub error: Option<RunError>,
 }
 
 /// As [`join_output`], made when somebody looks at it: until then it costs a few counts a path. `paths` are those of
@@ -69,7 +69,7 @@ pub fn path_reports<'a>(fork: &'a Fork, paths: &'a [JoinedPath]) -> Vec<PathRepo
         status: joined.status,
         thread_id: joined.thread_id.as_deref(),
         output: joined.output.as_ref().map(|output| &**output.value()),
-        error: joined.error.as_deref(),
+        error: joined.error.as_ref(),
     })
     .collect()
 }

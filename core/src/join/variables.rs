@@ -103,7 +103,7 @@ mod tests {
             .collect();
         match merge_variables(|name| snapshot.get(name), &branches) {
             Ok(merged) => Ok(json!(merged)),
-            Err(conflict) => Err(RunError::from(conflict).details.unwrap_or_default()),
+            Err(conflict) => Err(RunError::from(conflict).into_facts().details.unwrap_or_default()),
         }
     }
 

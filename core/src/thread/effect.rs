@@ -93,7 +93,7 @@ pub enum Input {
         trigger_depth: u32,
     },
     /// What it lives on is gone: it ends FAILED.
-    Fail(Box<RunError>),
+    Fail(RunError),
     /// Stop at the next safe point until resumed.
     Pause {
         /// How many triggers stand between the run's own steps and this.

@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::effect::{Effect, EffectId, FiringId, Input, Moment};
+use super::history::History;
 use super::nodes::NodeRun;
 use super::output::Output;
 use super::safe_point::{SafePointWork, Stop};
@@ -129,7 +130,7 @@ pub struct ThreadMachine {
     pub(super) last: Output,
     pub(super) variables: Variables,
     pub(super) outputs: Outputs,
-    pub(super) history: Vec<NodeRecord>,
+    pub(super) history: History,
     pub(super) spent: Spent,
     pub(super) agent: Option<Box<AgentConfig>>,
     pub(super) trigger_depth: u32,
@@ -170,7 +171,7 @@ impl ThreadMachine {
             last: seed.last,
             variables: seed.variables,
             outputs: seed.outputs,
-            history: Vec::new(),
+            history: History::default(),
             spent: Spent::default(),
             first_prompt: seed.agent.is_some(),
             agent: seed.agent.map(Box::new),
@@ -237,12 +238,12 @@ impl ThreadMachine {
         &self.outputs
     }
     /// The nodes it entered, in order.
-    pub fn history(&self) -> &[NodeRecord] {
-        &self.history
+    pub fn history(&self) -> impl Iterator<Item = &NodeRecord> {
+        self.history.iter()
     }
     /// The history, taken from a thread that has ended.
     pub fn take_history(&mut self) -> Vec<NodeRecord> {
-        std::mem::take(&mut self.history)
+        self.history.take()
     }
     /// The history, taken from a thread that broke off without an end of its own: the node it was in has failed.
     pub fn take_broken_history(&mut self) -> Vec<NodeRecord> {
@@ -293,7 +294,7 @@ impl ThreadMachine {
                 walk.thread.trigger_depth = walk.thread.trigger_depth.max(trigger_depth);
                 walk.cancel(&reason);
             }
-            Input::Fail(error) => walk.break_off(ThreadStatus::Failed, *error),
+            Input::Fail(error) => walk.break_off(ThreadStatus::Failed, error),
             Input::Pause { trigger_depth } => walk.thread.pause = Some(trigger_depth),
             Input::Resume { trigger_depth } => walk.resume(trigger_depth),
             Input::Raised => {

@@ -5,6 +5,7 @@
 
 mod effect;
 mod evaluate;
+mod history;
 mod machine;
 mod nodes;
 mod output;

@@ -170,6 +170,8 @@ const MANY: usize = 32;
 /// Outputs by node. What a thread adds stays small and its own until a FORK needs a snapshot.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Outputs {
+    /// The last one: a branch of one node needs no list.
+    newest: Option<(NodeIx, Output)>,
     /// By node, ascending. Nodes mostly end in their order: what is new comes last.
     own: Vec<(NodeIx, Output)>,
     shared: OrdMap<NodeIx, Output>,
@@ -178,6 +180,9 @@ pub struct Outputs {
 impl Outputs {
     /// A node's last output.
     pub fn value(&self, node: NodeIx) -> Option<&Arc<Value>> {
+        if let Some((_, newest)) = self.newest.as_ref().filter(|(newest, _)| *newest == node) {
+            return Some(newest.value());
+        }
         match self.own.binary_search_by_key(&node, |(own, _)| *own) {
             Ok(place) => Some(self.own[place].1.value()),
             Err(_) => self.shared.get(&node).map(Output::value),
@@ -186,6 +191,12 @@ impl Outputs {
 
     /// Sets a node's output.
     pub fn set(&mut self, node: NodeIx, value: Output) {
+        if let Some((before, output)) = self.newest.replace((node, value)).filter(|(before, _)| *before != node) {
+            self.keep(before, output);
+        }
+    }
+
+    fn keep(&mut self, node: NodeIx, value: Output) {
         if self.own.last().is_some_and(|(last, _)| *last < node) {
             return self.own.push((node, value));
         }
@@ -211,11 +222,19 @@ impl Outputs {
         }
     }
 
+    fn share_all(&mut self) {
+        self.share();
+        if let Some((node, value)) = self.newest.take() {
+            self.shared.insert(node, value);
+        }
+    }
+
     /// What a branch starts with. Costs what was added since the last snapshot.
     #[must_use]
     pub fn snapshot(&mut self) -> Self {
-        self.share();
+        self.share_all();
         Self {
+            newest: None,
             own: Vec::new(),
             shared: self.shared.clone(),
         }
@@ -225,6 +244,7 @@ impl Outputs {
     pub fn iter(&self) -> impl Iterator<Item = (NodeIx, &Arc<Value>)> {
         let mut all: BTreeMap<NodeIx, &Output> = self.shared.iter().map(|(node, value)| (*node, value)).collect();
         all.extend(self.own.iter().map(|(node, value)| (*node, value)));
+        all.extend(self.newest.iter().map(|(node, value)| (*node, value)));
         all.into_iter().map(|(node, output)| (node, output.value()))
     }
 }

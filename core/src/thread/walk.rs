@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::effect::{
     CancelReason, ConversationOp, Effect, EffectId, Evaluation, Moment, Outcome, ThreadEnd, TimerPurpose,
 };
-use super::machine::{DEFAULT_MAX_STEPS, NodeRecord, NodeStatus, ThreadMachine};
+use super::machine::{DEFAULT_MAX_STEPS, NodeStatus, ThreadMachine};
 use super::nodes::{NodeRun, Progress};
 use super::output::Output;
 use super::safe_point::{SafePointWork, Stop};
@@ -200,11 +200,7 @@ impl Walk<'_> {
             return;
         }
         self.thread.steps += 1;
-        self.thread.history.push(NodeRecord {
-            node: at,
-            status: NodeStatus::Running,
-            attempts: 1,
-        });
+        self.thread.history.enter(at);
         self.attempt();
     }
 

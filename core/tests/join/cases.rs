@@ -318,9 +318,9 @@ fn a_failed_join_lists_every_path_and_carries_the_first_failure_as_its_cause() {
     reports[3].error = Some(&why);
     let error = join_error(&fork.join, &Verdict::ConditionNotMet, &reports).expect("an error");
     assert_eq!(error.code, RunErrorCode::JoinConditionNotMet);
-    assert_eq!(error.cause.as_deref(), Some(&why));
+    assert_eq!(error.cause.as_ref(), Some(&why));
     assert!(error.message.ends_with("and 4 more"), "{}", error.message);
-    let details = error.details.expect("details");
+    let details = error.into_facts().details.expect("details");
     assert_eq!(details["paths"].as_array().map(Vec::len), Some(12));
     assert_eq!(
         details["failed"],

@@ -423,7 +423,6 @@ impl World {
         let running = self
             .machine
             .history()
-            .iter()
             .filter(|record| record.status == NodeStatus::Running);
         assert_eq!(running.count(), 0, "no node runs in a thread that has ended");
     }

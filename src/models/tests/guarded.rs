@@ -87,7 +87,7 @@ fn the_error_names_every_profile_that_was_asked() {
     let error = ask(&registry([first, second]), &Caller::saying("x")).expect_err("both fail");
     assert_eq!(error.code, RunErrorCode::ModelError);
     assert_eq!(error.message, "profile `b`: it is key");
-    let cause = error.cause.as_deref().expect("the first one's");
+    let cause = error.cause.as_ref().expect("the first one's");
     assert_eq!(cause.message, "profile `a`: it is provider (2 attempts)");
     assert_eq!(cause.details.as_ref().expect("facts")["attempts"], 2);
 }

@@ -81,7 +81,7 @@ fn an_error_in_the_script_is_a_model_error_and_is_used_once() {
     );
     let second = caller.call(&model).expect_err("an error");
     assert_eq!(
-        (second.message.as_str(), &second.details.unwrap()["status"]),
+        (second.message.as_str(), &second.details.as_ref().unwrap()["status"]),
         ("down", &json!(503))
     );
     assert_eq!(caller.content(&model), "ok");

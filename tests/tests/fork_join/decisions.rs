@@ -169,7 +169,7 @@ fn a_join_that_fails_lists_every_path_and_what_had_finished() {
     let details = ran
         .report
         .error
-        .and_then(|error| error.details)
+        .and_then(|error| error.into_facts().details)
         .expect("it has details");
     let statuses: Vec<&Value> = (0..3).map(|place| &details["paths"][place]["status"]).collect();
     assert_eq!(statuses, ["COMPLETED", "FAILED", "CANCELLED"], "{details}");

@@ -155,7 +155,7 @@ fn every_protocols_refusal_is_told_in_its_own_words() {
         };
         assert_eq!(ran.report.status, ThreadStatus::Failed);
         let mut error = ran.report.error.as_ref().expect("an error");
-        while let Some(cause) = error.cause.as_deref() {
+        while let Some(cause) = error.cause.as_ref() {
             error = cause;
         }
         assert_eq!(

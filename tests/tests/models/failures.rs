@@ -22,7 +22,7 @@ fn cause(ran: &Ran) -> &RunError {
     while deepest.code != pirn::RunErrorCode::ModelError {
         deepest = deepest
             .cause
-            .as_deref()
+            .as_ref()
             .unwrap_or_else(|| panic!("no MODEL_ERROR in {error:?}"));
     }
     deepest

@@ -55,7 +55,7 @@ fn twice_wrong_fails() {
     let ran = ask(&server, &json!({}), node());
     assert_eq!(ran.report.status, ThreadStatus::Failed);
     let mut error = ran.report.error.as_ref().expect("an error");
-    while let Some(cause) = error.cause.as_deref() {
+    while let Some(cause) = error.cause.as_ref() {
         error = cause;
     }
     assert_eq!(ModelFailure::of(error).kind, FailureKind::BadFormat, "{error}");

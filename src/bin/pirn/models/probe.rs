@@ -204,7 +204,7 @@ fn failure(report: &RunReport) -> Option<RunError> {
     let top = top.unwrap_or_else(|| RunError::new(RunErrorCode::ModelError, "the run ended without an answer"));
     let mut error = &top;
     while error.code != RunErrorCode::ModelError {
-        match error.cause.as_deref() {
+        match error.cause.as_ref() {
             Some(cause) => error = cause,
             None => return Some(top),
         }

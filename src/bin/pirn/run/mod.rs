@@ -224,11 +224,11 @@ fn plain(output: &Value) -> String {
 
 fn explained(status: ThreadStatus, error: &RunError) -> String {
     let mut text = format!("the run ended {}: {error}", status.as_str());
-    let mut cause = error.cause.as_deref();
+    let mut cause = error.cause.as_ref();
     while let Some(error) = cause {
         text.push_str("\n  caused by ");
         text.push_str(&error.to_string());
-        cause = error.cause.as_deref();
+        cause = error.cause.as_ref();
     }
     text
 }
