@@ -120,3 +120,37 @@ fn seeds_beyond_the_last_one_are_wrong_usage() {
     );
     says(&seeds("18446744073709551613", "2"), 0, "2 of 2 seeds played");
 }
+
+#[test]
+fn a_file_of_another_kind_fills_no_screen() {
+    let message = serde_json::json!({"role": "user", "content": "many words of no weight at all ".repeat(100)});
+    let folder = Folder::new("harsh-other").with("talk.json", &serde_json::json!(vec![message; 300]).to_string());
+    let ended = pirn_in(folder.path(), &["validate", "talk.json"], &[]);
+    says(&ended, 1, "`nodes` is missing");
+    let errors = ended
+        .stdout
+        .lines()
+        .filter(|line| line.starts_with("talk.json:"))
+        .count();
+    let last = ended.stdout.lines().last().unwrap_or_default();
+    assert_eq!(
+        last,
+        format!("invalid: {errors} errors, 0 warnings"),
+        "every error is there"
+    );
+    let longest = ended.stdout.lines().map(str::len).max();
+    assert!(longest.is_some_and(|length| length < 400), "{longest:?}");
+}
+
+#[test]
+fn a_config_that_is_not_there_is_asked_for() {
+    let folder = Folder::new("harsh-no-config");
+    for command in [["models", "check"], ["tools", "list"]] {
+        let ended = pirn_in(folder.path(), &command, &[]);
+        says(
+            &ended,
+            2,
+            "there is no pirn.toml in this folder; name a config file with --profiles FILE",
+        );
+    }
+}

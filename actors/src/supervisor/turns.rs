@@ -16,6 +16,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use actix::Addr;
+use pirn_core::join::Verdict;
 use pirn_core::thread::{CancelReason, Input};
 
 use super::children::Start;
@@ -179,12 +180,19 @@ impl SupervisorActor {
     }
 
     fn tell_loser(&mut self, no: ThreadNo) {
-        let parent = self.threads.get(no).and_then(|child| match child.origin {
-            Origin::Branch { fork, .. } => self.forks.get(&fork).map(|run| run.parent),
+        let fork = self.threads.get(no).and_then(|child| match child.origin {
+            Origin::Branch { fork, .. } => self.forks.get(&fork),
             Origin::Main | Origin::Called { .. } | Origin::Triggered { .. } => None,
         });
-        let trigger_depth = parent.map_or(0, |parent| self.depth_of(parent));
-        self.cancel_caused(no, CancelReason::JoinDecided, trigger_depth);
+        let trigger_depth = fork.map_or(0, |run| self.depth_of(run.parent));
+        let reason = match fork.and_then(|run| run.machine.verdict()) {
+            Some(Verdict::Cancelled) => CancelReason::ParentEnded,
+            Some(
+                Verdict::Succeeded { .. } | Verdict::ConditionNotMet | Verdict::TimedOut | Verdict::MainThreadNotFound,
+            )
+            | None => CancelReason::JoinDecided,
+        };
+        self.cancel_caused(no, reason, trigger_depth);
     }
 
     /// Tells some losers to stop.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use pirn::Profile;
 use pirn::config::ConfigText;
 use pirn::faults::Faults;
-use pirn::profiles::{ProfilesError, beside};
+use pirn::profiles::{FILE_NAME, ProfilesError, beside};
 use pirn::tools::ToolsConfig;
 
 /// Where the config is.
@@ -14,6 +14,11 @@ pub(crate) struct ConfigFile {
     /// Model profiles and tools, TOML or JSON (default: pirn.toml beside the first workflow file)
     #[arg(long, visible_alias = "config", value_name = "FILE")]
     profiles: Option<String>,
+}
+
+/// What is said where a command looks for a config in its folder and none is there.
+pub(crate) fn no_config() -> String {
+    format!("there is no {FILE_NAME} in this folder; name a config file with --profiles FILE")
 }
 
 /// What it says.

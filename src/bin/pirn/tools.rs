@@ -13,6 +13,7 @@ use pirn_actors::ports::Tools;
 use pirn_core::message::ToolCall;
 use serde_json::{Value, json};
 
+use crate::config::no_config;
 use crate::interrupt;
 use crate::terminal::{FAILED, Output, USAGE, answer, complain};
 
@@ -61,6 +62,9 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Command::List { config, .. } | Command::Call { config, .. } => config,
     };
     let path = config.config.as_deref().unwrap_or(Path::new(profiles::FILE_NAME));
+    if config.config.is_none() && !path.is_file() {
+        return complain(&no_config(), USAGE);
+    }
     let config = match load_tools(path) {
         Ok(config) => config,
         Err(error) => return complain(&error.to_string(), USAGE),

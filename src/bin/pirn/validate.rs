@@ -17,6 +17,12 @@ use crate::config::{Config, ConfigFile};
 use crate::files;
 use crate::terminal::{FAILED, Output, USAGE, answer, complain};
 
+/// Faults that are shown with their source; the rest is a line each.
+const PICTURES: usize = 20;
+
+/// Bytes of a line that is shown whole.
+const LONGEST: usize = 600;
+
 /// Arguments of `pirn validate`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -118,8 +124,12 @@ pub(crate) fn as_text(files: &[SourceFile], compiled: &Compiled) -> String {
         (&compiled.faults, Severity::Error),
         (&compiled.warnings, Severity::Warning),
     ] {
-        for fault in faults {
-            show(&handler, files, fault, severity, &mut out);
+        for (place, fault) in faults.iter().enumerate() {
+            if place < PICTURES {
+                show(&handler, files, fault, severity, &mut out);
+            } else {
+                put(&mut out, format_args!("{fault}\n"));
+            }
         }
     }
     let (errors, warnings) = (
@@ -141,6 +151,10 @@ fn show(handler: &GraphicalReportHandler, files: &[SourceFile], fault: &Fault, s
         .as_ref()
         .and_then(|name| files.iter().find(|file| file.name == *name));
     let report = match (file, fault.position) {
+        (Some(file), Some(position)) if line_around(&file.text, position.offset).len() > LONGEST => {
+            let part = around(&file.text, position.offset);
+            return put(out, format_args!("{fault}\n  {part}\n\n"));
+        }
         (Some(file), Some(position)) => {
             let label = if fault.pointer.is_empty() {
                 "here"
@@ -157,6 +171,25 @@ fn show(handler: &GraphicalReportHandler, files: &[SourceFile], fault: &Fault, s
     // the handler writes to a string, which does not fail; and a fault without picture is still counted
     let _ = handler.render_report(out, report.as_ref());
     out.push('\n');
+}
+
+/// The line that holds a byte.
+fn line_around(text: &str, offset: usize) -> &str {
+    let (before, after) = text.split_at_checked(offset).unwrap_or((text, ""));
+    let start = before.rfind('\n').map_or(0, |at| at + 1);
+    let end = after.find('\n').map_or(text.len(), |at| offset + at);
+    &text[start..end]
+}
+
+/// What of a long line is shown of the place that starts at a byte.
+fn around(text: &str, offset: usize) -> String {
+    let (before, after) = text.split_at_checked(offset).unwrap_or((text, ""));
+    let mut shown: Vec<char> = before.chars().rev().take(30).take_while(|one| *one != '\n').collect();
+    shown.reverse();
+    let shown = shown
+        .into_iter()
+        .chain(after.chars().take(90).take_while(|one| *one != '\n'));
+    format!("… {} …", shown.collect::<String>().trim())
 }
 
 /// Bytes of the place that stand on its first line: a whole object would bury the message.

@@ -153,3 +153,22 @@ fn a_cancelled_run_takes_its_branches_with_it() {
     );
     assert_eq!(engine.live_runs(), 0);
 }
+
+#[test]
+fn branches_say_whether_their_join_or_their_parent_gave_them_up() {
+    let branches = [vec![wait("a", 5)], vec![wait("b", 1_000)]];
+    let reason = |strategy: &str, limit: u32| {
+        let mut bundle = forked(&branches, false, &json!({ "joinStrategy": strategy }));
+        bundle["config"] = json!({ "timeoutMs": limit });
+        let ran = run(&bundle, Value::Null);
+        let of_branch = |event: &&&pirn::Event| event.raised.data["pathId"] == "p1";
+        let cancelled = ran.of(EventType::ThreadCancelled);
+        let event = cancelled.iter().find(of_branch).expect("it is cancelled");
+        event.raised.data["error"]["message"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    assert_eq!(reason("ANY_COMPLETED", 500), "its JOIN was decided without it");
+    assert_eq!(reason("ALL_COMPLETED", 500), "the thread that started it ended");
+}

@@ -11,6 +11,7 @@ use pirn::{Engine, Profile};
 use serde_json::json;
 
 use self::probe::Checked;
+use crate::config::no_config;
 use crate::terminal::{FAILED, Output, USAGE, answer, complain};
 
 /// Arguments of `pirn models`.
@@ -46,6 +47,9 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 
 fn check(args: &CheckArgs) -> ExitCode {
     let path = args.profiles.clone().unwrap_or_else(|| PathBuf::from(FILE_NAME));
+    if args.profiles.is_none() && !path.is_file() {
+        return complain(&no_config(), USAGE);
+    }
     let profiles = match load_profiles(&path) {
         Ok(profiles) => profiles,
         Err(error) => return complain(&error.to_string(), USAGE),
