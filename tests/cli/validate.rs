@@ -132,3 +132,18 @@ fn a_compression_that_nothing_starts_is_shown_with_what_is_missing() {
         assert!(shown.contains(part), "{part} is not in\n{shown}");
     }
 }
+
+#[test]
+fn run_says_that_there_are_warnings() {
+    let text = GOOD.replace(r#"{"id": "w","#, r#"{"id": "w", "config": {"tokenLimit": 100},"#);
+    let ran = pirn_with(text.as_bytes(), &["run", "-"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(
+        ran.stderr
+            .contains("1 warning about the files: pirn validate says which"),
+        "{}",
+        ran.stderr
+    );
+    let good = pirn_with(GOOD.as_bytes(), &["run", "-"]);
+    assert!(!good.stderr.contains("warning"), "{}", good.stderr);
+}

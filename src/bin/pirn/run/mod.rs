@@ -80,6 +80,12 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     if !args.quiet && uses_a_model(&compiled) && inputs.config.profiles.is_empty() && loaded.profiles.is_empty() {
         progress::say("no model profile is configured: the built-in offline model answers (it repeats the prompt)");
     }
+    if let (false, count @ 1..) = (args.quiet, compiled.warnings.len()) {
+        let plural = if count == 1 { "" } else { "s" };
+        progress::say(&format!(
+            "{count} warning{plural} about the files: pirn validate says which"
+        ));
+    }
     // Before the first program is started, so that an interrupt ends it.
     let interrupt = interrupt::listen();
     let mut tools = match tools::registry(inputs.config.tools.clone()) {
