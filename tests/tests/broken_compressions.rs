@@ -279,3 +279,37 @@ fn a_run_that_is_stopped_while_it_is_compressed_ends_so_with_its_conversation_wh
         }
     }
 }
+
+#[test]
+fn a_compression_that_is_refused_is_answered_too() {
+    let sub = triggered("", &[], json!({}), &json!({})).workflow;
+    let mut main = line("main", &[ask("A", "main"), wait("rest", 10)]);
+    main["config"] = json!({"tokenLimit": 200});
+    // One runs and fifteen wait: one more is too many.
+    let trigger = |no: usize| {
+        json!({"id": format!("t{no}"), "type": "EVENT", "condition": {"eventType": "TOKEN_LIMIT_EXCEEDED"},
+            "action": {"type": "EXECUTE_TRIGGERED_SUBGRAPH", "parameters": {"triggeredWorkflowId": "sub"}}})
+    };
+    let triggers: Vec<Value> = (0..17).map(trigger).collect();
+    let bundle = json!({"workflows": [main, sub], "triggers": triggers, "profiles": profiles()});
+    let engine = Engine::builder()
+        .virtual_time(Some(3))
+        .model("panics", Arc::new(Panics));
+    let ran = run_in(engine, &bundle, Value::Null, long_conversation());
+    assert_eq!(ran.report.status, ThreadStatus::Completed);
+    let refused = ran
+        .report
+        .firings
+        .iter()
+        .filter(|firing| firing.outcome == FiringOutcome::Refused);
+    assert_eq!((ran.report.firings.len(), refused.count()), (17, 1));
+    let count = |event_type| ran.of(event_type).len();
+    assert_eq!(count(EventType::TokenLimitExceeded), 1);
+    assert_eq!(
+        (
+            count(EventType::CompressionCompleted),
+            count(EventType::CompressionFailed)
+        ),
+        (16, 1)
+    );
+}

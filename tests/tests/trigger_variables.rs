@@ -2,7 +2,7 @@
 
 use pirn::{EventType, ThreadStatus};
 use pirn_core::event::Event;
-use pirn_tests::world::{Ran, code, forked, line, node, run, run_seeded, wait};
+use pirn_tests::world::{Ran, code, forked, line, node, run, run_seeded, wait, workflow};
 use serde_json::{Value, json};
 
 /// A trigger that assigns a variable on the events of one type for which `expression` holds.
@@ -166,4 +166,30 @@ fn a_thread_that_ends_in_the_middle_of_a_node_takes_what_was_to_be_assigned() {
     assert_eq!(ran.report.status, ThreadStatus::Failed);
     assert_eq!(ran.report.variables["v"], 7);
     assert_eq!(told(&ran, "v"), [json!(7)]);
+}
+
+#[test]
+fn a_sub_workflow_is_handed_the_global_variables_that_it_asks_for() {
+    let sub = workflow(
+        "sub",
+        &[
+            node("from", "START_FROM_TRIGGER", json!({})),
+            node(
+                "saw",
+                "VARIABLE",
+                json!({"variableName": "saw", "expression": "input.variables", "scope": "global"}),
+            ),
+            node("to", "CONTINUE_FROM_TRIGGER", json!({})),
+        ],
+        &["from>saw>to"],
+    );
+    let mut main = line("main", &[wait("a", 10), wait("b", 10)]);
+    main["variables"] = json!([{"name": "own", "value": 1}, {"name": "g", "value": 2, "scope": "global"},
+        {"name": "other", "value": 3}]);
+    main["triggers"] = json!([{"id": "t", "type": "EVENT",
+        "condition": {"eventType": "NODE_STARTED", "expression": "event.nodeId == 'a'"},
+        "action": {"type": "EXECUTE_TRIGGERED_SUBGRAPH", "parameters": {"triggeredWorkflowId": "sub",
+            "mergeOptions": {"includeVariables": ["own", "g", "unknown"]}}}}]);
+    let ran = run(&json!({"workflows": [main, sub]}), Value::Null);
+    assert_eq!(ran.report.variables["saw"], json!({"own": 1, "g": 2}));
 }

@@ -126,6 +126,7 @@ impl SupervisorActor {
             trigger_depth: start.trigger_depth,
             is_unlimited: start.is_unlimited,
             is_detached: start.is_detached,
+            is_paused: false,
             place: Place::Fresh {
                 start: Some(Box::new(start)),
                 mail: RefCell::default(),

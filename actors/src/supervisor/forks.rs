@@ -126,6 +126,7 @@ impl SupervisorActor {
             trigger_depth: parent.trigger_depth,
             is_unlimited: parent.is_unlimited,
             is_detached: parent.is_detached,
+            is_paused: false,
             place: Place::Fresh {
                 start: None,
                 mail: RefCell::default(),

@@ -59,6 +59,11 @@ pub(crate) enum SupervisorMsg {
     FirstTurn(ThreadNo),
     /// Losers of a join are to be told to stop.
     LastTurns,
+    /// A thread has stopped at a safe point until it is resumed, or has been.
+    Stands {
+        thread: ThreadNo,
+        is_paused: bool,
+    },
     Drop {
         thread: ThreadNo,
         effect: EffectId,

@@ -79,6 +79,8 @@ struct Child {
     /// Inside what a token event started: the token limit is not checked.
     is_unlimited: bool,
     is_detached: bool,
+    /// It stands at a safe point until it is resumed.
+    is_paused: bool,
 }
 
 /// What a run is started with.
@@ -122,6 +124,8 @@ pub(crate) struct SupervisorActor {
     permit: Option<Permit>,
     seat: Option<Seat>,
     is_reporting: bool,
+    /// The whole run is: what begins meanwhile is too.
+    is_paused: bool,
     /// How often the triggers were heard out before the report.
     hearings: u32,
 }
@@ -151,6 +155,7 @@ impl SupervisorActor {
             permit: None,
             seat: None,
             is_reporting: false,
+            is_paused: false,
             hearings: 0,
         }
     }
@@ -282,8 +287,14 @@ impl SupervisorActor {
         match control {
             Control::Cancel(reason) => self.cancel(0, CancelReason::Requested { reason: reason.clone() }),
             Control::Shutdown => self.cancel_all(),
-            Control::Pause => self.tell_all(&Input::Pause { trigger_depth: 0 }),
-            Control::Resume => self.tell_all(&Input::Resume { trigger_depth: 0 }),
+            Control::Pause => {
+                self.is_paused = true;
+                self.tell_all(&Input::Pause { trigger_depth: 0 });
+            }
+            Control::Resume => {
+                self.is_paused = false;
+                self.tell_all(&Input::Resume { trigger_depth: 0 });
+            }
         }
     }
 
@@ -358,6 +369,11 @@ impl Handler<SupervisorMsg> for SupervisorActor {
             SupervisorMsg::FirstTurns => self.first_turns(),
             SupervisorMsg::FirstTurn(thread) => self.first_turn(thread),
             SupervisorMsg::LastTurns => self.last_turns(),
+            SupervisorMsg::Stands { thread, is_paused } => {
+                if let Some(child) = self.threads.get_mut(thread) {
+                    child.is_paused = is_paused;
+                }
+            }
             SupervisorMsg::Drop { thread, effect } => self.drop_effect(thread, effect),
             SupervisorMsg::Ended { thread, ended } => self.ended(thread, ended),
             SupervisorMsg::Exited { thread, exit, known } => self.exited(thread, &exit, known),

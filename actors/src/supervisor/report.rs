@@ -8,7 +8,8 @@ use pirn_core::error::RunError;
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::NodeRecord;
 
-use super::{RunStatus, SupervisorActor, SupervisorMsg};
+use super::turns::Place;
+use super::{Child, RunStatus, SupervisorActor, SupervisorMsg};
 use crate::answer::Answer;
 use crate::events::BusMsg;
 use crate::run::{ConversationReport, NodeReport, RunReport, ThreadReport, TokenReport};
@@ -119,15 +120,23 @@ impl SupervisorActor {
                 kind: child.kind,
                 workflow_id: Arc::clone(&child.graph.workflow_id),
                 path_id: child.path_id.clone(),
-                status: child
-                    .ended
-                    .as_ref()
-                    .map_or(ThreadStatus::Running, |ended| ended.end.status),
+                status: child.status(),
             })
             .collect();
         RunStatus {
             status: threads.first().map_or(ThreadStatus::Created, |main| main.status),
             threads,
+        }
+    }
+}
+
+impl Child {
+    fn status(&self) -> ThreadStatus {
+        match (&self.ended, &self.place) {
+            (Some(ended), _) => ended.end.status,
+            (None, Place::Fresh { .. }) => ThreadStatus::Created,
+            (None, Place::Mailbox(_) | Place::Gone) if self.is_paused => ThreadStatus::Paused,
+            (None, Place::Mailbox(_) | Place::Gone) => ThreadStatus::Running,
         }
     }
 }

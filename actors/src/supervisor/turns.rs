@@ -67,6 +67,9 @@ impl SupervisorActor {
         self.live += 1;
         self.live_detached += usize::from(child.is_detached);
         let no = self.threads.add(child);
+        if self.is_paused {
+            self.tell(no, ThreadMsg::Input(Input::Pause { trigger_depth: 0 }));
+        }
         if let Some(child) = self.threads.get(no) {
             self.run.host.tell(|| self.born(no, child));
         }

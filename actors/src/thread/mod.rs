@@ -21,6 +21,7 @@ use pirn_core::definition::{PinSection, Pinned};
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::RaisedEvent;
 use pirn_core::graph::NodeIx;
+use pirn_core::status::ThreadStatus;
 use pirn_core::thread::{
     Effect, EffectId, FiringId, Input, Moment, NodeRecord, Outcome, Output, Outputs, ThreadEnd, ThreadMachine,
     TriggeredResult, Variables,
@@ -30,7 +31,7 @@ use serde_json::Value;
 use crate::conversation::Merge;
 use crate::ports::ModelSession;
 use crate::run::{EffectBuffers, RunShared};
-use crate::supervisor::{Assignment, ThreadNo};
+use crate::supervisor::{Assignment, SupervisorMsg, ThreadNo};
 use in_flight::{InFlight, UnderWay};
 pub(crate) use speech::ConversationRef;
 use speech::Speech;
@@ -108,6 +109,8 @@ pub(crate) struct ThreadActor {
     speech: Speech,
     token_limit: Option<u64>,
     in_flight: UnderWay,
+    /// What the supervisor knows of it.
+    is_paused: bool,
     rare: Option<Box<Rare>>,
 }
 
@@ -126,6 +129,7 @@ impl ThreadActor {
             speech: Speech::of(conversation),
             token_limit,
             in_flight: UnderWay::default(),
+            is_paused: false,
             rare: None,
         }
     }
@@ -168,6 +172,12 @@ impl ThreadActor {
                 self.tell_heard(&answer);
                 self.machine.step(moment, answer, &mut out);
             }
+        }
+        let is_paused = self.machine.status() == ThreadStatus::Paused;
+        if is_paused != self.is_paused {
+            self.is_paused = is_paused;
+            let thread = self.no;
+            self.run.supervisor.do_send(SupervisorMsg::Stands { thread, is_paused });
         }
         if !(queue.is_empty() && out.is_empty()) {
             queue.extend(out.drain(..));

@@ -255,7 +255,7 @@ impl SupervisorActor {
 }
 
 impl SupervisorActor {
-    fn say_not_compressed(&self, main: ThreadNo, firing: &Firing, error: &RunError) {
+    pub(super) fn say_not_compressed(&self, main: ThreadNo, firing: &Firing, error: &RunError) {
         self.emit_caused(main, firing.trigger_depth(), EventType::CompressionFailed, || {
             vec![("triggerId", json!(firing.trigger.id)), ("error", json!(error))]
         });

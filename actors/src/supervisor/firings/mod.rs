@@ -146,6 +146,11 @@ impl SupervisorActor {
     /// Records and says that a firing is not started; its thread does not wait for it.
     fn refuse(&mut self, main: ThreadNo, firing: Firing, error: RunError) {
         self.say_failed(main, &firing, &error);
+        if firing.is_token_event() {
+            // Asked again before the next model call.
+            self.say_not_compressed(main, &firing, &error);
+            self.tell(main, ThreadMsg::CompressionEnded);
+        }
         self.let_go(main, &firing);
         let mut run = FiringRun::new(firing, main, State::Over);
         run.report.outcome = FiringOutcome::Refused;
@@ -247,6 +252,9 @@ impl SupervisorActor {
         run.state = State::Over;
         run.basis = None;
         self.say_failed(main, &firing, &error);
+        if firing.is_token_event() {
+            self.say_not_compressed(main, &firing, &error);
+        }
     }
 
     /// What came of it: where it failed, why.

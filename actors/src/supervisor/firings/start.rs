@@ -9,7 +9,7 @@ use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::EventType;
 use pirn_core::graph::{Graph, Node};
 use pirn_core::message::Message;
-use pirn_core::thread::{FiringId, ThreadKind};
+use pirn_core::thread::{FiringId, ThreadKind, Variables};
 use serde_json::{Map, Value, json};
 
 use super::super::children::Start;
@@ -77,7 +77,12 @@ impl SupervisorActor {
         run.stands_at(&main.graph, node);
         run.basis = Some((described.conversation.basis(), described.conversation.clone()));
         let compression = main.graph.config.compression.clone();
-        let input = child_input(run, &described, compression.as_ref().map(|config| json!(config)));
+        let input = child_input(
+            run,
+            &described,
+            &self.run.globals.borrow(),
+            compression.as_ref().map(|config| json!(config)),
+        );
         let depth = run.trigger_depth();
         let is_token = run.is_token_event();
         // Inside what a token event started the limit is not checked, nor in what starts there.
@@ -163,7 +168,7 @@ impl FiringRun {
 }
 
 /// The child's input (SPEC section 6).
-fn child_input(run: &FiringRun, described: &Described, compression: Option<Value>) -> Value {
+fn child_input(run: &FiringRun, described: &Described, globals: &Variables, compression: Option<Value>) -> Value {
     let event = &run.firing.event;
     let mut input = Map::new();
     input.insert("triggerId".into(), json!(run.firing.trigger.id));
@@ -174,7 +179,10 @@ fn child_input(run: &FiringRun, described: &Described, compression: Option<Value
     if let Some(names) = options.and_then(|options| options.include_variables.as_ref()) {
         let variables: BTreeMap<&str, &Value> = names
             .iter()
-            .filter_map(|name| Some((name.as_str(), &**described.variables.value(name)?)))
+            .filter_map(|name| {
+                let value = described.variables.value(name).or_else(|| globals.value(name))?;
+                Some((name.as_str(), &**value))
+            })
             .collect();
         input.insert("variables".into(), json!(variables));
     }
