@@ -193,3 +193,36 @@ fn a_sub_workflow_is_handed_the_global_variables_that_it_asks_for() {
     let ran = run(&json!({"workflows": [main, sub]}), Value::Null);
     assert_eq!(ran.report.variables["saw"], json!({"own": 1, "g": 2}));
 }
+
+#[test]
+fn a_read_only_variable_of_the_run_is_not_hidden_by_what_a_sub_workflow_returns() {
+    for scope in ["global", "thread"] {
+        let callback = json!({"variableCallback": {"includeVariables": ["free", "fixed"]}});
+        let own = |name: &str| node(name, "VARIABLE", json!({"variableName": name, "expression": "7"}));
+        let sub = workflow(
+            "sub",
+            &[
+                node("from", "START_FROM_TRIGGER", json!({})),
+                own("free"),
+                own("fixed"),
+                node("to", "CONTINUE_FROM_TRIGGER", callback),
+            ],
+            &["from>free>fixed>to"],
+        );
+        let mut main = line("main", &[wait("a", 10), wait("b", 10)]);
+        main["variables"] = json!([{"name": "fixed", "value": 1, "scope": scope, "readonly": true},
+            {"name": "free", "value": 2}]);
+        main["triggers"] = json!([{"id": "t", "type": "EVENT",
+            "condition": {"eventType": "NODE_STARTED", "expression": "event.nodeId == 'a'"},
+            "action": {"type": "EXECUTE_TRIGGERED_SUBGRAPH", "parameters": {"triggeredWorkflowId": "sub"}}}]);
+        let ran = run(&json!({"workflows": [main, sub]}), Value::Null);
+        assert_eq!(
+            (&ran.report.variables["fixed"], &ran.report.variables["free"]),
+            (&json!(1), &json!(2)),
+            "{scope}"
+        );
+        let failed = ran.of(EventType::TriggeredSubgraphFailed);
+        assert_eq!(failed.len(), 1, "{scope}");
+        assert_eq!(failed[0].raised.data["error"]["code"], "READONLY_VARIABLE", "{scope}");
+    }
+}

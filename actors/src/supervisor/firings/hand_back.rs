@@ -9,7 +9,7 @@ use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::EventType;
 use pirn_core::graph::NodeKind;
 use pirn_core::status::ThreadStatus;
-use pirn_core::thread::{FiringId, TriggeredResult};
+use pirn_core::thread::{FiringId, TriggeredResult, read_only};
 use serde_json::{Value, json};
 
 use super::super::{SupervisorActor, SupervisorMsg, ThreadNo};
@@ -131,6 +131,15 @@ impl SupervisorActor {
                 })?;
                 variables.push((name.as_str().into(), value));
             }
+        }
+        // A name that is the run's and not its thread's own would hide there what nobody may change.
+        let globals = self.run.globals.borrow();
+        let is_read_only = |name: &str| {
+            let global = globals.variable(name).is_some_and(|variable| variable.readonly);
+            global && run.variables.variable(name).is_none()
+        };
+        if let Some((name, _)) = variables.iter().find(|(name, _)| is_read_only(name)) {
+            return Err(read_only(name));
         }
         let Some((basis, before)) = &run.basis else {
             return Ok((variables, None));

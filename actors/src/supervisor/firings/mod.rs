@@ -10,7 +10,7 @@ use pirn_core::definition::{ExecuteTriggeredSubgraph, TriggerAction};
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::EventType;
 use pirn_core::message::Message;
-use pirn_core::thread::{CancelReason, FiringId, Input, TriggeredResult};
+use pirn_core::thread::{CancelReason, FiringId, Input, TriggeredResult, Variables};
 use serde_json::json;
 
 use super::{Owned, SupervisorActor, SupervisorMsg, ThreadNo};
@@ -32,6 +32,8 @@ pub(super) struct FiringRun {
     state: State,
     /// The main thread's conversation as the child got it.
     basis: Option<(Basis, Conversation)>,
+    /// The main thread's variables then.
+    variables: Variables,
     report: FiringReport,
     timer: Option<TimerHandle>,
     nodes: Vec<NodeReport>,
@@ -70,6 +72,7 @@ impl FiringRun {
             main,
             state,
             basis: None,
+            variables: Variables::default(),
             report,
             timer: None,
             nodes: Vec::new(),
@@ -251,6 +254,7 @@ impl SupervisorActor {
         run.report.error = Some(error.clone());
         run.state = State::Over;
         run.basis = None;
+        run.variables = Variables::default();
         self.say_failed(main, &firing, &error);
         if firing.is_token_event() {
             self.say_not_compressed(main, &firing, &error);
@@ -267,6 +271,7 @@ impl SupervisorActor {
         run.report.error = error;
         run.state = State::Over;
         run.basis = None;
+        run.variables = Variables::default();
         run.timer = None;
         let main = run.main;
         self.disown(main, Owned::Firing(id));

@@ -76,6 +76,7 @@ impl SupervisorActor {
         let node = main.graph.node(described.node);
         run.stands_at(&main.graph, node);
         run.basis = Some((described.conversation.basis(), described.conversation.clone()));
+        run.variables = described.variables.clone();
         let compression = main.graph.config.compression.clone();
         let input = child_input(
             run,
