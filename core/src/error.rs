@@ -1,5 +1,7 @@
 //! Run errors (SPEC section 2, "Run error codes").
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -95,13 +97,13 @@ pub struct ErrorFacts {
     pub message: String,
     /// The node it arose in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node_id: Option<String>,
+    pub node_id: Option<Arc<str>>,
     /// The thread it arose in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub thread_id: Option<String>,
+    pub thread_id: Option<Arc<str>>,
     /// The fork path it arose in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub path_id: Option<String>,
+    pub path_id: Option<Arc<str>>,
     /// Facts a program can use: every path's status for a join, the path missing from a template, ...
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,

@@ -1,5 +1,7 @@
 //! Threads and conversations whose actor died.
 
+use std::sync::Arc;
+
 use pirn_core::conversation::{Conversation, Spent};
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::EventType;
@@ -30,9 +32,9 @@ impl SupervisorActor {
                 RunError::new(RunErrorCode::Cancelled, "the thread's actor was stopped"),
             ),
         };
-        let node_id = known.as_ref().map(|known| child.graph.node(known.node).id.to_string());
-        error.thread_id = Some(child.thread_id.to_string());
-        error.path_id = child.path_id.as_ref().map(ToString::to_string);
+        let node_id = known.as_ref().map(|known| Arc::clone(&child.graph.node(known.node).id));
+        error.thread_id = Some(Arc::clone(&child.thread_id));
+        error.path_id.clone_from(&child.path_id);
         error.node_id = node_id;
         self.emit(thread, EventType::ThreadFailed, || {
             vec![

@@ -109,6 +109,11 @@ impl Conversation {
         Visible::new(&self.log, if stretch.is_empty() { Vec::new() } else { vec![stretch] })
     }
 
+    /// The messages from `index` of the complete history on, archived ones included; costs only what it gives.
+    pub fn since(&self, index: usize) -> impl Iterator<Item = &Counted> {
+        (index..self.log.len()).filter_map(|index| self.log.get(index).map(|entry| &entry.counted))
+    }
+
     /// What the visible messages cost, in tokens; from running totals, whatever their number.
     pub fn visible_tokens(&self) -> u64 {
         let total_before = |index: usize| match index.checked_sub(1) {
@@ -116,8 +121,7 @@ impl Conversation {
             None => 0,
         };
         self.marks
-            .visible(self.log.len())
-            .iter()
+            .stretches(self.log.len())
             .map(|stretch| total_before(stretch.end).saturating_sub(total_before(stretch.start)))
             .fold(0, u64::saturating_add)
     }

@@ -142,7 +142,7 @@ impl ConversationMachine {
         if !self.conversation.only_appended_since(before) {
             return out.push(ConversationEffect::Reshaped { version });
         }
-        let added = self.conversation.complete().from_index(before.length);
+        let added = self.conversation.since(before.length);
         out.extend(
             (before.length..)
                 .zip(added)

@@ -119,18 +119,18 @@ impl MarkMap {
 
     /// The visible stretches of a history of `length` messages, in order, none empty.
     pub fn visible(&self, length: usize) -> Vec<Range<usize>> {
-        let mut stretches = Vec::with_capacity(self.set_aside.len() + 1);
+        self.stretches(length).collect()
+    }
+
+    /// As [`Self::visible`], one after another.
+    pub fn stretches(&self, length: usize) -> impl Iterator<Item = Range<usize>> + '_ {
         let mut from = self.boundary();
-        for &(start, end) in &self.set_aside {
-            if from < start {
-                stretches.push(from..start.min(length));
-            }
+        let gaps = self.set_aside.iter().copied().chain([(length, length)]);
+        gaps.filter_map(move |(start, end)| {
+            let stretch = from..start.min(length);
             from = from.max(end);
-        }
-        if from < length {
-            stretches.push(from..length);
-        }
-        stretches
+            (!stretch.is_empty()).then_some(stretch)
+        })
     }
 
     /// Starts a batch at `index` in a history of `length` messages; what was visible is archived.

@@ -1,5 +1,7 @@
 //! One step of a thread: its life, and its way from node to node.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::effect::{
@@ -344,10 +346,10 @@ impl Walk<'_> {
         let thread = &*self.thread;
         error
             .node_id
-            .get_or_insert_with(|| (*thread.graph().node(thread.at).id).to_owned());
-        error.thread_id.get_or_insert_with(|| (*thread.thread_id).to_owned());
+            .get_or_insert_with(|| Arc::clone(&thread.graph().node(thread.at).id));
+        error.thread_id.get_or_insert_with(|| Arc::clone(&thread.thread_id));
         if error.path_id.is_none() {
-            error.path_id = thread.path_id.as_deref().map(str::to_owned);
+            error.path_id.clone_from(&thread.path_id);
         }
         error
     }
