@@ -128,7 +128,7 @@ impl Realm {
         let label = fresh_label();
         self.watched(|realm| {
             realm.context.with(|ctx| {
-                let function = evaluate::<Function<'_>>(&ctx, wrapped(source, form, &label));
+                let function = evaluate::<Function<'_>>(&ctx, format!("0, {}", function(source, form, &label)));
                 function.map(drop).map_err(|error| realm.fault(&ctx, error))
             })
         })
@@ -363,18 +363,24 @@ fn evaluate<'js, V: FromJs<'js>>(ctx: &Ctx<'js>, source: String) -> rquickjs::Re
     ctx.eval_with_options(source, options)
 }
 
+/// A function that gives the text's function, once it has the text's names.
 fn wrapped(source: &str, form: Form, label: &str) -> String {
+    // No brackets around the functions: QuickJS reads all that stands in round brackets twice, in search of an arrow.
+    format!(
+        "0, function ({label}_scope, {PLACEHOLDER}) {{ with ({label}_scope) {{ return {}; }} }}",
+        function(source, form, label)
+    )
+}
+
+/// The text's function. A text that closes more than it has opened leaves the labelled block that `break` must stand in.
+fn function(source: &str, form: Form, label: &str) -> String {
     let (before, after) = match form {
         Form::Expression => ("function () { \"use strict\"; {label}: { return (", "\n);"),
         Form::BracketedExpression => ("function () { \"use strict\"; {label}: { return [", "\n];"),
         Form::Script => ("async function () { \"use strict\"; {label}: {", "\n"),
     };
     let before = before.replace("{label}", label);
-    // No brackets around the functions: QuickJS reads all that stands in round brackets twice, in search of an arrow.
-    format!(
-        "0, function ({label}_scope, {PLACEHOLDER}) {{ with ({label}_scope) {{ return {before}\n{source}{after} break \
-         {label}; }} }}; }} }}"
-    )
+    format!("{before}\n{source}{after} break {label}; }} }}")
 }
 
 /// What `{{path}}` number `index` of an expression is rewritten to.

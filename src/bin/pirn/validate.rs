@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::io::{IsTerminal, stdout};
+use std::mem::ManuallyDrop;
 use std::process::ExitCode;
 
 use miette::{GraphicalReportHandler, GraphicalTheme, LabeledSpan, MietteDiagnostic, NamedSource, Report, Severity};
@@ -46,7 +47,9 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         Ok(config) => config,
         Err(message) => return complain(&message, USAGE),
     };
-    let compiled = check(&files, config.as_ref());
+    // The process ends next, and gives back at once what taking a large workflow apart would give back piece by piece.
+    let loaded = ManuallyDrop::new(Loaded::of(&files));
+    let compiled = ManuallyDrop::new(check_loaded(&files, &loaded, config.as_ref()));
     let files = shown(files, config.as_ref());
     let code = if compiled.faults.is_empty() { 0 } else { FAILED };
     let text = match args.output {
@@ -58,7 +61,10 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 
 /// Checks the files as one set. Profiles are known beside those in the files; tools where there is a config.
 pub(crate) fn check(files: &[SourceFile], config: Option<&Config>) -> Compiled {
-    let loaded = Loaded::of(files);
+    check_loaded(files, &Loaded::of(files), config)
+}
+
+fn check_loaded(files: &[SourceFile], loaded: &Loaded, config: Option<&Config>) -> Compiled {
     let configured = config.into_iter().flat_map(|config| &config.profiles);
     let configured = configured.map(|profile| profile.id.clone());
     let in_files = loaded.profiles.iter().map(|profile| profile.value.id.clone());
@@ -72,10 +78,10 @@ pub(crate) fn check(files: &[SourceFile], config: Option<&Config>) -> Compiled {
         tools: tools.as_ref(),
         ..CompileContext::default()
     };
-    let mut compiled = compile_loaded(&loaded, &context);
+    let mut compiled = compile_loaded(loaded, &context);
     let text = config.and_then(|config| config.text.as_ref());
-    let wrong = profile_faults(&loaded, text);
-    compiled.warnings.extend(analyse(&loaded, &compiled).warnings);
+    let wrong = profile_faults(loaded, text);
+    compiled.warnings.extend(analyse(loaded, &compiled).warnings);
     if !wrong.is_empty() {
         // Which profiles there are is not known before they are right.
         compiled

@@ -57,6 +57,14 @@ pub(crate) fn parse(text: &str) -> Result<Parsed, SyntaxError> {
     })
 }
 
+/// Members of an object up to which every key is compared with every other: sorting them needs two lists.
+const FEW: usize = 8;
+
+fn repeats_a_key(members: &[Member]) -> bool {
+    let has_before = |(place, member): (usize, &Member)| members[..place].iter().any(|other| other.key == member.key);
+    members.iter().enumerate().any(has_before)
+}
+
 struct Parser<'a> {
     text: &'a str,
     at: usize,
@@ -161,6 +169,9 @@ impl Parser<'_> {
     }
 
     fn without_repeats(&mut self, members: Vec<Member>) -> Vec<Member> {
+        if members.len() <= FEW && !repeats_a_key(&members) {
+            return members;
+        }
         let mut order: Vec<usize> = (0..members.len()).collect();
         order.sort_by(|a, b| members[*a].key.cmp(&members[*b].key).then(a.cmp(b)));
         // where a key stands before, by the place of each that repeats it
