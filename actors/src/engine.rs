@@ -153,6 +153,7 @@ impl EngineShared {
             let (cell, interest, bus, matcher) = home;
             // The bus and the matcher live as long as the engine; their seat keeps runs off their arbiter while it can.
             let actor = TriggerMatcherActor::new(cell, host.clone());
+            let matcher = actor.reached_by(matcher);
             start_contained_on(host, matcher_receiver, actor, move |exit| {
                 // Where the bus was first to stop, nobody is left to be told.
                 bus.do_send(BusMsg::MatcherGone);

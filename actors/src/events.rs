@@ -9,12 +9,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use actix::{Actor, ActorContext, Addr, Context, Handler};
+use actix::{Actor, ActorContext, Context, Handler};
 use pirn_core::event::{Event, EventMask, EventType, RaisedEvent};
 use pirn_core::thread::Outcome;
 
 use crate::answer::Answer;
-use crate::triggers::{MatcherMsg, TriggerMatcherActor};
+use crate::inbox::MatcherAddr;
+use crate::triggers::MatcherMsg;
 use crate::waits::{Ticket, Waits};
 
 /// Who listens to what, read by every run before it builds an event.
@@ -176,7 +177,7 @@ struct Subscriber {
 pub(crate) struct EventBusActor {
     interest: Arc<Interest>,
     /// None once it is gone.
-    matcher: Option<Addr<TriggerMatcherActor>>,
+    matcher: Option<MatcherAddr>,
     sequences: BTreeMap<Arc<str>, u64>,
     /// Runs that raise no more: whether the matcher got nothing of them since it was last asked.
     ending: BTreeMap<Arc<str>, bool>,
@@ -187,7 +188,7 @@ pub(crate) struct EventBusActor {
 }
 
 impl EventBusActor {
-    pub(crate) fn new(interest: Arc<Interest>, matcher: Addr<TriggerMatcherActor>) -> Self {
+    pub(crate) fn new(interest: Arc<Interest>, matcher: MatcherAddr) -> Self {
         Self {
             interest,
             matcher: Some(matcher),
@@ -199,7 +200,7 @@ impl EventBusActor {
         }
     }
 
-    fn raise(&mut self, run_id: &Arc<str>, event: Event) {
+    fn raise(&mut self, event: Event) {
         let event = Arc::new(event);
         let event_type = event.raised.event_type;
         let before = self.subscribers.len();
@@ -207,16 +208,16 @@ impl EventBusActor {
         if self.subscribers.len() != before {
             self.publish_interest();
         }
-        self.waits.wake(run_id, &event);
+        self.waits.wake(&event);
         if let Some(matcher) = &self.matcher
             && self.interest.triggers().contains(event_type)
         {
-            matcher.do_send(MatcherMsg::Happened(event));
             for asked in [&mut self.ending, &mut self.hearing] {
-                if let Some(is_quiet) = asked.get_mut(run_id) {
+                if let Some(is_quiet) = asked.get_mut(&event.run_id) {
                     *is_quiet = false;
                 }
             }
+            matcher.happened(event);
         }
     }
 
@@ -286,7 +287,7 @@ impl Subscriber {
     /// Hands an event on; whether the subscriber still reads.
     fn take(&mut self, event: &Arc<Event>) -> bool {
         let wanted = self.mask.contains(event.raised.event_type)
-            && self.filter.run_id.as_ref().is_none_or(|run| *run == event.run_id);
+            && self.filter.run_id.as_ref().is_none_or(|run| **run == *event.run_id);
         if !wanted {
             return true;
         }
@@ -350,12 +351,12 @@ impl Handler<BusMsg> for EventBusActor {
                 let event = Event {
                     sequence: *sequence,
                     timestamp,
-                    run_id: (*run_id).to_owned(),
-                    workflow_id: (*workflow_id).to_owned(),
-                    thread_id: (*thread_id).to_owned(),
+                    run_id,
+                    workflow_id,
+                    thread_id,
                     raised,
                 };
-                self.raise(&run_id, event);
+                self.raise(event);
             }
             BusMsg::Settle {
                 run_id,

@@ -57,7 +57,7 @@ impl Firing {
 
     /// Has the event's run start it, for its record. A run that is over has none to keep: it is started all the same.
     pub(crate) fn start_alone(self, engine: &Arc<EngineShared>) {
-        let run_id = self.event.run_id.clone();
+        let run_id = Arc::clone(&self.event.run_id);
         let (own, without) = (Arc::clone(engine), self.clone());
         let taken = Answer::new(move |taken: Result<(), _>| {
             if taken.is_err() {

@@ -1,15 +1,16 @@
 //! The trigger matcher actor: carries the [`TriggerMachine`] and starts the actions of what fires (SPEC section 5).
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 
-use actix::{Actor, ActorContext, Context, Handler};
+use actix::{Actor, ActorContext, Addr, Context, Handler};
 use pirn_core::definition::{TriggerAction, TriggerDefinition};
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::{Event, EventType, RaisedEvent};
 use pirn_core::script::{Evaluator, ScopeValues};
 use pirn_core::thread::{FiringId, Outcome};
-use pirn_core::trigger::{Fire, Owner, TriggerKey, TriggerMachine, TriggerState};
+use pirn_core::trigger::{Candidate, Fire, Owner, TriggerMachine, TriggerState};
 use serde_json::{Map, Value, json};
 
 use crate::answer::Answer;
@@ -18,13 +19,16 @@ use crate::contain::contained;
 use crate::engine::EngineShared;
 use crate::events::BusMsg;
 use crate::firing::Firing;
+use crate::function_input::FunctionInput;
 use crate::host::Host;
+use crate::inbox::{Inbox, MatcherAddr};
 use crate::ports::Function;
 use crate::supervisor::{Assignment, Control, SupervisorMsg};
 
 /// A message to the matcher.
 pub(crate) enum MatcherMsg {
-    Happened(Arc<Event>),
+    /// Events lie in the [`MatcherAddr`]'s inbox.
+    Happened,
     Settle {
         run_id: Arc<str>,
         thread_id: Arc<str>,
@@ -57,13 +61,9 @@ pub(crate) enum MatcherMsg {
         answer: Answer<()>,
     },
     /// A run raises no more: answered by [`BusMsg::Close`] after all that its triggers say.
-    RunEnded {
-        run_id: Arc<str>,
-    },
+    RunEnded { run_id: Arc<str> },
     /// Nothing more comes of a run.
-    Forget {
-        run_id: Arc<str>,
-    },
+    Forget { run_id: Arc<str> },
     /// Says so to the bus, and `done` when that has stopped too.
     Stop(Box<dyn FnOnce() + Send>),
 }
@@ -78,8 +78,12 @@ pub(crate) struct TriggerMatcherActor {
     machine: TriggerMachine,
     evaluator: Option<Box<dyn Evaluator>>,
     next_firing: FiringId,
+    input: FunctionInput,
     /// Firings that hold a thread and that it has not been told of.
-    holds: BTreeMap<(String, String), Vec<FiringId>>,
+    holds: BTreeMap<(Arc<str>, Arc<str>), Vec<FiringId>>,
+    inbox: Inbox,
+    /// What was taken out of the inbox last; kept for its room.
+    taken: Vec<Arc<Event>>,
 }
 
 impl TriggerMatcherActor {
@@ -90,8 +94,16 @@ impl TriggerMatcherActor {
             machine: TriggerMachine::default(),
             evaluator: None,
             next_firing: 0,
+            input: FunctionInput::default(),
             holds: BTreeMap::new(),
+            inbox: Inbox::default(),
+            taken: Vec::new(),
         }
+    }
+
+    /// How the bus reaches it, by the address that it will have.
+    pub(crate) fn reached_by(&self, address: Addr<Self>) -> MatcherAddr {
+        MatcherAddr::new(address, Rc::clone(&self.inbox))
     }
 
     fn publish_interest(&self) {
@@ -102,75 +114,61 @@ impl TriggerMatcherActor {
         }
     }
 
-    fn happened(&mut self, event: &Arc<Event>) {
-        let Some(engine) = self.engine.get().cloned() else {
-            return;
-        };
-        for key in self.machine.candidates(event) {
+    fn open_inbox(&mut self) {
+        let mut events = std::mem::take(&mut self.taken);
+        std::mem::swap(&mut events, &mut *self.inbox.borrow_mut());
+        if let Some(engine) = self.engine.get().cloned() {
+            for event in events.drain(..) {
+                self.happened(&engine, &event);
+            }
+        }
+        self.taken = events;
+    }
+
+    fn happened(&mut self, engine: &Arc<EngineShared>, event: &Arc<Event>) {
+        for candidate in self.machine.candidates(event) {
             // A panic is this trigger's failure, not the end of all triggers.
-            if contained(|| self.consider(&engine, key, event)).is_err() {
+            let considered = contained(|| self.consider(engine, &candidate, event));
+            let failed = considered.unwrap_or_else(|_| {
                 self.evaluator = None;
-                self.failed(&engine, key, event, "the trigger panicked");
+                Err("the trigger panicked".to_owned())
+            });
+            if let Err(message) = failed {
+                Self::raise(engine, event, failure(&candidate.trigger.id, &message));
             }
         }
     }
 
-    fn consider(&mut self, engine: &Arc<EngineShared>, key: TriggerKey, event: &Arc<Event>) {
-        match self.holds_true(engine, key, event) {
-            Ok(false) => {}
-            Ok(true) => match self.machine.fire(key, event) {
-                Fire::Fired { .. } => self.act(engine, key, event),
-                Fire::Refused => {}
-                Fire::TooDeep => self.too_deep(engine, key, event),
-            },
-            Err(error) => self.failed(engine, key, event, &error.to_string()),
+    fn consider(
+        &mut self,
+        engine: &Arc<EngineShared>,
+        candidate: &Candidate,
+        event: &Arc<Event>,
+    ) -> Result<(), String> {
+        if !self.holds_true(engine, candidate, event)? {
+            return Ok(());
+        }
+        match self.machine.fire(candidate.key, event) {
+            Fire::Fired { .. } => self.action(engine, &candidate.trigger, event),
+            Fire::Refused => Ok(()),
+            Fire::TooDeep => Err(too_deep(&candidate.trigger, event).to_owned()),
         }
     }
 
-    fn too_deep(&self, engine: &Arc<EngineShared>, key: TriggerKey, event: &Arc<Event>) {
-        let is_resume = self
-            .machine
-            .definition(key)
-            .is_some_and(|definition| matches!(definition.action, TriggerAction::ResumeThread { .. }));
-        let message = if is_resume {
-            // What it leaves undone stays so: whoever can help must learn of it.
-            "the chain of triggers is too deep: a paused thread stays paused until it is resumed from outside"
-        } else {
-            "the chain of triggers is too deep"
-        };
-        let (run_id, thread_id) = (&event.run_id, &event.thread_id);
-        tracing::warn!(run_id, thread_id, event = event.raised.event_type.as_str(), message);
-        self.failed(engine, key, event, message);
-    }
-
-    fn holds_true(&mut self, engine: &EngineShared, key: TriggerKey, event: &Arc<Event>) -> Result<bool, RunError> {
-        if self.machine.is_answered(key) {
+    fn holds_true(&mut self, engine: &EngineShared, candidate: &Candidate, event: &Event) -> Result<bool, String> {
+        if candidate.is_answered {
             return Ok(true);
         }
-        let Some(expression) = self
-            .machine
-            .definition(key)
-            .and_then(|definition| definition.condition.expression.clone())
-        else {
+        let Some(expression) = &candidate.trigger.condition.expression else {
             return Ok(true);
         };
-        let scope = event_scope(event);
         self.evaluator(engine)
-            .truth_of(&expression, &scope)
-            .map_err(RunError::from)
+            .truth_of(expression, &event_scope(event))
+            .map_err(|fault| RunError::from(fault).to_string())
     }
 
     fn evaluator(&mut self, engine: &EngineShared) -> &mut dyn Evaluator {
         &mut **self.evaluator.get_or_insert_with(|| (engine.ports.evaluator)())
-    }
-
-    fn act(&mut self, engine: &Arc<EngineShared>, key: TriggerKey, event: &Arc<Event>) {
-        let Some(trigger) = self.machine.definition(key).cloned() else {
-            return;
-        };
-        if let Err(message) = self.action(engine, &trigger, event) {
-            self.failed(engine, key, event, &message);
-        }
     }
 
     fn action(
@@ -192,7 +190,7 @@ impl TriggerMatcherActor {
                     return Ok(());
                 }
                 if trigger.action.holds_the_thread() {
-                    let thread = (event.run_id.clone(), event.thread_id.clone());
+                    let thread = (Arc::clone(&event.run_id), Arc::clone(&event.thread_id));
                     self.holds.entry(thread).or_default().push(firing.id);
                 }
                 engine.tell_run(&event.run_id, SupervisorMsg::Fire(Box::new(firing)))
@@ -250,24 +248,22 @@ impl TriggerMatcherActor {
     }
 
     fn custom(
-        &self,
+        &mut self,
         engine: &Arc<EngineShared>,
         trigger: &Arc<TriggerDefinition>,
         event: &Arc<Event>,
         name: &str,
         parameters: &Map<String, Value>,
     ) -> Result<(), String> {
-        let mut input = Map::new();
-        input.insert("event".to_owned(), event.to_json());
-        input.insert("parameters".to_owned(), Value::Object(parameters.clone()));
-        let input = Value::Object(input);
         match engine.ports.functions.get(name) {
             Some(Function::Inline(function)) => {
-                let call = || at_depth(depth_after(event), || function(&input));
+                let input = self.input.of(event, parameters);
+                let call = || at_depth(depth_after(event), || function(input));
                 let called = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call));
                 called.map_err(|_| format!("function {name} panicked"))?.map(|_| ())
             }
             Some(Function::Work(function)) => {
+                let input = FunctionInput::default().of(event, parameters).clone();
                 let future = work_at_depth(depth_after(event), || function(input));
                 let (bus, trigger, event) = (engine.bus.clone(), Arc::clone(trigger), Arc::clone(event));
                 let failed = Answer::new(move |result: Result<Result<Value, String>, _>| {
@@ -285,14 +281,6 @@ impl TriggerMatcherActor {
             }
             None => Err(format!("no function is registered under the name {name}")),
         }
-    }
-
-    fn failed(&self, engine: &Arc<EngineShared>, key: TriggerKey, event: &Arc<Event>, message: &str) {
-        let id = self
-            .machine
-            .definition(key)
-            .map_or("", |definition| definition.id.as_str());
-        Self::raise(engine, event, failure(id, message));
     }
 
     pub(crate) fn raise(engine: &Arc<EngineShared>, event: &Event, raised: RaisedEvent) {
@@ -322,6 +310,18 @@ fn event_scope(event: &Event) -> ScopeValues {
     }
 }
 
+/// Says so in the log too, and how: what a trigger leaves undone stays so, and whoever can help must learn of it.
+fn too_deep(trigger: &TriggerDefinition, event: &Event) -> &'static str {
+    let message = if matches!(trigger.action, TriggerAction::ResumeThread { .. }) {
+        "the chain of triggers is too deep: a paused thread stays paused until it is resumed from outside"
+    } else {
+        "the chain of triggers is too deep"
+    };
+    let (run_id, thread_id) = (&*event.run_id, &*event.thread_id);
+    tracing::warn!(run_id, thread_id, event = event.raised.event_type.as_str(), message);
+    message
+}
+
 pub(crate) fn failure(trigger_id: &str, message: &str) -> RaisedEvent {
     failed_with(trigger_id, &RunError::new(RunErrorCode::NodeFailed, message))
 }
@@ -337,9 +337,9 @@ fn failed_with(trigger_id: &str, error: &RunError) -> RaisedEvent {
 fn raise(event: &Event, raised: RaisedEvent) -> BusMsg {
     BusMsg::Raise {
         follows: true,
-        run_id: event.run_id.as_str().into(),
-        workflow_id: event.workflow_id.as_str().into(),
-        thread_id: event.thread_id.as_str().into(),
+        run_id: Arc::clone(&event.run_id),
+        workflow_id: Arc::clone(&event.workflow_id),
+        thread_id: Arc::clone(&event.thread_id),
         timestamp: event.timestamp,
         raised: RaisedEvent {
             trigger_depth: depth_after(event),
@@ -384,14 +384,15 @@ impl Handler<MatcherMsg> for TriggerMatcherActor {
 
     fn handle(&mut self, message: MatcherMsg, context: &mut Context<Self>) {
         match message {
-            MatcherMsg::Happened(event) => self.happened(&event),
+            MatcherMsg::Happened => self.open_inbox(),
             MatcherMsg::Settle {
                 run_id,
                 thread_id,
                 answer,
             } => {
-                let thread = (run_id.to_string(), thread_id.to_string());
-                answer.give(Outcome::Held(self.holds.remove(&thread).unwrap_or_default()));
+                answer.give(Outcome::Held(
+                    self.holds.remove(&(run_id, thread_id)).unwrap_or_default(),
+                ));
             }
             MatcherMsg::Add {
                 owner,
@@ -430,7 +431,7 @@ impl Handler<MatcherMsg> for TriggerMatcherActor {
             }
             MatcherMsg::Forget { run_id } => {
                 self.machine.run_ended(&run_id);
-                self.holds.retain(|(run, _), _| **run != *run_id);
+                self.holds.retain(|(run, _), _| *run != run_id);
             }
             MatcherMsg::HearOut { run_id, links, answer } => {
                 if let Some(engine) = self.engine.get() {

@@ -31,8 +31,10 @@ impl Waits {
     }
 
     /// Answers those of the run that wait for this event.
-    pub(crate) fn wake(&mut self, run_id: &Arc<str>, event: &Event) {
-        let Some(waits) = self.0.get_mut(run_id) else { return };
+    pub(crate) fn wake(&mut self, event: &Event) {
+        let Some(waits) = self.0.get_mut(&event.run_id) else {
+            return;
+        };
         let (word, name) = (event.raised.event_type.as_str(), event.raised.event_name.as_deref());
         let is_heard = |waiting: &Waiting| *waiting.event == *word || name == Some(&*waiting.event);
         let heard: Vec<Ticket> = waits
@@ -43,13 +45,13 @@ impl Waits {
         if heard.is_empty() {
             return;
         }
-        let value: Arc<Value> = Arc::new(serde_json::to_value(event).unwrap_or_default());
+        let value: Arc<Value> = Arc::new(event.to_json());
         for ticket in heard {
             if let Some(waiting) = waits.remove(&ticket) {
                 waiting.answer.give(Outcome::Event(Arc::clone(&value)));
             }
         }
-        self.forget_if_empty(run_id);
+        self.forget_if_empty(&event.run_id);
     }
 
     /// The thread waits no longer: its time was up, or it was stopped.
@@ -124,13 +126,13 @@ mod tests {
         (answer, heard)
     }
 
-    fn event(name: &str) -> Event {
+    fn event(run: &str, name: &str) -> Event {
         Event {
             sequence: 1,
             timestamp: 0,
-            run_id: "r".to_owned(),
-            workflow_id: "w".to_owned(),
-            thread_id: "t".to_owned(),
+            run_id: run.into(),
+            workflow_id: "w".into(),
+            thread_id: "t".into(),
             raised: RaisedEvent {
                 event_name: Some(name.to_owned()),
                 ..RaisedEvent::new(EventType::Custom, [])
@@ -151,15 +153,15 @@ mod tests {
                 heard
             })
             .collect();
-        waits.wake(&"other".into(), &event("go"));
+        waits.wake(&event("other", "go"));
         assert!(
             heard.iter().all(|heard| heard.try_recv().is_err()),
             "M38: another run's"
         );
-        waits.wake(&run, &event("go"));
+        waits.wake(&event("r", "go"));
         let told: Vec<Option<bool>> = heard.iter().map(|heard| heard.try_recv().ok()).collect();
         assert_eq!(told, [Some(true), None, Some(true), Some(true)], "M38");
-        waits.wake(&run, &event("stay"));
+        waits.wake(&event("r", "stay"));
         assert!(waits.0.is_empty(), "nothing is left of a run that waits for nothing");
     }
 

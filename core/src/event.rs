@@ -1,5 +1,7 @@
 //! What happened (SPEC section 5).
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -183,11 +185,11 @@ pub struct Event {
     /// Milliseconds since the Unix epoch (under virtual time: since the run's start).
     pub timestamp: u64,
     /// The run.
-    pub run_id: String,
+    pub run_id: Arc<str>,
     /// The workflow of the thread it happened in.
-    pub workflow_id: String,
+    pub workflow_id: Arc<str>,
     /// The thread it happened in.
-    pub thread_id: String,
+    pub thread_id: Arc<str>,
     /// What happened.
     #[serde(flatten)]
     pub raised: RaisedEvent,
@@ -196,24 +198,113 @@ pub struct Event {
 impl Event {
     /// As JSON: what scripts, WAIT nodes and registered functions get to see. The same as serde makes of it, for less.
     pub fn to_json(&self) -> Value {
+        Value::Object(self.fields())
+    }
+
+    /// Makes `shown` what [`Event::to_json`] gives. Where another event with the same fields stands there, its place is
+    /// taken without making an object anew.
+    pub fn show_in(&self, shown: &mut Value) {
+        let is_shown = match shown {
+            Value::Object(fields) => self.replace(fields),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => false,
+        };
+        if !is_shown {
+            *shown = self.to_json();
+        }
+    }
+
+    fn fields(&self) -> Map<String, Value> {
         let mut fields = self.raised.data.clone();
         // A field of the data stands before one of the event's own.
-        let mut own = |name: &str, value: Value| {
-            fields.entry(name).or_insert(value);
-        };
-        own("sequence", self.sequence.into());
-        own("timestamp", self.timestamp.into());
-        own("runId", self.run_id.as_str().into());
-        own("workflowId", self.workflow_id.as_str().into());
-        own("threadId", self.thread_id.as_str().into());
-        own("type", self.raised.event_type.as_str().into());
-        if let Some(name) = &self.raised.event_name {
-            own("eventName", name.as_str().into());
+        for name in OWN_FIELDS {
+            if let Some(value) = self.own(name)
+                && !fields.contains_key(name)
+            {
+                fields.insert(name.to_owned(), (&value).into());
+            }
         }
-        if self.raised.trigger_depth > 0 {
-            own("triggerDepth", self.raised.trigger_depth.into());
+        fields
+    }
+
+    /// Sets every field to this event's. False where that is not the event: there are others, or too few.
+    fn replace(&self, fields: &mut Map<String, Value>) -> bool {
+        let data = &self.raised.data;
+        let (mut from_data, mut own) = (0, 0);
+        for (name, shown) in fields.iter_mut() {
+            let value = self.own(name);
+            own += usize::from(value.is_some());
+            match (data.get(name), value) {
+                (Some(value), _) => {
+                    from_data += 1;
+                    shown.clone_from(value);
+                }
+                (None, Some(value)) => value.show_in(shown),
+                (None, None) => return false,
+            }
         }
-        Value::Object(fields)
+        from_data == data.len() && own == self.own_count()
+    }
+
+    /// One of the event's own fields.
+    fn own(&self, name: &str) -> Option<Own<'_>> {
+        match name {
+            "sequence" => Some(Own::Number(self.sequence)),
+            "timestamp" => Some(Own::Number(self.timestamp)),
+            "runId" => Some(Own::Text(&self.run_id)),
+            "workflowId" => Some(Own::Text(&self.workflow_id)),
+            "threadId" => Some(Own::Text(&self.thread_id)),
+            "type" => Some(Own::Text(self.raised.event_type.as_str())),
+            "eventName" => self.raised.event_name.as_deref().map(Own::Text),
+            "triggerDepth" => {
+                let depth = u64::from(self.raised.trigger_depth);
+                (depth > 0).then_some(Own::Number(depth))
+            }
+            _ => None,
+        }
+    }
+
+    fn own_count(&self) -> usize {
+        let is_deep = self.raised.trigger_depth > 0;
+        OWN_FIELDS.len() - usize::from(self.raised.event_name.is_none()) - usize::from(!is_deep)
+    }
+}
+
+/// What an event has besides its data.
+const OWN_FIELDS: [&str; 8] = [
+    "sequence",
+    "timestamp",
+    "runId",
+    "workflowId",
+    "threadId",
+    "type",
+    "eventName",
+    "triggerDepth",
+];
+
+/// The value of one of them.
+enum Own<'a> {
+    Number(u64),
+    Text(&'a str),
+}
+
+impl Own<'_> {
+    fn show_in(&self, shown: &mut Value) {
+        match (self, shown) {
+            (Self::Text(text), Value::String(shown)) => {
+                shown.clear();
+                shown.push_str(text);
+            }
+            (own, shown) => *shown = own.into(),
+        }
+    }
+}
+
+impl From<&Own<'_>> for Value {
+    fn from(own: &Own<'_>) -> Self {
+        match own {
+            Own::Number(number) => (*number).into(),
+            Own::Text(text) => (*text).into(),
+        }
     }
 }
 
@@ -224,28 +315,62 @@ mod tests {
 
     use super::*;
 
+    /// Events of few names, so that the same ones meet again.
+    fn event() -> impl Strategy<Value = Event> {
+        let name = prop_oneof![
+            "[ab]",
+            Just("type".to_owned()),
+            Just("runId".to_owned()),
+            Just("triggerDepth".to_owned())
+        ];
+        let value = prop_oneof![
+            (0..9_i32).prop_map(|n| json!(n)),
+            "[a-z]{0,3}".prop_map(|text| json!(text))
+        ];
+        (
+            prop::sample::select(EventType::ALL),
+            prop::option::of("[a-z]{0,4}"),
+            0..3_u32,
+            prop::collection::btree_map(name, value, 0..4),
+            (0..9_u64, "[a-z]{1,9}"),
+        )
+            .prop_map(
+                |(event_type, event_name, trigger_depth, data, (sequence, run_id))| Event {
+                    sequence,
+                    timestamp: 5,
+                    thread_id: format!("{run_id}.0").into(),
+                    run_id: run_id.into(),
+                    workflow_id: "w".into(),
+                    raised: RaisedEvent {
+                        event_type,
+                        event_name,
+                        trigger_depth,
+                        data: data.into_iter().collect(),
+                    },
+                },
+            )
+    }
+
     proptest! {
         #[test]
-        fn an_event_as_json_is_what_serde_makes_of_it(
-            kind in prop::sample::select(EventType::ALL),
-            name in prop::option::of("[a-z]{0,4}"),
-            trigger_depth in 0..3_u32,
-            keys in prop::collection::btree_map(prop_oneof!["[a-z]{0,6}", Just("type".to_owned()), Just("runId".to_owned())], 0..9_i32, 0..4),
-        ) {
-            let event = Event {
-                sequence: 3,
-                timestamp: 5,
-                run_id: "run".to_owned(),
-                workflow_id: "w".to_owned(),
-                thread_id: "run.0".to_owned(),
-                raised: RaisedEvent {
-                    event_type: kind,
-                    event_name: name,
-                    trigger_depth,
-                    data: keys.into_iter().map(|(key, value)| (key, json!(value))).collect(),
-                },
-            };
+        fn an_event_as_json_is_what_serde_makes_of_it(event in event()) {
             prop_assert_eq!(event.to_json(), serde_json::to_value(&event).unwrap());
+        }
+
+        #[test]
+        fn whatever_was_shown_before_an_event_nothing_of_it_is_left(
+            events in prop::collection::vec(prop_oneof![event().prop_map(Some), Just(None)], 0..6),
+        ) {
+            let mut shown = Value::Null;
+            for event in events {
+                match event {
+                    Some(event) => {
+                        event.show_in(&mut shown);
+                        prop_assert_eq!(&shown, &event.to_json());
+                    }
+                    None => shown = json!({"type": null, "b": [1]}),
+                }
+            }
         }
     }
 }

@@ -137,7 +137,7 @@ fn bundle(way: &Way) -> Value {
 
 fn here<'a>(events: &'a [Arc<Event>], thread: &'a str, event_type: EventType) -> Vec<&'a Arc<Event>> {
     let of = events.iter().filter(|event| event.raised.event_type == event_type);
-    of.filter(|event| event.thread_id == thread).collect()
+    of.filter(|event| *event.thread_id == *thread).collect()
 }
 
 /// Every firing is over and says what came of it; every compression of the run's thread is answered once.
@@ -221,8 +221,8 @@ fn stopped(way: &Way, stop: Stop) -> (Arc<RunReport>, Vec<Arc<Event>>) {
         let Heard::Event(event) = next else {
             panic!("events were missed")
         };
-        let is_begun =
-            event.raised.event_type == EventType::NodeStarted && event.thread_id != handle.run_id().to_owned() + ".0";
+        let is_begun = event.raised.event_type == EventType::NodeStarted
+            && *event.thread_id != *(handle.run_id().to_owned() + ".0");
         heard.push(event);
         if !is_begun || shutdown.is_some() {
             continue;

@@ -81,7 +81,7 @@ fn what_a_trigger_says_after_its_run_was_closed_does_not_number_the_run_anew() {
     let mut sequences = Vec::new();
     while let Some(heard) = futures::executor::block_on(all.next()) {
         if let pirn::Heard::Event(event) = heard
-            && event.run_id == handle.run_id()
+            && *event.run_id == *handle.run_id()
         {
             sequences.push(event.sequence);
         }

@@ -75,7 +75,7 @@ fn max_triggers_is_exact_where_many_branches_of_many_runs_raise_events_at_once()
         let Heard::Event(event) = heard else {
             panic!("events were missed")
         };
-        messages.push((event.run_id.clone(), event.raised.data["message"].clone()));
+        messages.push((event.run_id.to_string(), event.raised.data["message"].clone()));
     }
     let count = |message: &str, run: Option<&str>| {
         let of = messages.iter().filter(|(_, said)| said == message);

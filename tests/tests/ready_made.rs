@@ -49,7 +49,7 @@ fn compressed_once(ran: &Ran) {
     assert_eq!(ran.nodes(), ["start", "A", "B", "end"]);
     assert_eq!(ran.report.firings.len(), 1);
     assert_eq!(ran.report.firings[0].status, Some(ThreadStatus::Completed));
-    let here = |event: &&&pirn::Event| event.thread_id == ran.report.thread_id;
+    let here = |event: &&&pirn::Event| *event.thread_id == *ran.report.thread_id;
     assert_eq!(ran.of(EventType::CompressionCompleted).iter().filter(here).count(), 1);
     let visible = ran.visible();
     assert_eq!(visible[0], "You are kind.");
@@ -127,7 +127,7 @@ fn a_model_that_fails_leaves_the_conversation_as_it_was() {
     ]);
     let ran = ran(&Compression::summarize().profile("broken"), &profiles);
     assert_eq!(ran.code(), "", "the main thread goes on");
-    let here = |event: &&&pirn::Event| event.thread_id == ran.report.thread_id;
+    let here = |event: &&&pirn::Event| *event.thread_id == *ran.report.thread_id;
     let failed = ran.of(EventType::CompressionFailed).iter().filter(here).count();
     assert_eq!(failed, ran.report.firings.len());
     assert!(!ran.report.firings.is_empty());

@@ -122,7 +122,7 @@ fn what_the_model_wrote_stands_for_it_and_what_it_spent_is_the_runs() {
     let stands_for = summary.and_then(|message| message.metadata.as_ref()?.get("summaryOf")?.get("count")?.as_u64());
     assert_eq!(stands_for, Some(9));
     assert!(ran.report.tokens.spent.total >= 110, "{:?}", ran.report.tokens);
-    let here = |event: &&&pirn::Event| event.thread_id == ran.report.thread_id;
+    let here = |event: &&&pirn::Event| *event.thread_id == *ran.report.thread_id;
     let completed = ran.of(EventType::CompressionCompleted);
     let here: Vec<_> = completed.iter().filter(here).collect();
     assert_eq!(here.len(), 1);

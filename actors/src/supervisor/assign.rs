@@ -19,7 +19,7 @@ use crate::thread::ThreadMsg;
 /// What a trigger assigns.
 pub(crate) struct Assignment {
     /// The thread that raised the event.
-    pub(crate) thread_id: String,
+    pub(crate) thread_id: Arc<str>,
     pub(crate) trigger_id: Arc<str>,
     pub(crate) name: Arc<str>,
     pub(crate) value: Arc<Value>,
@@ -40,7 +40,7 @@ impl Assignment {
         let name: Arc<str> = name.into();
         let lost = Arc::clone(&name);
         Self {
-            thread_id: event.thread_id.clone(),
+            thread_id: Arc::clone(&event.thread_id),
             trigger_id: trigger.id.as_str().into(),
             name,
             value,

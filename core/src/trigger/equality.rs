@@ -77,6 +77,11 @@ impl Equality {
             is_all: rest.is_none(),
         })
     }
+
+    /// Whether the expression holds wherever the index finds its trigger.
+    pub(super) fn is_answered_by_index(&self) -> bool {
+        self.is_all && !self.is_loose
+    }
 }
 
 /// More comparisons joined by `&&` alone.

@@ -2,7 +2,8 @@
 //!
 //! Looking up costs a few searches and what is found, however many triggers there are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use super::equality::{Equality, Kind, Known, Literal, known};
@@ -18,7 +19,36 @@ pub(super) struct Index {
 #[derive(Debug, Default)]
 struct Names {
     any: Places,
-    named: BTreeMap<String, Places>,
+    named: ByName,
+}
+
+/// Names by their hash: a search that compares names reads one of them, scattered over the memory, for every step. It
+/// is the same hash in every process, and its order is nowhere seen.
+#[derive(Debug, Default)]
+struct ByName(BTreeMap<u64, Vec<(String, Places)>>);
+
+impl ByName {
+    fn get(&self, name: &str) -> Option<&Places> {
+        let alike = self.0.get(&hash_of(name))?;
+        alike.iter().find(|(own, _)| own == name).map(|(_, places)| places)
+    }
+
+    fn entry(&mut self, name: &str) -> &mut Places {
+        let alike = self.0.entry(hash_of(name)).or_default();
+        let place = alike.iter().position(|(own, _)| own == name).unwrap_or_else(|| {
+            // Hashes differ, but for a miracle.
+            alike.reserve_exact(1);
+            alike.push((name.to_owned(), Places::default()));
+            alike.len() - 1
+        });
+        &mut alike[place].1
+    }
+}
+
+fn hash_of(name: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    hasher.finish()
 }
 
 #[derive(Debug, Default)]
@@ -39,7 +69,7 @@ struct Row {
 /// Triggers that compare the same field.
 #[derive(Debug, Default)]
 struct Field {
-    equal: BTreeMap<Literal, Vec<TriggerKey>>,
+    equal: BTreeSet<(Literal, TriggerKey)>,
     /// Those of them that compare by `==`, by their literal's kind, for a value of another kind.
     loose: BTreeMap<Kind, Vec<TriggerKey>>,
 }
@@ -57,7 +87,7 @@ impl Index {
             return row.all.push(key);
         };
         let field = row.by_field.entry(equality.field.clone()).or_default();
-        field.equal.entry(equality.literal.clone()).or_default().push(key);
+        field.equal.insert((equality.literal.clone(), key));
         if equality.is_loose {
             field.loose.entry(equality.literal.kind()).or_default().push(key);
         }
@@ -78,12 +108,7 @@ impl Index {
             if let Some(loose) = field.loose.get_mut(&equality.literal.kind()) {
                 forget(loose, key);
             }
-            if let Some(keys) = field.equal.get_mut(&equality.literal) {
-                forget(keys, key);
-                if keys.is_empty() {
-                    field.equal.remove(&equality.literal);
-                }
-            }
+            field.equal.remove(&(equality.literal.clone(), key));
             if field.equal.is_empty() {
                 row.by_field.remove(&equality.field);
             }
@@ -101,8 +126,8 @@ impl Index {
             .as_ref()
             .and_then(|name| of_type.named.get(name));
         for places in [Some(&of_type.any), named].into_iter().flatten() {
-            let workflow = places.in_workflow.get(event.workflow_id.as_str());
-            let thread = places.in_thread.get(&event.thread_id);
+            let workflow = places.in_workflow.get(&event.workflow_id);
+            let thread = places.in_thread.get(&*event.thread_id);
             for row in [Some(&places.anywhere), workflow, thread].into_iter().flatten() {
                 row.find(event, found);
             }
@@ -113,7 +138,7 @@ impl Index {
         let names = self.by_type.entry(definition.condition.event_type).or_default();
         let places = match &definition.condition.event_name {
             None => &mut names.any,
-            Some(name) => names.named.entry(name.clone()).or_default(),
+            Some(name) => names.named.entry(name),
         };
         if let Some(thread) = &definition.thread_id {
             return places.in_thread.entry(thread.clone()).or_default();
@@ -141,10 +166,12 @@ impl Row {
                 Known::Nothing => {}
                 Known::Other => found.extend(field.loose.values().flatten()),
                 Known::Is(literal) => {
-                    found.extend(field.equal.get(&literal).into_iter().flatten());
                     // `==` between different kinds converts; whether it holds is for the expression to say.
                     let others = field.loose.iter().filter(|(kind, _)| **kind != literal.kind());
                     found.extend(others.flat_map(|(_, keys)| keys));
+                    let from = (literal, TriggerKey::MIN);
+                    let equal = field.equal.range(&from..).take_while(|(other, _)| *other == from.0);
+                    found.extend(equal.map(|(_, key)| *key));
                 }
             }
         }

@@ -42,6 +42,17 @@ impl std::fmt::Display for TriggerExists {
 
 impl std::error::Error for TriggerExists {}
 
+/// A trigger that watches an event.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// Names it in the machine.
+    pub key: TriggerKey,
+    /// What it waits for and does.
+    pub trigger: Arc<TriggerDefinition>,
+    /// Whether the index has answered its expression: it holds.
+    pub is_answered: bool,
+}
+
 /// What came of a match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fire {
@@ -148,11 +159,6 @@ impl TriggerMachine {
 
     // ---- what it is
 
-    /// The trigger's definition.
-    pub fn definition(&self, key: TriggerKey) -> Option<&Arc<TriggerDefinition>> {
-        self.entries.get(&key).map(|entry| &entry.definition)
-    }
-
     /// Event types that some enabled trigger watches.
     pub fn interest(&self) -> EventMask {
         self.mask(|(all, _)| *all > 0)
@@ -183,14 +189,6 @@ impl TriggerMachine {
             .fold(EventMask::NONE, |mask, (event_type, _)| {
                 mask.union(EventMask::of(*event_type))
             })
-    }
-
-    /// Whether the index has answered the trigger's expression: where it is a candidate, it holds.
-    pub fn is_answered(&self, key: TriggerKey) -> bool {
-        self.entries.get(&key).is_some_and(|entry| {
-            let answered = |equality: &Equality| equality.is_all && !equality.is_loose;
-            entry.equality.as_ref().is_some_and(answered)
-        })
     }
 
     // ---- commands
@@ -273,22 +271,28 @@ impl TriggerMachine {
 
     /// Enabled triggers that watch this event, in the order they were added. Their expressions are not evaluated; those
     /// that compare a field with something else than the event has there are left out.
-    pub fn candidates(&self, event: &Event) -> Vec<TriggerKey> {
-        let mut found = Vec::new();
-        self.index.find(event, &mut found);
+    pub fn candidates(&self, event: &Event) -> Vec<Candidate> {
         // Beyond the limit stands only what tells that a chain has reached it.
         if event.raised.trigger_depth > self.chain_limit {
             return Vec::new();
         }
-        found.retain(|key| {
-            self.entries.get(key).is_some_and(|entry| {
-                let workflow = workflow_of(&entry.owner, &entry.definition);
-                entry.enabled && workflow.is_none_or(|workflow| *workflow == event.workflow_id)
-            })
-        });
+        let mut found = Vec::new();
+        self.index.find(event, &mut found);
         found.sort_unstable();
         found.dedup();
-        found
+        found.into_iter().filter_map(|key| self.candidate(key, event)).collect()
+    }
+
+    fn candidate(&self, key: TriggerKey, event: &Event) -> Option<Candidate> {
+        let entry = self.entries.get(&key).filter(|entry| entry.enabled)?;
+        let workflow = workflow_of(&entry.owner, &entry.definition);
+        workflow
+            .is_none_or(|workflow| *workflow == *event.workflow_id)
+            .then(|| Candidate {
+                key,
+                trigger: Arc::clone(&entry.definition),
+                is_answered: entry.equality.as_ref().is_some_and(Equality::is_answered_by_index),
+            })
     }
 
     /// Counts a firing of a candidate whose expression held.
@@ -311,7 +315,7 @@ impl TriggerMachine {
                 entry.fired + 1
             }
             (Owner::Workflow(_), Some(limit)) => {
-                let run = self.by_run.entry(event.run_id.clone()).or_default();
+                let run = self.by_run.entry(event.run_id.to_string()).or_default();
                 let count = run.entry(key).or_insert(0);
                 if *count >= limit {
                     return Fire::Refused;

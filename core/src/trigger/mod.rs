@@ -5,5 +5,5 @@ mod index;
 mod machine;
 mod owner;
 
-pub use machine::{DEFAULT_CHAIN_LIMIT, Fire, TriggerExists, TriggerMachine, TriggerState};
+pub use machine::{Candidate, DEFAULT_CHAIN_LIMIT, Fire, TriggerExists, TriggerMachine, TriggerState};
 pub use owner::{Owner, TriggerKey};

@@ -90,7 +90,7 @@ impl Heard {
                 EventType::ThreadCompleted | EventType::ThreadFailed | EventType::ThreadCancelled => false,
                 _other => continue,
             };
-            let before = open.insert(event.thread_id.clone(), is_open);
+            let before = open.insert(event.thread_id.to_string(), is_open);
             let is_wrong = if is_open {
                 before.is_some()
             } else {

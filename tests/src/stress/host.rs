@@ -153,9 +153,9 @@ fn check_witness(witness: BlockingEvents, main: &str, books: &mut Ledger) -> u64
             books.violate(format!("{main}: event {} came as number {count}", event.sequence));
         }
         match event.raised.event_type {
-            EventType::ThreadStarted => threads.entry(event.thread_id.clone()).or_default().0 += 1,
+            EventType::ThreadStarted => threads.entry(event.thread_id.to_string()).or_default().0 += 1,
             EventType::ThreadCompleted | EventType::ThreadFailed | EventType::ThreadCancelled => {
-                threads.entry(event.thread_id.clone()).or_default().1 += 1;
+                threads.entry(event.thread_id.to_string()).or_default().1 += 1;
             }
             _other => {}
         }

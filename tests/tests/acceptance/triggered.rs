@@ -223,7 +223,7 @@ fn g08_a_paused_thread_stays_paused_whatever_is_done_for_it() {
     let order: Vec<EventType> = ran
         .events
         .iter()
-        .filter(|event| event.thread_id == ran.report.thread_id)
+        .filter(|event| *event.thread_id == *ran.report.thread_id)
         .map(|event| event.raised.event_type)
         .filter(|kind| {
             [

@@ -239,7 +239,7 @@ fn in_order(case: &str, ran: &Ran) {
                 inside.insert(&event.thread_id, node);
             }
             (EventType::NodeCompleted | EventType::NodeFailed, Some(node)) => {
-                let began = inside.remove(event.thread_id.as_str());
+                let began = inside.remove(&*event.thread_id);
                 assert_eq!(began, Some(node), "{case}: {event:?}");
             }
             _other => {}
@@ -295,7 +295,7 @@ pub(super) fn of(shape: &Shape, does: Does) -> impl Iterator<Item = &Watch> {
 
 pub(super) fn is_match(watch: &Watch, event: &Event) -> bool {
     event.raised.event_type.as_str() == watch.event_type
-        && (watch.everywhere || event.workflow_id == "main")
+        && (watch.everywhere || &*event.workflow_id == "main")
         && watch
             .node_id
             .as_ref()

@@ -56,7 +56,7 @@ impl FiringRun {
         let report = FiringReport {
             firing: firing.id,
             trigger_id: firing.trigger.id.clone(),
-            main_thread_id: firing.event.thread_id.clone(),
+            main_thread_id: firing.event.thread_id.to_string(),
             current_node_id: None,
             next_node_id: None,
             timestamp: firing.event.timestamp,

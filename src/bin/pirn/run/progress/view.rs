@@ -78,7 +78,7 @@ impl View {
 
     fn event(&mut self, event: &Event) -> Vec<String> {
         let facts = Facts(event);
-        let id = event.thread_id.as_str();
+        let id = &*event.thread_id;
         let name = self.name(id);
         let one = |line: String| vec![line];
         match event.raised.event_type {
@@ -142,7 +142,7 @@ impl View {
 
     /// The lines of a reply that are whole with this piece.
     fn said(&mut self, event: &Event) -> Vec<String> {
-        let thread = event.thread_id.as_str();
+        let thread = &*event.thread_id;
         if event.raised.data.contains_key("restart") {
             let void = self.spoken.end(thread).unwrap_or_default();
             return vec![self.quoted(thread, &format!("{void} ... (asked again)"))];
@@ -166,7 +166,7 @@ impl View {
         let facts = Facts(event);
         let (kind, path) = (facts.text("kind"), facts.text("pathId"));
         let name = match kind.as_str() {
-            "main" => event.workflow_id.clone(),
+            "main" => event.workflow_id.to_string(),
             "branch" => format!("branch {path}"),
             kind => format!("{kind} {}", event.workflow_id),
         };
@@ -179,15 +179,15 @@ impl View {
             ..Thread::default()
         };
         let line = (!thread.quiet).then(|| format!("> {} started", thread.name));
-        self.running.insert(thread.place, event.thread_id.clone());
-        self.threads.insert(event.thread_id.clone(), thread);
+        self.running.insert(thread.place, event.thread_id.to_string());
+        self.threads.insert(event.thread_id.to_string(), thread);
         line.into_iter().collect()
     }
 
     fn ended(&mut self, event: &Event, end: End) -> Vec<String> {
         let facts = Facts(event);
         let path = facts.text("pathId");
-        let thread = self.threads.remove(&event.thread_id).unwrap_or_default();
+        let thread = self.threads.remove(&*event.thread_id).unwrap_or_default();
         self.running.remove(&thread.place);
         let (shown, summed) = if path.is_empty() {
             (true, None)
@@ -198,7 +198,7 @@ impl View {
         let name = match (thread.name.is_empty(), path.is_empty()) {
             (false, _) => thread.name,
             (true, false) => format!("branch {path}"),
-            (true, true) => event.thread_id.clone(),
+            (true, true) => event.thread_id.to_string(),
         };
         let error = facts.error();
         let reason = if error.is_empty() || error == thread.told {
@@ -218,7 +218,7 @@ impl View {
 
     fn node_failed(&mut self, event: &Event) -> Vec<String> {
         let facts = Facts(event);
-        let Some(thread) = self.threads.get_mut(&event.thread_id).filter(|thread| !thread.quiet) else {
+        let Some(thread) = self.threads.get_mut(&*event.thread_id).filter(|thread| !thread.quiet) else {
             return Vec::new();
         };
         thread.told = facts.error();
@@ -232,7 +232,7 @@ impl View {
 
     fn tool_call(&mut self, event: &Event, name: &str) -> Vec<String> {
         let facts = Facts(event);
-        let is_quiet = self.threads.get(&event.thread_id).is_some_and(|thread| thread.quiet);
+        let is_quiet = self.threads.get(&*event.thread_id).is_some_and(|thread| thread.quiet);
         self.calls += usize::from(!is_quiet);
         if is_quiet || self.calls > CALLS {
             return Vec::new();
@@ -253,7 +253,7 @@ impl View {
     fn tokens(&mut self, event: &Event, name: &str) -> Vec<String> {
         let facts = Facts(event);
         let is_over = event.raised.event_type == EventType::TokenLimitExceeded;
-        let thread = self.threads.get(&event.thread_id);
+        let thread = self.threads.get(&*event.thread_id);
         if thread.is_some_and(|thread| thread.quiet || (thread.kind == "branch" && !is_over)) {
             return Vec::new();
         }
@@ -268,7 +268,7 @@ impl View {
 
     fn compressed(&mut self, event: &Event, name: &str) -> Vec<String> {
         let facts = Facts(event);
-        let thread = self.threads.get(&event.thread_id);
+        let thread = self.threads.get(&*event.thread_id);
         // What a trigger started works on a copy; it is told when its thread takes it over.
         if thread.is_some_and(|thread| thread.kind == "triggered" || thread.quiet) {
             return Vec::new();
