@@ -14,6 +14,7 @@ use toml::de::{DeTable, DeValue};
 use crate::faults::{Faults, FaultsError, faults_of};
 use crate::models::{ModelRegistry, ProfileFault};
 use crate::profiles::{ProfilesError, list_of, profiles_of};
+#[cfg(feature = "tools")]
 use crate::tools::{ToolsConfig, ToolsError, tools_of};
 
 /// Bytes that a config file may have.
@@ -94,6 +95,7 @@ impl ConfigText {
     ///
     /// # Errors
     /// As there.
+    #[cfg(feature = "tools")]
     pub fn tools(&self) -> Result<ToolsConfig, ToolsError> {
         let folder = self.path.parent().unwrap_or_else(|| Path::new(""));
         tools_of(self.written.clone(), folder).map_err(|faults| ToolsError::Entries {
