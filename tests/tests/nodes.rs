@@ -370,6 +370,27 @@ fn a_node_is_tried_again_timed_and_mended_as_it_says() {
     assert_eq!((ran.code(), &ran.report.output), ("", &json!("mended")));
 }
 
+#[test]
+fn a_node_that_is_tried_again_without_a_pause_is_ended_by_the_time_limit() {
+    let mut bundle = line(
+        "main",
+        &[node(
+            "v",
+            "VARIABLE",
+            json!({"variableName": "x", "expression": "no.such"}),
+        )],
+    );
+    let retry = json!({"maxAttempts": u32::MAX, "initialDelayMs": 0, "maxDelayMs": 0});
+    for node in bundle["nodes"].as_array_mut().into_iter().flatten() {
+        if node["id"] == "v" {
+            node["retry"] = retry.clone();
+        }
+    }
+    bundle["config"] = json!({"timeoutMs": 200});
+    let ran = run(&bundle, Value::Null);
+    assert_eq!((ran.report.status, ran.report.elapsed_ms), (ThreadStatus::Timeout, 200));
+}
+
 /// START > VARIABLE n=n+1 > back while n < limit, else END.
 fn looping(until: u32) -> Value {
     let mut bundle = workflow(

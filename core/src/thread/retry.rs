@@ -6,7 +6,8 @@ use crate::definition::RetryPolicy;
 use crate::error::{RunError, RunErrorCode};
 use crate::graph::NodeKind;
 
-/// The delay before the next attempt, or none where the failure stands.
+/// The delay before the next attempt, or none where the failure stands. At least a millisecond, whatever the policy says:
+/// a node that goes on failing must let the clock go on, or no time limit would ever end it.
 ///
 /// A JOIN is decided once for ever, so it is never tried again.
 pub(super) fn delay(thread: &ThreadMachine, error: &RunError, random: u64) -> Option<Millis> {
@@ -18,7 +19,7 @@ pub(super) fn delay(thread: &ThreadMachine, error: &RunError, random: u64) -> Op
     if thread.attempt >= policy.max_attempts || !is_retried(policy, error) {
         return None;
     }
-    Some(jittered(backoff(policy, thread.attempt), random))
+    Some(jittered(backoff(policy, thread.attempt), random).max(1))
 }
 
 fn is_retried(policy: &RetryPolicy, error: &RunError) -> bool {
