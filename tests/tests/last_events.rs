@@ -102,6 +102,9 @@ fn a_report_on_real_threads_has_what_the_last_events_set_off() {
         .workflows(bundle(&[node("a", "CODE", json!({"function": "quick"}))], &triggers).to_string())
         .build()
         .expect("valid");
+    // Answered when the triggers that the engine was built with are in their place.
+    let known = futures::executor::block_on(engine.triggers(None)).len();
+    assert_eq!(known, 2);
     for _ in 0..200 {
         let report = engine.start("main", Value::Null).expect("admitted").outcome_blocking();
         let fired: Vec<&str> = report.firings.iter().map(|firing| firing.trigger_id.as_str()).collect();
