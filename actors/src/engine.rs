@@ -253,6 +253,11 @@ impl EngineShared {
         });
     }
 
+    /// Answers when the triggers that were registered before watch.
+    pub fn triggers_in_place(&self, answer: Answer<()>) {
+        self.matcher.do_send(MatcherMsg::InPlace(answer));
+    }
+
     /// Removes a trigger.
     pub fn remove_trigger(&self, owner: Owner, id: String, answer: Answer<bool>) {
         self.matcher.do_send(MatcherMsg::Remove { owner, id, answer });

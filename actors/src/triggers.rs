@@ -29,6 +29,8 @@ use crate::supervisor::{Assignment, Control, SupervisorMsg};
 pub(crate) enum MatcherMsg {
     /// Events lie in the [`MatcherAddr`]'s inbox.
     Happened,
+    /// Answers when all that was added, removed and changed before is.
+    InPlace(Answer<()>),
     Settle {
         run_id: Arc<str>,
         thread_id: Arc<str>,
@@ -422,6 +424,7 @@ impl Handler<MatcherMsg> for TriggerMatcherActor {
                 self.publish_interest();
                 answer.give(changed);
             }
+            MatcherMsg::InPlace(answer) => answer.give(()),
             MatcherMsg::States { owner, answer } => answer.give(self.machine.states(&owner)),
             MatcherMsg::Stop(done) => {
                 if let Some(engine) = self.engine.get() {

@@ -5,7 +5,7 @@ use std::alloc::System;
 
 use pirn_benches::Workload;
 use pirn_benches::sides::Spin;
-use pirn_benches::sides::pirn::Bench;
+use pirn_benches::sides::pirn::{Bench, stand};
 use pirn_benches::sides::workflows;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -58,14 +58,7 @@ async fn costs_grow_with_the_work_and_waiting_is_cheap() {
         .expect("valid");
     let region = Region::new(COUNTED);
     let run = engine.start("idle-fork", serde_json::json!(0)).expect("admitted");
-    let started = |status: pirn::RunStatus| status.threads.len() == threads + 1;
-    while !run.status().await.is_some_and(started) {
-        tokio::task::yield_now().await;
-    }
-    // Asked again, the supervisor answers after the last thread's first turn: turns of 32 at a time, in their order.
-    for _ in 0..threads / 32 {
-        run.status().await;
-    }
+    stand(&run, threads + 1, threads + 1).await;
     let change = region.change();
     let bytes = (change.bytes_allocated as f64 - change.bytes_deallocated as f64) / threads as f64;
     assert!((200.0..=2_048.0).contains(&bytes), "a waiting thread has {bytes} bytes");

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::future::BoxFuture;
 use pirn_actors::engine::{EngineParts, EngineShared};
@@ -23,9 +22,6 @@ use crate::tools::{ApprovalRequest, ToolRegistry, Verdict};
 
 /// Runs at once where the builder is not told otherwise.
 const DEFAULT_MAX_RUNS: usize = 1_000_000;
-
-/// How long a virtual clock's thread may take to start.
-const STARTS_WITHIN: Duration = Duration::from_secs(30);
 
 /// Why an engine could not be built.
 #[derive(Debug)]
@@ -289,7 +285,7 @@ impl EngineBuilder {
         let engine = Engine { shared, placement };
         engine.register(&loaded).map_err(BuildError::Workflows)?;
         // Whether the bus is there before the first run is asked for must not depend on the caller's thread.
-        engine.placement.wait_idle(STARTS_WITHIN);
+        engine.placement.wait_idle(super::STARTS_WITHIN);
         Ok(engine)
     }
 

@@ -18,7 +18,7 @@ use pirn_core::event::EventType;
 use pirn_core::graph::{CompileContext, Compiled, Graph, compile_loaded};
 use pirn_core::message::Message;
 use pirn_core::trigger::{Owner, TriggerState};
-use pirn_sync::completion;
+use pirn_sync::{Lost, completion};
 use serde_json::Value;
 
 use crate::script::TextSyntax;
@@ -32,6 +32,9 @@ pub use pirn_actors::run::{FiringOutcome, FiringReport, NodeReport, RunReport, T
 pub use pirn_actors::supervisor::RunStatus;
 use place::Placement;
 pub(crate) use place::place_here;
+
+/// How long the engine's own actors, or a virtual clock's thread, may take to begin.
+const STARTS_WITHIN: Duration = Duration::from_secs(30);
 
 /// Runs workflows. A cheap handle: clones share the engine; it stops when [`Engine::shutdown`] says so, or without grace
 /// when the last handle is gone.
@@ -82,7 +85,8 @@ impl Engine {
     }
 
     /// Registers every workflow and trigger of a file, beside those that are there. All faults are reported at once;
-    /// nothing is registered then.
+    /// nothing is registered then. Triggers watch every run that is started afterwards; where a function that the engine
+    /// itself calls loads them, those that are started once it has returned.
     pub fn load(&self, name: &str, text: &str) -> Result<Vec<Fault>, Vec<Fault>> {
         self.register(&Loaded::of(&[SourceFile::new(name, text)]))
     }
@@ -96,6 +100,19 @@ impl Engine {
             self.shared.add_trigger(trigger.value.clone(), Answer::new(|_| ()));
         }
         self.placement.nudge();
+        let has_triggers =
+            compiled.graphs.iter().any(|graph| !graph.triggers.is_empty()) || !loaded.triggers.is_empty();
+        if has_triggers && self.placement.may_wait() {
+            let (setter, in_place) = completion();
+            let answer = Answer::new(move |result| {
+                if result.is_ok() {
+                    setter.set(());
+                }
+            });
+            self.shared.triggers_in_place(answer);
+            // Where the matcher is gone, no trigger will ever watch.
+            let _: Option<Result<(), Lost>> = in_place.wait_timeout(STARTS_WITHIN);
+        }
         Ok(compiled.warnings)
     }
 

@@ -131,6 +131,15 @@ impl Placement {
         }
     }
 
+    /// Whether the calling thread may wait for an actor: on the engine's own threads it would wait for itself, and under
+    /// virtual time what was asked for before happens first anyway.
+    pub(super) fn may_wait(&self) -> bool {
+        match &self.inner.kind {
+            Kind::Arbiters(runtime) => !runtime.is_own_thread(),
+            Kind::Simulated(_) => false,
+        }
+    }
+
     /// Something was sent to an actor from outside: a virtual clock's thread looks at it.
     pub(super) fn nudge(&self) {
         if let Kind::Simulated(simulated) = &self.inner.kind {

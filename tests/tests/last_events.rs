@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pirn::FiringOutcome;
 use pirn::{Engine, EventType};
-use pirn_tests::world::{Ran, code, line, node, run, workflow};
+use pirn_tests::world::{Ran, code, line, node, run, wait, workflow};
 use serde_json::{Value, json};
 
 /// A trigger on events that the main thread of `main` raises.
@@ -110,5 +110,22 @@ fn a_report_on_real_threads_has_what_the_last_events_set_off() {
         let fired: Vec<&str> = report.firings.iter().map(|firing| firing.trigger_id.as_str()).collect();
         assert_eq!(fired, ["node", "end"]);
     }
+    engine.shutdown_blocking(Duration::from_secs(5));
+}
+
+#[test]
+fn the_first_run_of_an_engine_is_watched_by_all_its_triggers() {
+    let others = (0..2_000).map(|number| {
+        let never = json!({"eventType": "NODE_FAILED", "expression": format!("event.nodeId == '{number}'")});
+        trigger(&format!("never-{number}"), &never, &start("other"))
+    });
+    let last = trigger("last", &json!({"eventType": "THREAD_STARTED"}), &start("other"));
+    let triggers: Vec<Value> = others.chain([last]).collect();
+    let engine = Engine::builder()
+        .workflows(bundle(&[wait("w", 0)], &triggers).to_string())
+        .build()
+        .expect("valid");
+    let report = engine.start("main", Value::Null).expect("admitted").outcome_blocking();
+    assert_eq!(report.firings.len(), 1, "{:?}", report.firings);
     engine.shutdown_blocking(Duration::from_secs(5));
 }

@@ -208,6 +208,11 @@ impl HostRuntime {
         door.jobs.send(job).map_err(|_| HostStopped)
     }
 
+    /// Whether the calling thread is one of this runtime's.
+    pub fn is_own_thread(&self) -> bool {
+        self.inner.is_own_thread()
+    }
+
     /// Stops: waits up to `grace` milliseconds until nothing is alive, then ends every thread. Blocks; the second
     /// caller waits for the first and gets the same report.
     ///
@@ -247,8 +252,12 @@ impl std::fmt::Debug for HostRuntime {
 }
 
 impl Inner {
+    fn is_own_thread(&self) -> bool {
+        THREAD_OF.get() == Some(self.id)
+    }
+
     fn stop(&self, grace: Duration) -> StopReport {
-        let is_own_thread = THREAD_OF.get() == Some(self.id);
+        let is_own_thread = self.is_own_thread();
         let mut state = if is_own_thread {
             match self.state.try_lock() {
                 Ok(state) => state,

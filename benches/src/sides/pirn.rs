@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use pirn::{Engine, EngineBuilder, EventFilter, Message, Role, ThreadStatus};
+use pirn::{Engine, EngineBuilder, EventFilter, Message, Role, RunHandle, RunStatus, ThreadStatus};
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, mpsc};
 
@@ -120,6 +120,8 @@ impl Bench {
     #[allow(clippy::disallowed_methods)] // a benchmark measures real time
     async fn any(&self, losers: usize) -> Sample {
         let run = self.engine.start(format!("any-{losers}"), json!(0)).expect("admitted");
+        // The winner is the first branch: without it the event would find nobody.
+        stand(&run, losers + 2, 2).await;
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         let start = Instant::now();
         run.emit("go", Map::new());
@@ -168,6 +170,18 @@ impl Bench {
         })
         .await;
         us
+    }
+}
+
+/// Waits until a run has so many threads, its main one included, and the first `turns` of them have had their first turn.
+pub async fn stand(run: &RunHandle, threads: usize, turns: usize) {
+    let started = |status: RunStatus| status.threads.len() == threads;
+    while !run.status().await.is_some_and(started) {
+        tokio::task::yield_now().await;
+    }
+    // Asked again, the supervisor answers after those turns: they are taken 32 at a time, in their order.
+    for _ in 0..turns.div_ceil(32) {
+        run.status().await;
     }
 }
 
