@@ -109,7 +109,7 @@ impl EngineBuilder {
     }
 
     /// A function for CODE nodes, called in place: for what takes microseconds. It gets the node's `input`, or the last
-    /// output; an error fails the node.
+    /// output; an error fails the node. It must not wait for a run: the run may wait for it.
     #[must_use]
     pub fn function<F>(mut self, name: impl Into<String>, function: F) -> Self
     where
