@@ -5,26 +5,28 @@
 //! - `count WORKLOAD SIZE ROUNDS`: the same on one thread under a virtual clock, for counting instructions
 //! - `memory threads|runs COUNT`: bytes that one of them costs while it waits
 //! - `command PIRN FOLDER`: the binary PIRN from outside: cold start, and a large file validated
+//! - `peer`: Pirn on what the peers of other languages do, a JSON line each as they print them
+//! - `others FILE`: a table of such lines
 //!
-//! The last two print rows of a Markdown table: what, measured, at most.
+//! `memory` and `command` print rows of a Markdown table: what, measured, at most.
 
 use std::io::Write as _;
 
 use crate::sides::{Spin, pirn::Bench};
-use crate::{Side, Workload, command, memory, report};
+use crate::{Side, Workload, command, memory, others, report};
 
 /// Does what the program's arguments say; `others` stand beside Pirn and raw tokio.
 ///
 /// # Errors
 /// Where the words are not understood, or something can not be measured or written.
 #[allow(clippy::disallowed_methods)] // a benchmark has no host port
-pub fn main(others: Vec<Side>) -> std::io::Result<()> {
+pub fn main(beside: Vec<Side>) -> std::io::Result<()> {
     let runtime = tokio::runtime::Runtime::new()?;
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let mut out = std::io::stdout();
     match words[..] {
-        [] => runtime.block_on(async { tokio::spawn(report::run(others)).await? }),
+        [] => runtime.block_on(async { tokio::spawn(report::run(beside)).await? }),
         ["once", workload, size, rounds] => {
             let workload = named(workload, number(size)?)?;
             let rounds = number(rounds)?;
@@ -66,8 +68,19 @@ pub fn main(others: Vec<Side>) -> std::io::Result<()> {
             }
             Ok(())
         }
+        ["peer"] => runtime.block_on(async {
+            for line in tokio::spawn(others::own_lines()).await? {
+                writeln!(out, "{line}")?;
+            }
+            Ok(())
+        }),
+        ["others", file] => {
+            let table = others::table(&std::fs::read_to_string(file)?);
+            write!(out, "{}", table.map_err(|fault| usage(&fault))?)
+        }
         _ => Err(usage(
-            "once WORKLOAD SIZE ROUNDS, count WORKLOAD SIZE ROUNDS, memory threads|runs COUNT, command PIRN FOLDER, or nothing",
+            "once WORKLOAD SIZE ROUNDS, count WORKLOAD SIZE ROUNDS, memory threads|runs COUNT, command PIRN FOLDER, peer, \
+             others FILE, or nothing",
         )),
     }
 }

@@ -6,6 +6,7 @@ pub mod command;
 pub mod compare;
 pub mod limit;
 pub mod memory;
+pub mod others;
 pub mod picture;
 pub mod report;
 pub mod sides;
