@@ -270,7 +270,7 @@ impl Event {
 }
 
 /// What an event has besides its data.
-const OWN_FIELDS: [&str; 8] = [
+pub(crate) const OWN_FIELDS: [&str; 8] = [
     "sequence",
     "timestamp",
     "runId",

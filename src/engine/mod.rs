@@ -18,7 +18,7 @@ use pirn_core::event::EventType;
 use pirn_core::graph::{CompileContext, Compiled, Graph, compile_loaded};
 use pirn_core::message::Message;
 use pirn_core::trigger::{Owner, TriggerState};
-use pirn_sync::{Lost, completion};
+use pirn_sync::{Completion, Lost, completion};
 use serde_json::Value;
 
 use crate::script::TextSyntax;
@@ -103,13 +103,7 @@ impl Engine {
         let has_triggers =
             compiled.graphs.iter().any(|graph| !graph.triggers.is_empty()) || !loaded.triggers.is_empty();
         if has_triggers && self.placement.may_wait() {
-            let (setter, in_place) = completion();
-            let answer = Answer::new(move |result| {
-                if result.is_ok() {
-                    setter.set(());
-                }
-            });
-            self.shared.triggers_in_place(answer);
+            let in_place = self.asked(EngineShared::triggers_in_place);
             // Where the matcher is gone, no trigger will ever watch.
             let _: Option<Result<(), Lost>> = in_place.wait_timeout(STARTS_WITHIN);
         }
@@ -177,6 +171,11 @@ impl Engine {
     }
 
     async fn ask<T: Clone + Send + Sync + 'static>(&self, send: impl FnOnce(&EngineShared, Answer<T>)) -> Option<T> {
+        self.asked(send).wait().await.ok()
+    }
+
+    /// What `send` asks for; lost where nobody answers.
+    fn asked<T: Clone + Send + Sync + 'static>(&self, send: impl FnOnce(&EngineShared, Answer<T>)) -> Completion<T> {
         let (setter, answer) = completion();
         send(
             &self.shared,
@@ -187,7 +186,7 @@ impl Engine {
             }),
         );
         self.placement.nudge();
-        answer.wait().await.ok()
+        answer
     }
 
     /// Under virtual time: waits until nothing can happen any more but what is asked for from outside. On real threads

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pirn::{Engine, EngineBuilder, Heard, RunReport};
+use pirn::{Engine, EngineBuilder, Heard, RunReport, Tokenizer};
 use pirn_core::event::{Event, EventType};
 use pirn_core::message::{Message, Role};
 use pirn_core::status::ThreadStatus;
@@ -256,4 +256,17 @@ pub fn long_conversation() -> Vec<Message> {
         messages.push(Message::new(Role::Assistant, format!("answered {turn}: {words}")));
     }
     messages
+}
+
+/// Counts letters, and panics where it reads `boom`.
+pub struct Touchy;
+
+impl Tokenizer for Touchy {
+    fn name(&self) -> &'static str {
+        "touchy"
+    }
+    fn count(&self, text: &str) -> u64 {
+        assert!(!text.contains("boom"), "a tokenizer that panics on purpose");
+        text.len() as u64
+    }
 }

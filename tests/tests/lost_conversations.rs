@@ -3,22 +3,9 @@
 
 use std::sync::Arc;
 
-use pirn::{Engine, EventType, RunErrorCode, ThreadStatus, Tokenizer};
-use pirn_tests::world::{Ran, code, forked, line, node, run_in, say, wait, workflow};
+use pirn::{Engine, EventType, RunErrorCode, ThreadStatus};
+use pirn_tests::world::{Ran, Touchy, code, forked, line, node, run_in, say, wait, workflow};
 use serde_json::{Value, json};
-
-/// Counts letters, and panics where it reads `boom`.
-struct Touchy;
-
-impl Tokenizer for Touchy {
-    fn name(&self) -> &'static str {
-        "touchy"
-    }
-    fn count(&self, text: &str) -> u64 {
-        assert!(!text.contains("boom"), "a tokenizer that panics on purpose");
-        text.len() as u64
-    }
-}
 
 /// Runs the first of the workflows, all of which count with [`Touchy`], in 20 orders.
 fn in_many_orders(workflows: &[Value], triggers: &Value, check: impl Fn(&Ran)) {

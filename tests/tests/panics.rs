@@ -3,24 +3,11 @@
 
 use std::sync::Arc;
 
-use pirn::{Engine, NodeReport, ThreadStatus, Tokenizer};
+use pirn::{Engine, NodeReport, ThreadStatus};
 use pirn_core::conversation::Spent;
 use pirn_core::thread::NodeStatus;
-use pirn_tests::world::{Ran, forked, line, node, run_in, wait, workflow};
+use pirn_tests::world::{Ran, Touchy, forked, line, node, run_in, wait, workflow};
 use serde_json::{Value, json};
-
-/// Counts letters, and panics where it reads `boom`.
-struct Touchy;
-
-impl Tokenizer for Touchy {
-    fn name(&self) -> &'static str {
-        "touchy"
-    }
-    fn count(&self, text: &str) -> u64 {
-        assert!(!text.contains("boom"), "a tokenizer that panics on purpose");
-        text.len() as u64
-    }
-}
 
 fn played(workflows: &[Value], triggers: &Value, seed: u64) -> Ran {
     let engine = Engine::builder()

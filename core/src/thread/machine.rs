@@ -29,7 +29,7 @@ use super::effect::{Effect, EffectId, FiringId, Input, Moment};
 use super::history::History;
 use super::nodes::NodeRun;
 use super::output::Output;
-use super::safe_point::{SafePointWork, Stop};
+use super::safe_point::{SafePointWork, Stop, TriggerAssignment};
 use super::state::{Outputs, Variable, Variables};
 use super::walk::Walk;
 use crate::conversation::Spent;
@@ -308,12 +308,13 @@ impl ThreadMachine {
                 value,
                 trigger_depth,
             } => {
-                walk.thread.arrived.push_back(SafePointWork::Assign {
+                let assignment = TriggerAssignment {
                     trigger_id,
                     name,
                     value,
                     trigger_depth,
-                });
+                };
+                walk.thread.arrived.push_back(SafePointWork::Assign(assignment));
                 walk.look_around();
             }
         }

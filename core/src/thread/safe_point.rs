@@ -22,12 +22,16 @@ pub(super) enum SafePointWork {
         conversation: bool,
         is_compression: bool,
     },
-    Assign {
-        trigger_id: Arc<str>,
-        name: Arc<str>,
-        value: Arc<Value>,
-        trigger_depth: u32,
-    },
+    Assign(TriggerAssignment),
+}
+
+/// What a trigger assigns.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct TriggerAssignment {
+    pub(super) trigger_id: Arc<str>,
+    pub(super) name: Arc<str>,
+    pub(super) value: Arc<Value>,
+    pub(super) trigger_depth: u32,
 }
 
 /// What waits for the conversation to have taken in a firing's result.
@@ -136,16 +140,11 @@ impl Walk<'_> {
         let may_now = |work: &SafePointWork| match (when, work) {
             (When::BetweenNodes, _) => true,
             (When::BeforeModelCall, SafePointWork::Triggered { is_compression, .. }) => *is_compression,
-            (When::BeforeModelCall, SafePointWork::Assign { .. }) => false,
+            (When::BeforeModelCall, SafePointWork::Assign(_)) => false,
         };
         while let Some(place) = self.thread.arrived.iter().position(may_now) {
             match self.thread.arrived.remove(place)? {
-                SafePointWork::Assign {
-                    trigger_id,
-                    name,
-                    value,
-                    trigger_depth,
-                } => self.assign_for_trigger(&trigger_id, &name, value, trigger_depth),
+                SafePointWork::Assign(assignment) => self.assign_for_trigger(assignment),
                 SafePointWork::Triggered {
                     handed,
                     conversation: false,
@@ -174,15 +173,15 @@ impl Walk<'_> {
         None
     }
 
-    pub(super) fn assign_for_trigger(
-        &mut self,
-        trigger_id: &Arc<str>,
-        name: &Arc<str>,
-        value: Arc<Value>,
-        trigger_depth: u32,
-    ) {
-        match self.thread.variables.assign(name, value, false) {
-            Ok(value) => self.variable_changed(name, &value, VariableScope::Thread, trigger_depth),
+    pub(super) fn assign_for_trigger(&mut self, assignment: TriggerAssignment) {
+        let TriggerAssignment {
+            trigger_id,
+            name,
+            value,
+            trigger_depth,
+        } = assignment;
+        match self.thread.variables.assign(&name, value, false) {
+            Ok(value) => self.variable_changed(&name, &value, VariableScope::Thread, trigger_depth),
             Err(error) => self.emit_caused(trigger_depth, EventType::TriggerFailed, |_| {
                 [("triggerId", json!(trigger_id)), ("error", json!(error))]
             }),

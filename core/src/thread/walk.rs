@@ -383,12 +383,7 @@ impl Walk<'_> {
                     });
                 }
                 // It needs no more of the thread than its variables, and those outlive it.
-                SafePointWork::Assign {
-                    trigger_id,
-                    name,
-                    value,
-                    trigger_depth,
-                } => self.assign_for_trigger(&trigger_id, &name, value, trigger_depth),
+                SafePointWork::Assign(assignment) => self.assign_for_trigger(assignment),
             }
         }
         let event_type = match status {

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::event::RaisedEvent;
+use crate::event::{OWN_FIELDS, RaisedEvent};
 
 /// `event.<field> === <literal>`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,16 +98,6 @@ fn is_chain(rest: Option<&str>) -> bool {
 
 /// The event's own fields are not in its data, and names that every JavaScript object has are never missing.
 fn is_data_field(name: &str) -> bool {
-    const OWN: [&str; 8] = [
-        "sequence",
-        "timestamp",
-        "runId",
-        "workflowId",
-        "threadId",
-        "type",
-        "eventName",
-        "triggerDepth",
-    ];
     const EVERYWHERE: [&str; 8] = [
         "constructor",
         "hasOwnProperty",
@@ -119,7 +109,7 @@ fn is_data_field(name: &str) -> bool {
         "__proto__",
     ];
     let starts_well = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
-    starts_well && !name.starts_with("__") && !OWN.contains(&name) && !EVERYWHERE.contains(&name)
+    starts_well && !name.starts_with("__") && !OWN_FIELDS.contains(&name) && !EVERYWHERE.contains(&name)
 }
 
 impl Literal {
