@@ -31,10 +31,11 @@ pub(super) fn play(
         return complain(&message, USAGE);
     };
     let bar = bar(args.quiet, count, "{bar:30} {pos} of {len} seeds, {msg}");
+    // Before the first sign of life, so that no Ctrl-C after it is lost.
+    interrupt.expects_a_run();
     if !args.quiet {
         progress::say(&format!("{count} seeds from {first} on"));
     }
-    interrupt.expects_a_run();
     let simulated = simulate(build)
         .workflow(workflow)
         .input(inputs.input.clone())
