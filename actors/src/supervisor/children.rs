@@ -15,7 +15,7 @@ use pirn_core::thread::{
 use serde_json::{Value, json};
 
 use super::turns::Place;
-use super::{Child, Origin, Owned, SupervisorActor, ThreadNo};
+use super::{Child, Origin, Owned, SupervisorActor, SupervisorMsg, ThreadNo};
 use crate::run::RunShared;
 use crate::thread::ConversationRef;
 
@@ -114,6 +114,11 @@ impl SupervisorActor {
     }
 
     pub(super) fn start(&mut self, start: Start) -> ThreadNo {
+        let limit = match start.kind {
+            // Lives within the limit of the thread that forked it.
+            ThreadKind::Branch => None,
+            ThreadKind::Main | ThreadKind::Subgraph | ThreadKind::Triggered => start.graph.config.timeout_ms,
+        };
         let child = Child {
             thread_id: self.threads.next_id(),
             kind: start.kind,
@@ -132,7 +137,15 @@ impl SupervisorActor {
                 mail: RefCell::default(),
             },
         };
-        self.enlist(child)
+        let thread = self.enlist(child);
+        if let Some(after_ms) = limit.filter(|after_ms| *after_ms > 0) {
+            let supervisor = Arc::clone(&self.run.supervisor);
+            let deadline = self.run.host.after(after_ms, move || {
+                supervisor.do_send(SupervisorMsg::ThreadDeadline { thread, after_ms });
+            });
+            self.deadlines.insert(thread, deadline);
+        }
+        thread
     }
 
     /// The token limit of a thread that is to be started so.

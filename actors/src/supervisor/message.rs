@@ -82,7 +82,8 @@ pub(crate) enum SupervisorMsg {
         fork: ForkNo,
         generation: u32,
     },
-    RunDeadline {
+    ThreadDeadline {
+        thread: ThreadNo,
         after_ms: Millis,
     },
     Control(Control),

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use actix::{Actor, ActorContext, AsyncContext, Context, Handler};
+use actix::{Actor, ActorContext, Context, Handler};
 use pirn_core::Millis;
 use pirn_core::conversation::{Conversation, Spent};
 use pirn_core::event::{EventType, RaisedEvent};
@@ -117,7 +117,8 @@ pub(crate) struct SupervisorActor {
     said: Option<Box<Conversation>>,
     /// By graph: the token limit of the profile its first LLM node names.
     token_limits: Vec<(u64, Option<u64>)>,
-    deadline: Option<TimerHandle>,
+    /// Of threads whose workflow limits their time.
+    deadlines: BTreeMap<ThreadNo, TimerHandle>,
     outcome: Option<Setter<Arc<RunReport>>>,
     settled: Option<Setter<()>>,
     on_end: Option<OnEnd>,
@@ -148,7 +149,7 @@ impl SupervisorActor {
             spent: Spent::default(),
             said: None,
             token_limits: Vec::new(),
-            deadline: None,
+            deadlines: BTreeMap::new(),
             outcome: None,
             settled: None,
             on_end: None,
@@ -160,7 +161,7 @@ impl SupervisorActor {
         }
     }
 
-    fn begin(&mut self, context: &mut Context<Self>) {
+    fn begin(&mut self) {
         let Some(spec) = self.spec.take().map(|spec| *spec) else {
             return;
         };
@@ -169,12 +170,6 @@ impl SupervisorActor {
         self.on_end = spec.on_end;
         self.permit = Some(spec.permit);
         self.seat = spec.seat;
-        if let Some(after_ms) = self.graph.config.timeout_ms.filter(|after_ms| *after_ms > 0) {
-            let address = context.address();
-            self.deadline = Some(self.run.host.after(after_ms, move || {
-                address.do_send(SupervisorMsg::RunDeadline { after_ms });
-            }));
-        }
         self.start_main(spec.input, spec.conversation, spec.is_unlimited, spec.trigger_depth);
     }
 
@@ -233,6 +228,7 @@ impl SupervisorActor {
             return;
         };
         child.place = Place::Gone;
+        self.deadlines.remove(&thread);
         self.spent.add(ended.spent);
         child.ended = Some(ended);
         let (origin, owned, is_detached) = (child.origin, std::mem::take(&mut child.owned), child.is_detached);
@@ -343,8 +339,8 @@ fn joined(output: Output, variables: BTreeMap<String, Value>) -> Outcome {
 impl Actor for SupervisorActor {
     type Context = Context<Self>;
 
-    fn started(&mut self, context: &mut Context<Self>) {
-        self.begin(context);
+    fn started(&mut self, _: &mut Context<Self>) {
+        self.begin();
     }
 }
 
@@ -378,7 +374,9 @@ impl Handler<SupervisorMsg> for SupervisorActor {
             SupervisorMsg::Ended { thread, ended } => self.ended(thread, ended),
             SupervisorMsg::Exited { thread, exit, known } => self.exited(thread, &exit, known),
             SupervisorMsg::Deadline { fork, generation } => self.deadline(fork, generation),
-            SupervisorMsg::RunDeadline { after_ms } => self.cancel(0, CancelReason::TimedOut { after_ms }),
+            SupervisorMsg::ThreadDeadline { thread, after_ms } => {
+                self.cancel(thread, CancelReason::TimedOut { after_ms });
+            }
             SupervisorMsg::Control(control) => self.control(&control),
             SupervisorMsg::ControlThread {
                 thread_id,

@@ -23,7 +23,6 @@ impl SupervisorActor {
         let is_over = self.threads.get(0).is_some_and(|main| main.ended.is_some());
         if is_over && self.live == self.live_detached && self.outcome.is_some() && !self.is_reporting {
             self.is_reporting = true;
-            self.deadline = None;
             self.hear_triggers_out();
         }
     }

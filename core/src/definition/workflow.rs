@@ -170,7 +170,8 @@ pub struct WorkflowConfig {
     /// How deep forks, called and triggered sub-workflows may nest (default 10).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_depth: Option<u32>,
-    /// The run's time limit, milliseconds (default: none). It ends TIMEOUT.
+    /// How long a thread that walks this workflow may take, milliseconds (default: none): a run of it, where it is called
+    /// and where a trigger starts it. It ends TIMEOUT. A branch lives within the limit of the thread that forked it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
     /// Context tokens above which TOKEN_LIMIT_EXCEEDED fires (default: the profile's, else none).

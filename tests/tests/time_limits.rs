@@ -1,0 +1,132 @@
+//! `config.timeoutMs` of each workflow of a run: its own thread ends TIMEOUT, and what stands above it goes on or ends as
+//! after any failure.
+
+use pirn::{EventType, ThreadStatus};
+use pirn_tests::world::{code, line, node, run, wait, workflow};
+use serde_json::{Value, json};
+
+/// START > calls `inner` > END beside a workflow that rests for so long and may take so long.
+fn calling(rests_ms: u32, limit: u64) -> Value {
+    let mut inner = line("inner", &[wait("rest", rests_ms), code("late", "return 'rested'")]);
+    inner["config"] = json!({ "timeoutMs": limit });
+    let main = line("main", &[node("call", "SUBGRAPH", json!({"subgraphId": "inner"}))]);
+    json!({"workflows": [main, inner]})
+}
+
+#[test]
+fn a_called_workflow_ends_at_its_own_limit_and_fails_its_caller() {
+    let ran = run(&calling(5_000, 50), Value::Null);
+    assert_eq!(
+        (ran.report.status, ran.code(), ran.report.elapsed_ms),
+        (ThreadStatus::Failed, "NODE_FAILED", 50)
+    );
+    let statuses: Vec<ThreadStatus> = ran.report.threads.iter().map(|thread| thread.status).collect();
+    assert_eq!(statuses, [ThreadStatus::Failed, ThreadStatus::Timeout]);
+    let error = ran.report.error.as_ref().map(|error| json!(error)).unwrap_or_default();
+    assert!(error.to_string().contains("workflow inner ended TIMEOUT"), "{error}");
+    assert!(error.to_string().contains("50 ms"), "{error}");
+}
+
+#[test]
+fn a_caller_may_mend_what_its_called_workflow_had_no_time_for() {
+    let mut bundle = calling(5_000, 50);
+    let main = &mut bundle["workflows"][0];
+    for node in main["nodes"].as_array_mut().into_iter().flatten() {
+        if node["id"] == "call" {
+            node["onError"] = json!({"targetNodeId": "mend"});
+        }
+    }
+    main["nodes"]
+        .as_array_mut()
+        .into_iter()
+        .for_each(|nodes| nodes.push(code("mend", "return 'mended'")));
+    main["edges"]
+        .as_array_mut()
+        .into_iter()
+        .for_each(|edges| edges.push(json!({"from": "mend", "to": "end"})));
+    let ran = run(&bundle, Value::Null);
+    assert_eq!(
+        (ran.code(), &ran.report.output, ran.report.elapsed_ms),
+        ("", &json!("mended"), 50)
+    );
+}
+
+#[test]
+fn one_that_ends_in_time_leaves_no_limit_behind() {
+    let mut bundle = calling(10, 50);
+    bundle["workflows"][0] = line(
+        "main",
+        &[
+            node("call", "SUBGRAPH", json!({"subgraphId": "inner"})),
+            node("again", "SUBGRAPH", json!({"subgraphId": "inner"})),
+            wait("rest", 1_000),
+        ],
+    );
+    let ran = run(&bundle, Value::Null);
+    assert_eq!((ran.code(), ran.report.elapsed_ms), ("", 1_020));
+}
+
+#[test]
+fn the_earlier_of_two_limits_counts() {
+    for (outer, inner, status) in [(40, 50, ThreadStatus::Timeout), (60, 50, ThreadStatus::Failed)] {
+        let mut bundle = calling(5_000, inner);
+        bundle["workflows"][0]["config"] = json!({ "timeoutMs": outer });
+        let ran = run(&bundle, Value::Null);
+        assert_eq!(
+            (ran.report.status, ran.report.elapsed_ms),
+            (status, outer.min(inner)),
+            "{outer} {inner}"
+        );
+    }
+}
+
+#[test]
+fn a_branch_has_the_limit_of_the_thread_that_forked_it_and_none_of_its_own() {
+    let nodes = [
+        node("start", "START", json!({})),
+        node(
+            "fork",
+            "FORK",
+            json!({"forkPathIds": ["p"], "childNodeIds": ["rest"], "forkStrategy": "parallel"}),
+        ),
+        wait("rest", 5_000),
+        node(
+            "join",
+            "JOIN",
+            json!({"forkPathIds": ["p"], "joinStrategy": "ALL_COMPLETED"}),
+        ),
+        node("end", "END", json!({})),
+    ];
+    let mut bundle = workflow("main", &nodes, &["start>fork>rest>join>end"]);
+    bundle["config"] = json!({"timeoutMs": 50});
+    let ran = run(&bundle, Value::Null);
+    let statuses: Vec<ThreadStatus> = ran.report.threads.iter().map(|thread| thread.status).collect();
+    assert_eq!(statuses, [ThreadStatus::Timeout, ThreadStatus::Cancelled]);
+    assert_eq!(ran.report.elapsed_ms, 50);
+}
+
+#[test]
+fn a_triggered_workflow_ends_at_its_own_limit_and_its_thread_goes_on() {
+    let trigger = json!({"id": "t", "type": "EVENT",
+        "condition": {"eventType": "NODE_COMPLETED", "expression": "event.nodeId === 'a'"},
+        "action": {"type": "EXECUTE_TRIGGERED_SUBGRAPH", "parameters": {"triggeredWorkflowId": "sub", "timeout": 30}}});
+    let mut main = line("main", &[code("a", "return 'of a'"), code("b", "return 'of b'")]);
+    main["triggers"] = json!([trigger]);
+    let mut sub = workflow(
+        "sub",
+        &[
+            node("first", "START_FROM_TRIGGER", json!({})),
+            wait("rest", 5_000),
+            node("last", "CONTINUE_FROM_TRIGGER", json!({})),
+        ],
+        &["first>rest>last"],
+    );
+    sub["config"] = json!({"timeoutMs": 50});
+    let ran = run(&json!({"workflows": [main, sub]}), Value::Null);
+    assert_eq!(
+        (ran.code(), &ran.report.output, ran.report.elapsed_ms),
+        ("", &json!("of b"), 50)
+    );
+    assert_eq!(ran.of(EventType::TriggeredSubgraphFailed).len(), 1);
+    assert_eq!(ran.report.threads[1].status, ThreadStatus::Timeout);
+}
