@@ -19,6 +19,7 @@ mod functions;
 #[cfg(feature = "javascript")]
 mod host;
 mod limits;
+mod many;
 #[cfg(feature = "javascript")]
 mod placeholder;
 mod pool;

@@ -1,6 +1,6 @@
 //! Checks texts when a workflow is loaded; nothing runs.
 
-use pirn_core::graph::{Syntax, SyntaxFault};
+use pirn_core::graph::{Snippet, Syntax, SyntaxFault};
 
 use super::template::Template;
 
@@ -29,10 +29,19 @@ impl TextSyntax {
     /// # Errors
     /// Why not, and where.
     pub fn check_expression(&self, text: &str) -> Result<(), TextFault> {
-        if pirn_core::script::Plain::read(text).is_some() {
+        if Self::is_plain(text) {
             return Ok(());
         }
         self.script_expression(text)
+    }
+
+    /// Whether `text` is one expression for certain, told without QuickJS.
+    pub(super) fn is_plain(text: &str) -> bool {
+        #[cfg(feature = "javascript")]
+        if super::simple::is_expression(text) {
+            return true;
+        }
+        pirn_core::script::Plain::read(text).is_some()
     }
 
     /// Whether `text` is the body of an async function.
@@ -63,6 +72,9 @@ impl Syntax for TextSyntax {
     fn script(&self, text: &str) -> Result<(), SyntaxFault> {
         self.check_script(text).map_err(SyntaxFault::from)
     }
+    fn wrong_of(&self, texts: &[Snippet]) -> Vec<(usize, SyntaxFault)> {
+        super::many::wrong_of(self, texts)
+    }
 }
 
 impl From<TextFault> for SyntaxFault {
@@ -84,9 +96,6 @@ impl std::fmt::Debug for TextSyntax {
 #[cfg(feature = "javascript")]
 impl TextSyntax {
     fn script_expression(&self, text: &str) -> Result<(), TextFault> {
-        if super::simple::is_expression(text) {
-            return Ok(());
-        }
         self.ask_quickjs(text)
     }
 

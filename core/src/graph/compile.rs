@@ -11,6 +11,7 @@ use super::references::{Calls, Names, check_calls, check_subgraphs, is_triggered
 use super::regions::check_regions;
 use super::site::{Site, and, at};
 use super::snippets::Snippets;
+use super::syntax::NoSyntax;
 use super::triggers::check_trigger;
 use super::ways::Ways;
 use crate::definition::{
@@ -157,17 +158,29 @@ fn compile_one(
         check_trigger(trigger, &at!["triggers", place], &mut seen, names, context, site);
     }
     let calls = Calls::of(definition, &ways, &depths);
-    let snippets = Snippets::new(context.syntax);
-    let mut compiler = NodeCompiler {
-        definition,
-        ways: &ways,
-        partners: &partners,
-        context,
-        snippets,
-        site: &mut *site,
+    let compile = |snippets, site: &mut Site<'_>| {
+        let mut compiler = NodeCompiler {
+            definition,
+            ways: &ways,
+            partners: &partners,
+            context,
+            snippets,
+            site,
+        };
+        let (nodes, forks) = compiler.compile(&holes.stand_ins);
+        (nodes, forks, compiler.snippets)
     };
-    let (nodes, forks) = compiler.compile(&holes.stand_ins);
-    let snippets = compiler.snippets.into_table();
+    // The texts are checked all at once. Where one is wrong, the nodes are gone through once more, for its fault to stand
+    // among the others.
+    let mut found = Site::new(site.origin);
+    let (nodes, forks, snippets) = compile(Snippets::new(&NoSyntax), &mut found);
+    let wrong = snippets.check(context.syntax);
+    if wrong.is_empty() {
+        site.extend(found);
+    } else {
+        compile(Snippets::checked(wrong), site);
+    }
+    let snippets = snippets.into_table();
     let graph = start
         .filter(|_| site.faults.is_empty() && !holes.faulty)
         .map(|start| Graph {

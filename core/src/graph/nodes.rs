@@ -25,7 +25,7 @@ pub(super) struct NodeCompiler<'a, 's> {
     pub(super) ways: &'a Ways,
     pub(super) partners: &'a Partners,
     pub(super) context: &'a CompileContext<'a>,
-    pub(super) snippets: Snippets<'a>,
+    pub(super) snippets: Snippets<'static>,
     pub(super) site: &'a mut Site<'s>,
 }
 

@@ -59,6 +59,12 @@ impl<'a> Site<'a> {
         }
     }
 
+    /// Adds what was found of the same definition elsewhere.
+    pub(super) fn extend(&mut self, other: Self) {
+        self.faults.extend(other.faults);
+        self.warnings.extend(other.warnings);
+    }
+
     pub(super) fn fault(&mut self, code: FaultCode, way: &[Step], message: impl Into<String>) {
         self.faults.push(self.origin.fault(code, way, message));
     }

@@ -7,27 +7,44 @@ use serde_json::Value;
 
 use super::model::{Snippet, SnippetIx, SnippetKind, ValueSpec};
 use super::site::{Site, and, too_deep};
-use super::syntax::Syntax;
+use super::syntax::{NoSyntax, Syntax, SyntaxFault};
 use crate::definition::FaultCode;
 use crate::definition::json::Step;
 
 /// Characters an expression may have; beyond it is a CODE node's work.
 const LONGEST_EXPRESSION: usize = 1000;
 
-/// Collects texts, each checked when it first comes.
+/// Collects texts, each checked when it first comes: what is wrong with it is told wherever it stands.
 pub(super) struct Snippets<'a> {
     syntax: &'a dyn Syntax,
     all: Vec<Snippet>,
-    known: BTreeMap<(u8, Arc<str>), SnippetIx>,
+    known: [BTreeMap<Arc<str>, SnippetIx>; 3],
+    wrong: BTreeMap<SnippetIx, SyntaxFault>,
 }
 
 impl<'a> Snippets<'a> {
     pub(super) fn new(syntax: &'a dyn Syntax) -> Self {
+        Self::with(syntax, BTreeMap::new())
+    }
+
+    /// For texts of which is known what is wrong with them.
+    pub(super) fn checked(wrong: BTreeMap<SnippetIx, SyntaxFault>) -> Self {
+        Self::with(&NoSyntax, wrong)
+    }
+
+    fn with(syntax: &'a dyn Syntax, wrong: BTreeMap<SnippetIx, SyntaxFault>) -> Self {
         Self {
             syntax,
             all: Vec::new(),
-            known: BTreeMap::new(),
+            known: Default::default(),
+            wrong,
         }
+    }
+
+    /// What is wrong with the texts so far, for one who accepted every one of them.
+    pub(super) fn check(&self, syntax: &dyn Syntax) -> BTreeMap<SnippetIx, SyntaxFault> {
+        let wrong = syntax.wrong_of(&self.all).into_iter();
+        wrong.map(|(place, fault)| (place as SnippetIx, fault)).collect()
     }
 
     pub(super) fn into_table(self) -> Vec<Snippet> {
@@ -35,28 +52,27 @@ impl<'a> Snippets<'a> {
     }
 
     pub(super) fn expression(&mut self, text: &str, way: impl Fn() -> Vec<Step>, site: &mut Site<'_>) -> SnippetIx {
-        let length = text.chars().count();
+        // a character has at least one byte
+        let length = if text.len() > LONGEST_EXPRESSION {
+            text.chars().count()
+        } else {
+            0
+        };
         if length > LONGEST_EXPRESSION {
             let message = format!("the expression has {length} characters; at most {LONGEST_EXPRESSION} are read");
             site.fault_with_help(FaultCode::InvalidExpression, &way(), message, "put it into a CODE node");
-        } else if let Err(fault) = self.syntax.expression(text) {
-            site.fault(FaultCode::InvalidExpression, &way(), fault.message);
+            // no graph is made where anything is wrong
+            return SnippetIx::MAX;
         }
-        self.place(SnippetKind::Expression, text)
+        self.text(SnippetKind::Expression, text, way, site)
     }
 
     pub(super) fn template(&mut self, text: &str, way: impl Fn() -> Vec<Step>, site: &mut Site<'_>) -> SnippetIx {
-        if let Err(fault) = self.syntax.template(text) {
-            site.fault(FaultCode::InvalidTemplate, &way(), fault.message);
-        }
-        self.place(SnippetKind::Template, text)
+        self.text(SnippetKind::Template, text, way, site)
     }
 
     pub(super) fn script(&mut self, text: &str, way: impl Fn() -> Vec<Step>, site: &mut Site<'_>) -> SnippetIx {
-        if let Err(fault) = self.syntax.script(text) {
-            site.fault(FaultCode::InvalidExpression, &way(), fault.message);
-        }
-        self.place(SnippetKind::Code, text)
+        self.text(SnippetKind::Code, text, way, site)
     }
 
     /// Text is an expression, anything else is taken as it is with templates in its strings.
@@ -106,12 +122,27 @@ impl<'a> Snippets<'a> {
         }
     }
 
-    fn place(&mut self, kind: SnippetKind, text: &str) -> SnippetIx {
-        let source: Arc<str> = Arc::from(text);
-        let next = self.all.len() as SnippetIx;
-        let place = *self.known.entry((kind as u8, Arc::clone(&source))).or_insert(next);
-        if place == next {
-            self.all.push(Snippet { kind, source });
+    fn text(&mut self, kind: SnippetKind, text: &str, way: impl Fn() -> Vec<Step>, site: &mut Site<'_>) -> SnippetIx {
+        let known = &mut self.known[kind as usize];
+        let place = if let Some(place) = known.get(text) {
+            *place
+        } else {
+            let place = self.all.len() as SnippetIx;
+            let source: Arc<str> = Arc::from(text);
+            known.insert(Arc::clone(&source), place);
+            let snippet = Snippet { kind, source };
+            if let Err(fault) = self.syntax.check(&snippet) {
+                self.wrong.insert(place, fault);
+            }
+            self.all.push(snippet);
+            place
+        };
+        if let Some(fault) = self.wrong.get(&place) {
+            let code = match kind {
+                SnippetKind::Expression | SnippetKind::Code => FaultCode::InvalidExpression,
+                SnippetKind::Template => FaultCode::InvalidTemplate,
+            };
+            site.fault(code, &way(), fault.message.as_str());
         }
         place
     }

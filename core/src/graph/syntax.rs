@@ -1,5 +1,7 @@
 //! The port to whatever reads expressions, templates and scripts; this crate reads none of them.
 
+use super::model::{Snippet, SnippetKind};
+
 /// Parses texts, for their faults only.
 pub trait Syntax {
     /// A JavaScript expression; `{{path}}` stands for a value in it.
@@ -8,6 +10,24 @@ pub trait Syntax {
     fn template(&self, text: &str) -> Result<(), SyntaxFault>;
     /// The body of a JavaScript async function.
     fn script(&self, text: &str) -> Result<(), SyntaxFault>;
+
+    /// A text of any kind.
+    fn check(&self, text: &Snippet) -> Result<(), SyntaxFault> {
+        match text.kind {
+            SnippetKind::Expression => self.expression(&text.source),
+            SnippetKind::Template => self.template(&text.source),
+            SnippetKind::Code => self.script(&text.source),
+        }
+    }
+
+    /// Many texts: the places of those that do not parse, ascending. In no order of its own, so that it may be shared among
+    /// threads.
+    fn wrong_of(&self, texts: &[Snippet]) -> Vec<(usize, SyntaxFault)> {
+        let checked = texts.iter().map(|text| self.check(text)).enumerate();
+        checked
+            .filter_map(|(place, checked)| Some((place, checked.err()?)))
+            .collect()
+    }
 }
 
 /// Why a text does not parse.

@@ -11,6 +11,7 @@ mod references;
 mod schema;
 mod seeds;
 mod sizes;
+mod texts;
 mod triggered;
 mod triggers;
 mod world;

@@ -209,7 +209,7 @@ impl<'de> MapAccess<'de> for Members<'de> {
             return Ok(None);
         };
         self.value = Some(&member.value);
-        let key: StrDeserializer<'_, Mismatch> = member.key.as_str().into_deserializer();
+        let key: StrDeserializer<'_, Mismatch> = member.key.as_ref().into_deserializer();
         seed.deserialize(key).map(Some)
     }
 

@@ -4,8 +4,11 @@
 //! 2. Nesting is bounded by [`MAX_DEPTH`], so every walk over a tree may recurse.
 
 mod deserialize;
+mod keys;
 mod locate;
 mod parse;
+
+use std::borrow::Cow;
 
 pub(crate) use deserialize::{Mismatch, MismatchKind};
 pub(crate) use locate::{Lines, pointer_at};
@@ -44,7 +47,7 @@ pub(crate) enum Json {
 /// A key and its value.
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
-    pub(crate) key: String,
+    pub(crate) key: Cow<'static, str>,
     pub(crate) key_span: Span,
     pub(crate) value: Tree,
 }
@@ -132,7 +135,7 @@ impl Tree {
         members.insert(
             0,
             Member {
-                key: key.to_owned(),
+                key: Cow::Owned(key.to_owned()),
                 key_span: value.span,
                 value,
             },

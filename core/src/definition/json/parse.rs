@@ -1,5 +1,8 @@
 //! Text to tree. Strict JSON, with messages for what people write by mistake.
 
+use std::borrow::Cow;
+
+use super::keys::key;
 use super::{Json, MAX_BYTES, MAX_DEPTH, Member, Span, Tree};
 use crate::definition::FaultCode;
 
@@ -40,6 +43,8 @@ pub(crate) fn parse(text: &str) -> Result<Parsed, SyntaxError> {
         text,
         at: 0,
         depth: 0,
+        members: Vec::new(),
+        items: Vec::new(),
         twice: Vec::new(),
     };
     if text.starts_with('\u{feff}') {
@@ -69,10 +74,21 @@ struct Parser<'a> {
     text: &'a str,
     at: usize,
     depth: usize,
+    /// Members of the objects that are open, each object's behind those of the one around it: so that a list of members is
+    /// made when it is known how long it is.
+    members: Vec<Member>,
+    /// Items of the lists that are open, likewise.
+    items: Vec<Tree>,
     twice: Vec<Twice>,
 }
 
-impl Parser<'_> {
+/// What stands between quotes.
+enum Quoted<'a> {
+    Plain(&'a str),
+    Escaped(String),
+}
+
+impl<'a> Parser<'a> {
     fn value(&mut self) -> Result<Tree, SyntaxError> {
         let start = self.at;
         let value = match self.peek() {
@@ -101,19 +117,19 @@ impl Parser<'_> {
     }
 
     fn object(&mut self) -> Result<Json, SyntaxError> {
-        let mut members: Vec<Member> = Vec::new();
+        let first = self.members.len();
         self.at += 1;
         self.skip_space();
         if self.peek() == Some(b'}') {
             self.at += 1;
-            return Ok(Json::Object(members));
+            return Ok(Json::Object(Vec::new()));
         }
         loop {
             let start = self.at;
             if self.peek() != Some(b'"') {
                 return Err(self.unexpected("a key in double quotes"));
             }
-            let key = self.string()?;
+            let key = self.key()?;
             let key_span = span(start, self.at);
             self.skip_space();
             if self.peek() != Some(b':') {
@@ -122,26 +138,28 @@ impl Parser<'_> {
             self.at += 1;
             self.skip_space();
             let value = self.value()?;
-            members.push(Member { key, key_span, value });
+            self.members.push(Member { key, key_span, value });
             if self.another(b'}', "`,` or `}`")? {
                 continue;
             }
+            let members = self.members.drain(first..).collect();
             return Ok(Json::Object(self.without_repeats(members)));
         }
     }
 
     fn list(&mut self) -> Result<Json, SyntaxError> {
-        let mut items = Vec::new();
+        let first = self.items.len();
         self.at += 1;
         self.skip_space();
         if self.peek() == Some(b']') {
             self.at += 1;
-            return Ok(Json::List(items));
+            return Ok(Json::List(Vec::new()));
         }
         loop {
-            items.push(self.value()?);
+            let item = self.value()?;
+            self.items.push(item);
             if !self.another(b']', "`,` or `]`")? {
-                return Ok(Json::List(items));
+                return Ok(Json::List(self.items.drain(first..).collect()));
             }
         }
     }
@@ -186,7 +204,7 @@ impl Parser<'_> {
         for (member, first) in members.into_iter().zip(firsts) {
             match first {
                 Some(first) => self.twice.push(Twice {
-                    key: member.key,
+                    key: member.key.into_owned(),
                     first,
                     other: member.key_span,
                 }),
@@ -197,6 +215,20 @@ impl Parser<'_> {
     }
 
     fn string(&mut self) -> Result<String, SyntaxError> {
+        match self.quoted()? {
+            Quoted::Plain(text) => Ok(text.to_owned()),
+            Quoted::Escaped(text) => Ok(text),
+        }
+    }
+
+    fn key(&mut self) -> Result<Cow<'static, str>, SyntaxError> {
+        match self.quoted()? {
+            Quoted::Plain(text) => Ok(key(text)),
+            Quoted::Escaped(text) => Ok(Cow::Owned(text)),
+        }
+    }
+
+    fn quoted(&mut self) -> Result<Quoted<'a>, SyntaxError> {
         let start = self.at;
         let bytes = self.text.as_bytes();
         let mut end = start + 1;
@@ -221,12 +253,13 @@ impl Parser<'_> {
         }
         self.at = end + 1;
         if plain {
-            return Ok(self.text[start + 1..end].to_owned());
+            return Ok(Quoted::Plain(&self.text[start + 1..end]));
         }
-        serde_json::from_str(&self.text[start..=end]).map_err(|error| {
+        let text = serde_json::from_str(&self.text[start..=end]).map_err(|error| {
             let message = format!("a bad escape in text: {}", without_place(&error));
             self.error_at(FaultCode::InvalidJson, message, start, end + 1)
-        })
+        })?;
+        Ok(Quoted::Escaped(text))
     }
 
     fn number(&mut self) -> Result<Json, SyntaxError> {

@@ -194,7 +194,7 @@ impl Loader {
         };
         let mut rest = tree.clone();
         if let Some(members) = rest.members_mut() {
-            members.retain(|member| !PROFILE_FIELDS.contains(&member.key.as_str()));
+            members.retain(|member| !PROFILE_FIELDS.contains(&member.key.as_ref()));
         }
         let Some(rest) = self.read::<Map<String, Value>>(&mut rest, &[]) else {
             return;

@@ -1,5 +1,7 @@
 //! One node: its frame, then its config by its type.
 
+use std::borrow::Cow;
+
 use serde::Deserialize;
 
 use super::Loader;
@@ -26,7 +28,7 @@ pub(super) fn normalise_node(loader: &mut Loader, node: &mut Tree, holes: &mut H
         && let Some(members) = node.members_mut()
     {
         members.push(Member {
-            key: "config".to_owned(),
+            key: Cow::Borrowed("config"),
             key_span: span,
             value: Tree::empty_object(span),
         });
@@ -258,7 +260,7 @@ fn read_operation(loader: &mut Loader, config: &mut Tree) -> Option<ContextOpera
             None
         }
     };
-    "operation".clone_into(&mut operation.key);
+    operation.key = Cow::Borrowed("operation");
     if let Some(members) = config.members_mut() {
         members.insert(0, operation);
     }

@@ -1,5 +1,7 @@
 //! Aliases to canonical names, words to canonical case, `null` to absent; unknown fields found.
 
+use std::borrow::Cow;
+
 use super::Loader;
 use super::nearest::nearest;
 use super::read::Problem;
@@ -14,10 +16,7 @@ impl Loader {
     /// Brings an object, or every object of a list, into canonical form.
     pub(super) fn normalise(&mut self, shape: &Shape, tree: &mut Tree) {
         match &mut tree.value {
-            Json::Object(members) => {
-                let given = std::mem::take(members);
-                *members = self.members(shape, tree.span, given);
-            }
+            Json::Object(members) => self.members(shape, tree.span, members),
             Json::List(items) => {
                 for item in items.iter_mut().filter(|item| item.is_object()) {
                     self.normalise(shape, item);
@@ -27,30 +26,31 @@ impl Loader {
         }
     }
 
-    fn members(&mut self, shape: &Shape, object: Span, given: Vec<Member>) -> Vec<Member> {
-        let mut kept: Vec<Member> = Vec::with_capacity(given.len());
-        for mut member in given {
+    fn members(&mut self, shape: &Shape, object: Span, members: &mut Vec<Member>) {
+        let mut kept: Vec<&'static str> = Vec::with_capacity(members.len().min(shape.fields.len()));
+        members.retain_mut(|member| {
             let Some(field) = shape.fields.iter().find(|field| answers_to(field, &member.key)) else {
-                self.unknown_field(shape, object, &member);
-                continue;
+                self.unknown_field(shape, object, member);
+                return false;
             };
             if matches!(member.value.value, Json::Null) && !matches!(field.holds, Holds::Value) {
-                continue;
+                return false;
             }
-            if kept.iter().any(|other| other.key == field.name) {
+            if kept.contains(&field.name) {
                 let message = format!("`{}` and another name for it are both given; keep one", member.key);
                 let fault = self
                     .source
                     .fault(FaultCode::DuplicateField, member.key_span, member.key_span, message);
                 self.out.faults.push(fault);
-                continue;
+                return false;
             }
-            if self.canonical(field, object, &mut member.value) {
-                field.name.clone_into(&mut member.key);
-                kept.push(member);
+            if !self.canonical(field, object, &mut member.value) {
+                return false;
             }
-        }
-        kept
+            member.key = Cow::Borrowed(field.name);
+            kept.push(field.name);
+            true
+        });
     }
 
     /// Brings a field's value into canonical form. Whether it can be kept.
@@ -58,11 +58,12 @@ impl Loader {
         match field.holds {
             Holds::Value | Holds::Plain => true,
             Holds::Upper => {
-                fold(value, |word| word.replace('-', "_").to_uppercase());
+                let is_upper = |letter: u8| letter.is_ascii_uppercase() || letter == b'_';
+                fold(value, is_upper, |word| word.replace('-', "_").to_uppercase());
                 true
             }
             Holds::Lower => {
-                fold(value, str::to_lowercase);
+                fold(value, |letter| letter.is_ascii_lowercase(), str::to_lowercase);
                 true
             }
             Holds::Object(shape) => {
@@ -118,11 +119,12 @@ fn answers_to(field: &Field, key: &str) -> bool {
     field.name == key || field.aliases.contains(&key)
 }
 
-/// Folds a word, or every word of a list.
-fn fold(value: &mut Tree, change: impl Fn(&str) -> String + Copy) {
+/// Folds a word, or every word of a list. One of nothing but letters that are `done` stays as it is.
+fn fold(value: &mut Tree, done: impl Fn(u8) -> bool + Copy, change: impl Fn(&str) -> String + Copy) {
     match &mut value.value {
+        Json::Text(word) if word.bytes().all(done) => {}
         Json::Text(word) => *word = change(word),
-        Json::List(items) => items.iter_mut().for_each(|item| fold(item, change)),
+        Json::List(items) => items.iter_mut().for_each(|item| fold(item, done, change)),
         Json::Null | Json::Bool(_) | Json::Number(_) | Json::Object(_) => {}
     }
 }

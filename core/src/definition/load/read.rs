@@ -148,7 +148,11 @@ fn is_echo(removed: &[Vec<Step>], steps: &[Step], mismatch: &Mismatch) -> bool {
     }
 }
 
+/// The way to what does not fit costs a text for each key that is passed, so it is only kept once something does not.
 fn attempt<T: DeserializeOwned>(tree: &Tree) -> Result<T, (Vec<Step>, Mismatch)> {
+    if let Ok(value) = T::deserialize(tree) {
+        return Ok(value);
+    }
     let mut track = serde_path_to_error::Track::new();
     let deserializer = serde_path_to_error::Deserializer::new(tree, &mut track);
     match T::deserialize(deserializer) {

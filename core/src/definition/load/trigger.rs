@@ -92,7 +92,7 @@ fn normalise_action(loader: &mut Loader, action: &mut Tree) -> bool {
         if let Some(members) = action.members_mut() {
             let value = Tree::empty_object(span);
             members.push(Member {
-                key: "parameters".to_owned(),
+                key: "parameters".into(),
                 key_span: span,
                 value,
             });
