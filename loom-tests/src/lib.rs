@@ -14,6 +14,8 @@ pub mod completion;
 pub mod drain_gate;
 #[path = "../../sync/src/latch.rs"]
 pub mod latch;
+#[path = "../../sync/src/ready.rs"]
+pub mod ready;
 #[path = "../../sync/src/single_flight.rs"]
 pub mod single_flight;
 #[path = "../../sync/src/subscriptions.rs"]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use pirn_actors::engine::{EngineParts, EngineShared};
-use pirn_actors::host::HostConfig;
+use pirn_actors::host::{HostConfig, NoHome};
 use pirn_actors::ports::{Function, Model, Notify, Ports, Tool};
 use pirn_core::conversation::Tokenizer;
 use pirn_core::definition::{Fault, Loaded, Profile, SourceFile, TriggerDefinition};
@@ -32,6 +32,10 @@ pub enum BuildError {
     Profiles(Vec<ProfileFault>),
     /// The operating system gave no threads.
     Threads(std::io::Error),
+    /// The engine was to be [local](EngineBuilder::local), and its thread can not carry it.
+    Local(NoHome),
+    /// Two settings that exclude each other: which.
+    Settings(&'static str, &'static str),
     /// The engine stopped while it started.
     Engine(RunError),
 }
@@ -42,6 +46,8 @@ impl std::fmt::Display for BuildError {
             Self::Workflows(faults) => lines(f, faults),
             Self::Profiles(faults) => lines(f, faults),
             Self::Threads(error) => write!(f, "no threads: {error}"),
+            Self::Local(missing) => write!(f, "the engine can not live on the thread that builds it: {missing}"),
+            Self::Settings(one, other) => write!(f, "an engine has {one} or {other}, not both"),
             Self::Engine(error) => error.fmt(f),
         }
     }
@@ -72,6 +78,7 @@ pub struct EngineBuilder {
     arbiters: Option<usize>,
     work: Option<tokio::runtime::Handle>,
     clock: Clock,
+    is_local: bool,
     notify: Option<Arc<Notify>>,
     seed: Option<u64>,
     faults: Faults,
@@ -201,6 +208,49 @@ impl EngineBuilder {
         self
     }
 
+    /// No threads for actors: they are one task of the thread that calls [`build`](EngineBuilder::build), among the local
+    /// tasks of its tokio `LocalSet`, local runtime or actix arbiter. For a program that lives on such a thread: there,
+    /// starting a run, sending it something and hearing of its end wake no other thread.
+    ///
+    /// ```
+    /// let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    /// let thread = tokio::task::LocalSet::new();
+    /// let report = thread.block_on(&runtime, async {
+    ///     let engine = pirn::Engine::builder()
+    ///         .local()
+    ///         .workflows(r#"{"id": "short", "edges": [{"from": "start", "to": "end"}],
+    ///             "nodes": [{"id": "start", "type": "START"}, {"id": "end", "type": "END"}]}"#)
+    ///         .build()?;
+    ///     Ok::<_, Box<dyn std::error::Error>>(engine.start("short", serde_json::Value::Null)?.outcome().await)
+    /// })?;
+    /// assert_eq!(report.status, pirn::ThreadStatus::Completed);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// - The engine is as `Send` and as `Clone` as any: other threads use it too, by messages.
+    /// - It goes on while its thread runs its local tasks, and only then. Dropping the last handle ends the engine; dropping
+    ///   the `LocalSet`, or ending the arbiter, does too: who awaits a run then is told that the engine has stopped.
+    /// - What blocks would wait for itself on that thread, and does not: see [`outcome_blocking`], [`settled_blocking`],
+    ///   [`shutdown_blocking`] and [`BlockingEvents`]. Await instead.
+    /// - Timers follow the clock of the thread's tokio runtime: while that is paused (`tokio::time::pause`), an hour's WAIT
+    ///   takes no time.
+    /// - Models, tools, JavaScript and async functions still run elsewhere: on the engine's threads for work, which are
+    ///   started by the first of them, or where [`work_on`](EngineBuilder::work_on) says.
+    ///
+    /// [`build`](EngineBuilder::build) fails where the thread has no tokio runtime, no timers or no local tasks
+    /// ([`BuildError::Local`]), and beside [`virtual_time`](EngineBuilder::virtual_time) and
+    /// [`arbiters`](EngineBuilder::arbiters) ([`BuildError::Settings`]).
+    ///
+    /// [`outcome_blocking`]: super::RunHandle::outcome_blocking
+    /// [`settled_blocking`]: super::RunHandle::settled_blocking
+    /// [`shutdown_blocking`]: super::Engine::shutdown_blocking
+    /// [`BlockingEvents`]: super::BlockingEvents
+    #[must_use]
+    pub fn local(mut self) -> Self {
+        self.is_local = true;
+        self
+    }
+
     /// Where models, tools and async functions run (default: threads of the engine's own).
     #[must_use]
     pub fn work_on(mut self, handle: tokio::runtime::Handle) -> Self {
@@ -247,6 +297,7 @@ impl EngineBuilder {
 
     /// Starts the engine's threads, registers what was given. All faults are reported at once.
     pub fn build(mut self) -> Result<Engine, BuildError> {
+        self.check_settings()?;
         let loaded = Loaded::of(&self.files);
         let names = self.function_names();
         let mut ports = self.ports(&loaded)?;
@@ -256,7 +307,7 @@ impl EngineBuilder {
         });
         crate::faults::inject(&mut ports, self.faults, seed.unwrap_or_else(process_seed));
         let (placement, place) = match self.clock {
-            Clock::Virtual { seed } => Placement::simulated(seed, names),
+            Clock::Virtual { seed } => Placement::simulated(seed, names).map_err(BuildError::Threads),
             Clock::Real => {
                 let default = HostConfig::default();
                 let arbiters = self.arbiters.unwrap_or(default.arbiters);
@@ -265,10 +316,13 @@ impl EngineBuilder {
                     work: self.work,
                     ..default
                 };
-                Placement::arbiters(config, names)
+                if self.is_local {
+                    Placement::local(config, names).map_err(BuildError::Local)
+                } else {
+                    Placement::arbiters(config, names).map_err(BuildError::Threads)
+                }
             }
-        }
-        .map_err(BuildError::Threads)?;
+        }?;
         let run_id_seed = match self.clock {
             Clock::Virtual { seed } => seed.unwrap_or_default(),
             Clock::Real => process_seed(),
@@ -287,6 +341,16 @@ impl EngineBuilder {
         // Whether the bus is there before the first run is asked for must not depend on the caller's thread.
         engine.placement.wait_idle(super::STARTS_WITHIN);
         Ok(engine)
+    }
+
+    fn check_settings(&self) -> Result<(), BuildError> {
+        if self.is_local && self.clock != Clock::Real {
+            return Err(BuildError::Settings("local actors", "virtual time"));
+        }
+        if self.is_local && self.arbiters.is_some() {
+            return Err(BuildError::Settings("local actors", "arbiters"));
+        }
+        Ok(())
     }
 
     /// Everything an engine needs but threads, for who runs it on one of its own.

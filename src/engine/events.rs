@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
+use crossbeam_channel::TryRecvError;
 use futures::channel::mpsc;
 use futures::stream::Stream;
 pub use pirn_actors::events::EventFilter;
 use pirn_actors::events::{Deliver, Delivery, Undelivered};
+use pirn_actors::host::Here;
 use pirn_core::event::Event;
 
 /// What a subscriber hears.
@@ -54,11 +56,14 @@ impl Events {
     }
 }
 
-/// Events for a thread that blocks; iterating ends with the run, or the engine.
+/// Events for a thread that blocks; iterating ends with the run, or the engine. The thread that carries the actors of a
+/// [local](super::EngineBuilder::local) engine may not block: there, iterating gives what has come, and then ends for now.
 #[derive(Debug)]
 pub struct BlockingEvents {
     receiver: crossbeam_channel::Receiver<Heard>,
     missed_at_end: Arc<AtomicU64>,
+    /// Tells the threads that would wait for themselves.
+    here: Option<Here>,
 }
 
 /// What is said last, once: how many events at the end did not fit the buffer.
@@ -80,6 +85,13 @@ impl Iterator for BlockingEvents {
     type Item = Heard;
 
     fn next(&mut self) -> Option<Heard> {
+        if self.here.is_some_and(Here::is_here) {
+            return match self.receiver.try_recv() {
+                Ok(heard) => Some(heard),
+                Err(TryRecvError::Empty) => None,
+                Err(TryRecvError::Disconnected) => last(&self.missed_at_end),
+            };
+        }
         self.receiver.recv().ok().or_else(|| last(&self.missed_at_end))
     }
 }
@@ -128,7 +140,7 @@ pub(super) fn stream(capacity: usize) -> (Box<dyn Deliver>, Events) {
     )
 }
 
-pub(super) fn blocking(capacity: usize) -> (Box<dyn Deliver>, BlockingEvents) {
+pub(super) fn blocking(capacity: usize, here: Option<Here>) -> (Box<dyn Deliver>, BlockingEvents) {
     // A bounded channel lays out its whole buffer at once, and most subscribers ask for more than comes. Only the bus
     // puts something in, so what it counts there can only have become less.
     let (sender, receiver) = crossbeam_channel::unbounded();
@@ -147,6 +159,7 @@ pub(super) fn blocking(capacity: usize) -> (Box<dyn Deliver>, BlockingEvents) {
         BlockingEvents {
             receiver,
             missed_at_end,
+            here,
         },
     )
 }

@@ -36,8 +36,13 @@ impl RunHandle {
         self.started.outcome.wait().await.unwrap_or_else(|lost| self.lost(lost))
     }
 
-    /// As [`RunHandle::outcome`], for a thread that may block.
+    /// As [`RunHandle::outcome`], for a thread that may block. The thread that carries the actors of a
+    /// [local](super::EngineBuilder::local) engine may not: there a run that has not ended gives a report of status RUNNING
+    /// with an error that says so, and goes on.
     pub fn outcome_blocking(&self) -> Arc<RunReport> {
+        if self.placement.is_here() {
+            return self.try_outcome().unwrap_or_else(|| self.would_wait_for_itself());
+        }
         self.started
             .outcome
             .wait_blocking()
@@ -58,8 +63,12 @@ impl RunHandle {
         let _: Result<(), Lost> = self.started.settled.wait().await;
     }
 
-    /// As [`RunHandle::settled`], for a thread that may block.
+    /// As [`RunHandle::settled`], for a thread that may block. On the thread that carries the actors of a
+    /// [local](super::EngineBuilder::local) engine it returns at once.
     pub fn settled_blocking(&self) {
+        if self.placement.is_here() {
+            return;
+        }
         let _: Result<(), Lost> = self.started.settled.wait_blocking();
     }
 
@@ -110,12 +119,26 @@ impl RunHandle {
     }
 
     fn lost(&self, _: Lost) -> Arc<RunReport> {
-        let error = RunError::new(RunErrorCode::ActorPanicked, "the run's supervisor is gone");
+        let (code, message) = if self.placement.has_ended() {
+            (RunErrorCode::Cancelled, "the engine has stopped")
+        } else {
+            (RunErrorCode::ActorPanicked, "the run's supervisor is gone")
+        };
+        self.unknown(ThreadStatus::Failed, RunError::new(code, message))
+    }
+
+    fn would_wait_for_itself(&self) -> Arc<RunReport> {
+        let message = "this thread carries the run and would wait for itself; await `outcome` here";
+        self.unknown(ThreadStatus::Running, RunError::new(RunErrorCode::Overloaded, message))
+    }
+
+    /// The report of a run that nothing else is known of.
+    fn unknown(&self, status: ThreadStatus, error: RunError) -> Arc<RunReport> {
         Arc::new(RunReport {
             run_id: self.run_id().to_owned(),
             thread_id: format!("{}.0", self.run_id()),
             workflow_id: String::new(),
-            status: ThreadStatus::Failed,
+            status,
             output: Value::Null,
             variables: std::collections::BTreeMap::new(),
             error: Some(error),

@@ -28,6 +28,7 @@ pub use builder::{BuildError, EngineBuilder};
 pub use compression::Compression;
 pub use events::{BlockingEvents, EventFilter, Events, Heard};
 pub use handle::RunHandle;
+pub use pirn_actors::host::NoHome;
 pub use pirn_actors::run::{FiringOutcome, FiringReport, NodeReport, RunReport, ThreadReport};
 pub use pirn_actors::supervisor::RunStatus;
 use place::Placement;
@@ -210,23 +211,41 @@ impl Engine {
         self.shared.live_runs()
     }
 
-    /// Admits no more runs, waits `grace` for those under way, cancels the rest, stops every thread, reports.
+    /// Admits no more runs, waits `grace` for those under way, cancels the rest, stops every thread, reports. Waiting is
+    /// done on a thread of its own, by the real clock.
     pub async fn shutdown(&self, grace: Duration) -> ShutdownReport {
+        match self.begin_shutdown(grace) {
+            Some(report) => report.wait().await.unwrap_or_default(),
+            // No thread to wait on: it is done here, in the caller's.
+            None => self.shutdown_blocking(grace),
+        }
+    }
+
+    /// As [`Engine::shutdown`], for callers outside async code. On the thread that carries the actors of a
+    /// [local](EngineBuilder::local) engine it only begins, and goes on as that thread does; the report says which runs are
+    /// left by now.
+    pub fn shutdown_blocking(&self, grace: Duration) -> ShutdownReport {
+        if !self.placement.is_here() {
+            return place::shut_down(&self.shared, &self.placement, grace);
+        }
+        self.shared.close();
+        if self.begin_shutdown(grace).is_none() {
+            self.shared.cancel_all();
+        }
+        ShutdownReport {
+            runs_left: self.live_runs(),
+            ..ShutdownReport::default()
+        }
+    }
+
+    /// Shuts down on a thread of its own; none where there is no thread.
+    fn begin_shutdown(&self, grace: Duration) -> Option<Completion<ShutdownReport>> {
         let (shared, placement) = (Arc::clone(&self.shared), self.placement.clone());
         let (setter, report) = completion();
         let stopping = std::thread::Builder::new()
             .name("pirn-shutdown".to_owned())
             .spawn(move || setter.set(place::shut_down(&shared, &placement, grace)));
-        match stopping {
-            Ok(_) => report.wait().await.unwrap_or_default(),
-            // No thread to wait on: it is done here, in the caller's.
-            Err(_) => place::shut_down(&self.shared, &self.placement, grace),
-        }
-    }
-
-    /// As [`Engine::shutdown`], for callers outside async code.
-    pub fn shutdown_blocking(&self, grace: Duration) -> ShutdownReport {
-        place::shut_down(&self.shared, &self.placement, grace)
+        stopping.ok().map(|_| report)
     }
 }
 
@@ -305,7 +324,7 @@ impl RunBuilder {
 
     /// The run's events from its first one on, for a thread that blocks; no types: all.
     pub fn blocking_events(&mut self, types: &[EventType], capacity: usize) -> BlockingEvents {
-        let (deliver, events) = events::blocking(capacity);
+        let (deliver, events) = events::blocking(capacity, self.engine.placement.here());
         self.subscriptions.push((self.filter(types), deliver));
         events
     }

@@ -1,4 +1,4 @@
-//! Where an engine's actors run: real arbiters, or one thread under a virtual clock.
+//! Where an engine's actors run: real arbiters, the caller's own thread, or one thread under a virtual clock.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use pirn_actors::engine::{EngineShared, Place, Placed};
-use pirn_actors::host::{Host, HostConfig, HostRuntime, SimulatedHost};
+use pirn_actors::host::{Here, Host, HostConfig, HostRuntime, NoHome, SimulatedHost};
 use pirn_core::error::{RunError, RunErrorCode};
 
 use super::ShutdownReport;
@@ -32,7 +32,8 @@ struct Inner {
 }
 
 enum Kind {
-    Arbiters(HostRuntime),
+    /// Arbiters, or a thread that is not the engine's own.
+    Real(HostRuntime),
     Simulated(Simulated),
 }
 
@@ -62,7 +63,30 @@ impl Placement {
         Ok((
             Self {
                 inner: Arc::new(Inner {
-                    kind: Kind::Arbiters(runtime),
+                    kind: Kind::Real(runtime),
+                    functions,
+                }),
+            },
+            Box::new(place),
+        ))
+    }
+
+    pub(super) fn local(config: HostConfig, functions: BTreeSet<String>) -> Result<(Self, Place), NoHome> {
+        let runtime = HostRuntime::local(config)?;
+        let place = {
+            let runtime = runtime.clone();
+            move |placed: Placed| {
+                if let Some(host) = runtime.host_here() {
+                    placed(&host, None);
+                    return Ok(());
+                }
+                runtime.run_on(0, move |host| placed(host, None)).map_err(|_| stopped())
+            }
+        };
+        Ok((
+            Self {
+                inner: Arc::new(Inner {
+                    kind: Kind::Real(runtime),
                     functions,
                 }),
             },
@@ -124,7 +148,7 @@ impl Placement {
                 let job = Job::Run(Box::new(move |_, _| act()));
                 simulated.jobs.send(job).map_err(|_| stopped())
             }
-            Kind::Simulated(_) | Kind::Arbiters(_) => {
+            Kind::Simulated(_) | Kind::Real(_) => {
                 act();
                 Ok(())
             }
@@ -135,7 +159,29 @@ impl Placement {
     /// virtual time what was asked for before happens first anyway.
     pub(super) fn may_wait(&self) -> bool {
         match &self.inner.kind {
-            Kind::Arbiters(runtime) => !runtime.is_own_thread(),
+            Kind::Real(runtime) => !runtime.is_own_thread(),
+            Kind::Simulated(_) => false,
+        }
+    }
+
+    /// Tells the threads that carry the actors without being the engine's own: there, who waits keeps what it waits for
+    /// from happening.
+    pub(super) fn here(&self) -> Option<Here> {
+        match &self.inner.kind {
+            Kind::Real(runtime) => Some(runtime.here()),
+            Kind::Simulated(_) => None,
+        }
+    }
+
+    /// Whether the calling thread is such a one.
+    pub(super) fn is_here(&self) -> bool {
+        self.here().is_some_and(Here::is_here)
+    }
+
+    /// Whether nothing can run any more.
+    pub(super) fn has_ended(&self) -> bool {
+        match &self.inner.kind {
+            Kind::Real(runtime) => runtime.has_ended(),
             Kind::Simulated(_) => false,
         }
     }
@@ -163,7 +209,7 @@ impl Placement {
 
     fn stop(&self, grace: Duration) -> ShutdownReport {
         match &self.inner.kind {
-            Kind::Arbiters(runtime) => {
+            Kind::Real(runtime) => {
                 let report = runtime.stop(u64::try_from(grace.as_millis()).unwrap_or(u64::MAX));
                 ShutdownReport {
                     tasks_left: report.tasks_left,
@@ -195,9 +241,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         match &self.kind {
             // Runs hold the runtime too, so it would not stop by itself while one is under way.
-            Kind::Arbiters(runtime) => {
-                runtime.stop(0);
-            }
+            Kind::Real(runtime) => runtime.end(),
             Kind::Simulated(_) => {}
         }
     }

@@ -9,6 +9,7 @@
 //! | [`DrainGate`] | bounded admission, and waiting until everybody has left |
 //! | [`Subscriptions`] | a set of subscribers read at every event, with a gapless sequence |
 //! | [`SingleFlight`] | one holder per key, everybody else is told so |
+//! | [`ReadyQueue`] | what is ready for one reader, which is woken only where it rests; [`WakeFlag`] keeps it there once |
 //!
 //! Rules that hold for every file here:
 //! 1. One lock at a time, so no two locks can be taken in two orders. ([`Subscriptions`] has two, in one order.)
@@ -26,6 +27,7 @@ mod cancel;
 mod completion;
 mod drain_gate;
 mod latch;
+mod ready;
 mod single_flight;
 mod subscriptions;
 mod waiters;
@@ -34,5 +36,6 @@ pub use cancel::{CancelToken, Cancelled, Registration};
 pub use completion::{Completion, Lost, Setter, Wait, completion};
 pub use drain_gate::{DrainGate, Drained, Permit, Refused};
 pub use latch::Latch;
+pub use ready::{ReadyQueue, WakeFlag};
 pub use single_flight::{Flight, InFlight, SingleFlight};
 pub use subscriptions::{Publisher, Subscription, Subscriptions, subscriptions};

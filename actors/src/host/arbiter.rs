@@ -1,9 +1,10 @@
-//! The host of one actix arbiter: its thread's tokio executor runs the tasks, one driver task its timers and what
-//! comes from other threads.
+//! The host of one actix arbiter, or of any thread that runs tokio's local tasks: one of those, the driver, runs
+//! everything here: tasks, timers, what comes from other threads.
 //!
 //! 1. One driver, however many timers: it sleeps until the first deadline and is woken by an earlier one.
 //! 2. Ticks are microseconds, so that a wait set in the middle of a millisecond is not short by the half.
 //! 3. When the driver is dropped the host is closed: see [`super`] about refusing.
+//! 4. Nothing is asked of tokio outside of the driver's turns, so a host may be used wherever its thread stands.
 
 // The one place under actors/ that may ask tokio and the clock: everything else asks this port.
 #![allow(clippy::disallowed_methods)]
@@ -14,26 +15,36 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures::future::{BoxFuture, LocalBoxFuture};
 use pirn_core::Millis;
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 
 use super::chance::Chance;
 use super::load::{Count, Counted};
+use super::local::{End, Home};
 use super::pool::WorkPool;
+use super::tasks::Tasks;
 use super::timers::{TimerKey, Timers};
 use super::{Host, Port, WorkClock, WorkHandle, WorkTime, survive};
 
-/// How many jobs or timers run before the arbiter's other tasks have their turn.
+/// How many jobs or timers run before the tasks have their turn.
 const BATCH: usize = 256;
 
-/// What another thread wants done on this arbiter, counted as alive from the moment it was sent.
-pub(super) struct Job {
-    pub(super) run: Box<dyn FnOnce(&Host) + Send>,
-    pub(super) alive: Counted,
+/// How many tasks have their turn before the thread's other tasks, as many as tokio's own `LocalSet` takes.
+const TURNS: usize = 61;
+
+/// What comes from another thread.
+pub(super) enum Job {
+    /// To be done here, counted as alive from the moment it was sent.
+    Run {
+        run: Box<dyn FnOnce(&Host) + Send>,
+        alive: Counted,
+    },
+    /// The driver is to end, once it is quiet or the grace is over. Arbiters end with their thread.
+    End(End),
 }
 
 /// What an arbiter shares with its runtime.
@@ -52,32 +63,42 @@ pub(super) struct Shared {
 
 /// Makes this thread's host and starts its driver. Must run on the arbiter.
 pub(super) fn start(shared: Shared, jobs: UnboundedReceiver<Job>) {
+    tokio::task::spawn_local(driver(shared, jobs, Box::pin(tokio::time::sleep(Duration::ZERO))));
+}
+
+/// This thread's host and its driver, which is to be polled on this thread by one task.
+pub(super) fn driver(shared: Shared, jobs: UnboundedReceiver<Job>, sleep: Pin<Box<Sleep>>) -> Driver {
     let chance = Chance::new(shared.seed);
     let port = Rc::new(ArbiterPort {
         shared,
         chance,
+        tasks: Tasks::new(),
         timers: RefCell::new(Timers::new()),
-        armed: Cell::new(None),
         driver: RefCell::new(None),
+        is_in_turn: Cell::new(false),
         work_handle: OnceCell::new(),
         is_closed: Cell::new(false),
     });
     let host = Host::new(Rc::clone(&port) as Rc<dyn Port>);
-    tokio::task::spawn_local(Driver {
-        sleep: Box::pin(tokio::time::sleep(Duration::ZERO)),
+    Driver {
         port,
         host,
         jobs,
-    });
+        sleep,
+        slept_until: None,
+        ending: None,
+        home: None,
+    }
 }
 
 struct ArbiterPort {
     shared: Shared,
     chance: Chance,
+    tasks: Tasks,
     timers: RefCell<Timers<Box<dyn FnOnce()>>>,
-    /// The deadline the driver sleeps until.
-    armed: Cell<Option<u64>>,
     driver: RefCell<Option<Waker>>,
+    /// Whether the driver is having its turn: it looks at the timers before it rests.
+    is_in_turn: Cell<bool>,
     work_handle: OnceCell<tokio::runtime::Handle>,
     is_closed: Cell<bool>,
 }
@@ -110,10 +131,7 @@ impl Port for ArbiterPort {
         if self.is_closed.get() {
             return survive("a task refused at shutdown", move || drop(task));
         }
-        tokio::task::spawn_local(Tracked {
-            future: task,
-            _alive: self.shared.tasks.guard(),
-        });
+        self.tasks.spawn(task, self.shared.tasks.guard());
     }
 
     fn set_timer(&self, after: Millis, fire: Box<dyn FnOnce()>) -> TimerKey {
@@ -121,8 +139,7 @@ impl Port for ArbiterPort {
         let key = self.timers.borrow_mut().set(deadline, fire);
         if self.is_closed.get() {
             self.cancel_timer(key);
-        } else if self.armed.get().is_none_or(|armed| deadline < armed) {
-            self.armed.set(Some(deadline));
+        } else if !self.is_in_turn.get() {
             self.wake_driver();
         }
         key
@@ -189,23 +206,52 @@ impl<F: Future<Output = ()> + ?Sized> Future for Tracked<F> {
     }
 }
 
-/// The one task that fires an arbiter's timers and runs what other threads sent.
-struct Driver {
+/// The one task that runs a thread's tasks, fires its timers and does what other threads sent.
+pub(super) struct Driver {
     port: Rc<ArbiterPort>,
     host: Host,
     jobs: UnboundedReceiver<Job>,
     sleep: Pin<Box<Sleep>>,
+    /// What `sleep` is set to.
+    slept_until: Option<u64>,
+    ending: Option<Ending>,
+    /// Whose thread this is, where it is not an arbiter's. Dropped when everything here has ended.
+    home: Option<Home>,
+}
+
+/// Ready once it is quiet, or the grace is over.
+struct Ending {
+    over: LocalBoxFuture<'static, ()>,
+    end: End,
 }
 
 impl Driver {
+    /// The host that it drives.
+    pub(super) fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// The driver of a thread that is not an arbiter's.
+    pub(super) fn at(mut self, home: Home) -> Self {
+        self.home = Some(home);
+        self
+    }
+
     /// Runs what other threads sent. True if there may be more.
     fn run_jobs(&mut self, task: &mut Context<'_>) -> bool {
         for _ in 0..BATCH {
-            let Poll::Ready(Some(Job { run, alive })) = self.jobs.poll_recv(task) else {
-                return false;
-            };
-            survive("a job", || run(&self.host));
-            drop(alive);
+            match self.jobs.poll_recv(task) {
+                Poll::Ready(Some(Job::Run { run, alive })) => {
+                    survive("a job", || run(&self.host));
+                    drop(alive);
+                }
+                Poll::Ready(Some(Job::End(end))) => {
+                    let counts = [&self.port.shared.tasks, self.port.shared.pool.in_flight()].map(Arc::clone);
+                    let over = Box::pin(end.over(counts));
+                    self.ending = Some(Ending { over, end });
+                }
+                Poll::Ready(None) | Poll::Pending => return false,
+            }
         }
         true
     }
@@ -228,13 +274,35 @@ impl Driver {
     /// Sleeps until the first deadline. False if that has passed already.
     fn rest(&mut self, task: &mut Context<'_>) -> bool {
         let next = self.port.timers.borrow().next_deadline();
-        self.port.armed.set(next);
-        let Some(deadline) = next else { return true };
-        let deadline = self.port.shared.origin.checked_add(Duration::from_micros(deadline));
-        // A deadline beyond what the clock can name is never reached.
-        let Some(deadline) = deadline else { return true };
-        self.sleep.as_mut().reset(deadline.into());
-        self.sleep.as_mut().poll(task).is_pending()
+        let Some(first) = next else { return true };
+        if self.slept_until != next {
+            let deadline = self.port.shared.origin.checked_add(Duration::from_micros(first));
+            // A deadline beyond what the clock can name is never reached.
+            let Some(deadline) = deadline else { return true };
+            self.sleep.as_mut().reset(deadline);
+            self.slept_until = next;
+        }
+        let is_asleep = self.sleep.as_mut().poll(task).is_pending();
+        if !is_asleep {
+            self.slept_until = None;
+        }
+        is_asleep
+    }
+
+    /// Whether it was told to end, and the time has come.
+    fn is_over(&mut self, task: &mut Context<'_>) -> bool {
+        let Some(ending) = &mut self.ending else { return false };
+        ending.over.as_mut().poll(task).is_ready()
+    }
+
+    /// Has everybody take a turn. True if there may be more.
+    fn turn(&mut self, task: &mut Context<'_>) -> bool {
+        self.port.is_in_turn.set(true);
+        let more_jobs = self.run_jobs(task);
+        let more_timers = self.fire_timers();
+        let more_tasks = self.port.tasks.poll(TURNS);
+        self.port.is_in_turn.set(false);
+        more_jobs || more_timers || more_tasks
     }
 }
 
@@ -251,9 +319,11 @@ impl Future for Driver {
         if !known {
             self.port.driver.replace(Some(task.waker().clone()));
         }
-        let more_jobs = self.run_jobs(task);
-        let more_timers = self.fire_timers();
-        if more_jobs || more_timers || !self.rest(task) {
+        let is_more = self.turn(task);
+        if self.is_over(task) {
+            return Poll::Ready(());
+        }
+        if is_more || !self.port.tasks.rest(task.waker()) || !self.rest(task) {
             task.waker().wake_by_ref();
         }
         Poll::Pending
@@ -263,9 +333,21 @@ impl Future for Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         self.port.is_closed.set(true);
+        // Whoever hears of what is dropped next can ask whether it is because all of it ends.
+        self.jobs.close();
+        let left = (
+            self.port.shared.tasks.alive(),
+            self.port.shared.pool.in_flight().alive(),
+        );
         let timers = self.port.timers.replace(Timers::new());
-        // A callback holds hosts, a host its port, the port its timers: this ends the circle.
+        // A callback and a task hold hosts, a host its port, the port its timers and tasks: this ends the circle.
         survive("the timers left at shutdown", move || drop(timers));
+        self.port.tasks.clear();
+        self.port.driver.replace(None);
+        if let Some(ending) = self.ending.take() {
+            let (tasks_left, work_left) = left;
+            ending.end.tell(tasks_left, work_left, self.home.take());
+        }
     }
 }
 

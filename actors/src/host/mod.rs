@@ -1,7 +1,7 @@
 //! The thin port between Pirn's actors and whatever runs them.
 //!
 //! 1. An actor reaches time, timers, tasks, work and chance only through [`Host`]; so the same actors run on
-//!    real threads ([`HostRuntime`]), on one thread with a virtual clock ([`SimulatedHost`]), and on any third
+//!    real threads ([`HostRuntime`]), on the caller's thread ([`HostRuntime::local`]), on one thread with a virtual clock ([`SimulatedHost`]), and on any third
 //!    host that implements [`Port`] (a model checker's executor needs `spawn`, timers and `work`, no more).
 //! 2. A host never runs anything inside the call that asks for it: a spawned task, a due timer and finished
 //!    work are all reached in a later turn.
@@ -11,12 +11,15 @@
 
 mod arbiter;
 mod chance;
+mod control;
 mod load;
+mod local;
 mod own_thread;
 mod pool;
 mod runtime;
 mod sign;
 mod simulated;
+mod tasks;
 mod timers;
 
 use std::future::Future;
@@ -28,6 +31,8 @@ use pirn_core::Millis;
 
 pub use chance::{Chance, named_seed};
 pub use load::Seat;
+pub use local::NoHome;
+pub use own_thread::Here;
 pub use runtime::{HostConfig, HostRuntime, HostStopped, StopReport};
 pub use sign::{Asked, Sign};
 pub use simulated::{

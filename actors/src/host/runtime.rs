@@ -1,4 +1,4 @@
-//! Real threads: an actix system on a control thread of its own, and its arbiters.
+//! Real threads: an actix system on a control thread of its own, and its arbiters; or the caller's thread alone.
 //!
 //! 1. `System::new`, `Arbiter::new` and dropping a tokio runtime panic on a tokio worker. So all of that happens on
 //!    the control thread; the caller's thread only sends on channels and waits.
@@ -11,24 +11,24 @@
 // This file starts the threads and runtimes that the rest of the crate must not start.
 #![allow(clippy::disallowed_methods)]
 
-use std::cell::RefCell;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use actix_rt::{Arbiter, System};
 use pirn_core::Millis;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
 use super::Host;
-use super::arbiter::{self, Job, Shared};
+use super::arbiter::{Job, Shared};
+use super::control::Control;
 use super::load::{Bell, Count, Loads, Seat};
-use super::own_thread::THREAD_OF;
+use super::local::{self, End, NoHome};
+use super::own_thread::{Here, THREAD_OF};
 use super::pool::WorkPool;
 
 /// How a [`HostRuntime`] is built.
@@ -104,13 +104,16 @@ struct Inner {
     arbiters: Vec<ArbiterDoor>,
     pool: Arc<WorkPool>,
     loads: Loads,
+    /// Rings when something is no longer alive.
+    bell: Arc<Bell>,
+    patience: Duration,
     state: Mutex<State>,
 }
 
 /// What a sender needs to reach one arbiter.
-struct ArbiterDoor {
-    jobs: UnboundedSender<Job>,
-    tasks: Arc<Count>,
+pub(super) struct ArbiterDoor {
+    pub(super) jobs: UnboundedSender<Job>,
+    pub(super) tasks: Arc<Count>,
 }
 
 enum State {
@@ -119,12 +122,15 @@ enum State {
         report: Receiver<StopReport>,
         control: JoinHandle<()>,
     },
+    /// On a thread that is not ours.
+    Local,
     Stopped(StopReport),
 }
 
-thread_local! {
-    /// Dropped when the arbiter's thread ends, after all its tasks.
-    static GONE: RefCell<Option<Sender<()>>> = const { RefCell::new(None) };
+/// The number of a runtime, which no other of the process has.
+fn next_id() -> u64 {
+    static RUNTIMES: AtomicU64 = AtomicU64::new(0);
+    RUNTIMES.fetch_add(1, Ordering::Relaxed)
 }
 
 impl HostRuntime {
@@ -133,8 +139,7 @@ impl HostRuntime {
     /// # Errors
     /// A thread or a tokio runtime could not be made.
     pub fn start(config: HostConfig) -> io::Result<Self> {
-        static RUNTIMES: AtomicU64 = AtomicU64::new(0);
-        let id = RUNTIMES.fetch_add(1, Ordering::Relaxed);
+        let id = next_id();
         let HostConfig {
             arbiters,
             name,
@@ -149,7 +154,7 @@ impl HostRuntime {
         let (report_sender, report) = mpsc::channel();
         let (ready_sender, ready) = mpsc::channel();
         let control = std::thread::Builder::new().name(format!("{name}-control")).spawn({
-            let pool = Arc::clone(&pool);
+            let (pool, bell) = (Arc::clone(&pool), Arc::clone(&bell));
             move || match Control::start(id, count, patience, pool, bell) {
                 Ok((control, doors)) => {
                     // Nobody waits any more: `stopped` says so at once.
@@ -168,9 +173,62 @@ impl HostRuntime {
                 arbiters,
                 pool,
                 loads: Loads::new(count),
+                bell,
+                patience,
                 state: Mutex::new(State::Running { stop, report, control }),
             }),
         })
+    }
+
+    /// No threads but for work: the actors are one task of the calling thread, which runs while that thread runs its local
+    /// tasks, and ends with the `LocalSet`, local runtime or actix arbiter that it belongs to. `config.arbiters` is not
+    /// asked. Time is that of the thread's tokio runtime; where that one is paused, so is this one.
+    ///
+    /// # Errors
+    /// What the thread lacks.
+    pub fn local(config: HostConfig) -> Result<Self, NoHome> {
+        let clock = local::clock()?;
+        let id = next_id();
+        let HostConfig {
+            arbiters: _,
+            name,
+            work,
+            patience,
+        } = config;
+        let bell = Arc::new(Bell::default());
+        let threads = HostConfig::default().arbiters;
+        let pool = Arc::new(WorkPool::new(id, &name, threads, work, &bell));
+        let tasks = Count::new(&bell);
+        let (jobs, inbox) = tokio::sync::mpsc::unbounded_channel();
+        let shared = Shared {
+            origin: tokio::time::Instant::now(),
+            pool: Arc::clone(&pool),
+            clock,
+            tasks: Arc::clone(&tasks),
+            seed: RandomState::new().hash_one(id),
+        };
+        local::start(Here::of(id), shared, inbox)?;
+        Ok(Self {
+            inner: Arc::new(Inner {
+                id,
+                arbiters: vec![ArbiterDoor { jobs, tasks }],
+                pool,
+                loads: Loads::new(1),
+                bell,
+                patience: Duration::from_millis(patience),
+                state: Mutex::new(State::Local),
+            }),
+        })
+    }
+
+    /// Tells whether a thread carries the actors of this runtime without being its own ([`HostRuntime::local`]).
+    pub fn here(&self) -> Here {
+        Here::of(self.inner.id)
+    }
+
+    /// The host, where the calling thread carries the actors of this [local](HostRuntime::local) runtime.
+    pub fn host_here(&self) -> Option<Host> {
+        self.here().host()
     }
 
     /// How many arbiters there are.
@@ -201,25 +259,36 @@ impl HostRuntime {
     /// The runtime has stopped; the job is dropped. A job sent while it stops may be dropped too.
     pub fn run_on(&self, arbiter: usize, job: impl FnOnce(&Host) + Send + 'static) -> Result<(), HostStopped> {
         let door = &self.inner.arbiters[arbiter % self.inner.arbiters.len()];
-        let job = Job {
+        let job = Job::Run {
             run: Box::new(job),
             alive: door.tasks.guard(),
         };
         door.jobs.send(job).map_err(|_| HostStopped)
     }
 
-    /// Whether the calling thread is one of this runtime's.
+    /// Whether nothing runs any more: it was stopped, or whoever carries a [local](HostRuntime::local) one dropped its tasks.
+    pub fn has_ended(&self) -> bool {
+        self.inner.arbiters.iter().all(|door| door.jobs.is_closed())
+    }
+
+    /// Whether the calling thread is one of this runtime's, or carries its actors.
     pub fn is_own_thread(&self) -> bool {
         self.inner.is_own_thread()
     }
 
     /// Stops: waits up to `grace` milliseconds until nothing is alive, then ends every thread. Blocks; the second
-    /// caller waits for the first and gets the same report.
+    /// caller waits for the first and gets the same report. A [local](HostRuntime::local) runtime ends while its thread
+    /// runs its local tasks; where that does not, the wait is over after the grace and [`HostConfig::patience`].
     ///
     /// On a thread of this runtime it only starts the stop and reports what is alive now: a thread can not wait for
     /// its own end.
     pub fn stop(&self, grace: Millis) -> StopReport {
         self.inner.stop(Duration::from_millis(grace))
+    }
+
+    /// Stops with no grace; nobody wants to know what is left. A [local](HostRuntime::local) runtime is not waited for.
+    pub fn end(&self) {
+        self.inner.end();
     }
 
     /// Like [`HostRuntime::stop`], without blocking. The stop goes on if the future is dropped.
@@ -253,7 +322,7 @@ impl std::fmt::Debug for HostRuntime {
 
 impl Inner {
     fn is_own_thread(&self) -> bool {
-        THREAD_OF.get() == Some(self.id)
+        THREAD_OF.get() == Some(self.id) || Here::of(self.id).is_here()
     }
 
     fn stop(&self, grace: Duration) -> StopReport {
@@ -273,6 +342,11 @@ impl Inner {
                 *state = State::Stopped(report);
                 report
             }
+            State::Local => {
+                let left = self.stop_local(grace, !is_own_thread);
+                *state = State::Stopped(left);
+                left
+            }
             State::Running { stop, report, control } => {
                 // The control thread is gone already only if it panicked; then there is nothing to tell.
                 stop.send(grace).unwrap_or(());
@@ -289,6 +363,59 @@ impl Inner {
         }
     }
 
+    fn end(&self) {
+        if let Ok(mut state) = self.state.try_lock()
+            && matches!(*state, State::Local)
+        {
+            *state = State::Stopped(self.stop_local(Duration::ZERO, false));
+            return;
+        }
+        self.stop(Duration::ZERO);
+    }
+
+    /// Has the driver of another's thread end. Waits for that where it may.
+    fn stop_local(&self, grace: Duration, waits: bool) -> StopReport {
+        let left = self.left();
+        let (report, reported) = mpsc::channel();
+        let end = End {
+            grace,
+            bell: Arc::clone(&self.bell),
+            report: waits.then_some(report),
+        };
+        let is_gone = self
+            .arbiters
+            .first()
+            .is_none_or(|door| door.jobs.send(Job::End(end)).is_err());
+        if is_gone || !waits {
+            return left;
+        }
+        let ended = reported.recv_timeout(grace.saturating_add(self.patience));
+        self.close_pool();
+        match ended {
+            Ok(report) => report,
+            // Dropped before its time, by whoever drops its thread's tasks.
+            Err(RecvTimeoutError::Disconnected) => left,
+            Err(RecvTimeoutError::Timeout) => StopReport {
+                arbiters_stuck: 1,
+                ..left
+            },
+        }
+    }
+
+    /// Ends the threads for work. A tokio worker must not wait for that itself, and may be who is here.
+    fn close_pool(&self) {
+        let closing = std::thread::Builder::new().name("pirn-stop".to_owned()).spawn({
+            let (pool, patience) = (Arc::clone(&self.pool), self.patience);
+            move || pool.close(patience)
+        });
+        match closing.map(JoinHandle::join) {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => tracing::error!("closing the threads for work panicked"),
+            // No thread to wait on: nobody waits.
+            Err(_) => self.pool.close(Duration::ZERO),
+        }
+    }
+
     fn left(&self) -> StopReport {
         StopReport {
             tasks_left: self.arbiters.iter().map(|door| door.tasks.alive()).sum(),
@@ -300,121 +427,8 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.stop(Duration::ZERO);
+        self.end();
     }
-}
-
-/// What the control thread holds.
-struct Control {
-    system: actix_rt::SystemRunner,
-    arbiters: Vec<(Arbiter, Receiver<()>, Arc<Count>)>,
-    pool: Arc<WorkPool>,
-    bell: Arc<Bell>,
-    patience: Duration,
-}
-
-impl Control {
-    fn start(
-        id: u64,
-        count: usize,
-        patience: Duration,
-        pool: Arc<WorkPool>,
-        bell: Arc<Bell>,
-    ) -> io::Result<(Self, Vec<ArbiterDoor>)> {
-        let runtime = one_thread_runtime()?;
-        let clock = runtime.handle().clone();
-        let mut control = Self {
-            system: System::with_tokio_rt(move || runtime),
-            arbiters: Vec::with_capacity(count),
-            pool,
-            bell,
-            patience,
-        };
-        let origin = Instant::now();
-        let mut doors = Vec::with_capacity(count);
-        for index in 0..count {
-            let arbiter = match Arbiter::try_with_tokio_rt(one_thread_runtime) {
-                Ok(arbiter) => arbiter,
-                Err(error) => {
-                    control.end_arbiters();
-                    return Err(error);
-                }
-            };
-            let tasks = Count::new(&control.bell);
-            let shared = Shared {
-                origin,
-                pool: Arc::clone(&control.pool),
-                clock: clock.clone(),
-                tasks: Arc::clone(&tasks),
-                seed: RandomState::new().hash_one(index),
-            };
-            let (jobs, inbox) = tokio::sync::mpsc::unbounded_channel();
-            let (alive, gone) = mpsc::channel();
-            arbiter.spawn_fn(move || {
-                THREAD_OF.set(Some(id));
-                GONE.set(Some(alive));
-                arbiter::start(shared, inbox);
-            });
-            control.arbiters.push((arbiter, gone, Arc::clone(&tasks)));
-            doors.push(ArbiterDoor { jobs, tasks });
-        }
-        Ok((control, doors))
-    }
-
-    /// Drives the system, and the clock for work, until it is told to stop and has stopped.
-    fn run(mut self, stopped: oneshot::Receiver<Duration>) -> StopReport {
-        let counts: Vec<Arc<Count>> = self
-            .arbiters
-            .iter()
-            .map(|(_, _, tasks)| tasks)
-            .chain([self.pool.in_flight()])
-            .map(Arc::clone)
-            .collect();
-        self.system.block_on(async {
-            // A sender that was dropped wants the same, at once.
-            let grace = stopped.await.unwrap_or_default();
-            if !grace.is_zero() {
-                // In time or not: the counts are read next.
-                let _: Result<(), _> = tokio::time::timeout(grace, self.bell.all_quiet(&counts)).await;
-            }
-        });
-        let tasks_left = self.arbiters.iter().map(|(_, _, tasks)| tasks.alive()).sum();
-        let work_left = self.pool.in_flight().alive();
-        let arbiters_stuck = self.end_arbiters();
-        self.pool.close(self.patience);
-        StopReport {
-            tasks_left,
-            work_left,
-            arbiters_stuck,
-        }
-    }
-
-    /// Ends the arbiters' threads; says how many did not come back.
-    fn end_arbiters(&mut self) -> usize {
-        for (arbiter, _, _) in &self.arbiters {
-            arbiter.stop();
-        }
-        let until = Instant::now() + self.patience;
-        let mut stuck = 0;
-        for (arbiter, gone, _) in self.arbiters.drain(..) {
-            match gone.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(()) | Err(RecvTimeoutError::Disconnected) => {
-                    if arbiter.join().is_err() {
-                        tracing::error!("an arbiter's thread panicked");
-                    }
-                }
-                Err(RecvTimeoutError::Timeout) => {
-                    tracing::error!("an arbiter's thread is stuck and is left behind");
-                    stuck += 1;
-                }
-            }
-        }
-        stuck
-    }
-}
-
-fn one_thread_runtime() -> io::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
 /// The lock, also after a panic under it: every holder leaves what it guards whole.

@@ -6,6 +6,7 @@ mod completion;
 mod drain_gate;
 mod latch;
 mod mutants;
+mod ready;
 mod single_flight;
 mod subscriptions;
 

@@ -8,7 +8,7 @@ use std::process::Command;
 use pirn_loom_tests::MUTANT;
 
 /// The mutant, and the model that must catch it.
-const CAUGHT_BY: [(&str, &str); 22] = [
+const CAUGHT_BY: [(&str, &str); 25] = [
     (
         "completion: looks, then registers",
         "completion::a_task_hears_of_the_result",
@@ -76,6 +76,18 @@ const CAUGHT_BY: [(&str, &str); 22] = [
     (
         "drain gate: a closed one lets in",
         "drain_gate::nobody_is_inside_once_it_is_drained",
+    ),
+    (
+        "ready queue: lets the reader sleep",
+        "ready::a_reader_that_rests_is_woken_by_every_push",
+    ),
+    (
+        "ready queue: looks, then rests",
+        "ready::a_reader_that_rests_is_woken_by_every_push",
+    ),
+    (
+        "wake flag: lowers without looking",
+        "ready::what_was_done_before_a_wake_is_seen_by_the_turn_after_it",
     ),
     (
         "single flight: looks, then takes",

@@ -1,0 +1,87 @@
+//! Actors on a thread that is not theirs: an actix arbiter's, or any with local tasks.
+
+use std::sync::mpsc;
+
+use actix_rt::{Arbiter, System};
+use pirn_actors::host::{HostConfig, HostRuntime, HostStopped, NoHome, StopReport};
+
+/// Long enough for anything that should happen; a test that runs into it fails.
+const GRACE: u64 = 60_000;
+
+#[test]
+fn an_actix_arbiter_carries_actors_until_it_ends() {
+    let system = System::new();
+    let arbiter = Arbiter::new();
+    let (built, runtime) = mpsc::channel();
+    arbiter.spawn_fn(move || built.send(HostRuntime::local(HostConfig::default())).unwrap_or(()));
+    let runtime = runtime.recv().expect("told").expect("an arbiter runs local tasks");
+    let (told, heard) = mpsc::channel();
+    let asked = runtime.clone();
+    runtime
+        .run_on(0, move |host| {
+            let here = (asked.here().is_here(), asked.is_own_thread());
+            host.after(1, move || told.send(here).unwrap_or(())).detach();
+        })
+        .expect("running");
+    assert_eq!(heard.recv(), Ok((true, true)));
+    assert!(!runtime.is_own_thread());
+    arbiter.stop();
+    arbiter.join().expect("no panic");
+    assert!(runtime.has_ended());
+    assert_eq!(runtime.run_on(0, |_| ()), Err(HostStopped));
+    assert_eq!(runtime.stop(GRACE), StopReport::default());
+    drop(system);
+}
+
+#[test]
+fn a_stop_from_elsewhere_waits_for_tasks_within_its_grace() {
+    let system = System::new();
+    let arbiter = Arbiter::new();
+    let (built, runtime) = mpsc::channel();
+    arbiter.spawn_fn(move || built.send(HostRuntime::local(HostConfig::default())).unwrap_or(()));
+    let runtime = runtime.recv().expect("told").expect("an arbiter runs local tasks");
+    runtime
+        .run_on(0, |host| {
+            let sleep = host.sleep(20);
+            host.spawn(Box::pin(sleep));
+        })
+        .expect("running");
+    assert_eq!(runtime.stop(GRACE), StopReport::default());
+    assert!(runtime.has_ended());
+    arbiter.stop();
+    arbiter.join().expect("no panic");
+    drop(system);
+}
+
+#[test]
+fn a_stop_without_grace_drops_and_reports_what_is_left() {
+    let system = System::new();
+    let arbiter = Arbiter::new();
+    let (built, runtime) = mpsc::channel();
+    arbiter.spawn_fn(move || built.send(HostRuntime::local(HostConfig::default())).unwrap_or(()));
+    let runtime = runtime.recv().expect("told").expect("an arbiter runs local tasks");
+    let (dropped, gone) = mpsc::channel::<()>();
+    runtime
+        .run_on(0, move |host| {
+            host.spawn(Box::pin(async move {
+                let _dropped = dropped;
+                std::future::pending::<()>().await;
+            }));
+        })
+        .expect("running");
+    let left = StopReport {
+        tasks_left: 1,
+        ..StopReport::default()
+    };
+    assert_eq!(runtime.stop(0), left);
+    assert!(gone.recv().is_err(), "the task was dropped");
+    assert_eq!(runtime.stop(0), left, "the second hears the same");
+    arbiter.stop();
+    arbiter.join().expect("no panic");
+    drop(system);
+}
+
+#[test]
+fn a_thread_without_a_runtime_carries_nobody() {
+    assert_eq!(HostRuntime::local(HostConfig::default()).err(), Some(NoHome::Runtime));
+}
