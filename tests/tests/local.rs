@@ -174,7 +174,7 @@ fn an_hour_takes_no_time_where_the_clock_is_paused() {
             "{}",
             report.elapsed_ms
         );
-        assert!(before.elapsed() >= Duration::from_secs(3_600));
+        assert!(before.elapsed() >= Duration::from_hours(1));
     });
 }
 
@@ -242,7 +242,7 @@ fn a_shutdown_waits_for_what_ends_by_itself() {
     on_a_local_thread(async {
         let engine = local();
         let run = started(&engine, "gate");
-        let mut shutdown = Box::pin(engine.shutdown(Duration::from_secs(60)));
+        let mut shutdown = Box::pin(engine.shutdown(Duration::from_mins(1)));
         let done = std::future::poll_fn(|context| {
             // Raised again at every turn: a WAIT that has not begun does not hear.
             run.emit("go", Map::new());
@@ -292,13 +292,13 @@ fn dropping_the_local_set_ends_an_engine_that_is_still_held() {
     assert_eq!(refused.message, "the engine has stopped");
     assert!(engine.load("more", &until_go("more").to_string()).is_ok());
     assert_eq!(
-        engine.shutdown_blocking(Duration::from_secs(60)),
+        engine.shutdown_blocking(Duration::from_mins(1)),
         ShutdownReport::default()
     );
     runtime.block_on(async {
         assert!(run.status().await.is_none());
         assert!(engine.triggers(None).await.is_empty());
-        engine.shutdown(Duration::from_secs(60)).await;
+        engine.shutdown(Duration::from_mins(1)).await;
     });
 }
 
@@ -314,7 +314,7 @@ fn other_threads_use_it_by_messages() {
             let heard = events.by_ref().take(2).all(|heard| matches!(heard, Heard::Event(_)));
             run.emit("go", Map::new());
             let status = run.outcome_blocking().status;
-            let report = engine.shutdown_blocking(Duration::from_secs(60));
+            let report = engine.shutdown_blocking(Duration::from_mins(1));
             done.send((heard, status, report)).unwrap_or(());
         });
         let (heard, status, report) = other.await.expect("told");
@@ -379,7 +379,7 @@ fn a_trigger_that_was_loaded_here_sees_the_next_run() {
         );
         engine.load("trigger", &trigger.to_string()).expect("valid");
         started(&engine, "forked").settled().await;
-        engine.shutdown(Duration::from_secs(60)).await;
+        engine.shutdown(Duration::from_mins(1)).await;
     });
     assert_eq!(fired.load(Relaxed), 1);
 }
