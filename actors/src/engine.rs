@@ -370,6 +370,7 @@ impl EngineShared {
                 next_wait: Cell::default(),
                 is_on_bus: Cell::default(),
                 is_watched: Cell::default(),
+                unheard: Cell::default(),
             });
             let spec = RunSpec {
                 graph,

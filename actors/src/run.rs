@@ -38,6 +38,8 @@ pub(crate) struct RunShared {
     pub(crate) next_wait: Cell<Ticket>,
     /// Whether the bus was told anything of this run.
     pub(crate) is_on_bus: Cell<bool>,
+    /// What threads have said of firings and their supervisor has not heard yet: a thread's end comes after it.
+    pub(crate) unheard: Cell<u32>,
     /// Something was raised that a trigger may watch for, and the matcher was not heard out since.
     pub(crate) is_watched: Cell<bool>,
 }

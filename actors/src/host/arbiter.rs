@@ -22,16 +22,20 @@ use pirn_core::Millis;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, Sleep};
 
+use super::buckets::Buckets;
 use super::chance::Chance;
 use super::load::{Count, Counted};
 use super::local::{End, Home};
 use super::pool::WorkPool;
 use super::tasks::Tasks;
-use super::timers::{TimerKey, Timers};
+use super::timers::TimerKey;
 use super::{Host, Port, WorkClock, WorkHandle, WorkTime, survive};
 
-/// How many jobs or timers run before the tasks have their turn.
-const BATCH: usize = 256;
+/// How many jobs run before the tasks have their turn.
+const JOBS: usize = 256;
+
+/// How many timers fire before they have theirs: each may be a thread's whole turn.
+const TIMERS: usize = 64;
 
 /// How many tasks have their turn before the thread's other tasks, as many as tokio's own `LocalSet` takes.
 const TURNS: usize = 61;
@@ -73,7 +77,7 @@ pub(super) fn driver(shared: Shared, jobs: UnboundedReceiver<Job>, sleep: Pin<Bo
         shared,
         chance,
         tasks: Tasks::new(),
-        timers: RefCell::new(Timers::new()),
+        timers: RefCell::new(Buckets::new()),
         driver: RefCell::new(None),
         is_in_turn: Cell::new(false),
         work_handle: OnceCell::new(),
@@ -95,7 +99,7 @@ struct ArbiterPort {
     shared: Shared,
     chance: Chance,
     tasks: Tasks,
-    timers: RefCell<Timers<Box<dyn FnOnce()>>>,
+    timers: RefCell<Buckets<Box<dyn FnOnce()>>>,
     driver: RefCell<Option<Waker>>,
     /// Whether the driver is having its turn: it looks at the timers before it rests.
     is_in_turn: Cell<bool>,
@@ -239,7 +243,7 @@ impl Driver {
 
     /// Runs what other threads sent. True if there may be more.
     fn run_jobs(&mut self, task: &mut Context<'_>) -> bool {
-        for _ in 0..BATCH {
+        for _ in 0..JOBS {
             match self.jobs.poll_recv(task) {
                 Poll::Ready(Some(Job::Run { run, alive })) => {
                     survive("a job", || run(&self.host));
@@ -262,7 +266,7 @@ impl Driver {
             return false;
         }
         let now = self.port.now_micros();
-        for _ in 0..BATCH {
+        for _ in 0..TIMERS {
             // Taken before it runs: a callback sets and cancels timers.
             let due = self.port.timers.borrow_mut().pop_due(now);
             let Some(fire) = due else { return false };
@@ -339,7 +343,7 @@ impl Drop for Driver {
             self.port.shared.tasks.alive(),
             self.port.shared.pool.in_flight().alive(),
         );
-        let timers = self.port.timers.replace(Timers::new());
+        let timers = self.port.timers.replace(Buckets::new());
         // A callback and a task hold hosts, a host its port, the port its timers and tasks: this ends the circle.
         survive("the timers left at shutdown", move || drop(timers));
         self.port.tasks.clear();

@@ -10,6 +10,7 @@
 //!    unpolled, the timer never fires. Nothing hangs and nothing panics.
 
 mod arbiter;
+mod buckets;
 mod chance;
 mod control;
 mod load;

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use pirn_core::conversation::Conversation;
 use pirn_core::error::RunError;
 use pirn_core::event::EventType;
 use pirn_core::graph::{ForkIx, Graph};
@@ -213,25 +214,20 @@ impl SupervisorActor {
         let from = source
             .and_then(|thread| self.threads.get(thread))
             .and_then(|child| child.ended.as_ref());
-        let address = self
-            .threads
-            .get(parent)
-            .and_then(|child| child.place.address().cloned());
-        match (from, address) {
-            (Some(ended), Some(address)) => ended.conversation.clone().with_snapshot(move |conversation| {
-                address.do_send(match conversation {
-                    Ok(conversation) => ThreadMsg::Replace {
-                        effect,
-                        outcome,
-                        conversation: Box::new(conversation),
-                    },
-                    Err(cause) => ThreadMsg::Answer {
-                        effect,
-                        outcome: Outcome::Failed(not_restored().caused_by(cause)),
-                    },
+        let Some(conversation) = from.map(|ended| ended.conversation.clone()) else {
+            return self.answer_thread(parent, effect, outcome);
+        };
+        match conversation {
+            ConversationRef::Snapshot(conversation) => self.tell(parent, replaced(effect, outcome, Ok(conversation))),
+            ConversationRef::Shared(_) => {
+                let supervisor = Arc::clone(&self.run.supervisor);
+                conversation.with_snapshot(move |conversation| {
+                    supervisor.do_send(SupervisorMsg::Tell {
+                        thread: parent,
+                        message: Box::new(replaced(effect, outcome, conversation)),
+                    });
                 });
-            }),
-            (_, _) => self.answer_thread(parent, effect, outcome),
+            }
         }
     }
 
@@ -350,5 +346,20 @@ impl SupervisorActor {
                 ended.release();
             }
         }
+    }
+}
+
+/// A verdict for its parent, with the conversation that takes the place of its own.
+fn replaced(effect: EffectId, outcome: Outcome, conversation: Result<Conversation, RunError>) -> ThreadMsg {
+    match conversation {
+        Ok(conversation) => ThreadMsg::Replace {
+            effect,
+            outcome,
+            conversation: Box::new(conversation),
+        },
+        Err(cause) => ThreadMsg::Answer {
+            effect,
+            outcome: Outcome::Failed(not_restored().caused_by(cause)),
+        },
     }
 }

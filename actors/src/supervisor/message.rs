@@ -18,7 +18,7 @@ use crate::answer::Answer;
 use crate::contain::Exit;
 use crate::firing::Firing;
 use crate::run::ThreadReport;
-use crate::thread::{ConversationRef, Described, Ended, ForkState};
+use crate::thread::{ConversationRef, Described, Ended, ForkState, ThreadMsg};
 
 /// What a person or a trigger does to a thread or a run.
 #[derive(Clone, Debug)]
@@ -57,6 +57,15 @@ pub(crate) enum SupervisorMsg {
     FirstTurns,
     /// Under a virtual clock: this one is to have its first turn.
     FirstTurn(ThreadNo),
+    /// Threads that stand were told something.
+    Turns,
+    /// Under a virtual clock: this one was.
+    Turn(ThreadNo),
+    /// A thread is to be told something.
+    Tell {
+        thread: ThreadNo,
+        message: Box<ThreadMsg>,
+    },
     /// Losers of a join are to be told to stop.
     LastTurns,
     /// A thread has stopped at a safe point until it is resumed, or has been.

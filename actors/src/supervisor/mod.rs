@@ -40,7 +40,7 @@ use forks::ForkRun;
 pub use message::RunStatus;
 pub(crate) use message::{Control, SupervisorMsg};
 use table::Threads;
-use turns::{Fresh, Losers, Place};
+use turns::{Fresh, Losers, Place, Told};
 
 /// A thread's place in its run; 0 is the main thread.
 pub(crate) type ThreadNo = u32;
@@ -105,6 +105,7 @@ pub(crate) struct SupervisorActor {
     started_at: Millis,
     threads: Threads,
     fresh: Fresh,
+    told: Told,
     losers: Losers,
     forks: BTreeMap<ForkNo, ForkRun>,
     next_fork: ForkNo,
@@ -140,6 +141,7 @@ impl SupervisorActor {
             run,
             spec: Some(Box::new(spec)),
             fresh: Fresh::default(),
+            told: Told::default(),
             losers: Losers::default(),
             forks: BTreeMap::new(),
             next_fork: 0,
@@ -365,6 +367,9 @@ impl Handler<SupervisorMsg> for SupervisorActor {
             SupervisorMsg::FirstTurns => self.first_turns(),
             SupervisorMsg::FirstTurn(thread) => self.first_turn(thread),
             SupervisorMsg::LastTurns => self.last_turns(),
+            SupervisorMsg::Turns => self.told.is_asked.set(false),
+            SupervisorMsg::Turn(thread) => self.turn_of(thread),
+            SupervisorMsg::Tell { thread, message } => self.tell(thread, *message),
             SupervisorMsg::Stands { thread, is_paused } => {
                 if let Some(child) = self.threads.get_mut(thread) {
                     child.is_paused = is_paused;
@@ -416,10 +421,14 @@ impl Handler<SupervisorMsg> for SupervisorActor {
                 self.conversation_lost(thread, &message, known);
             }
             SupervisorMsg::Compressed { firing, output } => self.compressed(firing, output),
-            SupervisorMsg::Applied { firing, error } => self.applied(firing, error),
+            SupervisorMsg::Applied { firing, error } => {
+                self.run.unheard.set(self.run.unheard.get().saturating_sub(1));
+                self.applied(firing, error);
+            }
             SupervisorMsg::HeardOut => self.hear_triggers_out(),
             SupervisorMsg::Reported(conversation) => self.report(*conversation),
         }
+        self.turns();
         if self.outcome.is_none() && self.spec.is_none() && self.live == 0 && !self.is_reporting {
             self.run.engine.forget_run(&self.run.run_id);
             if self.run.may_be_on_bus() {

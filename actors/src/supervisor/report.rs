@@ -134,8 +134,8 @@ impl Child {
         match (&self.ended, &self.place) {
             (Some(ended), _) => ended.end.status,
             (None, Place::Fresh { .. }) => ThreadStatus::Created,
-            (None, Place::Mailbox(_) | Place::Gone) if self.is_paused => ThreadStatus::Paused,
-            (None, Place::Mailbox(_) | Place::Gone) => ThreadStatus::Running,
+            (None, Place::Standing(_) | Place::Gone) if self.is_paused => ThreadStatus::Paused,
+            (None, Place::Standing(_) | Place::Gone) => ThreadStatus::Running,
         }
     }
 }

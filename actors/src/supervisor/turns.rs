@@ -3,26 +3,26 @@
 //! 1. A thread that has been started waits for its first turn as an entry in the table: no actor, no mailbox.
 //! 2. Its first turn is taken here, contained: its actor is made, told what came meanwhile, and started. Most branches
 //!    of a fork end in it, and are gone before the next one is made; so a fork of 10,000 needs room for one.
-//! 3. A thread that has to wait gets a mailbox and a task of its own, and keeps them to its end.
+//! 3. A thread that has to wait stands: see [`Standing`]. What it is told has its turn here, after the message that the
+//!    supervisor handles; under a virtual clock in a turn of its own, as with first turns.
 //! 4. Other tasks of the arbiter have their turn after every few first turns. Under a virtual clock each is asked for
 //!    by a task of its own, so that the host goes on choosing which of several threads moves first.
 //!
 //! And last turns: a join's losers that wait in mailboxes are told to stop in turns of their own, after the join's answer
 //! has been heard. A loser whose first turn is to come is told at once, so it never takes it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use actix::Addr;
 use pirn_core::join::Verdict;
 use pirn_core::thread::{CancelReason, Input};
 
 use super::children::Start;
 use super::{Child, Origin, SupervisorActor, SupervisorMsg, ThreadNo};
-use crate::contain::{Exit, contained, start_contained_on};
-use crate::thread::{FirstTurn, ThreadActor, ThreadMsg};
+use crate::contain::Exit;
+use crate::thread::{Came, Standing, ThreadActor, ThreadMsg};
 
 /// First or last turns that are taken before other tasks of the arbiter have theirs.
 const AT_ONCE: usize = 32;
@@ -35,19 +35,10 @@ pub(super) enum Place {
         start: Option<Box<Start>>,
         mail: RefCell<Vec<ThreadMsg>>,
     },
-    /// In its mailbox.
-    Mailbox(Addr<ThreadActor>),
+    /// Where it stands between its turns.
+    Standing(Rc<Standing>),
     /// Nowhere: it has ended, or takes its first turn now.
     Gone,
-}
-
-impl Place {
-    pub(super) fn address(&self) -> Option<&Addr<ThreadActor>> {
-        match self {
-            Self::Mailbox(address) => Some(address),
-            Self::Fresh { .. } | Self::Gone => None,
-        }
-    }
 }
 
 /// Threads that wait for their first turn.
@@ -55,6 +46,13 @@ impl Place {
 pub(super) struct Fresh {
     waiting: VecDeque<ThreadNo>,
     is_asked: bool,
+}
+
+/// What threads that stand have been told and not heard yet, in order.
+#[derive(Default)]
+pub(super) struct Told {
+    waiting: RefCell<VecDeque<(ThreadNo, ThreadMsg)>>,
+    pub(super) is_asked: Cell<bool>,
 }
 
 /// Losers that are to be told to stop.
@@ -127,44 +125,55 @@ impl SupervisorActor {
         };
         let token_limit = self.limit_of(&start);
         let (machine, conversation) = start.into_machine(thread_id);
-        let mut actor = ThreadActor::new(Rc::clone(&self.run), no, machine, conversation, token_limit);
-        let mail = mail.into_inner();
-        let mut turn = FirstTurn::after(&mail);
-        let taken = contained(|| {
-            for message in mail {
-                actor.take(message, &mut turn);
+        let actor = ThreadActor::new(Rc::clone(&self.run), no, machine, conversation, token_limit);
+        let came = Standing::first_turn(actor, mail.into_inner());
+        self.came(no, came);
+    }
+
+    /// What came of a thread's turn.
+    fn came(&mut self, no: ThreadNo, came: Came) {
+        match came {
+            Came::Waits(standing) => {
+                if let Some(child) = self.threads.get_mut(no) {
+                    child.place = Place::Standing(standing);
+                }
             }
-            actor.drive(Input::Start, &mut turn);
-        });
-        if let Err(exit) = taken {
-            let known = actor.known();
-            // Where its end panics too, the first panic is the one to tell.
-            let _: Result<(), Exit> = contained(move || drop(actor));
-            return self.exited(no, &exit, known);
+            // What it said before its end is heard before it.
+            Came::Ended(ended) if self.run.unheard.get() > 0 => {
+                self.run.supervisor.do_send(SupervisorMsg::Ended { thread: no, ended });
+            }
+            Came::Ended(ended) => self.ended(no, ended),
+            Came::Broke { exit, known } => self.exited(no, &exit, known),
+            Came::Nothing => {}
         }
-        if actor.has_ended() {
-            if let Err(exit) = contained(move || drop(actor)) {
-                tracing::error!(?exit, "a thread's end panicked");
-            }
-            if let Some(ended) = turn.ended {
-                self.ended(no, ended);
-            }
+    }
+
+    /// Gives those that stand and were told something their turns, some of them now.
+    pub(super) fn turns(&mut self) {
+        if self.run.engine.is_simulated {
             return;
         }
-        let (sender, mail) = turn.into_mailbox();
-        if let Some(child) = self.threads.get_mut(no) {
-            child.place = Place::Mailbox(Addr::new(sender));
+        for _ in 0..AT_ONCE {
+            let Some((no, message)) = self.told.next() else { return };
+            self.turn(no, message);
         }
-        let supervisor = Arc::clone(&self.run.supervisor);
-        start_contained_on(&self.run.host, mail, actor, move |exit| {
-            if !matches!(exit, Exit::Stopped) {
-                supervisor.do_send(SupervisorMsg::Exited {
-                    thread: no,
-                    exit,
-                    known: None,
-                });
-            }
-        });
+        if !self.told.is_empty() && !self.told.is_asked.replace(true) {
+            self.ask_later(SupervisorMsg::Turns);
+        }
+    }
+
+    /// Gives a thread what it was told first.
+    pub(super) fn turn_of(&mut self, no: ThreadNo) {
+        if let Some(message) = self.told.next_of(no) {
+            self.turn(no, message);
+        }
+    }
+
+    fn turn(&mut self, no: ThreadNo, message: ThreadMsg) {
+        if let Some(Place::Standing(standing)) = self.threads.get(no).map(|child| &child.place) {
+            let came = Rc::clone(standing).turn(message);
+            self.came(no, came);
+        }
     }
 
     /// Stops a thread that its join has no more use for.
@@ -172,7 +181,7 @@ impl SupervisorActor {
         let is_waiting = self
             .threads
             .get(no)
-            .is_some_and(|child| child.place.address().is_some());
+            .is_some_and(|child| matches!(child.place, Place::Standing(_)));
         if !is_waiting || self.run.engine.is_simulated {
             return self.tell_loser(no);
         }
@@ -209,12 +218,51 @@ impl SupervisorActor {
         }
     }
 
-    /// Tells a thread something; one that has ended hears nothing.
+    /// Tells a thread something; one that has ended hears nothing. One that stands has its turn soon: after this message
+    /// to the supervisor, or in a later turn where there are many.
     pub(super) fn tell(&self, thread: ThreadNo, message: ThreadMsg) {
         match self.threads.get(thread).map(|child| &child.place) {
             Some(Place::Fresh { mail, .. }) => mail.borrow_mut().push(message),
-            Some(Place::Mailbox(address)) => address.do_send(message),
+            Some(Place::Standing(standing)) => match standing.mailbox() {
+                // What it was told before comes first.
+                Some(mailbox) if !self.told.has(thread) => mailbox.do_send(message),
+                Some(_) | None => {
+                    self.told.push(thread, message);
+                    if self.run.engine.is_simulated {
+                        self.ask_later(SupervisorMsg::Turn(thread));
+                    }
+                }
+            },
             Some(Place::Gone) | None => {}
         }
+    }
+}
+
+impl Told {
+    fn push(&self, thread: ThreadNo, message: ThreadMsg) {
+        self.waiting.borrow_mut().push_back((thread, message));
+    }
+
+    fn is_empty(&self) -> bool {
+        self.waiting.borrow().is_empty()
+    }
+
+    fn has(&self, thread: ThreadNo) -> bool {
+        self.waiting.borrow().iter().any(|(told, _)| *told == thread)
+    }
+
+    fn next(&self) -> Option<(ThreadNo, ThreadMsg)> {
+        let next = self.waiting.borrow_mut().pop_front();
+        if next.is_none() {
+            // A run that waits has no room for what it was told.
+            self.waiting.take();
+        }
+        next
+    }
+
+    fn next_of(&self, thread: ThreadNo) -> Option<ThreadMsg> {
+        let mut waiting = self.waiting.borrow_mut();
+        let place = waiting.iter().position(|(told, _)| *told == thread)?;
+        waiting.remove(place).map(|(_, message)| message)
     }
 }

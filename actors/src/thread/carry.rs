@@ -101,7 +101,7 @@ impl ThreadActor {
                 self.child(id, node, input, conversation);
             }
             Effect::Timer { id, after_ms, purpose } => {
-                let address = turn.address();
+                let alarm = turn.alarm();
                 self.tell_asks(
                     self.machine.node(),
                     match purpose {
@@ -110,12 +110,7 @@ impl ThreadActor {
                         TimerPurpose::Limit => Asked::Limit,
                     },
                 );
-                let timer = self.run.host.after(after_ms, move || {
-                    address.do_send(ThreadMsg::Answer {
-                        effect: id,
-                        outcome: Outcome::Elapsed,
-                    });
-                });
+                let timer = self.run.host.after(after_ms, move || alarm.ring(id));
                 self.in_flight.insert(id, InFlight::Timer(timer));
             }
             Effect::WaitEvent { id, event } => {
@@ -162,6 +157,7 @@ impl ThreadActor {
                 });
             }
             Effect::Applied { firing, error } => {
+                self.run.unheard.set(self.run.unheard.get() + 1);
                 self.run.supervisor.do_send(SupervisorMsg::Applied { firing, error });
             }
             Effect::Drop { id } => {

@@ -9,6 +9,7 @@ mod in_flight;
 mod model;
 mod signs;
 mod speech;
+mod standing;
 mod turn;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -35,7 +36,9 @@ use crate::supervisor::{Assignment, SupervisorMsg, ThreadNo};
 use in_flight::{InFlight, UnderWay};
 pub(crate) use speech::ConversationRef;
 use speech::Speech;
-pub(crate) use turn::{FirstTurn, Turn};
+use standing::Alarm;
+pub(crate) use standing::{Came, Standing};
+pub(crate) use turn::Turn;
 
 /// How a thread ended, for its supervisor.
 pub(crate) struct Ended {
