@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use pirn::{Engine, Event, EventType, Heard, ThreadStatus};
-use pirn_tests::world::{forked, node, wait};
+use pirn_tests::world::{forked, line, node, wait, workflow};
 use serde_json::{Map, Value, json};
 
 #[test]
@@ -56,6 +56,100 @@ fn branches_that_panic_in_their_first_turn_fail_alone() {
     assert_eq!(report.output["failed"][0]["error"]["code"], "ACTOR_PANICKED");
     assert_eq!(report.output["failed"][0]["error"]["pathId"], "p0");
     engine.shutdown_blocking(Duration::from_secs(5));
+}
+
+#[test]
+fn threads_that_panic_after_a_wait_fail_alone() {
+    let branches: Vec<_> = (0..100)
+        .map(|n| {
+            let function = if n % 2 == 0 { "bad" } else { "good" };
+            let then = node(&format!("b{n}"), "CODE", json!({ "function": function }));
+            vec![wait(&format!("w{n}"), 1), then]
+        })
+        .collect();
+    let join = json!({"joinStrategy": "SUCCESS_COUNT_THRESHOLD", "threshold": 50});
+    let engine = Engine::builder()
+        .function("good", |_| Ok(json!("fine")))
+        .function("bad", |_| panic!("on purpose"))
+        .workflows(forked(&branches, false, &node("join", "JOIN", join)["config"]).to_string())
+        .build()
+        .expect("valid");
+    let report = engine
+        .start("forked", json!(null))
+        .expect("admitted")
+        .outcome_blocking();
+    assert_eq!(report.status, ThreadStatus::Completed, "{:?}", report.error);
+    let failed = report.output["failed"].as_array().expect("a list");
+    for failed in failed {
+        assert_eq!(failed["error"]["code"], "ACTOR_PANICKED");
+        assert!(
+            failed["error"]["nodeId"]
+                .as_str()
+                .is_some_and(|node| node.starts_with('b'))
+        );
+    }
+    engine.shutdown_blocking(Duration::from_secs(5));
+}
+
+#[test]
+fn a_thread_that_panics_after_its_join_fails_with_what_is_known_of_it() {
+    let bad = node("bad", "CODE", json!({"function": "bad"}));
+    let paths = json!(["p", "q"]);
+    let fork = node(
+        "fork",
+        "FORK",
+        json!({"forkPathIds": paths, "childNodeIds": ["a", "b"]}),
+    );
+    let join = node(
+        "join",
+        "JOIN",
+        json!({"forkPathIds": paths, "joinStrategy": "ALL_COMPLETED"}),
+    );
+    let nodes = [
+        node("start", "START", json!({})),
+        fork,
+        wait("a", 1),
+        wait("b", 2),
+        join,
+        bad,
+        node("end", "END", json!({})),
+    ];
+    let edges = ["start>fork>a>join>bad>end", "fork>b>join"];
+    let engine = Engine::builder()
+        .function("bad", |_| panic!("on purpose"))
+        .workflows(workflow("main", &nodes, &edges).to_string())
+        .build()
+        .expect("valid");
+    let report = engine.start("main", json!(null)).expect("admitted").outcome_blocking();
+    let error = report.error.as_ref().expect("it failed");
+    assert_eq!(
+        (error.code.as_str(), error.node_id.as_deref()),
+        ("ACTOR_PANICKED", Some("bad"))
+    );
+    let nodes: Vec<&str> = report.nodes.iter().map(|node| &*node.node_id).collect();
+    assert_eq!(nodes, ["start", "fork", "join", "bad"]);
+    engine.shutdown_blocking(Duration::from_secs(5));
+}
+
+#[test]
+fn a_thread_ends_whatever_the_number_of_effects_of_its_turn() {
+    // A turn has room for 4,096: the end itself may be the one that is left over.
+    for count in 4_094..=4_098 {
+        let step = |n: usize| node(&format!("n{n}"), "CODE", json!({"function": "step"}));
+        let mut chain = line("chain", &(0..count).map(step).collect::<Vec<_>>());
+        chain["config"] = json!({"maxSteps": 10_000});
+        let engine = Engine::builder()
+            .function("step", |_| Ok(json!(null)))
+            .workflows(chain.to_string())
+            .build()
+            .expect("valid");
+        let run = engine.start("chain", json!(null)).expect("admitted");
+        let (told, heard) = mpsc::channel();
+        std::thread::spawn(move || told.send(run.outcome_blocking()));
+        let report = heard.recv_timeout(Duration::from_secs(60)).expect("it ends");
+        assert_eq!(report.status, ThreadStatus::Completed, "{count}");
+        engine.shutdown_blocking(Duration::from_secs(5));
+    }
 }
 
 #[test]
