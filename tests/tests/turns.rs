@@ -146,7 +146,7 @@ fn a_thread_ends_whatever_the_number_of_effects_of_its_turn() {
         let run = engine.start("chain", json!(null)).expect("admitted");
         let (told, heard) = mpsc::channel();
         std::thread::spawn(move || told.send(run.outcome_blocking()));
-        let report = heard.recv_timeout(Duration::from_secs(60)).expect("it ends");
+        let report = heard.recv_timeout(Duration::from_mins(1)).expect("it ends");
         assert_eq!(report.status, ThreadStatus::Completed, "{count}");
         engine.shutdown_blocking(Duration::from_secs(5));
     }

@@ -69,15 +69,12 @@ impl<T> Buckets<T> {
             sequence,
             what: Some(what),
         };
-        let slot = match self.free.pop() {
-            Some(slot) => {
-                self.slots[slot as usize] = filled;
-                slot
-            }
-            None => {
-                self.slots.push(filled);
-                (self.slots.len() - 1) as u32
-            }
+        let slot = if let Some(slot) = self.free.pop() {
+            self.slots[slot as usize] = filled;
+            slot
+        } else {
+            self.slots.push(filled);
+            (self.slots.len() - 1) as u32
         };
         let key = TimerKey {
             deadline,
