@@ -1,7 +1,7 @@
 //! Many texts to check: what QuickJS has to read is read on as many threads as there are cores.
 //!
 //! 1. Which texts are wrong, and what is said of them, does not depend on how many threads there are.
-//! 2. Few texts stay on the caller's thread: a realm takes as long to make as some dozens of texts to read.
+//! 2. Few texts stay on the caller's thread: a QuickJS takes as long to make as some dozens of texts to read.
 
 use std::num::NonZero;
 use std::thread;
@@ -44,7 +44,7 @@ fn fault_of(syntax: &TextSyntax, texts: &[Snippet], place: usize) -> Option<Wron
     Some((place, fault))
 }
 
-/// Each thread but the caller's makes a realm of its own.
+/// Each thread but the caller's makes a QuickJS of its own.
 fn shared_out(syntax: &TextSyntax, texts: &[Snippet], places: &[usize], threads: usize) -> Vec<Wrong> {
     let check = |syntax: &TextSyntax, places: &[usize]| -> Vec<Wrong> {
         let wrong = places.iter().filter_map(|place| fault_of(syntax, texts, *place));

@@ -21,6 +21,8 @@ mod host;
 mod limits;
 mod many;
 #[cfg(feature = "javascript")]
+mod parser;
+#[cfg(feature = "javascript")]
 mod placeholder;
 mod pool;
 mod port;

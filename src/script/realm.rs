@@ -123,17 +123,6 @@ impl Realm {
         self.spent
     }
 
-    /// Parses a text; nothing of it runs.
-    pub(super) fn parse(&mut self, source: &str, form: Form) -> Result<(), ScriptFault> {
-        let label = fresh_label();
-        self.watched(|realm| {
-            realm.context.with(|ctx| {
-                let function = evaluate::<Function<'_>>(&ctx, format!("0, {}", function(source, form, &label)));
-                function.map(drop).map_err(|error| realm.fault(&ctx, error))
-            })
-        })
-    }
-
     /// Compiles a text that uses `names`.
     pub(super) fn compile(&mut self, source: &str, form: Form, names: &Names) -> Result<Compiled, ScriptFault> {
         let label = fresh_label();
@@ -272,10 +261,7 @@ impl Realm {
     }
 
     fn interrupted(&self) -> Option<ScriptFault> {
-        self.watch.interruption().map(|interruption| match interruption {
-            Interruption::TimeIsUp => ScriptFault::limit("it ran longer than it may"),
-            Interruption::Stopped => ScriptFault::cancelled(),
-        })
+        self.watch.interruption().map(ScriptFault::from)
     }
 
     fn fault(&self, ctx: &Ctx<'_>, error: Error) -> ScriptFault {
@@ -284,7 +270,9 @@ impl Realm {
             return fault;
         }
         match caught {
-            CaughtError::Exception(exception) => self.thrown(&exception),
+            CaughtError::Exception(exception) => {
+                thrown(&exception, || self.interrupted(), || self.frame().missing.take())
+            }
             CaughtError::Value(value) if value.is_null() => out_of_memory(),
             CaughtError::Value(value) => {
                 let shown = self.json(ctx, &value).map(|json| match json {
@@ -302,41 +290,55 @@ impl Realm {
             CaughtError::Error(error) => ScriptFault::error(error.to_string()),
         }
     }
+}
 
-    fn thrown(&self, exception: &Exception<'_>) -> ScriptFault {
-        let message = exception.message().unwrap_or_default();
-        let name = exception
-            .as_object()
-            .get::<_, String>("name")
-            .unwrap_or_else(|_| "Error".to_owned());
-        if let Some(fault) = self.interrupted() {
-            return fault;
+/// What an exception says; `interrupted` tells whether it was thrown because a limit was hit, `missing` which path was asked
+/// for last that leads nowhere.
+pub(super) fn thrown(
+    exception: &Exception<'_>,
+    interrupted: impl FnOnce() -> Option<ScriptFault>,
+    missing: impl FnOnce() -> Option<Arc<str>>,
+) -> ScriptFault {
+    let message = exception.message().unwrap_or_default();
+    let name = exception
+        .as_object()
+        .get::<_, String>("name")
+        .unwrap_or_else(|_| "Error".to_owned());
+    if let Some(fault) = interrupted() {
+        return fault;
+    }
+    if name == "InternalError" && matches!(message.as_str(), "out of memory" | "string too long") {
+        return out_of_memory();
+    }
+    if name == "RangeError" && message == "Maximum call stack size exceeded" {
+        return ScriptFault::limit("it calls itself too deeply");
+    }
+    if let Some(path) = missing().filter(|path| message.contains(path.as_ref())) {
+        return ScriptFault::missing_path(RunErrorCode::ScriptError, &path);
+    }
+    let mut fault = ScriptFault::error(if name == "Error" {
+        message
+    } else {
+        format!("{name}: {message}")
+    });
+    fault.details = exception
+        .stack()
+        .as_deref()
+        .and_then(place)
+        .map(|(line, column)| json!({ "line": line, "column": column }));
+    fault
+}
+
+impl From<Interruption> for ScriptFault {
+    fn from(interruption: Interruption) -> Self {
+        match interruption {
+            Interruption::TimeIsUp => Self::limit("it ran longer than it may"),
+            Interruption::Stopped => Self::cancelled(),
         }
-        if name == "InternalError" && matches!(message.as_str(), "out of memory" | "string too long") {
-            return out_of_memory();
-        }
-        if name == "RangeError" && message == "Maximum call stack size exceeded" {
-            return ScriptFault::limit("it calls itself too deeply");
-        }
-        let missing = self.frame().missing.take();
-        if let Some(path) = missing.filter(|path| message.contains(path.as_ref())) {
-            return ScriptFault::missing_path(RunErrorCode::ScriptError, &path);
-        }
-        let mut fault = ScriptFault::error(if name == "Error" {
-            message
-        } else {
-            format!("{name}: {message}")
-        });
-        fault.details = exception
-            .stack()
-            .as_deref()
-            .and_then(place)
-            .map(|(line, column)| json!({ "line": line, "column": column }));
-        fault
     }
 }
 
-fn out_of_memory() -> ScriptFault {
+pub(super) fn out_of_memory() -> ScriptFault {
     ScriptFault::limit("it needs more memory than it may take")
 }
 
@@ -356,7 +358,7 @@ fn place(stack: &str) -> Option<(u32, u32)> {
     })
 }
 
-fn evaluate<'js, V: FromJs<'js>>(ctx: &Ctx<'js>, source: String) -> rquickjs::Result<V> {
+pub(super) fn evaluate<'js, V: FromJs<'js>>(ctx: &Ctx<'js>, source: String) -> rquickjs::Result<V> {
     let mut options = EvalOptions::default();
     options.strict = false; // for `with`; the text itself is in a strict function
     options.filename = Some(FILE.to_owned());
@@ -373,7 +375,7 @@ fn wrapped(source: &str, form: Form, label: &str) -> String {
 }
 
 /// The text's function. A text that closes more than it has opened leaves the labelled block that `break` must stand in.
-fn function(source: &str, form: Form, label: &str) -> String {
+pub(super) fn function(source: &str, form: Form, label: &str) -> String {
     let (before, after) = match form {
         Form::Expression => ("function () { \"use strict\"; {label}: { return (", "\n);"),
         Form::BracketedExpression => ("function () { \"use strict\"; {label}: { return [", "\n];"),
@@ -391,7 +393,7 @@ pub(super) fn placeholder_call(index: usize) -> String {
 /// The function that reads a `{{path}}`. A text that calls it by name gets no more than its own paths.
 const PLACEHOLDER: &str = "$pirn_at";
 
-fn fresh_label() -> String {
+pub(super) fn fresh_label() -> String {
     // Keys of `RandomState` are random; nobody who writes a workflow can know them.
     format!("$pirn_{:016x}", RandomState::new().hash_one(0_u8))
 }

@@ -15,12 +15,12 @@ pub struct TextFault {
     pub column: Option<u32>,
 }
 
-/// Checks expressions, scripts and templates. It compiles in one realm, made when the first text needs it, so
+/// Checks expressions, scripts and templates. It compiles in one context, made when the first text needs it, so
 /// thousands of texts cost little. Not `Send`: make one for each loading.
 #[derive(Default)]
 pub struct TextSyntax {
     #[cfg(feature = "javascript")]
-    realm: std::cell::RefCell<Option<super::realm::Realm>>,
+    parser: std::cell::RefCell<Option<super::parser::Parser>>,
 }
 
 impl TextSyntax {
@@ -116,22 +116,14 @@ impl TextSyntax {
     }
 
     fn parse(&self, source: &str, form: super::realm::Form) -> Result<(), TextFault> {
-        use super::realm::Realm;
-        use super::realm_options::RealmOptions;
+        use super::parser::Parser;
 
-        let mut realm = self.realm.borrow_mut();
-        if realm.as_ref().is_none_or(Realm::is_spent) {
-            let limits = super::ExpressionLimits::default();
-            let options = RealmOptions {
-                memory: limits.memory,
-                stack: limits.stack,
-                shared: true,
-                functions: std::sync::Arc::default(),
-            };
-            *realm = Some(Realm::new(&options).map_err(TextFault::from)?);
+        let mut parser = self.parser.borrow_mut();
+        if parser.as_ref().is_none_or(Parser::is_spent) {
+            *parser = Some(Parser::new().map_err(TextFault::from)?);
         }
-        match realm.as_mut() {
-            Some(realm) => realm.parse(source, form).map_err(TextFault::from),
+        match parser.as_mut() {
+            Some(parser) => parser.parse(source, form).map_err(TextFault::from),
             None => Ok(()),
         }
     }

@@ -7,17 +7,19 @@ use super::conditions::{Truth, is_steady, truth_of};
 use super::{Analysis, Flow};
 use crate::definition::json::Step;
 use crate::definition::{EdgeDefinition, FaultCode, RouteConfig, WayOut};
-use crate::graph::NodeKind;
 use crate::graph::site::at;
+use crate::graph::{Node, NodeKind};
 
 /// Reports each such route.
 pub(super) fn report(flow: &Flow<'_>, found: &mut Analysis) {
     let definition = flow.definition;
     let mut edges: Vec<Vec<usize>> = vec![Vec::new(); definition.nodes.len()];
-    for (place, edge) in definition.edges.iter().enumerate() {
-        found.work += 1;
-        if let Some(source) = leaves(flow, edge) {
-            edges[source].push(place);
+    found.work += definition.edges.len() as u64;
+    if flow.graph.nodes.iter().any(chooses) {
+        for (place, edge) in definition.edges.iter().enumerate() {
+            if let Some(source) = leaves(flow, edge) {
+                edges[source].push(place);
+            }
         }
     }
     for (place, node) in definition.nodes.iter().enumerate() {
@@ -26,6 +28,16 @@ pub(super) fn report(flow: &Flow<'_>, found: &mut Analysis) {
             WayOut::Paths(_) => {}
             WayOut::Edges => edges_of(flow, &mut edges[place], found),
         }
+    }
+}
+
+/// Whether there is anything to choose among a node's edges: one without condition is always taken.
+fn chooses(node: &Node) -> bool {
+    match node.edges.as_slice() {
+        // a ROUTE keeps its edges elsewhere
+        [] => matches!(node.kind, NodeKind::Route { .. }),
+        [edge] => edge.condition.is_some(),
+        [..] => true,
     }
 }
 

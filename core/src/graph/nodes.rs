@@ -166,7 +166,7 @@ impl NodeCompiler<'_, '_> {
         let mut edges = Vec::with_capacity(order.len());
         for index in order {
             let edge = &self.definition.edges[index];
-            let Some(target) = self.ways.find(&edge.target_node_id) else {
+            let Some(target) = self.ways.targets[index] else {
                 continue;
             };
             let condition = edge.condition.as_deref().map(|text| {

@@ -14,6 +14,8 @@ pub(super) struct Ways {
     pub(super) by_id: BTreeMap<Arc<str>, NodeIx>,
     /// Indices of the node's edges in the definition, in list order.
     pub(super) edges: Vec<Vec<usize>>,
+    /// Where each edge of the definition leads; none for one that leads nowhere.
+    pub(super) targets: Vec<Option<NodeIx>>,
     /// Where the thread may go next, within its own path.
     pub(super) next: Vec<Vec<NodeIx>>,
     /// Where the paths of a FORK start.
@@ -32,6 +34,7 @@ impl Ways {
         let mut ways = Self {
             by_id: index(definition, site),
             edges: vec![Vec::new(); count],
+            targets: Vec::new(),
             next: vec![Vec::new(); count],
             children: vec![Vec::new(); count],
             declares: vec![false; count],
@@ -50,6 +53,7 @@ impl Ways {
             ways.ways_of(definition, place, drawn, reports_unknown, site);
         }
         ways.drop_ways_into_declarations(definition, &targets, site);
+        ways.targets = targets;
         ways
     }
 

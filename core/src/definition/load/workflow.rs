@@ -126,6 +126,7 @@ fn take_list(loader: &mut Loader, tree: &mut Tree, key: &str, needed: bool) -> O
 fn read_each<T>(member: &mut Option<Member>, mut read: impl FnMut(&mut Tree) -> Option<T>) -> Vec<T> {
     let mut found = Vec::new();
     if let Some(items) = member.as_mut().and_then(items_mut) {
+        found.reserve_exact(items.len());
         items.retain_mut(|item| match read(item) {
             Some(value) => {
                 found.push(value);
