@@ -98,9 +98,13 @@ impl ConfigText {
     #[cfg(feature = "tools")]
     pub fn tools(&self) -> Result<ToolsConfig, ToolsError> {
         let folder = self.path.parent().unwrap_or_else(|| Path::new(""));
-        tools_of(self.written.clone(), folder).map_err(|faults| ToolsError::Entries {
-            path: self.path.clone(),
-            faults,
+        tools_of(self.written.clone(), folder).map_err(|mut faults| {
+            for fault in &mut faults {
+                let pointer = format!("{}{}", fault.place, fault.pointer);
+                fault.line = self.line_of(&pointer);
+            }
+            let path = self.path.clone();
+            ToolsError::Entries { path, faults }
         })
     }
 
@@ -123,6 +127,12 @@ impl ConfigText {
         } else {
             self.source.fault_at(code, pointer, message)
         }
+    }
+
+    #[cfg(feature = "tools")]
+    fn line_of(&self, pointer: &str) -> Option<u32> {
+        let fault = self.fault(FaultCode::InvalidValue, pointer, "");
+        fault.position.map(|position| position.line)
     }
 
     /// The ids of its profiles, in order, also of those that are wrong, and the way to the list.

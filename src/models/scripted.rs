@@ -82,7 +82,8 @@ impl Scripted {
             "profile `{}` has no response left: none of its {count} fits",
             self.profile
         );
-        RunError::new(RunErrorCode::ModelError, message).with_details(json!({ "profileId": &*self.profile }))
+        let details = json!({ "profileId": &*self.profile, "noResponseLeft": true });
+        RunError::new(RunErrorCode::ModelError, message).with_details(details)
     }
 }
 

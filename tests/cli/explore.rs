@@ -116,6 +116,17 @@ fn a_shipped_example_has_one_outcome() {
 }
 
 #[test]
+fn outcomes_that_fail_for_want_of_input_come_with_how_to_give_it() {
+    let ended = pirn(&["explore", "../examples/topic-of.json"]);
+    assert_eq!(ended.code, Some(0));
+    assert!(ended.stderr.contains("--input"), "{}", ended.stderr);
+    for given in [r#"{"ticket": "x"}"#, "{}"] {
+        let ended = pirn(&["explore", "../examples/topic-of.json", "--input", given]);
+        assert!(!ended.stderr.contains("--input"), "{}", ended.stderr);
+    }
+}
+
+#[test]
 fn wrong_usage_is_two() {
     assert_eq!(pirn(&["explore", "nowhere.json"]).code, Some(2));
     assert_eq!(

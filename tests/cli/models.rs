@@ -133,6 +133,27 @@ fn check_says_what_works() {
 }
 
 #[test]
+fn a_script_without_a_rule_for_the_check_is_not_said_to_be_silent() {
+    let ruled = json!([{"id": "s", "provider": "scripted", "responses": [{"match": "^refund", "content": "no"}]}]);
+    let ended = pirn(&asking("ruled", &ruled), &["models", "check"]);
+    assert_eq!(ended.code, Some(1), "{}", ended.stdout);
+    assert!(
+        ended.stdout.contains("no rule of the script matches"),
+        "{}",
+        ended.stdout
+    );
+    assert!(ended.stdout.contains("answers       not known"), "{}", ended.stdout);
+
+    let failing = json!([{"id": "s", "provider": "scripted", "responses": [{"error": "broken"}]}]);
+    let ended = pirn(&asking("failing", &failing), &["models", "check"]);
+    assert!(
+        ended.stdout.contains("answers       no\n") && ended.stdout.contains("broken"),
+        "{}",
+        ended.stdout
+    );
+}
+
+#[test]
 fn check_of_nothing_is_wrong_usage() {
     let folder = asking("nothing", &json!([{"id": "a", "provider": "echo"}]));
     let ended = pirn(&folder, &["models", "check", "b"]);

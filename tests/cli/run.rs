@@ -121,6 +121,40 @@ fn a_failed_run_says_why_and_ends_with_1() {
 }
 
 #[test]
+fn why_a_run_failed_is_told_once_as_it_happens_and_once_at_the_end() {
+    let script = json!({"code": "throw new Error('no luck')"});
+    let inner = json!({"id": "inner", "nodes": [{"id": "s", "type": "START"}, {"id": "c", "type": "CODE", "config": script},
+        {"id": "e", "type": "END"}], "edges": [{"from": "s", "to": "c"}, {"from": "c", "to": "e"}]});
+    let outer = json!({"id": "outer", "nodes": [{"id": "s", "type": "START"},
+        {"id": "call", "type": "SUBGRAPH", "config": {"subgraphId": "inner"}}, {"id": "e", "type": "END"}],
+        "edges": [{"from": "s", "to": "call"}, {"from": "call", "to": "e"}]});
+    let alone = Workflow::new("fails-alone", &inner);
+    let called = Workflow::new("fails-called", &json!({"workflows": [outer, inner]}));
+    for workflow in [alone, called] {
+        let ended = pirn(&["run", workflow.path()]);
+        assert_eq!(ended.code, Some(1));
+        let told = |text: &str| ended.stderr.matches(text).count();
+        assert_eq!(told("no luck"), 2, "{}", ended.stderr);
+        assert!(
+            ended.stderr.lines().all(|line| !line.ends_with(" failed")),
+            "{}",
+            ended.stderr
+        );
+        let quiet = pirn(&["run", workflow.path(), "--quiet"]);
+        assert_eq!(quiet.stderr.matches("no luck").count(), 1, "{}", quiet.stderr);
+    }
+}
+
+#[test]
+fn a_run_that_fails_for_want_of_input_is_told_how_to_give_it() {
+    let ended = pirn(&["run", "../examples/topic-of.json"]);
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.stderr.contains("--input"), "{}", ended.stderr);
+    let given = pirn(&["run", "../examples/topic-of.json", "--input", "{}"]);
+    assert!(!given.stderr.contains("--input"), "{}", given.stderr);
+}
+
+#[test]
 fn wrong_usage_ends_with_2_and_one_sentence() {
     for (arguments, words) in [
         (

@@ -240,3 +240,37 @@ fn an_interrupt_leaves_no_program_behind() {
         );
     }
 }
+
+#[test]
+fn a_wrong_tool_is_told_of_at_its_line() {
+    let good = "[[tools]]\nname = \"good\"\ndescription = \"d\"\ncommand = { program = \"p\" }\n\n";
+    let cases = [
+        (
+            "[[tools]]\nname = \"bad\"\ndescription = \"d\"\ncomand = { program = \"p\" }\n",
+            "line 9: `bad`, /comand",
+        ),
+        (
+            "[[tools]]\nname = \"bad\"\ndescription = 7\ncommand = { program = \"p\" }\n",
+            "line 8: `bad`, /description",
+        ),
+        (
+            "[[tools]]\nname = \"good\"\ndescription = \"d\"\ncommand = { program = \"p\" }\n",
+            "line 7: `good`, /name: another tool",
+        ),
+        ("[[mcpServers]]\nid = \"bad\"\ncommand = 7\n", "line 8: `bad`, /command"),
+    ];
+    for (at, (wrong, told)) in cases.into_iter().enumerate() {
+        let folder = Folder::calling(&format!("line-{at}"), &format!("{good}{wrong}"), &[], &json!([]));
+        for arguments in [["tools", "list"], ["validate", "main.json"]] {
+            let ended = crate::command::pirn_in(folder.path(), &arguments, &[]);
+            assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+            assert!(ended.stderr.contains(told), "{told}: {}", ended.stderr);
+        }
+    }
+    let json = r#"{"tools": [
+        {"name": "bad", "description": "d",
+         "comand": {"program": "p"}}]}"#;
+    let folder = Folder::new("line-json").with("config.json", json);
+    let ended = crate::command::pirn_in(folder.path(), &["tools", "list", "--config", "config.json"], &[]);
+    assert!(ended.stderr.contains("line 3: `bad`, /comand"), "{}", ended.stderr);
+}

@@ -379,3 +379,34 @@ fn loading_is_the_same_every_time() {
         format!("{:?}", load(&file).workflows)
     );
 }
+
+#[test]
+fn a_number_that_is_too_large_is_told_how_large_it_may_be() {
+    let told = |config: &str| {
+        let text = format!(
+            r#"{{"id": "w", "config": {config}, "nodes": [{{"id": "s", "type": "START"}}, {{"id": "e", "type": "END"}}],
+                "edges": [{{"from": "s", "to": "e"}}]}}"#
+        );
+        let faults = loaded(text).faults;
+        assert_eq!(faults.len(), 1, "{config}");
+        faults[0].message.clone()
+    };
+    for number in [
+        "4294967296",
+        "9223372036854775808",
+        "18446744073709551615",
+        "18446744073709551616",
+        "1e30",
+    ] {
+        let message = told(&format!(r#"{{"maxConcurrentBranches": {number}}}"#));
+        assert!(message.contains("at most 4294967295"), "{message}");
+    }
+    for number in ["18446744073709551616", "1e30"] {
+        let message = told(&format!(r#"{{"maxSteps": {number}}}"#));
+        assert!(message.contains("at most 18446744073709551615"), "{message}");
+    }
+    for number in ["-1", "1.5", "-1e30", "\"1\""] {
+        let message = told(&format!(r#"{{"maxConcurrentBranches": {number}}}"#));
+        assert!(message.contains("a whole number that is not negative"), "{message}");
+    }
+}

@@ -9,6 +9,7 @@ use pirn::tools::ToolRegistry;
 
 use crate::interrupt;
 use crate::run::inputs::{self, Given, Opened};
+use crate::run::progress;
 use crate::terminal::{FAILED, Output, answer, bar, complain};
 
 /// Arguments of `pirn explore`.
@@ -75,6 +76,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         Ok(opened) => opened,
         Err(code) => return code,
     };
+    let wants = inputs.wants;
     let mut tools = ToolRegistry::new();
     tools.configure(inputs.config.tools);
     let mut builder = Engine::builder().profiles(inputs.config.profiles).tools(tools);
@@ -111,7 +113,13 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         .run();
     shown.finish_and_clear();
     match explored {
-        Ok(explored) => print(args, &explored, interrupt.was_heard()),
+        Ok(explored) => {
+            let errors = explored.outcomes.iter().filter_map(|outcome| outcome.error.as_ref());
+            if let Some(hint) = wants.hint(errors.map(|error| error.code)) {
+                progress::say(hint);
+            }
+            print(args, &explored, interrupt.was_heard())
+        }
         Err(error) => complain(&error.to_string(), FAILED),
     }
 }

@@ -34,8 +34,12 @@ pub(super) use tool::{Argument, Body, CommandConfig, HttpConfig, Kind, Shape};
 pub struct ConfigFault {
     /// The entry's name, or its place (`tools #2`) where it has none.
     pub entry: String,
+    /// JSON pointer to the entry in its file: `/tools/2`; empty for what is no entry.
+    pub place: String,
     /// JSON pointer into the entry: `/command/args/2`.
     pub pointer: String,
+    /// Line of the file, from 1; none for what was not read from a file.
+    pub line: Option<u32>,
     /// One sentence for a person.
     pub message: String,
 }
@@ -44,7 +48,9 @@ impl ConfigFault {
     pub(super) fn new(entry: impl Into<String>, pointer: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             entry: entry.into(),
+            place: String::new(),
             pointer: pointer.into(),
+            line: None,
             message: message.into(),
         }
     }
@@ -52,6 +58,9 @@ impl ConfigFault {
 
 impl fmt::Display for ConfigFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(line) = self.line {
+            write!(f, "line {line}: ")?;
+        }
         write!(f, "`{}`", self.entry)?;
         if !self.pointer.is_empty() {
             write!(f, ", {}", self.pointer)?;
@@ -131,15 +140,16 @@ pub fn tools_of(written: Value, folder: &Path) -> Result<ToolsConfig, Vec<Config
     };
     let mut faults = Vec::new();
     let mut config = ToolsConfig::default();
-    for (place, entry) in entries(file.remove("tools"), "tools", &mut faults)
-        .into_iter()
-        .enumerate()
-    {
-        config
-            .tools
-            .extend(read_entry("tools", place, entry, &mut faults, |fields| {
-                tool::read(fields, folder)
-            }));
+    let list = entries(file.remove("tools"), "tools", &mut faults);
+    let mut names = BTreeSet::new();
+    for (place, entry) in list.into_iter().enumerate() {
+        let read = read_entry("tools", place, entry, &mut faults, |fields| tool::read(fields, folder));
+        let twice = read.as_ref().filter(|tool| !names.insert(tool.name.clone()));
+        faults.extend(twice.map(|tool| ConfigFault {
+            place: place_of("tools", place),
+            ..ConfigFault::new(&tool.name, "/name", "another tool has this name")
+        }));
+        config.tools.extend(read);
     }
     let servers = entries(file.remove("mcpServers"), "mcpServers", &mut faults);
     #[cfg(feature = "mcp")]
@@ -149,29 +159,22 @@ pub fn tools_of(written: Value, folder: &Path) -> Result<ToolsConfig, Vec<Config
         let message = "this build has no MCP: it needs the feature `mcp`";
         faults.push(ConfigFault::new("mcpServers", "", message));
     }
-    let mut names = BTreeSet::new();
-    for tool in &config.tools {
-        if !names.insert(tool.name.as_str()) {
-            faults.push(ConfigFault::new(&tool.name, "/name", "another tool has this name"));
-        }
-    }
     if faults.is_empty() { Ok(config) } else { Err(faults) }
 }
 
 #[cfg(feature = "mcp")]
 fn read_servers(servers: Vec<Value>, folder: &Path, config: &mut ToolsConfig, faults: &mut Vec<ConfigFault>) {
-    for (place, entry) in servers.into_iter().enumerate() {
-        config
-            .mcp_servers
-            .extend(read_entry("mcpServers", place, entry, faults, |fields| {
-                server::read(fields, folder)
-            }));
-    }
     let mut ids = BTreeSet::new();
-    for server in &config.mcp_servers {
-        if !ids.insert(server.id.as_str()) {
-            faults.push(ConfigFault::new(&server.id, "/id", "another server has this id"));
-        }
+    for (place, entry) in servers.into_iter().enumerate() {
+        let read = read_entry("mcpServers", place, entry, faults, |fields| {
+            server::read(fields, folder)
+        });
+        let twice = read.as_ref().filter(|server| !ids.insert(server.id.clone()));
+        faults.extend(twice.map(|server| ConfigFault {
+            place: place_of("mcpServers", place),
+            ..ConfigFault::new(&server.id, "/id", "another server has this id")
+        }));
+        config.mcp_servers.extend(read);
     }
 }
 
@@ -180,7 +183,11 @@ fn entries(list: Option<Value>, name: &str, faults: &mut Vec<ConfigFault>) -> Ve
         None => Vec::new(),
         Some(Value::Array(list)) => list,
         Some(_) => {
-            faults.push(ConfigFault::new(name, "", format!("`{name}` must be a list of tables")));
+            let message = format!("`{name}` must be a list of tables");
+            faults.push(ConfigFault {
+                place: format!("/{name}"),
+                ..ConfigFault::new(name, "", message)
+            });
             Vec::new()
         }
     }
@@ -195,14 +202,24 @@ fn read_entry<T>(
 ) -> Option<T> {
     let name = ["name", "id"].iter().find_map(|field| entry.get(field)?.as_str());
     let name = name.map_or_else(|| format!("{list} #{place}"), str::to_owned);
-    let Value::Object(table) = entry else {
+    let before = faults.len();
+    let value = if let Value::Object(table) = entry {
+        let mut fields = Fields::new(&name, "", table, faults);
+        let value = read(&mut fields);
+        fields.finish();
+        Some(value)
+    } else {
         faults.push(ConfigFault::new(name, "", "must be a table"));
-        return None;
+        None
     };
-    let mut fields = Fields::new(&name, "", table, faults);
-    let value = read(&mut fields);
-    fields.finish();
-    Some(value)
+    for fault in &mut faults[before..] {
+        fault.place = place_of(list, place);
+    }
+    value
+}
+
+fn place_of(list: &str, place: usize) -> String {
+    format!("/{list}/{place}")
 }
 
 #[cfg(test)]

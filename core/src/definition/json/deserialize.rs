@@ -48,7 +48,7 @@ impl de::Error for Mismatch {
     fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
         Self {
             kind: MismatchKind::Invalid,
-            message: format!("expected {}, found {found}", Wanted(expected)),
+            message: format!("expected {}, found {found}", Wanted { expected, found }),
         }
     }
 
@@ -84,12 +84,18 @@ impl de::Error for Mismatch {
     }
 }
 
-/// serde's names of Rust types in words of JSON.
-struct Wanted<'a>(&'a dyn Expected);
+/// serde's names of Rust types in words of JSON, for one who gave `found`.
+struct Wanted<'a> {
+    expected: &'a dyn Expected,
+    found: Unexpected<'a>,
+}
 
 impl fmt::Display for Wanted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let wanted = self.0.to_string();
+        let wanted = self.expected.to_string();
+        if let Some(most) = most_of(&wanted).filter(|most| is_beyond(self.found, *most)) {
+            return write!(f, "a whole number of at most {most}");
+        }
         match wanted.as_str() {
             "u64" | "u32" | "usize" => f.write_str("a whole number that is not negative"),
             "i64" | "i32" => f.write_str("a whole number"),
@@ -102,6 +108,27 @@ impl fmt::Display for Wanted<'_> {
             other if other.starts_with("enum ") => f.write_str("one of its words"),
             other => f.write_str(other),
         }
+    }
+}
+
+/// The largest number of a Rust type of whole numbers.
+fn most_of(wanted: &str) -> Option<u64> {
+    match wanted {
+        "u64" => Some(u64::MAX),
+        "usize" => Some(usize::MAX as u64),
+        "u32" => Some(u32::MAX.into()),
+        "i64" => Some(i64::MAX as u64),
+        "i32" => Some(i32::MAX as u64),
+        _ => None,
+    }
+}
+
+fn is_beyond(found: Unexpected<'_>, most: u64) -> bool {
+    match found {
+        Unexpected::Unsigned(found) => found > most,
+        // what has no room in 64 bits was read as a float
+        Unexpected::Float(found) => found.fract() == 0.0 && found >= most as f64,
+        _ => false,
     }
 }
 

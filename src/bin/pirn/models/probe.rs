@@ -123,14 +123,23 @@ pub(super) fn check(profile: &Profile) -> Checked {
     });
     let asked = ask(&profile, &node, Some(Arc::clone(&called)));
     checked.tools = Some(called.load(Ordering::Relaxed));
-    if let Err(error) = asked {
-        checked.error = Some(format!("with a tool: {}", error.message));
+    match asked {
+        Err(error) if has_no_rule(&error) => {
+            checked.tools = checked.tools.filter(|called| *called);
+            checked.error = Some(format!("with a tool: {NO_RULE}"));
+        }
+        Err(error) => checked.error = Some(format!("with a tool: {}", error.message)),
+        Ok(_) => {}
     }
     checked
 }
 
 impl Checked {
     fn failed(&mut self, error: &RunError) {
+        if has_no_rule(error) {
+            self.error = Some(NO_RULE.to_owned());
+            return;
+        }
         let failure = ModelFailure::of(error);
         self.answers = Some(false);
         self.error = Some(error.message.clone());
@@ -151,6 +160,15 @@ impl Checked {
             FailureKind::Unknown => {}
         }
     }
+}
+
+/// What is said of a script that is written for other questions.
+const NO_RULE: &str = "no rule of the script matches what the check asks";
+
+/// Whether the profile is a script that says nothing to the question.
+fn has_no_rule(error: &RunError) -> bool {
+    let details = error.details.as_ref();
+    details.is_some_and(|details| details.get("noResponseLeft") == Some(&Value::Bool(true)))
 }
 
 /// The profile without what would hide how it is: no second attempt, nobody asked instead.

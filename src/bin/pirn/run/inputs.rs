@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::config::{Config, ConfigFile};
 use crate::files::{self, read_stdin};
+use crate::run::wants::WantsInput;
 use crate::terminal::{FAILED, USAGE, complain};
 use crate::validate;
 
@@ -50,6 +51,7 @@ pub(crate) struct Inputs {
     pub(crate) conversation: Vec<Message>,
     pub(crate) pinned: Pinned,
     pub(crate) config: Config,
+    pub(crate) wants: WantsInput,
 }
 
 /// Reads, checks and chooses what is to be run.
@@ -61,13 +63,14 @@ pub(crate) fn open(given: &Given) -> Result<Opened, ExitCode> {
     let sources = files::read(&given.files).map_err(unusable)?;
     let config = given.config.read(&given.files).map_err(unusable)?;
     let compiled = validate::check(&sources, config.as_ref());
-    let inputs = read(given, config.unwrap_or_default()).map_err(unusable)?;
+    let mut inputs = read(given, config.unwrap_or_default()).map_err(unusable)?;
     if !compiled.faults.is_empty() {
         let shown = validate::shown(sources, Some(&inputs.config));
         return Err(complain(validate::as_text(&shown, &compiled).trim_end(), FAILED));
     }
     let loaded = Loaded::of(&sources);
     let workflow = chosen(given.workflow.as_deref(), &compiled, &loaded).map_err(unusable)?;
+    inputs.wants = WantsInput::of(&compiled, &workflow, &inputs.input);
     Ok(Opened {
         sources,
         loaded,
@@ -102,6 +105,7 @@ fn read(args: &Given, config: Config) -> Result<Inputs, String> {
         conversation,
         pinned,
         config,
+        wants: WantsInput::default(),
     })
 }
 

@@ -3,10 +3,11 @@
 mod consent;
 mod floor;
 pub(crate) mod inputs;
-mod progress;
+pub(crate) mod progress;
 mod record;
 mod seeds;
 mod spoken;
+mod wants;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -23,6 +24,7 @@ use crate::tools;
 use consent::Approve;
 use floor::Floor;
 use inputs::{Given, Inputs, Opened};
+use wants::WantsInput;
 
 /// Events that may wait for the terminal or the events file.
 const BUFFER: usize = 65_536;
@@ -153,6 +155,7 @@ fn execute(
     floor: Option<&Floor>,
     interrupt: &Interrupt,
 ) -> ExitCode {
+    let wants = inputs.wants;
     let mut prepared = engine
         .run(workflow)
         .input(inputs.input)
@@ -201,10 +204,10 @@ fn execute(
             args.seed.unwrap_or(0)
         ));
     }
-    print(args.output, &report)
+    print(args.output, &report, wants)
 }
 
-fn print(output: Output, report: &RunReport) -> ExitCode {
+fn print(output: Output, report: &RunReport, wants: WantsInput) -> ExitCode {
     let code = if report.status == ThreadStatus::Completed {
         0
     } else {
@@ -216,7 +219,7 @@ fn print(output: Output, report: &RunReport) -> ExitCode {
             Err(error) => complain(&error.to_string(), FAILED),
         },
         (Output::Text, None) => answer(&plain(&report.output), code),
-        (Output::Text, Some(error)) => complain(&explained(report.status, error), code),
+        (Output::Text, Some(error)) => complain(&explained(report.status, error, wants), code),
     }
 }
 
@@ -228,13 +231,16 @@ fn plain(output: &Value) -> String {
     }
 }
 
-fn explained(status: ThreadStatus, error: &RunError) -> String {
+fn explained(status: ThreadStatus, error: &RunError, wants: WantsInput) -> String {
     let mut text = format!("the run ended {}: {error}", status.as_str());
-    let mut cause = error.cause.as_ref();
-    while let Some(error) = cause {
+    let causes = || std::iter::successors(Some(error), |error| error.cause.as_ref());
+    for cause in causes().skip(1) {
         text.push_str("\n  caused by ");
-        text.push_str(&error.to_string());
-        cause = error.cause.as_ref();
+        text.push_str(&cause.to_string());
+    }
+    if let Some(hint) = wants.hint(causes().map(|cause| cause.code)) {
+        text.push_str("\n  ");
+        text.push_str(hint);
     }
     text
 }

@@ -87,7 +87,7 @@ pub(super) struct Shown {
 }
 
 /// One line, outside a run.
-pub(super) fn say(text: &str) {
+pub(crate) fn say(text: &str) {
     // Where stderr is gone nobody is there to be told.
     let _ = writeln!(stderr().lock(), "pirn: {text}");
 }

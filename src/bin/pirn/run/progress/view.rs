@@ -201,6 +201,8 @@ impl View {
             (true, true) => event.thread_id.to_string(),
         };
         let error = facts.error();
+        // Its node has told so, with the reason.
+        let is_echo = end == End::Failed && !thread.told.is_empty() && error == thread.told;
         let reason = if error.is_empty() || error == thread.told {
             String::new()
         } else {
@@ -212,7 +214,7 @@ impl View {
             End::Cancelled => 'x',
         };
         let status = facts.text("status").to_lowercase();
-        let line = shown.then(|| format!("{sign} {name} {status}{reason}"));
+        let line = (shown && !is_echo).then(|| format!("{sign} {name} {status}{reason}"));
         line.into_iter().chain(summed).collect()
     }
 

@@ -1,0 +1,51 @@
+//! A run that may have failed because nobody gave it an input.
+
+use pirn::RunErrorCode;
+use pirn_core::graph::Compiled;
+use serde_json::Value;
+
+/// Whether a workflow that reads an input was given none.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct WantsInput(bool);
+
+impl WantsInput {
+    /// Of the workflow with this id.
+    pub(crate) fn of(compiled: &Compiled, workflow: &str, input: &Value) -> Self {
+        let mut graphs = compiled.graphs.iter();
+        let graph = graphs.find(|graph| *graph.workflow_id == *workflow);
+        let reads = graph.is_some_and(|graph| graph.snippets.iter().any(|snippet| names_input(&snippet.source)));
+        Self(reads && input.is_null())
+    }
+
+    /// What is said where an error of one of these kinds may come of that.
+    pub(crate) fn hint(self, mut codes: impl Iterator<Item = RunErrorCode>) -> Option<&'static str> {
+        let is_of_a_text = |code| matches!(code, RunErrorCode::ScriptError | RunErrorCode::TemplateError);
+        (self.0 && codes.any(is_of_a_text))
+            .then_some("the workflow reads `input`, and was given none: --input JSON, @FILE or - for stdin")
+    }
+}
+
+/// Whether a text has the word `input` on its own, not as a field of something.
+fn names_input(text: &str) -> bool {
+    let is_of_a_word = |letter: char| letter.is_alphanumeric() || matches!(letter, '_' | '$');
+    text.match_indices("input").any(|(at, word)| {
+        let before = text[..at].chars().next_back();
+        let after = text[at + word.len()..].chars().next();
+        !before.is_some_and(|letter| is_of_a_word(letter) || letter == '.') && !after.is_some_and(is_of_a_word)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::names_input;
+
+    #[test]
+    fn input_is_a_word_of_its_own() {
+        for text in ["input", "(input.a || 0)", "{{input.topic}}", "a+input", "!input[0]"] {
+            assert!(names_input(text), "{text}");
+        }
+        for text in ["", "inputs", "my_input", "event.input", "inputé", "putin"] {
+            assert!(!names_input(text), "{text}");
+        }
+    }
+}
