@@ -18,6 +18,8 @@ impl FunctionInput {
             for (name, value) in input {
                 match name.as_str() {
                     "event" => event.show_in(value),
+                    // Those of most triggers are the same, mostly none.
+                    _ if value.as_object() == Some(parameters) => {}
                     _ => *value = Value::Object(parameters.clone()),
                 }
             }

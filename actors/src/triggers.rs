@@ -86,6 +86,8 @@ pub(crate) struct TriggerMatcherActor {
     inbox: Inbox,
     /// What was taken out of the inbox last; kept for its room.
     taken: Vec<Arc<Event>>,
+    /// The same for who watched an event.
+    watching: Vec<Candidate>,
 }
 
 impl TriggerMatcherActor {
@@ -100,6 +102,7 @@ impl TriggerMatcherActor {
             holds: BTreeMap::new(),
             inbox: Inbox::default(),
             taken: Vec::new(),
+            watching: Vec::new(),
         }
     }
 
@@ -128,7 +131,9 @@ impl TriggerMatcherActor {
     }
 
     fn happened(&mut self, engine: &Arc<EngineShared>, event: &Arc<Event>) {
-        for candidate in self.machine.candidates(event) {
+        let mut watching = std::mem::take(&mut self.watching);
+        self.machine.find(event, &mut watching);
+        for candidate in watching.drain(..) {
             // A panic is this trigger's failure, not the end of all triggers.
             let considered = contained(|| self.consider(engine, &candidate, event));
             let failed = considered.unwrap_or_else(|_| {
@@ -139,6 +144,7 @@ impl TriggerMatcherActor {
                 Self::raise(engine, event, failure(&candidate.trigger.id, &message));
             }
         }
+        self.watching = watching;
     }
 
     fn consider(
@@ -150,7 +156,7 @@ impl TriggerMatcherActor {
         if !self.holds_true(engine, candidate, event)? {
             return Ok(());
         }
-        match self.machine.fire(candidate.key, event) {
+        match self.machine.fire_candidate(candidate, event) {
             Fire::Fired { .. } => self.action(engine, &candidate.trigger, event),
             Fire::Refused => Ok(()),
             Fire::TooDeep => Err(too_deep(&candidate.trigger, event).to_owned()),

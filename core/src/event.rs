@@ -228,21 +228,19 @@ impl Event {
 
     /// Sets every field to this event's. False where that is not the event: there are others, or too few.
     fn replace(&self, fields: &mut Map<String, Value>) -> bool {
-        let data = &self.raised.data;
-        let (mut from_data, mut own) = (0, 0);
+        // Both stand in the same order: a field of the data is the next one of the data, or this is another event's.
+        let mut data = self.raised.data.iter().peekable();
+        let mut own = 0;
         for (name, shown) in fields.iter_mut() {
             let value = self.own(name);
             own += usize::from(value.is_some());
-            match (data.get(name), value) {
-                (Some(value), _) => {
-                    from_data += 1;
-                    shown.clone_from(value);
-                }
+            match (data.next_if(|(next, _)| *next == name), value) {
+                (Some((_, value)), _) => shown.clone_from(value),
                 (None, Some(value)) => value.show_in(shown),
                 (None, None) => return false,
             }
         }
-        from_data == data.len() && own == self.own_count()
+        data.next().is_none() && own == self.own_count()
     }
 
     /// One of the event's own fields.

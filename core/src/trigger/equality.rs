@@ -22,9 +22,17 @@ pub(super) struct Equality {
 }
 
 /// A literal that equality can be looked up by.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Literal {
     Text(String),
+    Whole(i64),
+    Bool(bool),
+}
+
+/// A literal, or a value that can equal one, as it lies somewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Seen<'a> {
+    Text(&'a str),
     Whole(i64),
     Bool(bool),
 }
@@ -38,9 +46,9 @@ pub(super) enum Kind {
 }
 
 /// What an index knows of a field's value.
-pub(super) enum Known {
+pub(super) enum Known<'a> {
     /// It can only equal this literal.
-    Is(Literal),
+    Is(Seen<'a>),
     /// It equals no literal.
     Nothing,
     /// It is of another kind: `==` may hold all the same.
@@ -78,9 +86,15 @@ impl Equality {
         })
     }
 
-    /// Whether the expression holds wherever the index finds its trigger.
-    pub(super) fn is_answered_by_index(&self) -> bool {
-        self.is_all && !self.is_loose
+    /// What looking at the event says of the expression: none where it can not hold, otherwise whether it holds for
+    /// certain.
+    pub(super) fn answer(&self, event: &RaisedEvent) -> Option<bool> {
+        match known(event, &self.field) {
+            Known::Is(seen) if seen == self.literal.seen() => Some(self.is_all && !self.is_loose),
+            Known::Is(seen) if self.is_loose && seen.kind() != self.literal.kind() => Some(false),
+            Known::Other if self.is_loose => Some(false),
+            Known::Is(_) | Known::Other | Known::Nothing => None,
+        }
     }
 }
 
@@ -113,12 +127,16 @@ fn is_data_field(name: &str) -> bool {
 }
 
 impl Literal {
-    pub(super) fn kind(&self) -> Kind {
+    pub(super) fn seen(&self) -> Seen<'_> {
         match self {
-            Self::Text(_) => Kind::Text,
-            Self::Whole(_) => Kind::Whole,
-            Self::Bool(_) => Kind::Bool,
+            Self::Text(text) => Seen::Text(text),
+            Self::Whole(whole) => Seen::Whole(*whole),
+            Self::Bool(flag) => Seen::Bool(*flag),
         }
+    }
+
+    pub(super) fn kind(&self) -> Kind {
+        self.seen().kind()
     }
 
     fn read(source: &str) -> Option<Self> {
@@ -142,13 +160,23 @@ impl Literal {
     }
 }
 
+impl Seen<'_> {
+    pub(super) fn kind(self) -> Kind {
+        match self {
+            Self::Text(_) => Kind::Text,
+            Self::Whole(_) => Kind::Whole,
+            Self::Bool(_) => Kind::Bool,
+        }
+    }
+}
+
 /// What the index knows of this field of the event.
-pub(super) fn known(event: &RaisedEvent, field: &str) -> Known {
+pub(super) fn known<'a>(event: &'a RaisedEvent, field: &str) -> Known<'a> {
     match event.data.get(field) {
         None | Some(Value::Null) => Known::Nothing,
-        Some(Value::Bool(value)) => Known::Is(Literal::Bool(*value)),
-        Some(Value::String(text)) => Known::Is(Literal::Text(text.clone())),
-        Some(Value::Number(number)) => whole(number).map_or(Known::Other, |whole| Known::Is(Literal::Whole(whole))),
+        Some(Value::Bool(value)) => Known::Is(Seen::Bool(*value)),
+        Some(Value::String(text)) => Known::Is(Seen::Text(text)),
+        Some(Value::Number(number)) => whole(number).map_or(Known::Other, |whole| Known::Is(Seen::Whole(whole))),
         Some(Value::Array(_) | Value::Object(_)) => Known::Other,
     }
 }

@@ -3,13 +3,24 @@
 //! Looking up costs a few searches and what is found, however many triggers there are.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
-use super::equality::{Equality, Kind, Known, Literal, known};
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+
+use super::equality::{Equality, Kind, Known, Literal, Seen, known};
 use super::owner::{Owner, TriggerKey};
 use crate::definition::TriggerDefinition;
 use crate::event::{Event, EventType};
+
+/// A trigger that was found: what it is called, and where the machine keeps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Found {
+    pub(super) key: TriggerKey,
+    pub(super) slot: u32,
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Index {
@@ -23,32 +34,40 @@ struct Names {
 }
 
 /// Names by their hash: a search that compares names reads one of them, scattered over the memory, for every step. It
-/// is the same hash in every process, and its order is nowhere seen.
+/// is the same hash in every process, and the table's order is nowhere seen.
 #[derive(Debug, Default)]
-struct ByName(BTreeMap<u64, Vec<(String, Places)>>);
+struct ByName(HashTable<Named>);
+
+#[derive(Debug)]
+struct Named {
+    hash: u64,
+    name: Box<str>,
+    places: Box<Places>,
+}
 
 impl ByName {
     fn get(&self, name: &str) -> Option<&Places> {
-        let alike = self.0.get(&hash_of(name))?;
-        alike.iter().find(|(own, _)| own == name).map(|(_, places)| places)
+        self.0
+            .find(hash_of(name), |named| *named.name == *name)
+            .map(|named| &*named.places)
     }
 
     fn entry(&mut self, name: &str) -> &mut Places {
-        let alike = self.0.entry(hash_of(name)).or_default();
-        let place = alike.iter().position(|(own, _)| own == name).unwrap_or_else(|| {
-            // Hashes differ, but for a miracle.
-            alike.reserve_exact(1);
-            alike.push((name.to_owned(), Places::default()));
-            alike.len() - 1
-        });
-        &mut alike[place].1
+        let hash = hash_of(name);
+        let named = self
+            .0
+            .entry(hash, |named| *named.name == *name, |named| named.hash)
+            .or_insert_with(|| Named {
+                hash,
+                name: name.into(),
+                places: Box::default(),
+            });
+        &mut named.into_mut().places
     }
 }
 
-fn hash_of(name: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    name.hash(&mut hasher);
-    hasher.finish()
+fn hash_of(what: &(impl Hash + ?Sized)) -> u64 {
+    FixedState::default().hash_one(what)
 }
 
 #[derive(Debug, Default)]
@@ -62,61 +81,109 @@ struct Places {
 #[derive(Debug, Default)]
 struct Row {
     /// Their expressions, if any, are evaluated for every event.
-    all: Vec<TriggerKey>,
+    all: Vec<Found>,
     by_field: BTreeMap<String, Field>,
 }
 
 /// Triggers that compare the same field.
 #[derive(Debug, Default)]
 struct Field {
-    equal: BTreeSet<(Literal, TriggerKey)>,
+    /// By their literal's hash: whether it is that literal is seen at the trigger, which is looked at anyway.
+    equal: HashTable<Equal>,
     /// Those of them that compare by `==`, by their literal's kind, for a value of another kind.
-    loose: BTreeMap<Kind, Vec<TriggerKey>>,
+    loose: BTreeMap<Kind, Vec<Found>>,
+}
+
+/// Triggers whose literals have this hash.
+#[derive(Debug)]
+struct Equal {
+    hash: u64,
+    first: Found,
+    more: BTreeSet<Found>,
+}
+
+impl Field {
+    fn add(&mut self, literal: &Literal, found: Found) {
+        let hash = hash_of(&literal.seen());
+        match self.equal.entry(hash, |equal| equal.hash == hash, |equal| equal.hash) {
+            Entry::Occupied(mut equal) => {
+                equal.get_mut().more.insert(found);
+            }
+            Entry::Vacant(place) => {
+                let (first, more) = (found, BTreeSet::new());
+                place.insert(Equal { hash, first, more });
+            }
+        }
+    }
+
+    fn remove(&mut self, literal: &Literal, found: Found) {
+        let hash = hash_of(&literal.seen());
+        let Ok(mut equal) = self.equal.find_entry(hash, |equal| equal.hash == hash) else {
+            return;
+        };
+        let Equal { first, more, .. } = equal.get_mut();
+        if *first != found {
+            more.remove(&found);
+        } else if let Some(next) = more.pop_first() {
+            *first = next;
+        } else {
+            equal.remove();
+        }
+    }
+
+    fn find(&self, seen: Seen<'_>, found: &mut Vec<Found>) {
+        let hash = hash_of(&seen);
+        if let Some(equal) = self.equal.find(hash, |equal| equal.hash == hash) {
+            found.push(equal.first);
+            found.extend(&equal.more);
+        }
+    }
 }
 
 impl Index {
     pub(super) fn add(
         &mut self,
-        key: TriggerKey,
+        found: Found,
         owner: &Owner,
         definition: &TriggerDefinition,
         equality: Option<&Equality>,
     ) {
         let row = self.row_of(owner, definition);
         let Some(equality) = equality else {
-            return row.all.push(key);
+            return row.all.push(found);
         };
         let field = row.by_field.entry(equality.field.clone()).or_default();
-        field.equal.insert((equality.literal.clone(), key));
+        field.add(&equality.literal, found);
         if equality.is_loose {
-            field.loose.entry(equality.literal.kind()).or_default().push(key);
+            field.loose.entry(equality.literal.kind()).or_default().push(found);
         }
     }
 
     pub(super) fn remove(
         &mut self,
-        key: TriggerKey,
+        found: Found,
         owner: &Owner,
         definition: &TriggerDefinition,
         equality: Option<&Equality>,
     ) {
         let row = self.row_of(owner, definition);
         let Some(equality) = equality else {
-            return forget(&mut row.all, key);
+            return forget(&mut row.all, found);
         };
         if let Some(field) = row.by_field.get_mut(&equality.field) {
             if let Some(loose) = field.loose.get_mut(&equality.literal.kind()) {
-                forget(loose, key);
+                forget(loose, found);
             }
-            field.equal.remove(&(equality.literal.clone(), key));
+            field.remove(&equality.literal, found);
             if field.equal.is_empty() {
                 row.by_field.remove(&equality.field);
             }
         }
     }
 
-    /// Appends what may concern the event. A trigger that names a thread may name another workflow than the event's.
-    pub(super) fn find(&self, event: &Event, found: &mut Vec<TriggerKey>) {
+    /// Appends what may concern the event, in no order, maybe also what compares a field with a literal of the same hash
+    /// as the event's. A trigger that names a thread may name another workflow than the event's.
+    pub(super) fn find(&self, event: &Event, found: &mut Vec<Found>) {
         let Some(of_type) = self.by_type.get(&event.raised.event_type) else {
             return;
         };
@@ -159,25 +226,23 @@ pub(super) fn workflow_of<'a>(owner: &'a Owner, definition: &'a TriggerDefinitio
 }
 
 impl Row {
-    fn find(&self, event: &Event, found: &mut Vec<TriggerKey>) {
+    fn find(&self, event: &Event, found: &mut Vec<Found>) {
         found.extend(&self.all);
         for (name, field) in &self.by_field {
             match known(&event.raised, name) {
                 Known::Nothing => {}
                 Known::Other => found.extend(field.loose.values().flatten()),
-                Known::Is(literal) => {
+                Known::Is(seen) => {
                     // `==` between different kinds converts; whether it holds is for the expression to say.
-                    let others = field.loose.iter().filter(|(kind, _)| **kind != literal.kind());
+                    let others = field.loose.iter().filter(|(kind, _)| **kind != seen.kind());
                     found.extend(others.flat_map(|(_, keys)| keys));
-                    let from = (literal, TriggerKey::MIN);
-                    let equal = field.equal.range(&from..).take_while(|(other, _)| *other == from.0);
-                    found.extend(equal.map(|(_, key)| *key));
+                    field.find(seen, found);
                 }
             }
         }
     }
 }
 
-fn forget(keys: &mut Vec<TriggerKey>, key: TriggerKey) {
-    keys.retain(|other| *other != key);
+fn forget(list: &mut Vec<Found>, found: Found) {
+    list.retain(|other| *other != found);
 }

@@ -16,10 +16,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::ser::SerializeStruct;
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::equality::Equality;
-use super::index::{Index, workflow_of};
+use super::index::{Found, Index, workflow_of};
 use super::owner::{Owner, TriggerKey};
 use crate::definition::TriggerDefinition;
 use crate::event::{Event, EventMask, EventType};
@@ -51,6 +52,7 @@ pub struct Candidate {
     pub trigger: Arc<TriggerDefinition>,
     /// Whether the index has answered its expression: it holds.
     pub is_answered: bool,
+    slot: u32,
 }
 
 /// What came of a match.
@@ -81,6 +83,8 @@ pub struct TriggerState {
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Entry {
+    #[serde(skip)]
+    key: TriggerKey,
     owner: Owner,
     definition: Arc<TriggerDefinition>,
     /// What the index answers of its expression.
@@ -90,21 +94,23 @@ struct Entry {
 }
 
 /// See the module's table. What follows from its triggers is not written down, but found again.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(from = "Written")]
 pub struct TriggerMachine {
     chain_limit: u32,
     next: TriggerKey,
-    entries: BTreeMap<TriggerKey, Entry>,
-    #[serde(skip)]
+    /// The triggers, each where the index finds it without a search; a free place is taken again.
+    slots: Vec<Option<Entry>>,
+    free: Vec<u32>,
+    by_key: BTreeMap<TriggerKey, u32>,
     ids: BTreeMap<(Owner, String), TriggerKey>,
-    #[serde(skip)]
     index: Index,
     /// Enabled triggers by the type they watch: how many, and how many of them hold the thread.
-    #[serde(skip)]
     watching: BTreeMap<EventType, (usize, usize)>,
     /// Firings of workflow triggers with a limit, by run.
     by_run: BTreeMap<String, BTreeMap<TriggerKey, u64>>,
+    /// What was found last; kept for its room.
+    found: Vec<Found>,
 }
 
 /// A machine as it is written down.
@@ -116,6 +122,18 @@ struct Written {
     by_run: BTreeMap<String, BTreeMap<TriggerKey, u64>>,
 }
 
+impl Serialize for TriggerMachine {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let entries: BTreeMap<TriggerKey, &Entry> = self.entries().map(|entry| (entry.key, entry)).collect();
+        let mut written = serializer.serialize_struct("TriggerMachine", 4)?;
+        written.serialize_field("chain_limit", &self.chain_limit)?;
+        written.serialize_field("next", &self.next)?;
+        written.serialize_field("entries", &entries)?;
+        written.serialize_field("by_run", &self.by_run)?;
+        written.end()
+    }
+}
+
 impl From<Written> for TriggerMachine {
     fn from(written: Written) -> Self {
         let mut machine = Self {
@@ -123,16 +141,9 @@ impl From<Written> for TriggerMachine {
             by_run: written.by_run,
             ..Self::new(written.chain_limit)
         };
-        for (key, entry) in &written.entries {
-            let id = (entry.owner.clone(), entry.definition.id.clone());
-            machine.ids.insert(id, *key);
-            let equality = entry.equality.as_ref();
-            machine.index.add(*key, &entry.owner, &entry.definition, equality);
-            if entry.enabled {
-                machine.watch(&entry.definition, true);
-            }
+        for (key, entry) in written.entries {
+            machine.keep(Entry { key, ..entry });
         }
-        machine.entries = written.entries;
         machine
     }
 }
@@ -149,11 +160,14 @@ impl TriggerMachine {
         Self {
             chain_limit,
             next: 0,
-            entries: BTreeMap::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            by_key: BTreeMap::new(),
             ids: BTreeMap::new(),
             index: Index::default(),
             watching: BTreeMap::new(),
             by_run: BTreeMap::new(),
+            found: Vec::new(),
         }
     }
 
@@ -171,8 +185,7 @@ impl TriggerMachine {
 
     /// Every trigger of an owner, by id.
     pub fn states(&self, owner: &Owner) -> Vec<TriggerState> {
-        self.entries
-            .values()
+        self.entries()
             .filter(|entry| entry.owner == *owner)
             .map(|entry| TriggerState {
                 id: entry.definition.id.clone(),
@@ -180,6 +193,15 @@ impl TriggerMachine {
                 fired: entry.fired,
             })
             .collect()
+    }
+
+    /// In the order they were added.
+    fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.by_key.values().filter_map(|slot| self.entry(*slot))
+    }
+
+    fn entry(&self, slot: u32) -> Option<&Entry> {
+        self.slots.get(slot as usize)?.as_ref()
     }
 
     fn mask(&self, wanted: impl Fn(&(usize, usize)) -> bool) -> EventMask {
@@ -201,24 +223,33 @@ impl TriggerMachine {
         }
         let key = self.next;
         self.next += 1;
-        self.ids.insert(id, key);
         let equality = definition.condition.expression.as_deref().and_then(Equality::read);
-        self.index.add(key, &owner, &definition, equality.as_ref());
-        let enabled = definition.enabled;
-        if enabled {
-            self.watch(&definition, true);
-        }
-        self.entries.insert(
+        self.keep(Entry {
             key,
-            Entry {
-                owner,
-                definition,
-                equality,
-                enabled,
-                fired: 0,
-            },
-        );
+            owner,
+            equality,
+            enabled: definition.enabled,
+            definition,
+            fired: 0,
+        });
         Ok(key)
+    }
+
+    fn keep(&mut self, entry: Entry) {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            (self.slots.len() - 1) as u32
+        });
+        let key = entry.key;
+        self.by_key.insert(key, slot);
+        self.ids.insert((entry.owner.clone(), entry.definition.id.clone()), key);
+        let equality = entry.equality.as_ref();
+        self.index
+            .add(Found { key, slot }, &entry.owner, &entry.definition, equality);
+        if entry.enabled {
+            self.watch(&entry.definition, true);
+        }
+        self.slots[slot as usize] = Some(entry);
     }
 
     /// Removes a trigger; whether there was one.
@@ -226,9 +257,13 @@ impl TriggerMachine {
         let Some(key) = self.ids.remove(&(owner.clone(), id.to_owned())) else {
             return false;
         };
-        if let Some(entry) = self.entries.remove(&key) {
+        if let Some(slot) = self.by_key.remove(&key)
+            && let Some(entry) = self.slots[slot as usize].take()
+        {
+            self.free.push(slot);
+            let equality = entry.equality.as_ref();
             self.index
-                .remove(key, &entry.owner, &entry.definition, entry.equality.as_ref());
+                .remove(Found { key, slot }, &entry.owner, &entry.definition, equality);
             if entry.enabled {
                 self.watch(&entry.definition, false);
             }
@@ -239,7 +274,8 @@ impl TriggerMachine {
     /// Enables or disables a trigger: whether that changed anything, or none where there is no such trigger.
     pub fn set_enabled(&mut self, owner: &Owner, id: &str, enabled: bool) -> Option<bool> {
         let key = self.ids.get(&(owner.clone(), id.to_owned()))?;
-        let entry = self.entries.get_mut(key)?;
+        let slot = *self.by_key.get(key)?;
+        let entry = self.slots[slot as usize].as_mut()?;
         let changed = entry.enabled != enabled;
         entry.enabled = enabled;
         let definition = Arc::clone(&entry.definition);
@@ -271,33 +307,62 @@ impl TriggerMachine {
 
     /// Enabled triggers that watch this event, in the order they were added. Their expressions are not evaluated; those
     /// that compare a field with something else than the event has there are left out.
-    pub fn candidates(&self, event: &Event) -> Vec<Candidate> {
-        // Beyond the limit stands only what tells that a chain has reached it.
-        if event.raised.trigger_depth > self.chain_limit {
-            return Vec::new();
-        }
-        let mut found = Vec::new();
-        self.index.find(event, &mut found);
-        found.sort_unstable();
-        found.dedup();
-        found.into_iter().filter_map(|key| self.candidate(key, event)).collect()
+    pub fn candidates(&mut self, event: &Event) -> Vec<Candidate> {
+        let mut candidates = Vec::new();
+        self.find(event, &mut candidates);
+        candidates
     }
 
-    fn candidate(&self, key: TriggerKey, event: &Event) -> Option<Candidate> {
-        let entry = self.entries.get(&key).filter(|entry| entry.enabled)?;
+    /// Appends what [`TriggerMachine::candidates`] gives.
+    pub fn find(&mut self, event: &Event, candidates: &mut Vec<Candidate>) {
+        // Beyond the limit stands only what tells that a chain has reached it.
+        if event.raised.trigger_depth > self.chain_limit {
+            return;
+        }
+        let mut found = std::mem::take(&mut self.found);
+        self.index.find(event, &mut found);
+        if found.len() > 1 {
+            found.sort_unstable();
+            found.dedup();
+        }
+        candidates.extend(found.drain(..).filter_map(|found| self.candidate(found, event)));
+        self.found = found;
+    }
+
+    fn candidate(&self, found: Found, event: &Event) -> Option<Candidate> {
+        let entry = self.entry(found.slot).filter(|entry| entry.enabled)?;
+        let is_answered = match &entry.equality {
+            Some(equality) => equality.answer(&event.raised)?,
+            None => false,
+        };
         let workflow = workflow_of(&entry.owner, &entry.definition);
         workflow
             .is_none_or(|workflow| *workflow == *event.workflow_id)
             .then(|| Candidate {
-                key,
+                key: found.key,
                 trigger: Arc::clone(&entry.definition),
-                is_answered: entry.equality.as_ref().is_some_and(Equality::is_answered_by_index),
+                is_answered,
+                slot: found.slot,
             })
     }
 
     /// Counts a firing of a candidate whose expression held.
     pub fn fire(&mut self, key: TriggerKey, event: &Event) -> Fire {
-        let Some(entry) = self.entries.get_mut(&key).filter(|entry| entry.enabled) else {
+        match self.by_key.get(&key) {
+            Some(slot) => self.fire_in(*slot, key, event),
+            None => Fire::Refused,
+        }
+    }
+
+    /// As [`TriggerMachine::fire`], without a search for it.
+    pub fn fire_candidate(&mut self, candidate: &Candidate, event: &Event) -> Fire {
+        self.fire_in(candidate.slot, candidate.key, event)
+    }
+
+    fn fire_in(&mut self, slot: u32, key: TriggerKey, event: &Event) -> Fire {
+        let entry = self.slots.get_mut(slot as usize).and_then(Option::as_mut);
+        // Its place may be another's by now.
+        let Some(entry) = entry.filter(|entry| entry.enabled && entry.key == key) else {
             return Fire::Refused;
         };
         match event.raised.trigger_depth.cmp(&self.chain_limit) {

@@ -166,3 +166,22 @@ fn f18_a_count_that_was_written_down_is_had_again_as_it_was() {
         assert!(fires(&mut again) && fires(&mut again) && !fires(&mut again), "F18");
     }
 }
+
+#[test]
+fn a_candidate_that_was_removed_meanwhile_does_not_fire_what_took_its_place() {
+    let definition = |id: &str| -> TriggerDefinition {
+        serde_json::from_value(json!({"id": id, "condition": {"eventType": "NODE_FAILED"},
+            "action": {"type": "STOP_THREAD", "parameters": {}}}))
+        .expect("a trigger")
+    };
+    let mut machine = TriggerMachine::default();
+    let event = event(1, 0, false);
+    machine.add(Owner::Engine, Arc::new(definition("first"))).expect("new");
+    let candidates = machine.candidates(&event);
+    assert!(machine.remove(&Owner::Engine, "first"));
+    machine.add(Owner::Engine, Arc::new(definition("second"))).expect("new");
+    assert_eq!(machine.fire_candidate(&candidates[0], &event), Fire::Refused);
+    assert_eq!(machine.states(&Owner::Engine)[0].fired, 0);
+    let candidates = machine.candidates(&event);
+    assert_eq!(machine.fire_candidate(&candidates[0], &event), Fire::Fired { count: 1 });
+}
