@@ -23,9 +23,10 @@ use serde_json::Value;
 
 use crate::answer::Answer;
 use crate::cause;
-use crate::contain::{Exit, start_contained_on};
+use crate::contain::{Exit, start_contained_on, start_contained_with};
 use crate::events::{BusMsg, Deliver, EventBusActor, EventFilter, Interest};
 use crate::host::{Host, Seat};
+use crate::line::{BusLine, SupervisorLine, bus_line};
 use crate::ports::Ports;
 use crate::run::{EffectBuffers, RunReport, RunShared, SupervisorAddr};
 use crate::supervisor::{Control, RunSpec, RunStatus, SupervisorActor, SupervisorMsg};
@@ -58,7 +59,7 @@ pub struct EngineShared {
     pub(crate) ports: Ports,
     graphs: RwLock<BTreeMap<String, Arc<Graph>>>,
     pub(crate) interest: Arc<Interest>,
-    pub(crate) bus: Addr<EventBusActor>,
+    pub(crate) bus: BusLine,
     matcher: Addr<TriggerMatcherActor>,
     runs: DashMap<Arc<str>, SupervisorAddr>,
     gate: DrainGate,
@@ -145,9 +146,9 @@ impl EngineShared {
     pub fn start(parts: EngineParts) -> Result<Arc<Self>, RunError> {
         let interest = Arc::new(Interest::default());
         let cell: Arc<OnceLock<Arc<Self>>> = Arc::new(OnceLock::new());
-        let (bus_mail, bus_receiver) = channel(16);
+        let (bus, bus_mail) = bus_line();
         let (matcher_mail, matcher_receiver) = channel(16);
-        let (bus, matcher) = (Addr::new(bus_mail), Addr::new(matcher_mail));
+        let matcher = Addr::new(matcher_mail);
         let home = (Arc::clone(&cell), Arc::clone(&interest), bus.clone(), matcher.clone());
         (parts.place)(Box::new(move |host, seat| {
             let (cell, interest, bus, matcher) = home;
@@ -160,10 +161,14 @@ impl EngineShared {
                 log_exit("the trigger matcher")(exit);
             });
             let seat = Cell::new(seat);
-            start_contained_on(host, bus_receiver, EventBusActor::new(interest, matcher), move |exit| {
-                drop(seat.take());
-                log_exit("the event bus")(exit);
-            });
+            start_contained_with(
+                host,
+                |context| EventBusActor::new(interest, matcher, bus_mail, context),
+                move |exit| {
+                    drop(seat.take());
+                    log_exit("the event bus")(exit);
+                },
+            );
         }))?;
         let engine = Arc::new(Self {
             ports: parts.ports,
@@ -345,7 +350,7 @@ impl EngineShared {
             ));
         };
         let (mail, receiver) = channel(16);
-        let supervisor = Arc::new(Addr::new(mail));
+        let supervisor = Arc::new(SupervisorLine::new(Addr::new(mail)));
         // Known before it is inside: who closes the gate and then cancels all that are known misses nobody who got in.
         self.runs.insert(Arc::clone(&run_id), Arc::clone(&supervisor));
         let permit = self.enter().inspect_err(|_| self.forget_run(&run_id))?;
@@ -503,7 +508,7 @@ impl StartedRun {
     }
     /// Raises an event in the run, as its main thread.
     pub fn raise(&self, event: RaisedEvent) {
-        self.supervisor.do_send(SupervisorMsg::Raise(event));
+        self.supervisor.raise(event);
     }
     /// Asks where the run is; not answered once it has settled.
     pub fn status(&self, answer: impl FnOnce(RunStatus) + Send + 'static) {

@@ -9,12 +9,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use actix::{Actor, ActorContext, Context, Handler};
+use actix::{Actor, ActorContext, AsyncContext, Context, StreamHandler};
 use pirn_core::event::{Event, EventMask, EventType, RaisedEvent};
 use pirn_core::thread::Outcome;
 
 use crate::answer::Answer;
 use crate::inbox::MatcherAddr;
+use crate::line::BusMail;
 use crate::triggers::MatcherMsg;
 use crate::waits::{Ticket, Waits};
 
@@ -103,16 +104,40 @@ impl EventFilter {
     }
 }
 
+/// Where and when an event was raised.
+#[derive(Clone)]
+pub(crate) struct Source {
+    pub(crate) run_id: Arc<str>,
+    pub(crate) workflow_id: Arc<str>,
+    pub(crate) thread_id: Arc<str>,
+    pub(crate) timestamp: u64,
+}
+
+impl Source {
+    fn event(self, sequence: u64, raised: RaisedEvent) -> Event {
+        Event {
+            sequence,
+            timestamp: self.timestamp,
+            run_id: self.run_id,
+            workflow_id: self.workflow_id,
+            thread_id: self.thread_id,
+            raised,
+        }
+    }
+}
+
 /// A message to the bus.
 pub(crate) enum BusMsg {
     Raise {
         /// It follows from an event of its run: where the run is closed, it comes too late to have a place there.
         follows: bool,
-        run_id: Arc<str>,
-        workflow_id: Arc<str>,
-        thread_id: Arc<str>,
-        timestamp: u64,
+        source: Source,
         raised: RaisedEvent,
+    },
+    /// Events that came together, in their order.
+    RaiseAll {
+        source: Source,
+        raised: Vec<RaisedEvent>,
     },
     Settle {
         run_id: Arc<str>,
@@ -163,10 +188,6 @@ pub(crate) enum BusMsg {
     MatcherGone,
 }
 
-impl actix::Message for BusMsg {
-    type Result = ();
-}
-
 struct Subscriber {
     filter: EventFilter,
     mask: EventMask,
@@ -188,7 +209,13 @@ pub(crate) struct EventBusActor {
 }
 
 impl EventBusActor {
-    pub(crate) fn new(interest: Arc<Interest>, matcher: MatcherAddr) -> Self {
+    pub(crate) fn new(
+        interest: Arc<Interest>,
+        matcher: MatcherAddr,
+        mail: BusMail,
+        context: &mut Context<Self>,
+    ) -> Self {
+        context.add_stream(mail);
         Self {
             interest,
             matcher: Some(matcher),
@@ -198,6 +225,17 @@ impl EventBusActor {
             subscribers: Vec::new(),
             waits: Waits::default(),
         }
+    }
+
+    /// The number before the next so many of a run.
+    fn take_numbers(&mut self, run_id: &Arc<str>, count: u64) -> u64 {
+        let last = match self.sequences.get_mut(run_id) {
+            Some(last) => last,
+            None => self.sequences.entry(Arc::clone(run_id)).or_insert(0),
+        };
+        let before = *last;
+        *last += count;
+        before
     }
 
     fn raise(&mut self, event: Event) {
@@ -325,38 +363,29 @@ impl Actor for EventBusActor {
     type Context = Context<Self>;
 }
 
-impl Handler<BusMsg> for EventBusActor {
-    type Result = ();
-
+impl StreamHandler<BusMsg> for EventBusActor {
     fn handle(&mut self, message: BusMsg, context: &mut Context<Self>) {
         match message {
             BusMsg::Raise {
                 follows: true,
-                run_id,
+                source: Source { run_id, .. },
                 raised,
-                ..
             } if !self.sequences.contains_key(&run_id) => {
                 tracing::warn!(%run_id, ?raised, "an event came after the end of its run");
             }
             BusMsg::Raise {
                 follows: _,
-                run_id,
-                workflow_id,
-                thread_id,
-                timestamp,
+                source,
                 raised,
             } => {
-                let sequence = self.sequences.entry(Arc::clone(&run_id)).or_insert(0);
-                *sequence += 1;
-                let event = Event {
-                    sequence: *sequence,
-                    timestamp,
-                    run_id,
-                    workflow_id,
-                    thread_id,
-                    raised,
-                };
-                self.raise(event);
+                let before = self.take_numbers(&source.run_id, 1);
+                self.raise(source.event(before + 1, raised));
+            }
+            BusMsg::RaiseAll { source, raised } => {
+                let before = self.take_numbers(&source.run_id, raised.len() as u64);
+                for (sequence, raised) in (before + 1..).zip(raised) {
+                    self.raise(source.clone().event(sequence, raised));
+                }
             }
             BusMsg::Settle {
                 run_id,

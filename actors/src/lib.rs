@@ -14,6 +14,7 @@ mod firing;
 mod function_input;
 pub mod host;
 mod inbox;
+mod line;
 mod messages;
 mod panic_text;
 pub mod ports;

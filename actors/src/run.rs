@@ -4,7 +4,6 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use actix::Addr;
 use pirn_core::conversation::{Conversation, MarkMap, Spent};
 use pirn_core::definition::Pinned;
 use pirn_core::error::RunError;
@@ -15,14 +14,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::engine::{EngineShared, Local};
-use crate::events::{BusMsg, EventBusActor};
+use crate::events::{BusMsg, Source};
 use crate::host::Host;
+use crate::line::{BusLine, SupervisorLine};
 use crate::messages::Messages;
-use crate::supervisor::SupervisorActor;
 use crate::waits::Ticket;
 
 /// A run's supervisor. An address of its own costs every holder two allocations; whoever holds one here shares it.
-pub(crate) type SupervisorAddr = Arc<Addr<SupervisorActor>>;
+pub(crate) type SupervisorAddr = Arc<SupervisorLine>;
 
 /// Shared by the actors of one run; never leaves their thread.
 pub(crate) struct RunShared {
@@ -71,7 +70,7 @@ impl RunShared {
     }
 
     /// The bus, to be told something of this run: then it is told of the run's end too.
-    pub(crate) fn bus(&self) -> &Addr<EventBusActor> {
+    pub(crate) fn bus(&self) -> &BusLine {
         self.is_on_bus.set(true);
         &self.engine.bus
     }
@@ -83,17 +82,45 @@ impl RunShared {
 
     /// Tells the bus what happened in a thread.
     pub(crate) fn emit(&self, workflow_id: &Arc<str>, thread_id: &Arc<str>, raised: RaisedEvent) {
-        if self.engine.interest.triggers().contains(raised.event_type) {
+        let types = EventMask::of(raised.event_type);
+        self.tell_bus(types, workflow_id, thread_id, |source| BusMsg::Raise {
+            follows: false,
+            source,
+            raised,
+        });
+    }
+
+    /// The same for events that came together.
+    pub(crate) fn emit_all(
+        &self,
+        types: EventMask,
+        workflow_id: &Arc<str>,
+        thread_id: &Arc<str>,
+        raised: Vec<RaisedEvent>,
+    ) {
+        self.tell_bus(types, workflow_id, thread_id, |source| BusMsg::RaiseAll {
+            source,
+            raised,
+        });
+    }
+
+    fn tell_bus(
+        &self,
+        types: EventMask,
+        workflow_id: &Arc<str>,
+        thread_id: &Arc<str>,
+        message: impl FnOnce(Source) -> BusMsg,
+    ) {
+        if self.engine.interest.triggers().intersects(types) {
             self.is_watched.set(true);
         }
-        self.bus().do_send(BusMsg::Raise {
-            follows: false,
+        let source = Source {
             run_id: Arc::clone(&self.run_id),
             workflow_id: Arc::clone(workflow_id),
             thread_id: Arc::clone(thread_id),
             timestamp: self.host.wall_clock(),
-            raised,
-        });
+        };
+        self.bus().do_send(message(source));
     }
 }
 

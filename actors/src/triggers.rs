@@ -17,7 +17,7 @@ use crate::answer::Answer;
 use crate::cause::{at_depth, work_at_depth};
 use crate::contain::contained;
 use crate::engine::EngineShared;
-use crate::events::BusMsg;
+use crate::events::{BusMsg, Source};
 use crate::firing::Firing;
 use crate::function_input::FunctionInput;
 use crate::host::Host;
@@ -345,10 +345,12 @@ fn failed_with(trigger_id: &str, error: &RunError) -> RaisedEvent {
 fn raise(event: &Event, raised: RaisedEvent) -> BusMsg {
     BusMsg::Raise {
         follows: true,
-        run_id: Arc::clone(&event.run_id),
-        workflow_id: Arc::clone(&event.workflow_id),
-        thread_id: Arc::clone(&event.thread_id),
-        timestamp: event.timestamp,
+        source: Source {
+            run_id: Arc::clone(&event.run_id),
+            workflow_id: Arc::clone(&event.workflow_id),
+            thread_id: Arc::clone(&event.thread_id),
+            timestamp: event.timestamp,
+        },
         raised: RaisedEvent {
             trigger_depth: depth_after(event),
             ..raised

@@ -117,6 +117,11 @@ impl EventMask {
         self.0 & Self::of(event_type).0 != 0
     }
 
+    /// Whether some type is in both sets.
+    pub fn intersects(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
     /// Both sets together.
     #[must_use]
     pub fn union(self, other: Self) -> Self {

@@ -6,6 +6,8 @@
 #[macro_use]
 mod prim;
 
+#[path = "../../sync/src/batches.rs"]
+pub mod batches;
 #[path = "../../sync/src/cancel/mod.rs"]
 pub mod cancel;
 #[path = "../../sync/src/completion.rs"]

@@ -8,6 +8,7 @@
 //! | [`CancelToken`] | a tree of cancellation: first reason wins, children follow |
 //! | [`DrainGate`] | bounded admission, and waiting until everybody has left |
 //! | [`Subscriptions`] | a set of subscribers read at every event, with a gapless sequence |
+//! | [`Batches`] | many items in few messages, each in its place among the others |
 //! | [`SingleFlight`] | one holder per key, everybody else is told so |
 //! | [`ReadyQueue`] | what is ready for one reader, which is woken only where it rests; [`WakeFlag`] keeps it there once |
 //!
@@ -23,6 +24,7 @@
 #[macro_use]
 mod prim;
 
+mod batches;
 mod cancel;
 mod completion;
 mod drain_gate;
@@ -32,6 +34,7 @@ mod single_flight;
 mod subscriptions;
 mod waiters;
 
+pub use batches::{Batch, Batches};
 pub use cancel::{CancelToken, Cancelled, Registration};
 pub use completion::{Completion, Lost, Setter, Wait, completion};
 pub use drain_gate::{DrainGate, Drained, Permit, Refused};

@@ -86,3 +86,52 @@ fn max_triggers_is_exact_where_many_branches_of_many_runs_raise_events_at_once()
         assert_eq!(count("of each run", Some(run.run_id())), LIMIT);
     }
 }
+
+#[test]
+fn events_from_outside_come_once_each_in_their_order_whatever_else_the_run_is_told_between_them() {
+    const EVENTS: u64 = 3_000;
+    let wait = json!({"id": "wait", "type": "WAIT", "config": {"event": "over"}});
+    let engine = Engine::builder()
+        .arbiters(2)
+        .workflows(line("main", &[wait]).to_string())
+        .build()
+        .unwrap_or_else(|error| panic!("{error}"));
+    let mut events = engine.events(EventFilter::default(), 1 << 14);
+    let run = engine.start("main", Value::Null).expect("admitted");
+    std::thread::scope(|scope| {
+        for sender in 0..2_u64 {
+            let run = &run;
+            scope.spawn(move || {
+                for number in 0..EVENTS {
+                    run.emit(
+                        format!("from {sender}"),
+                        serde_json::Map::from_iter([("n".to_owned(), json!(number))]),
+                    );
+                    if number % 7 == sender {
+                        run.pin(pirn::PinSection::Role, json!(number.to_string()));
+                    }
+                }
+            });
+        }
+    });
+    run.emit("over", serde_json::Map::new());
+    run.outcome_blocking();
+    run.settled_blocking();
+    engine.shutdown_blocking(std::time::Duration::from_secs(5));
+    let mut heard = Vec::new();
+    while let Some(next) = futures::executor::block_on(events.next()) {
+        match next {
+            Heard::Event(event) => heard.push(event),
+            Heard::Missed(count) => panic!("{count} were missed"),
+        }
+    }
+    assert!(heard.iter().map(|event| event.sequence).eq(1..=heard.len() as u64));
+    for sender in 0..2 {
+        let name = Some(format!("from {sender}"));
+        let own = heard.iter().filter(|event| event.raised.event_name == name);
+        assert!(
+            own.map(|event| event.raised.data["n"].as_u64())
+                .eq((0..EVENTS).map(Some))
+        );
+    }
+}

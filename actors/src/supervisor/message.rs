@@ -10,6 +10,7 @@ use pirn_core::event::RaisedEvent;
 use pirn_core::graph::{ForkIx, NodeIx};
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::{EffectId, FiringId};
+use pirn_sync::Batch;
 use serde_json::Value;
 
 use super::assign::Assignment;
@@ -109,7 +110,8 @@ pub(crate) enum SupervisorMsg {
         assignment: Box<Assignment>,
     },
     Pin(pirn_core::definition::PinSection, Value),
-    Raise(RaisedEvent),
+    /// Events from outside, in the main thread's name.
+    Raise(Batch<RaisedEvent>),
     Status(Box<dyn FnOnce(RunStatus) + Send>),
     Fire(Box<Firing>),
     /// As [`Self::Fire`], for a firing that needs nothing of its thread.

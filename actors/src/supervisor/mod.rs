@@ -23,7 +23,7 @@ use std::sync::Arc;
 use actix::{Actor, ActorContext, Context, Handler};
 use pirn_core::Millis;
 use pirn_core::conversation::{Conversation, Spent};
-use pirn_core::event::{EventType, RaisedEvent};
+use pirn_core::event::{EventMask, EventType, RaisedEvent};
 use pirn_core::graph::Graph;
 use pirn_core::thread::{CancelReason, EffectId, FiringId, Input, Joined, Outcome, Output, ThreadKind};
 use pirn_sync::{Permit, Setter};
@@ -214,12 +214,23 @@ impl SupervisorActor {
             .data
             .extend(fields().into_iter().map(|(name, value)| (name.to_owned(), value)));
         self.run.emit(&child.graph.workflow_id, &child.thread_id, event);
-        self.tell_raised(thread, event_type);
+        self.tell_raised(thread, EventMask::of(event_type));
     }
 
-    /// An event was raised in a thread's name: where it may hold the thread, that asks at its next safe point.
-    fn tell_raised(&self, thread: ThreadNo, event_type: EventType) {
-        if self.run.engine.interest.holding().contains(event_type) {
+    /// Events were raised from outside, in the main thread's name.
+    fn raised(&self, events: Vec<RaisedEvent>) {
+        let Some(main) = self.threads.get(0) else { return };
+        let types = events.iter().fold(EventMask::NONE, |types, event| {
+            types.union(EventMask::of(event.event_type))
+        });
+        self.run
+            .emit_all(types, &main.graph.workflow_id, &main.thread_id, events);
+        self.tell_raised(0, types);
+    }
+
+    /// Events were raised in a thread's name: where one may hold the thread, that asks at its next safe point.
+    fn tell_raised(&self, thread: ThreadNo, types: EventMask) {
+        if self.run.engine.interest.holding().intersects(types) {
             self.tell(thread, ThreadMsg::Input(Input::Raised));
         }
     }
@@ -398,13 +409,7 @@ impl Handler<SupervisorMsg> for SupervisorActor {
                     tracing::warn!(%error, "a pinned section was refused");
                 }
             }
-            SupervisorMsg::Raise(event) => {
-                if let Some(main) = self.threads.get(0) {
-                    let event_type = event.event_type;
-                    self.run.emit(&main.graph.workflow_id, &main.thread_id, event);
-                    self.tell_raised(0, event_type);
-                }
-            }
+            SupervisorMsg::Raise(batch) => self.raised(batch.take()),
             SupervisorMsg::Status(answer) => answer(self.status()),
             SupervisorMsg::Fire(firing) => self.fire(*firing),
             SupervisorMsg::FireAlone { firing, taken } => {

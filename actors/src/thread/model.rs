@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::carry::outcome_answer;
 use super::turn::Turn;
 use super::{InFlight, ThreadActor};
-use crate::events::BusMsg;
+use crate::events::{BusMsg, Source};
 use crate::host::Asked;
 use crate::ports::{ModelCall, TokenSink};
 
@@ -95,10 +95,12 @@ impl ThreadActor {
             }
             bus.do_send(BusMsg::Raise {
                 follows: false,
-                run_id: Arc::clone(&run_id),
-                workflow_id: Arc::clone(&workflow_id),
-                thread_id: Arc::clone(&thread_id),
-                timestamp: wall_clock + clock.now().saturating_sub(began),
+                source: Source {
+                    run_id: Arc::clone(&run_id),
+                    workflow_id: Arc::clone(&workflow_id),
+                    thread_id: Arc::clone(&thread_id),
+                    timestamp: wall_clock + clock.now().saturating_sub(began),
+                },
                 raised,
             });
         };

@@ -1,6 +1,7 @@
 //! One model per primitive: loom runs every interleaving with at most two preemptions. `mutants` shows that each can
 //! fail.
 
+mod batches;
 mod cancel;
 mod completion;
 mod drain_gate;

@@ -109,6 +109,18 @@ const CAUGHT_BY: [(&str, &str); 25] = [
         "subscriptions: leaving changes nothing",
         "subscriptions::who_has_left_gets_no_event_that_starts_later",
     ),
+    (
+        "batches: open before it is sent",
+        "batches::every_item_comes_once_in_its_senders_order",
+    ),
+    (
+        "batches: what is being sent is not sealed",
+        "batches::no_item_overtakes_what_its_sender_sent_before",
+    ),
+    (
+        "batches: opens what another one may follow",
+        "batches::every_item_comes_once_in_its_senders_order",
+    ),
 ];
 
 #[test]
