@@ -80,12 +80,12 @@ impl<T> Batches<T> {
             }
             number
         };
-        let sent = BeingSent { batches: self, number };
+        let end = BeingSent { batches: self, number };
         send(Batch {
             shared: Arc::clone(&self.shared),
             number,
         });
-        drop(sent);
+        drop(end);
     }
 
     /// The open batch takes no more. To be called after something else was sent to where the batches go.

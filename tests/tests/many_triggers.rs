@@ -1,6 +1,7 @@
 //! SPEC section 5 where there is much of it: triggers by the thousand, and limits that many threads run up against at once.
 
 use pirn::{Engine, EventFilter, EventType, Heard};
+use pirn_core::definition::PinSection;
 use pirn_tests::world::{code, forked, line, run};
 use serde_json::{Value, json};
 
@@ -108,7 +109,7 @@ fn events_from_outside_come_once_each_in_their_order_whatever_else_the_run_is_to
                         serde_json::Map::from_iter([("n".to_owned(), json!(number))]),
                     );
                     if number % 7 == sender {
-                        run.pin(pirn::PinSection::Role, json!(number.to_string()));
+                        run.pin(PinSection::Role, json!(number.to_string()));
                     }
                 }
             });
