@@ -1,6 +1,8 @@
 //! SPEC section 5 where there is much of it: triggers by the thousand, and limits that many threads run up against at once.
 
-use pirn::{Engine, EventFilter, EventType, Heard};
+use std::sync::Arc;
+
+use pirn::{Engine, Event, EventFilter, EventType, Heard};
 use pirn_core::definition::PinSection;
 use pirn_tests::world::{code, forked, line, run};
 use serde_json::{Value, json};
@@ -97,8 +99,26 @@ fn events_from_outside_come_once_each_in_their_order_whatever_else_the_run_is_to
         .workflows(line("main", &[wait]).to_string())
         .build()
         .unwrap_or_else(|error| panic!("{error}"));
-    let mut events = engine.events(EventFilter::default(), 1 << 14);
-    let run = engine.start("main", Value::Null).expect("admitted");
+    let mut run = engine.run("main");
+    let mut events = run.blocking_events(&[], 1 << 14);
+    let run = run.start().expect("admitted");
+    let mut heard: Vec<Arc<Event>> = Vec::new();
+    let mut hear_until = |is_last: &dyn Fn(&Event) -> bool| -> bool {
+        for next in &mut events {
+            match next {
+                Heard::Event(event) => heard.push(event),
+                Heard::Missed(count) => panic!("{count} were missed"),
+            }
+            if heard.last().is_some_and(|event| is_last(event)) {
+                return true;
+            }
+        }
+        false
+    };
+    // An event that comes before the node waits for it finds nobody.
+    assert!(hear_until(
+        &|event| event.raised.data.get("nodeId") == Some(&json!("wait"))
+    ));
     std::thread::scope(|scope| {
         for sender in 0..2_u64 {
             let run = &run;
@@ -119,13 +139,7 @@ fn events_from_outside_come_once_each_in_their_order_whatever_else_the_run_is_to
     run.outcome_blocking();
     run.settled_blocking();
     engine.shutdown_blocking(std::time::Duration::from_secs(5));
-    let mut heard = Vec::new();
-    while let Some(next) = futures::executor::block_on(events.next()) {
-        match next {
-            Heard::Event(event) => heard.push(event),
-            Heard::Missed(count) => panic!("{count} were missed"),
-        }
-    }
+    hear_until(&|_| false);
     assert!(heard.iter().map(|event| event.sequence).eq(1..=heard.len() as u64));
     for sender in 0..2 {
         let name = Some(format!("from {sender}"));

@@ -8,7 +8,7 @@ use std::process::Command;
 use pirn_loom_tests::MUTANT;
 
 /// The mutant, and the model that must catch it.
-const CAUGHT_BY: [(&str, &str); 25] = [
+const CAUGHT_BY: [(&str, &str); 28] = [
     (
         "completion: looks, then registers",
         "completion::a_task_hears_of_the_result",
