@@ -27,3 +27,7 @@ pub use pirn_core::message::{Message, Role, ToolCall};
 pub use pirn_core::status::ThreadStatus;
 pub use pirn_core::thread::ModelReply;
 pub use simulate::simulate;
+
+#[cfg(doctest)]
+#[doc = include_str!("../docs/embedding.md")]
+struct Embedding;

@@ -3,6 +3,8 @@
 //! - no words: all workloads on Pirn, raw tokio and the program's other sides, and prints the table
 //! - `once WORKLOAD SIZE ROUNDS`: on Pirn alone, for a profiler; 0 rounds only prepares
 //! - `count WORKLOAD SIZE ROUNDS`: the same on one thread under a virtual clock, for counting instructions
+//! - `local WORKLOAD SIZE ROUNDS`: the same on the thread that measures
+//! - `row WORKLOAD SIZE`: the table's rows of one workload
 //! - `memory threads|runs COUNT`: bytes that one of them costs while it waits
 //! - `command PIRN FOLDER`: the binary PIRN from outside: cold start, and a large file validated
 //! - `peer`: Pirn on what the peers of other languages do, a JSON line each as they print them
@@ -12,7 +14,7 @@
 
 use std::io::Write as _;
 
-use crate::sides::{Spin, pirn::Bench};
+use crate::sides::{Spin, local, pirn::Bench};
 use crate::{Side, Workload, command, memory, others, report};
 
 /// Does what the program's arguments say; `others` stand beside Pirn and raw tokio.
@@ -26,7 +28,7 @@ pub fn main(beside: Vec<Side>) -> std::io::Result<()> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let mut out = std::io::stdout();
     match words[..] {
-        [] => runtime.block_on(async { tokio::spawn(report::run(beside)).await? }),
+        [] => runtime.block_on(async { tokio::spawn(report::run(Workload::ALL.to_vec(), beside)).await? }),
         ["once", workload, size, rounds] => {
             let workload = named(workload, number(size)?)?;
             let rounds = number(rounds)?;
@@ -45,6 +47,15 @@ pub fn main(beside: Vec<Side>) -> std::io::Result<()> {
             let rounds = number(rounds)?;
             let times = runtime.block_on(async { times(Bench::counted(&[workload]), workload, rounds).await });
             writeln!(out, "{times:.1?}")
+        }
+        ["local", workload, size, rounds] => {
+            let samples = local::rounds(named(workload, number(size)?)?, number(rounds)?)?;
+            let times: Vec<f64> = samples.into_iter().flatten().flatten().map(|(_, us)| us).collect();
+            writeln!(out, "{times:.1?}")
+        }
+        ["row", workload, size] => {
+            let workload = named(workload, number(size)?)?;
+            runtime.block_on(async { tokio::spawn(report::run(vec![workload], beside)).await? })
         }
         ["memory", "threads", count] => {
             let bytes = runtime.block_on(memory::a_thread(number(count)?))?;
@@ -79,7 +90,7 @@ pub fn main(beside: Vec<Side>) -> std::io::Result<()> {
             write!(out, "{}", table.map_err(|fault| usage(&fault))?)
         }
         _ => Err(usage(
-            "once WORKLOAD SIZE ROUNDS, count WORKLOAD SIZE ROUNDS, memory threads|runs COUNT, command PIRN FOLDER, peer, \
+            "once|count|local WORKLOAD SIZE ROUNDS, row WORKLOAD SIZE, memory threads|runs COUNT, command PIRN FOLDER, peer, \
              others FILE, or nothing",
         )),
     }

@@ -1,24 +1,26 @@
-//! A whole run: every workload on every side, the table to stdout, the picture to the file that `PIRN_BENCH_PICTURE` names.
+//! A whole run: workload by workload on every side, the table to stdout, the picture to the file that `PIRN_BENCH_PICTURE` names.
 
 use std::io::Write as _;
 
-use crate::sides::{Spin, pirn, raw};
+use crate::sides::{Spin, local, pirn, raw};
 use crate::{Side, Workload, compare, picture, table};
 
-/// Measures Pirn and raw tokio, and `others`.
+/// Measures Pirn and raw tokio, and `others`, on `workloads`.
 ///
 /// # Errors
 /// Where the results can not be written.
-pub async fn run(others: Vec<Side>) -> std::io::Result<()> {
-    let spin = Spin::calibrated();
+pub async fn run(workloads: Vec<Workload>, others: Vec<Side>) -> std::io::Result<()> {
+    let needs_spin = workloads.iter().any(|workload| matches!(workload, Workload::Cpu(_)));
+    let spin = if needs_spin { Spin::calibrated() } else { Spin::none() };
     let mut rows = Vec::new();
     let others = &others;
-    for workload in Workload::ALL {
+    for workload in workloads {
         // An engine of its own for each: 100,000 triggers are no part of a chain.
         let sides = [raw::side(spin), pirn::side(&[workload], spin, false)];
         let heard = matches!(workload, Workload::Chain(_) | Workload::Fork(_));
         let heard = heard.then(|| pirn::side(&[workload], spin, true));
-        let sides: Vec<&Side> = sides.iter().chain(&heard).chain(others).collect();
+        let local = local::side(workload)?;
+        let sides: Vec<&Side> = sides.iter().chain(&heard).chain([&local]).chain(others).collect();
         rows.extend(compare::measure(workload, &sides).await);
         let mut err = std::io::stderr().lock();
         writeln!(err, "{}", workload.label())?;

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use crate::compare::{Row, Times};
 use crate::limit::Limit;
+use crate::sides::local;
 
 /// min / median / max of every side, and their ratios to the first side by the fastest and by the middle round.
 pub fn markdown(rows: &[Row]) -> String {
@@ -13,7 +14,7 @@ pub fn markdown(rows: &[Row]) -> String {
     for row in rows {
         let Some(raw) = row.times.first() else { continue };
         for times in &row.times {
-            let limit = if times.side == "pirn" {
+            let limit = if ["pirn", local::NAME].contains(&times.side.as_str()) {
                 limits(row, times)
             } else {
                 String::new()

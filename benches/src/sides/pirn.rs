@@ -52,7 +52,7 @@ impl Bench {
     }
 
     #[allow(clippy::disallowed_methods)] // a benchmark measures real time
-    fn on(builder: EngineBuilder, workloads: &[Workload], spin: Spin) -> Self {
+    pub(super) fn on(builder: EngineBuilder, workloads: &[Workload], spin: Spin) -> Self {
         let (stamp, stamps) = mpsc::unbounded_channel();
         let hits = Arc::new(AtomicUsize::new(0));
         let all_hit = Arc::new(Notify::new());

@@ -1,0 +1,77 @@
+//! The workloads on an engine whose actors live on the thread that measures: an embedding program's way where that has
+//! one thread for all. Models, tools and async functions would leave the thread, so what is about them is not done here.
+
+#![allow(clippy::disallowed_methods)] // a benchmark has no host port
+
+use std::future::Future;
+
+use pirn::Engine;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::LocalSet;
+
+use super::Spin;
+use super::pirn::Bench;
+use crate::{Round, Sample, Side, Workload};
+
+/// The side's name.
+pub const NAME: &str = "pirn, local";
+
+/// The side: a thread of its own that runs local tasks, and measures there.
+///
+/// # Errors
+/// Where there is no thread.
+pub fn side(workload: Workload) -> std::io::Result<Side> {
+    let (ask, mut asked) = mpsc::unbounded_channel::<(Workload, oneshot::Sender<Sample>)>();
+    let thread = std::thread::Builder::new().name("bench-local".to_owned());
+    thread.spawn(move || {
+        on_a_local_thread(async move {
+            let bench = bench(workload);
+            while let Some((workload, answer)) = asked.recv().await {
+                // Who asked waits for as long as it takes.
+                answer.send(bench.round(workload).await).unwrap_or(());
+            }
+        })
+    })?;
+    Ok(Side {
+        name: NAME.to_owned(),
+        run: Box::new(move |workload| -> Round {
+            let ask = ask.clone();
+            Box::pin(async move {
+                if matches!(workload, Workload::Cpu(_)) {
+                    return None;
+                }
+                let (answer, answered) = oneshot::channel();
+                ask.send((workload, answer)).ok()?;
+                answered.await.ok()?
+            })
+        }),
+    })
+}
+
+/// So many rounds on the calling thread, for a profiler.
+///
+/// # Errors
+/// Where there is no runtime.
+pub fn rounds(workload: Workload, rounds: usize) -> std::io::Result<Vec<Sample>> {
+    on_a_local_thread(async move {
+        let bench = bench(workload);
+        let mut samples = Vec::new();
+        for _ in 0..rounds {
+            samples.push(bench.round(workload).await);
+        }
+        samples
+    })
+}
+
+/// Has the calling thread do it as one of its local tasks, as an arbiter or a server does what it is asked for: what wakes
+/// the future of `block_on` itself goes through the operating system.
+fn on_a_local_thread<T: 'static>(work: impl Future<Output = T> + 'static) -> std::io::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let thread = LocalSet::new();
+    let work = thread.spawn_local(work);
+    Ok(thread.block_on(&runtime, work)?)
+}
+
+fn bench(workload: Workload) -> Bench {
+    Bench::on(Engine::builder().local(), &[workload], Spin::none())
+}
