@@ -49,7 +49,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     };
     // The process ends next, and gives back at once what taking a large workflow apart would give back piece by piece.
     let loaded = ManuallyDrop::new(Loaded::of(&files));
-    let compiled = ManuallyDrop::new(check_loaded(&files, &loaded, config.as_ref()));
+    let compiled = ManuallyDrop::new(check(&files, &loaded, config.as_ref()));
     let files = shown(files, config.as_ref());
     let code = if compiled.faults.is_empty() { 0 } else { FAILED };
     let text = match args.output {
@@ -59,12 +59,9 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     answer(&text, code)
 }
 
-/// Checks the files as one set. Profiles are known beside those in the files; tools where there is a config.
-pub(crate) fn check(files: &[SourceFile], config: Option<&Config>) -> Compiled {
-    check_loaded(files, &Loaded::of(files), config)
-}
-
-fn check_loaded(files: &[SourceFile], loaded: &Loaded, config: Option<&Config>) -> Compiled {
+/// Checks, as one set, what was loaded from the files. Profiles are known beside those in the files; tools where there is a
+/// config.
+pub(crate) fn check(files: &[SourceFile], loaded: &Loaded, config: Option<&Config>) -> Compiled {
     let configured = config.into_iter().flat_map(|config| &config.profiles);
     let configured = configured.map(|profile| profile.id.clone());
     let in_files = loaded.profiles.iter().map(|profile| profile.value.id.clone());

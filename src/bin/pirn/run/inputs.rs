@@ -62,13 +62,13 @@ pub(crate) fn open(given: &Given) -> Result<Opened, ExitCode> {
     let unusable = |message: String| complain(&message, USAGE);
     let sources = files::read(&given.files).map_err(unusable)?;
     let config = given.config.read(&given.files).map_err(unusable)?;
-    let compiled = validate::check(&sources, config.as_ref());
+    let loaded = Loaded::of(&sources);
+    let compiled = validate::check(&sources, &loaded, config.as_ref());
     let mut inputs = read(given, config.unwrap_or_default()).map_err(unusable)?;
     if !compiled.faults.is_empty() {
         let shown = validate::shown(sources, Some(&inputs.config));
         return Err(complain(validate::as_text(&shown, &compiled).trim_end(), FAILED));
     }
-    let loaded = Loaded::of(&sources);
     let workflow = chosen(given.workflow.as_deref(), &compiled, &loaded).map_err(unusable)?;
     inputs.wants = WantsInput::of(&compiled, &workflow, &inputs.input);
     Ok(Opened {
