@@ -81,7 +81,7 @@ pub(crate) type SharedEvaluator = Rc<RefCell<Box<dyn Evaluator>>>;
 #[derive(Clone)]
 pub(crate) struct Local {
     pub(crate) evaluator: SharedEvaluator,
-    pub(crate) effects: Rc<Cell<EffectBuffers>>,
+    pub(crate) effects: Rc<Cell<Option<Box<EffectBuffers>>>>,
 }
 
 /// A run that a trigger starts; nobody awaits it.

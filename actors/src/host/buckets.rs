@@ -25,6 +25,8 @@ pub(super) struct Buckets<T> {
     later: BTreeMap<u64, Bucket>,
     /// The one that has begun; the next to fire is the last.
     begun: Vec<TimerKey>,
+    /// The list of the one before it, for the next one that is needed.
+    spare: Vec<TimerKey>,
     /// What was set for a bucket that had begun.
     late: BinaryHeap<Reverse<TimerKey>>,
     /// The first bucket that has not begun.
@@ -53,6 +55,7 @@ impl<T> Buckets<T> {
             free: Vec::new(),
             later: BTreeMap::new(),
             begun: Vec::new(),
+            spare: Vec::new(),
             late: BinaryHeap::new(),
             next: 0,
             sequence: 0,
@@ -87,9 +90,10 @@ impl<T> Buckets<T> {
         if bucket < self.next {
             self.late.push(Reverse(key));
         } else {
+            let spare = &mut self.spare;
             let bucket = self.later.entry(bucket).or_insert_with(|| Bucket {
                 first: deadline,
-                keys: Vec::new(),
+                keys: std::mem::take(spare),
             });
             bucket.first = bucket.first.min(deadline);
             bucket.keys.push(key);
@@ -151,7 +155,10 @@ impl<T> Buckets<T> {
         let entry = self.later.first_entry().filter(|entry| entry.get().first <= now)?;
         let (number, bucket) = entry.remove_entry();
         self.next = number + 1;
-        self.begun = bucket.keys;
+        let spare = std::mem::replace(&mut self.begun, bucket.keys);
+        if self.spare.capacity() < spare.capacity() {
+            self.spare = spare;
+        }
         self.begun.sort_unstable_by(|one, other| other.cmp(one));
         Some(())
     }

@@ -157,7 +157,7 @@ impl SupervisorActor {
     }
 
     /// A workflow's token limit, looked up once a run: a fork of many branches does not ask for each.
-    fn token_limit(&mut self, graph: &Graph) -> Option<u64> {
+    pub(super) fn token_limit(&mut self, graph: &Graph) -> Option<u64> {
         if graph.config.token_limit.is_some() {
             return graph.config.token_limit;
         }

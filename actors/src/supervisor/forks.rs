@@ -2,25 +2,25 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use pirn_core::conversation::Conversation;
 use pirn_core::error::RunError;
 use pirn_core::event::EventType;
-use pirn_core::graph::{ForkIx, Graph};
+use pirn_core::graph::{ForkIx, Graph, NodeKind};
 use pirn_core::join::{
-    BranchVariables, Conversation as JoinConversation, Effect, ForkJoinMachine, Input, JoinedPath, PathEnd, PathStatus,
-    Verdict, join_error, late_join_output, merge_variables, path_reports,
+    BranchVariables, ChildThreadIds, Conversation as JoinConversation, Effect, ForkJoinMachine, Input, JoinedPath,
+    PathEnd, PathStatus, Verdict, join_error, late_join_output, merge_variables, path_reports,
 };
-use pirn_core::thread::{EffectId, Outcome, ThreadKind};
+use pirn_core::thread::{EffectId, Outcome, ThreadKind, ThreadMachine, ThreadSeed};
 use serde_json::{Value, json};
 
-use super::children::Start;
 use super::turns::Place;
 use super::{Child, ForkNo, Origin, Owned, SupervisorActor, SupervisorMsg, ThreadNo, joined};
 use crate::conversation::not_restored;
 use crate::host::TimerHandle;
-use crate::thread::{ConversationRef, ForkState, ThreadMsg};
+use crate::thread::{ConversationRef, ForkState, ThreadActor, ThreadMsg};
 
 /// One fork under way.
 pub(super) struct ForkRun {
@@ -31,6 +31,8 @@ pub(super) struct ForkRun {
     pub(super) ix: ForkIx,
     state: Box<ForkState>,
     threads: Vec<Option<ThreadNo>>,
+    /// Where what follows the join is sure to read them.
+    thread_ids: Option<ChildThreadIds>,
     timer: Option<TimerHandle>,
     depth: u32,
 }
@@ -62,6 +64,7 @@ impl SupervisorActor {
                 ix,
                 state,
                 threads,
+                thread_ids: None,
                 timer: None,
                 depth,
             },
@@ -137,18 +140,29 @@ impl SupervisorActor {
         let thread = self.enlist(child);
         if let Some(run) = self.forks.get_mut(&no) {
             run.threads[path] = Some(thread);
+            // Paths start in their order.
+            if path + 1 == run.threads.len() && is_read_next(&run.graph, run.ix) {
+                let threads = run.threads.iter().filter_map(|thread| self.threads.get((*thread)?));
+                let ids = threads.map(|child| &*child.thread_id);
+                run.thread_ids = Some(ChildThreadIds::of(run.graph.fork(run.ix), ids));
+            }
         }
     }
 
-    /// What a branch starts with: the snapshots of the moment its parent stood at FORK.
-    pub(super) fn branch_start(&self, thread: ThreadNo, no: ForkNo, path: usize) -> Option<Start> {
+    /// A branch before its first step, with the snapshots of the moment its parent stood at FORK.
+    pub(super) fn branch(&mut self, thread: ThreadNo, no: ForkNo, path: usize) -> Option<ThreadActor> {
+        let graph = Arc::clone(&self.forks.get(&no)?.graph);
+        let token_limit = if self.threads.get(thread)?.is_unlimited {
+            None
+        } else {
+            self.token_limit(&graph)
+        };
         let run = self.forks.get(&no)?;
         let child = self.threads.get(thread)?;
-        let fork = run.graph.fork(run.ix);
-        Some(Start {
-            graph: Arc::clone(&run.graph),
+        let fork = graph.fork(run.ix);
+        let seed = ThreadSeed {
+            thread_id: Arc::clone(&child.thread_id),
             kind: ThreadKind::Branch,
-            origin: child.origin,
             path_id: child.path_id.clone(),
             first: fork.paths[path].child,
             stop_at: Some(fork.join_node),
@@ -156,13 +170,18 @@ impl SupervisorActor {
             variables: run.state.variables.clone(),
             outputs: run.state.outputs.clone(),
             last: run.state.last.clone(),
-            conversation: ConversationRef::Snapshot(run.state.conversation.clone()),
             agent: None,
-            depth: child.depth,
             trigger_depth: child.trigger_depth,
-            is_unlimited: child.is_unlimited,
-            is_detached: child.is_detached,
-        })
+        };
+        let conversation = ConversationRef::Snapshot(run.state.conversation.clone());
+        let machine = ThreadMachine::new(graph, seed);
+        Some(ThreadActor::new(
+            Rc::clone(&self.run),
+            thread,
+            machine,
+            conversation,
+            token_limit,
+        ))
     }
 
     fn cancel_path(&mut self, no: ForkNo, path: usize) {
@@ -194,9 +213,9 @@ impl SupervisorActor {
 
     /// The verdict goes to the parent now; the losers wind down on their own.
     fn decided(&mut self, no: ForkNo, verdict: &Verdict) {
-        let Some(run) = self.forks.get(&no) else { return };
-        let (parent, effect) = (run.parent, run.effect);
-        let outcome = self.verdict_outcome(run, verdict);
+        let Some(run) = self.forks.get_mut(&no) else { return };
+        let (parent, effect, thread_ids) = (run.parent, run.effect, run.thread_ids.take());
+        let outcome = self.verdict_outcome(no, verdict, thread_ids);
         let (outcome, source) = match outcome {
             Ok((outcome, source)) => (outcome, source),
             Err(error) => (Outcome::Failed(error), None),
@@ -232,7 +251,15 @@ impl SupervisorActor {
     }
 
     /// What the verdict means for the parent, and the thread whose conversation it takes.
-    fn verdict_outcome(&self, run: &ForkRun, verdict: &Verdict) -> Result<(Outcome, Option<ThreadNo>), RunError> {
+    fn verdict_outcome(
+        &self,
+        no: ForkNo,
+        verdict: &Verdict,
+        thread_ids: Option<ChildThreadIds>,
+    ) -> Result<(Outcome, Option<ThreadNo>), RunError> {
+        let Some(run) = self.forks.get(&no) else {
+            return Ok((Outcome::Done, None));
+        };
         let fork = run.graph.fork(run.ix);
         let ended = |path: usize| {
             let thread = run.threads.get(path).copied().flatten()?;
@@ -263,7 +290,7 @@ impl SupervisorActor {
             JoinConversation::ReplaceWith(path) => run.threads.get(*path).copied().flatten(),
             JoinConversation::Unchanged => None,
         };
-        let output = late_join_output(Arc::clone(&run.graph), run.ix, paths);
+        let output = late_join_output(Arc::clone(&run.graph), run.ix, paths, thread_ids);
         Ok((joined(output, variables), source))
     }
 
@@ -362,4 +389,11 @@ fn replaced(effect: EffectId, outcome: Outcome, conversation: Result<Conversatio
             outcome: Outcome::Failed(not_restored().caused_by(cause)),
         },
     }
+}
+
+/// Whether what follows a join is sure to read its output: a function without an `input` gets the last output.
+fn is_read_next(graph: &Graph, ix: ForkIx) -> bool {
+    let edge = graph.node(graph.fork(ix).join_node).edges.first();
+    edge.filter(|edge| edge.condition.is_none())
+        .is_some_and(|edge| matches!(&graph.node(edge.target).kind, NodeKind::Function { input: None, .. }))
 }

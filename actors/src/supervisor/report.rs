@@ -13,6 +13,7 @@ use super::{Child, RunStatus, SupervisorActor, SupervisorMsg};
 use crate::answer::Answer;
 use crate::events::BusMsg;
 use crate::run::{ConversationReport, NodeReport, RunReport, ThreadReport, TokenReport};
+use crate::thread::ConversationRef;
 
 /// More links than a chain of triggers has: detached threads may go on for ever, and a report does not wait for them.
 const MOST_LINKS: u32 = 16;
@@ -40,10 +41,12 @@ impl SupervisorActor {
             });
             return;
         }
-        if let Some(main) = self.threads.get(0).and_then(|main| main.ended.as_ref()) {
-            main.conversation
-                .clone()
-                .with_snapshot(move |conversation| supervisor.do_send(SupervisorMsg::Reported(Box::new(conversation))));
+        let main = self.threads.get(0).and_then(|main| main.ended.as_ref());
+        match main.map(|ended| ended.conversation.clone()) {
+            Some(ConversationRef::Snapshot(conversation)) => self.report(Ok(conversation)),
+            Some(shared @ ConversationRef::Shared(_)) => shared
+                .with_snapshot(move |conversation| supervisor.do_send(SupervisorMsg::Reported(Box::new(conversation)))),
+            None => {}
         }
     }
 

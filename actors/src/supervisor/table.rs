@@ -3,7 +3,6 @@
 //! Numbers ascend from 0 without a gap and a thread is never forgotten (a report lists them all), so both ways cost the
 //! same however many there are: the id of thread 7 is the run's id, a full stop, and 7.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use super::{Child, ThreadNo};
@@ -26,12 +25,25 @@ impl Threads {
 
     /// The id that the next thread gets.
     pub(super) fn next_id(&mut self) -> Arc<str> {
+        self.id_of(self.list.len())
+    }
+
+    /// The id of the thread that so many were started before. Written by hand: a fork asks for one a branch.
+    fn id_of(&mut self, before: usize) -> Arc<str> {
+        /// As many digits as a number of 64 bits has.
+        const MOST: usize = 20;
         if self.text.is_empty() {
+            self.text.reserve_exact(self.run_id.len() + 1 + MOST);
             self.text.extend([&*self.run_id, "."]);
         }
         self.text.truncate(self.run_id.len() + 1);
-        // Writing to a text never fails.
-        let _: std::fmt::Result = write!(self.text, "{}", self.list.len());
+        let (mut digits, mut first, mut rest) = ([0; MOST], MOST, before);
+        while rest > 0 || first == MOST {
+            first -= 1;
+            digits[first] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+        self.text.extend(digits[first..].iter().copied().map(char::from));
         self.text.as_str().into()
     }
 
@@ -73,5 +85,20 @@ impl Threads {
     /// All of them, in the order they were started.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Child> {
         self.list.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_the_runs_id_a_full_stop_and_the_number_of_threads_before() {
+        let mut threads = Threads::of("run-1".into());
+        assert_eq!(&*threads.next_id(), "run-1.0");
+        for count in [1, 9, 10, 99, 100, 101, 12_345] {
+            assert_eq!(&*threads.id_of(count), format!("run-1.{count}"));
+        }
+        assert_eq!(&*threads.id_of(usize::MAX), format!("run-1.{}", usize::MAX));
     }
 }

@@ -115,17 +115,20 @@ impl SupervisorActor {
             return;
         };
         let (origin, thread_id) = (child.origin, Arc::clone(&child.thread_id));
-        let start = match (start, origin) {
-            (Some(start), _) => Some(*start),
-            (None, Origin::Branch { fork, path }) => self.branch_start(no, fork, path),
-            (None, Origin::Main | Origin::Called { .. } | Origin::Triggered { .. }) => None,
+        let actor = match (start, origin) {
+            (Some(start), _) => {
+                let token_limit = self.limit_of(&start);
+                let (machine, conversation) = start.into_machine(thread_id);
+                ThreadActor::new(Rc::clone(&self.run), no, machine, conversation, token_limit)
+            }
+            (None, Origin::Branch { fork, path }) => match self.branch(no, fork, path) {
+                Some(branch) => branch,
+                None => return self.exited(no, &Exit::Dropped, None),
+            },
+            (None, Origin::Main | Origin::Called { .. } | Origin::Triggered { .. }) => {
+                return self.exited(no, &Exit::Dropped, None);
+            }
         };
-        let Some(start) = start else {
-            return self.exited(no, &Exit::Dropped, None);
-        };
-        let token_limit = self.limit_of(&start);
-        let (machine, conversation) = start.into_machine(thread_id);
-        let actor = ThreadActor::new(Rc::clone(&self.run), no, machine, conversation, token_limit);
         let came = Standing::first_turn(actor, mail.into_inner());
         self.came(no, came);
     }

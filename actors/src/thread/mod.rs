@@ -140,7 +140,7 @@ impl ThreadActor {
     /// Takes an input and carries out everything that follows in place.
     pub(crate) fn drive(&mut self, input: Input, turn: &mut dyn Turn) {
         let moment = self.run.moment();
-        let mut buffers = self.run.local.effects.take();
+        let mut buffers = self.run.local.effects.take().unwrap_or_default();
         self.take_left_over(&mut buffers);
         self.tell_heard(&input);
         self.machine.step(moment, input, &mut buffers.out);
@@ -149,7 +149,7 @@ impl ThreadActor {
 
     /// Goes on with what the last turn left over.
     fn go_on(&mut self, turn: &mut dyn Turn) {
-        let mut buffers = self.run.local.effects.take();
+        let mut buffers = self.run.local.effects.take().unwrap_or_default();
         self.take_left_over(&mut buffers);
         self.carry_all(self.run.moment(), buffers, turn);
     }
@@ -164,16 +164,16 @@ impl ThreadActor {
         self.rare.get_or_insert_default()
     }
 
-    fn carry_all(&mut self, moment: Moment, buffers: EffectBuffers, turn: &mut dyn Turn) {
-        let EffectBuffers { mut queue, mut out } = buffers;
+    fn carry_all(&mut self, moment: Moment, mut buffers: Box<EffectBuffers>, turn: &mut dyn Turn) {
+        let EffectBuffers { queue, out } = &mut *buffers;
         for _ in 0..IN_ONE_TURN {
-            let Some(effect) = next(&mut queue, &mut out) else {
+            let Some(effect) = next(queue, out) else {
                 break;
             };
             if let Some((effect, outcome)) = self.carry(effect, turn) {
                 let answer = Input::Answer { effect, outcome };
                 self.tell_heard(&answer);
-                self.machine.step(moment, answer, &mut out);
+                self.machine.step(moment, answer, out);
             }
         }
         let is_paused = self.machine.status() == ThreadStatus::Paused;
@@ -190,7 +190,7 @@ impl ThreadActor {
                 .host
                 .spawn(Box::pin(async move { own.do_send(ThreadMsg::GoOn) }));
         }
-        self.run.local.effects.set(EffectBuffers { queue, out });
+        self.run.local.effects.set(Some(buffers));
     }
 
     /// Whether nothing follows any more.
@@ -336,5 +336,20 @@ impl Ended {
         self.variables = Variables::default();
         self.history = Vec::new();
         self.conversation = ConversationRef::Snapshot(Conversation::new());
+    }
+}
+
+#[cfg(all(test, target_pointer_width = "64"))]
+mod tests {
+    use super::*;
+
+    /// Ten thousand runs wait at a time: what each holds while it does is counted here.
+    #[test]
+    fn what_a_waiting_thread_holds_stays_small() {
+        assert!(size_of::<ThreadActor>() <= 592);
+        assert!(size_of::<ThreadMachine>() <= 440);
+        assert!(size_of::<Ended>() <= 208);
+        assert!(size_of::<ThreadMsg>() <= 120);
+        assert!(size_of::<Effect>() <= 120);
     }
 }

@@ -119,15 +119,15 @@ impl Standing {
     /// A turn that nobody but a timer gives: what the supervisor is to know of it, it is sent.
     fn ring(self: &Rc<Self>, message: ThreadMsg) {
         let whose = match &*self.0.borrow() {
-            At::Here(actor) => Some((Arc::clone(&actor.run.supervisor), actor.no)),
+            At::Here(actor) => Some((Rc::clone(&actor.run), actor.no)),
             At::Mailbox(_) | At::Away => None,
         };
         let came = self.turn(message);
-        let Some((supervisor, thread)) = whose else { return };
+        let Some((run, thread)) = whose else { return };
         match came {
             Came::Waits(_) | Came::Nothing => {}
-            Came::Ended(ended) => supervisor.do_send(SupervisorMsg::Ended { thread, ended }),
-            Came::Broke { exit, known } => supervisor.do_send(SupervisorMsg::Exited { thread, exit, known }),
+            Came::Ended(ended) => run.supervisor.do_send(SupervisorMsg::Ended { thread, ended }),
+            Came::Broke { exit, known } => run.supervisor.do_send(SupervisorMsg::Exited { thread, exit, known }),
         }
     }
 }

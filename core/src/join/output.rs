@@ -36,7 +36,22 @@ pub struct PathReport<'a> {
 /// `failed` holds what counts as failed, so also paths that someone else cancelled; `cancelled` holds what the join
 /// itself cancelled or never started. A detached path is in none of the lists, only in `childThreadIds`.
 pub fn join_output(strategy: JoinStrategy, paths: &[PathReport<'_>]) -> Value {
-    Value::Object(output_fields(strategy, paths))
+    Value::Object(output_fields(strategy, paths, None))
+}
+
+/// A JOIN's `childThreadIds`, by path. They are known once all paths have been started: where what follows the JOIN is sure
+/// to read its output, they need not be written when it is decided.
+#[derive(Clone, Debug)]
+pub struct ChildThreadIds(Map<String, Value>);
+
+impl ChildThreadIds {
+    /// The threads of the paths of `fork`, in path order.
+    pub fn of<'a>(fork: &Fork, thread_ids: impl IntoIterator<Item = &'a str>) -> Self {
+        let named = fork.paths.iter().zip(thread_ids);
+        // Gathered first, as in `output_fields`.
+        let fields: Vec<(String, Value)> = named.map(|(path, id)| (path.id.to_string(), Value::from(id))).collect();
+        Self(fields.into_iter().collect())
+    }
 }
 
 /// What a join keeps of one path until somebody looks at its output.
@@ -53,11 +68,20 @@ pub struct JoinedPath {
 }
 
 /// As [`join_output`], made when somebody looks at it: until then it costs a few counts a path. `paths` are those of
-/// the graph's fork `ix`.
-pub fn late_join_output(graph: Arc<Graph>, ix: ForkIx, paths: Vec<JoinedPath>) -> Output {
+/// the graph's fork `ix`; `thread_ids` are those of all of them, where they were written before.
+pub fn late_join_output(
+    graph: Arc<Graph>,
+    ix: ForkIx,
+    paths: Vec<JoinedPath>,
+    thread_ids: Option<ChildThreadIds>,
+) -> Output {
     Output::later(move || {
         let fork = graph.fork(ix);
-        join_output(fork.join.strategy, &path_reports(fork, &paths))
+        Value::Object(output_fields(
+            fork.join.strategy,
+            &path_reports(fork, &paths),
+            thread_ids,
+        ))
     })
 }
 
@@ -120,7 +144,7 @@ pub fn join_error(rule: &JoinRule, verdict: &Verdict, paths: &[PathReport<'_>]) 
             (RunErrorCode::Cancelled, message, None)
         }
     };
-    let mut details = output_fields(rule.strategy, paths);
+    let mut details = output_fields(rule.strategy, paths, None);
     details.insert("paths".to_owned(), paths.iter().map(listing).collect());
     if let Some((name, value)) = fact {
         details.insert(name.to_owned(), value);
@@ -136,12 +160,18 @@ pub fn join_error(rule: &JoinRule, verdict: &Verdict, paths: &[PathReport<'_>]) 
     })
 }
 
-fn output_fields(strategy: JoinStrategy, paths: &[PathReport<'_>]) -> Map<String, Value> {
+fn output_fields(
+    strategy: JoinStrategy,
+    paths: &[PathReport<'_>],
+    thread_ids: Option<ChildThreadIds>,
+) -> Map<String, Value> {
     // Gathered first and made objects at once: that is built bottom-up, not by a search for each path.
-    let (mut outputs, mut threads) = (Vec::with_capacity(paths.len()), Vec::with_capacity(paths.len()));
+    let is_completed = |path: &&PathReport<'_>| path.status == PathStatus::Completed;
+    let mut outputs = Vec::with_capacity(paths.iter().filter(is_completed).count());
+    let mut threads = Vec::with_capacity(if thread_ids.is_some() { 0 } else { paths.len() });
     let (mut completed, mut failed, mut cancelled) = (Vec::new(), Vec::new(), Vec::new());
     for path in paths {
-        if let Some(thread) = path.thread_id {
+        if let (Some(thread), None) = (path.thread_id, &thread_ids) {
             threads.push((path.path_id.to_owned(), Value::from(thread)));
         }
         if path.status == PathStatus::Completed {
@@ -163,7 +193,7 @@ fn output_fields(strategy: JoinStrategy, paths: &[PathReport<'_>]) -> Map<String
         ("cancelled".to_owned(), Value::Array(cancelled)),
         (
             "childThreadIds".to_owned(),
-            Value::Object(threads.into_iter().collect()),
+            Value::Object(thread_ids.map_or_else(|| threads.into_iter().collect(), |ids| ids.0)),
         ),
     ])
 }

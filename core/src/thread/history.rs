@@ -13,17 +13,15 @@ pub(super) struct History {
 }
 
 impl History {
-    pub(super) fn enter(&mut self, node: NodeIx) {
+    /// The thread enters a node of a graph that has so many.
+    pub(super) fn enter(&mut self, node: NodeIx, of: usize) {
         let entered = NodeRecord {
             node,
             status: NodeStatus::Running,
             attempts: 1,
         };
         if let Some(left) = self.last.replace(entered) {
-            if self.before.capacity() == 0 {
-                // A run that waits in its second node, as many do, has room for the first.
-                self.before.reserve_exact(1);
-            }
+            make_room(&mut self.before, of);
             self.before.push(left);
         }
     }
@@ -40,5 +38,20 @@ impl History {
         let mut all = std::mem::take(&mut self.before);
         all.extend(self.last.take());
         all
+    }
+}
+
+/// What a thread gathers while it walks has room for one at first: a run that waits in its second node, as many do, needs no
+/// more. Then for the whole way through a small graph, once.
+pub(super) fn make_room<T>(list: &mut Vec<T>, nodes: usize) {
+    /// A graph of more nodes is not small.
+    const SMALL: usize = 16;
+    if list.len() < list.capacity() {
+        return;
+    }
+    match list.len() {
+        0 => list.reserve_exact(1),
+        1 => list.reserve_exact(nodes.clamp(2, SMALL) - 1),
+        _ => list.reserve(1),
     }
 }

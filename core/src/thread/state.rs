@@ -9,6 +9,7 @@ use imbl::OrdMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::history::make_room;
 use super::output::Output;
 use crate::definition::VariableType;
 use crate::error::{RunError, RunErrorCode};
@@ -191,7 +192,13 @@ impl Outputs {
 
     /// Sets a node's output.
     pub fn set(&mut self, node: NodeIx, value: Output) {
+        self.set_of(node, value, 0);
+    }
+
+    /// As [`Self::set`], for a node of a graph that has so many.
+    pub(super) fn set_of(&mut self, node: NodeIx, value: Output, nodes: usize) {
         if let Some((before, output)) = self.newest.replace((node, value)).filter(|(before, _)| *before != node) {
+            make_room(&mut self.own, nodes);
             self.keep(before, output);
         }
     }
@@ -207,12 +214,7 @@ impl Outputs {
                 self.share();
                 self.own.push((node, value));
             }
-            Err(place) => {
-                if self.own.is_empty() {
-                    self.own.reserve_exact(1);
-                }
-                self.own.insert(place, (node, value));
-            }
+            Err(place) => self.own.insert(place, (node, value)),
         }
     }
 

@@ -202,7 +202,8 @@ impl Walk<'_> {
             return;
         }
         self.thread.steps += 1;
-        self.thread.history.enter(at);
+        let nodes = self.thread.graph().nodes.len();
+        self.thread.history.enter(at, nodes);
         self.attempt();
     }
 
@@ -266,7 +267,8 @@ impl Walk<'_> {
             record.status = NodeStatus::Completed;
             record.attempts = attempts;
         }
-        self.thread.outputs.set(at, output.clone());
+        let nodes = self.thread.graph().nodes.len();
+        self.thread.outputs.set_of(at, output.clone(), nodes);
         self.thread.last = output;
         self.emit(EventType::NodeCompleted, |thread| {
             let node = thread.graph().node(at);
