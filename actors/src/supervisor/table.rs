@@ -43,7 +43,8 @@ impl Threads {
             digits[first] = b'0' + (rest % 10) as u8;
             rest /= 10;
         }
-        self.text.extend(digits[first..].iter().copied().map(char::from));
+        self.text
+            .push_str(std::str::from_utf8(&digits[first..]).unwrap_or_default());
         self.text.as_str().into()
     }
 

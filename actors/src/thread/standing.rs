@@ -79,13 +79,14 @@ impl Standing {
     /// The first turn of a thread that was told `mail` before it.
     pub(crate) fn first_turn(actor: ThreadActor, mail: Vec<ThreadMsg>) -> Came {
         let mut turn = InPlace::default();
-        let taken = take_turn(actor, &mut turn, |actor, turn| {
+        let mut actor = Some(actor);
+        let over = take_turn(&mut actor, &mut turn, |actor, turn| {
             for message in mail {
                 actor.take(message, turn);
             }
             actor.drive(Input::Start, turn);
         });
-        taken.map_or_else(|came| came, |actor| turn.stand(Box::new(actor)))
+        over.unwrap_or_else(|| actor.map_or(Came::Nothing, |actor| turn.stand(Box::new(actor))))
     }
 
     /// Gives the thread a message, in this turn where it stands here.
@@ -104,8 +105,9 @@ impl Standing {
             standing: Some(Rc::clone(self)),
             ..InPlace::default()
         };
-        let taken = take_turn(actor, &mut turn, |actor, turn| actor.take(message, turn));
-        taken.map_or_else(|came| came, |actor| turn.stand(actor))
+        let mut actor = Some(actor);
+        let over = take_turn(&mut actor, &mut turn, |actor, turn| actor.take(message, turn));
+        over.unwrap_or_else(|| actor.map_or(Came::Nothing, |actor| turn.stand(actor)))
     }
 
     /// Its mailbox, where it has one.
@@ -132,25 +134,24 @@ impl Standing {
     }
 }
 
-/// Takes a turn, contained. The thread, where it goes on.
+/// Takes a turn, contained. Where nothing follows, the thread is dropped in its place, and what came of it is returned.
 fn take_turn<A: BorrowMut<ThreadActor>>(
-    mut actor: A,
+    place: &mut Option<A>,
     turn: &mut InPlace,
     take: impl FnOnce(&mut ThreadActor, &mut InPlace),
-) -> Result<A, Came> {
-    if let Err(exit) = contained(|| take(actor.borrow_mut(), turn)) {
-        let known = actor.borrow_mut().known();
+) -> Option<Came> {
+    let actor: &mut ThreadActor = place.as_mut()?.borrow_mut();
+    if let Err(exit) = contained(|| take(actor, turn)) {
+        let known = actor.known();
         // Where its end panics too, the first panic is the one to tell.
-        let _: Result<(), Exit> = contained(move || drop(actor));
-        return Err(Came::Broke { exit, known });
+        let _: Result<(), Exit> = contained(|| *place = None);
+        return Some(Came::Broke { exit, known });
     }
-    let Some(ended) = turn.ended.take() else {
-        return Ok(actor);
-    };
-    if let Err(exit) = contained(move || drop(actor)) {
+    let ended = turn.ended.take()?;
+    if let Err(exit) = contained(|| *place = None) {
         tracing::error!(?exit, "a thread's end panicked");
     }
-    Err(Came::Ended(ended))
+    Some(Came::Ended(ended))
 }
 
 /// A turn that a thread takes without a mailbox. One is made when somebody else is to answer later.

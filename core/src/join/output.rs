@@ -49,7 +49,9 @@ impl ChildThreadIds {
     pub fn of<'a>(fork: &Fork, thread_ids: impl IntoIterator<Item = &'a str>) -> Self {
         let named = fork.paths.iter().zip(thread_ids);
         // Gathered first, as in `output_fields`.
-        let fields: Vec<(String, Value)> = named.map(|(path, id)| (path.id.to_string(), Value::from(id))).collect();
+        let fields: Vec<(String, Value)> = named
+            .map(|(path, id)| ((*path.id).to_owned(), Value::from(id)))
+            .collect();
         Self(fields.into_iter().collect())
     }
 }

@@ -4,6 +4,7 @@
 //! with [`Effect::Drop`]; an answer to an effect that is no longer awaited changes nothing. A thread is rebuilt
 //! from its input and the ordered list of its answers.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -61,15 +62,22 @@ pub enum CancelReason {
     Shutdown,
 }
 
+impl CancelReason {
+    /// For people; a join that has a thousand losers says it as often.
+    pub fn text(&self) -> Cow<'_, str> {
+        match self {
+            Self::Requested { reason } => reason.into(),
+            Self::JoinDecided => "its JOIN was decided without it".into(),
+            Self::ParentEnded => "the thread that started it ended".into(),
+            Self::TimedOut { after_ms } => format!("its time limit of {after_ms} ms passed").into(),
+            Self::Shutdown => "the engine shuts down".into(),
+        }
+    }
+}
+
 impl std::fmt::Display for CancelReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Requested { reason } => f.write_str(reason),
-            Self::JoinDecided => f.write_str("its JOIN was decided without it"),
-            Self::ParentEnded => f.write_str("the thread that started it ended"),
-            Self::TimedOut { after_ms } => write!(f, "its time limit of {after_ms} ms passed"),
-            Self::Shutdown => f.write_str("the engine shuts down"),
-        }
+        f.write_str(&self.text())
     }
 }
 

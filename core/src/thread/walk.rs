@@ -123,7 +123,7 @@ impl Walk<'_> {
             | CancelReason::ParentEnded
             | CancelReason::Shutdown => (ThreadStatus::Cancelled, RunErrorCode::Cancelled),
         };
-        self.break_off(status, RunError::new(code, reason.to_string()));
+        self.break_off(status, RunError::new(code, reason.text()));
     }
 
     /// Ends the thread where it stands.
