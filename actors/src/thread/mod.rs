@@ -349,7 +349,5 @@ mod tests {
         assert!(size_of::<ThreadActor>() <= 592);
         assert!(size_of::<ThreadMachine>() <= 440);
         assert!(size_of::<Ended>() <= 208);
-        assert!(size_of::<ThreadMsg>() <= 120);
-        assert!(size_of::<Effect>() <= 120);
     }
 }
