@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
@@ -304,7 +305,11 @@ impl EngineShared {
     /// A run id that no other run of this engine has.
     pub fn next_run_id(&self) -> Arc<str> {
         let number = self.next_run.fetch_add(1, Ordering::Relaxed);
-        format!("run-{:08x}-{number}", self.run_id_seed as u32).into()
+        // As long as most are: a text that has no room grows piece by piece.
+        let mut id = String::with_capacity(24);
+        // Writing to a text never fails.
+        let _: std::fmt::Result = write!(id, "run-{:08x}-{number}", self.run_id_seed as u32);
+        id.into()
     }
 
     /// Admits a run: OVERLOADED where the engine is full, CANCELLED where it is shutting down. It takes its first step

@@ -1,13 +1,13 @@
 //! The wakers of the tasks that wait for one thing. Lives inside a primitive's lock and runs nothing foreign there:
 //! wakers come in cloned, and go out to be woken or dropped by the caller after unlocking.
 
-use std::collections::BTreeMap;
 use std::task::Waker;
 
-/// Wakers by the key of the future they belong to.
+/// Wakers by the key of the future they belong to. Nearly always one: a list costs it one small allocation.
 #[derive(Default)]
 pub(crate) struct Waiters {
-    wakers: BTreeMap<u64, Waker>,
+    /// By ascending keys.
+    wakers: Vec<(u64, Waker)>,
     next: u64,
 }
 
@@ -15,22 +15,39 @@ impl Waiters {
     /// Puts a future's waker in, under its key or a new one. What it displaces is for the caller to drop, unlocked.
     #[must_use]
     pub(crate) fn put(&mut self, key: &mut Option<u64>, waker: Waker) -> Option<Waker> {
-        let key = *key.get_or_insert_with(|| {
+        let Some(key) = *key else {
             self.next += 1;
-            self.next
-        });
-        self.wakers.insert(key, waker)
+            *key = Some(self.next);
+            self.wakers.push((self.next, waker));
+            return None;
+        };
+        match self.place(key) {
+            Ok(place) => Some(std::mem::replace(&mut self.wakers[place].1, waker)),
+            Err(place) => {
+                self.wakers.insert(place, (key, waker));
+                None
+            }
+        }
     }
 
     /// Takes a future's waker out; for the caller to drop, unlocked.
     #[must_use]
     pub(crate) fn take(&mut self, key: u64) -> Option<Waker> {
-        self.wakers.remove(&key)
+        let place = self.place(key).ok()?;
+        Some(self.wakers.remove(place).1)
     }
 
     /// Takes all out, oldest first; for the caller to wake, unlocked.
     #[must_use]
     pub(crate) fn take_all(&mut self) -> Vec<Waker> {
-        std::mem::take(&mut self.wakers).into_values().collect()
+        std::mem::take(&mut self.wakers)
+            .into_iter()
+            .map(|(_, waker)| waker)
+            .collect()
+    }
+
+    /// Where the waker of a key is, or would be.
+    fn place(&self, key: u64) -> Result<usize, usize> {
+        self.wakers.binary_search_by_key(&key, |(key, _)| *key)
     }
 }
