@@ -19,9 +19,9 @@ use pirn_core::conversation::{
 };
 use pirn_core::definition::{CompressionConfig, Pinned};
 use pirn_core::error::{RunError, RunErrorCode};
-use pirn_core::event::{EventType, RaisedEvent};
+use pirn_core::event::{EventType, Field, RaisedEvent};
 use pirn_core::message::{Message, Role};
-use pirn_core::thread::{ContextChange, ConversationOp, Outcome, Prepared};
+use pirn_core::thread::{ContextChange, ConversationOp, Outcome, Output, Prepared};
 use serde_json::json;
 
 use crate::answer::Answer;
@@ -178,12 +178,15 @@ impl ConversationActor {
             match effect {
                 ConversationEffect::MessageAdded { index, message } => {
                     if self.run.listens(EventType::MessageAdded) {
-                        self.emit(RaisedEvent::new(
+                        let tokens = message.tokens;
+                        // A message is made JSON where somebody reads the event.
+                        let message = Output::later(move || json!(*message.message));
+                        self.emit(RaisedEvent::of(
                             EventType::MessageAdded,
                             [
-                                ("index", json!(index)),
-                                ("message", json!(*message.message)),
-                                ("tokens", json!(message.tokens)),
+                                ("index", Field::from(json!(index))),
+                                ("message", (&message).into()),
+                                ("tokens", json!(tokens).into()),
                             ],
                         ));
                     }

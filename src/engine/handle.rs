@@ -104,7 +104,7 @@ impl RunHandle {
             event_type: EventType::Custom,
             event_name: Some(name.into()),
             trigger_depth: pirn_actors::cause::trigger_depth(),
-            data,
+            data: data.into(),
         };
         self.started.raise(event);
         self.placement.nudge();

@@ -209,10 +209,7 @@ impl SupervisorActor {
             return;
         }
         let Some(child) = self.threads.get(thread) else { return };
-        let mut event = RaisedEvent::new(event_type, []).at_depth(child.trigger_depth.max(trigger_depth));
-        event
-            .data
-            .extend(fields().into_iter().map(|(name, value)| (name.to_owned(), value)));
+        let event = RaisedEvent::of(event_type, fields()).at_depth(child.trigger_depth.max(trigger_depth));
         self.run.emit(&child.graph.workflow_id, &child.thread_id, event);
         self.tell_raised(thread, EventMask::of(event_type));
     }

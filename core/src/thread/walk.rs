@@ -12,7 +12,7 @@ use super::nodes::{NodeRun, Progress};
 use super::output::Output;
 use super::safe_point::{SafePointWork, Stop};
 use crate::error::{RunError, RunErrorCode};
-use crate::event::{EventType, RaisedEvent};
+use crate::event::{EventType, Field, RaisedEvent};
 use crate::status::ThreadStatus;
 
 /// One step under way: the thread, the moment, and where effects go.
@@ -46,13 +46,13 @@ impl Walk<'_> {
     }
 
     /// Raises an event where somebody listens.
-    pub(super) fn emit<const N: usize>(
+    pub(super) fn emit<F: Into<Field>, const N: usize>(
         &mut self,
         event_type: EventType,
-        fields: impl FnOnce(&ThreadMachine) -> [(&'static str, Value); N],
+        fields: impl FnOnce(&ThreadMachine) -> [(&'static str, F); N],
     ) {
         if self.listens(event_type) {
-            let event = RaisedEvent::new(event_type, fields(self.thread));
+            let event = RaisedEvent::of(event_type, fields(self.thread));
             self.emit_raised(event);
         }
     }
@@ -65,7 +65,7 @@ impl Walk<'_> {
         fields: impl FnOnce(&ThreadMachine) -> [(&'static str, Value); N],
     ) {
         if self.listens(event_type) {
-            let event = RaisedEvent::new(event_type, fields(self.thread));
+            let event = RaisedEvent::of(event_type, fields(self.thread));
             self.emit_raised(event.at_depth(trigger_depth));
         }
     }
@@ -109,7 +109,10 @@ impl Walk<'_> {
         }
         self.thread.status = ThreadStatus::Running;
         self.emit(EventType::ThreadStarted, |thread| {
-            [("kind", json!(thread.kind())), ("pathId", json!(thread.path_id))]
+            [
+                ("kind", Field::from(json!(thread.kind()))),
+                ("pathId", thread.path_id().into()),
+            ]
         });
         let first = self.thread.first;
         self.arrive(first);
@@ -213,9 +216,9 @@ impl Walk<'_> {
         self.emit(EventType::NodeStarted, |thread| {
             let node = thread.graph().node(thread.at);
             [
-                ("nodeId", json!(node.id)),
-                ("nodeType", json!(node.kind.type_name())),
-                ("attempt", json!(thread.attempt)),
+                ("nodeId", Field::from(&node.id)),
+                ("nodeType", node.kind.type_name().into()),
+                ("attempt", json!(thread.attempt).into()),
             ]
         });
         if let Some(after_ms) = self.thread.graph().node(self.thread.at).timeout_ms {
@@ -273,10 +276,10 @@ impl Walk<'_> {
         self.emit(EventType::NodeCompleted, |thread| {
             let node = thread.graph().node(at);
             [
-                ("nodeId", json!(node.id)),
-                ("nodeType", json!(node.kind.type_name())),
-                ("attempts", json!(attempts)),
-                ("output", (**thread.last.value()).clone()),
+                ("nodeId", Field::from(&node.id)),
+                ("nodeType", node.kind.type_name().into()),
+                ("attempts", json!(attempts).into()),
+                ("output", (&thread.last).into()),
             ]
         });
     }
@@ -399,10 +402,10 @@ impl Walk<'_> {
         };
         self.emit(event_type, |thread| {
             [
-                ("status", json!(status)),
-                ("pathId", json!(thread.path_id)),
-                ("output", (**output.value()).clone()),
-                ("error", json!(error)),
+                ("status", Field::from(status.as_str())),
+                ("pathId", thread.path_id().into()),
+                ("output", (&output).into()),
+                ("error", json!(error).into()),
             ]
         });
         self.out.push(Effect::Ended(ThreadEnd { status, output, error }));

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::event::{OWN_FIELDS, RaisedEvent};
+use crate::event::{self, OWN_FIELDS, RaisedEvent};
 
 /// `event.<field> === <literal>`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -172,12 +172,17 @@ impl Seen<'_> {
 
 /// What the index knows of this field of the event.
 pub(super) fn known<'a>(event: &'a RaisedEvent, field: &str) -> Known<'a> {
-    match event.data.get(field) {
-        None | Some(Value::Null) => Known::Nothing,
-        Some(Value::Bool(value)) => Known::Is(Seen::Bool(*value)),
-        Some(Value::String(text)) => Known::Is(Seen::Text(text)),
-        Some(Value::Number(number)) => whole(number).map_or(Known::Other, |whole| Known::Is(Seen::Whole(whole))),
-        Some(Value::Array(_) | Value::Object(_)) => Known::Other,
+    let value = match event.data.look(field) {
+        None => return Known::Nothing,
+        Some(event::Seen::Text(text)) => return Known::Is(Seen::Text(text)),
+        Some(event::Seen::Value(value)) => value,
+    };
+    match value {
+        Value::Null => Known::Nothing,
+        Value::Bool(value) => Known::Is(Seen::Bool(*value)),
+        Value::String(text) => Known::Is(Seen::Text(text)),
+        Value::Number(number) => whole(number).map_or(Known::Other, |whole| Known::Is(Seen::Whole(whole))),
+        Value::Array(_) | Value::Object(_) => Known::Other,
     }
 }
 

@@ -1,9 +1,14 @@
 //! What happened (SPEC section 5).
 
+mod data;
+
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+
+pub(crate) use data::Seen;
+pub use data::{EventData, Field};
 
 macro_rules! event_types {
     ($($(#[doc = $doc:literal])* $name:ident = $word:literal,)*) => {
@@ -154,17 +159,22 @@ pub struct RaisedEvent {
     pub trigger_depth: u32,
     /// The fields of this type of event.
     #[serde(flatten)]
-    pub data: Map<String, Value>,
+    pub data: EventData,
 }
 
 impl RaisedEvent {
     /// An event with fields: `RaisedEvent::new(EventType::NodeStarted, [("nodeId", json!("a"))])`.
-    pub fn new<const N: usize>(event_type: EventType, fields: [(&str, Value); N]) -> Self {
+    pub fn new<const N: usize>(event_type: EventType, fields: [(&'static str, Value); N]) -> Self {
+        Self::of(event_type, fields)
+    }
+
+    /// The same with fields as they lie somewhere: `("nodeId", Field::from(&id))`.
+    pub fn of<F: Into<Field>>(event_type: EventType, fields: impl IntoIterator<Item = (&'static str, F)>) -> Self {
         Self {
             event_type,
             event_name: None,
             trigger_depth: 0,
-            data: fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect(),
+            data: EventData::of(fields.into_iter().map(|(name, field)| (name, field.into()))),
         }
     }
 
@@ -219,7 +229,7 @@ impl Event {
     }
 
     fn fields(&self) -> Map<String, Value> {
-        let mut fields = self.raised.data.clone();
+        let mut fields = self.raised.data.to_map();
         // A field of the data stands before one of the event's own.
         for name in OWN_FIELDS {
             if let Some(value) = self.own(name)

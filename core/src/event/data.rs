@@ -1,0 +1,255 @@
+//! The fields of an event, which become JSON when somebody looks at them.
+//!
+//! Most events are heard by type alone, or by nobody who reads more than one field. What they are made of is shared: a map
+//! with keys and texts of its own costs more than everything else that an event's way takes.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, OnceLock};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value};
+
+use crate::thread::Output;
+
+/// An event's fields: a map of JSON, to be read and changed as one.
+///
+/// ```
+/// # use pirn_core::event::{EventType, RaisedEvent};
+/// # use serde_json::json;
+/// let event = RaisedEvent::new(EventType::NodeStarted, [("nodeId", json!("a"))]);
+/// assert_eq!(event.data["nodeId"], "a");
+/// ```
+#[derive(Clone, Default)]
+pub struct EventData(Kind);
+
+#[derive(Clone)]
+enum Kind {
+    Map(Map<String, Value>),
+    Fields(Box<[(&'static str, Field)]>, OnceLock<Box<Map<String, Value>>>),
+}
+
+impl Default for Kind {
+    fn default() -> Self {
+        Self::Map(Map::new())
+    }
+}
+
+/// One field as it lies somewhere.
+#[derive(Clone, Debug)]
+pub enum Field {
+    /// A text that others have too.
+    Text(Arc<str>),
+    /// A word of Pirn's own.
+    Word(&'static str),
+    /// A node's output, or what else is made when somebody looks.
+    Output(Output),
+    /// Anything.
+    Value(Value),
+}
+
+/// A field as one looks at it.
+pub(crate) enum Seen<'a> {
+    Text(&'a str),
+    Value(&'a Value),
+}
+
+impl Field {
+    fn seen(&self) -> Seen<'_> {
+        match self {
+            Self::Text(text) => Seen::Text(text),
+            Self::Word(word) => Seen::Text(word),
+            Self::Output(output) => Seen::Value(output.value()),
+            Self::Value(value) => Seen::Value(value),
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        match self.seen() {
+            Seen::Text(text) => text.into(),
+            Seen::Value(value) => value.clone(),
+        }
+    }
+}
+
+impl From<Value> for Field {
+    fn from(value: Value) -> Self {
+        Self::Value(value)
+    }
+}
+
+impl From<&Arc<str>> for Field {
+    fn from(text: &Arc<str>) -> Self {
+        Self::Text(Arc::clone(text))
+    }
+}
+
+impl From<Option<&Arc<str>>> for Field {
+    fn from(text: Option<&Arc<str>>) -> Self {
+        text.map_or(Self::Value(Value::Null), Self::from)
+    }
+}
+
+impl From<&'static str> for Field {
+    fn from(word: &'static str) -> Self {
+        Self::Word(word)
+    }
+}
+
+impl From<&Output> for Field {
+    fn from(output: &Output) -> Self {
+        Self::Output(output.clone())
+    }
+}
+
+impl EventData {
+    /// These fields; of two with one name the last counts.
+    pub fn of(fields: impl IntoIterator<Item = (&'static str, Field)>) -> Self {
+        Self(Kind::Fields(fields.into_iter().collect(), OnceLock::new()))
+    }
+
+    /// One of the fields, without a map of all.
+    pub(crate) fn look(&self, name: &str) -> Option<Seen<'_>> {
+        match &self.0 {
+            Kind::Map(map) => map.get(name).map(Seen::Value),
+            Kind::Fields(fields, _) => {
+                let mut named = fields.iter().rev().filter(|(own, _)| *own == name);
+                named.next().map(|(_, field)| field.seen())
+            }
+        }
+    }
+
+    /// A map of its own.
+    pub fn to_map(&self) -> Map<String, Value> {
+        match &self.0 {
+            Kind::Map(map) => map.clone(),
+            Kind::Fields(fields, made) => match made.get() {
+                Some(map) => (**map).clone(),
+                None => map_of(fields),
+            },
+        }
+    }
+}
+
+fn map_of(fields: &[(&'static str, Field)]) -> Map<String, Value> {
+    let fields = fields.iter();
+    fields
+        .map(|(name, field)| ((*name).to_owned(), field.to_json()))
+        .collect()
+}
+
+impl Deref for EventData {
+    type Target = Map<String, Value>;
+
+    fn deref(&self) -> &Self::Target {
+        match &self.0 {
+            Kind::Map(map) => map,
+            Kind::Fields(fields, made) => made.get_or_init(|| Box::new(map_of(fields))),
+        }
+    }
+}
+
+impl DerefMut for EventData {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        match self.0 {
+            Kind::Map(ref mut map) => map,
+            Kind::Fields(..) => {
+                self.0 = Kind::Map(self.to_map());
+                self.deref_mut()
+            }
+        }
+    }
+}
+
+impl From<Map<String, Value>> for EventData {
+    fn from(map: Map<String, Value>) -> Self {
+        Self(Kind::Map(map))
+    }
+}
+
+impl FromIterator<(String, Value)> for EventData {
+    fn from_iter<I: IntoIterator<Item = (String, Value)>>(fields: I) -> Self {
+        Map::from_iter(fields).into()
+    }
+}
+
+impl PartialEq for EventData {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl fmt::Debug for EventData {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl Serialize for EventData {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (**self).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for EventData {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Map::deserialize(deserializer).map(Self::from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn field() -> impl Strategy<Value = Field> {
+        prop_oneof![
+            "[a-z]{0,3}".prop_map(|text| Field::from(&Arc::from(text.as_str()))),
+            Just(Field::from("WORD")),
+            (0..9_i32).prop_map(|n| Field::from(&Output::from(json!([n])))),
+            (0..9_i32).prop_map(|n| Field::from(&Output::later(move || json!({"n": n})))),
+            Just(Field::from(None::<&Arc<str>>)),
+            any::<bool>().prop_map(|flag| Field::from(json!(flag))),
+        ]
+    }
+
+    fn json_of(field: &Field) -> Value {
+        match field {
+            Field::Text(text) => json!(text),
+            Field::Word(word) => json!(word),
+            Field::Output(output) => json!(output),
+            Field::Value(value) => value.clone(),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn fields_are_read_and_changed_as_the_map_that_they_stand_for(
+            fields in prop::collection::vec((prop::sample::select(&["a", "b", "c", "d"][..]), field()), 0..6),
+            is_read_before in any::<bool>(),
+        ) {
+            let expected: Map<String, Value> = fields.iter().map(|(name, field)| ((*name).to_owned(), json_of(field))).collect();
+            let mut data = EventData::of(fields);
+            for name in ["a", "b", "c", "d"] {
+                let seen = data.look(name).map(|seen| match seen {
+                    Seen::Text(text) => json!(text),
+                    Seen::Value(value) => value.clone(),
+                });
+                prop_assert_eq!(seen.as_ref(), expected.get(name));
+            }
+            if is_read_before {
+                prop_assert_eq!(&*data, &expected);
+            }
+            prop_assert_eq!(data.to_map(), expected.clone());
+            prop_assert_eq!(json!(data), json!(expected));
+            prop_assert_eq!(&data.clone(), &EventData::from(expected.clone()));
+            let mut changed = expected;
+            changed.insert("b".to_owned(), json!("new"));
+            data.insert("b".to_owned(), json!("new"));
+            prop_assert_eq!(&*data, &changed);
+            prop_assert!(matches!(data.look("b"), Some(Seen::Value(value)) if value == "new"));
+        }
+    }
+}
