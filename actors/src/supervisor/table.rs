@@ -43,8 +43,9 @@ impl Threads {
             digits[first] = b'0' + (rest % 10) as u8;
             rest /= 10;
         }
-        self.text
-            .push_str(std::str::from_utf8(&digits[first..]).unwrap_or_default());
+        for digit in &digits[first..] {
+            self.text.push(char::from(*digit));
+        }
         self.text.as_str().into()
     }
 
