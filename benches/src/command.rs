@@ -20,15 +20,25 @@ pub const NODES: usize = 10_000;
 pub fn measure(pirn: &Path, folder: &Path) -> std::io::Result<Vec<(Times, f64)>> {
     let large = folder.join("large.json");
     std::fs::write(&large, format!("{:#}", workflows::mixed(NODES)))?;
+    let varied = folder.join("varied.json");
+    std::fs::write(&varied, format!("{:#}", workflows::varied(NODES)))?;
     let small = folder.join("small.json");
     let workflow = json!({"id": "small", "nodes": [{"id": "start", "type": "START"}, {"id": "end", "type": "END"}],
         "edges": [{"from": "start", "to": "end"}]});
     std::fs::write(&small, workflow.to_string())?;
-    let (large, small) = (large.to_string_lossy(), small.to_string_lossy());
+    let [large, varied, small] = [&large, &varied, &small].map(|path| path.to_string_lossy());
     Ok(vec![
         (often("pirn --version", pirn, &["--version"])?, 10.0),
         (often("pirn run, two nodes", pirn, &["run", &small])?, 10.0),
         (often("pirn validate, 10,000 nodes", pirn, &["validate", &large])?, 50.0),
+        (
+            often(
+                "pirn validate, 10,000 nodes, all different",
+                pirn,
+                &["validate", &varied],
+            )?,
+            50.0,
+        ),
     ])
 }
 

@@ -31,6 +31,20 @@ pub fn mixed(nodes: usize) -> Value {
     linked("mixed", list)
 }
 
+/// As [`mixed`], where no two texts are the same: nothing of what one node says can be known from another.
+pub fn varied(nodes: usize) -> Value {
+    let list = (0..nodes.saturating_sub(2)).map(|n| {
+        let node = match n % 3 {
+            0 => json!({"type": "VARIABLE", "config": {"variableName": "n", "expression": format!("(variables.n || 0) + {n}")}}),
+            1 => json!({"type": "LLM", "config": {"prompt": format!("Step {n} of {{{{n}}}}: what is next after {{{{input.topic}}}}?"), "system": "Be brief."}}),
+            _ => json!({"type": "CODE", "config": {"code": format!("const seen = (input || '') + '{n}';\nreturn seen.length;")}}),
+        };
+        named(&node, &format!("n{n}"))
+    });
+    let start = json!({"id": "start", "type": "START"});
+    linked("varied", std::iter::once(start).chain(list).collect())
+}
+
 /// Ten waits of a millisecond in a row.
 pub fn waits() -> Value {
     row("waits", WAITS, &json!({"type": "WAIT", "config": {"seconds": 0.001}}))
