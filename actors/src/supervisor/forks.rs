@@ -10,8 +10,8 @@ use pirn_core::error::RunError;
 use pirn_core::event::EventType;
 use pirn_core::graph::{ForkIx, Graph, NodeKind};
 use pirn_core::join::{
-    BranchVariables, ChildThreadIds, Conversation as JoinConversation, Effect, ForkJoinMachine, Input, JoinedPath,
-    PathEnd, PathStatus, Verdict, join_error, late_join_output, merge_variables, path_reports,
+    BranchVariables, Conversation as JoinConversation, Effect, ForkJoinMachine, Input, JoinedPath, PathEnd, PathStatus,
+    PathTexts, Verdict, join_error, late_join_output, merge_variables, path_reports,
 };
 use pirn_core::thread::{EffectId, Outcome, ThreadKind, ThreadMachine, ThreadSeed};
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ pub(super) struct ForkRun {
     state: Box<ForkState>,
     threads: Vec<Option<ThreadNo>>,
     /// Where what follows the join is sure to read them.
-    thread_ids: Option<ChildThreadIds>,
+    texts: Option<PathTexts>,
     timer: Option<TimerHandle>,
     depth: u32,
 }
@@ -64,7 +64,7 @@ impl SupervisorActor {
                 ix,
                 state,
                 threads,
-                thread_ids: None,
+                texts: None,
                 timer: None,
                 depth,
             },
@@ -102,16 +102,19 @@ impl SupervisorActor {
         if run.machine.step(input, &mut effects).is_err() {
             return;
         }
+        let mut losers = Vec::new();
         for effect in effects {
             match effect {
                 Effect::StartPath { path } => self.start_path(no, path),
-                Effect::CancelPath { path } => self.cancel_path(no, path),
+                // Nothing but these comes after the decision that makes them losers.
+                Effect::CancelPath { path } => losers.push(path),
                 Effect::StartTimer { generation, after_ms } => self.start_fork_timer(no, generation, after_ms),
                 Effect::StopTimer { .. } => self.stop_fork_timer(no),
                 Effect::Decided { verdict } => self.decided(no, &verdict),
                 Effect::AllEnded => self.fork_over(no),
             }
         }
+        self.cancel_paths(no, &losers);
     }
 
     fn start_path(&mut self, no: ForkNo, path: usize) {
@@ -144,7 +147,7 @@ impl SupervisorActor {
             if path + 1 == run.threads.len() && is_read_next(&run.graph, run.ix) {
                 let threads = run.threads.iter().filter_map(|thread| self.threads.get((*thread)?));
                 let ids = threads.map(|child| &*child.thread_id);
-                run.thread_ids = Some(ChildThreadIds::of(run.graph.fork(run.ix), ids));
+                run.texts = Some(PathTexts::of(run.graph.fork(run.ix), ids));
             }
         }
     }
@@ -184,13 +187,12 @@ impl SupervisorActor {
         ))
     }
 
-    fn cancel_path(&mut self, no: ForkNo, path: usize) {
-        let thread = self
-            .forks
-            .get(&no)
-            .and_then(|run| run.threads.get(path).copied().flatten());
-        if let Some(thread) = thread {
-            self.stop_loser(thread);
+    fn cancel_paths(&mut self, no: ForkNo, paths: &[usize]) {
+        let Some(run) = self.forks.get(&no) else { return };
+        let thread_of = |path: &usize| run.threads.get(*path).copied().flatten();
+        let losers: Vec<ThreadNo> = paths.iter().filter_map(thread_of).collect();
+        for loser in losers {
+            self.stop_loser(loser);
         }
     }
 
@@ -214,8 +216,8 @@ impl SupervisorActor {
     /// The verdict goes to the parent now; the losers wind down on their own.
     fn decided(&mut self, no: ForkNo, verdict: &Verdict) {
         let Some(run) = self.forks.get_mut(&no) else { return };
-        let (parent, effect, thread_ids) = (run.parent, run.effect, run.thread_ids.take());
-        let outcome = self.verdict_outcome(no, verdict, thread_ids);
+        let (parent, effect, texts) = (run.parent, run.effect, run.texts.take());
+        let outcome = self.verdict_outcome(no, verdict, texts);
         let (outcome, source) = match outcome {
             Ok((outcome, source)) => (outcome, source),
             Err(error) => (Outcome::Failed(error), None),
@@ -255,7 +257,7 @@ impl SupervisorActor {
         &self,
         no: ForkNo,
         verdict: &Verdict,
-        thread_ids: Option<ChildThreadIds>,
+        texts: Option<PathTexts>,
     ) -> Result<(Outcome, Option<ThreadNo>), RunError> {
         let Some(run) = self.forks.get(&no) else {
             return Ok((Outcome::Done, None));
@@ -265,7 +267,9 @@ impl SupervisorActor {
             let thread = run.threads.get(path).copied().flatten()?;
             self.threads.get(thread).and_then(|child| child.ended.as_ref())
         };
-        let paths = self.joined_paths(run);
+        // An error names every thread.
+        let texts = texts.filter(|_| matches!(verdict, Verdict::Succeeded { .. }));
+        let paths = self.joined_paths(run, texts.is_some());
         let Verdict::Succeeded { conversation, merge } = verdict else {
             let error = join_error(run.machine.rule(), verdict, &path_reports(fork, &paths));
             return error.map_or(Ok((Outcome::Done, None)), Err);
@@ -290,14 +294,17 @@ impl SupervisorActor {
             JoinConversation::ReplaceWith(path) => run.threads.get(*path).copied().flatten(),
             JoinConversation::Unchanged => None,
         };
-        let output = late_join_output(Arc::clone(&run.graph), run.ix, paths, thread_ids);
+        let output = late_join_output(Arc::clone(&run.graph), run.ix, paths, texts);
         Ok((joined(output, variables), source))
     }
 
-    /// How the paths of a fork are just now.
-    fn joined_paths(&self, run: &ForkRun) -> Vec<JoinedPath> {
+    /// How the paths of a fork are just now. Of `are_written` ones the threads are known, so nothing is asked of those that
+    /// have not ended.
+    fn joined_paths(&self, run: &ForkRun, are_written: bool) -> Vec<JoinedPath> {
         let both = run.machine.paths().iter().zip(&run.threads);
         both.map(|(status, thread)| {
+            let is_asked = !are_written || *status == PathStatus::Completed || status.counts_as_failed();
+            let thread = thread.filter(|_| is_asked);
             let child = thread.and_then(|thread| self.threads.get(thread));
             let end = child.and_then(|child| child.ended.as_ref()).map(|ended| &ended.end);
             JoinedPath {

@@ -181,11 +181,10 @@ impl SupervisorActor {
 
     /// Stops a thread that its join has no more use for.
     pub(super) fn stop_loser(&mut self, no: ThreadNo) {
-        let is_waiting = self
-            .threads
-            .get(no)
-            .is_some_and(|child| matches!(child.place, Place::Standing(_)));
-        if !is_waiting || self.run.engine.is_simulated {
+        // A look at every loser would stand between the decision and what follows it, so only where it may tell something.
+        let may_be_fresh = !self.fresh.waiting.is_empty();
+        let is_fresh = |child: &Child| matches!(child.place, Place::Fresh { .. });
+        if self.run.engine.is_simulated || (may_be_fresh && self.threads.get(no).is_some_and(is_fresh)) {
             return self.tell_loser(no);
         }
         self.losers.0.push_back(no);

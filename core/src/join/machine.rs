@@ -370,6 +370,9 @@ impl ForkJoinMachine {
         });
         self.verdict = Some(verdict);
         self.forget_all(gone);
+        if rest == PathStatus::Stopped {
+            out.reserve(self.live_count + 1);
+        }
         for (path, status) in self.paths.iter_mut().enumerate() {
             match status {
                 PathStatus::Pending => *status = PathStatus::Skipped,

@@ -11,7 +11,7 @@ mod rule;
 mod variables;
 
 pub use machine::{Effect, ForkJoinMachine, Input, Phase, Rejected};
-pub use output::{ChildThreadIds, JoinedPath, PathReport, join_error, join_output, late_join_output, path_reports};
+pub use output::{JoinedPath, PathReport, PathTexts, join_error, join_output, late_join_output, path_reports};
 pub use path::{PathEnd, PathStatus};
 pub use rule::{Conversation, Verdict};
 pub use variables::{BranchVariables, VariableConflict, merge_variables};

@@ -36,23 +36,31 @@ pub struct PathReport<'a> {
 /// `failed` holds what counts as failed, so also paths that someone else cancelled; `cancelled` holds what the join
 /// itself cancelled or never started. A detached path is in none of the lists, only in `childThreadIds`.
 pub fn join_output(strategy: JoinStrategy, paths: &[PathReport<'_>]) -> Value {
-    Value::Object(output_fields(strategy, paths, None))
+    Value::Object(output_fields(strategy, paths.iter().copied(), None))
 }
 
-/// A JOIN's `childThreadIds`, by path. They are known once all paths have been started: where what follows the JOIN is sure
-/// to read its output, they need not be written when it is decided.
+/// What a JOIN's output says of its paths whatever comes of them: their ids, and `childThreadIds`. That is known once all
+/// paths have been started: where what follows the JOIN is sure to read its output, it need not be written when it is
+/// decided.
 #[derive(Clone, Debug)]
-pub struct ChildThreadIds(Map<String, Value>);
+pub struct PathTexts {
+    /// In path order.
+    ids: Vec<Value>,
+    thread_ids: Map<String, Value>,
+}
 
-impl ChildThreadIds {
-    /// The threads of the paths of `fork`, in path order.
+impl PathTexts {
+    /// The paths of `fork`, run by these threads, in path order.
     pub fn of<'a>(fork: &Fork, thread_ids: impl IntoIterator<Item = &'a str>) -> Self {
         let named = fork.paths.iter().zip(thread_ids);
         // Gathered first, as in `output_fields`.
         let fields: Vec<(String, Value)> = named
             .map(|(path, id)| ((*path.id).to_owned(), Value::from(id)))
             .collect();
-        Self(fields.into_iter().collect())
+        Self {
+            ids: fork.paths.iter().map(|path| Value::from(&*path.id)).collect(),
+            thread_ids: fields.into_iter().collect(),
+        }
     }
 }
 
@@ -70,25 +78,20 @@ pub struct JoinedPath {
 }
 
 /// As [`join_output`], made when somebody looks at it: until then it costs a few counts a path. `paths` are those of
-/// the graph's fork `ix`; `thread_ids` are those of all of them, where they were written before.
-pub fn late_join_output(
-    graph: Arc<Graph>,
-    ix: ForkIx,
-    paths: Vec<JoinedPath>,
-    thread_ids: Option<ChildThreadIds>,
-) -> Output {
+/// the graph's fork `ix`; with `texts` of all of them, where those were written before, their own `thread_id` is not asked.
+pub fn late_join_output(graph: Arc<Graph>, ix: ForkIx, paths: Vec<JoinedPath>, texts: Option<PathTexts>) -> Output {
     Output::later(move || {
         let fork = graph.fork(ix);
-        Value::Object(output_fields(
-            fork.join.strategy,
-            &path_reports(fork, &paths),
-            thread_ids,
-        ))
+        Value::Object(output_fields(fork.join.strategy, reports(fork, &paths), texts))
     })
 }
 
 /// The reports of a fork's paths.
 pub fn path_reports<'a>(fork: &'a Fork, paths: &'a [JoinedPath]) -> Vec<PathReport<'a>> {
+    reports(fork, paths).collect()
+}
+
+fn reports<'a>(fork: &'a Fork, paths: &'a [JoinedPath]) -> impl Iterator<Item = PathReport<'a>> + Clone {
     let both = fork.paths.iter().zip(paths);
     both.map(|(path, joined)| PathReport {
         path_id: &path.id,
@@ -97,7 +100,6 @@ pub fn path_reports<'a>(fork: &'a Fork, paths: &'a [JoinedPath]) -> Vec<PathRepo
         output: joined.output.as_ref().map(|output| &**output.value()),
         error: joined.error.as_ref(),
     })
-    .collect()
 }
 
 /// The error of a JOIN that did not succeed; none for [`Verdict::Succeeded`]. Its details are the fields of
@@ -146,7 +148,7 @@ pub fn join_error(rule: &JoinRule, verdict: &Verdict, paths: &[PathReport<'_>]) 
             (RunErrorCode::Cancelled, message, None)
         }
     };
-    let mut details = output_fields(rule.strategy, paths, None);
+    let mut details = output_fields(rule.strategy, paths.iter().copied(), None);
     details.insert("paths".to_owned(), paths.iter().map(listing).collect());
     if let Some((name, value)) = fact {
         details.insert(name.to_owned(), value);
@@ -162,29 +164,33 @@ pub fn join_error(rule: &JoinRule, verdict: &Verdict, paths: &[PathReport<'_>]) 
     })
 }
 
-fn output_fields(
+fn output_fields<'a>(
     strategy: JoinStrategy,
-    paths: &[PathReport<'_>],
-    thread_ids: Option<ChildThreadIds>,
+    paths: impl Iterator<Item = PathReport<'a>> + Clone,
+    texts: Option<PathTexts>,
 ) -> Map<String, Value> {
+    let (ids, thread_ids) = texts.map(|texts| (texts.ids, texts.thread_ids)).unzip();
+    let mut ids = ids.into_iter().flatten();
     // Gathered first and made objects at once: that is built bottom-up, not by a search for each path.
-    let is_completed = |path: &&PathReport<'_>| path.status == PathStatus::Completed;
-    let mut outputs = Vec::with_capacity(paths.iter().filter(is_completed).count());
-    let mut threads = Vec::with_capacity(if thread_ids.is_some() { 0 } else { paths.len() });
-    let (mut completed, mut failed, mut cancelled) = (Vec::new(), Vec::new(), Vec::new());
+    let count = |is: fn(PathStatus) -> bool| paths.clone().filter(|path| is(path.status)).count();
+    let completions = count(|status| status == PathStatus::Completed);
+    let (mut outputs, mut completed) = (Vec::with_capacity(completions), Vec::with_capacity(completions));
+    let mut threads = Vec::with_capacity(if thread_ids.is_some() { 0 } else { count(|_| true) });
+    let mut cancelled = Vec::with_capacity(count(PathStatus::cancelled_by_join));
+    let mut failed = Vec::new();
     for path in paths {
+        let id = ids.next();
+        let id = || id.unwrap_or_else(|| Value::from(path.path_id));
         if let (Some(thread), None) = (path.thread_id, &thread_ids) {
             threads.push((path.path_id.to_owned(), Value::from(thread)));
         }
         if path.status == PathStatus::Completed {
-            completed.push(Value::from(path.path_id));
+            completed.push(id());
             outputs.push((path.path_id.to_owned(), path.output.cloned().unwrap_or_default()));
-        }
-        if path.status.counts_as_failed() {
-            failed.push(json!({ "pathId": path.path_id, "error": error_of(path) }));
-        }
-        if path.status.cancelled_by_join() {
-            cancelled.push(json!(path.path_id));
+        } else if path.status.counts_as_failed() {
+            failed.push(json!({ "pathId": id(), "error": error_of(&path) }));
+        } else if path.status.cancelled_by_join() {
+            cancelled.push(id());
         }
     }
     Map::from_iter([
@@ -195,7 +201,7 @@ fn output_fields(
         ("cancelled".to_owned(), Value::Array(cancelled)),
         (
             "childThreadIds".to_owned(),
-            Value::Object(thread_ids.map_or_else(|| threads.into_iter().collect(), |ids| ids.0)),
+            Value::Object(thread_ids.unwrap_or_else(|| threads.into_iter().collect())),
         ),
     ])
 }

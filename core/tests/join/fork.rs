@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use pirn_core::definition::{ForkStrategy, JoinStrategy, MergeVariables, OnDecided};
-use pirn_core::graph::{Fork, ForkPath, JoinRule};
+use pirn_core::definition::{ForkStrategy, JoinStrategy, MergeVariables, OnDecided, SourceFile, load};
+use pirn_core::graph::{CompileContext, Fork, ForkPath, Graph, JoinRule, compile_loaded};
 use pirn_core::join::{Effect, ForkJoinMachine, Input, PathEnd};
+use serde_json::{Value, json};
 
 /// A parallel fork of paths `p0`, `p1`, ...; the main path defaults to `p0`.
 pub(crate) fn fork(paths: usize, strategy: JoinStrategy) -> Fork {
@@ -28,6 +29,33 @@ pub(crate) fn fork(paths: usize, strategy: JoinStrategy) -> Fork {
             merge_variables: MergeVariables::None,
         },
     }
+}
+
+/// A graph whose only fork has the paths `p0`, `p1`, ...
+pub(crate) fn graph_of(paths: usize) -> Arc<Graph> {
+    let ids: Vec<String> = (0..paths).map(|ix| format!("p{ix}")).collect();
+    let children: Vec<String> = (0..paths).map(|ix| format!("b{ix}")).collect();
+    let mut nodes = vec![
+        json!({"id": "start", "type": "START"}),
+        json!({"id": "fork", "type": "FORK",
+            "config": {"forkPathIds": ids, "childNodeIds": children, "forkStrategy": "parallel"}}),
+        json!({"id": "join", "type": "JOIN", "config": {"forkPathIds": ids, "joinStrategy": "ANY_COMPLETED"}}),
+        json!({"id": "end", "type": "END"}),
+    ];
+    let mut edges = vec![
+        json!({"from": "start", "to": "fork"}),
+        json!({"from": "join", "to": "end"}),
+    ];
+    for child in &children {
+        nodes.push(json!({"id": child, "type": "WAIT", "config": {"seconds": 1}}));
+        edges.push(json!({"from": "fork", "to": child}));
+        edges.push(json!({"from": child, "to": "join"}));
+    }
+    let workflow: Value = json!({"id": "w", "nodes": nodes, "edges": edges});
+    let loaded = load(&SourceFile::new("fork.json", workflow.to_string()));
+    let compiled = compile_loaded(&loaded, &CompileContext::default());
+    assert!(compiled.faults.is_empty(), "{:#?}", compiled.faults);
+    Arc::clone(&compiled.graphs[0])
 }
 
 /// Feeds an input that must be accepted, and gives its effects.

@@ -4,5 +4,6 @@ mod any_input;
 mod cases;
 mod fork;
 mod orders;
+mod output;
 mod transitions;
 mod variables;
