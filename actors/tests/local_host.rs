@@ -2,19 +2,25 @@
 
 use std::sync::mpsc;
 
-use actix_rt::{Arbiter, System};
+use actix_rt::{Arbiter, System, SystemRunner};
 use pirn_actors::host::{HostConfig, HostRuntime, HostStopped, NoHome, StopReport};
 
 /// Long enough for anything that should happen; a test that runs into it fails.
 const GRACE: u64 = 60_000;
 
-#[test]
-fn an_actix_arbiter_carries_actors_until_it_ends() {
+/// A runtime that an arbiter carries, and what that one needs.
+fn on_an_arbiter() -> (SystemRunner, Arbiter, HostRuntime) {
     let system = System::new();
     let arbiter = Arbiter::new();
     let (built, runtime) = mpsc::channel();
     arbiter.spawn_fn(move || built.send(HostRuntime::local(HostConfig::default())).unwrap_or(()));
     let runtime = runtime.recv().expect("told").expect("an arbiter runs local tasks");
+    (system, arbiter, runtime)
+}
+
+#[test]
+fn an_actix_arbiter_carries_actors_until_it_ends() {
+    let (system, arbiter, runtime) = on_an_arbiter();
     let (told, heard) = mpsc::channel();
     let asked = runtime.clone();
     runtime
@@ -35,11 +41,7 @@ fn an_actix_arbiter_carries_actors_until_it_ends() {
 
 #[test]
 fn a_stop_from_elsewhere_waits_for_tasks_within_its_grace() {
-    let system = System::new();
-    let arbiter = Arbiter::new();
-    let (built, runtime) = mpsc::channel();
-    arbiter.spawn_fn(move || built.send(HostRuntime::local(HostConfig::default())).unwrap_or(()));
-    let runtime = runtime.recv().expect("told").expect("an arbiter runs local tasks");
+    let (system, arbiter, runtime) = on_an_arbiter();
     runtime
         .run_on(0, |host| {
             let sleep = host.sleep(20);
@@ -55,11 +57,7 @@ fn a_stop_from_elsewhere_waits_for_tasks_within_its_grace() {
 
 #[test]
 fn a_stop_without_grace_drops_and_reports_what_is_left() {
-    let system = System::new();
-    let arbiter = Arbiter::new();
-    let (built, runtime) = mpsc::channel();
-    arbiter.spawn_fn(move || built.send(HostRuntime::local(HostConfig::default())).unwrap_or(()));
-    let runtime = runtime.recv().expect("told").expect("an arbiter runs local tasks");
+    let (system, arbiter, runtime) = on_an_arbiter();
     let (dropped, gone) = mpsc::channel::<()>();
     runtime
         .run_on(0, move |host| {

@@ -60,15 +60,7 @@ impl Placement {
                     .map_err(|_| stopped())
             }
         };
-        Ok((
-            Self {
-                inner: Arc::new(Inner {
-                    kind: Kind::Real(runtime),
-                    functions,
-                }),
-            },
-            Box::new(place),
-        ))
+        Ok((Self::of(Kind::Real(runtime), functions), Box::new(place)))
     }
 
     pub(super) fn local(config: HostConfig, functions: BTreeSet<String>) -> Result<(Self, Place), NoHome> {
@@ -83,15 +75,7 @@ impl Placement {
                 runtime.run_on(0, move |host| placed(host, None)).map_err(|_| stopped())
             }
         };
-        Ok((
-            Self {
-                inner: Arc::new(Inner {
-                    kind: Kind::Real(runtime),
-                    functions,
-                }),
-            },
-            Box::new(place),
-        ))
+        Ok((Self::of(Kind::Real(runtime), functions), Box::new(place)))
     }
 
     pub(super) fn simulated(seed: Option<u64>, functions: BTreeSet<String>) -> std::io::Result<(Self, Place)> {
@@ -118,15 +102,13 @@ impl Placement {
             jobs,
             thread: Mutex::new(Some(thread)),
         };
-        Ok((
-            Self {
-                inner: Arc::new(Inner {
-                    kind: Kind::Simulated(simulated),
-                    functions,
-                }),
-            },
-            Box::new(place),
-        ))
+        Ok((Self::of(Kind::Simulated(simulated), functions), Box::new(place)))
+    }
+
+    fn of(kind: Kind, functions: BTreeSet<String>) -> Self {
+        Self {
+            inner: Arc::new(Inner { kind, functions }),
+        }
     }
 
     /// Whether the clock is a virtual one.

@@ -1,9 +1,9 @@
 //! A thread's turns on real threads: bounded, contained, and in the place of an actor while nothing has to wait.
 
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use pirn::{Engine, Event, EventType, Heard, ThreadStatus};
+use pirn::{Engine, Event, EventType, Heard, RunReport, ThreadStatus};
 use pirn_tests::world::{forked, line, node, wait, workflow};
 use serde_json::{Map, Value, json};
 
@@ -32,18 +32,13 @@ fn a_loop_that_never_waits_can_be_cancelled() {
     engine.shutdown_blocking(Duration::from_secs(5));
 }
 
-#[test]
-fn branches_that_panic_in_their_first_turn_fail_alone() {
-    let bad = |n: usize| node(&format!("b{n}"), "CODE", json!({"function": "bad"}));
-    let good = |n: usize| node(&format!("b{n}"), "CODE", json!({"function": "good"}));
-    let branches: Vec<_> = (0..100)
-        .map(|n| vec![if n % 2 == 0 { bad(n) } else { good(n) }])
-        .collect();
+/// Runs a hundred branches, in which `good` answers and `bad` panics; it is enough that 50 of them complete.
+fn half_of_them(branches: &[Vec<Value>]) -> (Engine, Arc<RunReport>) {
     let join = json!({"joinStrategy": "SUCCESS_COUNT_THRESHOLD", "threshold": 50});
     let engine = Engine::builder()
         .function("good", |_| Ok(json!("fine")))
         .function("bad", |_| panic!("on purpose"))
-        .workflows(forked(&branches, false, &node("join", "JOIN", join)["config"]).to_string())
+        .workflows(forked(branches, false, &join).to_string())
         .build()
         .expect("valid");
     let report = engine
@@ -51,6 +46,17 @@ fn branches_that_panic_in_their_first_turn_fail_alone() {
         .expect("admitted")
         .outcome_blocking();
     assert_eq!(report.status, ThreadStatus::Completed, "{:?}", report.error);
+    (engine, report)
+}
+
+#[test]
+fn branches_that_panic_in_their_first_turn_fail_alone() {
+    let bad = |n: usize| node(&format!("b{n}"), "CODE", json!({"function": "bad"}));
+    let good = |n: usize| node(&format!("b{n}"), "CODE", json!({"function": "good"}));
+    let branches: Vec<_> = (0..100)
+        .map(|n| vec![if n % 2 == 0 { bad(n) } else { good(n) }])
+        .collect();
+    let (engine, report) = half_of_them(&branches);
     let failed = report.output["failed"].as_array().map_or(0, Vec::len);
     assert_eq!(failed, 50);
     assert_eq!(report.output["failed"][0]["error"]["code"], "ACTOR_PANICKED");
@@ -67,19 +73,9 @@ fn threads_that_panic_after_a_wait_fail_alone() {
             vec![wait(&format!("w{n}"), 1), then]
         })
         .collect();
-    let join = json!({"joinStrategy": "SUCCESS_COUNT_THRESHOLD", "threshold": 50});
-    let engine = Engine::builder()
-        .function("good", |_| Ok(json!("fine")))
-        .function("bad", |_| panic!("on purpose"))
-        .workflows(forked(&branches, false, &node("join", "JOIN", join)["config"]).to_string())
-        .build()
-        .expect("valid");
-    let report = engine
-        .start("forked", json!(null))
-        .expect("admitted")
-        .outcome_blocking();
-    assert_eq!(report.status, ThreadStatus::Completed, "{:?}", report.error);
+    let (engine, report) = half_of_them(&branches);
     let failed = report.output["failed"].as_array().expect("a list");
+    assert!(!failed.is_empty());
     for failed in failed {
         assert_eq!(failed["error"]["code"], "ACTOR_PANICKED");
         assert!(

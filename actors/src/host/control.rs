@@ -95,10 +95,7 @@ impl Control {
         self.system.block_on(async {
             // A sender that was dropped wants the same, at once.
             let grace = stopped.await.unwrap_or_default();
-            if !grace.is_zero() {
-                // In time or not: the counts are read next.
-                let _: Result<(), _> = tokio::time::timeout(grace, self.bell.all_quiet(&counts)).await;
-            }
+            self.bell.quiet_within(grace, &counts).await;
         });
         let tasks_left = self.arbiters.iter().map(|(_, _, tasks)| tasks.alive()).sum();
         let work_left = self.pool.in_flight().alive();

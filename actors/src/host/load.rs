@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
@@ -68,8 +69,17 @@ pub(super) struct Bell {
 }
 
 impl Bell {
-    /// Waits until all `counts` are zero. Never ends if they never are.
-    pub(super) async fn all_quiet(&self, counts: &[Arc<Count>]) {
+    /// Waits until all `counts` are zero or the grace is over, by tokio's clock; who asked reads them next.
+    #[allow(clippy::disallowed_methods)] // what ends a host is no actor
+    pub(super) async fn quiet_within(&self, grace: Duration, counts: &[Arc<Count>]) {
+        if !grace.is_zero() {
+            // In time or not: the counts tell.
+            let _: Result<(), _> = tokio::time::timeout(grace, self.all_quiet(counts)).await;
+        }
+    }
+
+    /// Never ends if they never are.
+    async fn all_quiet(&self, counts: &[Arc<Count>]) {
         self.is_watched.store(true, Ordering::SeqCst);
         loop {
             // Two looks: what moved from a count not yet read to one read already is seen by the second.

@@ -97,12 +97,7 @@ impl End {
     /// Ready when all is quiet or the grace over, on the clock of the thread's runtime.
     pub(super) fn over(&self, counts: [Arc<Count>; 2]) -> impl Future<Output = ()> + use<> {
         let (grace, bell) = (self.grace, Arc::clone(&self.bell));
-        async move {
-            if !grace.is_zero() {
-                // In time or not: the counts are read next.
-                let _: Result<(), _> = tokio::time::timeout(grace, bell.all_quiet(&counts)).await;
-            }
-        }
+        async move { bell.quiet_within(grace, &counts).await }
     }
 
     /// Says what was left; all of it has been dropped.

@@ -8,8 +8,8 @@
 //! 4. Other tasks of the arbiter have their turn after every few first turns. Under a virtual clock each is asked for
 //!    by a task of its own, so that the host goes on choosing which of several threads moves first.
 //!
-//! And last turns: a join's losers that wait in mailboxes are told to stop in turns of their own, after the join's answer
-//! has been heard. A loser whose first turn is to come is told at once, so it never takes it.
+//! And last turns: a join's losers that have begun are told to stop in turns of their own, after the join's answer has been
+//! heard. A loser whose first turn is to come is told at once, so it never takes it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
