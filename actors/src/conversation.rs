@@ -26,6 +26,7 @@ use serde_json::json;
 
 use crate::answer::Answer;
 use crate::contain::contained;
+use crate::globals::HandedGlobals;
 use crate::panic_text::panic_message;
 use crate::run::RunShared;
 use crate::supervisor::{SupervisorMsg, ThreadNo};
@@ -52,6 +53,8 @@ pub(crate) struct Merge {
     pub(crate) is_compression: bool,
     /// How many triggers stand between the run's own steps and this.
     pub(crate) trigger_depth: u32,
+    /// Global variables that change with it: both or neither.
+    pub(crate) globals: Option<HandedGlobals>,
 }
 
 /// What becomes of the conversation.
@@ -136,7 +139,7 @@ impl ConversationActor {
             } => self.answer_op(op, pinned.as_ref(), tool_tokens),
             Request::Merge(merge) => {
                 self.trigger_depth = self.settings.trigger_depth.max(merge.trigger_depth);
-                let outcome = self.merge(*merge);
+                let outcome = self.merge_with_globals(*merge);
                 self.trigger_depth = self.settings.trigger_depth;
                 outcome
             }
@@ -388,6 +391,25 @@ impl ConversationActor {
                 ("tokensAfter", json!(after.1)),
             ],
         )
+    }
+
+    fn merge_with_globals(&mut self, mut merge: Merge) -> Outcome {
+        let Some(globals) = merge.globals.take() else {
+            return self.merge(merge);
+        };
+        if let Err(error) = self.run.check_globals(&globals) {
+            if merge.is_compression {
+                self.compression_ended();
+            }
+            return Outcome::Failed(error);
+        }
+        match self.merge(merge) {
+            Outcome::Done => match self.run.take_globals(globals) {
+                Ok(()) => Outcome::Done,
+                Err(error) => Outcome::Failed(error),
+            },
+            refused => refused,
+        }
     }
 
     fn merge(&mut self, merge: Merge) -> Outcome {

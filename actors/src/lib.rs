@@ -12,6 +12,7 @@ pub mod engine;
 pub mod events;
 mod firing;
 mod function_input;
+mod globals;
 pub mod host;
 mod inbox;
 mod line;

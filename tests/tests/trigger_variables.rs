@@ -226,3 +226,111 @@ fn a_read_only_variable_of_the_run_is_not_hidden_by_what_a_sub_workflow_returns(
         assert_eq!(failed[0].raised.data["error"]["code"], "READONLY_VARIABLE", "{scope}");
     }
 }
+
+/// Hands back `names`, each 7, to a main thread of these variables whose next node reads them; they stand in its output.
+fn handing_back(names: &[&str], conversation: bool, variables: &Value) -> Ran {
+    let mut callback = json!({"variableCallback": {"includeVariables": names}});
+    if conversation {
+        callback["conversationHistoryCallback"] = json!({"lastN": 1, "mode": "append"});
+    }
+    let mut nodes = vec![
+        node("from", "START_FROM_TRIGGER", json!({})),
+        node(
+            "say",
+            "CONTEXT_PROCESSOR",
+            json!({"operation": "insert", "messages": [{"role": "user", "content": "from the sub-workflow"}]}),
+        ),
+    ];
+    let set = |name: &&str| node(name, "VARIABLE", json!({"variableName": name, "expression": "'7'"}));
+    nodes.extend(names.iter().map(set));
+    nodes.push(node("to", "CONTINUE_FROM_TRIGGER", callback));
+    let way = format!("from>say>{}>to", names.join(">"));
+    let sub = workflow("sub", &nodes, &[way.as_str()]);
+    let later = node(
+        "later",
+        "VARIABLE",
+        json!({"variableName": "g", "expression": "g + 1", "scope": "global"}),
+    );
+    let mut main = line(
+        "main",
+        &[
+            wait("a", 10),
+            code("saw", "return {own, g}"),
+            later,
+            code("end-saw", "return {own, g}"),
+        ],
+    );
+    main["variables"] = variables.clone();
+    main["triggers"] = json!([{"id": "t", "type": "EVENT",
+        "condition": {"eventType": "NODE_STARTED", "expression": "event.nodeId == 'a'"},
+        "action": {"type": "EXECUTE_TRIGGERED_SUBGRAPH", "parameters": {"triggeredWorkflowId": "sub"}}}]);
+    run(&json!({"workflows": [main, sub]}), Value::Null)
+}
+
+#[test]
+fn what_a_sub_workflow_hands_back_to_a_global_variable_is_the_runs() {
+    for conversation in [false, true] {
+        let ran = handing_back(
+            &["own", "g"],
+            conversation,
+            &json!([{"name": "own", "value": 0, "type": "number"},
+                {"name": "g", "value": 0, "type": "number", "scope": "global"}]),
+        );
+        assert_eq!(ran.code(), "", "{:?}", ran.report.error);
+        assert_eq!(
+            ran.report.output,
+            json!({"own": 7, "g": 8}),
+            "later writes to it are seen: nothing hides it"
+        );
+        let changes = ran.of(EventType::VariableChanged).into_iter();
+        let changes: Vec<_> = changes
+            .filter(|event| *event.thread_id == *ran.report.thread_id)
+            .map(|event| ["name", "value", "scope"].map(|key| event.raised.data[key].clone()))
+            .collect();
+        assert_eq!(
+            json!(changes),
+            json!([["g", 7, "global"], ["own", 7, "thread"], ["g", 8, "global"]]),
+            "each value as its type has it"
+        );
+        assert_eq!(ran.visible().len(), usize::from(conversation));
+    }
+}
+
+#[test]
+fn a_thread_variable_of_the_name_of_a_global_one_is_what_a_sub_workflow_hands_back_to() {
+    let ran = handing_back(
+        &["g"],
+        false,
+        &json!([{"name": "own", "value": 0}, {"name": "g", "value": 1}]),
+    );
+    assert_eq!(ran.report.output, json!({"own": 0, "g": "7"}));
+}
+
+#[test]
+fn what_a_sub_workflow_hands_back_is_all_or_nothing_over_both_scopes() {
+    for (own, global) in [
+        (json!({}), json!({"type": "boolean", "value": false})),
+        (json!({}), json!({"readonly": true})),
+        (json!({"type": "boolean", "value": false}), json!({})),
+    ] {
+        for conversation in [false, true] {
+            let with = |name: &str, scope: &str, more: &Value| {
+                let mut variable = json!({"name": name, "value": 0, "scope": scope});
+                for (key, value) in more.as_object().into_iter().flatten() {
+                    variable[key] = value.clone();
+                }
+                variable
+            };
+            let variables = json!([with("own", "thread", &own), with("g", "global", &global)]);
+            let ran = handing_back(&["own", "g"], conversation, &variables);
+            let saw = ran.of(EventType::NodeCompleted).into_iter();
+            let saw: Vec<_> = saw.filter(|event| event.raised.data["nodeId"] == "saw").collect();
+            assert_eq!(
+                saw[0].raised.data["output"],
+                json!({"own": variables[0]["value"], "g": variables[1]["value"]})
+            );
+            assert_eq!(ran.of(EventType::TriggeredSubgraphFailed).len(), 1, "{own} {global}");
+            assert_eq!(ran.visible().len(), 0, "{own} {global}");
+        }
+    }
+}

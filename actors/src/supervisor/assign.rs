@@ -13,7 +13,6 @@ use serde_json::Value;
 
 use super::{SupervisorActor, SupervisorMsg, ThreadNo};
 use crate::answer::{Answer, Lost};
-use crate::host::Sign;
 use crate::thread::ThreadMsg;
 
 /// What a trigger assigns.
@@ -84,14 +83,8 @@ impl SupervisorActor {
             thread_id: _,
             trigger_id: _,
         } = assignment;
-        let assigned = self.run.globals.borrow_mut().assign(&name, value, false);
-        taken.give(match assigned {
+        taken.give(match self.run.assign_global(&name, value, false) {
             Ok(value) => {
-                self.run.host.tell(|| Sign::Shared {
-                    run: Arc::clone(&self.run.run_id),
-                    name: format!("variable {name} false"),
-                    text: value.to_string(),
-                });
                 self.emit_caused(thread, trigger_depth, EventType::VariableChanged, || {
                     variable_fields(&name, &value, VariableScope::Global).into()
                 });

@@ -129,9 +129,7 @@ impl ThreadActor {
                 value,
                 readonly,
             } => {
-                self.tell_shared(|| format!("variable {name} {readonly}"), &value);
-                let assigned = self.run.globals.borrow_mut().assign(&name, value, readonly);
-                let outcome = match assigned {
+                let outcome = match self.run.assign_global(&name, value, readonly) {
                     Ok(value) => Outcome::Value(value),
                     Err(error) => Outcome::Failed(error),
                 };

@@ -137,9 +137,9 @@ pub enum Input {
 /// What a triggered sub-workflow hands to its main thread (SPEC section 6). All or nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TriggeredResult {
-    /// Variables to assign.
+    /// Variables of the thread to assign.
     pub variables: Vec<(Arc<str>, Arc<Value>)>,
-    /// Whether the shell has a conversation change for this firing to apply.
+    /// Whether the shell has a change of the conversation, or of global variables, for this firing to apply.
     pub conversation: bool,
     /// Whether the firing holds the thread: it may end before the thread learns that it is held.
     pub holds: bool,

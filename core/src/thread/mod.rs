@@ -24,4 +24,4 @@ pub use machine::{
 };
 pub use output::Output;
 pub use safe_point::variable_fields;
-pub use state::{Outputs, Variable, Variables, coerce, read_only};
+pub use state::{Outputs, Variable, Variables, coerce};

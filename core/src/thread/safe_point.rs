@@ -213,8 +213,10 @@ impl Walk<'_> {
         trigger_depth: u32,
     ) -> Result<(), RunError> {
         self.thread.variables.assign_all(variables)?;
-        for (name, value) in variables {
-            self.variable_changed(name, value, VariableScope::Thread, trigger_depth);
+        for (name, _) in variables {
+            if let Some(value) = self.thread.variables.value(name).cloned() {
+                self.variable_changed(name, &value, VariableScope::Thread, trigger_depth);
+            }
         }
         Ok(())
     }

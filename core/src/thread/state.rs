@@ -95,8 +95,7 @@ impl Variables {
     }
 }
 
-/// The error of assigning a read-only variable.
-pub fn read_only(name: &str) -> RunError {
+fn read_only(name: &str) -> RunError {
     RunError::new(RunErrorCode::ReadonlyVariable, format!("variable {name} is read-only"))
 }
 

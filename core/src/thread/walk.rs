@@ -88,7 +88,11 @@ impl Walk<'_> {
                 self.may_be_held_by(&[EventType::CompressionCompleted]);
             }
             ConversationOp::Merge(_) => {
-                self.may_be_held_by(&[EventType::MessageAdded, EventType::CompressionCompleted]);
+                self.may_be_held_by(&[
+                    EventType::MessageAdded,
+                    EventType::CompressionCompleted,
+                    EventType::VariableChanged,
+                ]);
             }
             ConversationOp::Prepare { .. } => {}
         }

@@ -9,13 +9,14 @@ use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::EventType;
 use pirn_core::graph::NodeKind;
 use pirn_core::status::ThreadStatus;
-use pirn_core::thread::{FiringId, TriggeredResult, read_only};
+use pirn_core::thread::{FiringId, TriggeredResult};
 use serde_json::{Value, json};
 
 use super::super::{SupervisorActor, SupervisorMsg, ThreadNo};
 use super::{FiringRun, State, visible};
 use crate::conversation::{Change, Merge};
 use crate::firing::Firing;
+use crate::globals::HandedGlobals;
 use crate::thread::ThreadMsg;
 
 impl SupervisorActor {
@@ -132,17 +133,44 @@ impl SupervisorActor {
                 variables.push((name.as_str().into(), value));
             }
         }
-        // A name that is the run's and not its thread's own would hide there what nobody may change.
-        let globals = self.run.globals.borrow();
-        let is_read_only = |name: &str| {
-            let global = globals.variable(name).is_some_and(|variable| variable.readonly);
-            global && run.variables.variable(name).is_none()
+        // A name that is the run's and not its thread's own is meant; one of the thread's own would hide it there.
+        let is_global = |name: &str| {
+            let globals = self.run.globals.borrow();
+            globals.variable(name).is_some() && run.variables.variable(name).is_none()
         };
-        if let Some((name, _)) = variables.iter().find(|(name, _)| is_read_only(name)) {
-            return Err(read_only(name));
-        }
+        let (globals, variables): (Vec<_>, Vec<_>) = variables.into_iter().partition(|(name, _)| is_global(name));
+        let change = Self::change_of(run, config, conversation)?;
+        let globals = self.globals_of(run, globals);
+        let merge = match (change, globals) {
+            (None, None) => None,
+            (Some(change), globals) => Some(run.merge(change, globals)),
+            (None, globals) => Some(Merge {
+                is_compression: false,
+                ..run.merge(Change::Nothing, globals)
+            }),
+        };
+        Ok((variables, merge))
+    }
+
+    /// Global variables to assign, in the main thread's name.
+    fn globals_of(&self, run: &FiringRun, values: Vec<(Arc<str>, Arc<Value>)>) -> Option<HandedGlobals> {
+        let main = self.threads.get(run.main).filter(|_| !values.is_empty())?;
+        Some(HandedGlobals {
+            values,
+            workflow_id: Arc::clone(&main.graph.workflow_id),
+            thread_id: Arc::clone(&main.thread_id),
+            trigger_depth: main.trigger_depth.max(run.trigger_depth()),
+        })
+    }
+
+    /// What becomes of the main thread's conversation.
+    fn change_of(
+        run: &FiringRun,
+        config: &ContinueFromTriggerConfig,
+        conversation: &Conversation,
+    ) -> Result<Option<Change>, RunError> {
         let Some((basis, before)) = &run.basis else {
-            return Ok((variables, None));
+            return Ok(None);
         };
         let change = match &config.conversation_history_callback {
             Some(callback) => {
@@ -175,7 +203,7 @@ impl SupervisorActor {
             }
             None => None,
         };
-        Ok((variables, change.map(|change| run.merge(change))))
+        Ok(change)
     }
 
     /// A detached run that a trigger started has ended. Where it was started on a token event and its output is a
@@ -197,7 +225,7 @@ impl SupervisorActor {
         run.report.status = Some(ThreadStatus::Completed);
         let merge = result
             .zip(run.basis.as_ref())
-            .map(|(result, (basis, _))| run.merge(Change::Compressed { basis: *basis, result }));
+            .map(|(result, (basis, _))| run.merge(Change::Compressed { basis: *basis, result }, None));
         match merge {
             Some(merge) if self.threads.get(main).is_some_and(|child| child.ended.is_none()) => {
                 if let Some(run) = self.firings.get_mut(&id) {
@@ -272,11 +300,12 @@ impl SupervisorActor {
 }
 
 impl FiringRun {
-    fn merge(&self, change: Change) -> Merge {
+    fn merge(&self, change: Change, globals: Option<HandedGlobals>) -> Merge {
         Merge {
             change,
             is_compression: self.is_token_event(),
             trigger_depth: self.trigger_depth(),
+            globals,
         }
     }
 }
