@@ -18,7 +18,7 @@ pub use engine::{
     Heard, NoHome, NodeReport, RunBuilder, RunHandle, RunReport, RunStatus, ShutdownReport, ThreadReport,
 };
 pub use explore::explore;
-pub use pirn_actors::ports::{Model, ModelCall, Tool, ToolSpec};
+pub use pirn_actors::ports::{Input, Model, ModelCall, Tool, ToolSpec};
 pub use pirn_core::conversation::Tokenizer;
 pub use pirn_core::definition::{Fault, Pinned, Profile, TriggerDefinition};
 pub use pirn_core::error::{ErrorFacts, RunError, RunErrorCode};

@@ -17,6 +17,7 @@ use pirn_core::thread::{ModelReply, ToolResult};
 use serde_json::{Map, Value};
 
 use crate::host::WorkClock;
+pub use crate::input::Input;
 
 /// One call of a model.
 #[derive(Clone)]
@@ -211,7 +212,7 @@ pub trait Tools: Send + Sync + 'static {
 }
 
 /// A function that is called in place.
-pub type InlineFunction = dyn Fn(&Value) -> Result<Value, String> + Send + Sync;
+pub type InlineFunction = dyn Fn(&Input<'_>) -> Result<Value, String> + Send + Sync;
 
 /// A function that is called as work.
 pub type WorkFunction = dyn Fn(Value) -> BoxFuture<'static, Result<Value, String>> + Send + Sync;

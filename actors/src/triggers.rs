@@ -19,9 +19,9 @@ use crate::contain::contained;
 use crate::engine::EngineShared;
 use crate::events::{BusMsg, Source};
 use crate::firing::Firing;
-use crate::function_input::FunctionInput;
 use crate::host::Host;
 use crate::inbox::{Inbox, MatcherAddr};
+use crate::input::{Shown, firing_value};
 use crate::ports::Function;
 use crate::supervisor::{Assignment, Control, SupervisorMsg};
 
@@ -80,7 +80,7 @@ pub(crate) struct TriggerMatcherActor {
     machine: TriggerMachine,
     evaluator: Option<Box<dyn Evaluator>>,
     next_firing: FiringId,
-    input: FunctionInput,
+    shown: Shown,
     /// Firings that hold a thread and that it has not been told of.
     holds: BTreeMap<(Arc<str>, Arc<str>), Vec<FiringId>>,
     inbox: Inbox,
@@ -98,7 +98,7 @@ impl TriggerMatcherActor {
             machine: TriggerMachine::default(),
             evaluator: None,
             next_firing: 0,
-            input: FunctionInput::default(),
+            shown: Shown::default(),
             holds: BTreeMap::new(),
             inbox: Inbox::default(),
             taken: Vec::new(),
@@ -265,13 +265,13 @@ impl TriggerMatcherActor {
     ) -> Result<(), String> {
         match engine.ports.functions.get(name) {
             Some(Function::Inline(function)) => {
-                let input = self.input.of(event, parameters);
-                let call = || at_depth(depth_after(event), || function(input));
+                let input = self.shown.next(event, parameters);
+                let call = || at_depth(depth_after(event), || function(&input));
                 let called = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call));
                 called.map_err(|_| format!("function {name} panicked"))?.map(|_| ())
             }
             Some(Function::Work(function)) => {
-                let input = FunctionInput::default().of(event, parameters).clone();
+                let input = firing_value(event, parameters);
                 let future = work_at_depth(depth_after(event), || function(input));
                 let (bus, trigger, event) = (engine.bus.clone(), Arc::clone(trigger), Arc::clone(event));
                 let failed = Answer::new(move |result: Result<Result<Value, String>, _>| {

@@ -12,8 +12,8 @@ use pirn_actors::engine::{EngineParts, EngineShared, Placed, RunRequest};
 use pirn_actors::events::{Deliver, Delivery, EventFilter, Undelivered};
 use pirn_actors::host::{Host, SimulatedHost, WorkClock};
 use pirn_actors::ports::{
-    AskedCall, Function, Model, ModelCall, Models, Ports, ScriptAnswer, ScriptHandle, ScriptJob, Scripts, ToolSpec,
-    Tools,
+    AskedCall, Function, Input, Model, ModelCall, Models, Ports, ScriptAnswer, ScriptHandle, ScriptJob, Scripts,
+    ToolSpec, Tools,
 };
 use pirn_actors::run::RunReport;
 use pirn_core::conversation::Estimator;
@@ -254,7 +254,7 @@ impl Scripts for Nothing {
 }
 
 fn ports() -> Ports {
-    let function = Function::Inline(Arc::new(|input: &Value| Ok(input.clone())));
+    let function = Function::Inline(Arc::new(|input: &Input<'_>| Ok(input.clone())));
     Ports {
         models: Arc::new(Nothing),
         tools: Arc::new(Nothing),

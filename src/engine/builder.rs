@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use pirn_actors::engine::{EngineParts, EngineShared};
 use pirn_actors::host::{HostConfig, NoHome};
-use pirn_actors::ports::{Function, Model, Notify, Ports, Tool};
+use pirn_actors::ports::{Function, Input, Model, Notify, Ports, Tool};
 use pirn_core::conversation::Tokenizer;
 use pirn_core::definition::{Fault, Loaded, Profile, SourceFile, TriggerDefinition};
 use pirn_core::error::RunError;
@@ -115,18 +115,19 @@ impl EngineBuilder {
         self.file("ready-made compression", compression.bundle().to_string())
     }
 
-    /// A function for CODE nodes, called in place: for what takes microseconds. It gets the node's `input`, or the last
-    /// output; an error fails the node. It must not wait for a run: the run may wait for it.
+    /// A function for CODE nodes and CUSTOM triggers, called in place: for what takes microseconds. It gets the node's
+    /// `input`, or the last output; for a trigger `{event, parameters}`. What it does not look at is not made for it
+    /// ([`Input`]). An error fails the node. It must not wait for a run: the run may wait for it.
     #[must_use]
     pub fn function<F>(mut self, name: impl Into<String>, function: F) -> Self
     where
-        F: Fn(&Value) -> Result<Value, String> + Send + Sync + 'static,
+        F: Fn(&Input<'_>) -> Result<Value, String> + Send + Sync + 'static,
     {
         self.functions.insert(name.into(), Function::Inline(Arc::new(function)));
         self
     }
 
-    /// A function for CODE nodes that takes its time: it runs on the work runtime, and is dropped when its node is
+    /// A function for CODE nodes and CUSTOM triggers that takes its time: it runs on the work runtime, and is dropped when its node is
     /// stopped.
     #[must_use]
     pub fn async_function<F>(mut self, name: impl Into<String>, function: F) -> Self

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, OnceLock};
 
 use pirn::tools::tool_fn;
-use pirn::{Engine, EngineBuilder, EventFilter, EventType, Heard, RunHandle, ThreadStatus};
+use pirn::{Engine, EngineBuilder, EventFilter, EventType, Heard, Input, RunHandle, ThreadStatus};
 use pirn_core::event::Event;
 use pirn_tests::world::{code, line, node, wait, workflow};
 use serde_json::{Map, Value, json};
@@ -154,7 +154,7 @@ fn runs_that_a_triggers_function_starts_are_links_of_its_chain() {
     let started = Arc::new(Mutex::new(0_u32));
     let cell: Arc<OnceLock<Engine>> = Arc::default();
     let (count, own) = (Arc::clone(&started), Arc::clone(&cell));
-    let function = move |_: &Value| {
+    let function = move |_: &Input<'_>| {
         *count.lock().map_err(|error| error.to_string())? += 1;
         let run = own.wait().start("main", Value::Null);
         run.map(|_| Value::Null).map_err(|error| error.to_string())

@@ -10,7 +10,8 @@ use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::{EventMask, EventType};
 use pirn_core::graph::{NodeIx, NodeKind};
 use pirn_core::thread::{
-    Effect, EffectId, NodeRecord, Outcome, ThreadEnd, ThreadKind, ThreadScope, TimerPurpose, ToolResult, evaluate,
+    Effect, EffectId, NodeRecord, Outcome, Output, ThreadEnd, ThreadKind, ThreadScope, TimerPurpose, ToolResult,
+    evaluate,
 };
 use serde_json::Value;
 
@@ -197,7 +198,7 @@ impl ThreadActor {
         &mut self,
         id: EffectId,
         node: NodeIx,
-        input: &Arc<Value>,
+        input: &Output,
         turn: &mut dyn Turn,
     ) -> Option<(EffectId, Outcome)> {
         let NodeKind::Function { name, .. } = &self.machine.graph().node(node).kind else {
@@ -205,7 +206,7 @@ impl ThreadActor {
         };
         match self.run.engine.ports.functions.get(&**name) {
             Some(Function::Inline(function)) => {
-                let outcome = match at_depth(self.machine.trigger_depth(), || function(input)) {
+                let outcome = match at_depth(self.machine.trigger_depth(), || function(&input.into())) {
                     Ok(value) => Outcome::Value(Arc::new(value)),
                     Err(message) => Outcome::Failed(RunError::new(RunErrorCode::NodeFailed, message)),
                 };
@@ -213,7 +214,7 @@ impl ThreadActor {
             }
             Some(Function::Work(function)) => {
                 self.tell_asks(node, Asked::Function);
-                let future = work_at_depth(self.machine.trigger_depth(), || function((**input).clone()));
+                let future = work_at_depth(self.machine.trigger_depth(), || function((**input.value()).clone()));
                 let answer = outcome_answer(turn.address(), id);
                 let work = Box::pin(async move {
                     answer.give(match future.await {

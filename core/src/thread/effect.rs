@@ -251,8 +251,8 @@ pub enum Effect {
         id: EffectId,
         /// The CODE node.
         node: NodeIx,
-        /// What it gets.
-        input: Arc<Value>,
+        /// What it gets, made when the function looks.
+        input: Output,
     },
     /// Run a script: [`Outcome::Value`] or an error.
     Script {

@@ -3,4 +3,5 @@
 mod coverage;
 mod graph;
 mod kind;
+mod lazy_input;
 mod walk;

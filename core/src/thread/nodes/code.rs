@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::{NodeRun, Progress, evaluate, failure, value_or};
 use crate::graph::{NodeKind, ValueSpec};
 use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome};
+use crate::thread::output::Output;
 use crate::thread::walk::Walk;
 
 /// What it awaits.
@@ -29,7 +29,7 @@ impl Stage {
 
 pub(super) fn enter(walk: &mut Walk<'_>, input: Option<&ValueSpec>) -> Progress {
     match input {
-        Some(ValueSpec::Literal(value)) => work(walk, Arc::clone(value)),
+        Some(ValueSpec::Literal(value)) => work(walk, Arc::clone(value).into()),
         Some(_) => {
             let id = evaluate(walk, Evaluation::Input);
             Progress::Wait(NodeRun::Code(Stage::Input { id }))
@@ -38,8 +38,8 @@ pub(super) fn enter(walk: &mut Walk<'_>, input: Option<&ValueSpec>) -> Progress 
             // A script's `input` is the thread's, as in every expression; a function sees nothing but its argument,
             // and gets the last output.
             let input = match &walk.thread.graph().node(walk.thread.at).kind {
-                NodeKind::Script { .. } => Arc::clone(&walk.thread.input),
-                _ => Arc::clone(walk.thread.last.value()),
+                NodeKind::Script { .. } => Arc::clone(&walk.thread.input).into(),
+                _ => walk.thread.last.clone(),
             };
             work(walk, input)
         }
@@ -51,17 +51,20 @@ pub(super) fn answer(walk: &mut Walk<'_>, stage: Stage, effect: EffectId, outcom
         return Progress::Wait(NodeRun::Code(stage));
     }
     match (stage, outcome) {
-        (Stage::Input { .. }, Outcome::Value(input)) => work(walk, input),
+        (Stage::Input { .. }, Outcome::Value(input)) => work(walk, input.into()),
         (Stage::Work { .. }, outcome) => value_or(outcome, Progress::Done),
         (Stage::Input { .. }, other) => Progress::Failed(failure(other)),
     }
 }
 
-fn work(walk: &mut Walk<'_>, input: Arc<Value>) -> Progress {
+fn work(walk: &mut Walk<'_>, input: Output) -> Progress {
     let id = walk.next_effect();
     let node = walk.thread.at;
     walk.out.push(match walk.thread.graph().node(node).kind {
-        NodeKind::Script { .. } => Effect::Script { id, node, input },
+        NodeKind::Script { .. } => {
+            let input = Arc::clone(input.value());
+            Effect::Script { id, node, input }
+        }
         _ => Effect::Function { id, node, input },
     });
     Progress::Wait(NodeRun::Code(Stage::Work { id }))

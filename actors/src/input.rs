@@ -1,0 +1,229 @@
+//! What a registered function is called with.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use pirn_core::event::Event;
+use pirn_core::thread::Output;
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value, json};
+
+/// What a function gets that is called in place: JSON, which is made when it is first looked at, once. Many functions never
+/// look; what a JOIN leaves behind, and the event of a trigger, would be many texts for nobody.
+///
+/// ```
+/// # use pirn_actors::ports::Input;
+/// # use serde_json::{Value, json};
+/// fn double(input: &Input) -> Result<Value, String> {
+///     Ok(json!(input["n"].as_i64().ok_or("no number")? * 2))
+/// }
+/// assert_eq!(double(&Input::from(&json!({"n": 21}))), Ok(json!(42)));
+/// ```
+pub struct Input<'a>(Source<'a>);
+
+enum Source<'a> {
+    Value(&'a Value),
+    Output(&'a Output),
+    Firing {
+        event: &'a Event,
+        parameters: &'a Map<String, Value>,
+        shown: &'a Shown,
+    },
+}
+
+impl Input<'_> {
+    /// The JSON, which others may see too.
+    pub fn value(&self) -> &Value {
+        match self.0 {
+            Source::Value(value) => value,
+            Source::Output(output) => output.value(),
+            Source::Firing {
+                event,
+                parameters,
+                shown,
+            } => shown.value(event, parameters),
+        }
+    }
+
+    /// The JSON, for the caller alone.
+    #[allow(clippy::should_implement_trait)] // as a `Value` behind a reference has it: what is cloned is the JSON
+    #[must_use]
+    pub fn clone(&self) -> Value {
+        self.value().clone()
+    }
+}
+
+impl Deref for Input<'_> {
+    type Target = Value;
+
+    fn deref(&self) -> &Value {
+        self.value()
+    }
+}
+
+impl<'a> From<&'a Value> for Input<'a> {
+    fn from(value: &'a Value) -> Self {
+        Self(Source::Value(value))
+    }
+}
+
+impl<'a> From<&'a Output> for Input<'a> {
+    fn from(output: &'a Output) -> Self {
+        Self(Source::Output(output))
+    }
+}
+
+impl<T: ?Sized> PartialEq<T> for Input<'_>
+where
+    Value: PartialEq<T>,
+{
+    fn eq(&self, other: &T) -> bool {
+        self.value() == other
+    }
+}
+
+impl fmt::Debug for Input<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.value().fmt(f)
+    }
+}
+
+impl fmt::Display for Input<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.value().fmt(f)
+    }
+}
+
+impl Serialize for Input<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.value().serialize(serializer)
+    }
+}
+
+/// What a CUSTOM action's function sees, `{event, parameters}`: one object for one call after another.
+#[derive(Default)]
+pub(crate) struct Shown {
+    /// For the call that is under way, once it has looked.
+    now: OnceLock<Value>,
+    /// What an earlier one saw; its place is taken.
+    before: Mutex<Value>,
+}
+
+impl Shown {
+    /// For the next call.
+    pub(crate) fn next<'a>(&'a mut self, event: &'a Event, parameters: &'a Map<String, Value>) -> Input<'a> {
+        if let Some(before) = self.now.take() {
+            *self.before.get_mut().unwrap_or_else(PoisonError::into_inner) = before;
+        }
+        Input(Source::Firing {
+            event,
+            parameters,
+            shown: self,
+        })
+    }
+
+    fn value(&self, event: &Event, parameters: &Map<String, Value>) -> &Value {
+        self.now.get_or_init(|| {
+            let mut before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut shown = before.take();
+            show(event, parameters, &mut shown);
+            shown
+        })
+    }
+}
+
+/// What an async function of a CUSTOM action gets.
+pub(crate) fn firing_value(event: &Event, parameters: &Map<String, Value>) -> Value {
+    let mut shown = Value::Null;
+    show(event, parameters, &mut shown);
+    shown
+}
+
+fn show(event: &Event, parameters: &Map<String, Value>, shown: &mut Value) {
+    if !shown.is_object() {
+        *shown = json!({"event": null, "parameters": null});
+    }
+    if let Value::Object(input) = shown {
+        for (name, value) in input {
+            match name.as_str() {
+                "event" => event.show_in(value),
+                // Those of most triggers are the same, mostly none.
+                _ if value.as_object() == Some(parameters) => {}
+                _ => *value = Value::Object(parameters.clone()),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use pirn_core::event::{EventData, EventType, Field, RaisedEvent};
+
+    use super::*;
+
+    /// An event with a field that counts how often it is made.
+    fn event(sequence: u64, made: &Arc<AtomicU32>) -> Event {
+        let counted = Arc::clone(made);
+        let output = Output::later(move || json!(counted.fetch_add(1, Ordering::Relaxed)));
+        let raised = RaisedEvent::new(EventType::Custom, []);
+        Event {
+            sequence,
+            timestamp: 5,
+            run_id: "r".into(),
+            workflow_id: "w".into(),
+            thread_id: "r.0".into(),
+            raised: RaisedEvent {
+                data: EventData::of([("output", Field::from(&output))]),
+                ..raised
+            },
+        }
+    }
+
+    #[test]
+    fn a_function_that_does_not_look_at_an_event_has_nothing_made() {
+        let made = Arc::default();
+        let mut shown = Shown::default();
+        let (event, parameters) = (event(1, &made), Map::new());
+        let _input = shown.next(&event, &parameters);
+        assert_eq!(made.load(Ordering::Relaxed), 0);
+        assert_eq!(shown.now.get(), None);
+    }
+
+    #[test]
+    fn every_function_that_looks_sees_its_own_event_twice_the_same() {
+        let mut shown = Shown::default();
+        for sequence in 0..6 {
+            let made = Arc::default();
+            let event = event(sequence, &made);
+            let parameters = Map::from_iter([("n".to_owned(), json!(sequence / 2))]);
+            let input = shown.next(&event, &parameters);
+            if sequence % 3 == 1 {
+                continue;
+            }
+            let expected = json!({"event": event.to_json(), "parameters": parameters});
+            assert_eq!(input, expected);
+            assert!(std::ptr::eq(input.value(), &raw const *input));
+            assert_eq!((input.clone(), json!(input)), (expected.clone(), expected.clone()));
+            assert_eq!(
+                (input.to_string(), format!("{input:?}")),
+                (expected.to_string(), format!("{expected:?}"))
+            );
+            assert_eq!(made.load(Ordering::Relaxed), 1);
+            assert_eq!(firing_value(&event, &parameters), expected);
+        }
+    }
+
+    #[test]
+    fn an_output_is_made_for_the_function_that_looks() {
+        let made = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&made);
+        let output = Output::later(move || json!({"n": counted.fetch_add(1, Ordering::Relaxed)}));
+        let input = Input::from(&output);
+        assert_eq!(made.load(Ordering::Relaxed), 0);
+        assert_eq!((input["n"].as_u64(), input["n"].as_u64()), (Some(0), Some(0)));
+    }
+}
