@@ -22,7 +22,7 @@ pub use pirn_actors::ports::{Input, Model, ModelCall, Tool, ToolSpec};
 pub use pirn_core::conversation::Tokenizer;
 pub use pirn_core::definition::{Fault, Pinned, Profile, TriggerDefinition};
 pub use pirn_core::error::{ErrorFacts, RunError, RunErrorCode};
-pub use pirn_core::event::{Event, EventType};
+pub use pirn_core::event::{Event, EventData, EventType};
 pub use pirn_core::message::{Message, Role, ToolCall};
 pub use pirn_core::status::ThreadStatus;
 pub use pirn_core::thread::ModelReply;

@@ -134,7 +134,7 @@ mod tests {
             workflow_id: "w".into(),
             thread_id: "t".into(),
             raised: RaisedEvent {
-                event_name: Some(name.to_owned()),
+                event_name: Some(name.into()),
                 ..RaisedEvent::new(EventType::Custom, [])
             },
         }

@@ -114,7 +114,7 @@ proptest! {
             prop_assert!(machine.remove(&owner(watching), &id.to_string()));
         }
         let mut raised = RaisedEvent::new(EventType::Custom, []);
-        raised.event_name = name.map(|name| NAMES[name].to_owned());
+        raised.event_name = name.map(|name| NAMES[name].into());
         raised.data.extend([("a", a), ("b", b)].into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
         let event = Event {
             sequence: 1, timestamp: 0, run_id: "r".into(), workflow_id: format!("w{workflow}").into(),

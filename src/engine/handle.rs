@@ -7,10 +7,10 @@ use pirn_actors::run::RunReport;
 use pirn_actors::supervisor::RunStatus;
 use pirn_core::definition::PinSection;
 use pirn_core::error::{RunError, RunErrorCode};
-use pirn_core::event::{EventType, RaisedEvent};
+use pirn_core::event::{EventData, EventType, RaisedEvent};
 use pirn_core::status::ThreadStatus;
 use pirn_sync::{Lost, completion};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::place::Placement;
 
@@ -99,7 +99,10 @@ impl RunHandle {
     /// Raises a CUSTOM event in the run: WAIT nodes and triggers see it. What a function, a tool or the notification hook
     /// raises here while it is called by a trigger is a link of that trigger's chain, which has an end; what it raises
     /// from a task or thread of its own begins a chain anew, and only `maxTriggers` bounds how often that goes on.
-    pub fn emit(&self, name: impl Into<String>, data: Map<String, Value>) {
+    ///
+    /// The name is a text or an `Arc<str>`, which is shared and not copied; the data a map or, for less, an array:
+    /// `run.emit("paid", [("amount", json!(3))])`.
+    pub fn emit(&self, name: impl Into<Arc<str>>, data: impl Into<EventData>) {
         let event = RaisedEvent {
             event_type: EventType::Custom,
             event_name: Some(name.into()),

@@ -48,6 +48,43 @@ fn engines_come_and_go_in_one_process_and_leave_nothing() {
 }
 
 #[test]
+fn a_shared_name_is_not_copied_and_an_array_is_heard_as_the_map_that_it_stands_for() {
+    let engine = engine();
+    let mut prepared = engine.run("gate");
+    let mut events = prepared.blocking_events(&[EventType::NodeStarted, EventType::Custom], 16);
+    let run = prepared.start().expect("admitted");
+    hear(&mut events, EventType::NodeStarted);
+    hear(&mut events, EventType::NodeStarted);
+    let name: Arc<str> = "noted".into();
+    run.emit(Arc::clone(&name), answer(1));
+    run.emit("noted", [("answer", json!(1))]);
+    run.emit("noted".to_owned(), []);
+    run.emit("go", [("other", json!("x")), ("answer", json!(2))]);
+    assert_eq!(run.outcome_blocking().output, json!(2));
+    engine.shutdown_blocking(Duration::from_secs(5));
+    let heard = events.filter_map(|heard| match heard {
+        Heard::Event(event) => (event.raised.event_type == EventType::Custom).then_some(event),
+        Heard::Missed(count) => panic!("{count} were missed"),
+    });
+    let heard: Vec<_> = heard.collect();
+    assert!(
+        heard[..3]
+            .iter()
+            .all(|event| event.raised.event_name.as_deref() == Some("noted"))
+    );
+    assert!(
+        heard[0]
+            .raised
+            .event_name
+            .as_ref()
+            .is_some_and(|own| Arc::ptr_eq(own, &name))
+    );
+    assert_eq!(*heard[0].raised.data, answer(1));
+    assert_eq!(heard[0].raised.data, heard[1].raised.data);
+    assert!(heard[2].raised.data.is_empty());
+}
+
+#[test]
 fn a_full_engine_refuses_and_a_closed_one_too() {
     let engine = Engine::builder().max_runs(1).workflows(GATE).build().expect("valid");
     let first = engine.start("gate", json!(null)).expect("admitted");

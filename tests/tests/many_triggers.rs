@@ -143,7 +143,9 @@ fn events_from_outside_come_once_each_in_their_order_whatever_else_the_run_is_to
     assert!(heard.iter().map(|event| event.sequence).eq(1..=heard.len() as u64));
     for sender in 0..2 {
         let name = Some(format!("from {sender}"));
-        let own = heard.iter().filter(|event| event.raised.event_name == name);
+        let own = heard
+            .iter()
+            .filter(|event| event.raised.event_name.as_deref() == name.as_deref());
         assert!(
             own.map(|event| event.raised.data["n"].as_u64())
                 .eq((0..EVENTS).map(Some))

@@ -19,6 +19,8 @@ use crate::thread::Output;
 /// # use serde_json::json;
 /// let event = RaisedEvent::new(EventType::NodeStarted, [("nodeId", json!("a"))]);
 /// assert_eq!(event.data["nodeId"], "a");
+/// let data = pirn_core::event::EventData::from([("n", json!(1)), ("by", json!("hand"))]);
+/// assert_eq!(data["by"], "hand");
 /// ```
 #[derive(Clone, Default)]
 pub struct EventData(Kind);
@@ -164,6 +166,13 @@ impl DerefMut for EventData {
 impl From<Map<String, Value>> for EventData {
     fn from(map: Map<String, Value>) -> Self {
         Self(Kind::Map(map))
+    }
+}
+
+impl<const N: usize> From<[(&'static str, Value); N]> for EventData {
+    /// These fields; of two with one name the last counts. No map is made before somebody looks at all of them.
+    fn from(fields: [(&'static str, Value); N]) -> Self {
+        Self::of(fields.map(|(name, value)| (name, value.into())))
     }
 }
 

@@ -153,7 +153,7 @@ pub struct RaisedEvent {
     pub event_type: EventType,
     /// Name of a CUSTOM event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub event_name: Option<String>,
+    pub event_name: Option<Arc<str>>,
     /// How many triggers stand between the run's own steps and this event.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub trigger_depth: u32,
@@ -356,7 +356,7 @@ mod tests {
                     workflow_id: "w".into(),
                     raised: RaisedEvent {
                         event_type,
-                        event_name,
+                        event_name: event_name.map(Arc::from),
                         trigger_depth,
                         data: data.into_iter().collect(),
                     },
