@@ -9,7 +9,7 @@ use crate::walk::{Tried, walk};
 const ASKS_NOTHING: [&str; 5] = ["CREATED", "PAUSED SafePoint", "SafePoint", "Llm.Held", "ended"];
 
 /// Where it asks for something. A paused thread still takes in what triggers bring.
-const ASKS: [&str; 31] = [
+const ASKS: [&str; 32] = [
     "PAUSED Settling",
     "PAUSED Merging",
     "Settling",
@@ -39,6 +39,7 @@ const ASKS: [&str; 31] = [
     "Context.Texts",
     "Context.Pin",
     "Context.Work",
+    "Context.Compressing",
     "Context.Summary",
     "Wait",
 ];

@@ -5,3 +5,4 @@ mod graph;
 mod kind;
 mod lazy_input;
 mod walk;
+mod world;

@@ -21,6 +21,8 @@ pub(in crate::thread) enum Stage {
     Pin { id: EffectId, section: PinSection },
     /// The conversation, or the run that takes the pin.
     Work { id: EffectId },
+    /// The conversation that compresses, or takes a summary in: one atomic step.
+    Compressing { id: EffectId },
     /// The model that writes a summary.
     Summary { id: EffectId },
 }
@@ -28,8 +30,17 @@ pub(in crate::thread) enum Stage {
 impl Stage {
     pub(super) fn id(&self) -> EffectId {
         match self {
-            Self::Texts { id } | Self::Pin { id, .. } | Self::Work { id } | Self::Summary { id } => *id,
+            Self::Texts { id }
+            | Self::Pin { id, .. }
+            | Self::Work { id }
+            | Self::Compressing { id }
+            | Self::Summary { id } => *id,
         }
+    }
+
+    /// Whether the conversation is in the middle of a compression.
+    pub(super) fn is_compressing(&self) -> bool {
+        matches!(self, Self::Compressing { .. })
     }
 }
 
@@ -48,7 +59,7 @@ pub(super) fn enter(walk: &mut Walk<'_>, node: &ContextNode) -> Progress {
             keep_system: *keep_system,
         }),
         ContextNode::Filter(filter) => ConversationOp::Apply(ContextChange::Filter(filter.clone())),
-        ContextNode::Compress(config) => ConversationOp::Compress(config.clone()),
+        ContextNode::Compress(config) => return compress(walk, ConversationOp::Compress(config.clone())),
     };
     ask(walk, op)
 }
@@ -69,7 +80,14 @@ pub(super) fn answer(walk: &mut Walk<'_>, stage: Stage, effect: EffectId, outcom
         }
         (Stage::Work { .. }, Outcome::Done) => Progress::Done(walk.thread.last.clone()),
         (Stage::Work { .. }, Outcome::Value(value)) => Progress::Done(value.into()),
-        (Stage::Work { .. }, Outcome::Summarize(request)) => {
+        (Stage::Compressing { .. }, Outcome::Done) => {
+            walk.unless_stopped(|walk| Progress::Done(walk.thread.last.clone()))
+        }
+        (Stage::Compressing { .. }, Outcome::Summarize(_)) if walk.thread.stop.is_some() => {
+            tell_failed(walk, &stopped());
+            walk.unless_stopped(|_| Progress::Failed(stopped()))
+        }
+        (Stage::Compressing { .. }, Outcome::Summarize(request)) => {
             walk.may_be_held_by(&[EventType::LlmToken]);
             let id = walk.next_effect();
             let node = walk.thread.at;
@@ -78,34 +96,43 @@ pub(super) fn answer(walk: &mut Walk<'_>, stage: Stage, effect: EffectId, outcom
         }
         (Stage::Summary { .. }, Outcome::Reply(reply)) => {
             walk.thread.spent.add(reply.usage);
-            ask(walk, ConversationOp::FinishSummary(reply.content))
+            compress(walk, ConversationOp::FinishSummary(reply.content))
         }
-        (stage, other) => {
-            let error = match stage {
-                Stage::Summary { .. } => super::llm::call_error(walk, other),
-                Stage::Texts { .. } | Stage::Pin { .. } | Stage::Work { .. } => failure(other),
-            };
+        (Stage::Summary { .. }, other) => {
+            let error = super::llm::call_error(walk, other);
             tell_failed(walk, &error);
             Progress::Failed(error)
         }
+        (Stage::Compressing { .. }, other) => {
+            let error = failure(other);
+            tell_failed(walk, &error);
+            walk.unless_stopped(|_| Progress::Failed(error))
+        }
+        (Stage::Texts { .. } | Stage::Pin { .. } | Stage::Work { .. }, other) => Progress::Failed(failure(other)),
     }
 }
 
-/// Stops the node; a summary that a model was writing is not taken in.
+/// Stops the node; a summary that a model was writing is not taken in. What the conversation has begun it ends first.
 pub(super) fn abandon(walk: &mut Walk<'_>, stage: &Stage) {
     walk.out.push(Effect::Drop { id: stage.id() });
     if let Stage::Summary { .. } = stage {
-        let error = RunError::new(RunErrorCode::Cancelled, "the compression was stopped");
-        tell_failed(walk, &error);
+        tell_failed(walk, &stopped());
     }
+}
+
+fn stopped() -> RunError {
+    RunError::new(RunErrorCode::Cancelled, "the compression was stopped")
 }
 
 /// Every compression is answered once: where the conversation did not take one in, COMPRESSION_FAILED says so.
 fn tell_failed(walk: &mut Walk<'_>, error: &RunError) {
-    let node = &walk.thread.graph().node(walk.thread.at).kind;
-    if matches!(node, NodeKind::Context(ContextNode::Compress(_))) {
-        walk.emit(EventType::CompressionFailed, |_| [("error", json!(error))]);
-    }
+    walk.emit(EventType::CompressionFailed, |_| [("error", json!(error))]);
+}
+
+fn compress(walk: &mut Walk<'_>, op: ConversationOp) -> Progress {
+    let id = walk.next_effect();
+    walk.converse(id, op);
+    Progress::Wait(NodeRun::Context(Stage::Compressing { id }))
 }
 
 fn ask(walk: &mut Walk<'_>, op: ConversationOp) -> Progress {

@@ -148,11 +148,12 @@ impl NodeRun {
         }
     }
 
-    /// Whether the conversation takes in a firing's result: one atomic step, which is not left half done.
+    /// Whether the conversation takes in a firing's result, or compresses: one atomic step, which is not left half done.
     pub(in crate::thread) fn is_merging(&self) -> bool {
         match self {
             Self::Merging { .. } => true,
             Self::Llm(stage) => stage.is_merging(),
+            Self::Context(stage) => stage.is_compressing(),
             Self::Idle
             | Self::SafePoint
             | Self::Settling { .. }
@@ -164,7 +165,6 @@ impl NodeRun {
             | Self::Route { .. }
             | Self::Join { .. }
             | Self::Subgraph(_)
-            | Self::Context(_)
             | Self::Wait { .. } => false,
         }
     }
