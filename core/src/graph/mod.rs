@@ -7,6 +7,7 @@
 mod compile;
 mod context;
 pub mod draw;
+mod forks;
 mod model;
 mod nodes;
 mod pairing;

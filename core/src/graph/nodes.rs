@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use super::context::CompileContext;
-use super::model::{ContextNode, Edge, Fork, ForkIx, ForkPath, JoinRule, LlmNode, Node, NodeIx, NodeKind};
+use super::model::{ContextNode, Edge, Fork, ForkIx, LlmNode, Node, NodeKind};
 use super::pairing::{Partners, check_fork};
 use super::site::{Site, and, at};
 use super::snippets::Snippets;
 use super::ways::Ways;
 use crate::definition::json::Step;
 use crate::definition::{
-    CodeConfig, ContextOperation, ContinueFromTriggerConfig, FaultCode, ForkConfig, JoinConfig, JoinStrategy,
-    LlmConfig, NodeConfig, NodeDefinition, Replacement, RetryPolicy, RouteConfig, SubgraphConfig, Target, TextMessage,
-    TruncateContext, WaitConfig, WorkflowDefinition,
+    CodeConfig, ContextOperation, ContinueFromTriggerConfig, FaultCode, LlmConfig, NodeConfig, NodeDefinition,
+    Replacement, RetryPolicy, RouteConfig, SubgraphConfig, Target, TextMessage, TruncateContext, WaitConfig,
+    WorkflowDefinition,
 };
 use crate::message::Role;
 
@@ -217,83 +217,6 @@ impl NodeCompiler<'_, '_> {
         NodeKind::Route { routes, default }
     }
 
-    fn fork(&mut self, place: usize, fork: &ForkConfig, join: NodeIx) -> Option<Fork> {
-        let NodeConfig::Join(rule) = &self.definition.nodes[join as usize].config else {
-            return None;
-        };
-        let fork_id = &self.definition.nodes[place].id;
-        let paths = fork
-            .fork_path_ids
-            .iter()
-            .zip(&fork.child_node_ids)
-            .filter_map(|(id, child)| {
-                Some(ForkPath {
-                    id: Arc::from(id.as_str()),
-                    global_id: global_id(&self.definition.id, fork_id, id),
-                    child: self.ways.find(child)?,
-                })
-            })
-            .collect();
-        let main_path = match &rule.main_path_id {
-            Some(id) => fork
-                .fork_path_ids
-                .iter()
-                .position(|path| path == id)
-                .unwrap_or_default(),
-            None => 0,
-        };
-        let timeout = rule.timeout.filter(|seconds| *seconds > 0.0 && seconds.is_finite());
-        Some(Fork {
-            fork_node: place as NodeIx,
-            join_node: join,
-            paths,
-            strategy: fork.fork_strategy,
-            join: JoinRule {
-                strategy: rule.join_strategy,
-                threshold: rule.threshold.unwrap_or_default(),
-                timeout_ms: timeout.map(|seconds| ((seconds * 1000.0).round() as u64).max(1)),
-                main_path,
-                main_path_explicit: rule.main_path_id.is_some(),
-                on_decided: rule.on_decided,
-                merge_variables: rule.merge_variables,
-            },
-        })
-    }
-
-    fn check_join(&mut self, place: usize, join: &JoinConfig) {
-        let way = |key: &str| at!["nodes", place, "config", key];
-        let count = join.fork_path_ids.len();
-        if count == 0 {
-            let message = "a JOIN needs the path ids of its FORK";
-            self.site
-                .fault(FaultCode::InvalidForkPathIds, &way("forkPathIds"), message);
-        }
-        if let Some(main) = &join.main_path_id
-            && !join.fork_path_ids.contains(main)
-            && count > 0
-        {
-            let message = format!(
-                "`{main}` is none of this JOIN's paths [{}]",
-                join.fork_path_ids.join(", ")
-            );
-            self.site
-                .fault(FaultCode::MainPathIdNotFound, &way("mainPathId"), message);
-        }
-        if join.join_strategy == JoinStrategy::SuccessCountThreshold && count > 0 {
-            let message = match join.threshold {
-                Some(threshold) if threshold >= 1 && threshold as usize <= count => None,
-                Some(threshold) => Some(format!(
-                    "{threshold} of {count} paths: the threshold is from 1 to {count}"
-                )),
-                None => Some(format!("SUCCESS_COUNT_THRESHOLD needs a `threshold` from 1 to {count}")),
-            };
-            if let Some(message) = message {
-                self.site.fault(FaultCode::InvalidThreshold, &way("threshold"), message);
-            }
-        }
-        self.site.seconds(join.timeout, || way("timeout"));
-    }
-
     fn llm(&mut self, place: usize, llm: &LlmConfig) -> LlmNode {
         if let (Some(id), Some(profiles)) = (&llm.profile_id, self.context.profiles)
             && !profiles.contains(id)
@@ -495,10 +418,4 @@ impl NodeCompiler<'_, '_> {
                 .history(&callback.selection, &and(&way, "conversationHistoryCallback"));
         }
     }
-}
-
-/// `workflow/fork-node/path`, with `~` and `/` in an id escaped as in a JSON pointer, so that no two are one.
-fn global_id(workflow: &str, fork: &str, path: &str) -> Arc<str> {
-    let escaped = [workflow, fork, path].map(|id| id.replace('~', "~0").replace('/', "~1"));
-    Arc::from(escaped.join("/"))
 }
