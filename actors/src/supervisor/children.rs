@@ -125,7 +125,6 @@ impl SupervisorActor {
             graph: Arc::clone(&start.graph),
             path_id: None,
             origin: start.origin,
-            ended: None,
             owned: Vec::new(),
             depth: start.depth,
             trigger_depth: start.trigger_depth,
@@ -196,7 +195,7 @@ impl SupervisorActor {
         input: Arc<Value>,
         conversation: ConversationRef,
     ) {
-        let Some(parent_thread) = self.threads.get(parent).filter(|thread| thread.ended.is_none()) else {
+        let Some(parent_thread) = self.threads.get(parent).filter(|thread| !thread.has_ended()) else {
             return;
         };
         let graph = Arc::clone(&parent_thread.graph);
@@ -251,7 +250,7 @@ impl SupervisorActor {
     pub(super) fn called_ended(&mut self, parent: ThreadNo, effect: EffectId, thread: ThreadNo) {
         self.disown(parent, Owned::Child { effect, thread });
         let Some(child) = self.threads.get(thread) else { return };
-        let Some(ended) = &child.ended else { return };
+        let Some(ended) = child.ended() else { return };
         let outcome = match ended.end.status {
             ThreadStatus::Completed => Outcome::Child {
                 output: Arc::clone(ended.end.output.value()),

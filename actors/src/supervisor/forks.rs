@@ -13,7 +13,7 @@ use pirn_core::join::{
     BranchVariables, Conversation as JoinConversation, Effect, ForkJoinMachine, Input, JoinedPath, PathEnd, PathStatus,
     PathTexts, Verdict, join_error, late_join_output, merge_variables, path_reports,
 };
-use pirn_core::thread::{EffectId, Outcome, ThreadKind, ThreadMachine, ThreadSeed};
+use pirn_core::thread::{BranchSeed, EffectId, Outcome, ThreadKind, ThreadMachine};
 use serde_json::{Value, json};
 
 use super::turns::Place;
@@ -40,7 +40,7 @@ pub(super) struct ForkRun {
 impl SupervisorActor {
     /// A thread is at FORK, and waits at its JOIN.
     pub(super) fn fork(&mut self, parent: ThreadNo, effect: EffectId, ix: ForkIx, state: Box<ForkState>) {
-        let Some(child) = self.threads.get(parent).filter(|child| child.ended.is_none()) else {
+        let Some(child) = self.threads.get(parent).filter(|child| !child.has_ended()) else {
             return;
         };
         let graph = Arc::clone(&child.graph);
@@ -86,7 +86,7 @@ impl SupervisorActor {
     }
 
     pub(super) fn branch_ended(&mut self, fork: ForkNo, path: usize, thread: ThreadNo) {
-        let Some(ended) = self.threads.get(thread).and_then(|child| child.ended.as_ref()) else {
+        let Some(ended) = self.threads.get(thread).and_then(Child::ended) else {
             return;
         };
         let Some(end) = PathEnd::of_thread(ended.end.status) else {
@@ -127,7 +127,6 @@ impl SupervisorActor {
             graph: Arc::clone(&run.graph),
             path_id: Some(Arc::clone(&run.graph.fork(run.ix).paths[path].id)),
             origin: Origin::Branch { fork: no, path },
-            ended: None,
             owned: Vec::new(),
             depth: run.depth,
             trigger_depth: parent.trigger_depth,
@@ -153,7 +152,7 @@ impl SupervisorActor {
     }
 
     /// A branch before its first step, with the snapshots of the moment its parent stood at FORK.
-    pub(super) fn branch(&mut self, thread: ThreadNo, no: ForkNo, path: usize) -> Option<ThreadActor> {
+    pub(super) fn branch(&mut self, thread: ThreadNo, no: ForkNo, path: usize) -> Option<Box<ThreadActor>> {
         let graph = Arc::clone(&self.forks.get(&no)?.graph);
         let token_limit = if self.threads.get(thread)?.is_unlimited {
             None
@@ -163,28 +162,24 @@ impl SupervisorActor {
         let run = self.forks.get(&no)?;
         let child = self.threads.get(thread)?;
         let fork = graph.fork(run.ix);
-        let seed = ThreadSeed {
-            thread_id: Arc::clone(&child.thread_id),
-            kind: ThreadKind::Branch,
-            path_id: child.path_id.clone(),
+        let seed = BranchSeed {
+            thread_id: &child.thread_id,
+            path_id: &fork.paths[path].id,
             first: fork.paths[path].child,
-            stop_at: Some(fork.join_node),
-            input: Arc::clone(&run.state.input),
-            variables: run.state.variables.clone(),
-            outputs: run.state.outputs.clone(),
-            last: run.state.last.clone(),
-            agent: None,
+            stop_at: fork.join_node,
+            snapshot: &run.state.start,
             trigger_depth: child.trigger_depth,
         };
-        let conversation = ConversationRef::Snapshot(run.state.conversation.clone());
-        let machine = ThreadMachine::new(graph, seed);
-        Some(ThreadActor::new(
-            Rc::clone(&self.run),
-            thread,
-            machine,
-            conversation,
-            token_limit,
-        ))
+        let conversation = &run.state.conversation;
+        if let Some(mut place) = self.fresh.spare.take() {
+            place.become_branch(thread, &graph, &seed, conversation, token_limit);
+            return Some(place);
+        }
+        let machine = ThreadMachine::branch(&graph, &seed);
+        let conversation = ConversationRef::Snapshot(conversation.clone());
+        let run = Rc::clone(&self.run);
+        let actor = ThreadActor::new(run, thread, machine, conversation, token_limit);
+        Some(Box::new(actor))
     }
 
     fn cancel_paths(&mut self, no: ForkNo, paths: &[usize]) {
@@ -232,10 +227,8 @@ impl SupervisorActor {
                 vec![("joinStrategy", json!(strategy))]
             });
         }
-        let from = source
-            .and_then(|thread| self.threads.get(thread))
-            .and_then(|child| child.ended.as_ref());
-        let Some(conversation) = from.map(|ended| ended.conversation.clone()) else {
+        let from = source.and_then(|thread| self.threads.get(thread)).and_then(Child::left);
+        let Some(conversation) = from.map(|left| left.conversation.clone()) else {
             return self.answer_thread(parent, effect, outcome);
         };
         match conversation {
@@ -263,9 +256,9 @@ impl SupervisorActor {
             return Ok((Outcome::Done, None));
         };
         let fork = run.graph.fork(run.ix);
-        let ended = |path: usize| {
+        let left = |path: usize| {
             let thread = run.threads.get(path).copied().flatten()?;
-            self.threads.get(thread).and_then(|child| child.ended.as_ref())
+            self.threads.get(thread).and_then(Child::left)
         };
         // An error names every thread.
         let texts = texts.filter(|_| matches!(verdict, Verdict::Succeeded { .. }));
@@ -277,7 +270,7 @@ impl SupervisorActor {
         let branches: Vec<BranchVariables<'_>> = merge
             .iter()
             .filter_map(|path| {
-                let variables = ended(*path)?
+                let variables = left(*path)?
                     .variables
                     .iter()
                     .map(|(name, value)| (&**name, &**value))
@@ -288,7 +281,7 @@ impl SupervisorActor {
                 })
             })
             .collect();
-        let snapshot = |name: &str| -> Option<&Value> { run.state.variables.value(name).map(|value| &**value) };
+        let snapshot = |name: &str| -> Option<&Value> { run.state.start.variables.value(name).map(|value| &**value) };
         let variables: BTreeMap<String, Value> = merge_variables(snapshot, &branches)?;
         let source = match conversation {
             JoinConversation::ReplaceWith(path) => run.threads.get(*path).copied().flatten(),
@@ -306,7 +299,7 @@ impl SupervisorActor {
             let is_asked = !are_written || *status == PathStatus::Completed || status.counts_as_failed();
             let thread = thread.filter(|_| is_asked);
             let child = thread.and_then(|thread| self.threads.get(thread));
-            let end = child.and_then(|child| child.ended.as_ref()).map(|ended| &ended.end);
+            let end = child.and_then(Child::ended).map(|ended| &ended.end);
             JoinedPath {
                 status: *status,
                 thread_id: child.map(|child| Arc::clone(&child.thread_id)),
@@ -347,7 +340,7 @@ impl SupervisorActor {
                 continue;
             }
             child.is_detached = true;
-            if child.ended.is_none() {
+            if !child.has_ended() {
                 self.live_detached += 1;
             }
             for owned in &child.owned {
@@ -376,7 +369,7 @@ impl SupervisorActor {
         });
         // What the join has taken from its branches it has; a report needs no more than how they ended.
         for thread in run.threads.into_iter().flatten() {
-            if let Some(ended) = self.threads.get_mut(thread).and_then(|child| child.ended.as_mut()) {
+            if let Some(ended) = self.threads.get_mut(thread).and_then(Child::ended_mut) {
                 ended.release();
             }
         }

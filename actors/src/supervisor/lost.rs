@@ -6,17 +6,17 @@ use pirn_core::conversation::{Conversation, Spent};
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::EventType;
 use pirn_core::status::ThreadStatus;
-use pirn_core::thread::{Input, Output, ThreadEnd, Variables};
+use pirn_core::thread::{Input, Output, ThreadEnd};
 use serde_json::{Value, json};
 
 use super::{SupervisorActor, ThreadNo};
 use crate::contain::Exit;
-use crate::thread::{ConversationRef, Ended, ThreadMsg};
+use crate::thread::{Ended, ThreadMsg};
 
 impl SupervisorActor {
     /// A thread's actor is gone: where it had not ended, it died, and left what is known of it.
     pub(super) fn exited(&mut self, thread: ThreadNo, exit: &Exit, known: Option<Box<Ended>>) {
-        let Some(child) = self.threads.get(thread).filter(|child| child.ended.is_none()) else {
+        let Some(child) = self.threads.get(thread).filter(|child| !child.has_ended()) else {
             return;
         };
         let (status, mut error) = match exit {
@@ -32,7 +32,8 @@ impl SupervisorActor {
                 RunError::new(RunErrorCode::Cancelled, "the thread's actor was stopped"),
             ),
         };
-        let node_id = known.as_ref().map(|known| Arc::clone(&child.graph.node(known.node).id));
+        let left = known.as_ref().and_then(|known| known.left.as_ref());
+        let node_id = left.map(|left| Arc::clone(&child.graph.node(left.node).id));
         error.thread_id = Some(Arc::clone(&child.thread_id));
         error.path_id.clone_from(&child.path_id);
         error.node_id = node_id;
@@ -44,7 +45,7 @@ impl SupervisorActor {
                 ("error", json!(error)),
             ]
         });
-        let mut ended = known.unwrap_or_else(|| Box::new(nothing_known()));
+        let mut ended = known.map_or_else(nothing_known, |known| *known);
         ended.end = ThreadEnd {
             status,
             output: Output::default(),
@@ -71,11 +72,7 @@ fn nothing_known() -> Ended {
             output: Output::default(),
             error: None,
         },
-        variables: Variables::default(),
         spent: Spent::default(),
-        history: Vec::new(),
-        conversation: ConversationRef::Snapshot(Conversation::new()),
-        node: 0,
-        _left_behind: None,
+        left: None,
     }
 }

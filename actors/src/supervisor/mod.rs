@@ -72,7 +72,6 @@ struct Child {
     path_id: Option<Arc<str>>,
     place: Place,
     origin: Origin,
-    ended: Option<Box<Ended>>,
     owned: Vec<Owned>,
     depth: u32,
     trigger_depth: u32,
@@ -233,14 +232,16 @@ impl SupervisorActor {
     }
 
     /// A thread has ended, by its own word.
-    fn ended(&mut self, thread: ThreadNo, ended: Box<Ended>) {
-        let Some(child) = self.threads.get_mut(thread).filter(|child| child.ended.is_none()) else {
+    fn ended(&mut self, thread: ThreadNo, mut ended: Ended) {
+        if ended.left.is_some() && !self.takes_over(thread) {
+            ended.left = None;
+        }
+        let Some(child) = self.threads.get_mut(thread).filter(|child| !child.has_ended()) else {
             return;
         };
-        child.place = Place::Gone;
-        self.deadlines.remove(&thread);
         self.spent.add(ended.spent);
-        child.ended = Some(ended);
+        child.place = Place::Ended(ended);
+        self.deadlines.remove(&thread);
         let (origin, owned, is_detached) = (child.origin, std::mem::take(&mut child.owned), child.is_detached);
         self.live -= 1;
         if is_detached {
@@ -257,6 +258,18 @@ impl SupervisorActor {
             Origin::Triggered { firing } => self.triggered_ended(firing, thread),
         }
         self.look_for_the_end();
+    }
+
+    /// Whether what this thread leaves behind may be taken over, should it end now.
+    fn takes_over(&self, thread: ThreadNo) -> bool {
+        match self.threads.get(thread).map(|child| child.origin) {
+            Some(Origin::Main | Origin::Triggered { .. }) => true,
+            Some(Origin::Branch { fork, path }) => {
+                let run = self.forks.get(&fork);
+                run.is_some_and(|run| run.machine.may_take_over(path))
+            }
+            Some(Origin::Called { .. }) | None => false,
+        }
     }
 
     /// What a thread started ends with it.
@@ -384,7 +397,7 @@ impl Handler<SupervisorMsg> for SupervisorActor {
                 }
             }
             SupervisorMsg::Drop { thread, effect } => self.drop_effect(thread, effect),
-            SupervisorMsg::Ended { thread, ended } => self.ended(thread, ended),
+            SupervisorMsg::Ended { thread, ended } => self.ended(thread, *ended),
             SupervisorMsg::Exited { thread, exit, known } => self.exited(thread, &exit, known),
             SupervisorMsg::Deadline { fork, generation } => self.deadline(fork, generation),
             SupervisorMsg::ThreadDeadline { thread, after_ms } => {

@@ -13,7 +13,7 @@ use super::{Child, RunStatus, SupervisorActor, SupervisorMsg};
 use crate::answer::Answer;
 use crate::events::BusMsg;
 use crate::run::{ConversationReport, NodeReport, RunReport, ThreadReport, TokenReport};
-use crate::thread::ConversationRef;
+use crate::thread::{ConversationRef, Left};
 
 /// More links than a chain of triggers has: detached threads may go on for ever, and a report does not wait for them.
 const MOST_LINKS: u32 = 16;
@@ -21,7 +21,7 @@ const MOST_LINKS: u32 = 16;
 impl SupervisorActor {
     /// When the main thread and what is attached to it have ended, the outcome is put together.
     pub(super) fn look_for_the_end(&mut self) {
-        let is_over = self.threads.get(0).is_some_and(|main| main.ended.is_some());
+        let is_over = self.threads.get(0).is_some_and(Child::has_ended);
         if is_over && self.live == self.live_detached && self.outcome.is_some() && !self.is_reporting {
             self.is_reporting = true;
             self.hear_triggers_out();
@@ -41,8 +41,10 @@ impl SupervisorActor {
             });
             return;
         }
-        let main = self.threads.get(0).and_then(|main| main.ended.as_ref());
-        match main.map(|ended| ended.conversation.clone()) {
+        let main = self.threads.get(0).and_then(Child::ended);
+        let conversation = |left: &Left| left.conversation.clone();
+        let nothing = || ConversationRef::Snapshot(Conversation::new());
+        match main.map(|ended| ended.left.as_deref().map_or_else(nothing, conversation)) {
             Some(ConversationRef::Snapshot(conversation)) => self.report(Ok(conversation)),
             Some(shared @ ConversationRef::Shared(_)) => shared
                 .with_snapshot(move |conversation| supervisor.do_send(SupervisorMsg::Reported(Box::new(conversation)))),
@@ -61,11 +63,13 @@ impl SupervisorActor {
             ),
         };
         let Some(main) = self.threads.get(0) else { return };
-        let Some(ended) = &main.ended else { return };
+        let Some(ended) = main.ended() else { return };
+        let left = ended.left.as_deref();
         let globals = self.run.globals.borrow();
-        let all = globals.iter().chain(ended.variables.iter());
+        let own = left.into_iter().flat_map(|left| left.variables.iter());
+        let all = globals.iter().chain(own);
         let variables: BTreeMap<_, _> = all.map(|(name, value)| (name.to_string(), (**value).clone())).collect();
-        let mut nodes = self.nodes(0, &ended.history);
+        let mut nodes = self.nodes(0, left.map_or(&[], |left| &left.history));
         nodes.extend(self.merged_nodes());
         let report = RunReport {
             run_id: self.run.run_id.to_string(),
@@ -134,11 +138,11 @@ impl SupervisorActor {
 
 impl Child {
     fn status(&self) -> ThreadStatus {
-        match (&self.ended, &self.place) {
-            (Some(ended), _) => ended.end.status,
-            (None, Place::Fresh { .. }) => ThreadStatus::Created,
-            (None, Place::Standing(_) | Place::Gone) if self.is_paused => ThreadStatus::Paused,
-            (None, Place::Standing(_) | Place::Gone) => ThreadStatus::Running,
+        match &self.place {
+            Place::Ended(ended) => ended.end.status,
+            Place::Fresh { .. } => ThreadStatus::Created,
+            Place::Standing(_) | Place::Away if self.is_paused => ThreadStatus::Paused,
+            Place::Standing(_) | Place::Away => ThreadStatus::Running,
         }
     }
 }

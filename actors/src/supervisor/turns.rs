@@ -22,7 +22,7 @@ use pirn_core::thread::{CancelReason, Input};
 use super::children::Start;
 use super::{Child, Origin, SupervisorActor, SupervisorMsg, ThreadNo};
 use crate::contain::Exit;
-use crate::thread::{Came, Standing, ThreadActor, ThreadMsg};
+use crate::thread::{Came, Ended, Left, Standing, ThreadActor, ThreadMsg};
 
 /// First or last turns that are taken before other tasks of the arbiter have theirs.
 const AT_ONCE: usize = 32;
@@ -37,8 +37,10 @@ pub(super) enum Place {
     },
     /// Where it stands between its turns.
     Standing(Rc<Standing>),
-    /// Nowhere: it has ended, or takes its first turn now.
-    Gone,
+    /// Nowhere: it takes its first turn now.
+    Away,
+    /// It has ended.
+    Ended(Ended),
 }
 
 /// Threads that wait for their first turn.
@@ -46,6 +48,8 @@ pub(super) enum Place {
 pub(super) struct Fresh {
     waiting: VecDeque<ThreadNo>,
     is_asked: bool,
+    /// The place of a thread that ended in its first turn, for the next branch.
+    pub(super) spare: Option<Box<ThreadActor>>,
 }
 
 /// What threads that stand have been told and not heard yet, in order.
@@ -102,6 +106,7 @@ impl SupervisorActor {
         if self.fresh.waiting.is_empty() {
             // A run that waits has no room for those that do not.
             self.fresh.waiting = VecDeque::new();
+            self.fresh.spare = None;
         } else if !self.fresh.is_asked {
             self.fresh.is_asked = true;
             self.ask_later(SupervisorMsg::FirstTurns);
@@ -111,7 +116,10 @@ impl SupervisorActor {
     /// Takes a thread's first turn.
     pub(super) fn first_turn(&mut self, no: ThreadNo) {
         let Some(child) = self.threads.get_mut(no) else { return };
-        let Place::Fresh { start, mail } = std::mem::replace(&mut child.place, Place::Gone) else {
+        if !matches!(child.place, Place::Fresh { .. }) {
+            return;
+        }
+        let Place::Fresh { start, mail } = std::mem::replace(&mut child.place, Place::Away) else {
             return;
         };
         let (origin, thread_id) = (child.origin, Arc::clone(&child.thread_id));
@@ -119,7 +127,8 @@ impl SupervisorActor {
             (Some(start), _) => {
                 let token_limit = self.limit_of(&start);
                 let (machine, conversation) = start.into_machine(thread_id);
-                ThreadActor::new(Rc::clone(&self.run), no, machine, conversation, token_limit)
+                let run = Rc::clone(&self.run);
+                Box::new(ThreadActor::new(run, no, machine, conversation, token_limit))
             }
             (None, Origin::Branch { fork, path }) => match self.branch(no, fork, path) {
                 Some(branch) => branch,
@@ -129,7 +138,8 @@ impl SupervisorActor {
                 return self.exited(no, &Exit::Dropped, None);
             }
         };
-        let came = Standing::first_turn(actor, mail.into_inner());
+        let (came, spare) = Standing::first_turn(actor, mail.into_inner(), self.takes_over(no));
+        self.fresh.spare = spare;
         self.came(no, came);
     }
 
@@ -143,6 +153,7 @@ impl SupervisorActor {
             }
             // What it said before its end is heard before it.
             Came::Ended(ended) if self.run.unheard.get() > 0 => {
+                let ended = Box::new(ended);
                 self.run.supervisor.do_send(SupervisorMsg::Ended { thread: no, ended });
             }
             Came::Ended(ended) => self.ended(no, ended),
@@ -235,8 +246,34 @@ impl SupervisorActor {
                     }
                 }
             },
-            Some(Place::Gone) | None => {}
+            Some(Place::Away | Place::Ended(_)) | None => {}
         }
+    }
+}
+
+impl Child {
+    /// How it ended, once it has.
+    pub(super) fn ended(&self) -> Option<&Ended> {
+        match &self.place {
+            Place::Ended(ended) => Some(ended),
+            Place::Fresh { .. } | Place::Standing(_) | Place::Away => None,
+        }
+    }
+
+    pub(super) fn ended_mut(&mut self) -> Option<&mut Ended> {
+        match &mut self.place {
+            Place::Ended(ended) => Some(ended),
+            Place::Fresh { .. } | Place::Standing(_) | Place::Away => None,
+        }
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended().is_some()
+    }
+
+    /// What it left behind, where somebody may take that over.
+    pub(super) fn left(&self) -> Option<&Left> {
+        self.ended()?.left.as_deref()
     }
 }
 

@@ -40,7 +40,9 @@ impl ThreadActor {
         };
         let ended = contained(|| {
             let history = self.machine.take_broken_history();
-            Box::new(self.ended(end, history))
+            let left = Some(Box::new(self.left(history)));
+            let spent = *self.machine.spent();
+            Box::new(Ended { end, spent, left })
         });
         ended.ok()
     }

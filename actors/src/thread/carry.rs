@@ -10,13 +10,12 @@ use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::{EventMask, EventType};
 use pirn_core::graph::{NodeIx, NodeKind};
 use pirn_core::thread::{
-    Effect, EffectId, NodeRecord, Outcome, Output, ThreadEnd, ThreadKind, ThreadScope, TimerPurpose, ToolResult,
-    evaluate,
+    Effect, EffectId, NodeRecord, Outcome, Output, ThreadKind, ThreadScope, TimerPurpose, ToolResult, evaluate,
 };
 use serde_json::Value;
 
 use super::turn::Turn;
-use super::{ConversationRef, Ended, ForkState, InFlight, ThreadActor, ThreadMsg, pin};
+use super::{ConversationRef, Ended, ForkState, InFlight, Left, ThreadActor, ThreadMsg, pin};
 use crate::answer::Answer;
 use crate::cause::{at_depth, work_at_depth};
 use crate::events::BusMsg;
@@ -67,22 +66,14 @@ impl ThreadActor {
                 self.in_flight.insert(id, InFlight::Work(handle));
             }
             Effect::Fork { id, fork } => {
-                let (variables, outputs) = self.machine.snapshot();
+                let start = self.machine.snapshot();
                 let thread = self.no;
                 let supervisor = Arc::clone(&self.run.supervisor);
-                let last = self.machine.last_output().clone();
-                let input = Arc::clone(self.machine.input());
                 self.in_flight.insert(id, InFlight::Supervised);
                 // Without its conversation the thread ends, and asks for nothing more.
                 self.speech.hand_over().with_snapshot(move |conversation| {
                     if let Ok(conversation) = conversation {
-                        let state = Box::new(ForkState {
-                            variables,
-                            outputs,
-                            last,
-                            input,
-                            conversation,
-                        });
+                        let state = Box::new(ForkState { start, conversation });
                         supervisor.do_send(SupervisorMsg::Fork {
                             thread,
                             effect: id,
@@ -168,29 +159,30 @@ impl ThreadActor {
                 }
             }
             Effect::Ended(end) => {
-                let history = match self.machine.kind() {
-                    ThreadKind::Main | ThreadKind::Triggered => self.machine.take_history(),
-                    // No report has it: it goes with the thread.
-                    ThreadKind::Branch | ThreadKind::Subgraph => Vec::new(),
-                };
-                let ended = Box::new(self.ended(end, history));
+                let left = turn.takes_over().then(|| {
+                    let history = match self.machine.kind() {
+                        ThreadKind::Main | ThreadKind::Triggered => self.machine.take_history(),
+                        // No report has it: it goes with the thread.
+                        ThreadKind::Branch | ThreadKind::Subgraph => Vec::new(),
+                    };
+                    Box::new(self.left(history))
+                });
+                let spent = *self.machine.spent();
                 self.in_flight.clear();
-                turn.end(&self.run, self.no, ended);
+                turn.end(&self.run, self.no, Ended { end, spent, left });
             }
         }
         None
     }
 
-    /// How the thread ended, with all that it gathered.
-    pub(super) fn ended(&mut self, end: ThreadEnd, history: Vec<NodeRecord>) -> Ended {
-        Ended {
-            end,
+    /// What the thread gathered, taken from it.
+    pub(super) fn left(&mut self, history: Vec<NodeRecord>) -> Left {
+        Left {
             variables: self.machine.variables().clone(),
-            spent: *self.machine.spent(),
             history,
             conversation: self.speech.take(),
             node: self.machine.node(),
-            _left_behind: (self.no == 0).then(|| Box::new(self.machine.take_outputs())),
+            _outputs: (self.no == 0).then(|| Box::new(self.machine.take_outputs())),
         }
     }
 

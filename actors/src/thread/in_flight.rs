@@ -32,6 +32,10 @@ impl UnderWay {
         Some(self.0.swap_remove(place).1)
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }

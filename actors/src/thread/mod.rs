@@ -21,11 +21,11 @@ use pirn_core::conversation::{Conversation, Spent};
 use pirn_core::definition::{PinSection, Pinned};
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::RaisedEvent;
-use pirn_core::graph::NodeIx;
+use pirn_core::graph::{Graph, NodeIx};
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::{
-    Effect, EffectId, FiringId, Input, Moment, NodeRecord, Outcome, Output, Outputs, ThreadEnd, ThreadMachine,
-    TriggeredResult, Variables,
+    BranchSeed, Effect, EffectId, FiringId, Input, Moment, NodeRecord, Outcome, Output, Outputs, Snapshot, ThreadEnd,
+    ThreadMachine, TriggeredResult, Variables,
 };
 use serde_json::Value;
 
@@ -43,14 +43,20 @@ pub(crate) use turn::Turn;
 /// How a thread ended, for its supervisor.
 pub(crate) struct Ended {
     pub(crate) end: ThreadEnd,
-    pub(crate) variables: Variables,
     pub(crate) spent: Spent,
+    /// None where nobody takes it over, as of most branches.
+    pub(crate) left: Option<Box<Left>>,
+}
+
+/// What a thread leaves to those it ran for.
+pub(crate) struct Left {
+    pub(crate) variables: Variables,
     pub(crate) history: Vec<NodeRecord>,
     pub(crate) conversation: ConversationRef,
     pub(crate) node: NodeIx,
     /// What the main thread's nodes left behind. Nobody reads it any more: it is kept so that the outcome need not wait
     /// for its cleaning up, which after a fork of many branches takes a while.
-    pub(crate) _left_behind: Option<Box<Outputs>>,
+    pub(crate) _outputs: Option<Box<Outputs>>,
 }
 
 /// Effects that a thread carries out in one turn. A loop of nodes that wait for nothing leaves the rest for a later turn,
@@ -137,6 +143,35 @@ impl ThreadActor {
         }
     }
 
+    /// Becomes another thread of its run, a branch, in the place of one that has ended.
+    pub(crate) fn become_branch(
+        &mut self,
+        thread: ThreadNo,
+        graph: &Arc<Graph>,
+        seed: &BranchSeed<'_>,
+        conversation: &Conversation,
+        limit: Option<u64>,
+    ) {
+        // Every field by name: one that is added later is thought of here.
+        let Self {
+            run: _,
+            no,
+            machine,
+            speech,
+            token_limit,
+            in_flight,
+            is_paused,
+            rare,
+        } = self;
+        *no = thread;
+        machine.become_branch(graph, seed);
+        speech.become_snapshot(conversation);
+        *token_limit = limit;
+        in_flight.clear();
+        *is_paused = false;
+        *rare = None;
+    }
+
     /// Takes an input and carries out everything that follows in place.
     pub(crate) fn drive(&mut self, input: Input, turn: &mut dyn Turn) {
         let moment = self.run.moment();
@@ -193,6 +228,11 @@ impl ThreadActor {
         self.run.local.effects.set(Some(buffers));
     }
 
+    /// Whether it holds nothing but values: no session of a model, nothing under way, nobody else's address.
+    fn is_plain(&self) -> bool {
+        self.rare.is_none() && self.in_flight.is_empty() && matches!(self.speech, Speech::Silent(_))
+    }
+
     /// Whether nothing follows any more.
     pub(crate) fn has_ended(&self) -> bool {
         self.machine.status().is_final()
@@ -217,10 +257,7 @@ fn next(queue: &mut VecDeque<Effect>, out: &mut Vec<Effect>) -> Option<Effect> {
 
 /// What a fork's branches start from.
 pub(crate) struct ForkState {
-    pub(crate) variables: Variables,
-    pub(crate) outputs: Outputs,
-    pub(crate) last: Output,
-    pub(crate) input: Arc<Value>,
+    pub(crate) start: Snapshot,
     pub(crate) conversation: Conversation,
 }
 
@@ -333,9 +370,7 @@ impl Ended {
     /// Lets go of what only a join needs.
     pub(crate) fn release(&mut self) {
         self.end.output = Output::default();
-        self.variables = Variables::default();
-        self.history = Vec::new();
-        self.conversation = ConversationRef::Snapshot(Conversation::new());
+        self.left = None;
     }
 }
 
@@ -348,6 +383,6 @@ mod tests {
     fn what_a_waiting_thread_holds_stays_small() {
         assert!(size_of::<ThreadActor>() <= 592);
         assert!(size_of::<ThreadMachine>() <= 440);
-        assert!(size_of::<Ended>() <= 208);
+        assert!(size_of::<Ended>() <= 72);
     }
 }

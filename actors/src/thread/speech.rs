@@ -41,6 +41,14 @@ impl Speech {
         }
     }
 
+    /// A thread's that begins with `conversation`; one that it is already costs nothing.
+    pub(super) fn become_snapshot(&mut self, conversation: &Conversation) {
+        match self {
+            Self::Silent(own) if own.is_the_same_as(conversation) => {}
+            Self::Silent(_) | Self::Alone(_) | Self::Shared(_) => *self = Self::Silent(conversation.clone()),
+        }
+    }
+
     /// The conversation of a thread that has ended.
     pub(super) fn take(&mut self) -> ConversationRef {
         match std::mem::replace(self, Self::Silent(Conversation::new())) {

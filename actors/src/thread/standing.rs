@@ -8,7 +8,6 @@
 //!    hears what is known of it.
 //! 4. A timer does not keep a thread alive: it ends with its supervisor at the latest.
 
-use std::borrow::BorrowMut;
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -41,7 +40,7 @@ enum At {
 pub(crate) enum Came {
     /// The thread waits, and is found here.
     Waits(Rc<Standing>),
-    Ended(Box<Ended>),
+    Ended(Ended),
     /// It panicked.
     Broke {
         exit: Exit,
@@ -76,9 +75,15 @@ impl Alarm {
 }
 
 impl Standing {
-    /// The first turn of a thread that was told `mail` before it.
-    pub(crate) fn first_turn(actor: ThreadActor, mail: Vec<ThreadMsg>) -> Came {
-        let mut turn = InPlace::default();
+    /// The first turn of a thread that was told `mail` before it. What it leaves behind is only gathered where somebody
+    /// `takes_over`. One that ends and has nothing that may panic when it goes is handed back: another thread may have
+    /// its place.
+    pub(crate) fn first_turn(
+        actor: Box<ThreadActor>,
+        mail: Vec<ThreadMsg>,
+        takes_over: bool,
+    ) -> (Came, Option<Box<ThreadActor>>) {
+        let mut turn = InPlace::of(None, takes_over);
         let mut actor = Some(actor);
         let over = take_turn(&mut actor, &mut turn, |actor, turn| {
             for message in mail {
@@ -86,7 +91,11 @@ impl Standing {
             }
             actor.drive(Input::Start, turn);
         });
-        over.unwrap_or_else(|| actor.map_or(Came::Nothing, |actor| turn.stand(Box::new(actor))))
+        match over {
+            Some(Came::Ended(ended)) => (Came::Ended(ended), actor),
+            Some(came) => (came, None),
+            None => (actor.map_or(Came::Nothing, |actor| turn.stand(actor)), None),
+        }
     }
 
     /// Gives the thread a message, in this turn where it stands here.
@@ -101,10 +110,7 @@ impl Standing {
             }
             At::Away => return Came::Nothing,
         };
-        let mut turn = InPlace {
-            standing: Some(Rc::clone(self)),
-            ..InPlace::default()
-        };
+        let mut turn = InPlace::of(Some(Rc::clone(self)), true);
         let mut actor = Some(actor);
         let over = take_turn(&mut actor, &mut turn, |actor, turn| actor.take(message, turn));
         over.unwrap_or_else(|| actor.map_or(Came::Nothing, |actor| turn.stand(actor)))
@@ -128,19 +134,23 @@ impl Standing {
         let Some((run, thread)) = whose else { return };
         match came {
             Came::Waits(_) | Came::Nothing => {}
-            Came::Ended(ended) => run.supervisor.do_send(SupervisorMsg::Ended { thread, ended }),
+            Came::Ended(ended) => {
+                let ended = Box::new(ended);
+                run.supervisor.do_send(SupervisorMsg::Ended { thread, ended });
+            }
             Came::Broke { exit, known } => run.supervisor.do_send(SupervisorMsg::Exited { thread, exit, known }),
         }
     }
 }
 
-/// Takes a turn, contained. Where nothing follows, the thread is dropped in its place, and what came of it is returned.
-fn take_turn<A: BorrowMut<ThreadActor>>(
-    place: &mut Option<A>,
+/// Takes a turn, contained. Where nothing follows, what came of it is returned, and the thread is dropped in its place
+/// unless that cannot panic.
+fn take_turn(
+    place: &mut Option<Box<ThreadActor>>,
     turn: &mut InPlace,
     take: impl FnOnce(&mut ThreadActor, &mut InPlace),
 ) -> Option<Came> {
-    let actor: &mut ThreadActor = place.as_mut()?.borrow_mut();
+    let actor = place.as_mut()?;
     if let Err(exit) = contained(|| take(actor, turn)) {
         let known = actor.known();
         // Where its end panics too, the first panic is the one to tell.
@@ -148,21 +158,32 @@ fn take_turn<A: BorrowMut<ThreadActor>>(
         return Some(Came::Broke { exit, known });
     }
     let ended = turn.ended.take()?;
-    if let Err(exit) = contained(|| *place = None) {
+    if !actor.is_plain()
+        && let Err(exit) = contained(|| *place = None)
+    {
         tracing::error!(?exit, "a thread's end panicked");
     }
     Some(Came::Ended(ended))
 }
 
 /// A turn that a thread takes without a mailbox. One is made when somebody else is to answer later.
-#[derive(Default)]
 struct InPlace {
     standing: Option<Rc<Standing>>,
     mailbox: Option<(AddressSender<ThreadActor>, AddressReceiver<ThreadActor>)>,
-    ended: Option<Box<Ended>>,
+    takes_over: bool,
+    ended: Option<Ended>,
 }
 
 impl InPlace {
+    fn of(standing: Option<Rc<Standing>>, takes_over: bool) -> Self {
+        Self {
+            standing,
+            mailbox: None,
+            takes_over,
+            ended: None,
+        }
+    }
+
     fn standing(&mut self) -> &Rc<Standing> {
         self.standing
             .get_or_insert_with(|| Rc::new(Standing(RefCell::new(At::Away))))
@@ -206,7 +227,11 @@ impl Turn for InPlace {
         }
     }
 
-    fn end(&mut self, _run: &RunShared, _thread: ThreadNo, ended: Box<Ended>) {
+    fn takes_over(&self) -> bool {
+        self.takes_over
+    }
+
+    fn end(&mut self, _run: &RunShared, _thread: ThreadNo, ended: Ended) {
         self.ended = Some(ended);
     }
 }

@@ -12,8 +12,10 @@ pub(crate) trait Turn {
     fn address(&mut self) -> Addr<ThreadActor>;
     /// How a timer reaches the thread.
     fn alarm(&mut self) -> Alarm;
+    /// Whether anybody takes over what the thread leaves behind, should it end in this turn.
+    fn takes_over(&self) -> bool;
     /// The thread has ended: nothing follows.
-    fn end(&mut self, run: &RunShared, thread: ThreadNo, ended: Box<Ended>);
+    fn end(&mut self, run: &RunShared, thread: ThreadNo, ended: Ended);
 }
 
 impl Turn for Context<ThreadActor> {
@@ -25,7 +27,13 @@ impl Turn for Context<ThreadActor> {
         Alarm::Mailbox(AsyncContext::address(self))
     }
 
-    fn end(&mut self, run: &RunShared, thread: ThreadNo, ended: Box<Ended>) {
+    fn takes_over(&self) -> bool {
+        // That is for its supervisor to say, who is not here.
+        true
+    }
+
+    fn end(&mut self, run: &RunShared, thread: ThreadNo, ended: Ended) {
+        let ended = Box::new(ended);
         run.supervisor.do_send(SupervisorMsg::Ended { thread, ended });
         self.stop();
     }

@@ -225,6 +225,15 @@ impl ForkJoinMachine {
             .filter_map(|(path, is_live)| is_live.then_some(path))
     }
 
+    /// Whether a verdict to come may ask for what the thread of this path leaves behind: its conversation, its variables.
+    /// Once it may not, it never will: what nobody takes over need not be kept until the join is decided.
+    pub fn may_take_over(&self, path: usize) -> bool {
+        match self.phase {
+            Phase::Idle | Phase::Forked | Phase::Waiting => rule::may_take_over(&self.rule, &self.paths, path),
+            Phase::Decided | Phase::Closed => false,
+        }
+    }
+
     /// How the join was decided, once it is.
     pub fn verdict(&self) -> Option<&Verdict> {
         self.verdict.as_ref()

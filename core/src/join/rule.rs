@@ -104,6 +104,30 @@ fn conversation(rule: &JoinRule, paths: &[PathStatus]) -> Option<Conversation> {
     }
 }
 
+/// Whether what this path leaves behind may be asked for by a verdict that is still to come. Where any path may stand in
+/// for the main one, each is said to: which of them comes first in path order would cost a look at all.
+pub(super) fn may_take_over(rule: &JoinRule, paths: &[PathStatus], path: usize) -> bool {
+    let status = |path: usize| paths.get(path).copied();
+    match status(path) {
+        Some(PathStatus::Pending | PathStatus::Running | PathStatus::Completed) => {}
+        Some(
+            PathStatus::Failed
+            | PathStatus::Timeout
+            | PathStatus::Cancelled
+            | PathStatus::Stopped
+            | PathStatus::Skipped
+            | PathStatus::Detached,
+        )
+        | None => return false,
+    }
+    match rule.merge_variables {
+        MergeVariables::All => return true,
+        MergeVariables::None | MergeVariables::Main => {}
+    }
+    let needs_stand_in = !rule.main_path_explicit && status(rule.main_path) != Some(PathStatus::Completed);
+    path == rule.main_path || needs_stand_in
+}
+
 fn completed(paths: &[PathStatus]) -> impl Iterator<Item = usize> {
     let is_completed = |(path, status): (usize, &PathStatus)| (*status == PathStatus::Completed).then_some(path);
     paths.iter().enumerate().filter_map(is_completed)

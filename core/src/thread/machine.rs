@@ -30,6 +30,7 @@ use super::history::History;
 use super::nodes::NodeRun;
 use super::output::Output;
 use super::safe_point::{SafePointWork, Stop, TriggerAssignment};
+use super::seed::{BranchSeed, Snapshot, ThreadSeed};
 use super::state::{Outputs, Variable, Variables};
 use super::walk::Walk;
 use crate::conversation::Spent;
@@ -52,33 +53,6 @@ pub enum ThreadKind {
     Subgraph,
     /// Started by a trigger.
     Triggered,
-}
-
-/// Everything a thread is told when it is made.
-#[derive(Clone, Debug)]
-pub struct ThreadSeed {
-    /// Unique in the run.
-    pub thread_id: Arc<str>,
-    /// How it came to be.
-    pub kind: ThreadKind,
-    /// The user's id of its fork path.
-    pub path_id: Option<Arc<str>>,
-    /// Its first node.
-    pub first: NodeIx,
-    /// A branch's JOIN: reaching it completes the thread.
-    pub stop_at: Option<NodeIx>,
-    /// Its input.
-    pub input: Arc<Value>,
-    /// Its variables; a branch's and a child's snapshot, else what the workflow defines.
-    pub variables: Variables,
-    /// Node outputs it can see.
-    pub outputs: Outputs,
-    /// What its first node sees as `output`: for a branch the last output before its FORK.
-    pub last: Output,
-    /// Makes it a sub-agent.
-    pub agent: Option<AgentConfig>,
-    /// How many triggers stand between the run's own steps and this thread.
-    pub trigger_depth: u32,
 }
 
 /// One entered node, as the run's JSON shows it.
@@ -186,6 +160,100 @@ impl ThreadMachine {
         }
     }
 
+    /// A branch that has not started.
+    pub fn branch(graph: &Arc<Graph>, seed: &BranchSeed<'_>) -> Self {
+        let Snapshot {
+            input,
+            variables,
+            outputs,
+            last,
+        } = seed.snapshot.clone();
+        let whole = ThreadSeed {
+            thread_id: Arc::clone(seed.thread_id),
+            kind: ThreadKind::Branch,
+            path_id: Some(Arc::clone(seed.path_id)),
+            first: seed.first,
+            stop_at: Some(seed.stop_at),
+            input,
+            variables,
+            outputs,
+            last,
+            agent: None,
+            trigger_depth: seed.trigger_depth,
+        };
+        Self::new(Arc::clone(graph), whole)
+    }
+
+    /// Becomes [`Self::branch`] in the place of a thread that has ended, of which nothing stays but room. What both start
+    /// with is not copied again: a fork of many short branches has one after the other in the same place.
+    pub fn become_branch(&mut self, graph: &Arc<Graph>, seed: &BranchSeed<'_>) {
+        // Every field by name: one that is added later is thought of here.
+        let Self {
+            graph: own_graph,
+            thread_id,
+            path_id,
+            kind,
+            first,
+            stop_at,
+            status,
+            at,
+            run,
+            attempt,
+            deadline,
+            steps,
+            last_effect,
+            input,
+            last,
+            variables,
+            outputs,
+            history,
+            spent,
+            agent,
+            trigger_depth,
+            first_prompt,
+            prompted,
+            pause,
+            unsettled,
+            held,
+            released,
+            arrived,
+            stop,
+        } = self;
+        if !own_graph.as_ref().is_some_and(|own| Arc::ptr_eq(own, graph)) {
+            *own_graph = Some(Arc::clone(graph));
+        }
+        thread_id.clone_from(seed.thread_id);
+        *path_id = Some(Arc::clone(seed.path_id));
+        *kind = ThreadKind::Branch;
+        *first = seed.first;
+        *stop_at = Some(seed.stop_at);
+        *status = ThreadStatus::Created;
+        *at = seed.first;
+        *run = NodeRun::Idle;
+        *attempt = 0;
+        *deadline = None;
+        *steps = 0;
+        *last_effect = 0;
+        if !Arc::ptr_eq(input, &seed.snapshot.input) {
+            input.clone_from(&seed.snapshot.input);
+        }
+        last.clone_from(&seed.snapshot.last);
+        variables.become_snapshot(&seed.snapshot.variables);
+        outputs.become_snapshot(&seed.snapshot.outputs);
+        history.clear();
+        *spent = Spent::default();
+        *agent = None;
+        *trigger_depth = seed.trigger_depth;
+        *first_prompt = false;
+        *prompted = false;
+        *pause = None;
+        *unsettled = false;
+        held.clear();
+        released.clear();
+        arrived.clear();
+        *stop = None;
+    }
+
     // ---- what it is
 
     /// The graph it walks.
@@ -270,9 +338,14 @@ impl ThreadMachine {
     pub fn agent(&self) -> Option<&AgentConfig> {
         self.agent.as_deref()
     }
-    /// What a branch of it starts with: variables and outputs as of now.
-    pub fn snapshot(&mut self) -> (Variables, Outputs) {
-        (self.variables.clone(), self.outputs.snapshot())
+    /// What a branch of it starts with, as of now.
+    pub fn snapshot(&mut self) -> Snapshot {
+        Snapshot {
+            input: Arc::clone(&self.input),
+            variables: self.variables.clone(),
+            outputs: self.outputs.snapshot(),
+            last: self.last.clone(),
+        }
     }
 
     // ---- what happens to it

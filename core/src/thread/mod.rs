@@ -11,6 +11,7 @@ mod nodes;
 mod output;
 mod retry;
 mod safe_point;
+mod seed;
 mod state;
 mod walk;
 
@@ -19,9 +20,8 @@ pub use effect::{
     Moment, Outcome, Prepared, ThreadEnd, TimerPurpose, ToolResult, TriggeredResult,
 };
 pub use evaluate::{ThreadScope, evaluate, spec_value};
-pub use machine::{
-    DEFAULT_MAX_STEPS, NodeRecord, NodeStatus, ThreadKind, ThreadMachine, ThreadSeed, initial_variables,
-};
+pub use machine::{DEFAULT_MAX_STEPS, NodeRecord, NodeStatus, ThreadKind, ThreadMachine, initial_variables};
 pub use output::Output;
 pub use safe_point::variable_fields;
+pub use seed::{BranchSeed, Snapshot, ThreadSeed};
 pub use state::{Outputs, Variable, Variables, coerce};

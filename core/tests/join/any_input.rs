@@ -1,7 +1,7 @@
 //! Whatever is fed in whatever order, the machine keeps its promises.
 
 use pirn_core::definition::{ForkStrategy, JoinStrategy, MergeVariables, OnDecided};
-use pirn_core::join::{Effect, ForkJoinMachine, Input, PathEnd, PathStatus};
+use pirn_core::join::{Conversation, Effect, ForkJoinMachine, Input, PathEnd, PathStatus, Verdict};
 use proptest::prelude::*;
 
 use crate::fork::fork;
@@ -95,6 +95,31 @@ proptest! {
         prop_assert!(ended.is_none() || ended > decided);
         let (decisions, ends) = (log.iter().filter(is_decided).count(), log.iter().filter(is_end).count());
         prop_assert!(decisions <= 1 && ends <= 1);
+    }
+
+    #[test]
+    fn what_a_verdict_asks_for_was_always_said_to_be_wanted(
+        (mut machine, _) in machine(),
+        inputs in prop::collection::vec(input(), 0..40),
+    ) {
+        let mut was_unwanted = [false; 8];
+        for input in inputs {
+            for (path, was_unwanted) in was_unwanted.iter_mut().enumerate() {
+                *was_unwanted |= !machine.may_take_over(path);
+            }
+            let before = machine.verdict().cloned();
+            // Refused ones change nothing.
+            let _: Result<(), _> = machine.step(input, &mut Vec::new());
+            if let (None, Some(Verdict::Succeeded { conversation, merge })) = (before, machine.verdict()) {
+                let source = match conversation {
+                    Conversation::ReplaceWith(path) => Some(*path),
+                    Conversation::Unchanged => None,
+                };
+                for path in merge.iter().copied().chain(source) {
+                    prop_assert!(!was_unwanted[path], "{machine:?} asks for {path}");
+                }
+            }
+        }
     }
 
     #[test]

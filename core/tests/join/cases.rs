@@ -67,6 +67,25 @@ fn reports<'a>(fork: &'a Fork, machine: &ForkJoinMachine, output: &'a Value) -> 
 }
 
 #[test]
+fn once_the_main_path_has_completed_nothing_of_the_others_is_kept() {
+    let mut fork = fork(3, AllCompleted);
+    let mut machine = waiting(&fork);
+    assert_eq!([0, 1, 2].map(|path| machine.may_take_over(path)), [true; 3]);
+    step(&mut machine, ended(0, Completed));
+    assert_eq!([0, 1, 2].map(|path| machine.may_take_over(path)), [true, false, false]);
+    // Variables of all come back: all are asked.
+    fork.join.merge_variables = MergeVariables::All;
+    let mut machine = waiting(&fork);
+    step(&mut machine, ended(0, Completed));
+    assert_eq!([0, 1, 2].map(|path| machine.may_take_over(path)), [true; 3]);
+    // Nobody stands in for a main path that was named.
+    fork.join.merge_variables = MergeVariables::None;
+    fork.join.main_path_explicit = true;
+    let machine = waiting(&fork);
+    assert_eq!([0, 1, 2].map(|path| machine.may_take_over(path)), [true, false, false]);
+}
+
+#[test]
 fn each_strategy_succeeds_and_fails_as_soon_as_the_table_says() {
     let (c, f) = (Completed, Failed);
     let three: &[(JoinStrategy, u32, &[PathEnd], Then)] = &[

@@ -4,5 +4,6 @@ mod coverage;
 mod graph;
 mod kind;
 mod lazy_input;
+mod place;
 mod walk;
 mod world;

@@ -45,6 +45,7 @@ pub(crate) fn walk(seed: u64, steps: usize, tried: &mut Tried) {
         world.feed(kind, tried);
     }
     world.check_end();
+    world.check_place();
 }
 
 impl World {

@@ -12,7 +12,7 @@ use pirn_core::status::ThreadStatus;
 use pirn_core::thread::{FiringId, TriggeredResult};
 use serde_json::{Value, json};
 
-use super::super::{SupervisorActor, SupervisorMsg, ThreadNo};
+use super::super::{Child, SupervisorActor, SupervisorMsg, ThreadNo};
 use super::{FiringRun, State, visible};
 use crate::conversation::{Change, Merge};
 use crate::firing::Firing;
@@ -22,12 +22,12 @@ use crate::thread::ThreadMsg;
 impl SupervisorActor {
     /// The child thread has ended.
     pub(in crate::supervisor) fn triggered_ended(&mut self, id: FiringId, thread: ThreadNo) {
-        let Some((end, history)) = self
-            .threads
-            .get(thread)
-            .and_then(|child| child.ended.as_ref())
-            .map(|ended| (ended.end.clone(), ended.history.clone()))
-        else {
+        let Some((end, history)) = self.threads.get(thread).and_then(Child::ended).map(|ended| {
+            (
+                ended.end.clone(),
+                ended.left.as_ref().map_or_else(Vec::new, |left| left.history.clone()),
+            )
+        }) else {
             return;
         };
         let nodes = self.nodes(thread, &history);
@@ -50,8 +50,8 @@ impl SupervisorActor {
             return self.firing_failed(id, &error);
         }
         let supervisor = Arc::clone(&self.run.supervisor);
-        if let Some(ended) = self.threads.get(thread).and_then(|child| child.ended.as_ref()) {
-            ended.conversation.clone().with_snapshot(move |conversation| {
+        if let Some(left) = self.threads.get(thread).and_then(Child::left) {
+            left.conversation.clone().with_snapshot(move |conversation| {
                 supervisor.do_send(SupervisorMsg::Returned {
                     firing: id,
                     conversation: Box::new(conversation),
@@ -86,7 +86,7 @@ impl SupervisorActor {
                         merge: merge.map(Box::new),
                     },
                 );
-                if self.threads.get(main).is_none_or(|child| child.ended.is_some()) {
+                if self.threads.get(main).is_none_or(Child::has_ended) {
                     self.applied(id, Some(too_late()));
                 }
                 self.next_firing_of(main);
@@ -105,7 +105,7 @@ impl SupervisorActor {
         let Some(child) = self.threads.get(thread) else {
             return Ok((Vec::new(), None));
         };
-        let Some(ended) = &child.ended else {
+        let Some(ended) = child.left() else {
             return Ok((Vec::new(), None));
         };
         let nothing = ContinueFromTriggerConfig::default();
@@ -227,7 +227,7 @@ impl SupervisorActor {
             .zip(run.basis.as_ref())
             .map(|(result, (basis, _))| run.merge(Change::Compressed { basis: *basis, result }, None));
         match merge {
-            Some(merge) if self.threads.get(main).is_some_and(|child| child.ended.is_none()) => {
+            Some(merge) if self.threads.get(main).is_some_and(|child| !child.has_ended()) => {
                 if let Some(run) = self.firings.get_mut(&id) {
                     run.state = State::Applying;
                 }

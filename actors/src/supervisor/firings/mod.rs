@@ -118,7 +118,7 @@ impl SupervisorActor {
         let Some(main) = self.threads.number_of(&firing.event.thread_id) else {
             return;
         };
-        let alive = self.threads.get(main).is_some_and(|child| child.ended.is_none());
+        let alive = self.threads.get(main).is_some_and(|child| !child.has_ended());
         if !alive {
             let error = RunError::new(RunErrorCode::Cancelled, "the thread had ended when its trigger fired");
             return self.refuse(main, firing, error);

@@ -1,0 +1,169 @@
+//! A conversation's messages in order, with what they cost: what snapshots share, and what only their holder has.
+//!
+//! 1. A clone costs the same for 10 messages and for 1,000,000, and counts up one holder.
+//! 2. What is added stays beside what is shared until there is a little more of it: a branch that adds a message neither
+//!    copies a part of its parent's history nor looks at it.
+//! 3. Nothing is ever removed.
+
+use std::sync::Arc;
+
+use imbl::Vector;
+
+use super::Counted;
+
+/// Messages that a holder has of its own before it shares them: a clone copies them.
+const OWN: usize = 16;
+
+/// A message, its cost, and the cost of all up to and including it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Entry {
+    pub(super) counted: Counted,
+    running_total: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Entries {
+    /// None: nothing was shared yet.
+    shared: Option<Arc<Vector<Entry>>>,
+    /// What comes after it.
+    own: Vec<Entry>,
+    /// What all of them cost.
+    total: u64,
+}
+
+impl Entries {
+    pub(super) fn len(&self) -> usize {
+        self.shared_len() + self.own.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub(super) fn get(&self, index: usize) -> Option<&Entry> {
+        match index.checked_sub(self.shared_len()) {
+            Some(own) => self.own.get(own),
+            None => self.shared.as_ref()?.get(index),
+        }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.shared.iter().flat_map(|shared| shared.iter()).chain(&self.own)
+    }
+
+    pub(super) fn push(&mut self, counted: Counted) {
+        if self.own.len() == OWN {
+            self.share();
+        }
+        self.total = self.total.saturating_add(counted.tokens);
+        self.own.push(Entry {
+            counted,
+            running_total: self.total,
+        });
+    }
+
+    /// What the first so many cost.
+    pub(super) fn total_of(&self, length: usize) -> u64 {
+        if length >= self.len() {
+            return self.total;
+        }
+        let last = length.checked_sub(1).and_then(|last| self.get(last));
+        last.map_or(0, |entry| entry.running_total)
+    }
+
+    /// Shares all, so that a clone copies none. Costs what was added since the last time.
+    pub(super) fn share(&mut self) {
+        if !self.own.is_empty() {
+            let shared = Arc::make_mut(self.shared.get_or_insert_default());
+            for entry in self.own.drain(..) {
+                shared.push_back(entry);
+            }
+        }
+    }
+
+    /// Whether the two share all they have. Compares no message.
+    pub(super) fn ptr_eq(&self, other: &Self) -> bool {
+        let are_the_same = match (&self.shared, &other.shared) {
+            (Some(own), Some(other)) => Arc::ptr_eq(own, other),
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        are_the_same && self.own.is_empty() && other.own.is_empty()
+    }
+
+    fn shared_len(&self) -> usize {
+        self.shared.as_ref().map_or(0, |shared| shared.len())
+    }
+}
+
+/// What is where does not matter.
+impl PartialEq for Entries {
+    fn eq(&self, other: &Self) -> bool {
+        self.len() == other.len() && self.iter().eq(other.iter())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{Message, Role};
+    use proptest::prelude::*;
+
+    fn counted(tokens: u64) -> Counted {
+        Counted {
+            message: Arc::new(Message::new(Role::User, tokens.to_string())),
+            tokens,
+        }
+    }
+
+    fn tokens(entries: &Entries) -> Vec<u64> {
+        entries.iter().map(|entry| entry.counted.tokens).collect()
+    }
+
+    proptest! {
+        /// Against plain lists: snapshots of snapshots, each added to, shared or left alone.
+        #[test]
+        fn what_is_added_to_a_clone_is_in_no_other(steps in prop::collection::vec((0..3_u8, 0..6_usize, 0..9_u64), 0..200)) {
+            let mut held = vec![(Entries::default(), Vec::new())];
+            for (what, at, cost) in steps {
+                let at = at % held.len();
+                match what {
+                    0 => {
+                        let copy = held[at].clone();
+                        held.push(copy);
+                    }
+                    1 => held[at].0.share(),
+                    _ => for n in 0..5 {
+                        held[at].0.push(counted(cost + n));
+                        held[at].1.push(cost + n);
+                    }
+                }
+                for (entries, plain) in &held {
+                    prop_assert_eq!(&tokens(entries), plain);
+                    prop_assert_eq!(entries.len(), plain.len());
+                    prop_assert_eq!(entries.is_empty(), plain.is_empty());
+                    let length = at.min(plain.len());
+                    prop_assert_eq!(entries.total_of(length), plain[..length].iter().sum::<u64>());
+                    prop_assert_eq!(entries.total_of(plain.len()), plain.iter().sum::<u64>());
+                    for (index, cost) in plain.iter().enumerate() {
+                        prop_assert_eq!(entries.get(index).map(|entry| entry.counted.tokens), Some(*cost));
+                    }
+                    prop_assert!(entries.get(plain.len()).is_none());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn where_messages_are_kept_makes_no_difference() {
+        let mut own = Entries::default();
+        (0..3).for_each(|n| own.push(counted(n)));
+        let mut shared = own.clone();
+        shared.share();
+        assert_eq!(own, shared);
+        assert!(!own.ptr_eq(&shared));
+        assert!(shared.ptr_eq(&shared.clone()));
+        shared.push(counted(3));
+        assert_ne!(own, shared);
+    }
+}

@@ -1,0 +1,68 @@
+//! What a thread is told when it is made.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::machine::ThreadKind;
+use super::output::Output;
+use super::state::{Outputs, Variables};
+use crate::definition::AgentConfig;
+use crate::graph::NodeIx;
+
+/// Everything a thread is told when it is made.
+#[derive(Clone, Debug)]
+pub struct ThreadSeed {
+    /// Unique in the run.
+    pub thread_id: Arc<str>,
+    /// How it came to be.
+    pub kind: ThreadKind,
+    /// The user's id of its fork path.
+    pub path_id: Option<Arc<str>>,
+    /// Its first node.
+    pub first: NodeIx,
+    /// A branch's JOIN: reaching it completes the thread.
+    pub stop_at: Option<NodeIx>,
+    /// Its input.
+    pub input: Arc<Value>,
+    /// Its variables; a branch's and a child's snapshot, else what the workflow defines.
+    pub variables: Variables,
+    /// Node outputs it can see.
+    pub outputs: Outputs,
+    /// What its first node sees as `output`: for a branch the last output before its FORK.
+    pub last: Output,
+    /// Makes it a sub-agent.
+    pub agent: Option<AgentConfig>,
+    /// How many triggers stand between the run's own steps and this thread.
+    pub trigger_depth: u32,
+}
+
+/// What a branch is told when it is made: what sets it apart, and what it shares with the others of its fork.
+#[derive(Clone, Copy, Debug)]
+pub struct BranchSeed<'a> {
+    /// Unique in the run.
+    pub thread_id: &'a Arc<str>,
+    /// The user's id of its path.
+    pub path_id: &'a Arc<str>,
+    /// Its first node.
+    pub first: NodeIx,
+    /// Its JOIN: reaching it completes the branch.
+    pub stop_at: NodeIx,
+    /// What all branches of the fork start with.
+    pub snapshot: &'a Snapshot,
+    /// How many triggers stand between the run's own steps and this branch.
+    pub trigger_depth: u32,
+}
+
+/// A thread at FORK: what its branches start with.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Its input.
+    pub input: Arc<Value>,
+    /// Its variables.
+    pub variables: Variables,
+    /// Its nodes' outputs.
+    pub outputs: Outputs,
+    /// Its last output.
+    pub last: Output,
+}
