@@ -15,7 +15,7 @@ pub mod tools;
 
 pub use engine::{
     BlockingEvents, BuildError, Compression, Engine, EngineBuilder, EventFilter, Events, FiringOutcome, FiringReport,
-    Heard, NoHome, NodeReport, RunBuilder, RunHandle, RunReport, RunStatus, ShutdownReport, ThreadReport,
+    Heard, History, NoHome, NodeReport, RunBuilder, RunHandle, RunReport, RunStatus, ShutdownReport, ThreadReport,
 };
 pub use explore::explore;
 pub use pirn_actors::ports::{Input, Model, ModelCall, Tool, ToolSpec};

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use actix::Addr;
 use actix::dev::channel::channel;
 use dashmap::DashMap;
-use pirn_core::conversation::{Conversation, Counted};
+use pirn_core::conversation::{Conversation, Tokenizer};
 use pirn_core::definition::{PinSection, Pinned, TriggerDefinition};
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::RaisedEvent;
@@ -26,6 +26,7 @@ use crate::answer::Answer;
 use crate::cause;
 use crate::contain::{Exit, start_contained_on, start_contained_with};
 use crate::events::{BusMsg, Deliver, EventBusActor, EventFilter, Interest};
+use crate::history::History;
 use crate::host::{Host, Seat};
 use crate::line::{BusLine, SupervisorLine, bus_line};
 use crate::ports::Ports;
@@ -95,21 +96,6 @@ pub(crate) struct DetachedRun {
     pub(crate) on_end: OnEnd,
 }
 
-/// What a run's conversation starts with.
-#[derive(Clone, Debug)]
-pub enum Opening {
-    /// Messages, counted when the run is admitted.
-    Messages(Vec<Message>),
-    /// Counted already: [`EngineShared::conversation`].
-    Counted(Conversation),
-}
-
-impl Default for Opening {
-    fn default() -> Self {
-        Self::Messages(Vec::new())
-    }
-}
-
 /// What a run is asked to be.
 #[derive(Clone, Debug, Default)]
 pub struct RunRequest {
@@ -118,7 +104,7 @@ pub struct RunRequest {
     /// Its input.
     pub input: Value,
     /// What its conversation starts with.
-    pub conversation: Opening,
+    pub conversation: History,
     /// Laid over the workflow's pinned context.
     pub pinned: Pinned,
 }
@@ -211,17 +197,26 @@ impl EngineShared {
             .collect()
     }
 
-    /// Messages counted with the workflow's tokenizer, for a run to start with. A long history takes its time: this is the
-    /// caller's thread, not the one that the run will share with others.
-    pub fn conversation(&self, workflow_id: &str, messages: Vec<Message>) -> Conversation {
+    /// Messages counted with the workflow's tokenizer, for runs to start with; as they are where they were. A long history
+    /// takes its time: this is the caller's thread, not the one that a run will share with others.
+    pub fn history(&self, workflow_id: &str, messages: impl Into<History>) -> History {
+        let messages = messages.into();
         if messages.is_empty() {
-            return Conversation::new();
+            return messages;
         }
         let graph = self.graph(workflow_id);
-        let name = graph.as_ref().and_then(|graph| graph.config.tokenizer.as_deref());
-        let tokenizer = (self.ports.tokenizer)(name);
-        let counted = messages.into_iter().map(|message| Counted::new(message, &*tokenizer));
-        Conversation::from_messages(counted)
+        messages.counted_by(self.tokenizer(graph.as_deref()))
+    }
+
+    fn conversation(&self, graph: &Graph, history: History) -> Conversation {
+        if history.is_empty() {
+            return Conversation::new();
+        }
+        history.begin(&self.tokenizer(Some(graph)))
+    }
+
+    fn tokenizer(&self, graph: Option<&Graph>) -> Arc<dyn Tokenizer> {
+        (self.ports.tokenizer)(graph.and_then(|graph| graph.config.tokenizer.as_deref()))
     }
 
     /// Registers a graph and its triggers; a graph of the same id is replaced for runs to come.
@@ -326,7 +321,7 @@ impl EngineShared {
         let request = RunRequest {
             workflow_id: run.workflow_id,
             input: run.input,
-            conversation: Opening::Messages(run.messages),
+            conversation: run.messages.into(),
             pinned: Pinned::default(),
         };
         self.admit(
@@ -354,15 +349,13 @@ impl EngineShared {
                 format!("there is no workflow {}", request.workflow_id),
             ));
         };
+        // First, because a tokenizer may panic.
+        let conversation = self.conversation(&graph, request.conversation);
         let (mail, receiver) = channel(16);
         let supervisor = Arc::new(SupervisorLine::new(Addr::new(mail)));
         // Known before it is inside: who closes the gate and then cancels all that are known misses nobody who got in.
         self.runs.insert(Arc::clone(&run_id), Arc::clone(&supervisor));
         let permit = self.enter().inspect_err(|_| self.forget_run(&run_id))?;
-        let conversation = match request.conversation {
-            Opening::Messages(messages) => self.conversation(&request.workflow_id, messages),
-            Opening::Counted(conversation) => conversation,
-        };
         let (outcome_setter, outcome) = completion();
         let (settled_setter, settled) = completion();
         let (engine, id, address) = (Arc::clone(self), Arc::clone(&run_id), Arc::clone(&supervisor));

@@ -12,6 +12,7 @@ pub mod engine;
 pub mod events;
 mod firing;
 mod globals;
+mod history;
 pub mod host;
 mod inbox;
 mod input;
@@ -25,4 +26,5 @@ mod thread;
 mod triggers;
 mod waits;
 
+pub use history::History;
 pub use messages::Messages;

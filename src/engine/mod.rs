@@ -11,12 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pirn_actors::answer::Answer;
-use pirn_actors::engine::{EngineShared, Opening, RunRequest};
+use pirn_actors::engine::{EngineShared, RunRequest};
 use pirn_core::definition::{Fault, Loaded, Pinned, SourceFile, TriggerDefinition};
 use pirn_core::error::RunError;
 use pirn_core::event::EventType;
 use pirn_core::graph::{CompileContext, Compiled, Graph, compile_loaded};
-use pirn_core::message::Message;
 use pirn_core::trigger::{Owner, TriggerState};
 use pirn_sync::{Completion, Lost, completion};
 use serde_json::Value;
@@ -28,6 +27,7 @@ pub use builder::{BuildError, EngineBuilder};
 pub use compression::Compression;
 pub use events::{BlockingEvents, EventFilter, Events, Heard};
 pub use handle::RunHandle;
+pub use pirn_actors::History;
 pub use pirn_actors::host::NoHome;
 pub use pirn_actors::run::{FiringOutcome, FiringReport, NodeReport, RunReport, ThreadReport};
 pub use pirn_actors::supervisor::RunStatus;
@@ -137,6 +137,30 @@ impl Engine {
             request,
             subscriptions: Vec::new(),
         }
+    }
+
+    /// Messages made ready for any number of runs to start with: counted as the workflow counts, once, and never changed.
+    /// A run that starts from them takes the same time however many they are. They may be given to other workflows and
+    /// engines; where those count with another tokenizer, each run counts anew, as with plain messages.
+    ///
+    /// ```
+    /// # use pirn::{Engine, Message, Role};
+    /// # use serde_json::Value;
+    /// # let engine = Engine::builder()
+    /// #     .workflows(r#"{"id": "ask", "nodes": [{"id": "s", "type": "START"},
+    /// #         {"id": "ask", "type": "LLM", "config": {"prompt": "{{input}}"}}, {"id": "e", "type": "END"}],
+    /// #       "edges": [{"from": "s", "to": "ask"}, {"from": "ask", "to": "e"}]}"#)
+    /// #     .build()?;
+    /// let base = engine.history("ask", vec![Message::new(Role::System, "You know our handbook: ...")]);
+    /// for question in ["How?", "Why?"] {
+    ///     let run = engine.run("ask").input(question.into()).conversation(base.clone()).start()?;
+    ///     assert_eq!(run.outcome_blocking().conversation.messages[1].content, question);
+    /// }
+    /// assert_eq!(base.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn history(&self, workflow_id: &str, messages: impl Into<History>) -> History {
+        self.shared.history(workflow_id, messages)
     }
 
     /// Events of every run, as an async stream with a buffer of `capacity`.
@@ -300,11 +324,10 @@ impl RunBuilder {
         self
     }
 
-    /// What the main thread's conversation starts with.
+    /// What the main thread's conversation starts with. Messages are counted here; an [`Engine::history`] is already.
     #[must_use]
-    pub fn conversation(mut self, messages: Vec<Message>) -> Self {
-        let shared = &self.engine.shared;
-        self.request.conversation = Opening::Counted(shared.conversation(&self.request.workflow_id, messages));
+    pub fn conversation(mut self, messages: impl Into<History>) -> Self {
+        self.request.conversation = self.engine.history(&self.request.workflow_id, messages);
         self
     }
 

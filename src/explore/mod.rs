@@ -252,7 +252,7 @@ impl Explorer {
         let request = pirn_actors::engine::RunRequest {
             workflow_id: workflow,
             input: self.input,
-            conversation: pirn_actors::engine::Opening::Messages(self.conversation),
+            conversation: self.conversation.into(),
             pinned: self.pinned,
         };
         let stage = Stage::new(plan, request, rules);

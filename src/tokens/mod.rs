@@ -6,23 +6,24 @@
 #[cfg(feature = "tiktoken")]
 mod tiktoken;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use pirn_core::conversation::{Estimator, Tokenizer};
 
 /// The tokenizer that `name` means: a tokenizer's own name (`o200k_base`, `cl100k_base`, `estimate`, ...) or a model's
-/// (`gpt-4o`). None, or one that nobody knows: the [`Estimator`].
+/// (`gpt-4o`). None, or one that nobody knows: the [`Estimator`]. It is one object however often it is asked for.
 ///
 /// ```
 /// assert_eq!(pirn::tokens::tokenizer(None).name(), "estimate");
 /// ```
 pub fn tokenizer(name: Option<&str>) -> Arc<dyn Tokenizer> {
-    name.and_then(exact).unwrap_or_else(|| Arc::new(Estimator))
+    static ESTIMATOR: LazyLock<Arc<dyn Tokenizer>> = LazyLock::new(|| Arc::new(Estimator));
+    name.and_then(exact).unwrap_or_else(|| Arc::clone(&ESTIMATOR))
 }
 
 #[cfg(feature = "tiktoken")]
 fn exact(name: &str) -> Option<Arc<dyn Tokenizer>> {
-    tiktoken::Tiktoken::of(name).map(|found| Arc::new(found) as Arc<dyn Tokenizer>)
+    tiktoken::of(name)
 }
 
 #[cfg(not(feature = "tiktoken"))]
@@ -57,6 +58,14 @@ mod tests {
                 tokenizer(Some(name)).count(text),
                 "{model}"
             );
+        }
+    }
+
+    #[test]
+    fn a_tokenizer_is_one_object() {
+        for name in [None, Some("cl100k_base"), Some("gpt-4o"), Some("gpt2")] {
+            let same = std::ptr::addr_eq(Arc::as_ptr(&tokenizer(name)), Arc::as_ptr(&tokenizer(name)));
+            assert!(same, "{name:?}");
         }
     }
 

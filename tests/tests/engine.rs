@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pirn::scene::Stage;
 use pirn::{Engine, EventType, Heard, Message, Role, RunErrorCode, ShutdownReport, ThreadStatus, Tokenizer};
-use pirn_actors::engine::{Opening, RunRequest};
+use pirn_actors::engine::RunRequest;
 use pirn_actors::host::Random;
 use pirn_tests::world::{line, node, wait};
 use serde_json::{Map, json};
@@ -202,7 +202,7 @@ fn a_shutdown_in_the_middle_of_an_admission_cancels_that_run_too() {
         // Inside already, and its messages are being counted.
         scene.start(RunRequest {
             workflow_id: "gate".to_owned(),
-            conversation: Opening::Messages(vec![Message::new(Role::User, "hello")]),
+            conversation: vec![Message::new(Role::User, "hello")].into(),
             ..RunRequest::default()
         })
     });

@@ -1,5 +1,6 @@
 //! Who does the workloads.
 
+mod kept;
 pub mod local;
 pub mod pirn;
 pub mod raw;

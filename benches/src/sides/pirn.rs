@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use pirn::{Engine, EngineBuilder, EventFilter, Message, Role, RunHandle, RunStatus, ThreadStatus};
+use pirn::{Engine, EngineBuilder, EventFilter, History, Message, Role, RunHandle, RunStatus, ThreadStatus};
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, mpsc};
 
+use super::kept::Kept;
 use super::{Spin, workflows};
 use crate::workload::{EVENTS, MESSAGES};
 use crate::{Round, Sample, Side, Workload, timed, took};
@@ -21,6 +22,7 @@ pub struct Bench {
     stamps: Arc<tokio::sync::Mutex<mpsc::UnboundedReceiver<Instant>>>,
     hits: Arc<AtomicUsize>,
     all_hit: Arc<Notify>,
+    bases: Kept<History>,
 }
 
 /// The side, with an engine that knows all of `workloads`; with a subscriber to every event where `is_heard`.
@@ -92,25 +94,30 @@ impl Bench {
             stamps: Arc::new(tokio::sync::Mutex::new(stamps)),
             hits,
             all_hit,
+            bases: Kept::default(),
         }
     }
 
     /// One round.
     pub async fn round(&self, workload: Workload) -> Sample {
         match workload {
-            Workload::Chain(nodes) => took(self.run(&format!("chain-{nodes}"), Vec::new()).await),
-            Workload::Fork(branches) => took(self.run(&format!("fork-{branches}"), Vec::new()).await),
-            Workload::Talk(branches) => took(self.run(&format!("talk-{branches}"), messages(MESSAGES)).await),
-            Workload::History(messages) => took(self.run("talk-10", self::messages(messages)).await),
-            Workload::Cpu(branches) => took(self.run(&format!("cpu-{branches}"), Vec::new()).await),
+            Workload::Chain(nodes) => took(self.run(&format!("chain-{nodes}"), None).await),
+            Workload::Fork(branches) => took(self.run(&format!("fork-{branches}"), None).await),
+            Workload::Talk(branches) => took(self.run(&format!("talk-{branches}"), Some(MESSAGES)).await),
+            Workload::History(messages) => took(self.run("talk-10", Some(messages)).await),
+            Workload::Cpu(branches) => took(self.run(&format!("cpu-{branches}"), None).await),
             Workload::Any(losers) => self.any(losers).await,
             Workload::Events(triggers) => took(self.events(triggers).await),
             Workload::Runs(runs) => took(self.runs(runs).await),
         }
     }
 
-    async fn run(&self, workflow: &str, conversation: Vec<Message>) -> f64 {
-        let prepared = self.engine.run(workflow).input(json!(0)).conversation(conversation);
+    async fn run(&self, workflow: &str, messages: Option<usize>) -> f64 {
+        let mut prepared = self.engine.run(workflow).input(json!(0));
+        if let Some(count) = messages {
+            let base = |count| self.engine.history(workflow, self::messages(count));
+            prepared = prepared.conversation(self.bases.of(count, base));
+        }
         let (us, report) = timed(async { prepared.start().expect("admitted").outcome().await }).await;
         assert_eq!(report.status, ThreadStatus::Completed, "{:?}", report.error);
         us

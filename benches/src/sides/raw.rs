@@ -11,23 +11,24 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use super::Spin;
+use super::kept::Kept;
 use crate::workload::{EVENTS, MESSAGES, WAITS};
 use crate::{Round, Sample, Side, Workload, timed, took};
 
 /// The side.
 pub fn side(spin: Spin) -> Side {
-    let base = texts(MESSAGES);
+    let bases = Kept::default();
     Side {
         name: "raw tokio".to_owned(),
         run: Box::new(move |workload| -> Round {
-            let base = Arc::clone(&base);
+            let bases = bases.clone();
             Box::pin(async move {
                 match workload {
                     Workload::Chain(nodes) => took(chain(nodes as u64).await),
                     Workload::Fork(branches) => took(fork(branches).await),
                     Workload::Any(losers) => any(losers).await,
-                    Workload::Talk(branches) => took(talk(&base, branches).await),
-                    Workload::History(messages) => took(talk(&texts(messages), 10).await),
+                    Workload::Talk(branches) => took(talk(&bases.of(MESSAGES, texts), branches).await),
+                    Workload::History(messages) => took(talk(&bases.of(messages, texts), 10).await),
                     Workload::Events(triggers) => took(events(triggers).await),
                     Workload::Cpu(branches) => took(cpu(branches, spin).await),
                     Workload::Runs(runs) => took(runs_at_once(runs).await),
