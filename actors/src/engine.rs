@@ -349,13 +349,12 @@ impl EngineShared {
                 format!("there is no workflow {}", request.workflow_id),
             ));
         };
-        // First, because a tokenizer may panic.
-        let conversation = self.conversation(&graph, request.conversation);
         let (mail, receiver) = channel(16);
         let supervisor = Arc::new(SupervisorLine::new(Addr::new(mail)));
         // Known before it is inside: who closes the gate and then cancels all that are known misses nobody who got in.
         self.runs.insert(Arc::clone(&run_id), Arc::clone(&supervisor));
         let permit = self.enter().inspect_err(|_| self.forget_run(&run_id))?;
+        let conversation = self.conversation(&graph, request.conversation);
         let (outcome_setter, outcome) = completion();
         let (settled_setter, settled) = completion();
         let (engine, id, address) = (Arc::clone(self), Arc::clone(&run_id), Arc::clone(&supervisor));

@@ -3,7 +3,8 @@
 //! Invariants:
 //! 1. The outcome goes from none to some once, under the lock, and never changes again.
 //! 2. A waiter looks at the outcome and registers under one lock; the setter stores the outcome and takes the
-//!    registered under the same lock. So a waiter either sees the outcome or is woken.
+//!    registered under the same lock. So a waiter either sees the outcome or is woken. Plain threads register too: where
+//!    none does, the operating system is asked nothing.
 //! 3. A setter that is dropped unused, also by a panic, resolves to [`Lost`]: nobody waits for ever.
 //! 4. A future that is dropped leaves no waker behind.
 //!
@@ -30,11 +31,12 @@ pub fn completion<T>() -> (Setter<T>, Completion<T>) {
         state: Mutex::new(State {
             outcome: None,
             waiters: Waiters::default(),
+            has_threads: false,
         }),
         ready: Condvar::new(),
     });
     let setter = Setter {
-        cell: Arc::clone(&cell),
+        cell: Some(Arc::clone(&cell)),
     };
     (setter, Completion { cell })
 }
@@ -59,23 +61,24 @@ struct Cell<T> {
 struct State<T> {
     outcome: Option<Arc<Result<T, Lost>>>,
     waiters: Waiters,
+    /// Whether a plain thread waits, or has.
+    has_threads: bool,
 }
 
 impl<T> Cell<T> {
     fn resolve(&self, outcome: Result<T, Lost>) {
         let outcome = Arc::new(outcome);
-        let wakers = {
+        let (wakers, has_threads) = {
             let mut state = lock(&self.state);
-            if state.outcome.is_some() {
-                return;
-            }
             state.outcome = Some(outcome);
-            state.waiters.take_all()
+            (state.waiters.take_all(), state.has_threads)
         };
         if mutant!("completion: sets without a word") {
             return;
         }
-        self.ready.notify_all();
+        if has_threads && !mutant!("completion: lets plain threads sleep") {
+            self.ready.notify_all();
+        }
         let woken = if mutant!("completion: wakes one task only") {
             1
         } else {
@@ -89,22 +92,26 @@ impl<T> Cell<T> {
 
 /// Owes the result. Dropped unused, it resolves the cell to [`Lost`].
 pub struct Setter<T> {
-    cell: Arc<Cell<T>>,
+    /// Until it has set the result.
+    cell: Option<Arc<Cell<T>>>,
 }
 
 impl<T> Setter<T> {
     /// Sets the result and wakes everybody.
-    pub fn set(self, value: T) {
-        self.cell.resolve(Ok(value));
+    pub fn set(mut self, value: T) {
+        if let Some(cell) = self.cell.take() {
+            cell.resolve(Ok(value));
+        }
     }
 }
 
 impl<T> Drop for Setter<T> {
     fn drop(&mut self) {
+        let Some(cell) = self.cell.take() else { return };
         if mutant!("completion: a dropped setter says nothing") {
             return;
         }
-        self.cell.resolve(Err(Lost));
+        cell.resolve(Err(Lost));
     }
 }
 
@@ -142,7 +149,8 @@ impl<T: Clone> Completion<T> {
     /// The result, however long it takes. Not for a thread that the result depends on.
     pub fn wait_blocking(&self) -> Result<T, Lost> {
         loop {
-            let state = lock(&self.cell.state);
+            let mut state = lock(&self.cell.state);
+            state.has_threads = true;
             let state = wait_while(&self.cell.ready, state, |state| state.outcome.is_none());
             let outcome = state.outcome.clone();
             drop(state);
@@ -154,7 +162,8 @@ impl<T: Clone> Completion<T> {
 
     /// The result, if it is there within `timeout`.
     pub fn wait_timeout(&self, timeout: Duration) -> Option<Result<T, Lost>> {
-        let state = lock(&self.cell.state);
+        let mut state = lock(&self.cell.state);
+        state.has_threads = true;
         let state = wait_timeout_while(&self.cell.ready, state, timeout, |state| state.outcome.is_none());
         let outcome = state.outcome.clone();
         drop(state);

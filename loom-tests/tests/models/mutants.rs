@@ -8,13 +8,17 @@ use std::process::Command;
 use pirn_loom_tests::MUTANT;
 
 /// The mutant, and the model that must catch it.
-const CAUGHT_BY: [(&str, &str); 28] = [
+const CAUGHT_BY: [(&str, &str); 29] = [
     (
         "completion: looks, then registers",
         "completion::a_task_hears_of_the_result",
     ),
     (
         "completion: sets without a word",
+        "completion::a_plain_thread_hears_of_the_result",
+    ),
+    (
+        "completion: lets plain threads sleep",
         "completion::a_plain_thread_hears_of_the_result",
     ),
     (
