@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use actix::Addr;
@@ -20,6 +21,8 @@ const MOST: usize = 256;
 /// nothing else was told between them.
 pub(crate) struct SupervisorLine {
     address: Addr<SupervisorActor>,
+    /// Whether it was told anything.
+    is_told: AtomicBool,
     /// Most runs never hear an event from outside.
     raised: OnceLock<Batches<RaisedEvent>>,
 }
@@ -28,11 +31,18 @@ impl SupervisorLine {
     pub(crate) fn new(address: Addr<SupervisorActor>) -> Self {
         Self {
             address,
+            is_told: AtomicBool::new(false),
             raised: OnceLock::new(),
         }
     }
 
+    /// Whether the supervisor was told anything yet. What another thread tells it just now may have come before or after.
+    pub(crate) fn is_told(&self) -> bool {
+        self.is_told.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn do_send(&self, message: SupervisorMsg) {
+        self.is_told.store(true, Ordering::Relaxed);
         self.address.do_send(message);
         if let Some(raised) = self.raised.get() {
             raised.seal();
@@ -40,6 +50,7 @@ impl SupervisorLine {
     }
 
     pub(crate) fn raise(&self, event: RaisedEvent) {
+        self.is_told.store(true, Ordering::Relaxed);
         let raised = self.raised.get_or_init(|| Batches::new(MOST));
         raised.put(event, |batch| self.address.do_send(SupervisorMsg::Raise(batch)));
     }

@@ -436,3 +436,26 @@ fn what_is_called_by_a_run_may_start_another_and_drop_the_last_handle() {
     );
     runtime.block_on(thread);
 }
+
+#[test]
+fn what_a_run_is_told_before_its_first_turn_comes_before_it() {
+    let called = Arc::new(AtomicUsize::new(0));
+    let calls = Arc::clone(&called);
+    let builder = Engine::builder()
+        .local()
+        .function("call", move |_| Ok(json!(calls.fetch_add(1, Relaxed))))
+        .workflows(line("one", &[node("call", "CODE", json!({"function": "call"}))]).to_string());
+    on_a_local_thread(async {
+        let engine = built(builder);
+        let cancelled = started(&engine, "one");
+        cancelled.cancel("not at all");
+        assert_eq!(cancelled.outcome().await.status, ThreadStatus::Cancelled);
+        let paused = started(&engine, "one");
+        paused.pause();
+        // Asked behind the pause.
+        let stands = paused.status().await.map(|status| status.status);
+        assert_eq!((stands, called.load(Relaxed)), (Some(ThreadStatus::Paused), 0));
+        paused.resume();
+        assert_eq!(paused.outcome().await.output, json!(0));
+    });
+}

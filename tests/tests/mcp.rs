@@ -287,6 +287,38 @@ fn nothing_is_left_running_after_a_shutdown_or_a_drop() {
     }
 }
 
+/// A server of a few lines: it lists no tools, and says in a file that its input was closed before it ends.
+fn polite(folder: &Folder) -> Value {
+    let said = folder.0.join("said");
+    let script = format!(
+        r#"while read -r line; do
+            id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+            case "$line" in
+                *'"initialize"'*) result='{{"protocolVersion":"2025-03-26","capabilities":{{"tools":{{}}}},"serverInfo":{{"name":"polite","version":"1"}}}}' ;;
+                *'"tools/list"'*) result='{{"tools":[]}}' ;;
+                *) continue ;;
+            esac
+            printf '{{"jsonrpc":"2.0","id":%s,"result":%s}}\n' "$id" "$result"
+        done
+        echo goodbye > '{}'"#,
+        said.display()
+    );
+    json!({"id": "polite", "command": "sh", "args": ["-c", script]})
+}
+
+#[test]
+fn a_shutdown_lets_a_server_end_in_order() {
+    let folder = Folder::new("polite");
+    let engine = engine(registry(polite(&folder)), &[]);
+    engine.shutdown_blocking(Duration::from_secs(5));
+    let said = std::fs::read_to_string(folder.0.join("said"));
+    assert_eq!(
+        said.ok().as_deref(),
+        Some("goodbye\n"),
+        "it is over, and was not killed"
+    );
+}
+
 /// The server over streamable HTTP, on a port of its own; killed when this is dropped.
 struct Http {
     child: Child,

@@ -171,7 +171,13 @@ impl SupervisorActor {
         self.on_end = spec.on_end;
         self.permit = Some(spec.permit);
         self.seat = spec.seat;
+        // What it was told already comes before the first turn; most runs were told nothing.
+        let takes_turn = !self.run.engine.is_simulated && !self.run.supervisor.is_told();
+        self.fresh.is_asked = takes_turn;
         self.start_main(spec.input, spec.conversation, spec.is_unlimited, spec.trigger_depth);
+        if takes_turn {
+            self.first_turns();
+        }
     }
 
     fn cancel(&mut self, thread: ThreadNo, reason: CancelReason) {
@@ -362,8 +368,9 @@ fn joined(output: Output, variables: BTreeMap<String, Value>) -> Outcome {
 impl Actor for SupervisorActor {
     type Context = Context<Self>;
 
-    fn started(&mut self, _: &mut Context<Self>) {
+    fn started(&mut self, context: &mut Context<Self>) {
         self.begin();
+        self.end_turn(context);
     }
 }
 
@@ -443,6 +450,13 @@ impl Handler<SupervisorMsg> for SupervisorActor {
             SupervisorMsg::HeardOut => self.hear_triggers_out(),
             SupervisorMsg::Reported(conversation) => self.report(*conversation),
         }
+        self.end_turn(context);
+    }
+}
+
+impl SupervisorActor {
+    /// Gives turns to those that were told something, and ends where nothing is left.
+    fn end_turn(&mut self, context: &mut Context<Self>) {
         self.turns();
         if self.outcome.is_none() && self.spec.is_none() && self.live == 0 && !self.is_reporting {
             self.run.engine.forget_run(&self.run.run_id);

@@ -68,13 +68,15 @@ impl SupervisorActor {
         let globals = self.run.globals.borrow();
         let own = left.into_iter().flat_map(|left| left.variables.iter());
         let all = globals.iter().chain(own);
-        let variables: BTreeMap<_, _> = all.map(|(name, value)| (name.to_string(), (**value).clone())).collect();
+        let variables: BTreeMap<_, _> = all
+            .map(|(name, value)| (String::from(&**name), (**value).clone()))
+            .collect();
         let mut nodes = self.nodes(0, left.map_or(&[], |left| &left.history));
         nodes.extend(self.merged_nodes());
         let report = RunReport {
-            run_id: self.run.run_id.to_string(),
-            thread_id: main.thread_id.to_string(),
-            workflow_id: main.graph.workflow_id.to_string(),
+            run_id: String::from(&*self.run.run_id),
+            thread_id: String::from(&*main.thread_id),
+            workflow_id: String::from(&*main.graph.workflow_id),
             status: if lost.is_some() && ended.end.status == ThreadStatus::Completed {
                 ThreadStatus::Failed
             } else {

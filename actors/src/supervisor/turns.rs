@@ -47,7 +47,7 @@ pub(super) enum Place {
 #[derive(Default)]
 pub(super) struct Fresh {
     waiting: VecDeque<ThreadNo>,
-    is_asked: bool,
+    pub(super) is_asked: bool,
     /// The place of a thread that ended in its first turn, for the next branch.
     pub(super) spare: Option<Box<ThreadActor>>,
 }

@@ -1,8 +1,11 @@
-//! What the runs of one engine share, and how a run gets its place.
+//! What the runs of one engine share.
+
+mod admission;
+mod run_ids;
+mod started;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
@@ -10,29 +13,29 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use actix::Addr;
 use actix::dev::channel::channel;
 use dashmap::DashMap;
-use pirn_core::conversation::{Conversation, Tokenizer};
-use pirn_core::definition::{PinSection, Pinned, TriggerDefinition};
-use pirn_core::error::{RunError, RunErrorCode};
-use pirn_core::event::RaisedEvent;
+use foldhash::fast::RandomState;
+use pirn_core::conversation::Tokenizer;
+use pirn_core::definition::TriggerDefinition;
+use pirn_core::error::RunError;
 use pirn_core::graph::Graph;
-use pirn_core::message::Message;
 use pirn_core::script::Evaluator;
-use pirn_core::thread::Variables;
 use pirn_core::trigger::{Owner, TriggerState};
-use pirn_sync::{Completion, DrainGate, Permit, Refused, completion};
-use serde_json::Value;
+use pirn_sync::DrainGate;
 
 use crate::answer::Answer;
-use crate::cause;
 use crate::contain::{Exit, start_contained_on, start_contained_with};
 use crate::events::{BusMsg, Deliver, EventBusActor, EventFilter, Interest};
 use crate::history::History;
 use crate::host::{Host, Seat};
-use crate::line::{BusLine, SupervisorLine, bus_line};
+use crate::line::{BusLine, bus_line};
 use crate::ports::Ports;
-use crate::run::{EffectBuffers, RunReport, RunShared, SupervisorAddr};
-use crate::supervisor::{Control, RunSpec, RunStatus, SupervisorActor, SupervisorMsg};
+use crate::run::{EffectBuffers, SupervisorAddr};
+use crate::supervisor::{Control, SupervisorMsg};
 use crate::triggers::{MatcherMsg, TriggerMatcherActor};
+pub use admission::{AdmittedRun, RunRequest};
+pub(crate) use admission::{DetachedRun, OnEnd};
+use run_ids::RunIds;
+pub use started::StartedRun;
 
 /// Work for an arbiter.
 pub type Placed = Box<dyn FnOnce(&Host, Option<Seat>) + Send>;
@@ -63,18 +66,15 @@ pub struct EngineShared {
     pub(crate) interest: Arc<Interest>,
     pub(crate) bus: BusLine,
     matcher: Addr<TriggerMatcherActor>,
-    runs: DashMap<Arc<str>, SupervisorAddr>,
+    runs: DashMap<Arc<str>, SupervisorAddr, RandomState>,
     gate: DrainGate,
     pub(crate) is_simulated: bool,
     place: Place,
-    run_id_seed: u64,
+    run_ids: RunIds,
     pub(crate) seed: Option<u64>,
     next_run: AtomicU64,
     uid: u64,
 }
-
-/// Told how a run ended, once.
-pub(crate) type OnEnd = Box<dyn FnOnce(&RunReport) + Send>;
 
 /// An evaluator that the runs of one arbiter share.
 pub(crate) type SharedEvaluator = Rc<RefCell<Box<dyn Evaluator>>>;
@@ -84,41 +84,6 @@ pub(crate) type SharedEvaluator = Rc<RefCell<Box<dyn Evaluator>>>;
 pub(crate) struct Local {
     pub(crate) evaluator: SharedEvaluator,
     pub(crate) effects: Rc<Cell<Option<Box<EffectBuffers>>>>,
-}
-
-/// A run that a trigger starts; nobody awaits it.
-pub(crate) struct DetachedRun {
-    pub(crate) workflow_id: String,
-    pub(crate) input: Value,
-    pub(crate) messages: Vec<Message>,
-    pub(crate) is_unlimited: bool,
-    pub(crate) trigger_depth: u32,
-    pub(crate) on_end: OnEnd,
-}
-
-/// What a run is asked to be.
-#[derive(Clone, Debug, Default)]
-pub struct RunRequest {
-    /// Its workflow.
-    pub workflow_id: String,
-    /// Its input.
-    pub input: Value,
-    /// What its conversation starts with.
-    pub conversation: History,
-    /// Laid over the workflow's pinned context.
-    pub pinned: Pinned,
-}
-
-/// A run that was started.
-#[derive(Clone)]
-pub struct StartedRun {
-    /// Names it.
-    pub run_id: Arc<str>,
-    /// Its outcome, once.
-    pub outcome: Completion<Arc<RunReport>>,
-    /// When everything that it started has ended too.
-    pub settled: Completion<()>,
-    supervisor: SupervisorAddr,
 }
 
 thread_local! {
@@ -163,11 +128,11 @@ impl EngineShared {
             interest,
             bus,
             matcher,
-            runs: DashMap::new(),
+            runs: DashMap::default(),
             gate: DrainGate::new(parts.max_runs),
             is_simulated: parts.is_simulated,
             place: parts.place,
-            run_id_seed: parts.run_id_seed,
+            run_ids: RunIds::new(parts.run_id_seed),
             seed: parts.seed,
             next_run: AtomicU64::new(1),
             uid: ENGINES.fetch_add(1, Ordering::Relaxed),
@@ -206,13 +171,6 @@ impl EngineShared {
         }
         let graph = self.graph(workflow_id);
         messages.counted_by(self.tokenizer(graph.as_deref()))
-    }
-
-    fn conversation(&self, graph: &Graph, history: History) -> Conversation {
-        if history.is_empty() {
-            return Conversation::new();
-        }
-        history.begin(&self.tokenizer(Some(graph)))
     }
 
     fn tokenizer(&self, graph: Option<&Graph>) -> Arc<dyn Tokenizer> {
@@ -299,121 +257,7 @@ impl EngineShared {
 
     /// A run id that no other run of this engine has.
     pub fn next_run_id(&self) -> Arc<str> {
-        let number = self.next_run.fetch_add(1, Ordering::Relaxed);
-        // As long as most are: a text that has no room grows piece by piece.
-        let mut id = String::with_capacity(24);
-        // Writing to a text never fails.
-        let _: std::fmt::Result = write!(id, "run-{:08x}-{number}", self.run_id_seed as u32);
-        id.into()
-    }
-
-    /// Admits a run: OVERLOADED where the engine is full, CANCELLED where it is shutting down. It takes its first step
-    /// after [`AdmittedRun::go`]. Where code that a trigger called asks for it, it stands as far down the chain as that.
-    pub fn admit_run(
-        self: &Arc<Self>,
-        run_id: Arc<str>,
-        request: RunRequest,
-    ) -> Result<(StartedRun, AdmittedRun), RunError> {
-        self.admit(run_id, request, false, cause::trigger_depth(), None)
-    }
-
-    pub(crate) fn start_detached(self: &Arc<Self>, run: DetachedRun) -> Result<(), RunError> {
-        let request = RunRequest {
-            workflow_id: run.workflow_id,
-            input: run.input,
-            conversation: run.messages.into(),
-            pinned: Pinned::default(),
-        };
-        self.admit(
-            self.next_run_id(),
-            request,
-            run.is_unlimited,
-            run.trigger_depth,
-            Some(run.on_end),
-        )?
-        .1
-        .go()
-    }
-
-    fn admit(
-        self: &Arc<Self>,
-        run_id: Arc<str>,
-        request: RunRequest,
-        is_unlimited: bool,
-        trigger_depth: u32,
-        on_end: Option<OnEnd>,
-    ) -> Result<(StartedRun, AdmittedRun), RunError> {
-        let Some(graph) = self.graph(&request.workflow_id) else {
-            return Err(RunError::new(
-                RunErrorCode::NodeFailed,
-                format!("there is no workflow {}", request.workflow_id),
-            ));
-        };
-        let (mail, receiver) = channel(16);
-        let supervisor = Arc::new(SupervisorLine::new(Addr::new(mail)));
-        // Known before it is inside: who closes the gate and then cancels all that are known misses nobody who got in.
-        self.runs.insert(Arc::clone(&run_id), Arc::clone(&supervisor));
-        let permit = self.enter().inspect_err(|_| self.forget_run(&run_id))?;
-        let conversation = self.conversation(&graph, request.conversation);
-        let (outcome_setter, outcome) = completion();
-        let (settled_setter, settled) = completion();
-        let (engine, id, address) = (Arc::clone(self), Arc::clone(&run_id), Arc::clone(&supervisor));
-        let pinned = laid_over(graph.config.pinned.clone().unwrap_or_default(), request.pinned);
-        let placed: Placed = Box::new(move |host, seat| {
-            let run = Rc::new(RunShared {
-                local: engine.local(),
-                engine: Arc::clone(&engine),
-                host: host.clone(),
-                run_id: Arc::clone(&id),
-                globals: RefCell::new(Variables::default()),
-                pinned: RefCell::new(pinned),
-                supervisor: address,
-                awaited: Cell::default(),
-                next_wait: Cell::default(),
-                is_on_bus: Cell::default(),
-                is_watched: Cell::default(),
-                unheard: Cell::default(),
-            });
-            let spec = RunSpec {
-                graph,
-                input: Arc::new(request.input),
-                conversation,
-                is_unlimited,
-                trigger_depth,
-                outcome: outcome_setter,
-                settled: settled_setter,
-                on_end,
-                permit,
-                seat,
-            };
-            start_contained_on(host, receiver, SupervisorActor::new(run, spec), move |exit| {
-                // Where it died, whoever awaits the outcome is told that it is lost.
-                engine.forget_run(&id);
-                log_exit("a supervisor")(exit);
-            });
-        });
-        let started = StartedRun {
-            run_id,
-            outcome,
-            settled,
-            supervisor,
-        };
-        let admitted = AdmittedRun {
-            engine: Arc::clone(self),
-            run_id: Arc::clone(&started.run_id),
-            placed,
-        };
-        Ok((started, admitted))
-    }
-
-    fn enter(&self) -> Result<Permit, RunError> {
-        self.gate.try_enter().map_err(|refused| match refused {
-            Refused::Full { limit } => RunError::new(
-                RunErrorCode::Overloaded,
-                format!("{limit} runs are under way, no more are admitted"),
-            ),
-            Refused::Closed => RunError::new(RunErrorCode::Cancelled, "the engine is shutting down"),
-        })
+        self.run_ids.id_of(self.next_run.fetch_add(1, Ordering::Relaxed))
     }
 
     fn local(&self) -> Local {
@@ -468,57 +312,6 @@ impl EngineShared {
     pub fn forget_evaluator(&self) {
         let gone = LOCALS.with_borrow_mut(|locals| locals.remove(&self.uid));
         drop(gone);
-    }
-}
-
-/// A run that has its place and not yet taken its first step.
-pub struct AdmittedRun {
-    engine: Arc<EngineShared>,
-    run_id: Arc<str>,
-    placed: Placed,
-}
-
-impl AdmittedRun {
-    /// Starts it.
-    pub fn go(self) -> Result<(), RunError> {
-        (self.engine.place)(self.placed).inspect_err(|_| self.engine.forget_run(&self.run_id))
-    }
-}
-
-impl StartedRun {
-    /// Stops the run; it ends CANCELLED with this reason.
-    pub fn cancel(&self, reason: impl Into<String>) {
-        self.supervisor
-            .do_send(SupervisorMsg::Control(Control::Cancel(reason.into())));
-    }
-    /// Stops every thread of the run at its next safe point.
-    pub fn pause(&self) {
-        self.supervisor.do_send(SupervisorMsg::Control(Control::Pause));
-    }
-    /// Lets paused threads go on.
-    pub fn resume(&self) {
-        self.supervisor.do_send(SupervisorMsg::Control(Control::Resume));
-    }
-    /// Sets a section of the pinned context from the next model request on; null removes it.
-    pub fn pin(&self, section: PinSection, value: Value) {
-        self.supervisor.do_send(SupervisorMsg::Pin(section, value));
-    }
-    /// Raises an event in the run, as its main thread.
-    pub fn raise(&self, event: RaisedEvent) {
-        self.supervisor.raise(event);
-    }
-    /// Asks where the run is; not answered once it has settled.
-    pub fn status(&self, answer: impl FnOnce(RunStatus) + Send + 'static) {
-        self.supervisor.do_send(SupervisorMsg::Status(Box::new(answer)));
-    }
-}
-
-fn laid_over(below: Pinned, above: Pinned) -> Pinned {
-    Pinned {
-        role: above.role.or(below.role),
-        todo: above.todo.or(below.todo),
-        useful_info: above.useful_info.or(below.useful_info),
-        folder_notes: above.folder_notes.or(below.folder_notes),
     }
 }
 

@@ -1,0 +1,195 @@
+//! How a run gets in: asked for, admitted, placed on an arbiter.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use actix::Addr;
+use actix::dev::channel::channel;
+use pirn_core::conversation::Conversation;
+use pirn_core::definition::Pinned;
+use pirn_core::error::{RunError, RunErrorCode};
+use pirn_core::graph::Graph;
+use pirn_core::message::Message;
+use pirn_core::thread::Variables;
+use pirn_sync::{Permit, Refused, completion};
+use serde_json::Value;
+
+use super::{EngineShared, Placed, StartedRun, log_exit};
+use crate::cause;
+use crate::contain::{Exit, start_contained_on};
+use crate::history::History;
+use crate::line::SupervisorLine;
+use crate::run::{RunReport, RunShared};
+use crate::supervisor::{RunSpec, SupervisorActor};
+
+/// What a run is asked to be.
+#[derive(Clone, Debug, Default)]
+pub struct RunRequest {
+    /// Its workflow.
+    pub workflow_id: String,
+    /// Its input.
+    pub input: Value,
+    /// What its conversation starts with.
+    pub conversation: History,
+    /// Laid over the workflow's pinned context.
+    pub pinned: Pinned,
+}
+
+/// Told how a run ended, once.
+pub(crate) type OnEnd = Box<dyn FnOnce(&RunReport) + Send>;
+
+/// A run that a trigger starts; nobody awaits it.
+pub(crate) struct DetachedRun {
+    pub(crate) workflow_id: String,
+    pub(crate) input: Value,
+    pub(crate) messages: Vec<Message>,
+    pub(crate) is_unlimited: bool,
+    pub(crate) trigger_depth: u32,
+    pub(crate) on_end: OnEnd,
+}
+
+/// A run that has its place and not yet taken its first step.
+pub struct AdmittedRun {
+    engine: Arc<EngineShared>,
+    run_id: Arc<str>,
+    placed: Placed,
+}
+
+impl EngineShared {
+    /// Admits a run: OVERLOADED where the engine is full, CANCELLED where it is shutting down. It takes its first step
+    /// after [`AdmittedRun::go`]. Where code that a trigger called asks for it, it stands as far down the chain as that.
+    pub fn admit_run(
+        self: &Arc<Self>,
+        run_id: Arc<str>,
+        request: RunRequest,
+    ) -> Result<(StartedRun, AdmittedRun), RunError> {
+        self.admit(run_id, request, false, cause::trigger_depth(), None)
+    }
+
+    pub(crate) fn start_detached(self: &Arc<Self>, run: DetachedRun) -> Result<(), RunError> {
+        let request = RunRequest {
+            workflow_id: run.workflow_id,
+            input: run.input,
+            conversation: run.messages.into(),
+            pinned: Pinned::default(),
+        };
+        self.admit(
+            self.next_run_id(),
+            request,
+            run.is_unlimited,
+            run.trigger_depth,
+            Some(run.on_end),
+        )?
+        .1
+        .go()
+    }
+
+    fn admit(
+        self: &Arc<Self>,
+        run_id: Arc<str>,
+        request: RunRequest,
+        is_unlimited: bool,
+        trigger_depth: u32,
+        on_end: Option<OnEnd>,
+    ) -> Result<(StartedRun, AdmittedRun), RunError> {
+        let Some(graph) = self.graph(&request.workflow_id) else {
+            return Err(RunError::new(
+                RunErrorCode::NodeFailed,
+                format!("there is no workflow {}", request.workflow_id),
+            ));
+        };
+        let (mail, receiver) = channel(16);
+        let supervisor = Arc::new(SupervisorLine::new(Addr::new(mail)));
+        // Known before it is inside: who closes the gate and then cancels all that are known misses nobody who got in.
+        self.runs.insert(Arc::clone(&run_id), Arc::clone(&supervisor));
+        let permit = self.enter().inspect_err(|_| self.forget_run(&run_id))?;
+        let conversation = self.conversation(&graph, request.conversation);
+        let (outcome_setter, outcome) = completion();
+        let (settled_setter, settled) = completion();
+        let (engine, id, address) = (Arc::clone(self), Arc::clone(&run_id), Arc::clone(&supervisor));
+        let pinned = laid_over(graph.config.pinned.clone().unwrap_or_default(), request.pinned);
+        let placed: Placed = Box::new(move |host, seat| {
+            let run = Rc::new(RunShared {
+                local: engine.local(),
+                engine: Arc::clone(&engine),
+                host: host.clone(),
+                run_id: Arc::clone(&id),
+                globals: RefCell::new(Variables::default()),
+                pinned: RefCell::new(pinned),
+                supervisor: address,
+                awaited: Cell::default(),
+                next_wait: Cell::default(),
+                is_on_bus: Cell::default(),
+                is_watched: Cell::default(),
+                unheard: Cell::default(),
+            });
+            let spec = RunSpec {
+                graph,
+                input: Arc::new(request.input),
+                conversation,
+                is_unlimited,
+                trigger_depth,
+                outcome: outcome_setter,
+                settled: settled_setter,
+                on_end,
+                permit,
+                seat,
+            };
+            start_contained_on(host, receiver, SupervisorActor::new(run, spec), move |exit| {
+                match &exit {
+                    // It said so itself, before it settled.
+                    Exit::Stopped => {}
+                    // Whoever awaits the outcome is told that it is lost.
+                    Exit::Panicked { .. } | Exit::Dropped => engine.forget_run(&id),
+                }
+                log_exit("a supervisor")(exit);
+            });
+        });
+        let started = StartedRun {
+            run_id,
+            outcome,
+            settled,
+            supervisor,
+        };
+        let admitted = AdmittedRun {
+            engine: Arc::clone(self),
+            run_id: Arc::clone(&started.run_id),
+            placed,
+        };
+        Ok((started, admitted))
+    }
+
+    fn enter(&self) -> Result<Permit, RunError> {
+        self.gate.try_enter().map_err(|refused| match refused {
+            Refused::Full { limit } => RunError::new(
+                RunErrorCode::Overloaded,
+                format!("{limit} runs are under way, no more are admitted"),
+            ),
+            Refused::Closed => RunError::new(RunErrorCode::Cancelled, "the engine is shutting down"),
+        })
+    }
+
+    fn conversation(&self, graph: &Graph, history: History) -> Conversation {
+        if history.is_empty() {
+            return Conversation::new();
+        }
+        history.begin(&self.tokenizer(Some(graph)))
+    }
+}
+
+impl AdmittedRun {
+    /// Starts it.
+    pub fn go(self) -> Result<(), RunError> {
+        (self.engine.place)(self.placed).inspect_err(|_| self.engine.forget_run(&self.run_id))
+    }
+}
+
+fn laid_over(below: Pinned, above: Pinned) -> Pinned {
+    Pinned {
+        role: above.role.or(below.role),
+        todo: above.todo.or(below.todo),
+        useful_info: above.useful_info.or(below.useful_info),
+        folder_notes: above.folder_notes.or(below.folder_notes),
+    }
+}

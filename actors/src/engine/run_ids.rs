@@ -1,0 +1,55 @@
+//! The ids of an engine's runs: `run-`, eight digits that differ from engine to engine, and a number. Written by hand: every
+//! run has one, and the formatter takes longer than much of what a small run does.
+
+use std::sync::Arc;
+
+/// As many digits as a number of 64 bits has.
+const DIGITS: usize = 20;
+
+/// What stands before the number.
+const BEFORE: usize = "run-01234567-".len();
+
+#[derive(Debug)]
+pub(crate) struct RunIds {
+    before: [u8; BEFORE],
+}
+
+impl RunIds {
+    pub(crate) fn new(seed: u64) -> Self {
+        let text = format!("run-{:08x}-", seed as u32);
+        let mut before = [b'-'; BEFORE];
+        for (place, byte) in before.iter_mut().zip(text.bytes()) {
+            *place = byte;
+        }
+        Self { before }
+    }
+
+    pub(crate) fn id_of(&self, number: u64) -> Arc<str> {
+        let mut text = [0; BEFORE + DIGITS];
+        let (mut first, mut rest) = (text.len(), number);
+        while rest > 0 || first == text.len() {
+            first -= 1;
+            text[first] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+        first -= BEFORE;
+        text[first..first + BEFORE].copy_from_slice(&self.before);
+        // Nothing but ASCII is in it.
+        std::str::from_utf8(&text[first..]).unwrap_or_default().into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_what_the_formatter_would_write() {
+        for seed in [0, 0xab, 0xffff_ffff, 0x1_0000_0001, u64::MAX] {
+            let ids = RunIds::new(seed);
+            for number in [0, 1, 9, 10, 99, 12_345, u64::MAX] {
+                assert_eq!(&*ids.id_of(number), format!("run-{:08x}-{number}", seed as u32));
+            }
+        }
+    }
+}

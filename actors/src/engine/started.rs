@@ -1,0 +1,51 @@
+//! What is held of a run that was started.
+
+use std::sync::Arc;
+
+use pirn_core::definition::PinSection;
+use pirn_core::event::RaisedEvent;
+use pirn_sync::Completion;
+use serde_json::Value;
+
+use crate::run::{RunReport, SupervisorAddr};
+use crate::supervisor::{Control, RunStatus, SupervisorMsg};
+
+/// A run that was started.
+#[derive(Clone)]
+pub struct StartedRun {
+    /// Names it.
+    pub run_id: Arc<str>,
+    /// Its outcome, once.
+    pub outcome: Completion<Arc<RunReport>>,
+    /// When everything that it started has ended too.
+    pub settled: Completion<()>,
+    pub(super) supervisor: SupervisorAddr,
+}
+
+impl StartedRun {
+    /// Stops the run; it ends CANCELLED with this reason.
+    pub fn cancel(&self, reason: impl Into<String>) {
+        self.supervisor
+            .do_send(SupervisorMsg::Control(Control::Cancel(reason.into())));
+    }
+    /// Stops every thread of the run at its next safe point.
+    pub fn pause(&self) {
+        self.supervisor.do_send(SupervisorMsg::Control(Control::Pause));
+    }
+    /// Lets paused threads go on.
+    pub fn resume(&self) {
+        self.supervisor.do_send(SupervisorMsg::Control(Control::Resume));
+    }
+    /// Sets a section of the pinned context from the next model request on; null removes it.
+    pub fn pin(&self, section: PinSection, value: Value) {
+        self.supervisor.do_send(SupervisorMsg::Pin(section, value));
+    }
+    /// Raises an event in the run, as its main thread.
+    pub fn raise(&self, event: RaisedEvent) {
+        self.supervisor.raise(event);
+    }
+    /// Asks where the run is; not answered once it has settled.
+    pub fn status(&self, answer: impl FnOnce(RunStatus) + Send + 'static) {
+        self.supervisor.do_send(SupervisorMsg::Status(Box::new(answer)));
+    }
+}

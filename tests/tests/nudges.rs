@@ -1,0 +1,73 @@
+//! What a run is told from outside under virtual time, where nothing else is left to happen: the clock's thread rests, and
+//! has to be told that there is something to do.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use pirn::{Engine, EventType, Heard, RunHandle, ThreadStatus};
+use pirn_tests::world::{line, node};
+use serde_json::{Map, json};
+
+/// Waits for what `asked` gives, on a thread that may wait for ever; none where it does.
+fn comes<T: Send + 'static>(asked: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let (told, heard) = mpsc::channel();
+    std::thread::spawn(move || told.send(asked()).unwrap_or(()));
+    heard.recv_timeout(Duration::from_secs(20)).ok()
+}
+
+/// A run that waits for the event `go`, in an engine that has come to rest, and what is heard of it.
+fn resting(types: &[EventType]) -> (Engine, RunHandle, pirn::BlockingEvents) {
+    let waits = line("waits", &[node("w", "WAIT", json!({"event": "go"}))]);
+    let engine = Engine::builder()
+        .virtual_time(None)
+        .workflows(waits.to_string())
+        .build()
+        .expect("valid");
+    let mut prepared = engine.run("waits");
+    let events = prepared.blocking_events(types, 16);
+    let run = prepared.start().expect("admitted");
+    engine.wait_idle();
+    (engine, run, events)
+}
+
+#[test]
+fn a_run_at_rest_ends_when_it_is_cancelled() {
+    let (_engine, run, _) = resting(&[EventType::ThreadCompleted]);
+    run.cancel("enough");
+    let report = comes(move || run.outcome_blocking()).expect("it ends");
+    assert_eq!(report.status, ThreadStatus::Cancelled);
+}
+
+#[test]
+fn a_run_at_rest_hears_an_event() {
+    let (_engine, run, _) = resting(&[EventType::ThreadCompleted]);
+    run.emit("go", Map::new());
+    let report = comes(move || run.outcome_blocking()).expect("it ends");
+    assert_eq!(report.status, ThreadStatus::Completed);
+}
+
+#[test]
+fn a_run_at_rest_says_where_it_is() {
+    let (_engine, run, _) = resting(&[EventType::ThreadCompleted]);
+    let status = comes(move || futures::executor::block_on(run.status()));
+    assert_eq!(
+        status.flatten().map(|status| status.status),
+        Some(ThreadStatus::Running)
+    );
+}
+
+#[test]
+fn a_run_at_rest_is_paused_and_resumed() {
+    let types = [EventType::ThreadPaused, EventType::ThreadResumed];
+    let (_engine, run, mut events) = resting(&types);
+    for (wanted, tell) in types.into_iter().zip([RunHandle::pause, RunHandle::resume]) {
+        tell(&run);
+        let heard = comes(move || {
+            let heard = events.any(|heard| matches!(heard, Heard::Event(event) if event.raised.event_type == wanted));
+            (heard, events)
+        });
+        let (is_heard, left) = heard.unwrap_or_else(|| panic!("{wanted:?} never comes"));
+        assert!(is_heard, "{wanted:?}");
+        events = left;
+    }
+}
