@@ -80,8 +80,8 @@ impl RunHandle {
 
     /// Stops every thread of the run at its next safe point.
     pub fn pause(&self) {
+        // Under virtual time nothing reaches a safe point before something is asked for that has the clock look.
         self.started.pause();
-        self.placement.nudge();
     }
 
     /// Lets paused threads go on.
@@ -92,8 +92,8 @@ impl RunHandle {
 
     /// Sets a section of the pinned context from the next model request on; null removes it.
     pub fn pin(&self, section: PinSection, value: Value) {
+        // As with a pause, under virtual time nobody can look before something else is asked for.
         self.started.pin(section, value);
-        self.placement.nudge();
     }
 
     /// Raises a CUSTOM event in the run: WAIT nodes and triggers see it. What a function, a tool or the notification hook

@@ -452,9 +452,11 @@ fn what_a_run_is_told_before_its_first_turn_comes_before_it() {
         assert_eq!(cancelled.outcome().await.status, ThreadStatus::Cancelled);
         let paused = started(&engine, "one");
         paused.pause();
-        // Asked behind the pause.
-        let stands = paused.status().await.map(|status| status.status);
-        assert_eq!((stands, called.load(Relaxed)), (Some(ThreadStatus::Paused), 0));
+        let stands = async || paused.status().await.map(|status| status.status);
+        // Asked before the first turn, and after it.
+        assert_eq!(stands().await, Some(ThreadStatus::Created));
+        while stands().await == Some(ThreadStatus::Created) {}
+        assert_eq!((stands().await, called.load(Relaxed)), (Some(ThreadStatus::Paused), 0));
         paused.resume();
         assert_eq!(paused.outcome().await.output, json!(0));
     });
