@@ -30,41 +30,51 @@ fn resting(types: &[EventType]) -> (Engine, RunHandle, pirn::BlockingEvents) {
     (engine, run, events)
 }
 
+/// How often each is asked: the clock's thread says that all is at rest a moment before it rests itself, and what comes in
+/// that moment it would see anyway.
+const ROUNDS: usize = 64;
+
 #[test]
 fn a_run_at_rest_ends_when_it_is_cancelled() {
-    let (_engine, run, _) = resting(&[EventType::ThreadCompleted]);
-    run.cancel("enough");
-    let report = comes(move || run.outcome_blocking()).expect("it ends");
-    assert_eq!(report.status, ThreadStatus::Cancelled);
+    for _ in 0..ROUNDS {
+        let (_engine, run, _events) = resting(&[EventType::ThreadCompleted]);
+        run.cancel("enough");
+        let report = comes(move || run.outcome_blocking()).expect("it ends");
+        assert_eq!(report.status, ThreadStatus::Cancelled);
+    }
 }
 
 #[test]
 fn a_run_at_rest_hears_an_event() {
-    let (_engine, run, _) = resting(&[EventType::ThreadCompleted]);
-    run.emit("go", Map::new());
-    let report = comes(move || run.outcome_blocking()).expect("it ends");
-    assert_eq!(report.status, ThreadStatus::Completed);
+    for _ in 0..ROUNDS {
+        let (_engine, run, _events) = resting(&[EventType::ThreadCompleted]);
+        run.emit("go", Map::new());
+        let report = comes(move || run.outcome_blocking()).expect("it ends");
+        assert_eq!(report.status, ThreadStatus::Completed);
+    }
 }
 
 #[test]
 fn a_run_at_rest_says_where_it_is() {
-    let (_engine, run, _) = resting(&[EventType::ThreadCompleted]);
-    let status = comes(move || futures::executor::block_on(run.status()));
-    assert_eq!(
-        status.flatten().map(|status| status.status),
-        Some(ThreadStatus::Running)
-    );
+    for _ in 0..ROUNDS {
+        let (_engine, run, _events) = resting(&[EventType::ThreadCompleted]);
+        let status = comes(move || futures::executor::block_on(run.status()));
+        assert_eq!(status.flatten().map(|status| status.status), Some(ThreadStatus::Running));
+    }
 }
 
 #[test]
 fn a_paused_run_at_rest_goes_on_when_it_is_resumed() {
-    let (engine, run, mut events) = resting(&[EventType::ThreadPaused]);
-    run.pause();
-    run.emit("go", Map::new());
-    assert!(events.any(|heard| matches!(heard, Heard::Event(_))), "it stands");
-    engine.wait_idle();
-    assert_eq!(run.try_outcome(), None);
-    run.resume();
-    let report = comes(move || run.outcome_blocking()).expect("it ends");
-    assert_eq!(report.status, ThreadStatus::Completed);
+    for _ in 0..ROUNDS {
+        let (engine, run, mut events) = resting(&[EventType::ThreadPaused]);
+        run.pause();
+        run.emit("go", Map::new());
+        let is_paused = comes(move || events.any(|heard| matches!(heard, Heard::Event(_))));
+        assert_eq!(is_paused, Some(true));
+        engine.wait_idle();
+        assert_eq!(run.try_outcome(), None);
+        run.resume();
+        let report = comes(move || run.outcome_blocking()).expect("it ends");
+        assert_eq!(report.status, ThreadStatus::Completed);
+    }
 }
