@@ -59,7 +59,10 @@ fn a_run_at_rest_says_where_it_is() {
     for _ in 0..ROUNDS {
         let (_engine, run, _events) = resting(&[EventType::ThreadCompleted]);
         let status = comes(move || futures::executor::block_on(run.status()));
-        assert_eq!(status.flatten().map(|status| status.status), Some(ThreadStatus::Running));
+        assert_eq!(
+            status.flatten().map(|status| status.status),
+            Some(ThreadStatus::Running)
+        );
     }
 }
 
