@@ -1,6 +1,6 @@
 //! Starting threads: the main one, branches, called and triggered sub-workflows.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use pirn_core::conversation::Conversation;
@@ -131,6 +131,7 @@ impl SupervisorActor {
             is_unlimited: start.is_unlimited,
             is_detached: start.is_detached,
             is_paused: false,
+            told: Cell::default(),
             place: Place::Fresh {
                 start: Some(Box::new(start)),
                 mail: RefCell::default(),

@@ -1,6 +1,6 @@
 //! Carrying the [`ForkJoinMachine`]: starts its paths, tells it their ends, gives its verdict to the parent.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -133,6 +133,7 @@ impl SupervisorActor {
             is_unlimited: parent.is_unlimited,
             is_detached: parent.is_detached,
             is_paused: false,
+            told: Cell::default(),
             place: Place::Fresh {
                 start: None,
                 mail: RefCell::default(),

@@ -16,6 +16,7 @@ mod signs;
 mod table;
 mod turns;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -80,6 +81,8 @@ struct Child {
     is_detached: bool,
     /// It stands at a safe point until it is resumed.
     is_paused: bool,
+    /// How much it was told and has not heard yet.
+    told: Cell<u32>,
 }
 
 /// What a run is started with.

@@ -12,7 +12,7 @@
 //! heard. A loser whose first turn is to come is told at once, so it never takes it.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -52,10 +52,12 @@ pub(super) struct Fresh {
     pub(super) spare: Option<Box<ThreadActor>>,
 }
 
-/// What threads that stand have been told and not heard yet, in order.
+/// What threads that stand have been told and not heard yet, in order: of all, or of each where the host chooses which of
+/// them hears next.
 #[derive(Default)]
 pub(super) struct Told {
     waiting: RefCell<VecDeque<(ThreadNo, ThreadMsg)>>,
+    by_thread: RefCell<BTreeMap<ThreadNo, VecDeque<ThreadMsg>>>,
     pub(super) is_asked: Cell<bool>,
 }
 
@@ -184,7 +186,9 @@ impl SupervisorActor {
     }
 
     fn turn(&mut self, no: ThreadNo, message: ThreadMsg) {
-        if let Some(Place::Standing(standing)) = self.threads.get(no).map(|child| &child.place) {
+        let Some(child) = self.threads.get(no) else { return };
+        child.told.set(child.told.get().saturating_sub(1));
+        if let Place::Standing(standing) = &child.place {
             let came = Rc::clone(standing).turn(message);
             self.came(no, came);
         }
@@ -234,19 +238,23 @@ impl SupervisorActor {
     /// Tells a thread something; one that has ended hears nothing. One that stands has its turn soon: after this message
     /// to the supervisor, or in a later turn where there are many.
     pub(super) fn tell(&self, thread: ThreadNo, message: ThreadMsg) {
-        match self.threads.get(thread).map(|child| &child.place) {
-            Some(Place::Fresh { mail, .. }) => mail.borrow_mut().push(message),
-            Some(Place::Standing(standing)) => match standing.mailbox() {
+        let Some(child) = self.threads.get(thread) else { return };
+        match &child.place {
+            Place::Fresh { mail, .. } => mail.borrow_mut().push(message),
+            Place::Standing(standing) => match standing.mailbox() {
                 // What it was told before comes first.
-                Some(mailbox) if !self.told.has(thread) => mailbox.do_send(message),
+                Some(mailbox) if child.told.get() == 0 => mailbox.do_send(message),
                 Some(_) | None => {
-                    self.told.push(thread, message);
+                    child.told.set(child.told.get() + 1);
                     if self.run.engine.is_simulated {
+                        self.told.push_of(thread, message);
                         self.ask_later(SupervisorMsg::Turn(thread));
+                    } else {
+                        self.told.push(thread, message);
                     }
                 }
             },
-            Some(Place::Away | Place::Ended(_)) | None => {}
+            Place::Away | Place::Ended(_) => {}
         }
     }
 }
@@ -286,8 +294,12 @@ impl Told {
         self.waiting.borrow().is_empty()
     }
 
-    fn has(&self, thread: ThreadNo) -> bool {
-        self.waiting.borrow().iter().any(|(told, _)| *told == thread)
+    fn push_of(&self, thread: ThreadNo, message: ThreadMsg) {
+        self.by_thread
+            .borrow_mut()
+            .entry(thread)
+            .or_default()
+            .push_back(message);
     }
 
     fn next(&self) -> Option<(ThreadNo, ThreadMsg)> {
@@ -300,8 +312,12 @@ impl Told {
     }
 
     fn next_of(&self, thread: ThreadNo) -> Option<ThreadMsg> {
-        let mut waiting = self.waiting.borrow_mut();
-        let place = waiting.iter().position(|(told, _)| *told == thread)?;
-        waiting.remove(place).map(|(_, message)| message)
+        let mut by_thread = self.by_thread.borrow_mut();
+        let waiting = by_thread.get_mut(&thread)?;
+        let next = waiting.pop_front();
+        if waiting.is_empty() {
+            by_thread.remove(&thread);
+        }
+        next
     }
 }
