@@ -20,10 +20,11 @@ fn a_workflow_is_drawn_in_both_formats() {
 fn what_cannot_be_drawn_exits_1_and_what_cannot_be_read_2() {
     assert_eq!(pirn_with(b"{", &["graph", "-"]).code, Some(1));
     assert_eq!(pirn(&["graph", "seeds/003-trigger.json"]).code, Some(1));
-    assert_eq!(
-        pirn(&["graph", "seeds/003-compression-workflow.json", "--workflow", "other"]).code,
-        Some(1)
-    );
+    let other = pirn(&["graph", "seeds/003-compression-workflow.json", "--workflow", "other"]);
+    assert_eq!(other.code, Some(1));
+    assert!(other.stderr.contains("has compression-workflow"), "{}", other.stderr);
+    let empty = pirn_with(b"[]", &["graph", "-"]);
+    assert_eq!((empty.code, &*empty.stderr), (Some(1), "pirn: - has no workflow\n"));
     assert_eq!(pirn(&["graph", "nowhere.json"]).code, Some(2));
     assert_eq!(
         pirn(&["graph", "seeds/003-trigger.json", "--format", "png"]).code,

@@ -306,3 +306,19 @@ fn a_failing_run_under_virtual_time_says_its_seed_and_fails_again_with_it() {
     assert_eq!(first.json()["error"]["code"], "MODEL_ERROR");
     assert_eq!(first.stdout, run().stdout);
 }
+
+#[cfg(unix)]
+#[test]
+fn an_event_is_in_its_file_when_it_has_happened_though_the_process_is_killed() {
+    let nap = Workflow::new("killed", &nap(3.0));
+    let mut child = start(&["run", nap.path(), "--quiet", "--events", "/dev/stdout"]);
+    let mut events = BufReader::new(child.stdout.take().expect("piped"));
+    let mut said = String::new();
+    while !said.contains("NODE_STARTED") {
+        assert_ne!(events.read_line(&mut said).expect("text"), 0, "{said}");
+    }
+    child.kill().expect("it runs");
+    events.read_to_string(&mut said).expect("text");
+    child.wait().expect("it ends");
+    assert!(!said.contains("THREAD_COMPLETED"), "told while it went on: {said}");
+}

@@ -47,7 +47,17 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     }
     match loaded.faults.first() {
         Some(fault) => complain(&fault.to_string(), FAILED),
-        None => complain(&format!("no such workflow in {}", args.file), FAILED),
+        None => complain(&nothing_to_draw(args, &loaded), FAILED),
+    }
+}
+
+fn nothing_to_draw(args: &Args, loaded: &Loaded) -> String {
+    let ids: Vec<&str> = loaded.workflows.iter().map(|workflow| &*workflow.value.id).collect();
+    match &args.workflow {
+        Some(wanted) if !ids.is_empty() => {
+            format!("there is no workflow {wanted}; {} has {}", args.file, ids.join(", "))
+        }
+        Some(_) | None => format!("{} has no workflow", args.file),
     }
 }
 

@@ -18,12 +18,17 @@ pub(super) fn start(path: &str, events: BlockingEvents) -> io::Result<Record> {
     let writer = std::thread::Builder::new()
         .name("pirn-events".to_owned())
         .spawn(move || {
+            let waiting = events.receiver().clone();
             for heard in events {
                 match heard {
                     Heard::Event(event) => serde_json::to_writer(&mut file, &*event)?,
                     Heard::Missed(count) => serde_json::to_writer(&mut file, &json!({ "missed": count }))?,
                 }
                 file.write_all(b"\n")?;
+                // Whoever follows the file, or finds it after the process was killed, has all that happened until then.
+                if waiting.is_empty() {
+                    file.flush()?;
+                }
             }
             file.flush()
         })?;
