@@ -173,8 +173,8 @@ impl EngineBuilder {
         self
     }
 
-    /// A model, by the name of its provider or of a profile. One that no profile names is never called; that is no error,
-    /// profiles may come from a file that this engine does not read.
+    /// A model, by the name of its provider or of a profile. One that no profile names is a profile by itself, with its name
+    /// for an id: a node names it by `profileId`, and where there is no other profile every node without one has it (of several, the first by name).
     #[must_use]
     pub fn model(mut self, name: impl Into<String>, model: Arc<dyn Model>) -> Self {
         self.models.insert(name.into(), model);

@@ -43,7 +43,8 @@ impl ModelRegistry {
     }
 
     /// A registry of profiles whose providers are built in or among `models`; a model named as a profile's id serves
-    /// that profile, whatever its provider.
+    /// that profile, whatever its provider. A model that no profile names gets one of its own, with its name for an id, after
+    /// the others.
     ///
     /// # Errors
     /// Everything that is wrong with the profiles: no id, an id twice, an unknown provider, what a provider itself
@@ -69,6 +70,11 @@ impl ModelRegistry {
                 Err(mut found) => faults.append(&mut found),
             }
         }
+        for (name, model) in models {
+            if !registry.is_named(name) {
+                registry.define(of_its_own(name, Arc::clone(model)));
+            }
+        }
         if faults.is_empty() {
             // Before, a missing one may just be one that is wrong.
             faults.append(&mut registry.unknown_fallbacks());
@@ -81,22 +87,21 @@ impl ModelRegistry {
     /// neither, a profile with this id and provider is defined.
     pub fn register(&mut self, name: impl Into<String>, model: Arc<dyn Model>) {
         let name = name.into();
-        let mut serves_any = false;
         for (id, entry) in &mut self.profiles {
             if *id == name || entry.link.profile.provider == name {
                 entry.link.model = Arc::clone(&model);
-                serves_any = true;
             }
         }
-        if !serves_any {
-            let profile = Profile {
-                id: name.clone(),
-                provider: name,
-                ..Profile::default()
-            };
-            self.define(Link::plain(profile, model));
+        if !self.is_named(&name) {
+            self.define(of_its_own(&name, model));
         }
         self.serve();
+    }
+
+    /// Whether a profile has this id, or this provider.
+    fn is_named(&self, name: &str) -> bool {
+        let mut profiles = self.profiles.iter();
+        profiles.any(|(id, entry)| id == name || entry.link.profile.provider == name)
     }
 
     /// Whether no profile is defined, so that a node without one of its own gets the built-in offline model.
@@ -155,6 +160,16 @@ impl ModelRegistry {
         let default = || self.profiles.get(self.default.as_deref()?);
         named.or_else(default).unwrap_or(&self.echo)
     }
+}
+
+/// A model as the profile that is called like it.
+fn of_its_own(name: &str, model: Arc<dyn Model>) -> Link {
+    let profile = Profile {
+        id: name.to_owned(),
+        provider: name.to_owned(),
+        ..Profile::default()
+    };
+    Link::plain(profile, model)
 }
 
 impl Default for ModelRegistry {

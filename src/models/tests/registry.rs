@@ -89,6 +89,18 @@ fn a_model_registered_in_code_serves_its_profile_and_its_provider() {
 }
 
 #[test]
+fn a_model_that_no_profile_names_is_a_profile_by_itself() {
+    let models = ModelsByName::from([("mine".to_owned(), Arc::new(Extractive) as Arc<dyn Model>)]);
+    let alone = ModelRegistry::with_models(Vec::new(), &models).expect("no profiles");
+    assert_eq!(chosen(&alone, None).0, "mine", "where there is no other");
+    assert!(!alone.is_offline());
+    let written = json!({"id": "a", "provider": "scripted", "responses": says("a"), "fallback": ["mine"]});
+    let beside = ModelRegistry::with_models(vec![profile(written)], &models).expect("a known fallback");
+    assert_eq!(chosen(&beside, None), is("a", "a"));
+    assert_eq!(chosen(&beside, Some("mine")).0, "mine");
+}
+
+#[test]
 fn everything_wrong_with_the_profiles_is_said_at_once() {
     let faults = ModelRegistry::new(vec![
         scripted("a"),
