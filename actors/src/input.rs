@@ -27,10 +27,13 @@ enum Source<'a> {
     Output(&'a Output),
     Firing {
         event: &'a Event,
-        parameters: &'a Map<String, Value>,
+        parameters: &'a Parameters<'a>,
         shown: &'a Shown,
     },
 }
+
+/// Looks up what a trigger's definition says its function is to get.
+pub(crate) type Parameters<'a> = dyn Fn() -> Option<&'a Map<String, Value>> + Sync + 'a;
 
 impl Input<'_> {
     /// The JSON, which others may see too.
@@ -112,7 +115,7 @@ pub(crate) struct Shown {
 
 impl Shown {
     /// For the next call.
-    pub(crate) fn next<'a>(&'a mut self, event: &'a Event, parameters: &'a Map<String, Value>) -> Input<'a> {
+    pub(crate) fn next<'a>(&'a mut self, event: &'a Event, parameters: &'a Parameters<'a>) -> Input<'a> {
         if let Some(before) = self.now.take() {
             *self.before.get_mut().unwrap_or_else(PoisonError::into_inner) = before;
         }
@@ -123,11 +126,14 @@ impl Shown {
         })
     }
 
-    fn value(&self, event: &Event, parameters: &Map<String, Value>) -> &Value {
+    fn value(&self, event: &Event, parameters: &Parameters<'_>) -> &Value {
         self.now.get_or_init(|| {
             let mut before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
             let mut shown = before.take();
-            show(event, parameters, &mut shown);
+            match parameters() {
+                Some(parameters) => show(event, parameters, &mut shown),
+                None => show(event, &Map::new(), &mut shown),
+            }
             shown
         })
     }
@@ -187,8 +193,8 @@ mod tests {
     fn a_function_that_does_not_look_at_an_event_has_nothing_made() {
         let made = Arc::default();
         let mut shown = Shown::default();
-        let (event, parameters) = (event(1, &made), Map::new());
-        let _input = shown.next(&event, &parameters);
+        let event = event(1, &made);
+        let _input = shown.next(&event, &|| panic!("nobody looks"));
         assert_eq!(made.load(Ordering::Relaxed), 0);
         assert_eq!(shown.now.get(), None);
     }
@@ -200,7 +206,8 @@ mod tests {
             let made = Arc::default();
             let event = event(sequence, &made);
             let parameters = Map::from_iter([("n".to_owned(), json!(sequence / 2))]);
-            let input = shown.next(&event, &parameters);
+            let own = || Some(&parameters);
+            let input = shown.next(&event, &own);
             if sequence % 3 == 1 {
                 continue;
             }

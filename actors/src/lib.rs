@@ -5,6 +5,7 @@
 //! actix or tokio directly (DESIGN "Actors").
 
 pub mod answer;
+mod called;
 pub mod cause;
 pub mod contain;
 mod conversation;

@@ -10,10 +10,11 @@ use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::{Event, EventType, RaisedEvent};
 use pirn_core::script::{Evaluator, ScopeValues};
 use pirn_core::thread::{FiringId, Outcome};
-use pirn_core::trigger::{Candidate, Fire, Owner, TriggerMachine, TriggerState};
+use pirn_core::trigger::{Fire, Owner, TriggerMachine, TriggerState, Watcher};
 use serde_json::{Map, Value, json};
 
 use crate::answer::Answer;
+use crate::called::Called;
 use crate::cause::{at_depth, work_at_depth};
 use crate::contain::contained;
 use crate::engine::EngineShared;
@@ -21,9 +22,12 @@ use crate::events::{BusMsg, Source};
 use crate::firing::Firing;
 use crate::host::Host;
 use crate::inbox::{Inbox, MatcherAddr};
-use crate::input::{Shown, firing_value};
-use crate::ports::Function;
+use crate::input::firing_value;
+use crate::ports::{Function, WorkFunction};
 use crate::supervisor::{Assignment, Control, SupervisorMsg};
+
+/// For how many events it is looked up at once who watches them.
+const AT_ONCE: usize = 32;
 
 /// A message to the matcher.
 pub(crate) enum MatcherMsg {
@@ -80,14 +84,15 @@ pub(crate) struct TriggerMatcherActor {
     machine: TriggerMachine,
     evaluator: Option<Box<dyn Evaluator>>,
     next_firing: FiringId,
-    shown: Shown,
+    called: Called,
     /// Firings that hold a thread and that it has not been told of.
     holds: BTreeMap<(Arc<str>, Arc<str>), Vec<FiringId>>,
     inbox: Inbox,
     /// What was taken out of the inbox last; kept for its room.
     taken: Vec<Arc<Event>>,
-    /// The same for who watched an event.
-    watching: Vec<Candidate>,
+    /// The same for who watched some events, and where those of each end.
+    watching: Vec<Watcher>,
+    ends: Vec<usize>,
 }
 
 impl TriggerMatcherActor {
@@ -98,11 +103,12 @@ impl TriggerMatcherActor {
             machine: TriggerMachine::default(),
             evaluator: None,
             next_firing: 0,
-            shown: Shown::default(),
+            called: Called::default(),
             holds: BTreeMap::new(),
             inbox: Inbox::default(),
             taken: Vec::new(),
             watching: Vec::new(),
+            ends: Vec::new(),
         }
     }
 
@@ -123,51 +129,68 @@ impl TriggerMatcherActor {
         let mut events = std::mem::take(&mut self.taken);
         std::mem::swap(&mut events, &mut *self.inbox.borrow_mut());
         if let Some(engine) = self.engine.get().cloned() {
-            for event in events.drain(..) {
-                self.happened(&engine, &event);
+            for events in events.chunks(AT_ONCE) {
+                self.happened(&engine, events);
             }
         }
+        events.clear();
         self.taken = events;
     }
 
-    fn happened(&mut self, engine: &Arc<EngineShared>, event: &Arc<Event>) {
-        let mut watching = std::mem::take(&mut self.watching);
-        self.machine.find(event, &mut watching);
-        for candidate in watching.drain(..) {
-            // A panic is this trigger's failure, not the end of all triggers.
-            let considered = contained(|| self.consider(engine, &candidate, event));
-            let failed = considered.unwrap_or_else(|_| {
-                self.evaluator = None;
-                Err("the trigger panicked".to_owned())
-            });
-            if let Err(message) = failed {
-                Self::raise(engine, event, failure(&candidate.trigger.id, &message));
-            }
+    /// Who watches is looked up for all of them before anything fires: what one event looks at is on its way from memory
+    /// while the next one is looked up.
+    fn happened(&mut self, engine: &Arc<EngineShared>, events: &[Arc<Event>]) {
+        let (mut watching, mut ends) = (std::mem::take(&mut self.watching), std::mem::take(&mut self.ends));
+        for event in events {
+            self.machine.find(event, &mut watching);
+            ends.push(watching.len());
         }
-        self.watching = watching;
+        let mut begin = 0;
+        for (event, end) in events.iter().zip(ends.drain(..)) {
+            for watcher in &watching[begin..end] {
+                // A panic is this trigger's failure, not the end of all triggers.
+                let considered = contained(|| self.consider(engine, *watcher, event));
+                let failed = considered.unwrap_or_else(|_| {
+                    self.evaluator = None;
+                    Err("the trigger panicked".to_owned())
+                });
+                if let Err(message) = failed
+                    && let Some(trigger) = self.machine.definition(*watcher)
+                {
+                    Self::raise(engine, event, failure(&trigger.id, &message));
+                }
+            }
+            begin = end;
+        }
+        watching.clear();
+        (self.watching, self.ends) = (watching, ends);
     }
 
-    fn consider(
-        &mut self,
-        engine: &Arc<EngineShared>,
-        candidate: &Candidate,
-        event: &Arc<Event>,
-    ) -> Result<(), String> {
-        if !self.holds_true(engine, candidate, event)? {
+    fn consider(&mut self, engine: &Arc<EngineShared>, watcher: Watcher, event: &Arc<Event>) -> Result<(), String> {
+        if !watcher.is_answered && !self.holds_true(engine, watcher, event)? {
             return Ok(());
         }
-        match self.machine.fire_candidate(candidate, event) {
-            Fire::Fired { .. } => self.action(engine, &candidate.trigger, event),
+        let fire = self.machine.fire_watcher(watcher, event);
+        if let Fire::Fired { .. } = fire
+            && let Some(called) = self.called.call(&self.machine, watcher, event)
+        {
+            return called;
+        }
+        let Some(trigger) = self.machine.definition(watcher).cloned() else {
+            return Ok(());
+        };
+        match fire {
+            Fire::Fired { .. } => self.action(engine, watcher, &trigger, event),
             Fire::Refused => Ok(()),
-            Fire::TooDeep => Err(too_deep(&candidate.trigger, event).to_owned()),
+            Fire::TooDeep => Err(too_deep(&trigger, event).to_owned()),
         }
     }
 
-    fn holds_true(&mut self, engine: &EngineShared, candidate: &Candidate, event: &Event) -> Result<bool, String> {
-        if candidate.is_answered {
-            return Ok(true);
-        }
-        let Some(expression) = &candidate.trigger.condition.expression else {
+    fn holds_true(&mut self, engine: &EngineShared, watcher: Watcher, event: &Event) -> Result<bool, String> {
+        let Some(trigger) = self.machine.definition(watcher).cloned() else {
+            return Ok(false);
+        };
+        let Some(expression) = &trigger.condition.expression else {
             return Ok(true);
         };
         self.evaluator(engine)
@@ -182,6 +205,7 @@ impl TriggerMatcherActor {
     fn action(
         &mut self,
         engine: &Arc<EngineShared>,
+        watcher: Watcher,
         trigger: &Arc<TriggerDefinition>,
         event: &Arc<Event>,
     ) -> Result<(), String> {
@@ -251,44 +275,45 @@ impl TriggerMatcherActor {
                 Self::raise(engine, event, raised);
                 Ok(())
             }
-            TriggerAction::Custom { function, parameters } => self.custom(engine, trigger, event, function, parameters),
+            TriggerAction::Custom { function, parameters } => match engine.ports.functions.get(function) {
+                Some(Function::Inline(own)) => {
+                    let mark = self.called.mark(function, own);
+                    self.machine.set_mark(watcher.key, mark);
+                    let mut watcher = watcher;
+                    watcher.mark = Some(mark);
+                    self.called.call(&self.machine, watcher, event).unwrap_or(Ok(()))
+                }
+                Some(Function::Work(own)) => {
+                    self.begin_work(engine, trigger, event, own, parameters);
+                    Ok(())
+                }
+                None => Err(format!("no function is registered under the name {function}")),
+            },
         }
     }
 
-    fn custom(
+    fn begin_work(
         &mut self,
         engine: &Arc<EngineShared>,
         trigger: &Arc<TriggerDefinition>,
         event: &Arc<Event>,
-        name: &str,
+        function: &Arc<WorkFunction>,
         parameters: &Map<String, Value>,
-    ) -> Result<(), String> {
-        match engine.ports.functions.get(name) {
-            Some(Function::Inline(function)) => {
-                let input = self.shown.next(event, parameters);
-                let call = || at_depth(depth_after(event), || function(&input));
-                let called = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call));
-                called.map_err(|_| format!("function {name} panicked"))?.map(|_| ())
-            }
-            Some(Function::Work(function)) => {
-                let input = firing_value(event, parameters);
-                let future = work_at_depth(depth_after(event), || function(input));
-                let (bus, trigger, event) = (engine.bus.clone(), Arc::clone(trigger), Arc::clone(event));
-                let failed = Answer::new(move |result: Result<Result<Value, String>, _>| {
-                    let message = match result {
-                        Ok(Ok(_)) => return,
-                        Ok(Err(message)) => message,
-                        Err(lost) => lost.to_string(),
-                    };
-                    bus.do_send(raise(&event, failure(&trigger.id, &message)));
-                });
-                self.host
-                    .work(Box::pin(async move { failed.give(future.await) }))
-                    .detach();
-                Ok(())
-            }
-            None => Err(format!("no function is registered under the name {name}")),
-        }
+    ) {
+        let input = firing_value(event, parameters);
+        let future = work_at_depth(depth_after(event), || function(input));
+        let (bus, trigger, event) = (engine.bus.clone(), Arc::clone(trigger), Arc::clone(event));
+        let failed = Answer::new(move |result: Result<Result<Value, String>, _>| {
+            let message = match result {
+                Ok(Ok(_)) => return,
+                Ok(Err(message)) => message,
+                Err(lost) => lost.to_string(),
+            };
+            bus.do_send(raise(&event, failure(&trigger.id, &message)));
+        });
+        self.host
+            .work(Box::pin(async move { failed.give(future.await) }))
+            .detach();
     }
 
     pub(crate) fn raise(engine: &Arc<EngineShared>, event: &Event, raised: RaisedEvent) {

@@ -37,14 +37,14 @@ impl Waits {
         };
         let (word, name) = (event.raised.event_type.as_str(), event.raised.event_name.as_deref());
         let is_heard = |waiting: &Waiting| *waiting.event == *word || name == Some(&*waiting.event);
+        if !waits.values().any(is_heard) {
+            return;
+        }
         let heard: Vec<Ticket> = waits
             .iter()
             .filter(|(_, waiting)| is_heard(waiting))
             .map(|(ticket, _)| *ticket)
             .collect();
-        if heard.is_empty() {
-            return;
-        }
         let value: Arc<Value> = Arc::new(event.to_json());
         for ticket in heard {
             if let Some(waiting) = waits.remove(&ticket) {

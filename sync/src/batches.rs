@@ -41,6 +41,8 @@ struct State<T> {
     is_crossed: bool,
     /// The newest is the last.
     untaken: Vec<(u64, Vec<T>)>,
+    /// How many items the batch had that was taken last: the next one has room for as many from the start.
+    usual: usize,
 }
 
 impl<T> Batches<T> {
@@ -52,6 +54,7 @@ impl<T> Batches<T> {
             being_sent: 0,
             is_crossed: false,
             untaken: Vec::new(),
+            usual: 1,
         };
         Self {
             shared: Arc::new(Mutex::new(state)),
@@ -74,7 +77,9 @@ impl<T> Batches<T> {
             state.is_crossed |= state.being_sent > 0;
             state.being_sent += 1;
             let number = state.last;
-            state.untaken.push((number, vec![item]));
+            let mut items = Vec::with_capacity(state.usual.max(1));
+            items.push(item);
+            state.untaken.push((number, items));
             if mutant!("batches: open before it is sent") {
                 state.is_open = true;
             }
@@ -145,7 +150,11 @@ impl<T> Batch<T> {
             state.is_open = false;
         }
         let place = state.untaken.iter().position(|(number, _)| *number == self.number);
-        place.map_or_else(Vec::new, |place| state.untaken.remove(place).1)
+        let items = place.map_or_else(Vec::new, |place| state.untaken.remove(place).1);
+        if place.is_some() {
+            state.usual = items.len();
+        }
+        items
     }
 }
 

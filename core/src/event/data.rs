@@ -28,7 +28,23 @@ pub struct EventData(Kind);
 #[derive(Clone)]
 enum Kind {
     Map(Map<String, Value>),
-    Fields(Box<[(&'static str, Field)]>, OnceLock<Box<Map<String, Value>>>),
+    Fields(Fields, OnceLock<Box<Map<String, Value>>>),
+}
+
+/// One field has its place in the event: most events that users raise have no other.
+#[derive(Clone)]
+enum Fields {
+    One((&'static str, Field)),
+    More(Box<[(&'static str, Field)]>),
+}
+
+impl Fields {
+    fn as_slice(&self) -> &[(&'static str, Field)] {
+        match self {
+            Self::One(field) => std::slice::from_ref(field),
+            Self::More(fields) => fields,
+        }
+    }
 }
 
 impl Default for Kind {
@@ -107,7 +123,13 @@ impl From<&Output> for Field {
 impl EventData {
     /// These fields; of two with one name the last counts.
     pub fn of(fields: impl IntoIterator<Item = (&'static str, Field)>) -> Self {
-        Self(Kind::Fields(fields.into_iter().collect(), OnceLock::new()))
+        let mut fields = fields.into_iter();
+        if fields.size_hint() == (1, Some(1))
+            && let Some(field) = fields.next()
+        {
+            return Self(Kind::Fields(Fields::One(field), OnceLock::new()));
+        }
+        Self(Kind::Fields(Fields::More(fields.collect()), OnceLock::new()))
     }
 
     /// One of the fields, without a map of all.
@@ -115,7 +137,7 @@ impl EventData {
         match &self.0 {
             Kind::Map(map) => map.get(name).map(Seen::Value),
             Kind::Fields(fields, _) => {
-                let mut named = fields.iter().rev().filter(|(own, _)| *own == name);
+                let mut named = fields.as_slice().iter().rev().filter(|(own, _)| *own == name);
                 named.next().map(|(_, field)| field.seen())
             }
         }
@@ -127,7 +149,7 @@ impl EventData {
             Kind::Map(map) => map.clone(),
             Kind::Fields(fields, made) => match made.get() {
                 Some(map) => (**map).clone(),
-                None => map_of(fields),
+                None => map_of(fields.as_slice()),
             },
         }
     }
@@ -146,7 +168,7 @@ impl Deref for EventData {
     fn deref(&self) -> &Self::Target {
         match &self.0 {
             Kind::Map(map) => map,
-            Kind::Fields(fields, made) => made.get_or_init(|| Box::new(map_of(fields))),
+            Kind::Fields(fields, made) => made.get_or_init(|| Box::new(map_of(fields.as_slice()))),
         }
     }
 }

@@ -86,15 +86,9 @@ impl Equality {
         })
     }
 
-    /// What looking at the event says of the expression: none where it can not hold, otherwise whether it holds for
-    /// certain.
-    pub(super) fn answer(&self, event: &RaisedEvent) -> Option<bool> {
-        match known(event, &self.field) {
-            Known::Is(seen) if seen == self.literal.seen() => Some(self.is_all && !self.is_loose),
-            Known::Is(seen) if self.is_loose && seen.kind() != self.literal.kind() => Some(false),
-            Known::Other if self.is_loose => Some(false),
-            Known::Is(_) | Known::Other | Known::Nothing => None,
-        }
+    /// Whether the expression holds wherever the field is the literal.
+    pub(super) fn says_all(&self) -> bool {
+        self.is_all && !self.is_loose
     }
 }
 

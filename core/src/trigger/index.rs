@@ -2,16 +2,17 @@
 //!
 //! Looking up costs a few searches and what is found, however many triggers there are.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
-use hashbrown::hash_table::Entry;
 
-use super::equality::{Equality, Kind, Known, Literal, Seen, known};
+use super::equality::Equality;
+use super::literals::Literals;
 use super::owner::{Owner, TriggerKey};
+use super::short::ShortText;
 use crate::definition::TriggerDefinition;
 use crate::event::{Event, EventType};
 
@@ -20,6 +21,8 @@ use crate::event::{Event, EventType};
 pub(super) struct Found {
     pub(super) key: TriggerKey,
     pub(super) slot: u32,
+    /// Where it is found its expression holds: it compares a field with a literal and says nothing else.
+    pub(super) is_answered: bool,
 }
 
 #[derive(Debug, Default)]
@@ -36,108 +39,65 @@ struct Names {
 /// Names by their hash: a search that compares names reads one of them, scattered over the memory, for every step. It
 /// is the same hash in every process, and the table's order is nowhere seen.
 #[derive(Debug, Default)]
-struct ByName(HashTable<Named>);
+struct ByName(HashTable<(u64, Box<Named>)>);
 
+/// A name, and beside it what most of its events look at.
 #[derive(Debug)]
 struct Named {
-    hash: u64,
-    name: Box<str>,
-    places: Box<Places>,
+    name: ShortText,
+    places: Places,
 }
 
 impl ByName {
     fn get(&self, name: &str) -> Option<&Places> {
+        let hash = hash_of(name);
         self.0
-            .find(hash_of(name), |named| *named.name == *name)
-            .map(|named| &*named.places)
+            .find(hash, |(own, named)| *own == hash && named.name.is(name))
+            .map(|(_, named)| &named.places)
     }
 
     fn entry(&mut self, name: &str) -> &mut Places {
         let hash = hash_of(name);
-        let named = self
-            .0
-            .entry(hash, |named| *named.name == *name, |named| named.hash)
-            .or_insert_with(|| Named {
-                hash,
+        let is_it = |(own, named): &(u64, Box<Named>)| *own == hash && named.name.is(name);
+        let named = self.0.entry(hash, is_it, |(hash, _)| *hash).or_insert_with(|| {
+            let named = Named {
                 name: name.into(),
-                places: Box::default(),
-            });
-        &mut named.into_mut().places
+                places: Places::default(),
+            };
+            (hash, Box::new(named))
+        });
+        &mut named.into_mut().1.places
     }
 }
 
-fn hash_of(what: &(impl Hash + ?Sized)) -> u64 {
+pub(super) fn hash_of(what: &(impl Hash + ?Sized)) -> u64 {
     FixedState::default().hash_one(what)
 }
 
 #[derive(Debug, Default)]
 struct Places {
     anywhere: Row,
+    elsewhere: Option<Box<Elsewhere>>,
+}
+
+#[derive(Debug, Default)]
+struct Elsewhere {
     in_workflow: BTreeMap<Arc<str>, Row>,
     in_thread: BTreeMap<String, Row>,
 }
 
-/// Triggers that watch the same events.
+/// Triggers that watch the same events. Mostly they compare one and the same field.
 #[derive(Debug, Default)]
 struct Row {
+    first: Option<Literals>,
+    rest: Option<Box<Rest>>,
+}
+
+#[derive(Debug, Default)]
+struct Rest {
     /// Their expressions, if any, are evaluated for every event.
     all: Vec<Found>,
-    by_field: BTreeMap<String, Field>,
-}
-
-/// Triggers that compare the same field.
-#[derive(Debug, Default)]
-struct Field {
-    /// By their literal's hash: whether it is that literal is seen at the trigger, which is looked at anyway.
-    equal: HashTable<Equal>,
-    /// Those of them that compare by `==`, by their literal's kind, for a value of another kind.
-    loose: BTreeMap<Kind, Vec<Found>>,
-}
-
-/// Triggers whose literals have this hash.
-#[derive(Debug)]
-struct Equal {
-    hash: u64,
-    first: Found,
-    more: BTreeSet<Found>,
-}
-
-impl Field {
-    fn add(&mut self, literal: &Literal, found: Found) {
-        let hash = hash_of(&literal.seen());
-        match self.equal.entry(hash, |equal| equal.hash == hash, |equal| equal.hash) {
-            Entry::Occupied(mut equal) => {
-                equal.get_mut().more.insert(found);
-            }
-            Entry::Vacant(place) => {
-                let (first, more) = (found, BTreeSet::new());
-                place.insert(Equal { hash, first, more });
-            }
-        }
-    }
-
-    fn remove(&mut self, literal: &Literal, found: Found) {
-        let hash = hash_of(&literal.seen());
-        let Ok(mut equal) = self.equal.find_entry(hash, |equal| equal.hash == hash) else {
-            return;
-        };
-        let Equal { first, more, .. } = equal.get_mut();
-        if *first != found {
-            more.remove(&found);
-        } else if let Some(next) = more.pop_first() {
-            *first = next;
-        } else {
-            equal.remove();
-        }
-    }
-
-    fn find(&self, seen: Seen<'_>, found: &mut Vec<Found>) {
-        let hash = hash_of(&seen);
-        if let Some(equal) = self.equal.find(hash, |equal| equal.hash == hash) {
-            found.push(equal.first);
-            found.extend(&equal.more);
-        }
-    }
+    by_field: BTreeMap<String, Literals>,
 }
 
 impl Index {
@@ -149,13 +109,9 @@ impl Index {
         equality: Option<&Equality>,
     ) {
         let row = self.row_of(owner, definition);
-        let Some(equality) = equality else {
-            return row.all.push(found);
-        };
-        let field = row.by_field.entry(equality.field.clone()).or_default();
-        field.add(&equality.literal, found);
-        if equality.is_loose {
-            field.loose.entry(equality.literal.kind()).or_default().push(found);
+        match equality {
+            Some(equality) => row.literals(&equality.field).add(equality, found),
+            None => row.rest.get_or_insert_default().all.push(found),
         }
     }
 
@@ -167,37 +123,23 @@ impl Index {
         equality: Option<&Equality>,
     ) {
         let row = self.row_of(owner, definition);
-        let Some(equality) = equality else {
-            return forget(&mut row.all, found);
-        };
-        if let Some(field) = row.by_field.get_mut(&equality.field) {
-            if let Some(loose) = field.loose.get_mut(&equality.literal.kind()) {
-                forget(loose, found);
-            }
-            field.remove(&equality.literal, found);
-            if field.equal.is_empty() {
-                row.by_field.remove(&equality.field);
-            }
+        match equality {
+            Some(equality) => row.remove(equality, found),
+            None => row.rest.get_or_insert_default().all.retain(|other| *other != found),
         }
     }
 
-    /// Appends what may concern the event, in no order, maybe also what compares a field with a literal of the same hash
-    /// as the event's. A trigger that names a thread may name another workflow than the event's.
+    /// Appends what may concern the event, in no order. A trigger that names a thread may name another workflow than the
+    /// event's.
     pub(super) fn find(&self, event: &Event, found: &mut Vec<Found>) {
         let Some(of_type) = self.by_type.get(&event.raised.event_type) else {
             return;
         };
-        let named = event
-            .raised
-            .event_name
-            .as_ref()
-            .and_then(|name| of_type.named.get(name));
-        for places in [Some(&of_type.any), named].into_iter().flatten() {
-            let workflow = places.in_workflow.get(&event.workflow_id);
-            let thread = places.in_thread.get(&*event.thread_id);
-            for row in [Some(&places.anywhere), workflow, thread].into_iter().flatten() {
-                row.find(event, found);
-            }
+        of_type.any.find(event, found);
+        if let Some(name) = &event.raised.event_name
+            && let Some(named) = of_type.named.get(name)
+        {
+            named.find(event, found);
         }
     }
 
@@ -208,10 +150,14 @@ impl Index {
             Some(name) => names.named.entry(name),
         };
         if let Some(thread) = &definition.thread_id {
-            return places.in_thread.entry(thread.clone()).or_default();
+            let elsewhere = places.elsewhere.get_or_insert_default();
+            return elsewhere.in_thread.entry(thread.clone()).or_default();
         }
         match workflow_of(owner, definition) {
-            Some(workflow) => places.in_workflow.entry(workflow.into()).or_default(),
+            Some(workflow) => {
+                let elsewhere = places.elsewhere.get_or_insert_default();
+                elsewhere.in_workflow.entry(workflow.into()).or_default()
+            }
             None => &mut places.anywhere,
         }
     }
@@ -225,24 +171,53 @@ pub(super) fn workflow_of<'a>(owner: &'a Owner, definition: &'a TriggerDefinitio
     }
 }
 
-impl Row {
+impl Places {
     fn find(&self, event: &Event, found: &mut Vec<Found>) {
-        found.extend(&self.all);
-        for (name, field) in &self.by_field {
-            match known(&event.raised, name) {
-                Known::Nothing => {}
-                Known::Other => found.extend(field.loose.values().flatten()),
-                Known::Is(seen) => {
-                    // `==` between different kinds converts; whether it holds is for the expression to say.
-                    let others = field.loose.iter().filter(|(kind, _)| **kind != seen.kind());
-                    found.extend(others.flat_map(|(_, keys)| keys));
-                    field.find(seen, found);
-                }
+        self.anywhere.find(event, found);
+        if let Some(elsewhere) = &self.elsewhere {
+            let workflow = elsewhere.in_workflow.get(&event.workflow_id);
+            let thread = elsewhere.in_thread.get(&*event.thread_id);
+            for row in [workflow, thread].into_iter().flatten() {
+                row.find(event, found);
             }
         }
     }
 }
 
-fn forget(list: &mut Vec<Found>, found: Found) {
-    list.retain(|other| *other != found);
+impl Row {
+    fn literals(&mut self, field: &str) -> &mut Literals {
+        let is_first = self.first.as_ref().is_none_or(|first| first.compare(field));
+        if is_first {
+            return self.first.get_or_insert_with(|| Literals::new(field));
+        }
+        let by_field = &mut self.rest.get_or_insert_default().by_field;
+        by_field.entry(field.to_owned()).or_insert_with(|| Literals::new(field))
+    }
+
+    fn remove(&mut self, equality: &Equality, found: Found) {
+        let field = &equality.field;
+        let literals = self.literals(field);
+        literals.remove(equality, found);
+        if !literals.is_empty() {
+            return;
+        }
+        if self.first.as_ref().is_some_and(|first| first.compare(field)) {
+            let next = self.rest.as_mut().and_then(|rest| rest.by_field.pop_first());
+            self.first = next.map(|(_, literals)| literals);
+        } else if let Some(rest) = &mut self.rest {
+            rest.by_field.remove(field);
+        }
+    }
+
+    fn find(&self, event: &Event, found: &mut Vec<Found>) {
+        if let Some(first) = &self.first {
+            first.find(&event.raised, found);
+        }
+        if let Some(rest) = &self.rest {
+            found.extend(&rest.all);
+            for literals in rest.by_field.values() {
+                literals.find(&event.raised, found);
+            }
+        }
+    }
 }

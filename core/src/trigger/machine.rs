@@ -16,12 +16,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::equality::Equality;
 use super::index::{Found, Index, workflow_of};
 use super::owner::{Owner, TriggerKey};
+use super::written::{Written, WrittenEntry};
 use crate::definition::TriggerDefinition;
 use crate::event::{Event, EventMask, EventType};
 
@@ -55,6 +55,18 @@ pub struct Candidate {
     slot: u32,
 }
 
+/// A [`Candidate`] without what most events need not look at.
+#[derive(Clone, Copy, Debug)]
+pub struct Watcher {
+    /// Names it in the machine.
+    pub key: TriggerKey,
+    /// Whether the index has answered its expression: it holds.
+    pub is_answered: bool,
+    /// What [`TriggerMachine::set_mark`] gave it.
+    pub mark: Option<u32>,
+    slot: u32,
+}
+
 /// What came of a match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fire {
@@ -81,16 +93,28 @@ pub struct TriggerState {
     pub fired: u64,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+/// What an event looks at of a trigger that it concerns, in one place; the rest is in its [`Entry`].
+#[derive(Clone, Copy, Debug)]
+struct Standing {
+    key: TriggerKey,
+    mark: Option<u32>,
+    enabled: bool,
+    /// It counts for the engine, not for each run by itself.
+    is_engines: bool,
+    /// It names a thread, which may be another workflow's than its own.
+    names_thread: bool,
+    fired: u64,
+    /// `maxTriggers`; 0: none.
+    limit: u64,
+}
+
+#[derive(Debug)]
 struct Entry {
-    #[serde(skip)]
     key: TriggerKey,
     owner: Owner,
     definition: Arc<TriggerDefinition>,
     /// What the index answers of its expression.
     equality: Option<Equality>,
-    enabled: bool,
-    fired: u64,
 }
 
 /// See the module's table. What follows from its triggers is not written down, but found again.
@@ -101,6 +125,8 @@ pub struct TriggerMachine {
     next: TriggerKey,
     /// The triggers, each where the index finds it without a search; a free place is taken again.
     slots: Vec<Option<Entry>>,
+    /// By the same places; what stands in a free one is another's or nobody's, and disabled.
+    standings: Vec<Standing>,
     free: Vec<u32>,
     by_key: BTreeMap<TriggerKey, u32>,
     ids: BTreeMap<(Owner, String), TriggerKey>,
@@ -113,27 +139,6 @@ pub struct TriggerMachine {
     found: Vec<Found>,
 }
 
-/// A machine as it is written down.
-#[derive(Deserialize)]
-struct Written {
-    chain_limit: u32,
-    next: TriggerKey,
-    entries: BTreeMap<TriggerKey, Entry>,
-    by_run: BTreeMap<String, BTreeMap<TriggerKey, u64>>,
-}
-
-impl Serialize for TriggerMachine {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let entries: BTreeMap<TriggerKey, &Entry> = self.entries().map(|entry| (entry.key, entry)).collect();
-        let mut written = serializer.serialize_struct("TriggerMachine", 4)?;
-        written.serialize_field("chain_limit", &self.chain_limit)?;
-        written.serialize_field("next", &self.next)?;
-        written.serialize_field("entries", &entries)?;
-        written.serialize_field("by_run", &self.by_run)?;
-        written.end()
-    }
-}
-
 impl From<Written> for TriggerMachine {
     fn from(written: Written) -> Self {
         let mut machine = Self {
@@ -142,9 +147,37 @@ impl From<Written> for TriggerMachine {
             ..Self::new(written.chain_limit)
         };
         for (key, entry) in written.entries {
-            machine.keep(Entry { key, ..entry });
+            let kept = Entry {
+                key,
+                owner: entry.owner,
+                definition: entry.definition,
+                equality: entry.equality,
+            };
+            machine.keep(kept, entry.enabled, entry.fired);
         }
         machine
+    }
+}
+
+impl Serialize for TriggerMachine {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let entries = self.entries().map(|(entry, standing)| {
+            let written = WrittenEntry {
+                owner: entry.owner.clone(),
+                definition: Arc::clone(&entry.definition),
+                equality: entry.equality.clone(),
+                enabled: standing.enabled,
+                fired: standing.fired,
+            };
+            (entry.key, written)
+        });
+        let written = Written {
+            chain_limit: self.chain_limit,
+            next: self.next,
+            entries: entries.collect(),
+            by_run: self.by_run.clone(),
+        };
+        written.serialize(serializer)
     }
 }
 
@@ -161,6 +194,7 @@ impl TriggerMachine {
             chain_limit,
             next: 0,
             slots: Vec::new(),
+            standings: Vec::new(),
             free: Vec::new(),
             by_key: BTreeMap::new(),
             ids: BTreeMap::new(),
@@ -186,22 +220,27 @@ impl TriggerMachine {
     /// Every trigger of an owner, by id.
     pub fn states(&self, owner: &Owner) -> Vec<TriggerState> {
         self.entries()
-            .filter(|entry| entry.owner == *owner)
-            .map(|entry| TriggerState {
+            .filter(|(entry, _)| entry.owner == *owner)
+            .map(|(entry, standing)| TriggerState {
                 id: entry.definition.id.clone(),
-                enabled: entry.enabled,
-                fired: entry.fired,
+                enabled: standing.enabled,
+                fired: standing.fired,
             })
             .collect()
     }
 
-    /// In the order they were added.
-    fn entries(&self) -> impl Iterator<Item = &Entry> {
-        self.by_key.values().filter_map(|slot| self.entry(*slot))
+    /// What a watcher that [`TriggerMachine::find`] gave waits for and does; none where it was removed since.
+    pub fn definition(&self, watcher: Watcher) -> Option<&Arc<TriggerDefinition>> {
+        let entry = self.slots.get(watcher.slot as usize)?.as_ref()?;
+        (entry.key == watcher.key).then_some(&entry.definition)
     }
 
-    fn entry(&self, slot: u32) -> Option<&Entry> {
-        self.slots.get(slot as usize)?.as_ref()
+    /// In the order they were added.
+    fn entries(&self) -> impl Iterator<Item = (&Entry, &Standing)> {
+        self.by_key.values().filter_map(|slot| {
+            let slot = *slot as usize;
+            Some((self.slots.get(slot)?.as_ref()?, self.standings.get(slot)?))
+        })
     }
 
     fn mask(&self, wanted: impl Fn(&(usize, usize)) -> bool) -> EventMask {
@@ -224,32 +263,51 @@ impl TriggerMachine {
         let key = self.next;
         self.next += 1;
         let equality = definition.condition.expression.as_deref().and_then(Equality::read);
-        self.keep(Entry {
+        let enabled = definition.enabled;
+        let entry = Entry {
             key,
             owner,
-            equality,
-            enabled: definition.enabled,
             definition,
-            fired: 0,
-        });
+            equality,
+        };
+        self.keep(entry, enabled, 0);
         Ok(key)
     }
 
-    fn keep(&mut self, entry: Entry) {
+    fn keep(&mut self, entry: Entry, enabled: bool, fired: u64) {
+        let key = entry.key;
+        let standing = Standing {
+            key,
+            mark: None,
+            enabled,
+            is_engines: entry.owner == Owner::Engine,
+            names_thread: entry.definition.thread_id.is_some(),
+            fired,
+            limit: entry.definition.max_triggers.unwrap_or_default(),
+        };
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
+            self.standings.push(standing);
             (self.slots.len() - 1) as u32
         });
-        let key = entry.key;
         self.by_key.insert(key, slot);
         self.ids.insert((entry.owner.clone(), entry.definition.id.clone()), key);
         let equality = entry.equality.as_ref();
         self.index
-            .add(Found { key, slot }, &entry.owner, &entry.definition, equality);
-        if entry.enabled {
+            .add(found(key, slot, equality), &entry.owner, &entry.definition, equality);
+        if enabled {
             self.watch(&entry.definition, true);
         }
+        self.standings[slot as usize] = standing;
         self.slots[slot as usize] = Some(entry);
+    }
+
+    /// Gives a trigger a number that comes with it whenever it is found, for who keeps more of it elsewhere.
+    pub fn set_mark(&mut self, key: TriggerKey, mark: u32) {
+        let slot = self.by_key.get(&key);
+        if let Some(standing) = slot.and_then(|slot| self.standings.get_mut(*slot as usize)) {
+            standing.mark = Some(mark);
+        }
     }
 
     /// Removes a trigger; whether there was one.
@@ -263,8 +321,8 @@ impl TriggerMachine {
             self.free.push(slot);
             let equality = entry.equality.as_ref();
             self.index
-                .remove(Found { key, slot }, &entry.owner, &entry.definition, equality);
-            if entry.enabled {
+                .remove(found(key, slot, equality), &entry.owner, &entry.definition, equality);
+            if std::mem::take(&mut self.standings[slot as usize].enabled) {
                 self.watch(&entry.definition, false);
             }
         }
@@ -275,10 +333,10 @@ impl TriggerMachine {
     pub fn set_enabled(&mut self, owner: &Owner, id: &str, enabled: bool) -> Option<bool> {
         let key = self.ids.get(&(owner.clone(), id.to_owned()))?;
         let slot = *self.by_key.get(key)?;
-        let entry = self.slots[slot as usize].as_mut()?;
-        let changed = entry.enabled != enabled;
-        entry.enabled = enabled;
-        let definition = Arc::clone(&entry.definition);
+        let definition = Arc::clone(&self.slots[slot as usize].as_ref()?.definition);
+        let standing = &mut self.standings[slot as usize];
+        let changed = standing.enabled != enabled;
+        standing.enabled = enabled;
         if changed {
             self.watch(&definition, enabled);
         }
@@ -308,13 +366,22 @@ impl TriggerMachine {
     /// Enabled triggers that watch this event, in the order they were added. Their expressions are not evaluated; those
     /// that compare a field with something else than the event has there are left out.
     pub fn candidates(&mut self, event: &Event) -> Vec<Candidate> {
-        let mut candidates = Vec::new();
-        self.find(event, &mut candidates);
-        candidates
+        let mut watchers = Vec::new();
+        self.find(event, &mut watchers);
+        let candidates = watchers.into_iter().filter_map(|watcher| {
+            Some(Candidate {
+                key: watcher.key,
+                trigger: Arc::clone(self.definition(watcher)?),
+                is_answered: watcher.is_answered,
+                slot: watcher.slot,
+            })
+        });
+        candidates.collect()
     }
 
-    /// Appends what [`TriggerMachine::candidates`] gives.
-    pub fn find(&mut self, event: &Event, candidates: &mut Vec<Candidate>) {
+    /// Appends what [`TriggerMachine::candidates`] gives. Whoever asks for several events may do so before any trigger of the
+    /// first fires: one that has been disabled since is refused by [`TriggerMachine::fire_watcher`].
+    pub fn find(&mut self, event: &Event, watchers: &mut Vec<Watcher>) {
         // Beyond the limit stands only what tells that a chain has reached it.
         if event.raised.trigger_depth > self.chain_limit {
             return;
@@ -325,25 +392,30 @@ impl TriggerMachine {
             found.sort_unstable();
             found.dedup();
         }
-        candidates.extend(found.drain(..).filter_map(|found| self.candidate(found, event)));
+        for found in &found {
+            if let Some(watcher) = self.watcher(*found, event) {
+                watchers.push(watcher);
+            }
+        }
+        found.clear();
         self.found = found;
     }
 
-    fn candidate(&self, found: Found, event: &Event) -> Option<Candidate> {
-        let entry = self.entry(found.slot).filter(|entry| entry.enabled)?;
-        let is_answered = match &entry.equality {
-            Some(equality) => equality.answer(&event.raised)?,
-            None => false,
-        };
-        let workflow = workflow_of(&entry.owner, &entry.definition);
-        workflow
-            .is_none_or(|workflow| *workflow == *event.workflow_id)
-            .then(|| Candidate {
-                key: found.key,
-                trigger: Arc::clone(&entry.definition),
-                is_answered,
-                slot: found.slot,
-            })
+    fn watcher(&self, found: Found, event: &Event) -> Option<Watcher> {
+        let standing = self.standings.get(found.slot as usize)?;
+        let is_watching = standing.enabled && (!standing.names_thread || self.is_of_workflow(found.slot, event));
+        is_watching.then_some(Watcher {
+            key: found.key,
+            is_answered: found.is_answered,
+            mark: standing.mark,
+            slot: found.slot,
+        })
+    }
+
+    fn is_of_workflow(&self, slot: u32, event: &Event) -> bool {
+        let entry = self.slots.get(slot as usize).and_then(Option::as_ref);
+        let workflow = entry.and_then(|entry| workflow_of(&entry.owner, &entry.definition));
+        workflow.is_none_or(|workflow| *workflow == *event.workflow_id)
     }
 
     /// Counts a firing of a candidate whose expression held.
@@ -355,14 +427,19 @@ impl TriggerMachine {
     }
 
     /// As [`TriggerMachine::fire`], without a search for it.
+    pub fn fire_watcher(&mut self, watcher: Watcher, event: &Event) -> Fire {
+        self.fire_in(watcher.slot, watcher.key, event)
+    }
+
+    /// As [`TriggerMachine::fire_watcher`].
     pub fn fire_candidate(&mut self, candidate: &Candidate, event: &Event) -> Fire {
         self.fire_in(candidate.slot, candidate.key, event)
     }
 
     fn fire_in(&mut self, slot: u32, key: TriggerKey, event: &Event) -> Fire {
-        let entry = self.slots.get_mut(slot as usize).and_then(Option::as_mut);
+        let standing = self.standings.get_mut(slot as usize);
         // Its place may be another's by now.
-        let Some(entry) = entry.filter(|entry| entry.enabled && entry.key == key) else {
+        let Some(standing) = standing.filter(|standing| standing.enabled && standing.key == key) else {
             return Fire::Refused;
         };
         match event.raised.trigger_depth.cmp(&self.chain_limit) {
@@ -371,15 +448,15 @@ impl TriggerMachine {
             // It tells of a chain that is too deep: whoever watches for that must not prolong it.
             std::cmp::Ordering::Greater => return Fire::Refused,
         }
-        let limit = entry.definition.max_triggers.filter(|limit| *limit > 0);
-        let count = match (&entry.owner, limit) {
-            (Owner::Engine, _) | (Owner::Workflow(_), None) => {
-                if limit.is_some_and(|limit| entry.fired >= limit) {
+        let limit = (standing.limit > 0).then_some(standing.limit);
+        let count = match limit.filter(|_| !standing.is_engines) {
+            None => {
+                if limit.is_some_and(|limit| standing.fired >= limit) {
                     return Fire::Refused;
                 }
-                entry.fired + 1
+                standing.fired + 1
             }
-            (Owner::Workflow(_), Some(limit)) => {
+            Some(limit) => {
                 let run = self.by_run.entry(event.run_id.to_string()).or_default();
                 let count = run.entry(key).or_insert(0);
                 if *count >= limit {
@@ -389,12 +466,22 @@ impl TriggerMachine {
                 *count
             }
         };
-        entry.fired += 1;
-        if entry.owner == Owner::Engine && limit == Some(count) {
-            entry.enabled = false;
-            let definition = Arc::clone(&entry.definition);
-            self.watch(&definition, false);
+        standing.fired += 1;
+        if standing.is_engines && limit == Some(count) {
+            standing.enabled = false;
+            let entry = self.slots.get(slot as usize).and_then(Option::as_ref);
+            if let Some(definition) = entry.map(|entry| Arc::clone(&entry.definition)) {
+                self.watch(&definition, false);
+            }
         }
         Fire::Fired { count }
+    }
+}
+
+fn found(key: TriggerKey, slot: u32, equality: Option<&Equality>) -> Found {
+    Found {
+        key,
+        slot,
+        is_answered: equality.is_some_and(Equality::says_all),
     }
 }

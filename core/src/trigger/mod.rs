@@ -2,8 +2,11 @@
 
 mod equality;
 mod index;
+mod literals;
 mod machine;
 mod owner;
+mod short;
+mod written;
 
-pub use machine::{Candidate, DEFAULT_CHAIN_LIMIT, Fire, TriggerExists, TriggerMachine, TriggerState};
+pub use machine::{Candidate, DEFAULT_CHAIN_LIMIT, Fire, TriggerExists, TriggerMachine, TriggerState, Watcher};
 pub use owner::{Owner, TriggerKey};

@@ -185,3 +185,32 @@ fn a_candidate_that_was_removed_meanwhile_does_not_fire_what_took_its_place() {
     let candidates = machine.candidates(&event);
     assert_eq!(machine.fire_candidate(&candidates[0], &event), Fire::Fired { count: 1 });
 }
+
+#[test]
+fn f17_what_was_found_for_many_events_at_once_fires_no_more_often_than_it_may() {
+    let definition: TriggerDefinition = serde_json::from_value(json!({"id": "t", "maxTriggers": 3,
+        "condition": {"eventType": "NODE_FAILED"}, "action": {"type": "STOP_THREAD", "parameters": {}}}))
+    .expect("a trigger");
+    for inside in [false, true] {
+        let mut machine = TriggerMachine::default();
+        let key = machine.add(owner(inside), Arc::new(definition.clone())).expect("new");
+        machine.set_mark(key, 7);
+        let event = event(1, 0, false);
+        let mut watchers = Vec::new();
+        for _ in 0..5 {
+            machine.find(&event, &mut watchers);
+        }
+        assert!(
+            watchers
+                .iter()
+                .all(|watcher| (watcher.key, watcher.mark) == (key, Some(7)))
+        );
+        let fires = watchers.iter().map(|watcher| machine.fire_watcher(*watcher, &event));
+        let counts: Vec<Fire> = fires.collect();
+        let expected = [1, 2, 3].map(|count| Fire::Fired { count });
+        assert_eq!(counts, [&expected[..], &[Fire::Refused; 2]].concat(), "F17");
+        assert!(machine.definition(watchers[0]).is_some_and(|own| own.id == "t"));
+        machine.remove(&owner(inside), "t");
+        assert!(machine.definition(watchers[0]).is_none());
+    }
+}
