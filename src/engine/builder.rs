@@ -117,7 +117,8 @@ impl EngineBuilder {
 
     /// A function for CODE nodes and CUSTOM triggers, called in place: for what takes microseconds. It gets the node's
     /// `input`, or the last output; for a trigger `{event, parameters}`. What it does not look at is not made for it
-    /// ([`Input`]). An error fails the node. It must not wait for a run: the run may wait for it.
+    /// ([`Input`]). An error fails the node. It can not wait for a run, which may wait for
+    /// it: [`outcome_blocking`](super::RunHandle::outcome_blocking) says so there.
     #[must_use]
     pub fn function<F>(mut self, name: impl Into<String>, function: F) -> Self
     where

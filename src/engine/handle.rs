@@ -36,11 +36,11 @@ impl RunHandle {
         self.started.outcome.wait().await.unwrap_or_else(|lost| self.lost(lost))
     }
 
-    /// As [`RunHandle::outcome`], for a thread that may block. The thread that carries the actors of a
-    /// [local](super::EngineBuilder::local) engine may not: there a run that has not ended gives a report of status RUNNING
-    /// with an error that says so, and goes on.
+    /// As [`RunHandle::outcome`], for a thread that may block. A thread that carries the engine's actors may not, such as that
+    /// of a [local](super::EngineBuilder::local) engine, or where a function that is called in place is: there a run that has
+    /// not ended gives a report of status RUNNING with an error that says so, and goes on.
     pub fn outcome_blocking(&self) -> Arc<RunReport> {
-        if self.placement.is_here() {
+        if self.placement.carries_actors_here() {
             return self.try_outcome().unwrap_or_else(|| self.would_wait_for_itself());
         }
         self.started
@@ -63,10 +63,9 @@ impl RunHandle {
         let _: Result<(), Lost> = self.started.settled.wait().await;
     }
 
-    /// As [`RunHandle::settled`], for a thread that may block. On the thread that carries the actors of a
-    /// [local](super::EngineBuilder::local) engine it returns at once.
+    /// As [`RunHandle::settled`], for a thread that may block. On a thread that carries the engine's actors it returns at once.
     pub fn settled_blocking(&self) {
-        if self.placement.is_here() {
+        if self.placement.carries_actors_here() {
             return;
         }
         let _: Result<(), Lost> = self.started.settled.wait_blocking();
@@ -131,7 +130,8 @@ impl RunHandle {
     }
 
     fn would_wait_for_itself(&self) -> Arc<RunReport> {
-        let message = "this thread carries the run and would wait for itself; await `outcome` here";
+        let message = "this thread carries actors of the run's engine and would wait for itself: await `outcome`; a function \
+                       that waits for a run is to be an async one";
         self.unknown(ThreadStatus::Running, RunError::new(RunErrorCode::Overloaded, message))
     }
 

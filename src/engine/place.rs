@@ -160,6 +160,14 @@ impl Placement {
         self.here().is_some_and(Here::is_here)
     }
 
+    /// Whether the calling thread carries the engine's actors: a run that it waits for may wait for it.
+    pub(super) fn carries_actors_here(&self) -> bool {
+        match &self.inner.kind {
+            Kind::Real(runtime) => runtime.carries_actors_here(),
+            Kind::Simulated(simulated) => simulated.is_here(),
+        }
+    }
+
     /// Whether nothing can run any more.
     pub(super) fn has_ended(&self) -> bool {
         match &self.inner.kind {
@@ -208,6 +216,15 @@ impl Placement {
 }
 
 impl Simulated {
+    /// Whether the calling thread is the virtual clock's.
+    fn is_here(&self) -> bool {
+        HERE.with_borrow(Option::is_some) && {
+            let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+            let own = thread.as_ref().map(|thread| thread.thread().id());
+            own == Some(std::thread::current().id())
+        }
+    }
+
     fn stop(&self) {
         self.jobs.send(Job::Stop).unwrap_or(());
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use super::StopReport;
 use super::arbiter::{self, Shared};
 use super::load::{Bell, Count};
-use super::own_thread::THREAD_OF;
+use super::own_thread::{CARRIES_ACTORS, THREAD_OF};
 use super::pool::WorkPool;
 use super::runtime::ArbiterDoor;
 
@@ -74,6 +74,7 @@ impl Control {
             let (alive, gone) = mpsc::channel();
             arbiter.spawn_fn(move || {
                 THREAD_OF.set(Some(id));
+                CARRIES_ACTORS.set(true);
                 GONE.set(Some(alive));
                 arbiter::start(shared, inbox);
             });

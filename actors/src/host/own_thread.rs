@@ -8,6 +8,9 @@ thread_local! {
     /// The runtime whose thread this is: it must not wait for itself.
     pub(super) static THREAD_OF: Cell<Option<u64>> = const { Cell::new(None) };
 
+    /// Whether it is one of that runtime's that carry actors, and not one for work.
+    pub(super) static CARRIES_ACTORS: Cell<bool> = const { Cell::new(false) };
+
     /// The runtimes whose actors are tasks of this thread, which is nobody's or another's.
     static LODGERS: RefCell<Vec<(u64, Host)>> = const { RefCell::new(Vec::new()) };
 }

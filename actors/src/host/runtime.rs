@@ -28,7 +28,7 @@ use super::arbiter::{Job, Shared};
 use super::control::Control;
 use super::load::{Bell, Count, Loads, Seat};
 use super::local::{self, End, NoHome};
-use super::own_thread::{Here, THREAD_OF};
+use super::own_thread::{CARRIES_ACTORS, Here, THREAD_OF};
 use super::pool::WorkPool;
 
 /// How a [`HostRuntime`] is built.
@@ -274,6 +274,12 @@ impl HostRuntime {
     /// Whether the calling thread is one of this runtime's, or carries its actors.
     pub fn is_own_thread(&self) -> bool {
         self.inner.is_own_thread()
+    }
+
+    /// Whether the calling thread carries actors of this runtime: who waits there for one of them may wait for itself.
+    pub fn carries_actors_here(&self) -> bool {
+        let is_arbiter = THREAD_OF.get() == Some(self.inner.id) && CARRIES_ACTORS.get();
+        is_arbiter || self.here().is_here()
     }
 
     /// Stops: waits up to `grace` milliseconds until nothing is alive, then ends every thread. Blocks; the second
