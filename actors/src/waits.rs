@@ -5,8 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use pirn_core::event::Event;
-use pirn_core::thread::Outcome;
-use serde_json::Value;
+use pirn_core::thread::{Outcome, Output};
 
 use crate::answer::Answer;
 use crate::events::BusMsg;
@@ -31,7 +30,7 @@ impl Waits {
     }
 
     /// Answers those of the run that wait for this event.
-    pub(crate) fn wake(&mut self, event: &Event) {
+    pub(crate) fn wake(&mut self, event: &Arc<Event>) {
         let Some(waits) = self.0.get_mut(&event.run_id) else {
             return;
         };
@@ -45,10 +44,12 @@ impl Waits {
             .filter(|(_, waiting)| is_heard(waiting))
             .map(|(ticket, _)| *ticket)
             .collect();
-        let value: Arc<Value> = Arc::new(event.to_json());
+        // The bus has every run wait; whoever looks at the event makes it JSON on its own thread.
+        let shown = Arc::clone(event);
+        let output = Output::later(move || shown.to_json());
         for ticket in heard {
             if let Some(waiting) = waits.remove(&ticket) {
-                waiting.answer.give(Outcome::Event(Arc::clone(&value)));
+                waiting.answer.give(Outcome::Event(output.clone()));
             }
         }
         self.forget_if_empty(&event.run_id);
@@ -126,8 +127,8 @@ mod tests {
         (answer, heard)
     }
 
-    fn event(run: &str, name: &str) -> Event {
-        Event {
+    fn event(run: &str, name: &str) -> Arc<Event> {
+        Arc::new(Event {
             sequence: 1,
             timestamp: 0,
             run_id: run.into(),
@@ -137,7 +138,7 @@ mod tests {
                 event_name: Some(name.into()),
                 ..RaisedEvent::new(EventType::Custom, [])
             },
-        }
+        })
     }
 
     #[test]

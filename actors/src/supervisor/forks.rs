@@ -16,6 +16,7 @@ use pirn_core::join::{
 use pirn_core::thread::{BranchSeed, EffectId, Outcome, ThreadKind, ThreadMachine};
 use serde_json::{Value, json};
 
+use super::losers::LosersOf;
 use super::turns::Place;
 use super::{Child, ForkNo, Origin, Owned, SupervisorActor, SupervisorMsg, ThreadNo, joined};
 use crate::conversation::not_restored;
@@ -30,7 +31,7 @@ pub(super) struct ForkRun {
     pub(super) graph: Arc<Graph>,
     pub(super) ix: ForkIx,
     state: Box<ForkState>,
-    threads: Vec<Option<ThreadNo>>,
+    pub(super) threads: Vec<Option<ThreadNo>>,
     /// Where what follows the join is sure to read them.
     texts: Option<PathTexts>,
     timer: Option<TimerHandle>,
@@ -102,19 +103,18 @@ impl SupervisorActor {
         if run.machine.step(input, &mut effects).is_err() {
             return;
         }
-        let mut losers = Vec::new();
-        for effect in effects {
+        let mut effects = effects.into_iter();
+        while let Some(effect) = effects.next() {
             match effect {
                 Effect::StartPath { path } => self.start_path(no, path),
                 // Nothing but these comes after the decision that makes them losers.
-                Effect::CancelPath { path } => losers.push(path),
+                Effect::CancelPath { path } => return self.stop_losers(LosersOf::of(no, path, effects)),
                 Effect::StartTimer { generation, after_ms } => self.start_fork_timer(no, generation, after_ms),
                 Effect::StopTimer { .. } => self.stop_fork_timer(no),
                 Effect::Decided { verdict } => self.decided(no, &verdict),
                 Effect::AllEnded => self.fork_over(no),
             }
         }
-        self.cancel_paths(no, &losers);
     }
 
     fn start_path(&mut self, no: ForkNo, path: usize) {
@@ -181,15 +181,6 @@ impl SupervisorActor {
         let run = Rc::clone(&self.run);
         let actor = ThreadActor::new(run, thread, machine, conversation, token_limit);
         Some(Box::new(actor))
-    }
-
-    fn cancel_paths(&mut self, no: ForkNo, paths: &[usize]) {
-        let Some(run) = self.forks.get(&no) else { return };
-        let thread_of = |path: &usize| run.threads.get(*path).copied().flatten();
-        let losers: Vec<ThreadNo> = paths.iter().filter_map(thread_of).collect();
-        for loser in losers {
-            self.stop_loser(loser);
-        }
     }
 
     fn start_fork_timer(&mut self, no: ForkNo, generation: u32, after_ms: u64) {

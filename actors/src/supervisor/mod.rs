@@ -9,6 +9,7 @@ mod assign;
 mod children;
 mod firings;
 mod forks;
+mod losers;
 mod lost;
 mod message;
 mod report;
@@ -38,10 +39,11 @@ use crate::thread::{Ended, ThreadMsg};
 pub(crate) use assign::Assignment;
 use firings::FiringRun;
 use forks::ForkRun;
+use losers::Losers;
 pub use message::RunStatus;
 pub(crate) use message::{Control, SupervisorMsg};
 use table::Threads;
-use turns::{Fresh, Losers, Place, Told};
+use turns::{Fresh, Place, Told};
 
 /// A thread's place in its run; 0 is the main thread.
 pub(crate) type ThreadNo = u32;

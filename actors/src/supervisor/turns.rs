@@ -7,17 +7,13 @@
 //!    supervisor handles; under a virtual clock in a turn of its own, as with first turns.
 //! 4. Other tasks of the arbiter have their turn after every few first turns. Under a virtual clock each is asked for
 //!    by a task of its own, so that the host goes on choosing which of several threads moves first.
-//!
-//! And last turns: a join's losers that have begun are told to stop in turns of their own, after the join's answer has been
-//! heard. A loser whose first turn is to come is told at once, so it never takes it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use pirn_core::join::Verdict;
-use pirn_core::thread::{CancelReason, Input};
+use pirn_core::thread::Input;
 
 use super::children::Start;
 use super::{Child, Origin, SupervisorActor, SupervisorMsg, ThreadNo};
@@ -25,7 +21,7 @@ use crate::contain::Exit;
 use crate::thread::{Came, Ended, Left, Standing, ThreadActor, ThreadMsg};
 
 /// First or last turns that are taken before other tasks of the arbiter have theirs.
-const AT_ONCE: usize = 32;
+pub(super) const AT_ONCE: usize = 32;
 
 /// Where a thread is reached.
 pub(super) enum Place {
@@ -52,6 +48,12 @@ pub(super) struct Fresh {
     pub(super) spare: Option<Box<ThreadActor>>,
 }
 
+impl Fresh {
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+}
+
 /// What threads that stand have been told and not heard yet, in order: of all, or of each where the host chooses which of
 /// them hears next.
 #[derive(Default)]
@@ -60,10 +62,6 @@ pub(super) struct Told {
     by_thread: RefCell<BTreeMap<ThreadNo, VecDeque<ThreadMsg>>>,
     pub(super) is_asked: Cell<bool>,
 }
-
-/// Losers that are to be told to stop.
-#[derive(Default)]
-pub(super) struct Losers(VecDeque<ThreadNo>);
 
 impl SupervisorActor {
     /// Takes a thread into the table and sees to it that it gets its first turn.
@@ -89,7 +87,7 @@ impl SupervisorActor {
         no
     }
 
-    fn ask_later(&self, message: SupervisorMsg) {
+    pub(super) fn ask_later(&self, message: SupervisorMsg) {
         let supervisor = Arc::clone(&self.run.supervisor);
         self.run
             .host
@@ -191,47 +189,6 @@ impl SupervisorActor {
         if let Place::Standing(standing) = &child.place {
             let came = Rc::clone(standing).turn(message);
             self.came(no, came);
-        }
-    }
-
-    /// Stops a thread that its join has no more use for.
-    pub(super) fn stop_loser(&mut self, no: ThreadNo) {
-        // A look at every loser would stand between the decision and what follows it, so only where it may tell something.
-        let may_be_fresh = !self.fresh.waiting.is_empty();
-        let is_fresh = |child: &Child| matches!(child.place, Place::Fresh { .. });
-        if self.run.engine.is_simulated || (may_be_fresh && self.threads.get(no).is_some_and(is_fresh)) {
-            return self.tell_loser(no);
-        }
-        self.losers.0.push_back(no);
-        if self.losers.0.len() == 1 {
-            self.ask_later(SupervisorMsg::LastTurns);
-        }
-    }
-
-    fn tell_loser(&mut self, no: ThreadNo) {
-        let fork = self.threads.get(no).and_then(|child| match child.origin {
-            Origin::Branch { fork, .. } => self.forks.get(&fork),
-            Origin::Main | Origin::Called { .. } | Origin::Triggered { .. } => None,
-        });
-        let trigger_depth = fork.map_or(0, |run| self.depth_of(run.parent));
-        let reason = match fork.and_then(|run| run.machine.verdict()) {
-            Some(Verdict::Cancelled) => CancelReason::ParentEnded,
-            Some(
-                Verdict::Succeeded { .. } | Verdict::ConditionNotMet | Verdict::TimedOut | Verdict::MainThreadNotFound,
-            )
-            | None => CancelReason::JoinDecided,
-        };
-        self.cancel_caused(no, reason, trigger_depth);
-    }
-
-    /// Tells some losers to stop.
-    pub(super) fn last_turns(&mut self) {
-        for _ in 0..AT_ONCE {
-            let Some(no) = self.losers.0.pop_front() else { return };
-            self.tell_loser(no);
-        }
-        if !self.losers.0.is_empty() {
-            self.ask_later(SupervisorMsg::LastTurns);
         }
     }
 

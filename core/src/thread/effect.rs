@@ -395,8 +395,8 @@ pub enum Outcome {
     },
     /// A timer's time has come.
     Elapsed,
-    /// The event waited for.
-    Event(Arc<Value>),
+    /// The event waited for, as JSON.
+    Event(Output),
     /// Every trigger has been matched; these firings hold the thread until they end.
     Held(Vec<FiringId>),
     /// It failed.

@@ -137,7 +137,7 @@ impl World {
                 output: Arc::new(json!({"x": 1})),
             },
             Wanted::Elapsed | Wanted::Limit => Outcome::Elapsed,
-            Wanted::Event => Outcome::Event(Arc::new(json!({"name": "go"}))),
+            Wanted::Event => Outcome::Event(json!({"name": "go"}).into()),
             Wanted::Held => {
                 let holds = self.dice.below(3) == 0;
                 let firings: Vec<FiringId> = holds.then(|| self.firing()).into_iter().collect();
