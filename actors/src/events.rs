@@ -239,17 +239,19 @@ impl EventBusActor {
     }
 
     fn raise(&mut self, event: Event) {
-        let event = Arc::new(event);
         let event_type = event.raised.event_type;
+        let is_watched = self.interest.triggers().contains(event_type);
+        let event = match self.matcher.as_ref().filter(|_| is_watched) {
+            Some(matcher) => matcher.share(event),
+            None => Arc::new(event),
+        };
         let before = self.subscribers.len();
         self.subscribers.retain_mut(|subscriber| subscriber.take(&event));
         if self.subscribers.len() != before {
             self.publish_interest();
         }
         self.waits.wake(&event);
-        if let Some(matcher) = &self.matcher
-            && self.interest.triggers().contains(event_type)
-        {
+        if let Some(matcher) = self.matcher.as_ref().filter(|_| is_watched) {
             for asked in [&mut self.ending, &mut self.hearing] {
                 if let Some(is_quiet) = asked.get_mut(&event.run_id) {
                     *is_quiet = false;

@@ -5,12 +5,56 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use actix::Addr;
-use pirn_core::event::Event;
+use pirn_core::event::{Event, EventData};
 
 use crate::triggers::{MatcherMsg, TriggerMatcherActor};
 
+/// For how many events there are places that were another's before.
+const SPARE: usize = 256;
+
 /// Events that the bus has left for the matcher.
-pub(crate) type Inbox = Rc<RefCell<Vec<Arc<Event>>>>;
+#[derive(Clone, Default)]
+pub(crate) struct Inbox(Rc<RefCell<Lying>>);
+
+#[derive(Default)]
+struct Lying {
+    events: Vec<Arc<Event>>,
+    /// Places of events that nobody has any more.
+    spare: Vec<Arc<Event>>,
+}
+
+impl Inbox {
+    /// What lies there; `room` takes its place.
+    pub(crate) fn take(&self, room: Vec<Arc<Event>>) -> Vec<Arc<Event>> {
+        std::mem::replace(&mut self.0.borrow_mut().events, room)
+    }
+
+    fn share(&self, event: Event) -> Arc<Event> {
+        let spare = self.0.borrow_mut().spare.pop();
+        if let Some(mut place) = spare
+            && let Some(own) = Arc::get_mut(&mut place)
+        {
+            *own = event;
+            return place;
+        }
+        Arc::new(event)
+    }
+
+    /// These have been handled. Where nobody else has one its place is used again, and what it said is dropped.
+    pub(crate) fn done_with(&self, events: &mut Vec<Arc<Event>>) {
+        for mut event in events.drain(..) {
+            let Some(own) = Arc::get_mut(&mut event) else {
+                continue;
+            };
+            // Whatever this drops is the host's; it may ask for the next event meanwhile.
+            own.raised.data = EventData::default();
+            let spare = &mut self.0.borrow_mut().spare;
+            if spare.len() < SPARE {
+                spare.push(event);
+            }
+        }
+    }
+}
 
 /// The bus's way to the matcher. They live on one thread: events lie in an inbox, and one message announces as many as
 /// come before it is handled.
@@ -28,11 +72,56 @@ impl MatcherAddr {
         self.address.do_send(message);
     }
 
+    /// An event that [`MatcherAddr::happened`] is to be told.
+    pub(crate) fn share(&self, event: Event) -> Arc<Event> {
+        self.inbox.share(event)
+    }
+
     pub(crate) fn happened(&self, event: Arc<Event>) {
-        let mut events = self.inbox.borrow_mut();
-        if events.is_empty() {
+        let mut lying = self.inbox.0.borrow_mut();
+        if lying.events.is_empty() {
             self.address.do_send(MatcherMsg::Happened);
         }
-        events.push(event);
+        lying.events.push(event);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pirn_core::event::{EventType, Field, RaisedEvent};
+    use pirn_core::thread::Output;
+    use serde_json::json;
+
+    use super::*;
+
+    fn event(sequence: u64, output: &Output) -> Event {
+        Event {
+            sequence,
+            timestamp: 0,
+            run_id: "r".into(),
+            workflow_id: "w".into(),
+            thread_id: "r.0".into(),
+            raised: RaisedEvent::of(EventType::Custom, [("output", Field::from(output))]),
+        }
+    }
+
+    #[test]
+    fn the_place_of_an_event_is_anothers_only_when_nobody_has_it_and_keeps_nothing_of_it() {
+        let inbox = Inbox::default();
+        let output = Output::from(json!([1]));
+        let mut events: Vec<Arc<Event>> = (1..=3).map(|number| inbox.share(event(number, &output))).collect();
+        let kept = Arc::clone(&events[1]);
+        let places: Vec<*const Event> = events.iter().map(Arc::as_ptr).collect();
+        assert_eq!(Arc::strong_count(output.value()), 4);
+        inbox.done_with(&mut events);
+        assert_eq!(Arc::strong_count(output.value()), 2, "what the others said is gone");
+        let next: Vec<Arc<Event>> = (4..=6).map(|number| inbox.share(event(number, &output))).collect();
+        assert_eq!([Arc::as_ptr(&next[0]), Arc::as_ptr(&next[1])], [places[2], places[0]]);
+        assert!(
+            next.iter()
+                .zip(4..)
+                .all(|(shared, number)| **shared == event(number, &output))
+        );
+        assert_eq!(*kept, event(2, &output));
     }
 }

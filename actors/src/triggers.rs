@@ -1,7 +1,6 @@
 //! The trigger matcher actor: carries the [`TriggerMachine`] and starts the actions of what fires (SPEC section 5).
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 
 use actix::{Actor, ActorContext, Addr, Context, Handler};
@@ -114,7 +113,7 @@ impl TriggerMatcherActor {
 
     /// How the bus reaches it, by the address that it will have.
     pub(crate) fn reached_by(&self, address: Addr<Self>) -> MatcherAddr {
-        MatcherAddr::new(address, Rc::clone(&self.inbox))
+        MatcherAddr::new(address, self.inbox.clone())
     }
 
     fn publish_interest(&self) {
@@ -126,14 +125,13 @@ impl TriggerMatcherActor {
     }
 
     fn open_inbox(&mut self) {
-        let mut events = std::mem::take(&mut self.taken);
-        std::mem::swap(&mut events, &mut *self.inbox.borrow_mut());
+        let mut events = self.inbox.take(std::mem::take(&mut self.taken));
         if let Some(engine) = self.engine.get().cloned() {
             for events in events.chunks(AT_ONCE) {
                 self.happened(&engine, events);
             }
         }
-        events.clear();
+        self.inbox.done_with(&mut events);
         self.taken = events;
     }
 

@@ -1,75 +1,28 @@
 //! Triggers that compare one field of the event with literals.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use hashbrown::HashTable;
-use hashbrown::hash_table::Entry;
-
-use super::equality::{Equality, Kind, Known, Literal, Seen, known};
-use super::index::{Found, hash_of};
+use super::equality::{Equality, Kind, Known, known};
+use super::index::Found;
 use super::short::ShortText;
+use super::table::Table;
 use crate::event::RaisedEvent;
 
 /// Triggers that compare the same field.
 #[derive(Debug)]
 pub(super) struct Literals {
     field: ShortText,
-    /// By what they compare it with, which lies in the table itself.
-    equal: HashTable<Equal>,
+    /// By what they compare it with.
+    equal: Table,
     /// Those of them that compare by `==`, by their literal's kind, for a value of another kind.
     loose: BTreeMap<Kind, Vec<Found>>,
-}
-
-/// Triggers that have the same literal. Mostly it is one.
-#[derive(Debug)]
-struct Equal {
-    literal: Own,
-    first: Found,
-    #[allow(clippy::box_collection)] // mostly there are none, and what many of these take is what an event waits for
-    more: Option<Box<BTreeSet<Found>>>,
-}
-
-#[derive(Debug)]
-enum Own {
-    Text(ShortText),
-    Whole(i64),
-    Bool(bool),
-}
-
-impl Own {
-    fn is(&self, seen: Seen<'_>) -> bool {
-        match (self, seen) {
-            (Self::Text(own), Seen::Text(text)) => own.is(text),
-            (Self::Whole(own), Seen::Whole(whole)) => *own == whole,
-            (Self::Bool(own), Seen::Bool(flag)) => *own == flag,
-            (Self::Text(_) | Self::Whole(_) | Self::Bool(_), _) => false,
-        }
-    }
-
-    fn seen(&self) -> Seen<'_> {
-        match self {
-            Self::Text(text) => Seen::Text(text.as_str()),
-            Self::Whole(whole) => Seen::Whole(*whole),
-            Self::Bool(flag) => Seen::Bool(*flag),
-        }
-    }
-}
-
-impl From<&Literal> for Own {
-    fn from(literal: &Literal) -> Self {
-        match literal {
-            Literal::Text(text) => Self::Text(text.as_str().into()),
-            Literal::Whole(whole) => Self::Whole(*whole),
-            Literal::Bool(flag) => Self::Bool(*flag),
-        }
-    }
 }
 
 impl Literals {
     pub(super) fn new(field: &str) -> Self {
         Self {
             field: field.into(),
-            equal: HashTable::new(),
+            equal: Table::default(),
             loose: BTreeMap::new(),
         }
     }
@@ -84,21 +37,7 @@ impl Literals {
     }
 
     pub(super) fn add(&mut self, equality: &Equality, found: Found) {
-        let seen = equality.literal.seen();
-        let hash_of_one = |equal: &Equal| hash_of(&equal.literal.seen());
-        match self
-            .equal
-            .entry(hash_of(&seen), |equal| equal.literal.is(seen), hash_of_one)
-        {
-            Entry::Occupied(mut equal) => {
-                equal.get_mut().more.get_or_insert_default().insert(found);
-            }
-            Entry::Vacant(place) => {
-                let literal = Own::from(&equality.literal);
-                let (first, more) = (found, None);
-                place.insert(Equal { literal, first, more });
-            }
-        }
+        self.equal.add(&equality.literal, found);
         if equality.is_loose {
             let kind = equality.literal.kind();
             self.loose.entry(kind).or_default().push(found);
@@ -109,20 +48,7 @@ impl Literals {
         if let Some(loose) = self.loose.get_mut(&equality.literal.kind()) {
             loose.retain(|other| *other != found);
         }
-        let seen = equality.literal.seen();
-        let Ok(mut equal) = self.equal.find_entry(hash_of(&seen), |equal| equal.literal.is(seen)) else {
-            return;
-        };
-        let Equal { first, more, .. } = equal.get_mut();
-        if *first != found {
-            if let Some(more) = more {
-                more.remove(&found);
-            }
-        } else if let Some(next) = more.as_mut().and_then(|more| more.pop_first()) {
-            *first = next;
-        } else {
-            equal.remove();
-        }
+        self.equal.remove(&equality.literal, found);
     }
 
     /// Appends those that the event may hold for.
@@ -136,11 +62,6 @@ impl Literals {
         for (_, others) in self.loose.iter().filter(|(kind, _)| **kind != seen.kind()) {
             found.extend(others);
         }
-        if let Some(equal) = self.equal.find(hash_of(&seen), |equal| equal.literal.is(seen)) {
-            found.push(equal.first);
-            if let Some(more) = &equal.more {
-                found.extend(more.iter());
-            }
-        }
+        self.equal.find(seen, found);
     }
 }

@@ -6,6 +6,7 @@ mod literals;
 mod machine;
 mod owner;
 mod short;
+mod table;
 mod written;
 
 pub use machine::{Candidate, DEFAULT_CHAIN_LIMIT, Fire, TriggerExists, TriggerMachine, TriggerState, Watcher};
