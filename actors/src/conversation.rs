@@ -35,7 +35,6 @@ use crate::supervisor::{SupervisorMsg, ThreadNo};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ConversationSettings {
     pub(crate) token_limit: Option<u64>,
-    pub(crate) tokenizer: Option<String>,
     pub(crate) from_end: Option<usize>,
     pub(crate) workflow_id: Arc<str>,
     pub(crate) thread_id: Arc<str>,
@@ -74,7 +73,7 @@ pub(crate) enum Change {
 pub(crate) enum Request {
     Do {
         op: ConversationOp,
-        pinned: Option<Pinned>,
+        pinned: Option<Box<Pinned>>,
         tool_tokens: u64,
     },
     Merge(Box<Merge>),
@@ -111,8 +110,12 @@ pub(crate) struct ConversationActor {
 }
 
 impl ConversationActor {
-    pub(crate) fn new(run: Rc<RunShared>, conversation: Conversation, settings: ConversationSettings) -> Self {
-        let tokenizer = (run.engine.ports.tokenizer)(settings.tokenizer.as_deref());
+    pub(crate) fn new(
+        run: Rc<RunShared>,
+        conversation: Conversation,
+        tokenizer: Arc<dyn Tokenizer>,
+        settings: ConversationSettings,
+    ) -> Self {
         Self {
             machine: ConversationMachine::new(conversation, settings.token_limit),
             run,
@@ -129,6 +132,11 @@ impl ConversationActor {
         self.machine.conversation()
     }
 
+    /// A snapshot for many to start from.
+    pub(crate) fn snapshot(&mut self) -> Conversation {
+        self.machine.snapshot()
+    }
+
     /// Does what it is asked.
     pub(crate) fn serve(&mut self, request: Request) -> Outcome {
         match request {
@@ -136,7 +144,7 @@ impl ConversationActor {
                 op,
                 pinned,
                 tool_tokens,
-            } => self.answer_op(op, pinned.as_ref(), tool_tokens),
+            } => self.answer_op(op, pinned.as_deref(), tool_tokens),
             Request::Merge(merge) => {
                 self.trigger_depth = self.settings.trigger_depth.max(merge.trigger_depth);
                 let outcome = self.merge_with_globals(*merge);
@@ -157,10 +165,14 @@ impl ConversationActor {
     }
 
     fn count(&self, messages: Vec<Message>) -> Vec<Counted> {
-        messages
-            .into_iter()
-            .map(|message| Counted::new(message, &*self.tokenizer))
-            .collect()
+        // In a list of its own: in the place of the messages, whose room is larger, it would have to be moved at once.
+        let mut counted = Vec::with_capacity(messages.len());
+        counted.extend(
+            messages
+                .into_iter()
+                .map(|message| Counted::new(message, &*self.tokenizer)),
+        );
+        counted
     }
 
     fn emit(&self, event: RaisedEvent) {

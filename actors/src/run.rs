@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use pirn_core::conversation::{Conversation, MarkMap, Spent};
+use pirn_core::conversation::{Conversation, MarkMap, Spent, Tokenizer};
 use pirn_core::definition::Pinned;
 use pirn_core::error::RunError;
 use pirn_core::event::{EventMask, EventType, RaisedEvent};
@@ -31,6 +31,8 @@ pub(crate) struct RunShared {
     pub(crate) local: Local,
     pub(crate) globals: RefCell<Variables>,
     pub(crate) pinned: RefCell<Pinned>,
+    /// By the name that a workflow gives, see [`Self::tokenizer`].
+    pub(crate) tokenizers: RefCell<Vec<(Option<String>, Arc<dyn Tokenizer>)>>,
     pub(crate) supervisor: SupervisorAddr,
     /// Event types that a WAIT node of this run listens for.
     pub(crate) awaited: Cell<EventMask>,
@@ -51,6 +53,20 @@ pub(crate) struct EffectBuffers {
 }
 
 impl RunShared {
+    /// The tokenizer of this name, asked for once a run: a fork whose branches all speak does not make one for each.
+    pub(crate) fn tokenizer(&self, name: Option<&str>) -> Arc<dyn Tokenizer> {
+        // A run has few workflows, most one.
+        let known = |known: &&(Option<String>, Arc<dyn Tokenizer>)| known.0.as_deref() == name;
+        if let Some((_, tokenizer)) = self.tokenizers.borrow().iter().find(known) {
+            return Arc::clone(tokenizer);
+        }
+        let tokenizer = (self.engine.ports.tokenizer)(name);
+        let mut tokenizers = self.tokenizers.borrow_mut();
+        tokenizers.reserve_exact(1);
+        tokenizers.push((name.map(str::to_owned), Arc::clone(&tokenizer)));
+        tokenizer
+    }
+
     /// The world as a machine of this run sees it now.
     pub(crate) fn moment(&self) -> Moment {
         Moment {

@@ -116,6 +116,7 @@ impl EngineShared {
                 host: host.clone(),
                 run_id: Arc::clone(&id),
                 globals: RefCell::new(Variables::default()),
+                tokenizers: RefCell::default(),
                 pinned: RefCell::new(pinned),
                 supervisor: address,
                 awaited: Cell::default(),

@@ -230,7 +230,8 @@ impl ThreadActor {
 
     /// Whether it holds nothing but values: no session of a model, nothing under way, nobody else's address.
     fn is_plain(&self) -> bool {
-        self.rare.is_none() && self.in_flight.is_empty() && matches!(self.speech, Speech::Silent(_))
+        let speaks_alone = matches!(self.speech, Speech::Silent(_) | Speech::Alone(_));
+        speaks_alone && self.rare.is_none() && self.in_flight.is_empty()
     }
 
     /// Whether nothing follows any more.

@@ -59,10 +59,10 @@ impl Speech {
     }
 
     /// The conversation as it is now, or where that is to be asked.
-    pub(super) fn hand_over(&self) -> ConversationRef {
+    pub(super) fn hand_over(&mut self) -> ConversationRef {
         match self {
-            Self::Silent(conversation) => ConversationRef::Snapshot(conversation.clone()),
-            Self::Alone(own) => ConversationRef::Snapshot(own.conversation().clone()),
+            Self::Silent(conversation) => ConversationRef::Snapshot(conversation.snapshot()),
+            Self::Alone(own) => ConversationRef::Snapshot(own.snapshot()),
             Self::Shared(address) => ConversationRef::Shared(address.clone()),
         }
     }
@@ -104,7 +104,7 @@ impl ThreadActor {
                 let tool_tokens = if specs.is_empty() { 0 } else { self.tool_tokens(&specs) };
                 Request::Do {
                     op,
-                    pinned: Some(self.pinned()),
+                    pinned: Some(Box::new(self.pinned())),
                     tool_tokens,
                 }
             }
@@ -142,14 +142,14 @@ impl ThreadActor {
         let config = &self.machine.graph().config;
         let settings = ConversationSettings {
             token_limit: self.token_limit,
-            tokenizer: config.tokenizer.clone(),
             from_end: config.from_end,
             workflow_id: Arc::clone(&self.machine.graph().workflow_id),
             thread_id: Arc::clone(self.machine.thread_id()),
             trigger_depth: self.machine.trigger_depth(),
             owner: self.no,
         };
-        ConversationActor::new(Rc::clone(&self.run), conversation, settings)
+        let tokenizer = self.run.tokenizer(config.tokenizer.as_deref());
+        ConversationActor::new(Rc::clone(&self.run), conversation, tokenizer, settings)
     }
 
     fn ask(&mut self, id: EffectId, request: Request, turn: &mut dyn Turn) -> Option<(EffectId, Outcome)> {
@@ -216,7 +216,7 @@ impl ThreadActor {
     }
 
     fn tool_tokens(&self, specs: &[crate::ports::ToolSpec]) -> u64 {
-        let tokenizer = (self.run.engine.ports.tokenizer)(self.machine.graph().config.tokenizer.as_deref());
+        let tokenizer = self.run.tokenizer(self.machine.graph().config.tokenizer.as_deref());
         specs
             .iter()
             .map(|spec| tokenizer.count(&format!("{} {} {}", spec.name, spec.description, spec.parameters)))

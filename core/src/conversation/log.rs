@@ -3,46 +3,37 @@
 //! Invariants:
 //! 1. Nothing is ever removed from the log; a batch hides, a rollback sets aside.
 //! 2. Every change bumps the version by one.
-//! 3. A clone is a snapshot and costs the same for 10 messages and for 1,000,000: the log is a persistent vector.
+//! 3. A clone is a snapshot and costs the same for 10 messages and for 1,000,000: see [`Entries`].
 //! 4. A message is counted before it comes in and never again: sums are differences of running totals.
 
+use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
-use imbl::Vector;
 use serde::{Deserialize, Serialize};
 
+use super::entries::Entries;
 use super::{ConversationError, Counted, MarkMap, Visible};
 use crate::message::Message;
 
 /// The history of one thread. `clone` is the O(1) snapshot that FORK gives its branches.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(try_from = "Stored", into = "Stored")]
 pub struct Conversation {
-    log: Vector<Entry>,
-    marks: Arc<MarkMap>,
+    log: Entries,
+    /// None until a second batch starts: all is visible.
+    marks: Option<Arc<MarkMap>>,
     version: u64,
     /// The version of the last change that was not an append.
     reshaped: u64,
 }
 
-impl Default for Conversation {
-    fn default() -> Self {
-        /// Shared until a conversation starts its second batch: an empty one allocates nothing.
-        static FIRST_BATCH: LazyLock<Arc<MarkMap>> = LazyLock::new(Arc::default);
-        Self {
-            log: Vector::new(),
-            marks: Arc::clone(&FIRST_BATCH),
-            version: 0,
-            reshaped: 0,
-        }
+impl PartialEq for Conversation {
+    fn eq(&self, other: &Self) -> bool {
+        self.version == other.version
+            && self.reshaped == other.reshaped
+            && self.mark_map() == other.mark_map()
+            && self.log == other.log
     }
-}
-
-/// A message, its cost, and the cost of the log up to and including it.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Entry {
-    pub(super) counted: Counted,
-    pub(super) running_total: u64,
 }
 
 /// A moment in a conversation's life that a later replacement refers to (compare and swap).
@@ -74,7 +65,7 @@ impl Conversation {
     pub fn from_parts(messages: impl IntoIterator<Item = Counted>, marks: MarkMap) -> Result<Self, ConversationError> {
         let mut conversation = Self::from_messages(messages);
         marks.check(conversation.len())?;
-        conversation.marks = Arc::new(marks);
+        conversation.marks = Some(Arc::new(marks));
         Ok(conversation)
     }
 
@@ -82,7 +73,7 @@ impl Conversation {
     pub fn is_the_same_as(&self, other: &Self) -> bool {
         self.version == other.version
             && self.reshaped == other.reshaped
-            && Arc::ptr_eq(&self.marks, &other.marks)
+            && self.marks.as_ref().map(Arc::as_ptr) == other.marks.as_ref().map(Arc::as_ptr)
             && self.log.ptr_eq(&other.log)
     }
 
@@ -103,12 +94,23 @@ impl Conversation {
 
     /// Which part is visible.
     pub fn mark_map(&self) -> &MarkMap {
-        &self.marks
+        static FIRST_BATCH: LazyLock<MarkMap> = LazyLock::new(MarkMap::default);
+        self.marks.as_deref().unwrap_or(&FIRST_BATCH)
+    }
+
+    fn marks_mut(&mut self) -> &mut MarkMap {
+        Arc::make_mut(self.marks.get_or_insert_default())
+    }
+
+    /// A snapshot for many to start from: none of them copies a message.
+    pub fn snapshot(&mut self) -> Self {
+        self.log.share();
+        self.clone()
     }
 
     /// What the model may see: the current batch.
     pub fn visible(&self) -> Visible<'_> {
-        Visible::new(&self.log, self.marks.visible(self.log.len()))
+        Visible::new(&self.log, self.mark_map().visible(self.log.len()))
     }
 
     /// The complete history, archived messages included.
@@ -124,20 +126,21 @@ impl Conversation {
 
     /// What the visible messages cost, in tokens; from running totals, whatever their number.
     pub fn visible_tokens(&self) -> u64 {
-        let total_before = |index: usize| match index.checked_sub(1) {
-            Some(last) => self.log.get(last).map_or(0, |entry| entry.running_total),
-            None => 0,
+        let length = self.log.len();
+        let Some(marks) = &self.marks else {
+            return self.log.total_of(length);
         };
-        self.marks
-            .stretches(self.log.len())
-            .map(|stretch| total_before(stretch.end).saturating_sub(total_before(stretch.start)))
-            .fold(0, u64::saturating_add)
+        let cost = |stretch: Range<usize>| {
+            let until_end = self.log.total_of(stretch.end);
+            until_end.saturating_sub(self.log.total_of(stretch.start))
+        };
+        marks.stretches(length).map(cost).fold(0, u64::saturating_add)
     }
 
     /// Adds a message at the end and returns its index in the complete history.
     pub fn append(&mut self, message: Counted) -> usize {
         let index = self.log.len();
-        self.push(message);
+        self.log.push(message);
         self.version += 1;
         index
     }
@@ -155,7 +158,7 @@ impl Conversation {
     /// [`ConversationError::InvalidBoundary`] unless current boundary <= `index` <= length.
     pub fn start_new_batch(&mut self, index: usize) -> Result<(), ConversationError> {
         let length = self.log.len();
-        Arc::make_mut(&mut self.marks).start_new_batch(index, length)?;
+        self.marks_mut().start_new_batch(index, length)?;
         self.reshape();
         Ok(())
     }
@@ -166,7 +169,7 @@ impl Conversation {
     /// [`ConversationError::UnknownBatch`].
     pub fn rollback_to_batch(&mut self, batch: u64) -> Result<(), ConversationError> {
         let length = self.log.len();
-        if Arc::make_mut(&mut self.marks).rollback_to_batch(batch, length)? {
+        if self.marks_mut().rollback_to_batch(batch, length)? {
             self.reshape();
         }
         Ok(())
@@ -222,11 +225,11 @@ impl Conversation {
         let messages: Vec<Counted> = messages.into_iter().collect();
         let boundary = self.tail_of_visible(&messages).unwrap_or(length);
         // Between the current boundary and the length: never refused. A batch number that overflows is 2^64 batches.
-        let started = Arc::make_mut(&mut self.marks).start_new_batch(boundary, length);
+        let started = self.marks_mut().start_new_batch(boundary, length);
         debug_assert!(started.is_ok(), "{started:?}");
         if boundary == length {
             for message in messages {
-                self.push(message);
+                self.log.push(message);
             }
         }
         self.reshape();
@@ -242,12 +245,6 @@ impl Conversation {
                 .is_some_and(|(_, known)| Arc::ptr_eq(&known.message, &message.message))
         });
         visible.index(from).filter(|_| same && !messages.is_empty())
-    }
-
-    fn push(&mut self, counted: Counted) {
-        let before = self.log.last().map_or(0, |entry| entry.running_total);
-        let running_total = before.saturating_add(counted.tokens);
-        self.log.push_back(Entry { counted, running_total });
     }
 
     fn reshape(&mut self) {
@@ -277,7 +274,7 @@ impl From<Conversation> for Stored {
         Self {
             messages,
             tokens,
-            mark_map: MarkMap::clone(&conversation.marks),
+            mark_map: conversation.mark_map().clone(),
             version: conversation.version,
             reshaped: conversation.reshaped,
         }

@@ -93,6 +93,11 @@ impl ConversationMachine {
         &self.conversation
     }
 
+    /// The same for many to start from: none of them copies a message.
+    pub fn snapshot(&mut self) -> Conversation {
+        self.conversation.snapshot()
+    }
+
     /// What providers reported, children included.
     pub fn spent(&self) -> Spent {
         self.spent
@@ -131,7 +136,9 @@ impl ConversationMachine {
             return out.push(ConversationEffect::Rejected(error));
         }
         self.tell(before, out);
-        self.watch.observe(self.context_tokens());
+        if self.watch.limit().is_some() {
+            self.watch.observe(self.context_tokens());
+        }
     }
 
     fn tell(&self, before: Basis, out: &mut Vec<ConversationEffect>) {

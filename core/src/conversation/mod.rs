@@ -8,6 +8,7 @@
 
 mod blocks;
 pub mod compression;
+mod entries;
 mod error;
 mod log;
 mod machine;

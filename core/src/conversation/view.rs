@@ -3,21 +3,19 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use imbl::Vector;
-
 use super::Counted;
-use super::log::Entry;
+use super::entries::Entries;
 use crate::message::Message;
 
 /// Messages of a conversation, in order. Making one copies no message.
 #[derive(Clone, Debug)]
 pub struct Visible<'a> {
-    log: &'a Vector<Entry>,
+    log: &'a Entries,
     stretches: Vec<Range<usize>>,
 }
 
 impl<'a> Visible<'a> {
-    pub(super) fn new(log: &'a Vector<Entry>, stretches: Vec<Range<usize>>) -> Self {
+    pub(super) fn new(log: &'a Entries, stretches: Vec<Range<usize>>) -> Self {
         Self { log, stretches }
     }
 

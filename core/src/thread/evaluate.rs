@@ -163,10 +163,29 @@ fn texts(
     scope: &dyn Scope,
     evaluator: &mut dyn Evaluator,
 ) -> Result<Outcome, ScriptFault> {
-    snippets
-        .map(|snippet| snippet.map(|snippet| evaluator.text(graph, snippet, scope)).transpose())
-        .collect::<Result<_, _>>()
-        .map(Outcome::Texts)
+    let mut texts = Vec::with_capacity(snippets.size_hint().0);
+    for snippet in snippets {
+        texts.push(match snippet {
+            Some(snippet) => Some(text(graph, snippet, scope, evaluator)?),
+            None => None,
+        });
+    }
+    Ok(Outcome::Texts(texts))
+}
+
+fn text(
+    graph: &Graph,
+    snippet: SnippetIx,
+    scope: &dyn Scope,
+    evaluator: &mut dyn Evaluator,
+) -> Result<String, ScriptFault> {
+    let source = &graph.snippet(snippet).source;
+    if source.contains("{{") {
+        evaluator.text(graph, snippet, scope)
+    } else {
+        // Nothing in it is a template's: it is what it says.
+        Ok((**source).to_owned())
+    }
 }
 
 /// The value a [`ValueSpec`] stands for.

@@ -16,6 +16,9 @@ pub(super) fn inserted(
     messages: Vec<Counted>,
     position: i64,
 ) -> Result<Inserted, ConversationError> {
+    if position == -1 {
+        return Ok(Inserted::AtEnd(messages));
+    }
     let visible = conversation.visible();
     let length = visible.len();
     let at = resolve(position, length).ok_or(ConversationError::PositionOutOfRange {
