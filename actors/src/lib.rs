@@ -24,8 +24,10 @@ pub mod ports;
 pub mod run;
 pub mod supervisor;
 mod thread;
+mod thread_list;
 mod triggers;
 mod waits;
 
 pub use history::History;
 pub use messages::Messages;
+pub use thread_list::ThreadList;

@@ -18,10 +18,14 @@ use crate::events::{BusMsg, Source};
 use crate::host::Host;
 use crate::line::{BusLine, SupervisorLine};
 use crate::messages::Messages;
+use crate::thread_list::ThreadList;
 use crate::waits::Ticket;
 
 /// A run's supervisor. An address of its own costs every holder two allocations; whoever holds one here shares it.
 pub(crate) type SupervisorAddr = Arc<SupervisorLine>;
+
+/// A tokenizer, and what a workflow calls it.
+type NamedTokenizer = (Option<String>, Arc<dyn Tokenizer>);
 
 /// Shared by the actors of one run; never leaves their thread.
 pub(crate) struct RunShared {
@@ -32,7 +36,7 @@ pub(crate) struct RunShared {
     pub(crate) globals: RefCell<Variables>,
     pub(crate) pinned: RefCell<Pinned>,
     /// By the name that a workflow gives, see [`Self::tokenizer`].
-    pub(crate) tokenizers: RefCell<Vec<(Option<String>, Arc<dyn Tokenizer>)>>,
+    pub(crate) tokenizers: RefCell<Vec<NamedTokenizer>>,
     pub(crate) supervisor: SupervisorAddr,
     /// Event types that a WAIT node of this run listens for.
     pub(crate) awaited: Cell<EventMask>,
@@ -56,7 +60,7 @@ impl RunShared {
     /// The tokenizer of this name, asked for once a run: a fork whose branches all speak does not make one for each.
     pub(crate) fn tokenizer(&self, name: Option<&str>) -> Arc<dyn Tokenizer> {
         // A run has few workflows, most one.
-        let known = |known: &&(Option<String>, Arc<dyn Tokenizer>)| known.0.as_deref() == name;
+        let known = |known: &&NamedTokenizer| known.0.as_deref() == name;
         if let Some((_, tokenizer)) = self.tokenizers.borrow().iter().find(known) {
             return Arc::clone(tokenizer);
         }
@@ -166,7 +170,7 @@ pub struct RunReport {
     /// The nodes the main thread entered, in order.
     pub nodes: Vec<NodeReport>,
     /// Every thread of the run, in the order they were started.
-    pub threads: Vec<ThreadReport>,
+    pub threads: ThreadList,
     /// What triggers started, one record a firing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub firings: Vec<FiringReport>,

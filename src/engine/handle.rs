@@ -148,7 +148,7 @@ impl RunHandle {
             conversation: pirn_actors::run::ConversationReport::default(),
             tokens: pirn_actors::run::TokenReport::default(),
             nodes: Vec::new(),
-            threads: Vec::new(),
+            threads: pirn_actors::ThreadList::default(),
             firings: Vec::new(),
             elapsed_ms: 0,
         })

@@ -10,7 +10,7 @@ use pirn_core::event::EventType;
 use pirn_core::graph::{Graph, NodeIx, NodeKind};
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::{
-    EffectId, Outcome, Output, Outputs, ThreadKind, ThreadMachine, ThreadSeed, Variables, initial_variables,
+    EffectId, Outcome, Output, Outputs, ThreadId, ThreadKind, ThreadMachine, ThreadSeed, Variables, initial_variables,
 };
 use serde_json::{Value, json};
 
@@ -66,7 +66,7 @@ impl Start {
     }
 
     /// The thread as it is before its first step, and the conversation it starts with.
-    pub(super) fn into_machine(self, thread_id: Arc<str>) -> (ThreadMachine, ConversationRef) {
+    pub(super) fn into_machine(self, thread_id: ThreadId) -> (ThreadMachine, ConversationRef) {
         let seed = ThreadSeed {
             thread_id,
             kind: self.kind,
@@ -120,10 +120,8 @@ impl SupervisorActor {
             ThreadKind::Main | ThreadKind::Subgraph | ThreadKind::Triggered => start.graph.config.timeout_ms,
         };
         let child = Child {
-            thread_id: self.threads.next_id(),
             kind: start.kind,
             graph: Arc::clone(&start.graph),
-            path_id: None,
             origin: start.origin,
             owned: Vec::new(),
             depth: start.depth,
@@ -236,7 +234,7 @@ impl SupervisorActor {
         let started = self
             .threads
             .get(thread)
-            .map(|child| (Arc::clone(&child.thread_id), Arc::clone(&child.graph.workflow_id)));
+            .map(|child| (self.threads.id(thread), Arc::clone(&child.graph.workflow_id)));
         self.emit(parent, EventType::SubgraphStarted, || {
             let (thread_id, workflow_id) = started.unzip();
             vec![
@@ -265,9 +263,12 @@ impl SupervisorActor {
                 })
             }
         };
-        let (child_id, status) = (Arc::clone(&child.thread_id), ended.end.status);
+        let status = ended.end.status;
         self.emit(parent, EventType::SubgraphCompleted, || {
-            vec![("childThreadId", json!(child_id)), ("status", json!(status))]
+            vec![
+                ("childThreadId", json!(self.threads.id(thread))),
+                ("status", json!(status)),
+            ]
         });
         self.answer_thread(parent, effect, outcome);
     }

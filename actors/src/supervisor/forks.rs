@@ -36,6 +36,8 @@ pub(super) struct ForkRun {
     texts: Option<PathTexts>,
     timer: Option<TimerHandle>,
     depth: u32,
+    /// Of the branches' conversations.
+    token_limit: Option<u64>,
 }
 
 impl SupervisorActor {
@@ -51,6 +53,7 @@ impl SupervisorActor {
         };
         let no = self.next_fork;
         self.next_fork += 1;
+        let token_limit = self.token_limit(&graph);
         let fork = graph.fork(ix);
         let threads = vec![None; fork.paths.len()];
         self.threads.reserve(threads.len());
@@ -68,6 +71,7 @@ impl SupervisorActor {
                 texts: None,
                 timer: None,
                 depth,
+                token_limit,
             },
         );
         if let Some(child) = self.threads.get_mut(parent) {
@@ -125,8 +129,11 @@ impl SupervisorActor {
         let child = Child {
             kind: ThreadKind::Branch,
             graph: Arc::clone(&run.graph),
-            path_id: Some(Arc::clone(&run.graph.fork(run.ix).paths[path].id)),
-            origin: Origin::Branch { fork: no, path },
+            origin: Origin::Branch {
+                fork: no,
+                ix: run.ix,
+                path: path as u32,
+            },
             owned: Vec::new(),
             depth: run.depth,
             trigger_depth: parent.trigger_depth,
@@ -138,15 +145,14 @@ impl SupervisorActor {
                 start: None,
                 mail: RefCell::default(),
             },
-            thread_id: self.threads.next_id(),
         };
         let thread = self.enlist(child);
         if let Some(run) = self.forks.get_mut(&no) {
             run.threads[path] = Some(thread);
             // Paths start in their order.
             if path + 1 == run.threads.len() && is_read_next(&run.graph, run.ix) {
-                let threads = run.threads.iter().filter_map(|thread| self.threads.get((*thread)?));
-                let ids = threads.map(|child| &*child.thread_id);
+                let threads = run.threads.iter().filter_map(|thread| *thread);
+                let ids = threads.map(|thread| Value::from(&*self.threads.id(thread)));
                 run.texts = Some(PathTexts::of(run.graph.fork(run.ix), ids));
             }
         }
@@ -154,17 +160,13 @@ impl SupervisorActor {
 
     /// A branch before its first step, with the snapshots of the moment its parent stood at FORK.
     pub(super) fn branch(&mut self, thread: ThreadNo, no: ForkNo, path: usize) -> Option<Box<ThreadActor>> {
-        let graph = Arc::clone(&self.forks.get(&no)?.graph);
-        let token_limit = if self.threads.get(thread)?.is_unlimited {
-            None
-        } else {
-            self.token_limit(&graph)
-        };
         let run = self.forks.get(&no)?;
         let child = self.threads.get(thread)?;
-        let fork = graph.fork(run.ix);
+        let token_limit = run.token_limit.filter(|_| !child.is_unlimited);
+        let fork = run.graph.fork(run.ix);
         let seed = BranchSeed {
-            thread_id: &child.thread_id,
+            run_id: &self.run.run_id,
+            no: thread,
             path_id: &fork.paths[path].id,
             first: fork.paths[path].child,
             stop_at: fork.join_node,
@@ -173,10 +175,10 @@ impl SupervisorActor {
         };
         let conversation = &run.state.conversation;
         if let Some(mut place) = self.fresh.spare.take() {
-            place.become_branch(thread, &graph, &seed, conversation, token_limit);
+            place.become_branch(thread, &run.graph, &seed, conversation, token_limit);
             return Some(place);
         }
-        let machine = ThreadMachine::branch(&graph, &seed);
+        let machine = ThreadMachine::branch(&run.graph, &seed);
         let conversation = ConversationRef::Snapshot(conversation.clone());
         let run = Rc::clone(&self.run);
         let actor = ThreadActor::new(run, thread, machine, conversation, token_limit);
@@ -239,7 +241,7 @@ impl SupervisorActor {
 
     /// What the verdict means for the parent, and the thread whose conversation it takes.
     fn verdict_outcome(
-        &self,
+        &mut self,
         no: ForkNo,
         verdict: &Verdict,
         texts: Option<PathTexts>,
@@ -252,10 +254,8 @@ impl SupervisorActor {
             let thread = run.threads.get(path).copied().flatten()?;
             self.threads.get(thread).and_then(Child::left)
         };
-        // An error names every thread.
-        let texts = texts.filter(|_| matches!(verdict, Verdict::Succeeded { .. }));
-        let paths = self.joined_paths(run, texts.is_some());
         let Verdict::Succeeded { conversation, merge } = verdict else {
+            let paths = self.joined_paths(run);
             let error = join_error(run.machine.rule(), verdict, &path_reports(fork, &paths));
             return error.map_or(Ok((Outcome::Done, None)), Err);
         };
@@ -279,24 +279,47 @@ impl SupervisorActor {
             JoinConversation::ReplaceWith(path) => run.threads.get(*path).copied().flatten(),
             JoinConversation::Unchanged => None,
         };
-        let output = late_join_output(Arc::clone(&run.graph), run.ix, paths, texts);
+        let texts = texts.unwrap_or_else(|| PathTexts::later(Arc::clone(&self.run.run_id), run.threads.clone()));
+        let (graph, ix) = (Arc::clone(&run.graph), run.ix);
+        let output = late_join_output(graph, ix, self.take_joined_paths(no), Some(texts));
         Ok((joined(output, variables), source))
     }
 
-    /// How the paths of a fork are just now. Of `are_written` ones the threads are known, so nothing is asked of those that
-    /// have not ended.
-    fn joined_paths(&self, run: &ForkRun, are_written: bool) -> Vec<JoinedPath> {
+    /// How the paths of a fork are just now, for an error: it names every thread.
+    fn joined_paths(&self, run: &ForkRun) -> Vec<JoinedPath> {
         let both = run.machine.paths().iter().zip(&run.threads);
         both.map(|(status, thread)| {
-            let is_asked = !are_written || *status == PathStatus::Completed || status.counts_as_failed();
-            let thread = thread.filter(|_| is_asked);
             let child = thread.and_then(|thread| self.threads.get(thread));
             let end = child.and_then(Child::ended).map(|ended| &ended.end);
             JoinedPath {
                 status: *status,
-                thread_id: child.map(|child| Arc::clone(&child.thread_id)),
+                thread_id: thread.map(|thread| self.threads.id(thread)),
                 output: end.map(|end| end.output.clone()),
                 error: end.and_then(|end| end.error.clone()),
+            }
+        })
+        .collect()
+    }
+
+    /// What a join's output is made of, taken from those that have ended: nobody else wants it. Of the others nothing is
+    /// asked.
+    fn take_joined_paths(&mut self, no: ForkNo) -> Vec<JoinedPath> {
+        let Some(run) = self.forks.get(&no) else {
+            return Vec::new();
+        };
+        let both = run.machine.paths().iter().zip(&run.threads);
+        both.map(|(status, thread)| {
+            let is_asked = *status == PathStatus::Completed || status.counts_as_failed();
+            let thread = thread.filter(|_| is_asked);
+            let ended = thread.and_then(|thread| self.threads.get_mut(thread)?.ended_mut());
+            let (output, error) = ended
+                .map(|ended| (std::mem::take(&mut ended.end.output), ended.end.error.clone()))
+                .unzip();
+            JoinedPath {
+                status: *status,
+                thread_id: None,
+                output,
+                error: error.flatten(),
             }
         })
         .collect()

@@ -34,8 +34,8 @@ impl SupervisorActor {
         };
         let left = known.as_ref().and_then(|known| known.left.as_ref());
         let node_id = left.map(|left| Arc::clone(&child.graph.node(left.node).id));
-        error.thread_id = Some(Arc::clone(&child.thread_id));
-        error.path_id.clone_from(&child.path_id);
+        error.thread_id = Some(self.threads.id(thread));
+        error.path_id = child.path_id().cloned();
         error.node_id = node_id;
         self.emit(thread, EventType::ThreadFailed, || {
             vec![

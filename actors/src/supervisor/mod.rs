@@ -26,7 +26,7 @@ use actix::{Actor, ActorContext, Context, Handler};
 use pirn_core::Millis;
 use pirn_core::conversation::{Conversation, Spent};
 use pirn_core::event::{EventMask, EventType, RaisedEvent};
-use pirn_core::graph::Graph;
+use pirn_core::graph::{ForkIx, Graph};
 use pirn_core::thread::{CancelReason, EffectId, FiringId, Input, Joined, Outcome, Output, ThreadKind};
 use pirn_sync::{Permit, Setter};
 use serde_json::Value;
@@ -55,7 +55,7 @@ pub(crate) type ForkNo = u32;
 #[derive(Clone, Copy, Debug)]
 enum Origin {
     Main,
-    Branch { fork: ForkNo, path: usize },
+    Branch { fork: ForkNo, ix: ForkIx, path: u32 },
     Called { parent: ThreadNo, effect: EffectId },
     Triggered { firing: FiringId },
 }
@@ -69,10 +69,8 @@ enum Owned {
 }
 
 struct Child {
-    thread_id: Arc<str>,
     kind: ThreadKind,
     graph: Arc<Graph>,
-    path_id: Option<Arc<str>>,
     place: Place,
     origin: Origin,
     owned: Vec<Owned>,
@@ -220,7 +218,7 @@ impl SupervisorActor {
         }
         let Some(child) = self.threads.get(thread) else { return };
         let event = RaisedEvent::of(event_type, fields()).at_depth(child.trigger_depth.max(trigger_depth));
-        self.run.emit(&child.graph.workflow_id, &child.thread_id, event);
+        self.run.emit(&child.graph.workflow_id, &self.threads.id(thread), event);
         self.tell_raised(thread, EventMask::of(event_type));
     }
 
@@ -231,7 +229,7 @@ impl SupervisorActor {
             types.union(EventMask::of(event.event_type))
         });
         self.run
-            .emit_all(types, &main.graph.workflow_id, &main.thread_id, events);
+            .emit_all(types, &main.graph.workflow_id, &self.threads.id(0), events);
         self.tell_raised(0, types);
     }
 
@@ -264,7 +262,7 @@ impl SupervisorActor {
         }
         match origin {
             Origin::Main => {}
-            Origin::Branch { fork, path } => self.branch_ended(fork, path, thread),
+            Origin::Branch { fork, path, .. } => self.branch_ended(fork, path as usize, thread),
             Origin::Called { parent, effect } => self.called_ended(parent, effect, thread),
             Origin::Triggered { firing } => self.triggered_ended(firing, thread),
         }
@@ -275,9 +273,9 @@ impl SupervisorActor {
     fn takes_over(&self, thread: ThreadNo) -> bool {
         match self.threads.get(thread).map(|child| child.origin) {
             Some(Origin::Main | Origin::Triggered { .. }) => true,
-            Some(Origin::Branch { fork, path }) => {
+            Some(Origin::Branch { fork, path, .. }) => {
                 let run = self.forks.get(&fork);
-                run.is_some_and(|run| run.machine.may_take_over(path))
+                run.is_some_and(|run| run.machine.may_take_over(path as usize))
             }
             Some(Origin::Called { .. }) | None => false,
         }

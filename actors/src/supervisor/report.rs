@@ -12,8 +12,9 @@ use super::turns::Place;
 use super::{Child, RunStatus, SupervisorActor, SupervisorMsg};
 use crate::answer::Answer;
 use crate::events::BusMsg;
-use crate::run::{ConversationReport, NodeReport, RunReport, ThreadReport, TokenReport};
+use crate::run::{ConversationReport, NodeReport, RunReport, TokenReport};
 use crate::thread::{ConversationRef, Left};
+use crate::thread_list::{KnownThread, ThreadList};
 
 /// More links than a chain of triggers has: detached threads may go on for ever, and a report does not wait for them.
 const MOST_LINKS: u32 = 16;
@@ -75,7 +76,7 @@ impl SupervisorActor {
         nodes.extend(self.merged_nodes());
         let report = RunReport {
             run_id: String::from(&*self.run.run_id),
-            thread_id: String::from(&*main.thread_id),
+            thread_id: String::from(&*self.threads.id(0)),
             workflow_id: String::from(&*main.graph.workflow_id),
             status: if lost.is_some() && ended.end.status == ThreadStatus::Completed {
                 ThreadStatus::Failed
@@ -91,7 +92,7 @@ impl SupervisorActor {
                 spent: self.spent,
             },
             nodes,
-            threads: self.status().threads,
+            threads: self.thread_list(),
             firings: self.firing_reports(),
             elapsed_ms: self.run.host.now() - self.started_at,
         };
@@ -120,21 +121,21 @@ impl SupervisorActor {
     }
 
     pub(super) fn status(&self) -> RunStatus {
-        let threads: Vec<ThreadReport> = self
-            .threads
-            .iter()
-            .map(|child| ThreadReport {
-                thread_id: Arc::clone(&child.thread_id),
-                kind: child.kind,
-                workflow_id: Arc::clone(&child.graph.workflow_id),
-                path_id: child.path_id.clone(),
-                status: child.status(),
-            })
-            .collect();
+        let main = self.threads.get(0).map(Child::status);
         RunStatus {
-            status: threads.first().map_or(ThreadStatus::Created, |main| main.status),
-            threads,
+            status: main.unwrap_or(ThreadStatus::Created),
+            threads: self.thread_list().into_vec(),
         }
+    }
+
+    fn thread_list(&self) -> ThreadList {
+        let known = self.threads.iter().map(|child| KnownThread {
+            graph: &child.graph,
+            kind: child.kind,
+            path: child.path(),
+            status: child.status(),
+        });
+        ThreadList::of(Arc::clone(&self.run.run_id), known)
     }
 }
 

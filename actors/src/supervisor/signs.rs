@@ -15,9 +15,9 @@ impl SupervisorActor {
             Origin::Main => (None, called, false),
             Origin::Called { parent, effect } => (Some((parent, effect)), called, true),
             Origin::Triggered { firing } => (Some((0, firing)), called, false),
-            Origin::Branch { fork, path } => match self.forks.get(&fork) {
+            Origin::Branch { fork, path, .. } => match self.forks.get(&fork) {
                 Some(run) => {
-                    let path = &run.graph.fork(run.ix).paths[path];
+                    let path = &run.graph.fork(run.ix).paths[path as usize];
                     let in_place = is_in_place(&run.graph.node(path.child).kind);
                     (Some((run.parent, run.effect)), Arc::clone(&path.id), in_place)
                 }

@@ -3,15 +3,18 @@
 //! Numbers ascend from 0 without a gap and a thread is never forgotten (a report lists them all), so both ways cost the
 //! same however many there are: the id of thread 7 is the run's id, a full stop, and 7.
 
+use std::cell::OnceCell;
 use std::sync::Arc;
+
+use pirn_core::thread::ThreadId;
 
 use super::{Child, ThreadNo};
 
 pub(super) struct Threads {
     run_id: Arc<str>,
     list: Vec<Child>,
-    /// Where ids are written before they are shared: the run's id and a full stop stay.
-    text: String,
+    /// The main thread's id: most of what is said here is said in its name.
+    main: OnceCell<Arc<str>>,
 }
 
 impl Threads {
@@ -19,34 +22,17 @@ impl Threads {
         Self {
             run_id,
             list: Vec::new(),
-            text: String::new(),
+            main: OnceCell::new(),
         }
     }
 
-    /// The id that the next thread gets.
-    pub(super) fn next_id(&mut self) -> Arc<str> {
-        self.id_of(self.list.len())
-    }
-
-    /// The id of the thread that so many were started before. Written by hand: a fork asks for one a branch.
-    fn id_of(&mut self, before: usize) -> Arc<str> {
-        /// As many digits as a number of 64 bits has.
-        const MOST: usize = 20;
-        if self.text.is_empty() {
-            self.text.reserve_exact(self.run_id.len() + 1 + MOST);
-            self.text.extend([&*self.run_id, "."]);
+    /// The id of the thread of this number. It is written anew for each but the main thread.
+    pub(super) fn id(&self, no: ThreadNo) -> Arc<str> {
+        let written = || ThreadId::written(&self.run_id, no as usize);
+        match no {
+            0 => Arc::clone(self.main.get_or_init(written)),
+            _ => written(),
         }
-        self.text.truncate(self.run_id.len() + 1);
-        let (mut digits, mut first, mut rest) = ([0; MOST], MOST, before);
-        while rest > 0 || first == MOST {
-            first -= 1;
-            digits[first] = b'0' + (rest % 10) as u8;
-            rest /= 10;
-        }
-        for digit in &digits[first..] {
-            self.text.push(char::from(*digit));
-        }
-        self.text.as_str().into()
     }
 
     /// Makes room for as many more.
@@ -54,7 +40,7 @@ impl Threads {
         self.list.reserve(more);
     }
 
-    /// Adds the thread that [`Self::next_id`] was asked for.
+    /// Adds a thread.
     pub(super) fn add(&mut self, child: Child) -> ThreadNo {
         if self.list.is_empty() {
             // Most runs have one thread.
@@ -74,9 +60,13 @@ impl Threads {
 
     /// The thread of this id.
     pub(super) fn number_of(&self, thread_id: &str) -> Option<ThreadNo> {
-        let no = thread_id.strip_prefix(&*self.run_id)?.strip_prefix('.')?.parse().ok()?;
+        let digits = thread_id.strip_prefix(&*self.run_id)?.strip_prefix('.')?;
         // `7`, `07` and `+7` are one number, but only one of them is the thread's.
-        self.get(no).filter(|child| *child.thread_id == *thread_id).map(|_| no)
+        if digits.starts_with('+') || (digits.starts_with('0') && digits.len() > 1) {
+            return None;
+        }
+        let no = digits.parse().ok()?;
+        self.get(no).map(|_| no)
     }
 
     /// How many were started.
@@ -85,7 +75,7 @@ impl Threads {
     }
 
     /// All of them, in the order they were started.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Child> {
+    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = &Child> {
         self.list.iter()
     }
 }
@@ -95,12 +85,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_the_runs_id_a_full_stop_and_the_number_of_threads_before() {
-        let mut threads = Threads::of("run-1".into());
-        assert_eq!(&*threads.next_id(), "run-1.0");
-        for count in [1, 9, 10, 99, 100, 101, 12_345] {
-            assert_eq!(&*threads.id_of(count), format!("run-1.{count}"));
+    fn an_id_leads_to_its_thread_and_no_other_text_does() {
+        let threads = Threads::of("run-1".into());
+        assert_eq!(&*threads.id(0), "run-1.0");
+        assert_eq!(&*threads.id(12), "run-1.12");
+        for text in [
+            "run-1.0", "run-1", "run-1.", "run-10.0", "run-1.+0", "run-1.00", "run-1.x",
+        ] {
+            assert_eq!(threads.number_of(text), None, "{text}: nothing was started");
         }
-        assert_eq!(&*threads.id_of(usize::MAX), format!("run-1.{}", usize::MAX));
     }
 }

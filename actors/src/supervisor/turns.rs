@@ -13,7 +13,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use pirn_core::thread::Input;
+use pirn_core::graph::ForkIx;
+use pirn_core::thread::{Input, ThreadId};
 
 use super::children::Start;
 use super::{Child, Origin, SupervisorActor, SupervisorMsg, ThreadNo};
@@ -122,15 +123,15 @@ impl SupervisorActor {
         let Place::Fresh { start, mail } = std::mem::replace(&mut child.place, Place::Away) else {
             return;
         };
-        let (origin, thread_id) = (child.origin, Arc::clone(&child.thread_id));
+        let origin = child.origin;
         let actor = match (start, origin) {
             (Some(start), _) => {
                 let token_limit = self.limit_of(&start);
-                let (machine, conversation) = start.into_machine(thread_id);
+                let (machine, conversation) = start.into_machine(ThreadId::new(Arc::clone(&self.run.run_id), no));
                 let run = Rc::clone(&self.run);
                 Box::new(ThreadActor::new(run, no, machine, conversation, token_limit))
             }
-            (None, Origin::Branch { fork, path }) => match self.branch(no, fork, path) {
+            (None, Origin::Branch { fork, path, .. }) => match self.branch(no, fork, path as usize) {
                 Some(branch) => branch,
                 None => return self.exited(no, &Exit::Dropped, None),
             },
@@ -217,6 +218,20 @@ impl SupervisorActor {
 }
 
 impl Child {
+    /// A branch's place in the graph's fork.
+    pub(super) fn path(&self) -> Option<(ForkIx, u32)> {
+        match self.origin {
+            Origin::Branch { ix, path, .. } => Some((ix, path)),
+            Origin::Main | Origin::Called { .. } | Origin::Triggered { .. } => None,
+        }
+    }
+
+    /// The user's id of its path.
+    pub(super) fn path_id(&self) -> Option<&Arc<str>> {
+        let (fork, path) = self.path()?;
+        Some(&self.graph.fork(fork).paths[path as usize].id)
+    }
+
     /// How it ended, once it has.
     pub(super) fn ended(&self) -> Option<&Ended> {
         match &self.place {

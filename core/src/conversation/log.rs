@@ -103,6 +103,7 @@ impl Conversation {
     }
 
     /// A snapshot for many to start from: none of them copies a message.
+    #[must_use]
     pub fn snapshot(&mut self) -> Self {
         self.log.share();
         self.clone()

@@ -9,7 +9,7 @@ use super::rule::Verdict;
 use crate::definition::JoinStrategy;
 use crate::error::{RunError, RunErrorCode};
 use crate::graph::{Fork, ForkIx, Graph, JoinRule};
-use crate::thread::Output;
+use crate::thread::{Output, ThreadId};
 
 /// How many paths an error's sentence names; its details always list every one.
 const NAMED_IN_MESSAGE: usize = 8;
@@ -43,25 +43,61 @@ pub fn join_output(strategy: JoinStrategy, paths: &[PathReport<'_>]) -> Value {
 /// paths have been started: where what follows the JOIN is sure to read its output, it need not be written when it is
 /// decided.
 #[derive(Clone, Debug)]
-pub struct PathTexts {
-    /// In path order.
-    ids: Vec<Value>,
+pub struct PathTexts(Texts);
+
+#[derive(Clone, Debug)]
+enum Texts {
+    Written(Written),
+    /// By path, in a run.
+    Numbered {
+        run_id: Arc<str>,
+        threads: Vec<Option<u32>>,
+    },
+}
+
+#[derive(Clone, Debug)]
+struct Written {
+    /// In path order; none where they are still to be written.
+    ids: Option<Vec<Value>>,
     thread_ids: Map<String, Value>,
 }
 
 impl PathTexts {
     /// The paths of `fork`, run by these threads, in path order.
-    pub fn of<'a>(fork: &Fork, thread_ids: impl IntoIterator<Item = &'a str>) -> Self {
-        let named = fork.paths.iter().zip(thread_ids);
-        // Gathered first, as in `output_fields`.
-        let fields: Vec<(String, Value)> = named
-            .map(|(path, id)| ((*path.id).to_owned(), Value::from(id)))
-            .collect();
-        Self {
-            ids: fork.paths.iter().map(|path| Value::from(&*path.id)).collect(),
-            thread_ids: fields.into_iter().collect(),
+    pub fn of(fork: &Fork, thread_ids: impl IntoIterator<Item = impl Into<Value>>) -> Self {
+        Self(Texts::Written(Written {
+            ids: Some(fork.paths.iter().map(|path| Value::from(&*path.id)).collect()),
+            thread_ids: named(fork, thread_ids.into_iter().map(Some)),
+        }))
+    }
+
+    /// The same for the threads of these numbers in one run, where they have been started: written when somebody looks.
+    pub fn later(run_id: Arc<str>, threads: Vec<Option<u32>>) -> Self {
+        Self(Texts::Numbered { run_id, threads })
+    }
+
+    fn written(self, fork: &Fork) -> Written {
+        match self.0 {
+            Texts::Written(written) => written,
+            Texts::Numbered { run_id, threads } => {
+                let id = |no: u32| Value::from(&*ThreadId::written(&run_id, no as usize));
+                Written {
+                    ids: None,
+                    thread_ids: named(fork, threads.into_iter().map(|thread| thread.map(id))),
+                }
+            }
         }
     }
+}
+
+/// What each path has, by its id.
+fn named(fork: &Fork, values: impl IntoIterator<Item = Option<impl Into<Value>>>) -> Map<String, Value> {
+    let both = fork.paths.iter().zip(values);
+    // Gathered first, as in `output_fields`.
+    let fields: Vec<(String, Value)> = both
+        .filter_map(|(path, value)| Some(((*path.id).to_owned(), value?.into())))
+        .collect();
+    fields.into_iter().collect()
 }
 
 /// What a join keeps of one path until somebody looks at its output.
@@ -69,7 +105,7 @@ impl PathTexts {
 pub struct JoinedPath {
     /// As in [`PathReport`].
     pub status: PathStatus,
-    /// As in [`PathReport`].
+    /// As in [`PathReport`]; not asked where [`PathTexts`] are known.
     pub thread_id: Option<Arc<str>>,
     /// As in [`PathReport`].
     pub output: Option<Output>,
@@ -82,6 +118,7 @@ pub struct JoinedPath {
 pub fn late_join_output(graph: Arc<Graph>, ix: ForkIx, paths: Vec<JoinedPath>, texts: Option<PathTexts>) -> Output {
     Output::later(move || {
         let fork = graph.fork(ix);
+        let texts = texts.map(|texts| texts.written(fork));
         Value::Object(output_fields(fork.join.strategy, reports(fork, &paths), texts))
     })
 }
@@ -167,10 +204,10 @@ pub fn join_error(rule: &JoinRule, verdict: &Verdict, paths: &[PathReport<'_>]) 
 fn output_fields<'a>(
     strategy: JoinStrategy,
     paths: impl Iterator<Item = PathReport<'a>> + Clone,
-    texts: Option<PathTexts>,
+    texts: Option<Written>,
 ) -> Map<String, Value> {
     let (ids, thread_ids) = texts.map(|texts| (texts.ids, texts.thread_ids)).unzip();
-    let mut ids = ids.into_iter().flatten();
+    let mut ids = ids.flatten().into_iter().flatten();
     // Gathered first and made objects at once: that is built bottom-up, not by a search for each path.
     let count = |is: fn(PathStatus) -> bool| paths.clone().filter(|path| is(path.status)).count();
     let completions = count(|status| status == PathStatus::Completed);

@@ -27,6 +27,7 @@ use serde_json::Value;
 
 use super::effect::{Effect, EffectId, FiringId, Input, Moment};
 use super::history::History;
+use super::id::ThreadId;
 use super::nodes::NodeRun;
 use super::output::Output;
 use super::safe_point::{SafePointWork, Stop, TriggerAssignment};
@@ -85,7 +86,7 @@ pub enum NodeStatus {
 pub struct ThreadMachine {
     #[serde(skip)]
     pub(super) graph: Option<Arc<Graph>>,
-    pub(super) thread_id: Arc<str>,
+    thread_id: ThreadId,
     pub(super) path_id: Option<Arc<str>>,
     kind: ThreadKind,
     pub(super) first: NodeIx,
@@ -169,7 +170,7 @@ impl ThreadMachine {
             last,
         } = seed.snapshot.clone();
         let whole = ThreadSeed {
-            thread_id: Arc::clone(seed.thread_id),
+            thread_id: ThreadId::new(Arc::clone(seed.run_id), seed.no),
             kind: ThreadKind::Branch,
             path_id: Some(Arc::clone(seed.path_id)),
             first: seed.first,
@@ -222,7 +223,7 @@ impl ThreadMachine {
         if !own_graph.as_ref().is_some_and(|own| Arc::ptr_eq(own, graph)) {
             *own_graph = Some(Arc::clone(graph));
         }
-        thread_id.clone_from(seed.thread_id);
+        thread_id.become_another(seed.run_id, seed.no);
         *path_id = Some(Arc::clone(seed.path_id));
         *kind = ThreadKind::Branch;
         *first = seed.first;
@@ -237,7 +238,7 @@ impl ThreadMachine {
         if !Arc::ptr_eq(input, &seed.snapshot.input) {
             input.clone_from(&seed.snapshot.input);
         }
-        last.clone_from(&seed.snapshot.last);
+        last.become_snapshot(&seed.snapshot.last);
         variables.become_snapshot(&seed.snapshot.variables);
         outputs.become_snapshot(&seed.snapshot.outputs);
         history.clear();
@@ -271,7 +272,7 @@ impl ThreadMachine {
     }
     /// Its id.
     pub fn thread_id(&self) -> &Arc<str> {
-        &self.thread_id
+        self.thread_id.text()
     }
     /// The user's id of its fork path.
     pub fn path_id(&self) -> Option<&Arc<str>> {

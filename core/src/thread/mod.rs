@@ -6,6 +6,7 @@
 mod effect;
 mod evaluate;
 mod history;
+mod id;
 mod machine;
 mod nodes;
 mod output;
@@ -20,6 +21,7 @@ pub use effect::{
     Moment, Outcome, Prepared, ThreadEnd, TimerPurpose, ToolResult, TriggeredResult,
 };
 pub use evaluate::{ThreadScope, evaluate, spec_value};
+pub use id::ThreadId;
 pub use machine::{DEFAULT_MAX_STEPS, NodeRecord, NodeStatus, ThreadKind, ThreadMachine, initial_variables};
 pub use output::Output;
 pub use safe_point::variable_fields;

@@ -37,6 +37,19 @@ impl Output {
         Self(Kind::Later(Arc::new(LazyLock::new(Box::new(|| Arc::new(make()))))))
     }
 
+    /// Becomes `snapshot`; one that it is already costs nothing.
+    pub(super) fn become_snapshot(&mut self, snapshot: &Self) {
+        let is_the_same = match (&self.0, &snapshot.0) {
+            (Kind::Value(own), Kind::Value(other)) => Arc::ptr_eq(own, other),
+            (Kind::Later(own), Kind::Later(other)) => Arc::ptr_eq(own, other),
+            (Kind::Nothing, Kind::Nothing) => true,
+            (Kind::Nothing | Kind::Value(_) | Kind::Later(_), _) => false,
+        };
+        if !is_the_same {
+            self.clone_from(snapshot);
+        }
+    }
+
     /// The value.
     pub fn value(&self) -> &Arc<Value> {
         static NOTHING: LazyLock<Arc<Value>> = LazyLock::new(Arc::default);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::id::ThreadId;
 use super::machine::ThreadKind;
 use super::output::Output;
 use super::state::{Outputs, Variables};
@@ -14,7 +15,7 @@ use crate::graph::NodeIx;
 #[derive(Clone, Debug)]
 pub struct ThreadSeed {
     /// Unique in the run.
-    pub thread_id: Arc<str>,
+    pub thread_id: ThreadId,
     /// How it came to be.
     pub kind: ThreadKind,
     /// The user's id of its fork path.
@@ -40,8 +41,10 @@ pub struct ThreadSeed {
 /// What a branch is told when it is made: what sets it apart, and what it shares with the others of its fork.
 #[derive(Clone, Copy, Debug)]
 pub struct BranchSeed<'a> {
-    /// Unique in the run.
-    pub thread_id: &'a Arc<str>,
+    /// Its run's id.
+    pub run_id: &'a Arc<str>,
+    /// Its number among the run's threads.
+    pub no: u32,
     /// The user's id of its path.
     pub path_id: &'a Arc<str>,
     /// Its first node.

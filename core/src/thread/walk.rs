@@ -356,7 +356,7 @@ impl Walk<'_> {
         error
             .node_id
             .get_or_insert_with(|| Arc::clone(&thread.graph().node(thread.at).id));
-        error.thread_id.get_or_insert_with(|| Arc::clone(&thread.thread_id));
+        error.thread_id.get_or_insert_with(|| Arc::clone(thread.thread_id()));
         if error.path_id.is_none() {
             error.path_id.clone_from(&thread.path_id);
         }

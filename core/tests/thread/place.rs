@@ -22,7 +22,8 @@ impl World {
         for snapshot in [own, other] {
             let graph = graph();
             let seed = BranchSeed {
-                thread_id: &"t.1".into(),
+                run_id: &"t".into(),
+                no: 1,
                 path_id: &"b".into(),
                 first: graph.by_id["end"],
                 stop_at: graph.start,

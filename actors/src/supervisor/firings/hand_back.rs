@@ -158,7 +158,7 @@ impl SupervisorActor {
         Some(HandedGlobals {
             values,
             workflow_id: Arc::clone(&main.graph.workflow_id),
-            thread_id: Arc::clone(&main.thread_id),
+            thread_id: self.threads.id(run.main),
             trigger_depth: main.trigger_depth.max(run.trigger_depth()),
         })
     }

@@ -138,11 +138,7 @@ impl SupervisorActor {
                     is_detached,
                     ..start
                 });
-                let thread_id = self
-                    .threads
-                    .get(thread)
-                    .map(|child| child.thread_id.to_string())
-                    .unwrap_or_default();
+                let thread_id = String::from(&*self.threads.id(thread));
                 if let Some(run) = self.firings.get_mut(&id) {
                     run.state = State::Running(thread);
                     run.report.thread_id.clone_from(&thread_id);

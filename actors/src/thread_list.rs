@@ -1,0 +1,164 @@
+//! A report's threads: what is known of each, listed when somebody looks.
+
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
+
+use pirn_core::graph::{ForkIx, Graph};
+use pirn_core::status::ThreadStatus;
+use pirn_core::thread::{ThreadId, ThreadKind};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::run::ThreadReport;
+
+/// Threads in the order they were started; a slice of them. The end of a run of many branches does not pay for the texts of
+/// a list nobody reads.
+///
+/// ```
+/// # use pirn_actors::ThreadList;
+/// assert!(ThreadList::from(Vec::new()).is_empty());
+/// ```
+#[derive(Clone, Default)]
+pub struct ThreadList {
+    known: Option<Known>,
+    list: OnceLock<Vec<ThreadReport>>,
+}
+
+#[derive(Clone)]
+struct Known {
+    run_id: Arc<str>,
+    /// What the threads walk: mostly one, and one after another the same.
+    graphs: Vec<Arc<Graph>>,
+    threads: Vec<Thread>,
+}
+
+#[derive(Clone, Copy)]
+struct Thread {
+    /// Its place among the graphs.
+    graph: u32,
+    path: Option<(ForkIx, u32)>,
+    kind: ThreadKind,
+    status: ThreadStatus,
+}
+
+/// What a supervisor knows of one thread.
+pub(crate) struct KnownThread<'a> {
+    pub(crate) graph: &'a Arc<Graph>,
+    pub(crate) kind: ThreadKind,
+    /// A branch's place in its graph's fork.
+    pub(crate) path: Option<(ForkIx, u32)>,
+    pub(crate) status: ThreadStatus,
+}
+
+impl ThreadList {
+    /// The threads of a run, all of them, in the order they were started.
+    pub(crate) fn of<'a>(run_id: Arc<str>, threads: impl ExactSizeIterator<Item = KnownThread<'a>>) -> Self {
+        let mut known = Known {
+            run_id,
+            graphs: Vec::new(),
+            threads: Vec::with_capacity(threads.len()),
+        };
+        let mut last = 0;
+        for thread in threads {
+            if !known
+                .graphs
+                .get(last)
+                .is_some_and(|graph| Arc::ptr_eq(graph, thread.graph))
+            {
+                last = known.place_of(thread.graph);
+            }
+            known.threads.push(Thread {
+                graph: last as u32,
+                path: thread.path,
+                kind: thread.kind,
+                status: thread.status,
+            });
+        }
+        Self {
+            known: Some(known),
+            list: OnceLock::new(),
+        }
+    }
+
+    /// As a list of its own.
+    pub(crate) fn into_vec(self) -> Vec<ThreadReport> {
+        let Self { known, list } = self;
+        list.into_inner()
+            .unwrap_or_else(|| known.as_ref().map(Known::list).unwrap_or_default())
+    }
+}
+
+impl Known {
+    fn place_of(&mut self, graph: &Arc<Graph>) -> usize {
+        let place = self.graphs.iter().position(|known| Arc::ptr_eq(known, graph));
+        place.unwrap_or_else(|| {
+            self.graphs.push(Arc::clone(graph));
+            self.graphs.len() - 1
+        })
+    }
+
+    fn list(&self) -> Vec<ThreadReport> {
+        let report = |(no, thread): (usize, &Thread)| {
+            let graph = self.graphs.get(thread.graph as usize)?;
+            let path = |(fork, path): (ForkIx, u32)| &graph.fork(fork).paths[path as usize].id;
+            Some(ThreadReport {
+                thread_id: ThreadId::written(&self.run_id, no),
+                kind: thread.kind,
+                workflow_id: Arc::clone(&graph.workflow_id),
+                path_id: thread.path.map(path).cloned(),
+                status: thread.status,
+            })
+        };
+        self.threads.iter().enumerate().filter_map(report).collect()
+    }
+}
+
+impl Deref for ThreadList {
+    type Target = [ThreadReport];
+
+    fn deref(&self) -> &Self::Target {
+        self.list
+            .get_or_init(|| self.known.as_ref().map(Known::list).unwrap_or_default())
+    }
+}
+
+impl From<Vec<ThreadReport>> for ThreadList {
+    fn from(list: Vec<ThreadReport>) -> Self {
+        Self {
+            known: None,
+            list: list.into(),
+        }
+    }
+}
+
+impl<'a> IntoIterator for &'a ThreadList {
+    type Item = &'a ThreadReport;
+    type IntoIter = std::slice::Iter<'a, ThreadReport>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl PartialEq for ThreadList {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl std::fmt::Debug for ThreadList {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self).finish()
+    }
+}
+
+impl Serialize for ThreadList {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for ThreadList {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Vec::deserialize(deserializer).map(Self::from)
+    }
+}

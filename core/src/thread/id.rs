@@ -1,0 +1,108 @@
+//! A thread's id.
+
+use std::sync::{Arc, OnceLock};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A thread's id: its run's, a full stop, and its number among the run's threads. It is written when somebody reads it,
+/// and of most branches nobody does.
+///
+/// ```
+/// # use pirn_core::thread::ThreadId;
+/// assert_eq!(&**ThreadId::new("run-1".into(), 7).text(), "run-1.7");
+/// ```
+#[derive(Clone, Debug)]
+pub struct ThreadId {
+    run_id: Arc<str>,
+    no: u32,
+    text: OnceLock<Arc<str>>,
+}
+
+impl ThreadId {
+    /// The id of the thread that `no` others of the run were started before.
+    pub fn new(run_id: Arc<str>, no: u32) -> Self {
+        Self {
+            run_id,
+            no,
+            text: OnceLock::new(),
+        }
+    }
+
+    /// As everyone else knows it.
+    pub fn text(&self) -> &Arc<str> {
+        self.text.get_or_init(|| Self::written(&self.run_id, self.no as usize))
+    }
+
+    /// The text of the id of the thread that so many were started before. Written by hand: a fork asks for many.
+    pub fn written(run_id: &str, before: usize) -> Arc<str> {
+        /// As many digits as a number of 64 bits has.
+        const MOST: usize = 20;
+        let (mut digits, mut first, mut rest) = ([0; MOST], MOST, before);
+        while rest > 0 || first == MOST {
+            first -= 1;
+            digits[first] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+        let mut text = String::with_capacity(run_id.len() + 1 + MOST);
+        text.push_str(run_id);
+        text.push('.');
+        for digit in &digits[first..] {
+            text.push(char::from(*digit));
+        }
+        text.into()
+    }
+
+    /// Becomes the id of another thread of the same run, or of another.
+    pub(super) fn become_another(&mut self, run_id: &Arc<str>, no: u32) {
+        if !Arc::ptr_eq(&self.run_id, run_id) {
+            self.run_id.clone_from(run_id);
+        }
+        self.no = no;
+        self.text.take();
+    }
+}
+
+/// An id that was read somewhere.
+impl From<&str> for ThreadId {
+    fn from(text: &str) -> Self {
+        let text = Arc::from(text);
+        Self {
+            run_id: Arc::clone(&text),
+            no: 0,
+            text: text.into(),
+        }
+    }
+}
+
+impl Serialize for ThreadId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.text().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for ThreadId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(|text| Self::from(&*text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_the_runs_id_a_full_stop_and_the_number_of_threads_before() {
+        for count in [0, 1, 9, 10, 99, 100, 101, 12_345, usize::MAX] {
+            assert_eq!(&*ThreadId::written("run-1", count), format!("run-1.{count}"));
+        }
+    }
+
+    #[test]
+    fn an_id_that_was_written_down_reads_the_same() {
+        let mut id = ThreadId::new("r".into(), 12);
+        let again: ThreadId = serde_json::from_value(serde_json::json!(id)).unwrap();
+        assert_eq!(&**again.text(), "r.12");
+        id.become_another(&"r".into(), 13);
+        assert_eq!(&**id.text(), "r.13");
+    }
+}
