@@ -4,6 +4,7 @@
 //! While the thread is the only one that speaks in it, the thread calls it in place; it gets a mailbox when a second
 //! thread (SUBGRAPH with `conversation: share`) is to reach it.
 
+use std::cell::OnceCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use pirn_core::definition::{CompressionConfig, Pinned};
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::{EventType, Field, RaisedEvent};
 use pirn_core::message::{Message, Role};
-use pirn_core::thread::{ContextChange, ConversationOp, Outcome, Output, Prepared};
+use pirn_core::thread::{ContextChange, ConversationOp, Outcome, Output, Prepared, ThreadId};
 use serde_json::json;
 
 use crate::answer::Answer;
@@ -37,7 +38,6 @@ pub(crate) struct ConversationSettings {
     pub(crate) token_limit: Option<u64>,
     pub(crate) from_end: Option<usize>,
     pub(crate) workflow_id: Arc<str>,
-    pub(crate) thread_id: Arc<str>,
     /// How many triggers stand between the run's own steps and what its thread says.
     pub(crate) trigger_depth: u32,
     /// The thread that it belongs to.
@@ -101,6 +101,8 @@ impl actix::Message for ConversationMsg {
 pub(crate) struct ConversationActor {
     run: Rc<RunShared>,
     settings: ConversationSettings,
+    /// Its thread's id, once something was said in its name.
+    thread_id: OnceCell<Arc<str>>,
     machine: ConversationMachine,
     tokenizer: Arc<dyn Tokenizer>,
     effects: Vec<ConversationEffect>,
@@ -119,12 +121,40 @@ impl ConversationActor {
         Self {
             machine: ConversationMachine::new(conversation, settings.token_limit),
             run,
+            thread_id: OnceCell::new(),
             tokenizer,
             effects: Vec::new(),
             summary: None,
             trigger_depth: settings.trigger_depth,
             settings,
         }
+    }
+
+    /// Becomes another thread's of the same run, in the place of one that nobody asks any more.
+    pub(crate) fn become_another(
+        &mut self,
+        conversation: Conversation,
+        counts: Arc<dyn Tokenizer>,
+        new: ConversationSettings,
+    ) {
+        // Every field by name: one that is added later is thought of here.
+        let Self {
+            run: _,
+            settings,
+            thread_id,
+            machine,
+            tokenizer,
+            effects,
+            summary,
+            trigger_depth,
+        } = self;
+        thread_id.take();
+        *machine = ConversationMachine::new(conversation, new.token_limit);
+        *tokenizer = counts;
+        effects.clear();
+        *summary = None;
+        *trigger_depth = new.trigger_depth;
+        *settings = new;
     }
 
     /// The conversation as it is. A clone of it is a snapshot, in O(1).
@@ -178,15 +208,21 @@ impl ConversationActor {
     fn emit(&self, event: RaisedEvent) {
         self.run.emit(
             &self.settings.workflow_id,
-            &self.settings.thread_id,
+            self.thread_id(),
             event.at_depth(self.trigger_depth),
         );
+    }
+
+    fn thread_id(&self) -> &Arc<str> {
+        let written = || ThreadId::written(&self.run.run_id, self.settings.owner as usize);
+        self.thread_id.get_or_init(written)
     }
 
     /// Steps the machine and tells what came of it; the error where it refused.
     fn step(&mut self, input: ConversationInput) -> Result<Vec<TokenSignal>, RunError> {
         let mut effects = std::mem::take(&mut self.effects);
-        self.machine.step(self.run.host.now(), input, &mut effects);
+        // Time plays no part in it, and costs a call of the system's clock.
+        self.machine.step(0, input, &mut effects);
         let mut signals = Vec::new();
         let mut refused = None;
         for effect in effects.drain(..) {
@@ -331,7 +367,7 @@ impl ConversationActor {
     fn context(&self, config: CompressionConfig) -> CompressionContext {
         let messages = self.machine.conversation().visible().messages();
         CompressionContext {
-            thread_id: self.settings.thread_id.to_string(),
+            thread_id: self.thread_id().to_string(),
             workflow_id: self.settings.workflow_id.to_string(),
             messages,
             mark_map: MarkMap::default(),

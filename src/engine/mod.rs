@@ -27,10 +27,10 @@ pub use builder::{BuildError, EngineBuilder};
 pub use compression::Compression;
 pub use events::{BlockingEvents, EventFilter, Events, Heard};
 pub use handle::RunHandle;
-pub use pirn_actors::History;
 pub use pirn_actors::host::NoHome;
 pub use pirn_actors::run::{FiringOutcome, FiringReport, NodeReport, RunReport, ThreadReport};
 pub use pirn_actors::supervisor::RunStatus;
+pub use pirn_actors::{History, ThreadList};
 use place::Placement;
 pub(crate) use place::place_here;
 

@@ -41,6 +41,7 @@ impl Threads {
     }
 
     /// Adds a thread.
+    #[inline]
     pub(super) fn add(&mut self, child: Child) -> ThreadNo {
         if self.list.is_empty() {
             // Most runs have one thread.

@@ -66,6 +66,7 @@ pub(super) struct Told {
 
 impl SupervisorActor {
     /// Takes a thread into the table and sees to it that it gets its first turn.
+    #[inline]
     pub(super) fn enlist(&mut self, child: Child) -> ThreadNo {
         self.live += 1;
         self.live_detached += usize::from(child.is_detached);

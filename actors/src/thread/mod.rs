@@ -29,7 +29,7 @@ use pirn_core::thread::{
 };
 use serde_json::Value;
 
-use crate::conversation::Merge;
+use crate::conversation::{ConversationActor, Merge};
 use crate::ports::ModelSession;
 use crate::run::{EffectBuffers, RunShared};
 use crate::supervisor::{Assignment, SupervisorMsg, ThreadNo};
@@ -116,6 +116,8 @@ pub(crate) struct ThreadActor {
     pub(crate) no: ThreadNo,
     pub(crate) machine: ThreadMachine,
     speech: Speech,
+    /// Where a conversation of this place had its actor.
+    spare: Option<Box<ConversationActor>>,
     token_limit: Option<u64>,
     in_flight: UnderWay,
     /// What the supervisor knows of it.
@@ -136,6 +138,7 @@ impl ThreadActor {
             no,
             machine,
             speech: Speech::of(conversation),
+            spare: None,
             token_limit,
             in_flight: UnderWay::default(),
             is_paused: false,
@@ -158,6 +161,7 @@ impl ThreadActor {
             no,
             machine,
             speech,
+            spare,
             token_limit,
             in_flight,
             is_paused,
@@ -165,7 +169,9 @@ impl ThreadActor {
         } = self;
         *no = thread;
         machine.become_branch(graph, seed);
-        speech.become_snapshot(conversation);
+        if let Some(own) = speech.become_snapshot(conversation) {
+            *spare = Some(own);
+        }
         *token_limit = limit;
         in_flight.clear();
         *is_paused = false;

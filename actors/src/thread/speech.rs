@@ -41,11 +41,16 @@ impl Speech {
         }
     }
 
-    /// A thread's that begins with `conversation`; one that it is already costs nothing.
-    pub(super) fn become_snapshot(&mut self, conversation: &Conversation) {
+    /// Becomes that of a thread that begins with `conversation`; one that it is already costs nothing. An actor that
+    /// nobody asks any more is handed back: another conversation may have its place.
+    pub(super) fn become_snapshot(&mut self, conversation: &Conversation) -> Option<Box<ConversationActor>> {
         match self {
-            Self::Silent(own) if own.is_the_same_as(conversation) => {}
-            Self::Silent(_) | Self::Alone(_) | Self::Shared(_) => *self = Self::Silent(conversation.clone()),
+            Self::Silent(own) if own.is_the_same_as(conversation) => return None,
+            Self::Silent(_) | Self::Alone(_) | Self::Shared(_) => {}
+        }
+        match std::mem::replace(self, Self::Silent(conversation.clone())) {
+            Self::Alone(own) => Some(own),
+            Self::Silent(_) | Self::Shared(_) => None,
         }
     }
 
@@ -138,25 +143,29 @@ impl ThreadActor {
         }
     }
 
-    fn conversation_actor(&self, conversation: Conversation) -> ConversationActor {
+    fn conversation_actor(&mut self, conversation: Conversation) -> Box<ConversationActor> {
         let config = &self.machine.graph().config;
         let settings = ConversationSettings {
             token_limit: self.token_limit,
             from_end: config.from_end,
             workflow_id: Arc::clone(&self.machine.graph().workflow_id),
-            thread_id: Arc::clone(self.machine.thread_id()),
             trigger_depth: self.machine.trigger_depth(),
             owner: self.no,
         };
         let tokenizer = self.run.tokenizer(config.tokenizer.as_deref());
-        ConversationActor::new(Rc::clone(&self.run), conversation, tokenizer, settings)
+        if let Some(mut place) = self.spare.take() {
+            place.become_another(conversation, tokenizer, settings);
+            return place;
+        }
+        let run = Rc::clone(&self.run);
+        Box::new(ConversationActor::new(run, conversation, tokenizer, settings))
     }
 
     fn ask(&mut self, id: EffectId, request: Request, turn: &mut dyn Turn) -> Option<(EffectId, Outcome)> {
         if let Speech::Silent(conversation) = &mut self.speech {
             let conversation = std::mem::take(conversation);
             let own = self.conversation_actor(conversation);
-            self.speech = Speech::Alone(Box::new(own));
+            self.speech = Speech::Alone(own);
         }
         match &mut self.speech {
             Speech::Alone(own) => Some((id, own.serve(request))),
@@ -182,7 +191,7 @@ impl ThreadActor {
                 return ConversationRef::Shared(address);
             }
             Speech::Alone(own) => *own,
-            Speech::Silent(conversation) => self.conversation_actor(conversation),
+            Speech::Silent(conversation) => *self.conversation_actor(conversation),
         };
         let (thread, supervisor) = (self.no, Arc::clone(&self.run.supervisor));
         let address = start_contained(&self.run.host, own, move |exit| {

@@ -190,7 +190,9 @@ impl InPlace {
     }
 
     /// The thread waits until its next turn.
-    fn stand(mut self, actor: Box<ThreadActor>) -> Came {
+    fn stand(mut self, mut actor: Box<ThreadActor>) -> Came {
+        // A thread that waits has no room for what it may never need.
+        actor.spare = None;
         let at = match self.mailbox.take() {
             None => At::Here(actor),
             Some((sender, mail)) => {

@@ -19,18 +19,17 @@
 //! Invariants: one node at a time; every effect that wants an answer is either awaited or dropped; `Ended` is the
 //! last effect and comes once; nothing is built for an event type nobody listens to.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::effect::{Effect, EffectId, FiringId, Input, Moment};
+use super::effect::{Effect, EffectId, Input, Moment};
 use super::history::History;
 use super::id::ThreadId;
 use super::nodes::NodeRun;
 use super::output::Output;
-use super::safe_point::{SafePointWork, Stop, TriggerAssignment};
+use super::safe_point::{Brought, SafePointWork, Stop, TriggerAssignment};
 use super::seed::{BranchSeed, Snapshot, ThreadSeed};
 use super::state::{Outputs, Variable, Variables};
 use super::walk::Walk;
@@ -117,10 +116,8 @@ pub struct ThreadMachine {
     pub(super) pause: Option<u32>,
     /// An event with a holding trigger was raised since the last question.
     pub(super) unsettled: bool,
-    pub(super) held: Vec<FiringId>,
-    /// Firings that hold the thread and ended before it learned of them.
-    pub(super) released: Vec<FiringId>,
-    pub(super) arrived: VecDeque<SafePointWork>,
+    /// What triggers have brought; most threads never see one.
+    pub(super) brought: Option<Box<Brought>>,
     /// What came while the conversation takes in a firing's result: it cannot be taken back, so this has its turn after.
     pub(super) stop: Option<Box<Stop>>,
 }
@@ -154,9 +151,7 @@ impl ThreadMachine {
             trigger_depth: seed.trigger_depth,
             pause: None,
             unsettled: false,
-            held: Vec::new(),
-            released: Vec::new(),
-            arrived: VecDeque::new(),
+            brought: None,
             stop: None,
         }
     }
@@ -215,9 +210,7 @@ impl ThreadMachine {
             prompted,
             pause,
             unsettled,
-            held,
-            released,
-            arrived,
+            brought,
             stop,
         } = self;
         if !own_graph.as_ref().is_some_and(|own| Arc::ptr_eq(own, graph)) {
@@ -249,10 +242,12 @@ impl ThreadMachine {
         *prompted = false;
         *pause = None;
         *unsettled = false;
-        held.clear();
-        released.clear();
-        arrived.clear();
+        *brought = None;
         *stop = None;
+    }
+
+    pub(super) fn brought_mut(&mut self) -> &mut Brought {
+        self.brought.get_or_insert_default()
     }
 
     // ---- what it is
@@ -388,7 +383,10 @@ impl ThreadMachine {
                     value,
                     trigger_depth,
                 };
-                walk.thread.arrived.push_back(SafePointWork::Assign(assignment));
+                walk.thread
+                    .brought_mut()
+                    .arrived
+                    .push_back(SafePointWork::Assign(assignment));
                 walk.look_around();
             }
         }

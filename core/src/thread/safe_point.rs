@@ -1,5 +1,6 @@
 //! Safe points: the moment between two nodes, where pauses, holds and what triggers bring take effect (SPEC section 1).
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,17 @@ use crate::error::RunError;
 use crate::event::EventType;
 use crate::graph::NodeIx;
 use crate::status::ThreadStatus;
+
+/// What triggers have brought a thread.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Brought {
+    /// Firings that hold it.
+    held: Vec<FiringId>,
+    /// Firings that hold the thread and ended before it learned of them.
+    released: Vec<FiringId>,
+    /// In order.
+    pub(super) arrived: VecDeque<SafePointWork>,
+}
 
 /// What waits for a safe point.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -105,7 +117,7 @@ impl Walk<'_> {
 
     /// Whether a firing holds the thread, or it is to pause.
     pub(super) fn is_stopped(&mut self) -> bool {
-        if !self.thread.held.is_empty() {
+        if self.is_held() {
             return true;
         }
         if let Some(trigger_depth) = self.thread.pause {
@@ -121,16 +133,18 @@ impl Walk<'_> {
     }
 
     pub(super) fn is_held(&self) -> bool {
-        !self.thread.held.is_empty()
+        let brought = self.thread.brought.as_ref();
+        brought.is_some_and(|brought| !brought.held.is_empty())
     }
 
     pub(super) fn hold(&mut self, firings: Vec<FiringId>) {
         for firing in firings {
-            match self.thread.released.iter().position(|released| *released == firing) {
+            let brought = self.thread.brought_mut();
+            match brought.released.iter().position(|released| *released == firing) {
                 Some(place) => {
-                    self.thread.released.remove(place);
+                    brought.released.remove(place);
                 }
-                None => self.thread.held.push(firing),
+                None => brought.held.push(firing),
             }
         }
     }
@@ -142,8 +156,9 @@ impl Walk<'_> {
             (When::BeforeModelCall, SafePointWork::Triggered { is_compression, .. }) => *is_compression,
             (When::BeforeModelCall, SafePointWork::Assign(_)) => false,
         };
-        while let Some(place) = self.thread.arrived.iter().position(may_now) {
-            match self.thread.arrived.remove(place)? {
+        while let Some(brought) = &mut self.thread.brought {
+            let place = brought.arrived.iter().position(may_now)?;
+            match brought.arrived.remove(place)? {
                 SafePointWork::Assign(assignment) => self.assign_for_trigger(assignment),
                 SafePointWork::Triggered {
                     handed,
@@ -234,14 +249,15 @@ impl Walk<'_> {
     }
 
     pub(super) fn triggered(&mut self, firing: FiringId, result: TriggeredResult) {
-        match self.thread.held.iter().position(|held| *held == firing) {
+        let brought = self.thread.brought_mut();
+        match brought.held.iter().position(|held| *held == firing) {
             Some(place) => {
-                self.thread.held.remove(place);
+                brought.held.remove(place);
             }
-            None if result.holds => self.thread.released.push(firing),
+            None if result.holds => brought.released.push(firing),
             None => {}
         }
-        self.thread.arrived.push_back(SafePointWork::Triggered {
+        brought.arrived.push_back(SafePointWork::Triggered {
             handed: Handed {
                 firing,
                 variables: result.variables,

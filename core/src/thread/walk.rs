@@ -379,7 +379,7 @@ impl Walk<'_> {
         self.thread.status = status;
         self.thread.run = NodeRun::Idle;
         // What came too late to take effect is answered all the same.
-        while let Some(work) = self.thread.arrived.pop_front() {
+        while let Some(work) = self.next_arrived() {
             match work {
                 SafePointWork::Triggered { handed, .. } => {
                     let error = RunError::new(
@@ -413,6 +413,10 @@ impl Walk<'_> {
             ]
         });
         self.out.push(Effect::Ended(ThreadEnd { status, output, error }));
+    }
+
+    fn next_arrived(&mut self) -> Option<SafePointWork> {
+        self.thread.brought.as_mut()?.arrived.pop_front()
     }
 }
 
