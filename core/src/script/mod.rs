@@ -16,12 +16,15 @@ mod names;
 mod path;
 mod plain;
 mod scope;
+mod size;
 mod text;
 
 pub use names::{JS_GLOBALS, Names, Used, is_reserved};
 pub use path::{Path, Step};
 pub use plain::Plain;
 pub use scope::{Scope, ScopeValues, bare_name};
+pub use size::MAX_TEXT;
+pub(crate) use size::Room;
 pub use text::{PlainText, is_truthy, text_of};
 
 use std::sync::Arc;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Path, Scope, ScriptFault};
+use super::{MAX_TEXT, Path, Scope, ScriptFault};
 use crate::error::RunErrorCode;
 
 /// A template of text and `{{path}}`, rendered straight from the scope.
@@ -46,13 +46,13 @@ impl PlainText {
     /// The text.
     ///
     /// # Errors
-    /// `TEMPLATE_ERROR` naming a path that does not exist.
+    /// `TEMPLATE_ERROR` naming a path that does not exist, `SCRIPT_LIMIT_EXCEEDED` beyond [`MAX_TEXT`].
     pub fn render(&self, scope: &dyn Scope) -> Result<String, ScriptFault> {
         let mut text = String::new();
         for piece in &self.pieces {
             match piece {
-                Piece::Text(piece) => text.push_str(piece),
-                Piece::Path(path) => text.push_str(&text_of(&*value_at(path, scope)?)),
+                Piece::Text(piece) => add(&mut text, piece)?,
+                Piece::Path(path) => add(&mut text, &text_of(&*value_at(path, scope)?))?,
             }
         }
         Ok(text)
@@ -68,6 +68,15 @@ impl PlainText {
             _ => self.render(scope).map(|text| Arc::new(Value::from(text))),
         }
     }
+}
+
+fn add(text: &mut String, piece: &str) -> Result<(), ScriptFault> {
+    if text.len() + piece.len() > MAX_TEXT {
+        let message = format!("the template makes more than {MAX_TEXT} bytes");
+        return Err(ScriptFault::limit(message));
+    }
+    text.push_str(piece);
+    Ok(())
 }
 
 fn value_at(path: &Path, scope: &dyn Scope) -> Result<Arc<Value>, ScriptFault> {

@@ -12,7 +12,7 @@ use super::state::Variables;
 use crate::error::RunError;
 use crate::graph::{ContextNode, Graph, NodeIx, NodeKind, SnippetIx, ValueSpec};
 use crate::message::Role;
-use crate::script::{Evaluator, Scope, ScriptFault};
+use crate::script::{Evaluator, Room, Scope, ScriptFault};
 
 /// What a thread's texts see: the thread, and the run's global variables behind its own.
 #[derive(Clone, Copy, Debug)]
@@ -188,7 +188,11 @@ fn text(
     }
 }
 
-/// The value a [`ValueSpec`] stands for.
+/// The value a [`ValueSpec`] stands for. A text that stands for all of it hands on the value that there is; lists and
+/// objects are put together, of copies.
+///
+/// # Errors
+/// As its texts; `SCRIPT_LIMIT_EXCEEDED` where it becomes too large or too deep.
 pub fn spec_value(
     graph: &Graph,
     spec: &ValueSpec,
@@ -199,20 +203,38 @@ pub fn spec_value(
         ValueSpec::Expression(snippet) => evaluator.value(graph, *snippet, scope),
         ValueSpec::Literal(value) => Ok(Arc::clone(value)),
         ValueSpec::Template(snippet) => evaluator.template_value(graph, *snippet, scope),
+        ValueSpec::List(_) | ValueSpec::Object(_) => {
+            part(graph, spec, scope, evaluator, (&mut Room::default(), 0)).map(Arc::new)
+        }
+    }
+}
+
+/// A part of a value, inside of so many lists and objects.
+fn part(
+    graph: &Graph,
+    spec: &ValueSpec,
+    scope: &dyn Scope,
+    evaluator: &mut dyn Evaluator,
+    (room, inside): (&mut Room, usize),
+) -> Result<Value, ScriptFault> {
+    match spec {
+        ValueSpec::Expression(_) | ValueSpec::Literal(_) | ValueSpec::Template(_) => {
+            let value = spec_value(graph, spec, scope, evaluator)?;
+            room.take(&value, inside)?;
+            Ok(Arc::unwrap_or_clone(value))
+        }
         ValueSpec::List(items) => items
             .iter()
-            .map(|item| spec_value(graph, item, scope, evaluator).map(Arc::unwrap_or_clone))
+            .map(|item| part(graph, item, scope, evaluator, (room, inside + 1)))
             .collect::<Result<Vec<_>, _>>()
-            .map(|items| Arc::new(Value::Array(items))),
+            .map(Value::Array),
         ValueSpec::Object(fields) => fields
             .iter()
             .map(|(name, field)| {
-                Ok((
-                    name.to_string(),
-                    spec_value(graph, field, scope, evaluator).map(Arc::unwrap_or_clone)?,
-                ))
+                let value = part(graph, field, scope, evaluator, (room, inside + 1))?;
+                Ok((name.to_string(), value))
             })
             .collect::<Result<Map<_, _>, _>>()
-            .map(|fields| Arc::new(Value::Object(fields))),
+            .map(Value::Object),
     }
 }

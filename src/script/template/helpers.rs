@@ -6,7 +6,7 @@ use handlebars::{
     Context, Handlebars, Helper, HelperDef, HelperResult, Output, PathAndJson, RenderContext, RenderError,
     RenderErrorReason, ScopedJson, Template as BarTemplate,
 };
-use pirn_core::script::text_of;
+use pirn_core::script::{MAX_TEXT, text_of};
 use serde_json::Value;
 
 /// What a template can call: handlebars' own, without `log` (it writes to the host's log), and `json`.
@@ -14,9 +14,6 @@ pub(super) const HELPERS: &[&str] = &[
     "if", "unless", "each", "with", "lookup", "raw", "eq", "ne", "gt", "gte", "lt", "lte", "and", "or", "not", "len",
     "json", SHOW, LENGTH, STEP,
 ];
-
-/// Bytes that a text may come to.
-pub(super) const MAX_TEXT: usize = 16 << 20;
 
 /// What a text may be put together from: pieces, values, turns of loops.
 pub(super) const MAX_STEPS: usize = 1_000_000;

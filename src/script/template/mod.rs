@@ -15,10 +15,10 @@ use handlebars::{
     Template as BarTemplate,
 };
 use pirn_core::error::RunErrorCode;
-use pirn_core::script::{PlainText, Scope, ScriptFault, bare_name};
+use pirn_core::script::{MAX_TEXT, PlainText, Scope, ScriptFault, bare_name};
 use serde_json::{Map, Value, json};
 
-use self::helpers::{Bounded, HELPERS, LENGTH, MAX_STEPS, MAX_TEXT, REGISTRY, SHOW, STEP_TAG};
+use self::helpers::{Bounded, HELPERS, LENGTH, MAX_STEPS, REGISTRY, SHOW, STEP_TAG};
 use self::source::{depth, with_dotted_brackets};
 use super::TextFault;
 

@@ -1,0 +1,73 @@
+//! How large may become what texts put together: a loop that wraps or doubles a value must end in an error, not in the end
+//! of the process.
+
+use serde_json::Value;
+
+use super::ScriptFault;
+
+/// Bytes that a template's text may come to.
+pub const MAX_TEXT: usize = 16 << 20;
+
+/// Levels of lists and objects that an object of templates may come to; as many as a file or a script's result may have.
+const MAX_LEVELS: usize = 128;
+
+/// Bytes that an object of templates may come to.
+const MAX_VALUE: usize = 64 << 20;
+
+/// What a list entry or a field counts beside its text.
+const PART: usize = 64;
+
+/// What a value that is put together from others has room for.
+pub(crate) struct Room(usize);
+
+impl Default for Room {
+    fn default() -> Self {
+        Self(MAX_VALUE)
+    }
+}
+
+impl Room {
+    /// Takes room for `value`, which is to stand inside of so many lists and objects.
+    ///
+    /// # Errors
+    /// `SCRIPT_LIMIT_EXCEEDED` where there is none.
+    pub(crate) fn take(&mut self, value: &Value, inside: usize) -> Result<(), ScriptFault> {
+        let mut rest = Vec::new();
+        self.take_one(value, inside, &mut rest)?;
+        while let Some((value, inside)) = rest.pop() {
+            self.take_one(value, inside, &mut rest)?;
+        }
+        Ok(())
+    }
+
+    fn take_one<'a>(
+        &mut self,
+        value: &'a Value,
+        inside: usize,
+        rest: &mut Vec<(&'a Value, usize)>,
+    ) -> Result<(), ScriptFault> {
+        match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => self.spend(PART),
+            Value::String(text) => self.spend(PART + text.len()),
+            Value::Array(_) | Value::Object(_) if inside >= MAX_LEVELS => Err(ScriptFault::limit(format!(
+                "the value is nested more than {MAX_LEVELS} levels deep"
+            ))),
+            Value::Array(items) => {
+                rest.extend(items.iter().map(|item| (item, inside + 1)));
+                self.spend(PART)
+            }
+            Value::Object(fields) => {
+                rest.extend(fields.values().map(|field| (field, inside + 1)));
+                self.spend(PART + fields.keys().map(String::len).sum::<usize>())
+            }
+        }
+    }
+
+    fn spend(&mut self, bytes: usize) -> Result<(), ScriptFault> {
+        self.0 = self
+            .0
+            .checked_sub(bytes)
+            .ok_or_else(|| ScriptFault::limit(format!("the value takes more than {MAX_VALUE} bytes")))?;
+        Ok(())
+    }
+}
