@@ -114,15 +114,31 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    fn event(self, sequence: u64, raised: RaisedEvent) -> Event {
+    pub(crate) fn event(&self, sequence: u64, raised: RaisedEvent) -> Event {
         Event {
             sequence,
             timestamp: self.timestamp,
-            run_id: self.run_id,
-            workflow_id: self.workflow_id,
-            thread_id: self.thread_id,
+            run_id: Arc::clone(&self.run_id),
+            workflow_id: Arc::clone(&self.workflow_id),
+            thread_id: Arc::clone(&self.thread_id),
             raised,
         }
+    }
+
+    /// Makes another event this one. Its texts mostly are the same, and to count who shares them takes longer than to see that.
+    pub(crate) fn replace(&self, event: &mut Event, sequence: u64, raised: RaisedEvent) {
+        event.sequence = sequence;
+        event.timestamp = self.timestamp;
+        for (own, text) in [
+            (&mut event.run_id, &self.run_id),
+            (&mut event.workflow_id, &self.workflow_id),
+            (&mut event.thread_id, &self.thread_id),
+        ] {
+            if !Arc::ptr_eq(own, text) {
+                *own = Arc::clone(text);
+            }
+        }
+        event.raised = raised;
     }
 }
 
@@ -238,12 +254,12 @@ impl EventBusActor {
         before
     }
 
-    fn raise(&mut self, event: Event) {
-        let event_type = event.raised.event_type;
+    fn raise(&mut self, source: &Source, sequence: u64, raised: RaisedEvent) {
+        let event_type = raised.event_type;
         let is_watched = self.interest.triggers().contains(event_type);
         let event = match self.matcher.as_ref().filter(|_| is_watched) {
-            Some(matcher) => matcher.share(event),
-            None => Arc::new(event),
+            Some(matcher) => matcher.share(source, sequence, raised),
+            None => Arc::new(source.event(sequence, raised)),
         };
         let before = self.subscribers.len();
         self.subscribers.retain_mut(|subscriber| subscriber.take(&event));
@@ -381,12 +397,12 @@ impl StreamHandler<BusMsg> for EventBusActor {
                 raised,
             } => {
                 let before = self.take_numbers(&source.run_id, 1);
-                self.raise(source.event(before + 1, raised));
+                self.raise(&source, before + 1, raised);
             }
             BusMsg::RaiseAll { source, raised } => {
                 let before = self.take_numbers(&source.run_id, raised.len() as u64);
                 for (sequence, raised) in (before + 1..).zip(raised) {
-                    self.raise(source.clone().event(sequence, raised));
+                    self.raise(&source, sequence, raised);
                 }
             }
             BusMsg::Settle {

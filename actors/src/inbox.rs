@@ -5,8 +5,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use actix::Addr;
-use pirn_core::event::{Event, EventData};
+use pirn_core::event::{Event, EventData, RaisedEvent};
 
+use crate::events::Source;
 use crate::triggers::{MatcherMsg, TriggerMatcherActor};
 
 /// For how many events there are places that were another's before.
@@ -29,15 +30,15 @@ impl Inbox {
         std::mem::replace(&mut self.0.borrow_mut().events, room)
     }
 
-    fn share(&self, event: Event) -> Arc<Event> {
+    fn share(&self, source: &Source, sequence: u64, raised: RaisedEvent) -> Arc<Event> {
         let spare = self.0.borrow_mut().spare.pop();
         if let Some(mut place) = spare
             && let Some(own) = Arc::get_mut(&mut place)
         {
-            *own = event;
+            source.replace(own, sequence, raised);
             return place;
         }
-        Arc::new(event)
+        Arc::new(source.event(sequence, raised))
     }
 
     /// These have been handled. Where nobody else has one its place is used again, and what it said is dropped.
@@ -47,7 +48,7 @@ impl Inbox {
                 continue;
             };
             // Whatever this drops is the host's; it may ask for the next event meanwhile.
-            own.raised.data = EventData::default();
+            own.raised.data = EventData::from([]);
             let spare = &mut self.0.borrow_mut().spare;
             if spare.len() < SPARE {
                 spare.push(event);
@@ -73,8 +74,8 @@ impl MatcherAddr {
     }
 
     /// An event that [`MatcherAddr::happened`] is to be told.
-    pub(crate) fn share(&self, event: Event) -> Arc<Event> {
-        self.inbox.share(event)
+    pub(crate) fn share(&self, source: &Source, sequence: u64, raised: RaisedEvent) -> Arc<Event> {
+        self.inbox.share(source, sequence, raised)
     }
 
     pub(crate) fn happened(&self, event: Arc<Event>) {
@@ -94,34 +95,40 @@ mod tests {
 
     use super::*;
 
-    fn event(sequence: u64, output: &Output) -> Event {
-        Event {
-            sequence,
-            timestamp: 0,
-            run_id: "r".into(),
+    fn source(run: &str) -> Source {
+        Source {
+            run_id: run.into(),
             workflow_id: "w".into(),
-            thread_id: "r.0".into(),
-            raised: RaisedEvent::of(EventType::Custom, [("output", Field::from(output))]),
+            thread_id: format!("{run}.0").into(),
+            timestamp: 5,
         }
+    }
+
+    fn raised(output: &Output) -> RaisedEvent {
+        RaisedEvent::of(EventType::Custom, [("output", Field::from(output))])
     }
 
     #[test]
     fn the_place_of_an_event_is_anothers_only_when_nobody_has_it_and_keeps_nothing_of_it() {
         let inbox = Inbox::default();
         let output = Output::from(json!([1]));
-        let mut events: Vec<Arc<Event>> = (1..=3).map(|number| inbox.share(event(number, &output))).collect();
+        let one = source("one");
+        let share = |source: &Source, number| inbox.share(source, number, raised(&output));
+        let mut events: Vec<Arc<Event>> = (1..=3).map(|number| share(&one, number)).collect();
         let kept = Arc::clone(&events[1]);
         let places: Vec<*const Event> = events.iter().map(Arc::as_ptr).collect();
         assert_eq!(Arc::strong_count(output.value()), 4);
         inbox.done_with(&mut events);
         assert_eq!(Arc::strong_count(output.value()), 2, "what the others said is gone");
-        let next: Vec<Arc<Event>> = (4..=6).map(|number| inbox.share(event(number, &output))).collect();
+        let other = source("other");
+        let next = [share(&one, 4), share(&other, 5), share(&other, 6)];
         assert_eq!([Arc::as_ptr(&next[0]), Arc::as_ptr(&next[1])], [places[2], places[0]]);
+        let expected = [(&one, 4), (&other, 5), (&other, 6)];
         assert!(
             next.iter()
-                .zip(4..)
-                .all(|(shared, number)| **shared == event(number, &output))
+                .zip(expected)
+                .all(|(shared, (source, number))| **shared == source.event(number, raised(&output)))
         );
-        assert_eq!(*kept, event(2, &output));
+        assert_eq!(*kept, one.event(2, raised(&output)));
     }
 }
