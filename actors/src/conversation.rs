@@ -149,7 +149,7 @@ impl ConversationActor {
             trigger_depth,
         } = self;
         thread_id.take();
-        *machine = ConversationMachine::new(conversation, new.token_limit);
+        machine.become_another(conversation, new.token_limit);
         *tokenizer = counts;
         effects.clear();
         *summary = None;

@@ -64,6 +64,50 @@ fn branches_that_panic_in_their_first_turn_fail_alone() {
     engine.shutdown_blocking(Duration::from_secs(5));
 }
 
+/// One short branch has the place of the one before it, whether that ended well or was the last before one that panicked.
+#[test]
+fn a_branch_in_the_place_of_another_finds_nothing_of_it() {
+    let branches: Vec<_> = (0..12)
+        .map(|n| {
+            let count = json!({"variableName": "x", "expression": "(variables.x || 0) + 1"});
+            let text = format!("{n}: {{{{x}}}}");
+            let say = json!({"operation": "insert", "messages": [{"role": "user", "content": text}]});
+            let function = if n % 5 == 3 { "bad" } else { "good" };
+            vec![
+                node(&format!("x{n}"), "VARIABLE", count),
+                node(&format!("s{n}"), "CONTEXT_PROCESSOR", say),
+                node(&format!("b{n}"), "CODE", json!({ "function": function })),
+            ]
+        })
+        .collect();
+    let join = json!({"joinStrategy": "SUCCESS_COUNT_THRESHOLD", "threshold": 10, "mainPathId": "p11", "mergeVariables": "all"});
+    let engine = Engine::builder()
+        .function("good", |_| Ok(json!("fine")))
+        .function("bad", |_| panic!("on purpose"))
+        .workflows(forked(&branches, false, &join).to_string())
+        .build()
+        .expect("valid");
+    let run = engine.start("forked", json!(null)).expect("admitted");
+    let report = run.outcome_blocking();
+    assert_eq!(report.status, ThreadStatus::Completed, "{:?}", report.error);
+    assert_eq!(
+        report.variables["x"], 1,
+        "each counted from nothing, or they would not agree"
+    );
+    let said: Vec<&str> = report
+        .conversation
+        .messages
+        .iter()
+        .map(|message| &*message.content)
+        .collect();
+    assert_eq!(said, ["11: 1"]);
+    let ids: Vec<&str> = report.threads.iter().map(|thread| &*thread.thread_id).collect();
+    let expected: Vec<String> = (0..13).map(|n| format!("{}.{n}", report.run_id)).collect();
+    assert_eq!(ids, expected);
+    assert_eq!(report.output["childThreadIds"]["p11"], *expected[12]);
+    engine.shutdown_blocking(Duration::from_secs(5));
+}
+
 #[test]
 fn threads_that_panic_after_a_wait_fail_alone() {
     let branches: Vec<_> = (0..100)

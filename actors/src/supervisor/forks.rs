@@ -158,8 +158,9 @@ impl SupervisorActor {
         }
     }
 
-    /// A branch before its first step, with the snapshots of the moment its parent stood at FORK.
-    pub(super) fn branch(&mut self, thread: ThreadNo, no: ForkNo, path: usize) -> Option<Box<ThreadActor>> {
+    /// A branch before its first step, with the snapshots of the moment its parent stood at FORK; and whether its join may
+    /// take over what it leaves behind, should it end in that.
+    pub(super) fn branch(&mut self, thread: ThreadNo, no: ForkNo, path: usize) -> Option<(Box<ThreadActor>, bool)> {
         let run = self.forks.get(&no)?;
         let child = self.threads.get(thread)?;
         let token_limit = run.token_limit.filter(|_| !child.is_unlimited);
@@ -174,15 +175,16 @@ impl SupervisorActor {
             trigger_depth: child.trigger_depth,
         };
         let conversation = &run.state.conversation;
+        let takes_over = run.machine.may_take_over(path);
         if let Some(mut place) = self.fresh.spare.take() {
             place.become_branch(thread, &run.graph, &seed, conversation, token_limit);
-            return Some(place);
+            return Some((place, takes_over));
         }
         let machine = ThreadMachine::branch(&run.graph, &seed);
         let conversation = ConversationRef::Snapshot(conversation.clone());
         let run = Rc::clone(&self.run);
         let actor = ThreadActor::new(run, thread, machine, conversation, token_limit);
-        Some(Box::new(actor))
+        Some((Box::new(actor), takes_over))
     }
 
     fn start_fork_timer(&mut self, no: ForkNo, generation: u32, after_ms: u64) {

@@ -125,12 +125,13 @@ impl SupervisorActor {
             return;
         };
         let origin = child.origin;
-        let actor = match (start, origin) {
+        let (actor, takes_over) = match (start, origin) {
             (Some(start), _) => {
                 let token_limit = self.limit_of(&start);
                 let (machine, conversation) = start.into_machine(ThreadId::new(Arc::clone(&self.run.run_id), no));
                 let run = Rc::clone(&self.run);
-                Box::new(ThreadActor::new(run, no, machine, conversation, token_limit))
+                let actor = ThreadActor::new(run, no, machine, conversation, token_limit);
+                (Box::new(actor), self.takes_over(no))
             }
             (None, Origin::Branch { fork, path, .. }) => match self.branch(no, fork, path as usize) {
                 Some(branch) => branch,
@@ -140,7 +141,7 @@ impl SupervisorActor {
                 return self.exited(no, &Exit::Dropped, None);
             }
         };
-        let (came, spare) = Standing::first_turn(actor, mail.into_inner(), self.takes_over(no));
+        let (came, spare) = Standing::first_turn(actor, mail.into_inner(), takes_over);
         self.fresh.spare = spare;
         self.came(no, came);
     }

@@ -223,7 +223,9 @@ impl ThreadMachine {
         *stop_at = Some(seed.stop_at);
         *status = ThreadStatus::Created;
         *at = seed.first;
-        *run = NodeRun::Idle;
+        if !matches!(run, NodeRun::Idle) {
+            *run = NodeRun::Idle;
+        }
         *attempt = 0;
         *deadline = None;
         *steps = 0;
