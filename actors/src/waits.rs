@@ -79,10 +79,11 @@ impl Waits {
     }
 }
 
-/// A thread's hold on its wait. Dropping it ends the wait, also one that was answered.
+/// A thread's hold on its wait. Dropping it ends the wait.
 pub(crate) struct WaitHandle {
     run: Rc<RunShared>,
     ticket: Ticket,
+    is_over: bool,
 }
 
 impl WaitHandle {
@@ -99,16 +100,24 @@ impl WaitHandle {
         Self {
             run: Rc::clone(run),
             ticket,
+            is_over: false,
         }
+    }
+
+    /// The bus has answered, and forgotten the wait: it need not be woken to hear that it is over.
+    pub(crate) fn answered(mut self) {
+        self.is_over = true;
     }
 }
 
 impl Drop for WaitHandle {
     fn drop(&mut self) {
-        self.run.bus().do_send(BusMsg::WaitEnded {
-            run_id: Arc::clone(&self.run.run_id),
-            ticket: self.ticket,
-        });
+        if !self.is_over {
+            self.run.bus().do_send(BusMsg::WaitEnded {
+                run_id: Arc::clone(&self.run.run_id),
+                ticket: self.ticket,
+            });
+        }
     }
 }
 

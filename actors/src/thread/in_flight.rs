@@ -12,7 +12,7 @@ pub(super) enum InFlight {
     Work(#[allow(dead_code)] WorkHandle),
     Script(#[allow(dead_code)] ScriptHandle),
     Supervised,
-    Wait(#[allow(dead_code)] WaitHandle),
+    Wait(WaitHandle),
 }
 
 /// Effects under way. A thread that waits for one thing, as 100,000 of them do, has room for one.

@@ -305,7 +305,9 @@ impl ThreadActor {
         match message {
             ThreadMsg::Input(input) => self.drive(input, turn),
             ThreadMsg::Answer { effect, outcome } => {
-                self.in_flight.remove(effect);
+                if let (Some(InFlight::Wait(wait)), Outcome::Event(_)) = (self.in_flight.remove(effect), &outcome) {
+                    wait.answered();
+                }
                 self.drive(Input::Answer { effect, outcome }, turn);
             }
             ThreadMsg::Replace {
