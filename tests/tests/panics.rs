@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use pirn::{Engine, NodeReport, ThreadStatus};
+use pirn::{Engine, EventType, FiringOutcome, NodeReport, ThreadStatus};
 use pirn_core::conversation::Spent;
 use pirn_core::thread::NodeStatus;
 use pirn_tests::world::{Ran, Touchy, forked, line, node, run_in, wait, workflow};
@@ -233,5 +233,63 @@ fn what_was_spent_counts_also_where_whoever_started_it_ends_at_the_same_time() {
             let ran = played(&workflows, &json!([]), seed);
             assert_eq!(ran.report.tokens.spent, cost, "{name}, seed {seed}: {:?}", ran.report);
         }
+    }
+}
+
+#[test]
+fn what_a_thread_took_in_before_it_panicked_is_told_as_taken_in() {
+    let sub = workflow(
+        "sub",
+        &[
+            node("from", "START_FROM_TRIGGER", json!({})),
+            set("kept"),
+            node(
+                "say",
+                "CONTEXT_PROCESSOR",
+                json!({"operation": "insert", "messages": [{"role": "user", "content": "from the sub-workflow"}]}),
+            ),
+            node(
+                "to",
+                "CONTINUE_FROM_TRIGGER",
+                json!({"variableCallback": {"includeAll": true},
+                    "conversationHistoryCallback": {"lastN": 1, "mode": "append"}}),
+            ),
+        ],
+        &["from>kept>say>to"],
+    );
+    let trigger = json!({"id": "t", "type": "EVENT",
+        "condition": {"eventType": "THREAD_FORK_STARTED"},
+        "action": {"type": "EXECUTE_TRIGGERED_SUBGRAPH",
+            "parameters": {"triggeredWorkflowId": "sub", "waitForCompletion": false}}});
+    // It waits at its JOIN, and goes on from there in one turn.
+    let mut main = forked(
+        &[vec![wait("short", 10)], vec![wait("long", 200)]],
+        false,
+        &json!({"joinStrategy": "ALL_COMPLETED"}),
+    );
+    if let Some(nodes) = main["nodes"].as_array_mut() {
+        nodes.push(panics());
+    }
+    for edge in main["edges"].as_array_mut().into_iter().flatten() {
+        if edge["to"] == "end" {
+            edge["to"] = json!("bad");
+        }
+    }
+    if let Some(edges) = main["edges"].as_array_mut() {
+        edges.push(json!({"from": "bad", "to": "end"}));
+    }
+    for arbiters in [1, 2] {
+        let engine = Engine::builder()
+            .arbiters(arbiters)
+            .function("panics", |_| panic!("on purpose"));
+        let bundle = json!({"workflows": [main, sub], "triggers": [trigger]});
+        let ran = run_in(engine, &bundle, Value::Null, Vec::new());
+        assert_eq!(ran.code(), "ACTOR_PANICKED");
+        assert_eq!(ran.visible(), ["from the sub-workflow"]);
+        assert_eq!(ran.report.variables["kept"], "it was set");
+        let outcome = (ran.report.firings[0].outcome, &ran.report.firings[0].error);
+        assert_eq!(outcome, (FiringOutcome::Completed, &None), "one run, one truth");
+        assert_eq!(ran.of(EventType::TriggeredSubgraphCompleted).len(), 1);
+        assert_eq!(ran.of(EventType::TriggeredSubgraphFailed).len(), 0);
     }
 }

@@ -130,3 +130,21 @@ fn a_triggered_workflow_ends_at_its_own_limit_and_its_thread_goes_on() {
     assert_eq!(ran.of(EventType::TriggeredSubgraphFailed).len(), 1);
     assert_eq!(ran.report.threads[1].status, ThreadStatus::Timeout);
 }
+
+#[test]
+fn a_reply_that_nobody_waits_for_any_more_costs_nothing() {
+    let spent = |limit: u64| {
+        let mut main = line("main", &[node("ask", "LLM", json!({"prompt": "hello"}))]);
+        for node in main["nodes"].as_array_mut().into_iter().flatten() {
+            if node["id"] == "ask" {
+                node["timeoutMs"] = json!(limit);
+            }
+        }
+        let late = json!([{"id": "late", "provider": "scripted", "responses": [{"content": "hi", "delayMs": 100}]}]);
+        let ran = run(&json!({"workflows": [main], "profiles": late}), Value::Null);
+        (ran.report.status, ran.report.tokens.spent.total)
+    };
+    assert_eq!(spent(50), (ThreadStatus::Failed, 0), "the request was dropped");
+    let (status, total) = spent(200);
+    assert_eq!((status, total > 0), (ThreadStatus::Completed, true));
+}

@@ -159,6 +159,13 @@ impl SupervisorActor {
                 let ended = Box::new(ended);
                 self.run.supervisor.do_send(SupervisorMsg::Ended { thread: no, ended });
             }
+            Came::Broke { exit, known } if self.run.unheard.get() > 0 => {
+                self.run.supervisor.do_send(SupervisorMsg::Exited {
+                    thread: no,
+                    exit,
+                    known,
+                });
+            }
             Came::Ended(ended) => self.ended(no, ended),
             Came::Broke { exit, known } => self.exited(no, &exit, known),
             Came::Nothing => {}
