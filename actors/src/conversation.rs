@@ -22,7 +22,7 @@ use pirn_core::definition::{CompressionConfig, Pinned};
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::{EventType, Field, RaisedEvent};
 use pirn_core::message::{Message, Role};
-use pirn_core::thread::{ContextChange, ConversationOp, Outcome, Output, Prepared, ThreadId};
+use pirn_core::thread::{ContextChange, ConversationOp, Outcome, Prepared, ThreadId};
 use serde_json::json;
 
 use crate::answer::Answer;
@@ -231,7 +231,7 @@ impl ConversationActor {
                     if self.run.listens(EventType::MessageAdded) {
                         let tokens = message.tokens;
                         // A message is made JSON where somebody reads the event.
-                        let message = Output::later(move || json!(*message.message));
+                        let message = message.message.shown_later();
                         self.emit(RaisedEvent::of(
                             EventType::MessageAdded,
                             [

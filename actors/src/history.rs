@@ -38,7 +38,8 @@ impl History {
 
     /// The same messages, known to cost what `tokenizer` says.
     pub(crate) fn counted_by(self, tokenizer: Arc<dyn Tokenizer>) -> Self {
-        let conversation = self.begin(&tokenizer);
+        // Without a message of its own: otherwise each run that forks would share those anew.
+        let conversation = self.begin(&tokenizer).snapshot();
         let kind = Kind::Counted(conversation, tokenizer);
         Self { kind }
     }

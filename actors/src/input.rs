@@ -174,7 +174,7 @@ mod tests {
     /// An event with a field that counts how often it is made.
     fn event(sequence: u64, made: &Arc<AtomicU32>) -> Event {
         let counted = Arc::clone(made);
-        let output = Output::later(move || json!(counted.fetch_add(1, Ordering::Relaxed)));
+        let output = Output::later(1, move || json!(counted.fetch_add(1, Ordering::Relaxed)));
         let raised = RaisedEvent::new(EventType::Custom, []);
         Event {
             sequence,
@@ -228,7 +228,7 @@ mod tests {
     fn an_output_is_made_for_the_function_that_looks() {
         let made = Arc::new(AtomicU32::new(0));
         let counted = Arc::clone(&made);
-        let output = Output::later(move || json!({"n": counted.fetch_add(1, Ordering::Relaxed)}));
+        let output = Output::later(1, move || json!({"n": counted.fetch_add(1, Ordering::Relaxed)}));
         let input = Input::from(&output);
         assert_eq!(made.load(Ordering::Relaxed), 0);
         assert_eq!((input["n"].as_u64(), input["n"].as_u64()), (Some(0), Some(0)));

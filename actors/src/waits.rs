@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use pirn_core::event::Event;
-use pirn_core::thread::{Outcome, Output};
+use pirn_core::thread::Outcome;
 
 use crate::answer::Answer;
 use crate::events::BusMsg;
@@ -45,8 +45,7 @@ impl Waits {
             .map(|(ticket, _)| *ticket)
             .collect();
         // The bus has every run wait; whoever looks at the event makes it JSON on its own thread.
-        let shown = Arc::clone(event);
-        let output = Output::later(move || shown.to_json());
+        let output = event.shown_later();
         for ticket in heard {
             if let Some(waiting) = waits.remove(&ticket) {
                 waiting.answer.give(Outcome::Event(output.clone()));

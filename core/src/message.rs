@@ -1,7 +1,12 @@
 //! One message of a conversation (SPEC section 3).
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
+
+use crate::script::levels;
+use crate::thread::Output;
 
 /// Who speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -91,6 +96,19 @@ impl Message {
             tool_call_id: Some(call_id.into()),
             ..Self::new(Role::Tool, content)
         }
+    }
+
+    /// As JSON, made when somebody looks.
+    pub fn shown_later(self: &Arc<Self>) -> Output {
+        let arguments = self.tool_calls.iter().map(|call| 3 + levels(&call.arguments));
+        let metadata = self
+            .metadata
+            .iter()
+            .flat_map(Map::values)
+            .map(|value| 2 + levels(value));
+        let levels = arguments.chain(metadata).max().unwrap_or(2);
+        let message = Arc::clone(self);
+        Output::later(levels, move || json!(*message))
     }
 
     /// Whether this is an assistant message that asks for tools.

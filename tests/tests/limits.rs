@@ -49,6 +49,55 @@ fn what_a_loop_wraps_or_doubles_ends_at_a_limit() {
     }
 }
 
+/// A loop whose node `work` sees its own last output in `output` again.
+fn nests(work: &Value, more: &[Value], edges: &[&str]) -> Value {
+    let mut nodes = vec![
+        node("start", "START", json!({})),
+        work.clone(),
+        node("end", "END", json!({})),
+    ];
+    nodes.extend_from_slice(more);
+    let mut nests = workflow("nests", &nodes, edges);
+    nests["config"] = json!({"maxSteps": 1_000_000});
+    nests
+}
+
+#[test]
+fn a_loop_of_joins_or_functions_that_nests_what_it_made_ends_at_a_limit() {
+    let join = json!({"forkPathIds": ["a", "b"], "joinStrategy": "ALL_COMPLETED"});
+    let fork = json!({"forkPathIds": ["a", "b"], "childNodeIds": ["a", "b"], "forkStrategy": "parallel"});
+    let mut joins = nests(
+        &node("fork", "FORK", fork),
+        &[
+            node("a", "VARIABLE", json!({"variableName": "v", "expression": "output"})),
+            node("b", "VARIABLE", json!({"variableName": "v", "expression": "1"})),
+            node("join", "JOIN", join),
+        ],
+        &["start>fork>a>join", "fork>b>join"],
+    );
+    let mut calls = nests(&node("join", "CODE", json!({"function": "wrap"})), &[], &["start>join"]);
+    for (file, again) in [(&mut joins, "fork"), (&mut calls, "join")] {
+        let mut edges = file["edges"].as_array().cloned().unwrap_or_default();
+        edges.push(json!({"from": "join", "to": again, "weight": 2}));
+        edges.push(json!({"from": "join", "to": "end", "condition": "false"}));
+        file["edges"] = json!(edges);
+        let engine = Engine::builder().virtual_time(Some(1));
+        let engine = engine.function("wrap", |input| Ok(json!([input.clone()])));
+        let ran = run_in(engine, file, Value::Null, Vec::new());
+        assert_eq!(ran.report.status, ThreadStatus::Failed, "{again}");
+        let error = ran
+            .report
+            .error
+            .as_ref()
+            .map(|error| (error.code, error.node_id.as_deref()));
+        assert_eq!(
+            error,
+            Some((RunErrorCode::ScriptLimitExceeded, Some("join"))),
+            "{again}"
+        );
+    }
+}
+
 #[test]
 fn a_value_as_deep_as_a_file_may_have_it_is_handed_on() {
     let deep = |levels: usize| (0..levels).fold(json!(1), |inside, _| json!([inside]));

@@ -11,7 +11,7 @@ use pirn_core::event::EventType;
 use pirn_core::graph::{ForkIx, Graph, NodeKind};
 use pirn_core::join::{
     BranchVariables, Conversation as JoinConversation, Effect, ForkJoinMachine, Input, JoinedPath, PathEnd, PathStatus,
-    PathTexts, Verdict, join_error, late_join_output, merge_variables, path_reports,
+    PathTexts, Verdict, join_error, late_join_output, merge_variables, path_reports, within_limits,
 };
 use pirn_core::thread::{BranchSeed, EffectId, Outcome, ThreadKind, ThreadMachine};
 use serde_json::{Value, json};
@@ -258,6 +258,7 @@ impl SupervisorActor {
         };
         let Verdict::Succeeded { conversation, merge } = verdict else {
             let paths = self.joined_paths(run);
+            within_limits(&paths)?;
             let error = join_error(run.machine.rule(), verdict, &path_reports(fork, &paths));
             return error.map_or(Ok((Outcome::Done, None)), Err);
         };
@@ -283,7 +284,7 @@ impl SupervisorActor {
         };
         let texts = texts.unwrap_or_else(|| PathTexts::later(Arc::clone(&self.run.run_id), run.threads.clone()));
         let (graph, ix) = (Arc::clone(&run.graph), run.ix);
-        let output = late_join_output(graph, ix, self.take_joined_paths(no), Some(texts));
+        let output = late_join_output(graph, ix, self.take_joined_paths(no), Some(texts))?;
         Ok((joined(output, variables), source))
     }
 
@@ -408,7 +409,7 @@ fn replaced(effect: EffectId, outcome: Outcome, conversation: Result<Conversatio
     }
 }
 
-/// Whether what follows a join is sure to read its output: a function without an `input` gets the last output.
+/// Whether what follows a join gets its output, and most likely looks at it: a function without an `input`.
 fn is_read_next(graph: &Graph, ix: ForkIx) -> bool {
     let edge = graph.node(graph.fork(ix).join_node).edges.first();
     edge.filter(|edge| edge.condition.is_none())

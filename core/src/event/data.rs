@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
+use crate::script::levels;
 use crate::thread::Output;
 
 /// An event's fields: a map of JSON, to be read and changed as one.
@@ -82,6 +83,14 @@ impl Field {
         }
     }
 
+    fn levels(&self) -> usize {
+        match self {
+            Self::Text(_) | Self::Word(_) => 0,
+            Self::Output(output) => output.levels(),
+            Self::Value(value) => levels(value),
+        }
+    }
+
     fn to_json(&self) -> Value {
         match self.seen() {
             Seen::Text(text) => text.into(),
@@ -121,6 +130,15 @@ impl From<&Output> for Field {
 }
 
 impl EventData {
+    /// How many lists and objects stand inside each other in the fields, as [`Output::levels`] counts.
+    pub(crate) fn levels(&self) -> usize {
+        match &self.0 {
+            Kind::Map(map) => map.values().map(levels).max(),
+            Kind::Fields(fields, _) => fields.as_slice().iter().map(|(_, field)| field.levels()).max(),
+        }
+        .unwrap_or(0)
+    }
+
     /// These fields; of two with one name the last counts.
     pub fn of(fields: impl IntoIterator<Item = (&'static str, Field)>) -> Self {
         let mut fields = fields.into_iter();
@@ -240,7 +258,7 @@ mod tests {
             "[a-z]{0,3}".prop_map(|text| Field::from(&Arc::from(text.as_str()))),
             Just(Field::from("WORD")),
             (0..9_i32).prop_map(|n| Field::from(&Output::from(json!([n])))),
-            (0..9_i32).prop_map(|n| Field::from(&Output::later(move || json!({"n": n})))),
+            (0..9_i32).prop_map(|n| Field::from(&Output::later(1, move || json!({"n": n})))),
             Just(Field::from(None::<&Arc<str>>)),
             any::<bool>().prop_map(|flag| Field::from(json!(flag))),
         ]

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::thread::Output;
+
 pub(crate) use data::Seen;
 pub use data::{EventData, Field};
 
@@ -214,6 +216,12 @@ impl Event {
     /// As JSON: what scripts, WAIT nodes and registered functions get to see. The same as serde makes of it, for less.
     pub fn to_json(&self) -> Value {
         Value::Object(self.fields())
+    }
+
+    /// As [`Event::to_json`], made when somebody looks.
+    pub fn shown_later(self: &Arc<Self>) -> Output {
+        let event = Arc::clone(self);
+        Output::later(1 + self.raised.data.levels(), move || event.to_json())
     }
 
     /// Makes `shown` what [`Event::to_json`] gives. Where another event with the same fields stands there, its place is

@@ -11,7 +11,9 @@ mod rule;
 mod variables;
 
 pub use machine::{Effect, ForkJoinMachine, Input, Phase, Rejected};
-pub use output::{JoinedPath, PathReport, PathTexts, join_error, join_output, late_join_output, path_reports};
+pub use output::{
+    JoinedPath, PathReport, PathTexts, join_error, join_output, late_join_output, path_reports, within_limits,
+};
 pub use path::{PathEnd, PathStatus};
 pub use rule::{Conversation, Verdict};
 pub use variables::{BranchVariables, VariableConflict, merge_variables};

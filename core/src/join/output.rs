@@ -9,6 +9,7 @@ use super::rule::Verdict;
 use crate::definition::JoinStrategy;
 use crate::error::{RunError, RunErrorCode};
 use crate::graph::{Fork, ForkIx, Graph, JoinRule};
+use crate::script::{MAX_LEVELS, levels, too_deep};
 use crate::thread::{Output, ThreadId};
 
 /// How many paths an error's sentence names; its details always list every one.
@@ -115,12 +116,47 @@ pub struct JoinedPath {
 
 /// As [`join_output`], made when somebody looks at it: until then it costs a few counts a path. `paths` are those of
 /// the graph's fork `ix`; with `texts` of all of them, where those were written before, their own `thread_id` is not asked.
-pub fn late_join_output(graph: Arc<Graph>, ix: ForkIx, paths: Vec<JoinedPath>, texts: Option<PathTexts>) -> Output {
-    Output::later(move || {
+///
+/// # Errors
+/// As [`within_limits`].
+pub fn late_join_output(
+    graph: Arc<Graph>,
+    ix: ForkIx,
+    paths: Vec<JoinedPath>,
+    texts: Option<PathTexts>,
+) -> Result<Output, RunError> {
+    let levels = within_limits(&paths)?;
+    Ok(Output::later(levels, move || {
         let fork = graph.fork(ix);
         let texts = texts.map(|texts| texts.written(fork));
         Value::Object(output_fields(fork.join.strategy, reports(fork, &paths), texts))
-    })
+    }))
+}
+
+/// How many lists and objects stand inside each other in the output of a JOIN of these paths, or in its error's details.
+///
+/// # Errors
+/// `SCRIPT_LIMIT_EXCEEDED` beyond [`MAX_LEVELS`]: each JOIN nests what its branches leave, so a loop that hands them the
+/// last JOIN's output would nest without end.
+pub fn within_limits(paths: &[JoinedPath]) -> Result<usize, RunError> {
+    // `{outputs: {path: output}, failed: [{error}]}`
+    let output = |path: &JoinedPath| 2 + path.output.as_ref().map_or(0, Output::levels);
+    let error = |path: &JoinedPath| 3 + path.error.as_ref().map_or(0, error_levels);
+    let levels = paths.iter().map(|path| output(path).max(error(path))).max();
+    match levels.unwrap_or(3) {
+        levels if levels > MAX_LEVELS => Err(too_deep().into()),
+        levels => Ok(levels),
+    }
+}
+
+fn error_levels(error: &RunError) -> usize {
+    let causes = std::iter::successors(Some(error), |error| error.cause.as_ref());
+    let details = |error: &RunError| error.details.as_ref().map_or(0, levels);
+    causes
+        .enumerate()
+        .map(|(inside, error)| inside + 1 + details(error))
+        .max()
+        .unwrap_or(0)
 }
 
 /// The reports of a fork's paths.

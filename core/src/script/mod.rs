@@ -23,8 +23,8 @@ pub use names::{JS_GLOBALS, Names, Used, is_reserved};
 pub use path::{Path, Step};
 pub use plain::Plain;
 pub use scope::{Scope, ScopeValues, bare_name};
-pub use size::MAX_TEXT;
-pub(crate) use size::Room;
+pub use size::{MAX_LEVELS, MAX_TEXT};
+pub(crate) use size::{Room, levels, too_deep};
 pub use text::{PlainText, is_truthy, text_of};
 
 use std::sync::Arc;

@@ -8,14 +8,34 @@ use super::ScriptFault;
 /// Bytes that a template's text may come to.
 pub const MAX_TEXT: usize = 16 << 20;
 
-/// Levels of lists and objects that an object of templates may come to; as many as a file or a script's result may have.
-const MAX_LEVELS: usize = 128;
+/// Levels of lists and objects that an object of templates and a node's output may come to; as many as a file or a
+/// script's result may have. Beyond some thousands whoever goes through a value runs out of stack.
+pub const MAX_LEVELS: usize = 128;
 
 /// Bytes that an object of templates may come to.
 const MAX_VALUE: usize = 64 << 20;
 
 /// What a list entry or a field counts beside its text.
 const PART: usize = 64;
+
+/// How many lists and objects stand inside each other in `value`, counted up to one more than [`MAX_LEVELS`].
+pub(crate) fn levels(value: &Value) -> usize {
+    levels_up_to(MAX_LEVELS, value)
+}
+
+fn levels_up_to(most: usize, value: &Value) -> usize {
+    let inside = |value: &Value| most.checked_sub(1).map_or(0, |most| levels_up_to(most, value));
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+        Value::Array(items) => 1 + items.iter().map(inside).max().unwrap_or(0),
+        Value::Object(fields) => 1 + fields.values().map(inside).max().unwrap_or(0),
+    }
+}
+
+/// The fault of a value that has more than [`MAX_LEVELS`].
+pub(crate) fn too_deep() -> ScriptFault {
+    ScriptFault::limit(format!("the value is nested more than {MAX_LEVELS} levels deep"))
+}
 
 /// What a value that is put together from others has room for.
 pub(crate) struct Room(usize);
@@ -49,9 +69,7 @@ impl Room {
         match value {
             Value::Null | Value::Bool(_) | Value::Number(_) => self.spend(PART),
             Value::String(text) => self.spend(PART + text.len()),
-            Value::Array(_) | Value::Object(_) if inside >= MAX_LEVELS => Err(ScriptFault::limit(format!(
-                "the value is nested more than {MAX_LEVELS} levels deep"
-            ))),
+            Value::Array(_) | Value::Object(_) if inside >= MAX_LEVELS => Err(too_deep()),
             Value::Array(items) => {
                 rest.extend(items.iter().map(|item| (item, inside + 1)));
                 self.spend(PART)

@@ -6,13 +6,16 @@ use std::sync::{Arc, LazyLock};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
+use crate::error::RunError;
+use crate::script::{MAX_LEVELS, levels, too_deep};
+
 /// What a node leaves behind. A JOIN's output is made when somebody looks at it: of many branches it is many texts, of
 /// which what follows reads a few or none.
 ///
 /// ```
 /// # use pirn_core::thread::Output;
 /// # use serde_json::json;
-/// let output = Output::later(|| json!({"made": "now"}));
+/// let output = Output::later(1, || json!({"made": "now"}));
 /// assert_eq!(**output.value(), json!({"made": "now"}));
 /// assert_eq!(**Output::from(json!(1)).value(), json!(1));
 /// assert_eq!(**Output::default().value(), json!(null));
@@ -29,12 +32,38 @@ enum Kind {
     Later(Arc<Later>),
 }
 
-type Later = LazyLock<Arc<Value>, Box<dyn FnOnce() -> Arc<Value> + Send>>;
+struct Later {
+    levels: usize,
+    value: LazyLock<Arc<Value>, Box<dyn FnOnce() -> Arc<Value> + Send>>,
+}
 
 impl Output {
-    /// A value that is made when it is first looked at, once.
-    pub fn later(make: impl FnOnce() -> Value + Send + 'static) -> Self {
-        Self(Kind::Later(Arc::new(LazyLock::new(Box::new(|| Arc::new(make()))))))
+    /// A value that is made when it is first looked at, once. So many lists and objects will stand inside each other in it,
+    /// at most.
+    pub fn later(levels: usize, make: impl FnOnce() -> Value + Send + 'static) -> Self {
+        let value = LazyLock::new(Box::new(|| Arc::new(make())) as Box<_>);
+        Self(Kind::Later(Arc::new(Later { levels, value })))
+    }
+
+    /// How many lists and objects stand inside each other, or may; counted up to one more than [`MAX_LEVELS`]. What is made
+    /// later is not made for it.
+    pub fn levels(&self) -> usize {
+        match &self.0 {
+            Kind::Nothing => 0,
+            Kind::Value(value) => levels(value),
+            Kind::Later(later) => later.levels,
+        }
+    }
+
+    /// The same, where it may be a node's output.
+    ///
+    /// # Errors
+    /// `SCRIPT_LIMIT_EXCEEDED` beyond [`MAX_LEVELS`]: a loop that wraps what it made before must not end the process.
+    pub(crate) fn within_limits(self) -> Result<Self, RunError> {
+        if self.levels() > MAX_LEVELS {
+            return Err(too_deep().into());
+        }
+        Ok(self)
     }
 
     /// Becomes `snapshot`; one that it is already costs nothing.
@@ -56,7 +85,7 @@ impl Output {
         match &self.0 {
             Kind::Nothing => &NOTHING,
             Kind::Value(value) => value,
-            Kind::Later(later) => later,
+            Kind::Later(later) => &later.value,
         }
     }
 }
@@ -106,7 +135,7 @@ mod tests {
     #[test]
     fn a_later_output_is_made_once_and_only_when_looked_at() {
         static MADE: AtomicU32 = AtomicU32::new(0);
-        let output = Output::later(|| Value::from(MADE.fetch_add(1, Ordering::Relaxed)));
+        let output = Output::later(0, || Value::from(MADE.fetch_add(1, Ordering::Relaxed)));
         let copy = output.clone();
         assert_eq!(MADE.load(Ordering::Relaxed), 0);
         assert_eq!(**output.value(), 0);
@@ -116,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_stored_output_is_its_value() {
-        let output = Output::later(|| serde_json::json!({"a": [1]}));
+        let output = Output::later(2, || serde_json::json!({"a": [1]}));
         let text = serde_json::to_string(&output).unwrap();
         assert_eq!(text, r#"{"a":[1]}"#);
         assert_eq!(serde_json::from_str::<Output>(&text).unwrap(), output);

@@ -64,7 +64,7 @@ fn a_function_after_a_join_is_asked_for_before_the_joins_output_is_made() {
     };
     let made = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&made);
-    let output = Output::later(move || json!({"made": counted.fetch_add(1, Ordering::Relaxed)}));
+    let output = Output::later(1, move || json!({"made": counted.fetch_add(1, Ordering::Relaxed)}));
     let joined = Outcome::Joined(Joined {
         output,
         variables: Vec::new(),

@@ -52,9 +52,13 @@ pub(super) fn answer(walk: &mut Walk<'_>, stage: Stage, effect: EffectId, outcom
     }
     match (stage, outcome) {
         (Stage::Input { .. }, Outcome::Value(input)) => work(walk, input.into()),
-        (Stage::Work { .. }, outcome) => value_or(outcome, Progress::Done),
+        (Stage::Work { .. }, outcome) => value_or(outcome, done),
         (Stage::Input { .. }, other) => Progress::Failed(failure(other)),
     }
+}
+
+fn done(output: Output) -> Progress {
+    output.within_limits().map_or_else(Progress::Failed, Progress::Done)
 }
 
 fn work(walk: &mut Walk<'_>, input: Output) -> Progress {

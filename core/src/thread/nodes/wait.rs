@@ -33,7 +33,7 @@ pub(super) fn answer(walk: &mut Walk<'_>, outcome: Outcome) -> Progress {
     match outcome {
         // A pause passes the last output on.
         Outcome::Elapsed => Progress::Done(walk.thread.last.clone()),
-        Outcome::Event(event) => Progress::Done(event),
+        Outcome::Event(event) => event.within_limits().map_or_else(Progress::Failed, Progress::Done),
         other => Progress::Failed(failure(other)),
     }
 }
