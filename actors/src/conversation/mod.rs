@@ -4,24 +4,23 @@
 //! While the thread is the only one that speaks in it, the thread calls it in place; it gets a mailbox when a second
 //! thread (SUBGRAPH with `conversation: share`) is to reach it.
 
+mod compression;
+
 use std::cell::OnceCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use actix::{Actor, Context, Handler};
-use pirn_core::conversation::compression::{
-    Accepted, Compression, CompressionContext, CompressionResult, SummaryPlan, accept_result, compress, finish_summary,
-    replacement, transcript,
-};
+use pirn_core::conversation::compression::{CompressionResult, SummaryPlan, replacement};
 use pirn_core::conversation::{
-    AgentKind, Basis, Conversation, ConversationEffect, ConversationInput, ConversationMachine, Counted, MarkMap,
-    ModelRequest, PinStrategy, RequestParts, ResolvedContext, TokenSignal, Tokenizer, build_request,
+    AgentKind, Basis, Conversation, ConversationEffect, ConversationInput, ConversationMachine, Counted, PinStrategy,
+    RequestParts, ResolvedContext, TokenSignal, Tokenizer, build_request,
 };
-use pirn_core::definition::{CompressionConfig, Pinned};
+use pirn_core::definition::Pinned;
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::{EventType, Field, RaisedEvent};
-use pirn_core::message::{Message, Role};
+use pirn_core::message::Message;
 use pirn_core::thread::{ContextChange, ConversationOp, Outcome, Prepared, ThreadId};
 use serde_json::json;
 
@@ -363,84 +362,6 @@ impl ConversationActor {
         })
     }
 
-    /// What a built-in compression is given.
-    fn context(&self, config: CompressionConfig) -> CompressionContext {
-        let messages = self.machine.conversation().visible().messages();
-        CompressionContext {
-            thread_id: self.thread_id().to_string(),
-            workflow_id: self.settings.workflow_id.to_string(),
-            messages,
-            mark_map: MarkMap::default(),
-            tokens_used: self.machine.context_tokens(),
-            token_limit: self.settings.token_limit.unwrap_or_default(),
-            compression_config: Some(config),
-        }
-    }
-
-    fn compress(&mut self, config: CompressionConfig) -> Outcome {
-        let context = self.context(config);
-        let basis = self.machine.conversation().basis();
-        match compress(&context, &*self.tokenizer) {
-            Ok(Compression::Done(result)) => self.take_result(basis, &result),
-            Ok(Compression::Summarize(plan)) => {
-                let request = summary_request(&plan, &*self.tokenizer);
-                self.summary = Some((*plan, basis));
-                Outcome::Summarize(Arc::new(request))
-            }
-            Err(error) => Outcome::Failed(RunError::new(RunErrorCode::NodeFailed, error.to_string())),
-        }
-    }
-
-    fn finish_summary(&mut self, text: &str) -> Outcome {
-        let Some((plan, basis)) = self.summary.take() else {
-            return Outcome::Failed(RunError::new(RunErrorCode::NodeFailed, "no summary was asked for"));
-        };
-        let result = finish_summary(&plan, text, &*self.tokenizer);
-        self.take_result(basis, &result)
-    }
-
-    /// One atomic step, which COMPRESSION_COMPLETED tells, or none and an error: whoever asked for it tells of that.
-    fn take_result(&mut self, basis: Basis, result: &CompressionResult) -> Outcome {
-        let before = self.size();
-        let taken = match accept_result(self.machine.conversation(), basis, result, &*self.tokenizer) {
-            Ok(Accepted::Replace(messages)) => self.step(ConversationInput::Replace { basis, messages }).map(|_| true),
-            Ok(Accepted::NotSmaller) => Ok(false),
-            Err(error) => Err(RunError::new(RunErrorCode::NodeFailed, error.to_string())),
-        };
-        let ended = self.step(ConversationInput::CompressionEnded).err();
-        match (taken, ended) {
-            (Ok(changed), None) => {
-                if self.run.listens(EventType::CompressionCompleted) {
-                    let mut event = self.compressed(changed, before);
-                    event.data.insert("result".into(), json!(result));
-                    self.emit(event);
-                }
-                Outcome::Done
-            }
-            (Err(error), _) | (Ok(_), Some(error)) => Outcome::Failed(error),
-        }
-    }
-
-    /// How many messages are visible, and what they cost.
-    fn size(&self) -> (usize, u64) {
-        let conversation = self.machine.conversation();
-        (conversation.visible().len(), conversation.visible_tokens())
-    }
-
-    fn compressed(&self, changed: bool, before: (usize, u64)) -> RaisedEvent {
-        let after = self.size();
-        RaisedEvent::new(
-            EventType::CompressionCompleted,
-            [
-                ("changed", json!(changed)),
-                ("messagesBefore", json!(before.0)),
-                ("messagesAfter", json!(after.0)),
-                ("tokensBefore", json!(before.1)),
-                ("tokensAfter", json!(after.1)),
-            ],
-        )
-    }
-
     fn merge_with_globals(&mut self, mut merge: Merge) -> Outcome {
         let Some(globals) = merge.globals.take() else {
             return self.merge(merge);
@@ -494,18 +415,6 @@ pub(crate) fn not_restored() -> RunError {
         RunErrorCode::ConversationManagerMergeFailed,
         "the main path's conversation could not be restored",
     )
-}
-
-/// What a model is asked for a summary.
-fn summary_request(plan: &SummaryPlan, tokenizer: &dyn Tokenizer) -> ModelRequest {
-    const ASK: &str = "Summarize the conversation below. Keep names, numbers, decisions, open questions and promises. \
-                       Answer with the summary alone.";
-    let text = transcript(&plan.to_summarize);
-    let conversation = Conversation::from_messages([
-        Counted::new(Message::new(Role::System, ASK), tokenizer),
-        Counted::new(Message::new(Role::User, text), tokenizer),
-    ]);
-    build_request(&conversation, &RequestParts::default(), tokenizer)
 }
 
 impl Actor for ConversationActor {
