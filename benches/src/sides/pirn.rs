@@ -2,6 +2,7 @@
 
 #![allow(clippy::missing_panics_doc)] // a workload that fails is no measurement
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -10,7 +11,6 @@ use pirn::{Engine, EngineBuilder, EventFilter, History, Message, Role, RunHandle
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, mpsc};
 
-use super::kept::Kept;
 use super::{Spin, workflows};
 use crate::workload::{EVENTS, MESSAGES};
 use crate::{Round, Sample, Side, Workload, timed, took};
@@ -22,7 +22,8 @@ pub struct Bench {
     stamps: Arc<tokio::sync::Mutex<mpsc::UnboundedReceiver<Instant>>>,
     hits: Arc<AtomicUsize>,
     all_hit: Arc<Notify>,
-    bases: Kept<History>,
+    /// By the number of messages.
+    bases: Arc<BTreeMap<usize, History>>,
 }
 
 /// The side, with an engine that knows all of `workloads`; with a subscriber to every event where `is_heard`.
@@ -89,12 +90,27 @@ impl Bench {
             };
             builder = builder.workflows(workflow.to_string());
         }
+        let engine = builder.build().expect("the workloads are valid");
+        // Made with the engine and not in the first round: what is counted is rounds less none.
+        let bases = workloads.iter().filter_map(|workload| {
+            let (workflow, count) = match workload {
+                Workload::Talk(branches) => (format!("talk-{branches}"), MESSAGES),
+                Workload::History(count) => ("talk-10".to_owned(), *count),
+                Workload::Chain(_)
+                | Workload::Fork(_)
+                | Workload::Any(_)
+                | Workload::Events(_)
+                | Workload::Cpu(_)
+                | Workload::Runs(_) => return None,
+            };
+            Some((count, engine.history(&workflow, messages(count))))
+        });
         Self {
-            engine: builder.build().expect("the workloads are valid"),
+            bases: Arc::new(bases.collect()),
+            engine,
             stamps: Arc::new(tokio::sync::Mutex::new(stamps)),
             hits,
             all_hit,
-            bases: Kept::default(),
         }
     }
 
@@ -115,8 +131,7 @@ impl Bench {
     async fn run(&self, workflow: &str, messages: Option<usize>) -> f64 {
         let mut prepared = self.engine.run(workflow).input(json!(0));
         if let Some(count) = messages {
-            let base = |count| self.engine.history(workflow, self::messages(count));
-            prepared = prepared.conversation(self.bases.of(count, base));
+            prepared = prepared.conversation(self.bases[&count].clone());
         }
         let (us, report) = timed(async { prepared.start().expect("admitted").outcome().await }).await;
         assert_eq!(report.status, ThreadStatus::Completed, "{:?}", report.error);
