@@ -16,7 +16,7 @@ pub async fn run(workloads: Vec<Workload>, others: Vec<Side>) -> std::io::Result
     let others = &others;
     for workload in workloads {
         // An engine of its own for each: 100,000 triggers are no part of a chain.
-        let sides = [raw::side(spin), pirn::side(&[workload], spin, false)];
+        let sides = [raw::side(workload, spin), pirn::side(&[workload], spin, false)];
         let heard = matches!(workload, Workload::Chain(_) | Workload::Fork(_));
         let heard = heard.then(|| pirn::side(&[workload], spin, true));
         let local = local::side(workload)?;

@@ -1,6 +1,8 @@
 //! What a loop makes larger and larger ends in an error of its run, not in the end of the process.
 
-use pirn::{Engine, RunErrorCode, ThreadStatus};
+use std::fmt::Display;
+
+use pirn::{Engine, RunErrorCode, RunReport, ThreadStatus};
 use pirn_tests::world::{node, run_in, workflow};
 use serde_json::{Value, json};
 
@@ -23,6 +25,15 @@ fn grows(input: &Value) -> Value {
     grows
 }
 
+fn assert_ended_at_the_limit(report: &RunReport, node: &str, of: &dyn Display) {
+    assert_eq!(report.status, ThreadStatus::Failed, "{of}");
+    let error = report
+        .error
+        .as_ref()
+        .map(|error| (error.code, error.node_id.as_deref()));
+    assert_eq!(error, Some((RunErrorCode::ScriptLimitExceeded, Some(node))), "{of}");
+}
+
 #[test]
 fn what_a_loop_wraps_or_doubles_ends_at_a_limit() {
     for input in [
@@ -35,21 +46,11 @@ fn what_a_loop_wraps_or_doubles_ends_at_a_limit() {
         let same = Engine::builder().virtual_time(Some(1));
         let same = same.function("same", |input| Ok(input.clone()));
         let ran = run_in(same, &grows(&input), Value::Null, Vec::new());
-        assert_eq!(ran.report.status, ThreadStatus::Failed, "{input}");
-        let error = ran
-            .report
-            .error
-            .as_ref()
-            .map(|error| (error.code, error.node_id.as_deref()));
-        assert_eq!(
-            error,
-            Some((RunErrorCode::ScriptLimitExceeded, Some("next"))),
-            "{input}"
-        );
+        assert_ended_at_the_limit(&ran.report, "next", &input);
     }
 }
 
-/// A loop whose node `work` sees its own last output in `output` again.
+/// `work`, and whatever else there is of a loop.
 fn nests(work: &Value, more: &[Value], edges: &[&str]) -> Value {
     let mut nodes = vec![
         node("start", "START", json!({})),
@@ -84,17 +85,7 @@ fn a_loop_of_joins_or_functions_that_nests_what_it_made_ends_at_a_limit() {
         let engine = Engine::builder().virtual_time(Some(1));
         let engine = engine.function("wrap", |input| Ok(json!([input.clone()])));
         let ran = run_in(engine, file, Value::Null, Vec::new());
-        assert_eq!(ran.report.status, ThreadStatus::Failed, "{again}");
-        let error = ran
-            .report
-            .error
-            .as_ref()
-            .map(|error| (error.code, error.node_id.as_deref()));
-        assert_eq!(
-            error,
-            Some((RunErrorCode::ScriptLimitExceeded, Some("join"))),
-            "{again}"
-        );
+        assert_ended_at_the_limit(&ran.report, "join", &again);
     }
 }
 

@@ -284,7 +284,7 @@ impl SupervisorActor {
         };
         let texts = texts.unwrap_or_else(|| PathTexts::later(Arc::clone(&self.run.run_id), run.threads.clone()));
         let (graph, ix) = (Arc::clone(&run.graph), run.ix);
-        let output = late_join_output(graph, ix, self.take_joined_paths(no), Some(texts))?;
+        let output = late_join_output(graph, ix, self.take_joined_paths(no), texts)?;
         Ok((joined(output, variables), source))
     }
 

@@ -1,6 +1,5 @@
 //! Who does the workloads.
 
-mod kept;
 pub mod local;
 pub mod pirn;
 pub mod raw;

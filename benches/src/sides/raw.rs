@@ -11,24 +11,32 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use super::Spin;
-use super::kept::Kept;
 use crate::workload::{EVENTS, MESSAGES, WAITS};
 use crate::{Round, Sample, Side, Workload, timed, took};
 
-/// The side.
-pub fn side(spin: Spin) -> Side {
-    let bases = Kept::default();
+/// The side, with what `workload` starts from.
+pub fn side(workload: Workload, spin: Spin) -> Side {
+    let base = texts(match workload {
+        Workload::Talk(_) => MESSAGES,
+        Workload::History(messages) => messages,
+        Workload::Chain(_)
+        | Workload::Fork(_)
+        | Workload::Any(_)
+        | Workload::Events(_)
+        | Workload::Cpu(_)
+        | Workload::Runs(_) => 0,
+    });
     Side {
         name: "raw tokio".to_owned(),
         run: Box::new(move |workload| -> Round {
-            let bases = bases.clone();
+            let base = Arc::clone(&base);
             Box::pin(async move {
                 match workload {
                     Workload::Chain(nodes) => took(chain(nodes as u64).await),
                     Workload::Fork(branches) => took(fork(branches).await),
                     Workload::Any(losers) => any(losers).await,
-                    Workload::Talk(branches) => took(talk(&bases.of(MESSAGES, texts), branches).await),
-                    Workload::History(messages) => took(talk(&bases.of(messages, texts), 10).await),
+                    Workload::Talk(branches) => took(talk(&base, branches).await),
+                    Workload::History(_) => took(talk(&base, 10).await),
                     Workload::Events(triggers) => took(events(triggers).await),
                     Workload::Cpu(branches) => took(cpu(branches, spin).await),
                     Workload::Runs(runs) => took(runs_at_once(runs).await),

@@ -115,7 +115,7 @@ pub struct JoinedPath {
 }
 
 /// As [`join_output`], made when somebody looks at it: until then it costs a few counts a path. `paths` are those of
-/// the graph's fork `ix`; with `texts` of all of them, where those were written before, their own `thread_id` is not asked.
+/// the graph's fork `ix`; with `texts` of all of them, their own `thread_id` is not asked.
 ///
 /// # Errors
 /// As [`within_limits`].
@@ -123,13 +123,13 @@ pub fn late_join_output(
     graph: Arc<Graph>,
     ix: ForkIx,
     paths: Vec<JoinedPath>,
-    texts: Option<PathTexts>,
+    texts: PathTexts,
 ) -> Result<Output, RunError> {
     let levels = within_limits(&paths)?;
     Ok(Output::later(levels, move || {
         let fork = graph.fork(ix);
-        let texts = texts.map(|texts| texts.written(fork));
-        Value::Object(output_fields(fork.join.strategy, reports(fork, &paths), texts))
+        let texts = texts.written(fork);
+        Value::Object(output_fields(fork.join.strategy, reports(fork, &paths), Some(texts)))
     }))
 }
 

@@ -43,19 +43,7 @@ impl std::fmt::Display for TriggerExists {
 
 impl std::error::Error for TriggerExists {}
 
-/// A trigger that watches an event.
-#[derive(Clone, Debug)]
-pub struct Candidate {
-    /// Names it in the machine.
-    pub key: TriggerKey,
-    /// What it waits for and does.
-    pub trigger: Arc<TriggerDefinition>,
-    /// Whether the index has answered its expression: it holds.
-    pub is_answered: bool,
-    slot: u32,
-}
-
-/// A [`Candidate`] without what most events need not look at.
+/// A trigger that watches an event; [`TriggerMachine::definition`] has what it waits for and does.
 #[derive(Clone, Copy, Debug)]
 pub struct Watcher {
     /// Names it in the machine.
@@ -365,18 +353,10 @@ impl TriggerMachine {
 
     /// Enabled triggers that watch this event, in the order they were added. Their expressions are not evaluated; those
     /// that compare a field with something else than the event has there are left out.
-    pub fn candidates(&mut self, event: &Event) -> Vec<Candidate> {
+    pub fn candidates(&mut self, event: &Event) -> Vec<Watcher> {
         let mut watchers = Vec::new();
         self.find(event, &mut watchers);
-        let candidates = watchers.into_iter().filter_map(|watcher| {
-            Some(Candidate {
-                key: watcher.key,
-                trigger: Arc::clone(self.definition(watcher)?),
-                is_answered: watcher.is_answered,
-                slot: watcher.slot,
-            })
-        });
-        candidates.collect()
+        watchers
     }
 
     /// Appends what [`TriggerMachine::candidates`] gives. Whoever asks for several events may do so before any trigger of the
@@ -429,11 +409,6 @@ impl TriggerMachine {
     /// As [`TriggerMachine::fire`], without a search for it.
     pub fn fire_watcher(&mut self, watcher: Watcher, event: &Event) -> Fire {
         self.fire_in(watcher.slot, watcher.key, event)
-    }
-
-    /// As [`TriggerMachine::fire_watcher`].
-    pub fn fire_candidate(&mut self, candidate: &Candidate, event: &Event) -> Fire {
-        self.fire_in(candidate.slot, candidate.key, event)
     }
 
     fn fire_in(&mut self, slot: u32, key: TriggerKey, event: &Event) -> Fire {

@@ -9,5 +9,5 @@ mod short;
 mod table;
 mod written;
 
-pub use machine::{Candidate, DEFAULT_CHAIN_LIMIT, Fire, TriggerExists, TriggerMachine, TriggerState, Watcher};
+pub use machine::{DEFAULT_CHAIN_LIMIT, Fire, TriggerExists, TriggerMachine, TriggerState, Watcher};
 pub use owner::{Owner, TriggerKey};

@@ -78,7 +78,7 @@ proptest! {
             PathStatus::Stopped | PathStatus::Skipped | PathStatus::Detached => JoinedPath { thread_id: None, ..path },
             _ => path,
         });
-        let before = late_join_output(Arc::clone(&graph), 0, paths.collect(), Some(texts)).unwrap();
+        let before = late_join_output(Arc::clone(&graph), 0, paths.collect(), texts).unwrap();
         prop_assert_eq!(&**before.value(), &after);
     }
 }

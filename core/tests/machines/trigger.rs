@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pirn_core::definition::TriggerDefinition;
 use pirn_core::event::{Event, EventMask, EventType, RaisedEvent};
-use pirn_core::trigger::{Candidate, DEFAULT_CHAIN_LIMIT, Fire, Owner, TriggerMachine};
+use pirn_core::trigger::{DEFAULT_CHAIN_LIMIT, Fire, Owner, TriggerMachine};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -109,10 +109,10 @@ proptest! {
                     let states: BTreeMap<(bool, String), bool> = [false, true].into_iter().flat_map(|inside| {
                         machine.states(&owner(inside)).into_iter().map(move |state| ((inside, state.id), state.enabled))
                     }).collect();
-                    for Candidate { key, trigger, .. } in machine.candidates(&event) {
-                        let id = trigger.id.clone();
+                    for watcher in machine.candidates(&event) {
+                        let id = machine.definition(watcher).expect("it was not removed").id.clone();
                         let before = machine.states(&Owner::Engine);
-                        let fire = machine.fire(key, &event);
+                        let fire = machine.fire(watcher.key, &event);
                         // of the two that may share an id, the one whose count went up
                         let inside = machine.states(&Owner::Engine) == before;
                         match fire {
@@ -180,10 +180,10 @@ fn a_candidate_that_was_removed_meanwhile_does_not_fire_what_took_its_place() {
     let candidates = machine.candidates(&event);
     assert!(machine.remove(&Owner::Engine, "first"));
     machine.add(Owner::Engine, Arc::new(definition("second"))).expect("new");
-    assert_eq!(machine.fire_candidate(&candidates[0], &event), Fire::Refused);
+    assert_eq!(machine.fire_watcher(candidates[0], &event), Fire::Refused);
     assert_eq!(machine.states(&Owner::Engine)[0].fired, 0);
     let candidates = machine.candidates(&event);
-    assert_eq!(machine.fire_candidate(&candidates[0], &event), Fire::Fired { count: 1 });
+    assert_eq!(machine.fire_watcher(candidates[0], &event), Fire::Fired { count: 1 });
 }
 
 #[test]

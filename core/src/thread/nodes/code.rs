@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{NodeRun, Progress, evaluate, failure, value_or};
+use super::{NodeRun, Progress, done, evaluate, failure, value_or};
 use crate::graph::{NodeKind, ValueSpec};
 use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome};
 use crate::thread::output::Output;
@@ -55,10 +55,6 @@ pub(super) fn answer(walk: &mut Walk<'_>, stage: Stage, effect: EffectId, outcom
         (Stage::Work { .. }, outcome) => value_or(outcome, done),
         (Stage::Input { .. }, other) => Progress::Failed(failure(other)),
     }
-}
-
-fn done(output: Output) -> Progress {
-    output.within_limits().map_or_else(Progress::Failed, Progress::Done)
 }
 
 fn work(walk: &mut Walk<'_>, input: Output) -> Progress {

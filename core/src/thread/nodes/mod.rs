@@ -202,6 +202,11 @@ pub(super) fn evaluate(walk: &mut Walk<'_>, what: Evaluation) -> EffectId {
     id
 }
 
+/// The node's work is done, and left this.
+pub(super) fn done(output: Output) -> Progress {
+    output.within_limits().map_or_else(Progress::Failed, Progress::Done)
+}
+
 /// A value goes on; anything else failed.
 pub(super) fn value_or(outcome: Outcome, then: impl FnOnce(Output) -> Progress) -> Progress {
     match outcome {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{NodeRun, Progress, failure};
+use super::{NodeRun, Progress, done, failure};
 use crate::Millis;
 use crate::thread::effect::{Effect, Outcome, TimerPurpose};
 use crate::thread::walk::Walk;
@@ -33,7 +33,7 @@ pub(super) fn answer(walk: &mut Walk<'_>, outcome: Outcome) -> Progress {
     match outcome {
         // A pause passes the last output on.
         Outcome::Elapsed => Progress::Done(walk.thread.last.clone()),
-        Outcome::Event(event) => event.within_limits().map_or_else(Progress::Failed, Progress::Done),
+        Outcome::Event(event) => done(event),
         other => Progress::Failed(failure(other)),
     }
 }
