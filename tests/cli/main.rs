@@ -21,5 +21,5 @@ mod validate;
 /// The provider on loopback that the scenarios use.
 #[cfg(feature = "providers")]
 #[allow(dead_code, unreachable_pub)] // another crate's module, of which this one needs a part
-#[path = "../src/wire/mod.rs"]
+#[path = "../support/wire/mod.rs"]
 mod wire;

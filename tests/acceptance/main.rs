@@ -1,11 +1,17 @@
 //! Acceptance cases through the engine, as whoever embeds it meets them. Each carries its id where a failure shows it.
 
 mod called;
+mod first_output;
 mod forks;
 mod lifecycle;
 mod listeners;
 mod loading;
 mod loops;
+mod nodes;
+mod relied_on;
+mod semantics;
+mod smoke;
 mod triggered;
 mod triggers;
+mod validation_codes;
 mod variables;

@@ -3,6 +3,7 @@
 mod decisions;
 mod losers;
 mod merges;
+mod turns;
 
 use pirn_tests::world::{Ran, code, forked, run, wait};
 use serde_json::Value;

@@ -3,9 +3,11 @@
 mod aimock;
 mod costs;
 mod failures;
+mod mcp;
 mod reasoning;
 mod replies;
 mod structured;
+mod tools;
 
 use std::sync::Arc;
 

@@ -74,7 +74,7 @@ fn around(word: &str, config: &Value) -> Value {
 
 #[test]
 fn a05_to_a16_an_engine_takes_the_forks_and_joins_that_the_cases_take() {
-    let rows = include_str!("../../cases/fork-join-validate.jsonl").lines();
+    let rows = include_str!("../cases/fork-join-validate.jsonl").lines();
     let mut met = BTreeSet::new();
     for row in rows.map(|row| serde_json::from_str::<Value>(row).expect("a case is JSON")) {
         let id = row["id"].as_str().expect("a case has an id");

@@ -1,0 +1,8 @@
+//! Virtual time, seeds and orders: the same run again, random orders, every order.
+
+mod brute_force;
+mod exhaustive;
+mod interleavings;
+mod many_runs;
+mod schedules;
+mod simulated;

@@ -1,0 +1,11 @@
+//! Engines and runs from their start to their end: admission, pauses, limits, panics, shutdown.
+
+mod engine;
+mod limits;
+mod local;
+mod nudges;
+mod panics;
+mod pauses;
+mod stress;
+mod time_limits;
+mod waiting_inside;
