@@ -217,7 +217,7 @@ mod script {
     use pirn_core::script::{Names, Path, Scope, ScopeValues, ScriptFault};
     use serde_json::Value;
 
-    use crate::script::realm::{Compiled, Form, Realm, Run, placeholder_call};
+    use crate::script::realm::{Compiled, Form, Realm, Run, out_of_memory, placeholder_call};
     use crate::script::realm_options::RealmOptions;
     use crate::script::{ExpressionLimits, HostFunctions, placeholder};
 
@@ -266,13 +266,37 @@ mod script {
         }
 
         pub(super) fn value(&mut self, script: &Script, scope: &dyn Scope) -> Result<Value, ScriptFault> {
-            let (realm, compiled, run) = self.ready(script, scope)?;
-            realm.value(&compiled, run)
+            self.run(script, scope, Realm::value)
         }
 
         pub(super) fn truth(&mut self, script: &Script, scope: &dyn Scope) -> Result<bool, ScriptFault> {
+            self.run(script, scope, Realm::truth)
+        }
+
+        /// Runs a text. Where it finds no memory in a realm that others have used, it has a fresh one: what they left behind
+        /// is not its own fault.
+        fn run<R>(
+            &mut self,
+            script: &Script,
+            scope: &dyn Scope,
+            body: impl Fn(&mut Realm, &Compiled, Run) -> Result<R, ScriptFault>,
+        ) -> Result<R, ScriptFault> {
+            let was_used = self.realm.as_ref().is_some_and(|realm| !realm.is_spent());
+            match self.attempt(script, scope, &body) {
+                Err(fault) if was_used && fault == out_of_memory() => self.attempt(script, scope, body),
+                result => result,
+            }
+        }
+
+        /// What was compiled goes with its realm, so nothing of it is held when this returns.
+        fn attempt<R>(
+            &mut self,
+            script: &Script,
+            scope: &dyn Scope,
+            body: impl Fn(&mut Realm, &Compiled, Run) -> Result<R, ScriptFault>,
+        ) -> Result<R, ScriptFault> {
             let (realm, compiled, run) = self.ready(script, scope)?;
-            realm.truth(&compiled, run)
+            body(realm, &compiled, run)
         }
 
         fn ready(&mut self, script: &Script, scope: &dyn Scope) -> Result<(&mut Realm, Compiled, Run), ScriptFault> {

@@ -36,6 +36,7 @@ pub(super) fn host_object<'js>(
     host.set("shared", options.shared)?;
     host.set("longest", options.memory / 16)?;
 
+    host.set("at", path_reader(ctx, frame)?)?;
     let at = frame.clone();
     host.set(
         "fixed",
@@ -122,7 +123,7 @@ fn optional<'js>(ctx: &Ctx<'js>, value: Option<&Value>) -> rquickjs::Result<JsVa
 }
 
 /// The function that reads the `{{path}}`s of the text that runs.
-pub(super) fn path_reader<'js>(ctx: &Ctx<'js>, frame: &Arc<Mutex<Frame>>) -> rquickjs::Result<Function<'js>> {
+fn path_reader<'js>(ctx: &Ctx<'js>, frame: &Arc<Mutex<Frame>>) -> rquickjs::Result<Function<'js>> {
     let frame = frame.clone();
     Function::new(ctx.clone(), move |ctx: Ctx<'js>, index: usize| {
         placeholder(&ctx, &frame, index)

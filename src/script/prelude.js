@@ -13,7 +13,7 @@
   const BuiltinRegExp = RegExp;
   const BuiltinError = Error;
   const BuiltinString = String;
-  const { fixed, member, has, keys, log, random, allowed, functions, longest } = host;
+  const { at, fixed, member, has, keys, log, random, allowed, functions, longest } = host;
 
   const refuse = (message) => {
     throw new TypeError(message);
@@ -159,7 +159,8 @@
   for (const level of ["debug", "info", "log", "warn", "error"]) console[level] = speak(level);
   replace(globalThis, "console", console);
 
-  // What was handed over, once for each evaluation: a value is converted when it is first read.
+  // What was handed over, once for each evaluation: a value is converted when it is first read. The host says when the
+  // evaluation is over: not before its result is plain data, which getters in it may have a part in.
   const found = new Map();
   const foundMembers = [new Map(), new Map()];
   const forget = () => {
@@ -231,20 +232,8 @@
     return freeze(scope);
   };
 
-  const run = (text) => {
-    try {
-      return text();
-    } finally {
-      forget();
-    }
-  };
-  const truth = (text) => {
-    try {
-      return !!text();
-    } finally {
-      forget();
-    }
-  };
+  const run = (text) => text();
+  const truth = (text) => !!text();
 
   const { toWellFormed } = String.prototype;
   const wellFormed = (text) => apply(toWellFormed, text, []);
@@ -257,7 +246,7 @@
       ...[function* () {}, async function () {}, async function* () {}, (function* () {})(), (async function* () {})()],
       ...[[].values().map((x) => x), Iterator.from({ next() {} }), Object.getPrototypeOf(Int8Array), /a/],
     ];
-    const waiting = [globalThis, ...hidden.map(getPrototypeOf)];
+    const waiting = [globalThis, at, ...hidden.map(getPrototypeOf)];
     const seen = new Set();
     while (waiting.length > 0) {
       const object = waiting.pop();
@@ -273,5 +262,5 @@
   };
   if (host.shared) harden();
 
-  return { bind, run, truth, wellFormed };
+  return { bind, run, truth, forget, wellFormed };
 });

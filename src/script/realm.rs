@@ -24,7 +24,7 @@ use rquickjs::{
 use serde_json::{Value, json};
 
 use super::convert::{NotJson, Reader, describe};
-use super::host::{Frame, host_object, path_reader};
+use super::host::{Frame, host_object};
 use super::realm_options::RealmOptions;
 use super::watch::{Interruption, Watch};
 use super::{Logs, StopFlag};
@@ -37,6 +37,7 @@ pub(super) struct Compiled(Persistent<Function<'static>>);
 pub(super) struct Realm {
     run: Persistent<Function<'static>>,
     truth: Persistent<Function<'static>>,
+    forget: Persistent<Function<'static>>,
     bind: Persistent<Function<'static>>,
     at: Persistent<Function<'static>>,
     well_formed: Persistent<Function<'static>>,
@@ -87,17 +88,18 @@ impl Realm {
         runtime.set_interrupt_handler(Some(Box::new(move || polled.must_stop())));
         let context = Context::full(&runtime)?;
         let frame = Arc::new(Mutex::new(Frame::default()));
-        let (run, truth, bind, at, well_formed) = context.with(|ctx| {
+        let (run, truth, forget, bind, at, well_formed) = context.with(|ctx| {
             let prelude: Function<'_> = ctx.eval(include_str!("prelude.js"))?;
             let host = host_object(&ctx, options, &frame, &watch)?;
+            let at: Function<'_> = host.get("at")?;
             let made: Object<'_> = prelude.call((host,))?;
             let saved = |name: &str| -> rquickjs::Result<Persistent<Function<'static>>> {
                 Ok(Persistent::save(&ctx, made.get::<_, Function<'_>>(name)?))
             };
-            let at = path_reader(&ctx, &frame)?;
             Ok::<_, Error>((
                 saved("run")?,
                 saved("truth")?,
+                saved("forget")?,
                 saved("bind")?,
                 Persistent::save(&ctx, at),
                 saved("wellFormed")?,
@@ -106,6 +108,7 @@ impl Realm {
         Ok(Self {
             run,
             truth,
+            forget,
             bind,
             at,
             well_formed,
@@ -215,7 +218,13 @@ impl Realm {
             frame.random = run.seed;
         }
         self.watch.begin(run.time, run.stop);
-        let result = self.context.with(|ctx| body(self, &ctx));
+        let (result, forgotten) = self.context.with(|ctx| {
+            let result = body(self, &ctx);
+            let forget = || self.forget.clone().restore(&ctx)?.call::<_, ()>(());
+            (result, forget())
+        });
+        // What it could not forget goes with it.
+        self.spent |= forgotten.is_err();
         self.finished(result)
     }
 
@@ -233,6 +242,8 @@ impl Realm {
             let mut frame = self.frame();
             frame.scope = ScopeValues::default();
             frame.paths = Arc::default();
+            frame.missing = None;
+            frame.random = None;
         }
         let hit_limit = matches!(&result, Err(fault) if fault.code == RunErrorCode::ScriptLimitExceeded);
         self.spent |= was_interrupted || hit_limit || self.runtime.is_job_pending();

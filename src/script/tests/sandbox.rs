@@ -128,6 +128,104 @@ fn nothing_is_left_behind_for_the_next_text() {
     }
 }
 
+/// Texts that try to keep their input for later: under a getter that runs while the result is converted, on objects that
+/// every text of a realm can reach, in caches by name.
+const KEEPERS: &[&str] = &[
+    "({ get a() { return input.secret } })",
+    "({ toJSON() { return [input, variables.own, output] } })",
+    "new Error(input.secret)",
+    "(() => { throw { get message() { return input.secret } } })()",
+    "(() => { throw { toString() { return input.secret }, get name() { return variables.own } } })()",
+    "(() => { const e = new Error('x'); Object.defineProperty(e, 'message', { get: () => input.secret }); throw e })()",
+    "({ get [Symbol.toStringTag]() { return input.secret } })",
+    "[{ get a() { return output } }, { get b() { return variables.own } }]",
+    "$pirn_at.kept = input.secret",
+    "Object.assign($pirn_at, { kept: input.secret })",
+    "Object.setPrototypeOf($pirn_at, { kept: input.secret })",
+    "(function () { 'use strict'; Object.getOwnPropertyDescriptor(arguments, 'callee').get.kept = input.secret })()",
+    "Object.getOwnPropertyDescriptor(Function.prototype, 'caller')?.get?.constructor.kept ?? (Function.kept = input.secret)",
+    "(f => { f.raw.kept = input.secret })((s => s)`x`)",
+    "console.kept = input.secret",
+    "console.log.kept = input.secret",
+    "variables.kept = input.secret",
+    "Reflect.setPrototypeOf(nodes, { kept: input.secret })",
+    "(/kept/g).lastIndex = 3, /(.*)/.exec(input.secret)",
+    "(async () => { await 0; return input.secret })()",
+    "({ then(done) { done(input.secret) } })",
+    "Symbol.for(input.secret).description",
+    "({}).constructor.kept = input.secret",
+    "Object.getPrototypeOf(async function* () {}).prototype.kept = input.secret",
+    "[...'a'].values().map(x => x).__proto__.kept = input.secret",
+    "Object.defineProperty(globalThis, 'kept', { value: input.secret })",
+    "(function () { this.kept = input.secret }).call(this)",
+    "(function () { return this.kept = input.secret })()",
+];
+
+/// Texts that look for what another has kept.
+const SEEKERS: &[&str] = &[
+    "[input, 0]",
+    "[output, variables.own, typeof own]",
+    "[typeof kept, globalThis.kept, ({}).kept, (() => 1).kept]",
+    "[$pirn_at.kept, console.kept, console.log.kept, variables.kept, nodes.kept]",
+    "(function () { 'use strict'; return [Object.getOwnPropertyDescriptor(arguments, 'callee').get.kept] })()",
+    "[(s => s)`x`.raw.kept, /kept/g.lastIndex, RegExp.$1, RegExp.input, RegExp.lastMatch]",
+    "Object.getOwnPropertyNames($pirn_at).concat(Object.keys(variables), Object.keys(nodes))",
+    "Object.getOwnPropertyNames(globalThis)",
+    "[Object.getPrototypeOf(async function* () {}).prototype.kept, [...'a'].values().map(x => x).kept]",
+];
+
+#[test]
+fn a_text_never_sees_what_another_was_given() {
+    let secret = "canary-7f3a";
+    let rich = ScopeValues {
+        output: Arc::new(json!(secret)),
+        ..scope(&json!({ "own": secret, "kept": secret }), &json!({ "secret": secret }))
+    };
+    let poor = scope(&json!({}), &json!("mine"));
+    let mut evaluator = patient();
+    for keeper in KEEPERS {
+        for seeker in SEEKERS {
+            let _ = value_in(&mut evaluator, keeper, &rich);
+            let _ = evaluator.truth_of(keeper, &rich);
+            let seen = value_in(&mut evaluator, seeker, &poor);
+            assert!(
+                !format!("{seen:?}").contains(secret),
+                "{seeker} after {keeper}: {seen:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_result_is_made_of_what_its_own_text_was_given() {
+    let mut evaluator = patient();
+    let with = |secret: &str| scope(&json!({}), &json!({ "secret": secret }));
+    let getter = "({ get a() { return input.secret } })";
+    for secret in ["one", "two"] {
+        assert_eq!(
+            value_in(&mut evaluator, getter, &with(secret)),
+            Ok(json!({ "a": secret }))
+        );
+        let thrown = "(() => { throw { toJSON: () => input.secret } })()";
+        assert_error(
+            value_in(&mut evaluator, thrown, &with(secret)),
+            RunErrorCode::ScriptError,
+            secret,
+        );
+    }
+}
+
+#[test]
+fn memory_that_a_text_has_filled_is_not_missed_by_the_next() {
+    let mut evaluator = patient();
+    let nothing = scope(&json!({}), &json!(null));
+    // A list that holds itself stays until garbage is looked for.
+    let fill = "(() => { const list = ['x'.repeat(5e7)]; list.push(list) })()";
+    assert_eq!(value_in(&mut evaluator, fill, &nothing), Ok(json!(null)));
+    let needs = "'y'.repeat(3e7).length";
+    assert_eq!(value_in(&mut evaluator, needs, &nothing), Ok(json!(30_000_000)));
+}
+
 #[test]
 fn a_text_cannot_close_the_brackets_around_it() {
     let mut evaluator = patient();
