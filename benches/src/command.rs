@@ -30,14 +30,17 @@ pub fn measure(pirn: &Path, folder: &Path) -> std::io::Result<Vec<(Times, f64)>>
     Ok(vec![
         (often("pirn --version", pirn, &["--version"])?, 10.0),
         (often("pirn run, two nodes", pirn, &["run", &small])?, 10.0),
-        (often("pirn validate, 10,000 nodes", pirn, &["validate", &large])?, 50.0),
+        (
+            often("pirn validate, 10,000 nodes", pirn, &["validate", &large])?,
+            100.0,
+        ),
         (
             often(
                 "pirn validate, 10,000 nodes, all different",
                 pirn,
                 &["validate", &varied],
             )?,
-            50.0,
+            100.0,
         ),
     ])
 }

@@ -1,45 +1,57 @@
-//! What Pirn must reach, and whether it does.
+//! The most that Pirn may take, and whether it takes less.
 
 use crate::compare::{Row, Times};
+use crate::sides;
 use crate::workload::Workload;
 
-/// The most that Pirn may take.
+/// The most that one side may take.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Limit {
-    /// Not more than graph-flow, by the fastest round.
+    /// As much as graph-flow, by the fastest round.
     GraphFlow,
     /// So many times what raw tokio takes, by the fastest round.
     TimesRaw(f64),
+    /// So many times what Pirn takes without a subscriber, by the fastest round.
+    TimesUnheard(f64),
     /// So many microseconds in the middle round.
     Us(f64),
 }
 
 impl Limit {
-    /// What holds for a workload, or for the `part` of it that was measured.
-    pub fn of(workload: Workload, part: &str) -> &'static [Self] {
-        match workload {
-            Workload::Chain(_) => &[Self::GraphFlow],
-            Workload::Fork(_) => &[Self::TimesRaw(3.3), Self::GraphFlow],
-            Workload::Any(_) if part == "decided" => &[Self::Us(100.0)],
-            Workload::Any(_) => &[Self::Us(1_000.0)],
-            Workload::Talk(_) | Workload::History(_) => &[Self::TimesRaw(2.0)],
-            Workload::Events(_) => &[Self::TimesRaw(3.0)],
-            Workload::Cpu(_) => &[Self::TimesRaw(1.15)],
-            Workload::Runs(_) => &[Self::TimesRaw(4.0)],
+    /// The limits of a side for a workload, or for the `part` of it that was measured.
+    pub fn of(workload: Workload, part: &str, side: &str) -> &'static [Self] {
+        match (side, workload) {
+            (sides::HEARD, Workload::Chain(_) | Workload::Fork(_)) => &[Self::TimesUnheard(3.0)],
+            // The way to an arbiter and back costs two wakes, however small the fork is.
+            (sides::PIRN, Workload::Fork(8)) => &[],
+            (sides::LOCAL, Workload::Fork(8)) => &[Self::GraphFlow],
+            (sides::PIRN | sides::LOCAL, _) => match workload {
+                Workload::Chain(_) => &[Self::GraphFlow],
+                Workload::Fork(10_000..) => &[Self::TimesRaw(3.3)],
+                Workload::Fork(_) => &[Self::TimesRaw(3.3), Self::GraphFlow],
+                Workload::Any(_) if part == "decided" => &[Self::Us(150.0)],
+                Workload::Any(_) => &[Self::Us(1_000.0)],
+                Workload::Talk(_) => &[Self::TimesRaw(3.0)],
+                Workload::History(_) => &[],
+                Workload::Events(..=1_000) => &[Self::TimesRaw(3.0)],
+                Workload::Events(_) => &[Self::TimesRaw(8.0)],
+                Workload::Cpu(_) => &[Self::TimesRaw(1.15)],
+                Workload::Runs(_) => &[Self::TimesRaw(4.0)],
+            },
+            _ => &[],
         }
     }
 
-    /// Whether `pirn` keeps it; none where nobody stands beside to compare with.
-    pub fn is_kept(self, row: &Row, pirn: &Times) -> Option<bool> {
+    /// Whether `times` keeps it; none where the side to compare with was not measured.
+    pub fn is_kept(self, row: &Row, times: &Times) -> Option<bool> {
+        let side = |name: &str| row.times.iter().find(|times| times.side.starts_with(name));
         let most = match self {
-            Self::GraphFlow => {
-                let peer = row.times.iter().find(|times| times.side.starts_with("graph-flow"));
-                peer?.min()
-            }
-            Self::TimesRaw(times) => times * row.times.first()?.min(),
-            Self::Us(us) => return Some(pirn.median() <= us),
+            Self::GraphFlow => side("graph-flow")?.min(),
+            Self::TimesRaw(most) => most * row.times.first()?.min(),
+            Self::TimesUnheard(most) => most * side(sides::PIRN)?.min(),
+            Self::Us(us) => return Some(times.median() <= us),
         };
-        Some(pirn.min() <= most)
+        Some(times.min() <= most)
     }
 }
 
@@ -48,6 +60,7 @@ impl std::fmt::Display for Limit {
         match self {
             Self::GraphFlow => f.write_str("graph-flow"),
             Self::TimesRaw(times) => write!(f, "{times} x raw"),
+            Self::TimesUnheard(times) => write!(f, "{times} x without a subscriber"),
             Self::Us(us) => write!(f, "{us} us"),
         }
     }
@@ -57,8 +70,8 @@ impl std::fmt::Display for Limit {
 mod tests {
     use super::*;
 
-    fn row(workload: Workload, us: [f64; 3]) -> Row {
-        let names = ["raw tokio", "pirn", "graph-flow 0.8.1"];
+    fn row(workload: Workload, us: [f64; 4]) -> Row {
+        let names = ["raw tokio", sides::PIRN, sides::HEARD, "graph-flow 0.8.1"];
         let times = names.iter().zip(us).map(|(side, us)| Times {
             side: (*side).to_owned(),
             us: vec![us],
@@ -70,25 +83,32 @@ mod tests {
         }
     }
 
+    fn kept(workload: Workload, us: [f64; 4], place: usize) -> Vec<Option<bool>> {
+        let row = row(workload, us);
+        let times = &row.times[place];
+        let limits = Limit::of(workload, "", &times.side).iter();
+        limits.map(|limit| limit.is_kept(&row, times)).collect()
+    }
+
     #[test]
     fn a_limit_is_kept_up_to_itself() {
-        let fork = Workload::Fork(8);
-        let kept = |us: [f64; 3]| {
-            let row = row(fork, us);
-            let limits = Limit::of(fork, "").iter();
-            limits
-                .map(|limit| limit.is_kept(&row, &row.times[1]))
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(kept([10.0, 33.0, 33.0]), [Some(true), Some(true)]);
-        assert_eq!(kept([10.0, 33.1, 40.0]), [Some(false), Some(true)]);
-        assert_eq!(kept([10.0, 30.0, 29.0]), [Some(true), Some(false)]);
+        let fork = Workload::Fork(100);
+        assert_eq!(kept(fork, [10.0, 33.0, 0.0, 33.0], 1), [Some(true), Some(true)]);
+        assert_eq!(kept(fork, [10.0, 33.1, 0.0, 40.0], 1), [Some(false), Some(true)]);
+        assert_eq!(kept(fork, [10.0, 30.0, 0.0, 29.0], 1), [Some(true), Some(false)]);
+    }
+
+    #[test]
+    fn a_subscriber_is_compared_with_no_subscriber() {
+        let chain = Workload::Chain(1_000);
+        assert_eq!(kept(chain, [1.0, 10.0, 30.0, 9.0], 2), [Some(true)]);
+        assert_eq!(kept(chain, [1.0, 10.0, 30.1, 99.0], 2), [Some(false)]);
     }
 
     #[test]
     fn without_graph_flow_nobody_is_compared_with_it() {
         let chain = Workload::Chain(1_000);
-        let mut row = row(chain, [1.0, 2.0, 3.0]);
+        let mut row = row(chain, [1.0, 2.0, 3.0, 4.0]);
         row.times.truncate(2);
         assert_eq!(Limit::GraphFlow.is_kept(&row, &row.times[1]), None);
     }

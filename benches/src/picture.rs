@@ -95,10 +95,12 @@ fn length_of(ratio: f64, widest: f64) -> f64 {
 
 /// The most that Pirn may take, where that is said in multiples of raw tokio.
 fn times_raw(row: &Row) -> Option<f64> {
-    Limit::of(row.workload, row.part).iter().find_map(|limit| match limit {
-        Limit::TimesRaw(times) => Some(*times),
-        Limit::GraphFlow | Limit::Us(_) => None,
-    })
+    Limit::of(row.workload, row.part, crate::sides::LOCAL)
+        .iter()
+        .find_map(|limit| match limit {
+            Limit::TimesRaw(times) => Some(*times),
+            Limit::GraphFlow | Limit::TimesUnheard(_) | Limit::Us(_) => None,
+        })
 }
 
 fn ratio(row: &Row, times: &Times) -> f64 {

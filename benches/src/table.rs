@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 
 use crate::compare::{Row, Times};
 use crate::limit::Limit;
-use crate::sides::local;
 
 /// min / median / max of every side, and their ratios to the first side by the fastest and by the middle round.
 pub fn markdown(rows: &[Row]) -> String {
@@ -14,11 +13,7 @@ pub fn markdown(rows: &[Row]) -> String {
     for row in rows {
         let Some(raw) = row.times.first() else { continue };
         for times in &row.times {
-            let limit = if ["pirn", local::NAME].contains(&times.side.as_str()) {
-                limits(row, times)
-            } else {
-                String::new()
-            };
+            let limit = limits(row, times);
             // Writing to a text never fails.
             let _: std::fmt::Result = writeln!(
                 text,
@@ -36,10 +31,10 @@ pub fn markdown(rows: &[Row]) -> String {
     text
 }
 
-fn limits(row: &Row, pirn: &Times) -> String {
-    let limits = Limit::of(row.workload, row.part).iter();
+fn limits(row: &Row, times: &Times) -> String {
+    let limits = Limit::of(row.workload, row.part, &times.side).iter();
     let words = limits.filter_map(|limit| {
-        let verdict = if limit.is_kept(row, pirn)? {
+        let verdict = if limit.is_kept(row, times)? {
             "kept"
         } else {
             "**missed**"

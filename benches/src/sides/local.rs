@@ -13,9 +13,6 @@ use super::Spin;
 use super::pirn::Bench;
 use crate::{Round, Sample, Side, Workload};
 
-/// The side's name.
-pub const NAME: &str = "pirn, local";
-
 /// The side: a thread of its own that runs local tasks, and measures there.
 ///
 /// # Errors
@@ -33,7 +30,7 @@ pub fn side(workload: Workload) -> std::io::Result<Side> {
         })
     })?;
     Ok(Side {
-        name: NAME.to_owned(),
+        name: super::LOCAL.to_owned(),
         run: Box::new(move |workload| -> Round {
             let ask = ask.clone();
             Box::pin(async move {

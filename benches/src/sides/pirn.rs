@@ -35,7 +35,7 @@ pub fn side(workloads: &[Workload], spin: Spin, is_heard: bool) -> Side {
         tokio::spawn(async move { while events.next().await.is_some() {} });
     }
     Side {
-        name: if is_heard { "pirn, heard" } else { "pirn" }.to_owned(),
+        name: if is_heard { super::HEARD } else { super::PIRN }.to_owned(),
         run: Box::new(move |workload| -> Round {
             let bench = bench.clone();
             Box::pin(async move { bench.round(workload).await })
