@@ -41,7 +41,7 @@ impl Called {
         watcher: Watcher,
         event: &Event,
     ) -> Option<Result<(), String>> {
-        let function = self.functions.get(watcher.mark? as usize)?;
+        let function = self.functions.get(watcher.tag? as usize)?;
         let parameters = || match &triggers.definition(watcher)?.action {
             TriggerAction::Custom { parameters, .. } => Some(parameters),
             TriggerAction::StartWorkflow { .. }
@@ -63,7 +63,7 @@ impl Called {
     fn name_of(&self, watcher: Watcher) -> &str {
         let mut names = self.marks.iter();
         names
-            .find(|(_, mark)| Some(**mark) == watcher.mark)
+            .find(|(_, mark)| Some(**mark) == watcher.tag)
             .map_or("", |(name, _)| name)
     }
 }

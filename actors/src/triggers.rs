@@ -44,11 +44,6 @@ pub(crate) enum MatcherMsg {
         definition: Arc<TriggerDefinition>,
         answer: Answer<Result<(), String>>,
     },
-    Remove {
-        owner: Owner,
-        id: String,
-        answer: Answer<bool>,
-    },
     Enable {
         owner: Owner,
         id: String,
@@ -168,7 +163,7 @@ impl TriggerMatcherActor {
         if !watcher.is_answered && !self.holds_true(engine, watcher, event)? {
             return Ok(());
         }
-        let fire = self.machine.fire_watcher(watcher, event);
+        let fire = self.machine.fire(watcher.key, event);
         if let Fire::Fired { .. } = fire
             && let Some(called) = self.called.call(&self.machine, watcher, event)
         {
@@ -276,9 +271,9 @@ impl TriggerMatcherActor {
             TriggerAction::Custom { function, parameters } => match engine.ports.functions.get(function) {
                 Some(Function::Inline(own)) => {
                     let mark = self.called.mark(function, own);
-                    self.machine.set_mark(watcher.key, mark);
+                    self.machine.set_tag(watcher.key, mark);
                     let mut watcher = watcher;
-                    watcher.mark = Some(mark);
+                    watcher.tag = Some(mark);
                     self.called.call(&self.machine, watcher, event).unwrap_or(Ok(()))
                 }
                 Some(Function::Work(own)) => {
@@ -439,11 +434,6 @@ impl Handler<MatcherMsg> for TriggerMatcherActor {
                     .map_err(|exists| exists.to_string());
                 self.publish_interest();
                 answer.give(added);
-            }
-            MatcherMsg::Remove { owner, id, answer } => {
-                let removed = self.machine.remove(&owner, &id);
-                self.publish_interest();
-                answer.give(removed);
             }
             MatcherMsg::Enable {
                 owner,

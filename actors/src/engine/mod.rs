@@ -217,11 +217,6 @@ impl EngineShared {
         self.matcher.do_send(MatcherMsg::InPlace(answer));
     }
 
-    /// Removes a trigger.
-    pub fn remove_trigger(&self, owner: Owner, id: String, answer: Answer<bool>) {
-        self.matcher.do_send(MatcherMsg::Remove { owner, id, answer });
-    }
-
     /// Enables or disables a trigger: whether that changed anything, or none where there is no such trigger.
     pub fn enable_trigger(&self, owner: Owner, id: String, enabled: bool, answer: Answer<Option<bool>>) {
         self.matcher.do_send(MatcherMsg::Enable {

@@ -24,22 +24,22 @@ use crate::thread::Output;
 /// assert_eq!(data["by"], "hand");
 /// ```
 #[derive(Clone, Default)]
-pub struct EventData(Kind);
+pub struct EventData(Representation);
 
 #[derive(Clone)]
-enum Kind {
+enum Representation {
     Map(Map<String, Value>),
-    Fields(Fields, OnceLock<Box<Map<String, Value>>>),
+    Fields(FieldList, OnceLock<Box<Map<String, Value>>>),
 }
 
 /// One field has its place in the event: most events that users raise have no other.
 #[derive(Clone)]
-enum Fields {
+enum FieldList {
     One((&'static str, Field)),
     More(Box<[(&'static str, Field)]>),
 }
 
-impl Fields {
+impl FieldList {
     fn as_slice(&self) -> &[(&'static str, Field)] {
         match self {
             Self::One(field) => std::slice::from_ref(field),
@@ -48,7 +48,7 @@ impl Fields {
     }
 }
 
-impl Default for Kind {
+impl Default for Representation {
     fn default() -> Self {
         Self::Map(Map::new())
     }
@@ -68,18 +68,18 @@ pub enum Field {
 }
 
 /// A field as one looks at it.
-pub(crate) enum Seen<'a> {
+pub(crate) enum FieldRef<'a> {
     Text(&'a str),
     Value(&'a Value),
 }
 
 impl Field {
-    fn seen(&self) -> Seen<'_> {
+    fn seen(&self) -> FieldRef<'_> {
         match self {
-            Self::Text(text) => Seen::Text(text),
-            Self::Word(word) => Seen::Text(word),
-            Self::Output(output) => Seen::Value(output.value()),
-            Self::Value(value) => Seen::Value(value),
+            Self::Text(text) => FieldRef::Text(text),
+            Self::Word(word) => FieldRef::Text(word),
+            Self::Output(output) => FieldRef::Value(output.value()),
+            Self::Value(value) => FieldRef::Value(value),
         }
     }
 
@@ -93,8 +93,8 @@ impl Field {
 
     fn to_json(&self) -> Value {
         match self.seen() {
-            Seen::Text(text) => text.into(),
-            Seen::Value(value) => value.clone(),
+            FieldRef::Text(text) => text.into(),
+            FieldRef::Value(value) => value.clone(),
         }
     }
 }
@@ -133,8 +133,8 @@ impl EventData {
     /// How many lists and objects stand inside each other in the fields, as [`Output::levels`] counts.
     pub(crate) fn levels(&self) -> usize {
         match &self.0 {
-            Kind::Map(map) => map.values().map(levels).max(),
-            Kind::Fields(fields, _) => fields.as_slice().iter().map(|(_, field)| field.levels()).max(),
+            Representation::Map(map) => map.values().map(levels).max(),
+            Representation::Fields(fields, _) => fields.as_slice().iter().map(|(_, field)| field.levels()).max(),
         }
         .unwrap_or(0)
     }
@@ -145,16 +145,16 @@ impl EventData {
         if fields.size_hint() == (1, Some(1))
             && let Some(field) = fields.next()
         {
-            return Self(Kind::Fields(Fields::One(field), OnceLock::new()));
+            return Self(Representation::Fields(FieldList::One(field), OnceLock::new()));
         }
-        Self(Kind::Fields(Fields::More(fields.collect()), OnceLock::new()))
+        Self(Representation::Fields(FieldList::More(fields.collect()), OnceLock::new()))
     }
 
     /// One of the fields, without a map of all.
-    pub(crate) fn look(&self, name: &str) -> Option<Seen<'_>> {
+    pub(crate) fn look(&self, name: &str) -> Option<FieldRef<'_>> {
         match &self.0 {
-            Kind::Map(map) => map.get(name).map(Seen::Value),
-            Kind::Fields(fields, _) => {
+            Representation::Map(map) => map.get(name).map(FieldRef::Value),
+            Representation::Fields(fields, _) => {
                 let mut named = fields.as_slice().iter().rev().filter(|(own, _)| *own == name);
                 named.next().map(|(_, field)| field.seen())
             }
@@ -164,8 +164,8 @@ impl EventData {
     /// A map of its own.
     pub fn to_map(&self) -> Map<String, Value> {
         match &self.0 {
-            Kind::Map(map) => map.clone(),
-            Kind::Fields(fields, made) => match made.get() {
+            Representation::Map(map) => map.clone(),
+            Representation::Fields(fields, made) => match made.get() {
                 Some(map) => (**map).clone(),
                 None => map_of(fields.as_slice()),
             },
@@ -185,8 +185,8 @@ impl Deref for EventData {
 
     fn deref(&self) -> &Self::Target {
         match &self.0 {
-            Kind::Map(map) => map,
-            Kind::Fields(fields, made) => made.get_or_init(|| Box::new(map_of(fields.as_slice()))),
+            Representation::Map(map) => map,
+            Representation::Fields(fields, made) => made.get_or_init(|| Box::new(map_of(fields.as_slice()))),
         }
     }
 }
@@ -194,9 +194,9 @@ impl Deref for EventData {
 impl DerefMut for EventData {
     fn deref_mut(&mut self) -> &mut Self::Target {
         match self.0 {
-            Kind::Map(ref mut map) => map,
-            Kind::Fields(..) => {
-                self.0 = Kind::Map(self.to_map());
+            Representation::Map(ref mut map) => map,
+            Representation::Fields(..) => {
+                self.0 = Representation::Map(self.to_map());
                 self.deref_mut()
             }
         }
@@ -205,7 +205,7 @@ impl DerefMut for EventData {
 
 impl From<Map<String, Value>> for EventData {
     fn from(map: Map<String, Value>) -> Self {
-        Self(Kind::Map(map))
+        Self(Representation::Map(map))
     }
 }
 
@@ -283,8 +283,8 @@ mod tests {
             let mut data = EventData::of(fields);
             for name in ["a", "b", "c", "d"] {
                 let seen = data.look(name).map(|seen| match seen {
-                    Seen::Text(text) => json!(text),
-                    Seen::Value(value) => value.clone(),
+                    FieldRef::Text(text) => json!(text),
+                    FieldRef::Value(value) => value.clone(),
                 });
                 prop_assert_eq!(seen.as_ref(), expected.get(name));
             }
@@ -298,7 +298,7 @@ mod tests {
             changed.insert("b".to_owned(), json!("new"));
             data.insert("b".to_owned(), json!("new"));
             prop_assert_eq!(&*data, &changed);
-            prop_assert!(matches!(data.look("b"), Some(Seen::Value(value)) if value == "new"));
+            prop_assert!(matches!(data.look("b"), Some(FieldRef::Value(value)) if value == "new"));
         }
     }
 }

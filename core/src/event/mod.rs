@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::thread::Output;
 
-pub(crate) use data::Seen;
+pub(crate) use data::FieldRef;
 pub use data::{EventData, Field};
 
 macro_rules! event_types {

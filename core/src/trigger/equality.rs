@@ -1,57 +1,49 @@
 //! Expressions that ask whether a field of the event equals a literal: `event.nodeId === "pay"`, and more after `&&`.
 //!
-//! They are what an index can answer. Reading is careful: an expression that is read here is true only where the field
-//! equals the literal, whatever else it says. All others are evaluated for every event of their row.
+//! An index can answer these. Reading errs on the safe side: an expression that is read here is true only where the field
+//! equals the literal, whatever else it says. All others are evaluated for every event of their type and name.
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use smol_str::SmolStr;
 
-use crate::event::{self, OWN_FIELDS, RaisedEvent};
+use crate::event::{FieldRef, OWN_FIELDS, RaisedEvent};
 
 /// `event.<field> === <literal>`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Equality {
     /// A field of the event's data.
-    pub(super) field: String,
+    pub(super) field: SmolStr,
     /// What it must equal.
     pub(super) literal: Literal,
     /// `==`, which also holds between a text and a number that reads the same.
     pub(super) is_loose: bool,
-    /// The expression says nothing else: the index has answered it.
-    pub(super) is_all: bool,
+    /// Nothing follows the comparison.
+    pub(super) is_alone: bool,
 }
 
 /// A literal that equality can be looked up by.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Literal {
-    Text(String),
+    Text(SmolStr),
     Whole(i64),
     Bool(bool),
 }
 
-/// A literal, or a value that can equal one, as it lies somewhere.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Seen<'a> {
-    Text(&'a str),
-    Whole(i64),
-    Bool(bool),
-}
-
-/// What a literal is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(super) enum Kind {
+/// The type of a literal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum LiteralKind {
     Text,
     Whole,
     Bool,
 }
 
-/// What an index knows of a field's value.
-pub(super) enum Known<'a> {
-    /// It can only equal this literal.
-    Is(Seen<'a>),
-    /// It equals no literal.
-    Nothing,
-    /// It is of another kind: `==` may hold all the same.
+/// A field of an event, as far as equality with a literal goes.
+pub(super) enum FieldValue {
+    /// Not there, or `null`: it equals no literal.
+    Absent,
+    /// It equals this literal, and by `===` no other.
+    Literal(Literal),
+    /// Of a type that no literal has: `==` may hold all the same.
     Other,
 }
 
@@ -79,16 +71,16 @@ impl Equality {
             return None;
         }
         Some(Self {
-            field: field.to_owned(),
+            field: SmolStr::new(field),
             literal: Literal::read(literal.trim())?,
             is_loose,
-            is_all: rest.is_none(),
+            is_alone: rest.is_none(),
         })
     }
 
-    /// Whether the expression holds wherever the field is the literal.
-    pub(super) fn says_all(&self) -> bool {
-        self.is_all && !self.is_loose
+    /// Whether the expression holds exactly where the field is the literal.
+    pub(super) fn is_whole_expression(&self) -> bool {
+        self.is_alone && !self.is_loose
     }
 }
 
@@ -121,16 +113,12 @@ fn is_data_field(name: &str) -> bool {
 }
 
 impl Literal {
-    pub(super) fn seen(&self) -> Seen<'_> {
+    pub(super) fn kind(&self) -> LiteralKind {
         match self {
-            Self::Text(text) => Seen::Text(text),
-            Self::Whole(whole) => Seen::Whole(*whole),
-            Self::Bool(flag) => Seen::Bool(*flag),
+            Self::Text(_) => LiteralKind::Text,
+            Self::Whole(_) => LiteralKind::Whole,
+            Self::Bool(_) => LiteralKind::Bool,
         }
-    }
-
-    pub(super) fn kind(&self) -> Kind {
-        self.seen().kind()
     }
 
     fn read(source: &str) -> Option<Self> {
@@ -143,7 +131,7 @@ impl Literal {
         if matches!(quote, '"' | '\'') {
             let inside = source[1..].strip_suffix(quote)?;
             let is_plain = !inside.contains([quote, '\\', '\n', '\r']);
-            return is_plain.then(|| Self::Text(inside.to_owned()));
+            return is_plain.then(|| Self::Text(SmolStr::new(inside)));
         }
         let digits = source.strip_prefix('-').unwrap_or(source);
         let is_whole = !digits.is_empty()
@@ -154,29 +142,21 @@ impl Literal {
     }
 }
 
-impl Seen<'_> {
-    pub(super) fn kind(self) -> Kind {
-        match self {
-            Self::Text(_) => Kind::Text,
-            Self::Whole(_) => Kind::Whole,
-            Self::Bool(_) => Kind::Bool,
-        }
-    }
-}
-
-/// What the index knows of this field of the event.
-pub(super) fn known<'a>(event: &'a RaisedEvent, field: &str) -> Known<'a> {
+/// A field of the event's data.
+pub(super) fn field_value(event: &RaisedEvent, field: &str) -> FieldValue {
     let value = match event.data.look(field) {
-        None => return Known::Nothing,
-        Some(event::Seen::Text(text)) => return Known::Is(Seen::Text(text)),
-        Some(event::Seen::Value(value)) => value,
+        None => return FieldValue::Absent,
+        Some(FieldRef::Text(text)) => return FieldValue::Literal(Literal::Text(SmolStr::new(text))),
+        Some(FieldRef::Value(value)) => value,
     };
     match value {
-        Value::Null => Known::Nothing,
-        Value::Bool(value) => Known::Is(Seen::Bool(*value)),
-        Value::String(text) => Known::Is(Seen::Text(text)),
-        Value::Number(number) => whole(number).map_or(Known::Other, |whole| Known::Is(Seen::Whole(whole))),
-        Value::Array(_) | Value::Object(_) => Known::Other,
+        Value::Null => FieldValue::Absent,
+        Value::Bool(value) => FieldValue::Literal(Literal::Bool(*value)),
+        Value::String(text) => FieldValue::Literal(Literal::Text(SmolStr::new(text))),
+        Value::Number(number) => {
+            whole(number).map_or(FieldValue::Other, |whole| FieldValue::Literal(Literal::Whole(whole)))
+        }
+        Value::Array(_) | Value::Object(_) => FieldValue::Other,
     }
 }
 
@@ -193,28 +173,28 @@ fn whole(number: &serde_json::Number) -> Option<i64> {
 mod tests {
     use super::*;
 
-    fn read(expression: &str) -> Option<(String, Literal, bool, bool)> {
-        Equality::read(expression).map(|read| (read.field, read.literal, read.is_loose, read.is_all))
+    fn read(expression: &str) -> Option<(SmolStr, Literal, bool, bool)> {
+        Equality::read(expression).map(|read| (read.field, read.literal, read.is_loose, read.is_alone))
     }
 
     #[test]
     fn a_comparison_of_a_field_with_a_literal_is_read() {
-        let text = Literal::Text("pay".to_owned());
+        let text = Literal::Text("pay".into());
         assert_eq!(
             read("event.nodeId === \"pay\""),
-            Some(("nodeId".to_owned(), text.clone(), false, true))
+            Some(("nodeId".into(), text.clone(), false, true))
         );
         assert_eq!(
             read(" event.nodeId=='pay' "),
-            Some(("nodeId".to_owned(), text.clone(), true, true))
+            Some(("nodeId".into(), text.clone(), true, true))
         );
         assert_eq!(
             read("event.n === -3 && event.output.total >= 5 && event.x !== 'y'"),
-            Some(("n".to_owned(), Literal::Whole(-3), false, false))
+            Some(("n".into(), Literal::Whole(-3), false, false))
         );
         assert_eq!(
             read("event.ok === true"),
-            Some(("ok".to_owned(), Literal::Bool(true), false, true))
+            Some(("ok".into(), Literal::Bool(true), false, true))
         );
     }
 

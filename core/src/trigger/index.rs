@@ -1,223 +1,197 @@
-//! Which triggers an event can concern: by its type, its name, whose it is, and a field that their expressions compare.
+//! The triggers that an event can concern: by type, name, workflow or thread, and a field compared with a literal.
 //!
-//! Looking up costs a few searches and what is found, however many triggers there are.
+//! Every trigger stands in one hash map, under everything its condition asks for. Which parts that is differs from trigger
+//! to trigger; the map of probes lists the combinations in use, and an event makes one lookup for each of those. No order
+//! of a hash map is ever seen: the caller sorts what is found.
 
-use std::collections::BTreeMap;
-use std::hash::{BuildHasher, Hash};
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashMap};
 
 use foldhash::fast::FixedState;
-use hashbrown::HashTable;
+use smol_str::SmolStr;
 
-use super::equality::Equality;
-use super::literals::Literals;
+use super::equality::{Equality, FieldValue, Literal, LiteralKind, field_value};
 use super::owner::{Owner, TriggerKey};
-use super::short::ShortText;
 use crate::definition::TriggerDefinition;
 use crate::event::{Event, EventType};
 
-/// A trigger that was found: what it is called, and where the machine keeps it.
+/// A trigger that an event can concern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Found {
+pub(super) struct Candidate {
     pub(super) key: TriggerKey,
-    pub(super) slot: u32,
-    /// Where it is found its expression holds: it compares a field with a literal and says nothing else.
+    /// Its expression is nothing but the comparison that the index made, so it holds.
     pub(super) is_answered: bool,
 }
 
-#[derive(Debug, Default)]
-pub(super) struct Index {
-    by_type: BTreeMap<EventType, Names>,
+#[derive(Clone, Debug, Default)]
+pub(super) struct TriggerIndex {
+    by_condition: HashMap<Condition, Vec<Candidate>, FixedState>,
+    probes: HashMap<EventName, BTreeSet<Probe>, FixedState>,
 }
 
-#[derive(Debug, Default)]
-struct Names {
-    any: Places,
-    named: ByName,
+/// The type of an event, and its name where the trigger asks for one.
+type EventName = (EventType, Option<SmolStr>);
+
+/// Everything that the index knows of a trigger's condition.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Condition {
+    event: EventName,
+    source: Source,
+    field: FieldTest,
 }
 
-/// Names by their hash: a search that compares names reads one of them, scattered over the memory, for every step. It
-/// is the same hash in every process, and the table's order is nowhere seen.
-#[derive(Debug, Default)]
-struct ByName(HashTable<(u64, Box<Named>)>);
-
-/// A name, and beside it what most of its events look at.
-#[derive(Debug)]
-struct Named {
-    name: ShortText,
-    places: Places,
+/// Where the event must come from.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Source {
+    Anywhere,
+    Workflow(SmolStr),
+    Thread(SmolStr),
 }
 
-impl ByName {
-    fn get(&self, name: &str) -> Option<&Places> {
-        let hash = hash_of(name);
-        self.0
-            .find(hash, |(own, named)| *own == hash && named.name.is(name))
-            .map(|(_, named)| &named.places)
-    }
-
-    fn entry(&mut self, name: &str) -> &mut Places {
-        let hash = hash_of(name);
-        let is_it = |(own, named): &(u64, Box<Named>)| *own == hash && named.name.is(name);
-        let named = self.0.entry(hash, is_it, |(hash, _)| *hash).or_insert_with(|| {
-            let named = Named {
-                name: name.into(),
-                places: Places::default(),
-            };
-            (hash, Box::new(named))
-        });
-        &mut named.into_mut().1.places
-    }
+/// What a field of the event must be.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum FieldTest {
+    None,
+    Equals(SmolStr, Literal),
+    /// Of another kind than this: `==` converts, so only the expression can say whether it holds.
+    NotOfKind(SmolStr, LiteralKind),
 }
 
-pub(super) fn hash_of(what: &(impl Hash + ?Sized)) -> u64 {
-    FixedState::default().hash_one(what)
+/// The parts of an event that make up a [`Condition`].
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Probe {
+    source: SourceProbe,
+    field: FieldProbe,
 }
 
-#[derive(Debug, Default)]
-struct Places {
-    anywhere: Row,
-    elsewhere: Option<Box<Elsewhere>>,
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum SourceProbe {
+    Anywhere,
+    Workflow,
+    Thread,
 }
 
-#[derive(Debug, Default)]
-struct Elsewhere {
-    in_workflow: BTreeMap<Arc<str>, Row>,
-    in_thread: BTreeMap<String, Row>,
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum FieldProbe {
+    None,
+    Equals(SmolStr),
+    NotOfKind(SmolStr, LiteralKind),
 }
 
-/// Triggers that watch the same events. Mostly they compare one and the same field.
-#[derive(Debug, Default)]
-struct Row {
-    first: Option<Literals>,
-    rest: Option<Box<Rest>>,
-}
-
-#[derive(Debug, Default)]
-struct Rest {
-    /// Their expressions, if any, are evaluated for every event.
-    all: Vec<Found>,
-    by_field: BTreeMap<String, Literals>,
-}
-
-impl Index {
+impl TriggerIndex {
     pub(super) fn add(
         &mut self,
-        found: Found,
+        key: TriggerKey,
         owner: &Owner,
         definition: &TriggerDefinition,
         equality: Option<&Equality>,
     ) {
-        let row = self.row_of(owner, definition);
-        match equality {
-            Some(equality) => row.literals(&equality.field).add(equality, found),
-            None => row.rest.get_or_insert_default().all.push(found),
+        let Some(equality) = equality else {
+            return self.insert(key, false, owner, definition, FieldTest::None);
+        };
+        let (field, literal) = (&equality.field, &equality.literal);
+        let test = FieldTest::Equals(field.clone(), literal.clone());
+        self.insert(key, equality.is_whole_expression(), owner, definition, test);
+        if equality.is_loose {
+            let test = FieldTest::NotOfKind(field.clone(), literal.kind());
+            self.insert(key, false, owner, definition, test);
         }
     }
 
-    pub(super) fn remove(
+    fn insert(
         &mut self,
-        found: Found,
+        key: TriggerKey,
+        is_answered: bool,
         owner: &Owner,
         definition: &TriggerDefinition,
-        equality: Option<&Equality>,
+        field: FieldTest,
     ) {
-        let row = self.row_of(owner, definition);
-        match equality {
-            Some(equality) => row.remove(equality, found),
-            None => row.rest.get_or_insert_default().all.retain(|other| *other != found),
-        }
+        let event_name = definition.condition.event_name.as_deref().map(SmolStr::new);
+        let condition = Condition {
+            event: (definition.condition.event_type, event_name),
+            source: match (&definition.thread_id, watched_workflow(owner, definition)) {
+                (Some(thread), _) => Source::Thread(thread.into()),
+                (None, Some(workflow)) => Source::Workflow(workflow.into()),
+                (None, None) => Source::Anywhere,
+            },
+            field,
+        };
+        let probes = self.probes.entry(condition.event.clone()).or_default();
+        probes.insert(condition.probe());
+        let candidates = self.by_condition.entry(condition).or_default();
+        candidates.push(Candidate { key, is_answered });
     }
 
-    /// Appends what may concern the event, in no order. A trigger that names a thread may name another workflow than the
-    /// event's.
-    pub(super) fn find(&self, event: &Event, found: &mut Vec<Found>) {
-        let Some(of_type) = self.by_type.get(&event.raised.event_type) else {
-            return;
-        };
-        of_type.any.find(event, found);
-        if let Some(name) = &event.raised.event_name
-            && let Some(named) = of_type.named.get(name)
-        {
-            named.find(event, found);
-        }
-    }
-
-    fn row_of(&mut self, owner: &Owner, definition: &TriggerDefinition) -> &mut Row {
-        let names = self.by_type.entry(definition.condition.event_type).or_default();
-        let places = match &definition.condition.event_name {
-            None => &mut names.any,
-            Some(name) => names.named.entry(name),
-        };
-        if let Some(thread) = &definition.thread_id {
-            let elsewhere = places.elsewhere.get_or_insert_default();
-            return elsewhere.in_thread.entry(thread.clone()).or_default();
-        }
-        match workflow_of(owner, definition) {
-            Some(workflow) => {
-                let elsewhere = places.elsewhere.get_or_insert_default();
-                elsewhere.in_workflow.entry(workflow.into()).or_default()
+    /// Appends the triggers that the event can concern, in no order, each once. A trigger that names a thread may belong
+    /// to another workflow than the event's.
+    pub(super) fn find(&self, event: &Event, found: &mut Vec<Candidate>) {
+        let raised = &event.raised;
+        let names = [None, raised.event_name.as_deref().map(SmolStr::new)];
+        let count = if names[1].is_some() { 2 } else { 1 };
+        for name in names.into_iter().take(count) {
+            let event_name = (raised.event_type, name);
+            for probe in self.probes.get(&event_name).into_iter().flatten() {
+                if let Some(field) = probe.field.test(event) {
+                    let condition = Condition {
+                        event: event_name.clone(),
+                        source: probe.source.of(event),
+                        field,
+                    };
+                    found.extend(self.by_condition.get(&condition).into_iter().flatten());
+                }
             }
-            None => &mut places.anywhere,
         }
     }
 }
 
 /// The one workflow whose events a trigger watches.
-pub(super) fn workflow_of<'a>(owner: &'a Owner, definition: &'a TriggerDefinition) -> Option<&'a str> {
+pub(super) fn watched_workflow<'a>(owner: &'a Owner, definition: &'a TriggerDefinition) -> Option<&'a str> {
     match owner {
         Owner::Engine => definition.workflow_id.as_deref(),
         Owner::Workflow(id) => Some(id),
     }
 }
 
-impl Places {
-    fn find(&self, event: &Event, found: &mut Vec<Found>) {
-        self.anywhere.find(event, found);
-        if let Some(elsewhere) = &self.elsewhere {
-            let workflow = elsewhere.in_workflow.get(&event.workflow_id);
-            let thread = elsewhere.in_thread.get(&*event.thread_id);
-            for row in [workflow, thread].into_iter().flatten() {
-                row.find(event, found);
-            }
+impl Condition {
+    fn probe(&self) -> Probe {
+        Probe {
+            source: match self.source {
+                Source::Anywhere => SourceProbe::Anywhere,
+                Source::Workflow(_) => SourceProbe::Workflow,
+                Source::Thread(_) => SourceProbe::Thread,
+            },
+            field: match &self.field {
+                FieldTest::None => FieldProbe::None,
+                FieldTest::Equals(field, _) => FieldProbe::Equals(field.clone()),
+                FieldTest::NotOfKind(field, kind) => FieldProbe::NotOfKind(field.clone(), *kind),
+            },
         }
     }
 }
 
-impl Row {
-    fn literals(&mut self, field: &str) -> &mut Literals {
-        let is_first = self.first.as_ref().is_none_or(|first| first.compare(field));
-        if is_first {
-            return self.first.get_or_insert_with(|| Literals::new(field));
-        }
-        let by_field = &mut self.rest.get_or_insert_default().by_field;
-        by_field.entry(field.to_owned()).or_insert_with(|| Literals::new(field))
-    }
-
-    fn remove(&mut self, equality: &Equality, found: Found) {
-        let field = &equality.field;
-        let literals = self.literals(field);
-        literals.remove(equality, found);
-        if !literals.is_empty() {
-            return;
-        }
-        if self.first.as_ref().is_some_and(|first| first.compare(field)) {
-            let next = self.rest.as_mut().and_then(|rest| rest.by_field.pop_first());
-            self.first = next.map(|(_, literals)| literals);
-        } else if let Some(rest) = &mut self.rest {
-            rest.by_field.remove(field);
+impl SourceProbe {
+    fn of(self, event: &Event) -> Source {
+        match self {
+            Self::Anywhere => Source::Anywhere,
+            Self::Workflow => Source::Workflow(SmolStr::new(&event.workflow_id)),
+            Self::Thread => Source::Thread(SmolStr::new(&event.thread_id)),
         }
     }
+}
 
-    fn find(&self, event: &Event, found: &mut Vec<Found>) {
-        if let Some(first) = &self.first {
-            first.find(&event.raised, found);
-        }
-        if let Some(rest) = &self.rest {
-            found.extend(&rest.all);
-            for literals in rest.by_field.values() {
-                literals.find(&event.raised, found);
-            }
+impl FieldProbe {
+    /// The test that the event passes; none where no trigger found by this probe can hold.
+    fn test(&self, event: &Event) -> Option<FieldTest> {
+        match self {
+            Self::None => Some(FieldTest::None),
+            Self::Equals(field) => match field_value(&event.raised, field) {
+                FieldValue::Literal(literal) => Some(FieldTest::Equals(field.clone(), literal)),
+                FieldValue::Absent | FieldValue::Other => None,
+            },
+            Self::NotOfKind(field, kind) => match field_value(&event.raised, field) {
+                FieldValue::Absent => None,
+                FieldValue::Literal(literal) if literal.kind() == *kind => None,
+                FieldValue::Literal(_) | FieldValue::Other => Some(FieldTest::NotOfKind(field.clone(), *kind)),
+            },
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The trigger machine: who watches what, and who may still fire.
+//! The trigger machine: the triggers of an engine and its workflows, and how often each has fired.
 //!
 //! An event is met in two steps, because a condition's expression is evaluated by the host:
-//! [`TriggerMachine::candidates`] finds who watches the event, through an index, so that the cost grows with the
+//! [`TriggerMachine::candidates`] finds the triggers that watch the event, through an index, so that the cost grows with the
 //! matches and not with the triggers; [`TriggerMachine::fire`] counts one firing, exactly.
 //!
 //! | trigger | event | depth | fire |
@@ -13,22 +13,22 @@
 //! A trigger that stands in a workflow counts for each run by itself; one that stands outside counts for the
 //! engine.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use super::equality::Equality;
-use super::index::{Found, Index, workflow_of};
+use super::index::{Candidate, TriggerIndex, watched_workflow};
 use super::owner::{Owner, TriggerKey};
-use super::written::{Written, WrittenEntry};
 use crate::definition::TriggerDefinition;
 use crate::event::{Event, EventMask, EventType};
 
-/// How many triggers may follow one from another (SPEC section 5: default 8).
+/// How many triggers may follow one from another by default.
 pub const DEFAULT_CHAIN_LIMIT: u32 = 8;
 
-/// A trigger with this id stands there already.
+/// Another trigger of the same owner has this id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TriggerExists {
     /// The id.
@@ -48,14 +48,13 @@ impl std::error::Error for TriggerExists {}
 pub struct Watcher {
     /// Names it in the machine.
     pub key: TriggerKey,
-    /// Whether the index has answered its expression: it holds.
+    /// Whether its expression is known to hold, so that it need not be evaluated.
     pub is_answered: bool,
-    /// What [`TriggerMachine::set_mark`] gave it.
-    pub mark: Option<u32>,
-    slot: u32,
+    /// The tag from [`TriggerMachine::set_tag`].
+    pub tag: Option<u32>,
 }
 
-/// What came of a match.
+/// The result of asking a trigger to fire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fire {
     /// It fires; how often it has now, in its run or engine.
@@ -69,7 +68,7 @@ pub enum Fire {
     TooDeep,
 }
 
-/// A trigger as people ask about it.
+/// A trigger's id and state, as shown to people.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TriggerState {
@@ -81,91 +80,59 @@ pub struct TriggerState {
     pub fired: u64,
 }
 
-/// What an event looks at of a trigger that it concerns, in one place; the rest is in its [`Entry`].
-#[derive(Clone, Copy, Debug)]
-struct Standing {
-    key: TriggerKey,
-    mark: Option<u32>,
-    enabled: bool,
-    /// It counts for the engine, not for each run by itself.
-    is_engines: bool,
-    /// It names a thread, which may be another workflow's than its own.
-    names_thread: bool,
-    fired: u64,
-    /// `maxTriggers`; 0: none.
-    limit: u64,
-}
-
-#[derive(Debug)]
-struct Entry {
-    key: TriggerKey,
+/// One trigger. It is never removed, so its key is its place.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct TriggerRecord {
     owner: Owner,
     definition: Arc<TriggerDefinition>,
-    /// What the index answers of its expression.
-    equality: Option<Equality>,
+    enabled: bool,
+    fired: u64,
+    #[serde(skip)]
+    tag: Option<u32>,
 }
 
-/// See the module's table. What follows from its triggers is not written down, but found again.
-#[derive(Debug, Deserialize)]
-#[serde(from = "Written")]
+/// Everything of a machine that can not be computed again.
+#[derive(Serialize, Deserialize)]
+struct TriggerSnapshot {
+    chain_limit: u32,
+    records: Vec<TriggerRecord>,
+    fired_by_run: BTreeMap<String, BTreeMap<TriggerKey, u64>>,
+}
+
+/// See the module's table. Serialises as the triggers and their counts; the index is computed again.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(from = "TriggerSnapshot", into = "TriggerSnapshot")]
 pub struct TriggerMachine {
     chain_limit: u32,
-    next: TriggerKey,
-    /// The triggers, each where the index finds it without a search; a free place is taken again.
-    slots: Vec<Option<Entry>>,
-    /// By the same places; what stands in a free one is another's or nobody's, and disabled.
-    standings: Vec<Standing>,
-    free: Vec<u32>,
-    by_key: BTreeMap<TriggerKey, u32>,
-    ids: BTreeMap<(Owner, String), TriggerKey>,
-    index: Index,
+    records: Vec<TriggerRecord>,
+    keys: BTreeMap<(Owner, String), TriggerKey>,
+    index: TriggerIndex,
     /// Enabled triggers by the type they watch: how many, and how many of them hold the thread.
     watching: BTreeMap<EventType, (usize, usize)>,
     /// Firings of workflow triggers with a limit, by run.
-    by_run: BTreeMap<String, BTreeMap<TriggerKey, u64>>,
-    /// What was found last; kept for its room.
-    found: Vec<Found>,
+    fired_by_run: BTreeMap<String, BTreeMap<TriggerKey, u64>>,
+    /// A buffer, kept between events.
+    found: Vec<Candidate>,
 }
 
-impl From<Written> for TriggerMachine {
-    fn from(written: Written) -> Self {
-        let mut machine = Self {
-            next: written.next,
-            by_run: written.by_run,
-            ..Self::new(written.chain_limit)
-        };
-        for (key, entry) in written.entries {
-            let kept = Entry {
-                key,
-                owner: entry.owner,
-                definition: entry.definition,
-                equality: entry.equality,
-            };
-            machine.keep(kept, entry.enabled, entry.fired);
+impl From<TriggerSnapshot> for TriggerMachine {
+    fn from(snapshot: TriggerSnapshot) -> Self {
+        let mut machine = Self::new(snapshot.chain_limit);
+        for record in snapshot.records {
+            machine.insert(record);
         }
+        machine.fired_by_run = snapshot.fired_by_run;
         machine
     }
 }
 
-impl Serialize for TriggerMachine {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let entries = self.entries().map(|(entry, standing)| {
-            let written = WrittenEntry {
-                owner: entry.owner.clone(),
-                definition: Arc::clone(&entry.definition),
-                equality: entry.equality.clone(),
-                enabled: standing.enabled,
-                fired: standing.fired,
-            };
-            (entry.key, written)
-        });
-        let written = Written {
-            chain_limit: self.chain_limit,
-            next: self.next,
-            entries: entries.collect(),
-            by_run: self.by_run.clone(),
-        };
-        written.serialize(serializer)
+impl From<TriggerMachine> for TriggerSnapshot {
+    fn from(machine: TriggerMachine) -> Self {
+        Self {
+            chain_limit: machine.chain_limit,
+            records: machine.records,
+            fired_by_run: machine.fired_by_run,
+        }
     }
 }
 
@@ -180,20 +147,16 @@ impl TriggerMachine {
     pub fn new(chain_limit: u32) -> Self {
         Self {
             chain_limit,
-            next: 0,
-            slots: Vec::new(),
-            standings: Vec::new(),
-            free: Vec::new(),
-            by_key: BTreeMap::new(),
-            ids: BTreeMap::new(),
-            index: Index::default(),
+            records: Vec::new(),
+            keys: BTreeMap::new(),
+            index: TriggerIndex::default(),
             watching: BTreeMap::new(),
-            by_run: BTreeMap::new(),
+            fired_by_run: BTreeMap::new(),
             found: Vec::new(),
         }
     }
 
-    // ---- what it is
+    // ---- getters
 
     /// Event types that some enabled trigger watches.
     pub fn interest(&self) -> EventMask {
@@ -205,30 +168,26 @@ impl TriggerMachine {
         self.mask(|(_, holding)| *holding > 0)
     }
 
-    /// Every trigger of an owner, by id.
+    /// Every trigger of an owner, in the order they were added.
     pub fn states(&self, owner: &Owner) -> Vec<TriggerState> {
-        self.entries()
-            .filter(|(entry, _)| entry.owner == *owner)
-            .map(|(entry, standing)| TriggerState {
-                id: entry.definition.id.clone(),
-                enabled: standing.enabled,
-                fired: standing.fired,
+        self.records
+            .iter()
+            .filter(|record| record.owner == *owner)
+            .map(|record| TriggerState {
+                id: record.definition.id.clone(),
+                enabled: record.enabled,
+                fired: record.fired,
             })
             .collect()
     }
 
-    /// What a watcher that [`TriggerMachine::find`] gave waits for and does; none where it was removed since.
+    /// The definition of a watcher that [`TriggerMachine::find`] gave.
     pub fn definition(&self, watcher: Watcher) -> Option<&Arc<TriggerDefinition>> {
-        let entry = self.slots.get(watcher.slot as usize)?.as_ref()?;
-        (entry.key == watcher.key).then_some(&entry.definition)
+        self.record(watcher.key).map(|record| &record.definition)
     }
 
-    /// In the order they were added.
-    fn entries(&self) -> impl Iterator<Item = (&Entry, &Standing)> {
-        self.by_key.values().filter_map(|slot| {
-            let slot = *slot as usize;
-            Some((self.slots.get(slot)?.as_ref()?, self.standings.get(slot)?))
-        })
+    fn record(&self, key: TriggerKey) -> Option<&TriggerRecord> {
+        self.records.get(key as usize)
     }
 
     fn mask(&self, wanted: impl Fn(&(usize, usize)) -> bool) -> EventMask {
@@ -244,109 +203,53 @@ impl TriggerMachine {
 
     /// Adds a trigger.
     pub fn add(&mut self, owner: Owner, definition: Arc<TriggerDefinition>) -> Result<TriggerKey, TriggerExists> {
-        let id = (owner.clone(), definition.id.clone());
-        if self.ids.contains_key(&id) {
+        let id = (owner, definition.id.clone());
+        if self.keys.contains_key(&id) {
             return Err(TriggerExists { id: id.1 });
         }
-        let key = self.next;
-        self.next += 1;
-        let equality = definition.condition.expression.as_deref().and_then(Equality::read);
-        let enabled = definition.enabled;
-        let entry = Entry {
-            key,
-            owner,
+        Ok(self.insert(TriggerRecord {
+            owner: id.0,
+            enabled: definition.enabled,
             definition,
-            equality,
-        };
-        self.keep(entry, enabled, 0);
-        Ok(key)
+            fired: 0,
+            tag: None,
+        }))
     }
 
-    fn keep(&mut self, entry: Entry, enabled: bool, fired: u64) {
-        let key = entry.key;
-        let standing = Standing {
-            key,
-            mark: None,
-            enabled,
-            is_engines: entry.owner == Owner::Engine,
-            names_thread: entry.definition.thread_id.is_some(),
-            fired,
-            limit: entry.definition.max_triggers.unwrap_or_default(),
-        };
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(None);
-            self.standings.push(standing);
-            (self.slots.len() - 1) as u32
-        });
-        self.by_key.insert(key, slot);
-        self.ids.insert((entry.owner.clone(), entry.definition.id.clone()), key);
-        let equality = entry.equality.as_ref();
-        self.index
-            .add(found(key, slot, equality), &entry.owner, &entry.definition, equality);
-        if enabled {
-            self.watch(&entry.definition, true);
+    fn insert(&mut self, record: TriggerRecord) -> TriggerKey {
+        let key = self.records.len() as TriggerKey;
+        let TriggerRecord { owner, definition, .. } = &record;
+        let equality = definition.condition.expression.as_deref().and_then(Equality::read);
+        self.index.add(key, owner, definition, equality.as_ref());
+        self.keys.insert((owner.clone(), definition.id.clone()), key);
+        if record.enabled {
+            count_watching(&mut self.watching, definition, true);
         }
-        self.standings[slot as usize] = standing;
-        self.slots[slot as usize] = Some(entry);
+        self.records.push(record);
+        key
     }
 
-    /// Gives a trigger a number that comes with it whenever it is found, for who keeps more of it elsewhere.
-    pub fn set_mark(&mut self, key: TriggerKey, mark: u32) {
-        let slot = self.by_key.get(&key);
-        if let Some(standing) = slot.and_then(|slot| self.standings.get_mut(*slot as usize)) {
-            standing.mark = Some(mark);
+    /// Gives a trigger a number that its [`Watcher`]s carry from then on: the place where the caller keeps more of it.
+    pub fn set_tag(&mut self, key: TriggerKey, tag: u32) {
+        if let Some(record) = self.records.get_mut(key as usize) {
+            record.tag = Some(tag);
         }
-    }
-
-    /// Removes a trigger; whether there was one.
-    pub fn remove(&mut self, owner: &Owner, id: &str) -> bool {
-        let Some(key) = self.ids.remove(&(owner.clone(), id.to_owned())) else {
-            return false;
-        };
-        if let Some(slot) = self.by_key.remove(&key)
-            && let Some(entry) = self.slots[slot as usize].take()
-        {
-            self.free.push(slot);
-            let equality = entry.equality.as_ref();
-            self.index
-                .remove(found(key, slot, equality), &entry.owner, &entry.definition, equality);
-            if std::mem::take(&mut self.standings[slot as usize].enabled) {
-                self.watch(&entry.definition, false);
-            }
-        }
-        true
     }
 
     /// Enables or disables a trigger: whether that changed anything, or none where there is no such trigger.
     pub fn set_enabled(&mut self, owner: &Owner, id: &str, enabled: bool) -> Option<bool> {
-        let key = self.ids.get(&(owner.clone(), id.to_owned()))?;
-        let slot = *self.by_key.get(key)?;
-        let definition = Arc::clone(&self.slots[slot as usize].as_ref()?.definition);
-        let standing = &mut self.standings[slot as usize];
-        let changed = standing.enabled != enabled;
-        standing.enabled = enabled;
+        let key = self.keys.get(&(owner.clone(), id.to_owned()))?;
+        let record = self.records.get_mut(*key as usize)?;
+        let changed = std::mem::replace(&mut record.enabled, enabled) != enabled;
         if changed {
-            self.watch(&definition, enabled);
+            count_watching(&mut self.watching, &record.definition, enabled);
         }
         Some(changed)
     }
 
-    /// Counts a trigger that begins or ceases to watch.
-    fn watch(&mut self, definition: &TriggerDefinition, begins: bool) {
-        let (all, holding) = self.watching.entry(definition.condition.event_type).or_default();
-        let holds = usize::from(definition.action.holds_the_thread());
-        if begins {
-            *all += 1;
-            *holding += holds;
-        } else {
-            *all -= 1;
-            *holding -= holds;
-        }
-    }
-
-    /// Forgets what it counted for a run.
+    /// Forgets the counts of a run.
     pub fn run_ended(&mut self, run_id: &str) {
-        self.by_run.remove(run_id);
+        self.fired_by_run.remove(run_id);
     }
 
     // ---- events
@@ -359,80 +262,51 @@ impl TriggerMachine {
         watchers
     }
 
-    /// Appends what [`TriggerMachine::candidates`] gives. Whoever asks for several events may do so before any trigger of the
-    /// first fires: one that has been disabled since is refused by [`TriggerMachine::fire_watcher`].
+    /// Appends what [`TriggerMachine::candidates`] gives. A caller may ask for several events before any trigger of the
+    /// first fires: one that has been disabled since is refused by [`TriggerMachine::fire`].
     pub fn find(&mut self, event: &Event, watchers: &mut Vec<Watcher>) {
-        // Beyond the limit stands only what tells that a chain has reached it.
+        // Beyond the limit there is only the event that reports a chain which has reached it.
         if event.raised.trigger_depth > self.chain_limit {
             return;
         }
         let mut found = std::mem::take(&mut self.found);
         self.index.find(event, &mut found);
-        if found.len() > 1 {
-            found.sort_unstable();
-            found.dedup();
-        }
-        for found in &found {
-            if let Some(watcher) = self.watcher(*found, event) {
-                watchers.push(watcher);
+        found.sort_unstable();
+        for candidate in found.drain(..) {
+            if let Some(record) = self.record(candidate.key).filter(|record| record.watches(event)) {
+                watchers.push(Watcher {
+                    key: candidate.key,
+                    is_answered: candidate.is_answered,
+                    tag: record.tag,
+                });
             }
         }
-        found.clear();
         self.found = found;
-    }
-
-    fn watcher(&self, found: Found, event: &Event) -> Option<Watcher> {
-        let standing = self.standings.get(found.slot as usize)?;
-        let is_watching = standing.enabled && (!standing.names_thread || self.is_of_workflow(found.slot, event));
-        is_watching.then_some(Watcher {
-            key: found.key,
-            is_answered: found.is_answered,
-            mark: standing.mark,
-            slot: found.slot,
-        })
-    }
-
-    fn is_of_workflow(&self, slot: u32, event: &Event) -> bool {
-        let entry = self.slots.get(slot as usize).and_then(Option::as_ref);
-        let workflow = entry.and_then(|entry| workflow_of(&entry.owner, &entry.definition));
-        workflow.is_none_or(|workflow| *workflow == *event.workflow_id)
     }
 
     /// Counts a firing of a candidate whose expression held.
     pub fn fire(&mut self, key: TriggerKey, event: &Event) -> Fire {
-        match self.by_key.get(&key) {
-            Some(slot) => self.fire_in(*slot, key, event),
-            None => Fire::Refused,
-        }
-    }
-
-    /// As [`TriggerMachine::fire`], without a search for it.
-    pub fn fire_watcher(&mut self, watcher: Watcher, event: &Event) -> Fire {
-        self.fire_in(watcher.slot, watcher.key, event)
-    }
-
-    fn fire_in(&mut self, slot: u32, key: TriggerKey, event: &Event) -> Fire {
-        let standing = self.standings.get_mut(slot as usize);
-        // Its place may be another's by now.
-        let Some(standing) = standing.filter(|standing| standing.enabled && standing.key == key) else {
+        let record = self.records.get_mut(key as usize).filter(|record| record.enabled);
+        let Some(record) = record else {
             return Fire::Refused;
         };
         match event.raised.trigger_depth.cmp(&self.chain_limit) {
-            std::cmp::Ordering::Less => {}
-            std::cmp::Ordering::Equal => return Fire::TooDeep,
-            // It tells of a chain that is too deep: whoever watches for that must not prolong it.
-            std::cmp::Ordering::Greater => return Fire::Refused,
+            Ordering::Less => {}
+            Ordering::Equal => return Fire::TooDeep,
+            // The event reports a chain that is too deep: a trigger on it must not prolong the chain.
+            Ordering::Greater => return Fire::Refused,
         }
-        let limit = (standing.limit > 0).then_some(standing.limit);
-        let count = match limit.filter(|_| !standing.is_engines) {
+        let limit = record.definition.max_triggers.filter(|limit| *limit > 0);
+        let is_engine_wide = record.owner == Owner::Engine;
+        let count = match limit.filter(|_| !is_engine_wide) {
             None => {
-                if limit.is_some_and(|limit| standing.fired >= limit) {
+                if limit.is_some_and(|limit| record.fired >= limit) {
                     return Fire::Refused;
                 }
-                standing.fired + 1
+                record.fired + 1
             }
             Some(limit) => {
-                let run = self.by_run.entry(event.run_id.to_string()).or_default();
+                let run = self.fired_by_run.entry(event.run_id.to_string()).or_default();
                 let count = run.entry(key).or_insert(0);
                 if *count >= limit {
                     return Fire::Refused;
@@ -441,22 +315,38 @@ impl TriggerMachine {
                 *count
             }
         };
-        standing.fired += 1;
-        if standing.is_engines && limit == Some(count) {
-            standing.enabled = false;
-            let entry = self.slots.get(slot as usize).and_then(Option::as_ref);
-            if let Some(definition) = entry.map(|entry| Arc::clone(&entry.definition)) {
-                self.watch(&definition, false);
-            }
+        record.fired += 1;
+        if is_engine_wide && limit == Some(count) {
+            record.enabled = false;
+            count_watching(&mut self.watching, &record.definition, false);
         }
         Fire::Fired { count }
     }
 }
 
-fn found(key: TriggerKey, slot: u32, equality: Option<&Equality>) -> Found {
-    Found {
-        key,
-        slot,
-        is_answered: equality.is_some_and(Equality::says_all),
+impl TriggerRecord {
+    /// Whether it is enabled, and its workflow the event's: the index does not look at that where it names a thread.
+    fn watches(&self, event: &Event) -> bool {
+        let workflow = || watched_workflow(&self.owner, &self.definition);
+        self.enabled
+            && (self.definition.thread_id.is_none()
+                || workflow().is_none_or(|workflow| *workflow == *event.workflow_id))
+    }
+}
+
+/// Counts a trigger that begins or ceases to watch.
+fn count_watching(
+    watching: &mut BTreeMap<EventType, (usize, usize)>,
+    definition: &TriggerDefinition,
+    begins: bool,
+) {
+    let (all, holding) = watching.entry(definition.condition.event_type).or_default();
+    let holds = usize::from(definition.action.holds_the_thread());
+    if begins {
+        *all += 1;
+        *holding += holds;
+    } else {
+        *all -= 1;
+        *holding -= holds;
     }
 }
