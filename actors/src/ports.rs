@@ -9,10 +9,11 @@ use futures::future::BoxFuture;
 use pirn_core::conversation::{ModelRequest, Tokenizer};
 use pirn_core::definition::Profile;
 use pirn_core::error::RunError;
+use pirn_core::graph::Evaluator;
 use pirn_core::graph::Graph;
 use pirn_core::graph::SnippetIx;
 use pirn_core::message::ToolCall;
-use pirn_core::script::{Evaluator, Scope};
+use pirn_core::script::Scope;
 use pirn_core::thread::{ModelReply, ToolResult};
 use serde_json::{Map, Value};
 

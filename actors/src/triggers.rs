@@ -7,7 +7,8 @@ use actix::{Actor, ActorContext, Addr, Context, Handler};
 use pirn_core::definition::{TriggerAction, TriggerDefinition};
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::{Event, EventType, RaisedEvent};
-use pirn_core::script::{Evaluator, ScopeValues};
+use pirn_core::graph::Evaluator;
+use pirn_core::script::ScopeValues;
 use pirn_core::thread::{FiringId, Outcome};
 use pirn_core::trigger::{Fire, Owner, TriggerMachine, TriggerState, Watcher};
 use serde_json::{Map, Value, json};
@@ -44,6 +45,10 @@ pub(crate) enum MatcherMsg {
         definition: Arc<TriggerDefinition>,
         answer: Answer<Result<(), String>>,
     },
+    Remove {
+        owner: Owner,
+        id: String,
+    },
     Enable {
         owner: Owner,
         id: String,
@@ -61,9 +66,13 @@ pub(crate) enum MatcherMsg {
         answer: Answer<()>,
     },
     /// A run raises no more: answered by [`BusMsg::Close`] after all that its triggers say.
-    RunEnded { run_id: Arc<str> },
+    RunEnded {
+        run_id: Arc<str>,
+    },
     /// Nothing more comes of a run.
-    Forget { run_id: Arc<str> },
+    Forget {
+        run_id: Arc<str>,
+    },
     /// Says so to the bus, and `done` when that has stopped too.
     Stop(Box<dyn FnOnce() + Send>),
 }
@@ -434,6 +443,10 @@ impl Handler<MatcherMsg> for TriggerMatcherActor {
                     .map_err(|exists| exists.to_string());
                 self.publish_interest();
                 answer.give(added);
+            }
+            MatcherMsg::Remove { owner, id } => {
+                self.machine.remove(&owner, &id);
+                self.publish_interest();
             }
             MatcherMsg::Enable {
                 owner,

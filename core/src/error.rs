@@ -1,11 +1,11 @@
-//! Run errors (SPEC section 2, "Run error codes").
+//! The errors of a run.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-/// What went wrong, as a stable code.
+/// The stable code of a run error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum RunErrorCode {
@@ -25,7 +25,7 @@ pub enum RunErrorCode {
     NoEdgeSatisfied,
     /// The join's strategy can no longer succeed.
     JoinConditionNotMet,
-    /// The join's timeout passed (the seed's `TimeoutError`).
+    /// The join's timeout passed.
     JoinTimeout,
     /// The main path has no thread to take the conversation from.
     MainThreadNotFound,
@@ -87,7 +87,7 @@ impl RunErrorCode {
 #[serde(transparent)]
 pub struct RunError(Box<ErrorFacts>);
 
-/// What a [`RunError`] says: the code, where it arose, and what caused it.
+/// The content of a [`RunError`]: the code, where it arose, and what caused it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ErrorFacts {
@@ -175,5 +175,81 @@ impl std::error::Error for RunError {
         self.cause
             .as_ref()
             .map(|cause| cause as &(dyn std::error::Error + 'static))
+    }
+}
+
+/// The error of evaluating an expression, a template or a script; `into()` makes it a [`RunError`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScriptFault {
+    /// `SCRIPT_ERROR`, `SCRIPT_LIMIT_EXCEEDED`, `TEMPLATE_ERROR` or, where it was stopped, `CANCELLED`.
+    pub code: RunErrorCode,
+    /// One sentence for a person.
+    pub message: String,
+    /// Facts for a program: `{"path"}` of a missing path, `{"line", "column"}` of a thrown error.
+    pub details: Option<Value>,
+}
+
+impl ScriptFault {
+    /// JavaScript threw, or gave what JSON cannot hold.
+    pub fn error(message: impl Into<String>) -> Self {
+        Self {
+            code: RunErrorCode::ScriptError,
+            message: message.into(),
+            details: None,
+        }
+    }
+
+    /// A limit on time, memory, stack or size was hit.
+    pub fn limit(message: impl Into<String>) -> Self {
+        Self {
+            code: RunErrorCode::ScriptLimitExceeded,
+            message: message.into(),
+            details: None,
+        }
+    }
+
+    /// A template could not be rendered.
+    pub fn template(message: impl Into<String>) -> Self {
+        Self {
+            code: RunErrorCode::TemplateError,
+            message: message.into(),
+            details: None,
+        }
+    }
+
+    /// Stopped by someone.
+    pub fn cancelled() -> Self {
+        Self {
+            code: RunErrorCode::Cancelled,
+            message: "the script was stopped".into(),
+            details: None,
+        }
+    }
+
+    /// The path `path` of a `{{path}}` does not exist; `code` says in which kind of text.
+    pub fn missing_path(code: RunErrorCode, path: &str) -> Self {
+        Self {
+            code,
+            message: format!("`{path}` does not exist"),
+            details: Some(json!({ "path": path })),
+        }
+    }
+}
+
+impl std::fmt::Display for ScriptFault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.code.as_str(), self.message)
+    }
+}
+
+impl std::error::Error for ScriptFault {}
+
+impl From<ScriptFault> for RunError {
+    fn from(fault: ScriptFault) -> Self {
+        let error = RunError::new(fault.code, fault.message);
+        match fault.details {
+            Some(details) => error.with_details(details),
+            None => error,
+        }
     }
 }

@@ -1,7 +1,7 @@
-//! What a Pirn workflow is, and every decision about it.
+//! Workflow definitions, and every decision about a run, as pure state machines.
 //!
 //! Nothing here knows an actor, a clock, a random number or a thread of the operating system: time, ids and
-//! the results of work are *inputs*, what should happen is an *effect* (DESIGN "Machines"). The same machines
+//! the results of work are *inputs*, what should happen is an *effect*. The same machines
 //! run under actix, under a virtual clock and under a model checker.
 
 pub mod analysis;
@@ -17,6 +17,7 @@ pub mod script;
 pub mod status;
 pub mod thread;
 pub mod trigger;
+pub mod value;
 
 /// Milliseconds since an origin that the host chooses; the only notion of time in this crate.
 pub type Millis = u64;

@@ -1,8 +1,8 @@
-//! Thread status (SPEC section 1).
+//! Thread status.
 
 use serde::{Deserialize, Serialize};
 
-/// Where a thread is in its life. The last four are final.
+/// The status of a thread. The last four are final.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ThreadStatus {

@@ -100,6 +100,7 @@ proptest! {
     #[test]
     fn the_index_leaves_out_nothing_that_holds_and_answers_only_what_does(
         triggers in prop::collection::vec(watching(), 0..40),
+        removed in prop::collection::vec(any::<bool>(), 40),
         a in prop::option::of(fields()), b in prop::option::of(fields()),
         name in prop::option::of(0..2_usize), workflow in 0..2_usize, thread in 0..2_usize,
     ) {
@@ -108,6 +109,9 @@ proptest! {
         let owner = |watching: &Watching| OWNERS[watching.owner].map_or(Owner::Engine, |id| Owner::Workflow(id.into()));
         for (id, watching) in triggers.iter().enumerate() {
             keys.push(machine.add(owner(watching), Arc::new(definition(id, watching))).expect("ids differ"));
+        }
+        for (id, watching) in triggers.iter().enumerate().filter(|(id, _)| removed[*id]) {
+            prop_assert!(machine.remove(&owner(watching), &id.to_string()));
         }
         let mut raised = RaisedEvent::new(EventType::Custom, []);
         raised.event_name = name.map(|name| NAMES[name].into());
@@ -119,7 +123,7 @@ proptest! {
         let candidates = machine.candidates(&event);
         prop_assert!(candidates.is_sorted_by_key(|candidate| candidate.key), "in the order they were added");
         for (id, watching) in triggers.iter().enumerate() {
-            let watches = watching.enabled
+            let watches = watching.enabled && !removed[id]
                 && OWNERS[watching.owner].is_none_or(|owner| *owner == *event.workflow_id)
                 && watching.thread.is_none_or(|own| own == thread)
                 && watching.name.is_none_or(|own| Some(own) == name);
@@ -132,7 +136,7 @@ proptest! {
             prop_assert!(!is_candidate || watches, "{watching:?} does not watch {event:?}");
             prop_assert!(!is_answered || holds, "{watching:?} {event:?}");
         }
-        let watched = triggers.iter().any(|watching| watching.enabled);
+        let watched = triggers.iter().enumerate().any(|(id, watching)| watching.enabled && !removed[id]);
         prop_assert_eq!(machine.interest().contains(EventType::Custom), watched);
     }
 }

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use pirn_core::graph::Evaluator;
 use pirn_core::graph::{Graph, SnippetIx};
-use pirn_core::script::{Evaluator, Plain, Scope, ScriptFault};
+use pirn_core::script::{Plain, Scope, ScriptFault};
 use serde_json::Value;
 
 use super::ExpressionLimits;

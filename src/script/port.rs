@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use pirn_actors::ports::{ScriptAnswer, ScriptHandle, ScriptJob, Scripts};
 use pirn_core::conversation::Tokenizer;
 use pirn_core::error::{RunError, RunErrorCode};
-use pirn_core::script::Evaluator;
+use pirn_core::graph::Evaluator;
 
 use super::compress;
 use super::{CodeJob, CodeLimits, CodeOutcome, HostFunctions, JsEvaluator, Logs, PoolClosed, ScriptPool, StopFlag};

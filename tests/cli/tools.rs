@@ -140,7 +140,7 @@ fn validate_knows_the_tools_and_profiles_that_run_knows() {
     assert_eq!(found, [(&code, &pointer(1)), (&code, &pointer(3))]);
     assert_eq!((&warnings[0]["line"], &warnings[0]["file"]), (&json!(1), &json!(file)));
     let shown = pirn(&["validate", &file]).stdout;
-    for part in ["did you mean `count`?", "there is no tool `git_*`", "main.json:1:"] {
+    for part in ["did you mean `count`?", "unknown tool `git_*`", "main.json:1:"] {
         assert!(shown.contains(part), "{part} is not in\n{shown}");
     }
 

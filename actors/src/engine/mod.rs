@@ -17,8 +17,8 @@ use foldhash::fast::RandomState;
 use pirn_core::conversation::Tokenizer;
 use pirn_core::definition::TriggerDefinition;
 use pirn_core::error::RunError;
+use pirn_core::graph::Evaluator;
 use pirn_core::graph::Graph;
-use pirn_core::script::Evaluator;
 use pirn_core::trigger::{Owner, TriggerState};
 use pirn_sync::DrainGate;
 
@@ -187,11 +187,9 @@ impl EngineShared {
             .unwrap_or_else(PoisonError::into_inner)
             .insert(id, Arc::clone(graph));
         for trigger in before.iter().flat_map(|graph| &graph.triggers) {
-            let answer = Answer::new(|_| ());
             self.matcher.do_send(MatcherMsg::Remove {
                 owner: owner.clone(),
                 id: trigger.id.clone(),
-                answer,
             });
         }
         for trigger in &graph.triggers {

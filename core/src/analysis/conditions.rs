@@ -1,4 +1,4 @@
-//! What a condition's text alone says of it.
+//! Conditions that their text alone decides.
 
 use std::collections::BTreeSet;
 
@@ -54,15 +54,15 @@ pub(super) struct Choices {
     pub(super) can_fail: bool,
 }
 
-/// Of ways that are tried in order, the first that holds is taken.
+/// Of transitions that are tried in order, the first that holds is taken.
 pub(super) fn choices(
     graph: &Graph,
-    ways: impl Iterator<Item = (Option<SnippetIx>, NodeIx)>,
+    transitions: impl Iterator<Item = (Option<SnippetIx>, NodeIx)>,
     default: Option<NodeIx>,
 ) -> Choices {
     let mut found = Choices::default();
     let mut seen = BTreeSet::new();
-    for (condition, target) in ways {
+    for (condition, target) in transitions {
         let text = condition.map(|condition| &*graph.snippet(condition).source);
         match truth_of(text) {
             Truth::Never => {}

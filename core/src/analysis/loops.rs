@@ -1,31 +1,31 @@
-//! `LOOP_WITHOUT_EXIT`: a way out is drawn, but no run takes it; only `config.maxSteps` ends the loop.
+//! `LOOP_WITHOUT_EXIT`: an exit is drawn, but no run takes it; only `config.maxSteps` ends the loop.
 
-use super::outlook::Outlook;
+use super::flow_facts::FlowFacts;
 use super::{Analysis, Flow};
 use crate::definition::FaultCode;
-use crate::graph::site::at;
-use crate::graph::traps::terminal_components;
+use crate::graph::diagnostics::pointer;
+use crate::graph::scc::terminal_components;
 
 /// Reports each such loop at its first node.
-pub(super) fn report(flow: &Flow<'_>, outlook: &Outlook, found: &mut Analysis) {
+pub(super) fn report(flow: &Flow<'_>, facts: &FlowFacts, found: &mut Analysis) {
     let count = flow.graph.nodes.len();
     found.work += count as u64;
     let dead: Vec<bool> = (0..count)
-        .map(|node| outlook.reached[node] && !outlook.live[node])
+        .map(|node| facts.reached[node] && !facts.live[node])
         .collect();
     if !dead.contains(&true) {
         return;
     }
     let mut back = vec![Vec::new(); count];
     for node in (0..count).filter(|node| dead[*node]) {
-        for way in outlook.taken(node as u32) {
+        for transition in facts.taken(node as u32) {
             found.work += 1;
-            back[way.to as usize].push(node as u32);
+            back[transition.to as usize].push(node as u32);
         }
     }
     for node in terminal_components(&dead, &back) {
         // a node that nothing leads out of is no loop: why it stops is reported there
-        if outlook.taken(node).next().is_none() {
+        if facts.taken(node).next().is_none() {
             continue;
         }
         let id = &flow.graph.node(node).id;
@@ -33,7 +33,7 @@ pub(super) fn report(flow: &Flow<'_>, outlook: &Outlook, found: &mut Analysis) {
         found.warn(
             flow.origin,
             FaultCode::LoopWithoutExit,
-            &at!["nodes", node as usize],
+            &pointer!["nodes", node as usize],
             message,
         );
     }

@@ -1,4 +1,4 @@
-//! What is valid but cannot be meant: warnings over definitions that compile (`pirn validate`).
+//! Static analysis: warnings about what is valid but cannot be meant, over definitions that compile (`pirn validate`).
 //!
 //! 1. Nothing is guessed. A condition counts as decided only where its text is a literal; everything else may hold or
 //!    not. What is reported therefore holds in every run, as far as the files tell.
@@ -10,24 +10,24 @@
 //! | file | codes |
 //! |---|---|
 //! | `joins` | `JOIN_NEVER_SUCCEEDS`, `THRESHOLD_OUT_OF_REACH` |
-//! | `branches` | `BRANCH_NEVER_STARTS` |
+//! | `unstarted_branches` | `BRANCH_NEVER_STARTS` |
 //! | `loops` | `LOOP_WITHOUT_EXIT` |
 //! | `routes` | `UNREACHABLE_ROUTE` |
-//! | `watchers` | `TRIGGER_NEVER_FIRES` |
-//! | `rings` | `TRIGGER_FIRES_ITSELF`, `WORKFLOW_RING` |
+//! | `dead_triggers` | `TRIGGER_NEVER_FIRES` |
+//! | `trigger_cycles` | `TRIGGER_FIRES_ITSELF`, `WORKFLOW_RING` |
 //! | `token_limit` | `TOKEN_LIMIT_WITHOUT_COMPRESSION` |
 
-mod branches;
 mod conditions;
+mod dead_triggers;
+mod emitted_events;
+mod flow_facts;
+mod join_feasibility;
 mod joins;
 mod loops;
-mod odds;
-mod outlook;
-mod raises;
-mod rings;
 mod routes;
 mod token_limit;
-mod watchers;
+mod trigger_cycles;
+mod unstarted_branches;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,14 +36,14 @@ use crate::definition::json::Step;
 use crate::definition::{Fault, FaultCode, Loaded, Located, Origin, TriggerDefinition, WorkflowDefinition};
 use crate::graph::{Compiled, Graph, NodeKind};
 
-use self::outlook::Outlook;
+use self::flow_facts::FlowFacts;
 
-/// What an analysis found.
+/// The findings of an analysis.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Analysis {
     /// The warnings, workflow by workflow, then the triggers outside.
     pub warnings: Vec<Fault>,
-    /// Nodes, ways and triggers looked at: what the cost is near-linear in.
+    /// Nodes, transitions and triggers looked at: what the cost is near-linear in.
     pub work: u64,
 }
 
@@ -65,49 +65,49 @@ pub fn analyse(loaded: &Loaded, compiled: &Compiled) -> Analysis {
     if !compiled.faults.is_empty() || compiled.graphs.len() != loaded.workflows.len() {
         return found;
     }
-    let set = Set {
+    let set = WorkflowSet {
         flows: loaded.workflows.iter().zip(&compiled.graphs).map(Flow::of).collect(),
         triggers: &loaded.triggers,
     };
-    let outlooks = Outlook::of_all(&set, &mut found.work);
-    for (flow, outlook) in set.flows.iter().zip(&outlooks) {
-        joins::report(flow, outlook, &mut found);
-        branches::report(flow, outlook, &mut found);
-        loops::report(flow, outlook, &mut found);
+    let facts = FlowFacts::of_all(&set, &mut found.work);
+    for (flow, facts) in set.flows.iter().zip(&facts) {
+        joins::report(flow, facts, &mut found);
+        unstarted_branches::report(flow, facts, &mut found);
+        loops::report(flow, facts, &mut found);
         routes::report(flow, &mut found);
         token_limit::report(flow, &set, &mut found);
     }
-    watchers::report(&set, &mut found);
-    rings::report(&set, &mut found);
+    dead_triggers::report(&set, &mut found);
+    trigger_cycles::report(&set, &mut found);
     found
 }
 
 impl Analysis {
-    fn warn(&mut self, origin: &Origin, code: FaultCode, way: &[Step], message: impl Into<String>) {
-        self.warnings.push(origin.fault(code, way, message));
+    fn warn(&mut self, origin: &Origin, code: FaultCode, pointer: &[Step], message: impl Into<String>) {
+        self.warnings.push(origin.fault(code, pointer, message));
     }
 }
 
 /// Everything that is looked at together.
-struct Set<'a> {
+struct WorkflowSet<'a> {
     flows: Vec<Flow<'a>>,
     /// Triggers outside a workflow.
     triggers: &'a [Located<TriggerDefinition>],
 }
 
-impl<'a> Set<'a> {
+impl<'a> WorkflowSet<'a> {
     /// Every trigger: the workflow it stands in, its place there, where it came from.
-    fn every_trigger(&self) -> impl Iterator<Item = Placed<'a>> {
+    fn every_trigger(&self) -> impl Iterator<Item = PlacedTrigger<'a>> {
         let inner = self.flows.iter().enumerate().flat_map(|(flow, one)| {
             let triggers = one.definition.triggers.iter().enumerate();
-            triggers.map(move |(place, trigger)| Placed {
+            triggers.map(move |(place, trigger)| PlacedTrigger {
                 flow: Some(flow),
                 place,
                 trigger,
                 origin: one.origin,
             })
         });
-        let outer = self.triggers.iter().enumerate().map(|(place, trigger)| Placed {
+        let outer = self.triggers.iter().enumerate().map(|(place, trigger)| PlacedTrigger {
             flow: None,
             place,
             trigger: &trigger.value,
@@ -149,7 +149,7 @@ impl<'a> Flow<'a> {
 
 /// A trigger and where it stands.
 #[derive(Clone, Copy)]
-struct Placed<'a> {
+struct PlacedTrigger<'a> {
     /// The workflow around it; none: it stands outside.
     flow: Option<usize>,
     place: usize,
@@ -157,14 +157,14 @@ struct Placed<'a> {
     origin: &'a Origin,
 }
 
-impl Placed<'_> {
-    /// The way to a part of it in its text.
-    fn way<const N: usize>(&self, steps: [&str; N]) -> Vec<Step> {
-        let mut way = match (self.flow, self.origin.file()) {
-            (Some(_), _) | (None, None) => crate::graph::site::at!["triggers", self.place],
+impl PlacedTrigger<'_> {
+    /// The pointer to a part of it in its text.
+    fn pointer<const N: usize>(&self, steps: [&str; N]) -> Vec<Step> {
+        let mut pointer = match (self.flow, self.origin.file()) {
+            (Some(_), _) | (None, None) => crate::graph::diagnostics::pointer!["triggers", self.place],
             (None, Some(_)) => Vec::new(),
         };
-        way.extend(steps.map(|key| Step::Key(key.to_owned())));
-        way
+        pointer.extend(steps.map(|key| Step::Key(key.to_owned())));
+        pointer
     }
 }

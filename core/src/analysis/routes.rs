@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use super::conditions::{Truth, is_steady, truth_of};
 use super::{Analysis, Flow};
 use crate::definition::json::Step;
-use crate::definition::{EdgeDefinition, FaultCode, RouteConfig, WayOut};
-use crate::graph::site::at;
+use crate::definition::{EdgeDefinition, FaultCode, NodeExits, RouteConfig};
+use crate::graph::diagnostics::pointer;
 use crate::graph::{Node, NodeKind};
 
 /// Reports each such route.
@@ -23,10 +23,10 @@ pub(super) fn report(flow: &Flow<'_>, found: &mut Analysis) {
         }
     }
     for (place, node) in definition.nodes.iter().enumerate() {
-        match node.config.way_out() {
-            WayOut::Routes(route) => routes(flow, place, route, found),
-            WayOut::Paths(_) => {}
-            WayOut::Edges => edges_of(flow, &mut edges[place], found),
+        match node.config.exits() {
+            NodeExits::Routes(route) => routes(flow, place, route, found),
+            NodeExits::Paths(_) => {}
+            NodeExits::Edges => edges_of(flow, &mut edges[place], found),
         }
     }
 }
@@ -54,8 +54,8 @@ fn routes(flow: &Flow<'_>, place: usize, route: &RouteConfig, found: &mut Analys
     order.sort_by(|a, b| route.routes[*b].priority.total_cmp(&route.routes[*a].priority));
     let id = &flow.definition.nodes[place].id;
     let tried = order.into_iter().map(|index| {
-        let way = at!["nodes", place, "config", "routes", index];
-        (Some(route.routes[index].condition.as_str()), way)
+        let pointer = pointer!["nodes", place, "config", "routes", index];
+        (Some(route.routes[index].condition.as_str()), pointer)
     });
     never_taken(flow, id, "route", tried, found);
 }
@@ -67,7 +67,7 @@ fn edges_of(flow: &Flow<'_>, order: &mut [usize], found: &mut Analysis) {
     let id = &edges[*first].source_node_id;
     let tried = order
         .iter()
-        .map(|edge| (edges[*edge].condition.as_deref(), at!["edges", *edge]));
+        .map(|edge| (edges[*edge].condition.as_deref(), pointer!["edges", *edge]));
     never_taken(flow, id, "edge", tried, found);
 }
 
@@ -80,7 +80,7 @@ fn never_taken<'t>(
 ) {
     let mut stopped = false;
     let mut seen: BTreeSet<&str> = BTreeSet::new();
-    for (condition, way) in tried {
+    for (condition, pointer) in tried {
         found.work += 1;
         let truth = truth_of(condition);
         let text = condition.map(str::trim).filter(|text| is_steady(text));
@@ -95,6 +95,6 @@ fn never_taken<'t>(
             continue;
         };
         let message = format!("this {word} out of `{id}` is never taken: {why}");
-        found.warn(flow.origin, FaultCode::UnreachableRoute, &way, message);
+        found.warn(flow.origin, FaultCode::UnreachableRoute, &pointer, message);
     }
 }

@@ -3,15 +3,15 @@
 
 use serde_json::json;
 
-use super::raises::can_match;
-use super::{Analysis, Flow, Set};
+use super::emitted_events::can_match;
+use super::{Analysis, Flow, WorkflowSet};
 use crate::definition::{CompressionConfig, FaultCode, TriggerDefinition};
 use crate::event::EventType;
-use crate::graph::site::at;
+use crate::graph::diagnostics::pointer;
 use crate::graph::{ContextNode, NodeKind};
 
 /// Reports a `config.tokenLimit` or a `config.compression` of which that holds.
-pub(super) fn report(flow: &Flow<'_>, set: &Set<'_>, found: &mut Analysis) {
+pub(super) fn report(flow: &Flow<'_>, set: &WorkflowSet<'_>, found: &mut Analysis) {
     let graph = flow.graph;
     let (limit, compression) = (graph.config.token_limit, graph.config.compression.as_ref());
     if graph.triggered || (limit.is_none() && compression.is_none()) {
@@ -30,26 +30,26 @@ pub(super) fn report(flow: &Flow<'_>, set: &Set<'_>, found: &mut Analysis) {
         return;
     }
     let is_shortened = graph.nodes.iter().any(|node| shrinks(&node.kind));
-    let (way, message) = match (compression, limit) {
+    let (pointer, message) = match (compression, limit) {
         (Some(_), Some(_)) => (
-            at!["config", "compression"],
+            pointer!["config", "compression"],
             "`config.compression` says how to compress, but it compresses nothing: no trigger waits for \
              TOKEN_LIMIT_EXCEEDED at `config.tokenLimit`",
         ),
         (Some(_), None) => (
-            at!["config", "compression"],
+            pointer!["config", "compression"],
             "`config.compression` says how to compress, but it compresses nothing: no trigger waits for \
              TOKEN_LIMIT_EXCEEDED, nor is there a `config.tokenLimit` (a profile may have one)",
         ),
         (None, Some(_)) if !is_shortened => (
-            at!["config", "tokenLimit"],
+            pointer!["config", "tokenLimit"],
             "no trigger waits for TOKEN_LIMIT_EXCEEDED and no node shortens the conversation: nothing happens at the \
              limit",
         ),
         (None, Some(_) | None) => return,
     };
     let code = FaultCode::TokenLimitWithoutCompression;
-    let fault = flow.origin.fault(code, &way, message);
+    let fault = flow.origin.fault(code, &pointer, message);
     found.warnings.push(fault.with_help(what_to_write(compression)));
 }
 

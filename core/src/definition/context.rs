@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::message::Role;
 
-/// A selection of messages (seed 000, SPEC section 3). Several options: the first in field order wins.
+/// A selection of messages. Several options: the first in field order wins.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -84,13 +84,13 @@ pub type Text = String;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TextMessage {
-    /// Who speaks.
+    /// The speaker.
     pub role: Role,
     /// Template.
     pub content: Text,
 }
 
-/// What a CONTEXT_PROCESSOR does. In JSON: `{operation: "insert", ...its fields}`.
+/// The operation of a CONTEXT_PROCESSOR. In JSON: `{operation: "insert", ...its fields}`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "operation", rename_all = "lowercase")]
@@ -130,7 +130,7 @@ fn yes() -> bool {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct InsertContext {
-    /// What to add.
+    /// The messages to add.
     pub messages: Vec<TextMessage>,
     /// Index among the visible messages; negative counts from the end, -1 is the end.
     #[serde(default = "at_end")]
@@ -146,9 +146,9 @@ fn at_end() -> i64 {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReplaceContext {
-    /// What goes.
+    /// The messages to replace.
     pub target: Target,
-    /// What comes.
+    /// The messages put in their place.
     pub replacement: Replacement,
     /// Role of a replacement that is text.
     #[serde(default = "user")]
@@ -232,7 +232,7 @@ pub struct FilterContext {
     pub content_excludes: Option<Vec<String>>,
 }
 
-/// A compression strategy and its parameters (SPEC section 7). No strategy: no-op.
+/// A compression strategy and its parameters. No strategy: no-op.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -250,7 +250,7 @@ pub struct CompressionConfig {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PinContext {
-    /// Which section.
+    /// The section.
     pub section: PinSection,
     /// Its new value: text (a template) or the section's structured form; `null` removes it.
     pub value: Value,
@@ -306,7 +306,7 @@ pub enum PinnedText<T> {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TodoItem {
-    /// What is to be done.
+    /// The task.
     pub content: String,
     /// How far it is.
     #[serde(default)]

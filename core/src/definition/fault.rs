@@ -1,4 +1,4 @@
-//! What is wrong with a definition: a stable code, a sentence, and the place in the user's own text.
+//! Faults: a stable code, a sentence, and the place in the user's own text.
 
 use std::fmt;
 
@@ -6,8 +6,8 @@ use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 macro_rules! fault_codes {
     ($($(#[doc = $doc:literal])* $name:ident = $word:literal,)*) => {
-        /// What is wrong, as a stable code (SPEC section 2, "Validation codes"). `docs/validation-codes.md` shows a
-        /// bad and a mended example of each.
+        /// The stable code of a fault or warning. `docs/validation-codes.md` shows a
+        /// bad and a corrected example of each.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum FaultCode {
             $($(#[doc = $doc])* $name,)*
@@ -30,9 +30,9 @@ fault_codes! {
     InvalidJson = "INVALID_JSON",
     /// A size, a depth or a nesting is above its limit.
     LimitExceeded = "LIMIT_EXCEEDED",
-    /// A key stands twice in one object, or once under its name and once under an alias.
+    /// A key appears twice in one object, or once under its name and once under an alias.
     DuplicateField = "DUPLICATE_FIELD",
-    /// A field nobody knows.
+    /// An unknown field.
     UnknownField = "UNKNOWN_FIELD",
     /// A field that must be there is not.
     MissingField = "MISSING_FIELD",
@@ -54,15 +54,15 @@ fault_codes! {
     MultipleStart = "MULTIPLE_START",
     /// No END.
     MissingEnd = "MISSING_END",
-    /// No way leads from the start to the node.
+    /// The node can not be reached from the start.
     UnreachableNode = "UNREACHABLE_NODE",
-    /// No way leads from the node to an END.
+    /// No END can be reached from the node.
     DeadEnd = "DEAD_END",
     /// A FORK's paths and children do not fit each other or the graph.
     InvalidForkPathIds = "INVALID_FORK_PATH_IDS",
-    /// A path id stands twice in a workflow.
+    /// A path id appears twice in a workflow.
     DuplicateForkPathId = "DUPLICATE_FORK_PATH_ID",
-    /// `mainPathId` is none of the JOIN's paths.
+    /// `mainPathId` is not one of the JOIN's paths.
     MainPathIdNotFound = "MAIN_PATH_ID_NOT_FOUND",
     /// A FORK and a JOIN share path ids but not all of them in one order.
     ForkJoinMismatch = "FORK_JOIN_MISMATCH",
@@ -72,7 +72,7 @@ fault_codes! {
     UnpairedJoin = "UNPAIRED_JOIN",
     /// A branch can end, stop or leave before its JOIN, or the JOIN can be entered from outside.
     ForkJoinNotReachable = "FORK_JOIN_NOT_REACHABLE",
-    /// `joinStrategy` is missing or none of the five.
+    /// `joinStrategy` is missing or not one of the five.
     InvalidJoinStrategy = "INVALID_JOIN_STRATEGY",
     /// `threshold` is not an integer from 1 to the number of paths.
     InvalidThreshold = "INVALID_THRESHOLD",
@@ -80,7 +80,7 @@ fault_codes! {
     InvalidTimeout = "INVALID_TIMEOUT",
     /// A SUBGRAPH or a trigger names a workflow that is not there.
     UnknownWorkflowReference = "UNKNOWN_WORKFLOW_REFERENCE",
-    /// Called sub-workflows call each other in a circle.
+    /// Called sub-workflows call each other in a cycle.
     SubgraphCycle = "SUBGRAPH_CYCLE",
     /// A triggered sub-workflow has not its form, or something that needs one names another workflow.
     InvalidTriggeredWorkflow = "INVALID_TRIGGERED_WORKFLOW",
@@ -92,17 +92,17 @@ fault_codes! {
     InvalidExpression = "INVALID_EXPRESSION",
     /// A template that does not parse.
     InvalidTemplate = "INVALID_TEMPLATE",
-    /// A function nobody registered.
+    /// A function that is not registered.
     UnknownFunction = "UNKNOWN_FUNCTION",
     /// A model profile that no engine is built with.
     InvalidProfile = "INVALID_PROFILE",
-    /// Warning: a profile nobody defined; the default one is used (SPEC section 9).
+    /// Warning: an undefined profile; the default one is used.
     UnknownProfile = "UNKNOWN_PROFILE",
     /// Warning: a tool that the config at hand does not give.
     UnknownTool = "UNKNOWN_TOOL",
-    /// Warning: the form of before fork path ids (seed 001 section 6).
+    /// Warning: the older form, with `forkId` in place of `forkPathIds`.
     LegacyForm = "LEGACY_FORM",
-    /// Warning: several options in one selection; the first in the documented order wins (SPEC section 3).
+    /// Warning: several options in one selection; the first in the documented order wins.
     AmbiguousHistoryOptions = "AMBIGUOUS_HISTORY_OPTIONS",
     /// Warning: an edge that is drawn but never taken.
     IgnoredEdge = "IGNORED_EDGE",
@@ -112,15 +112,15 @@ fault_codes! {
     ThresholdOutOfReach = "THRESHOLD_OUT_OF_REACH",
     /// Warning: the JOIN is decided before the path's turn comes.
     BranchNeverStarts = "BRANCH_NEVER_STARTS",
-    /// Warning: a loop whose ways out no run takes.
+    /// Warning: a loop whose exits no run takes.
     LoopWithoutExit = "LOOP_WITHOUT_EXIT",
     /// Warning: a route or an edge that no run takes.
     UnreachableRoute = "UNREACHABLE_ROUTE",
-    /// Warning: nothing that happens is what the trigger waits for.
+    /// Warning: the event that the trigger waits for never happens.
     TriggerNeverFires = "TRIGGER_NEVER_FIRES",
-    /// Warning: what the trigger does raises the event it waits for.
+    /// Warning: the trigger's action raises the event it waits for.
     TriggerFiresItself = "TRIGGER_FIRES_ITSELF",
-    /// Warning: triggers start workflows in a ring.
+    /// Warning: triggers start workflows in a cycle.
     WorkflowRing = "WORKFLOW_RING",
     /// Warning: nothing happens at `config.tokenLimit`.
     TokenLimitWithoutCompression = "TOKEN_LIMIT_WITHOUT_COMPRESSION",
@@ -153,10 +153,10 @@ pub struct Position {
 
 /// One thing that is wrong, or that deserves a warning.
 ///
-/// As JSON: `{code, message, pointer, line?, column?, file?, help?}` (SPEC section 8, `validate`).
+/// As JSON: `{code, message, pointer, line?, column?, file?, help?}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What is wrong.
+    /// The faults.
     pub code: FaultCode,
     /// One sentence for a person.
     pub message: String,
@@ -166,7 +166,7 @@ pub struct Fault {
     pub file: Option<String>,
     /// Where in the file.
     pub position: Option<Position>,
-    /// What to do about it.
+    /// Advice on how to correct it.
     pub help: Option<String>,
 }
 

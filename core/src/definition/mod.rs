@@ -1,4 +1,4 @@
-//! What a workflow file says (SPEC section 2): the canonical types that the generous loader produces.
+//! The content of a workflow file: the canonical types that the generous loader produces.
 //!
 //! A value of these types is what the user wrote, with aliases resolved and legacy forms normalised; whether it
 //! makes sense as a graph is decided by [`crate::graph`].
@@ -24,9 +24,9 @@ pub use fault::{Fault, FaultCode, Position};
 pub use load::{Loaded, load, nearest};
 pub use nodes::{
     AgentConfig, CodeConfig, ContinueFromTriggerConfig, ConversationMode, EndConfig, ForkConfig, ForkStrategy,
-    HistoryCallback, HistoryCallbackMode, JoinConfig, JoinStrategy, LlmConfig, MergeVariables, NodeConfig, OnDecided,
-    Route, RouteConfig, SubgraphConfig, VariableCallback, VariableConfig, VariableScope, VariableType, WaitConfig,
-    WayOut,
+    HistoryCallback, HistoryCallbackMode, JoinConfig, JoinStrategy, LlmConfig, MergeVariables, NodeConfig, NodeExits,
+    OnDecided, Route, RouteConfig, SubgraphConfig, VariableCallback, VariableConfig, VariableScope, VariableType,
+    WaitConfig,
 };
 pub use origin::{Located, Origin, SourceFile};
 #[cfg(feature = "schema")]

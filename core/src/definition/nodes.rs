@@ -1,4 +1,4 @@
-//! The node types and their configs (SPEC section 2, "Nodes").
+//! The node types and their configs.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -32,15 +32,15 @@ pub enum NodeConfig {
     ContextProcessor(ContextOperation),
     /// A timer, or a matching event.
     Wait(WaitConfig),
-    /// First node of a triggered sub-workflow (seed 002).
+    /// First node of a triggered sub-workflow.
     StartFromTrigger,
-    /// Last node of a triggered sub-workflow (seed 002).
+    /// Last node of a triggered sub-workflow.
     ContinueFromTrigger(ContinueFromTriggerConfig),
 }
 
 /// How threads go on from a node.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum WayOut<'a> {
+pub enum NodeExits<'a> {
     /// By the edges that are drawn.
     Edges,
     /// By what a ROUTE lists; its edges are for the drawing.
@@ -69,13 +69,13 @@ impl NodeConfig {
         }
     }
 
-    /// How threads go on from such a node. A ROUTE that lists no way goes by its edges.
-    pub fn way_out(&self) -> WayOut<'_> {
+    /// How threads go on from such a node. A ROUTE without routes goes by its edges.
+    pub fn exits(&self) -> NodeExits<'_> {
         match self {
             Self::Route(route) if !route.routes.is_empty() || route.default_target_node_id.is_some() => {
-                WayOut::Routes(route)
+                NodeExits::Routes(route)
             }
-            Self::Fork(fork) => WayOut::Paths(fork),
+            Self::Fork(fork) => NodeExits::Paths(fork),
             Self::Start
             | Self::End(_)
             | Self::Variable(_)
@@ -87,7 +87,7 @@ impl NodeConfig {
             | Self::ContextProcessor(_)
             | Self::Wait(_)
             | Self::StartFromTrigger
-            | Self::ContinueFromTrigger(_) => WayOut::Edges,
+            | Self::ContinueFromTrigger(_) => NodeExits::Edges,
         }
     }
 
@@ -121,7 +121,7 @@ pub struct EndConfig {
     pub output: Option<String>,
 }
 
-/// What a variable may hold.
+/// The type of a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -138,7 +138,7 @@ pub enum VariableType {
     Object,
 }
 
-/// Whose a variable is.
+/// The owner of a variable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -155,7 +155,7 @@ pub enum VariableScope {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct VariableConfig {
-    /// What to assign (`variable` is an alias).
+    /// The name of the variable (`variable` is an alias).
     #[serde(alias = "variable")]
     pub variable_name: String,
     /// Expression whose value is assigned.
@@ -163,7 +163,7 @@ pub struct VariableConfig {
     /// Checked and, for text that reads as a number or boolean, converted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variable_type: Option<VariableType>,
-    /// Whose it is.
+    /// The thread's or the run's.
     #[serde(default)]
     pub scope: VariableScope,
     /// Whether later assignments are `READONLY_VARIABLE`.
@@ -210,7 +210,7 @@ pub struct CodeConfig {
     /// A registered Rust function's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub function: Option<String>,
-    /// What it gets: text is an expression, anything else is taken as it is, with templates in its strings.
+    /// Its input: text is an expression, anything else is taken as it is, with templates in its strings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
 }
@@ -270,7 +270,7 @@ pub struct ForkConfig {
     pub fork_strategy: ForkStrategy,
 }
 
-/// When a JOIN succeeds (SPEC section 4).
+/// When a JOIN succeeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
@@ -287,7 +287,7 @@ pub enum JoinStrategy {
     SuccessCountThreshold,
 }
 
-/// What happens to the paths still running when a JOIN is decided.
+/// The fate of the paths that still run when a JOIN is decided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -299,7 +299,7 @@ pub enum OnDecided {
     Detach,
 }
 
-/// Which branches' thread variables come back at a JOIN.
+/// The branches whose thread variables come back at a JOIN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -329,7 +329,7 @@ pub struct JoinConfig {
     /// Seconds, fractions allowed; 0 or absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<f64>,
-    /// Whose conversation the parent takes (default: the first path).
+    /// The path whose conversation the parent takes (default: the first path).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub main_path_id: Option<String>,
     /// The rest, once decided.
@@ -354,7 +354,7 @@ pub enum ConversationMode {
     None,
 }
 
-/// A sub-agent (seed 004).
+/// A sub-agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -420,7 +420,7 @@ pub struct ContinueFromTriggerConfig {
     pub conversation_history_callback: Option<HistoryCallback>,
 }
 
-/// Which variables go back: not both.
+/// The variables that go back: one of the two.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -444,7 +444,7 @@ pub enum HistoryCallbackMode {
     Replace,
 }
 
-/// Which messages go back, and how.
+/// The messages that go back, and how.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]

@@ -1,4 +1,4 @@
-//! Where a definition came from: the way from a part of it back to the user's own text.
+//! The text that a definition was loaded from, and the place of each of its parts there.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -24,7 +24,7 @@ impl SourceFile {
         }
     }
 
-    /// A fault of a JSON text at the value that `pointer` leads to, or at the deepest one on the way that is there.
+    /// A fault of a JSON text at the value that `pointer` leads to, or at its deepest part that exists.
     pub fn fault_at(&self, code: FaultCode, pointer: &str, message: impl Into<String>) -> Fault {
         match parse(&self.text) {
             Ok(parsed) => Source::of(self).fault_in(code, parsed.root.deepest(&steps_of(pointer)), message),
@@ -82,7 +82,7 @@ pub(crate) struct Holes {
     /// A node is missing.
     pub(crate) nodes: bool,
     /// An edge, route, path or `onError` is missing.
-    pub(crate) ways: bool,
+    pub(crate) transitions: bool,
     /// Nodes whose config is a stand-in, ascending.
     pub(crate) stand_ins: Vec<usize>,
 }
@@ -91,7 +91,7 @@ pub(crate) struct Holes {
 static WHOLE: Holes = Holes {
     faulty: false,
     nodes: false,
-    ways: false,
+    transitions: false,
     stand_ins: Vec::new(),
 };
 
@@ -113,12 +113,12 @@ impl Origin {
         self.0.as_deref().map_or(&WHOLE, |part| &part.holes)
     }
 
-    /// A fault at the part of the definition that `pointer` leads to, or at the deepest one on the way that exists.
+    /// A fault at the part of the definition that `pointer` leads to, or at its deepest part that exists.
     pub fn fault_at(&self, code: FaultCode, pointer: &str, message: impl Into<String>) -> Fault {
         self.fault(code, &steps_of(pointer), message)
     }
 
-    /// A fault at the part of the definition that `steps` name, or at the deepest one on the way that exists.
+    /// A fault at the part of the definition that `steps` name, or at its deepest part that exists.
     pub(crate) fn fault(&self, code: FaultCode, steps: &[Step], message: impl Into<String>) -> Fault {
         match self.0.as_deref() {
             Some(part) => part.source.fault_in(code, part.tree.deepest(steps), message),

@@ -137,8 +137,8 @@ fn widen(def: &mut Map<String, Value>, shape: &Shape) {
         {
             required.remove(place);
             let names = std::iter::once(&field.name).chain(field.aliases);
-            let ways: Vec<Value> = names.map(|name| json!({"required": [name]})).collect();
-            either.push(json!({"anyOf": ways}));
+            let forms: Vec<Value> = names.map(|name| json!({"required": [name]})).collect();
+            either.push(json!({"anyOf": forms}));
         }
     }
     def.insert("properties".to_owned(), Value::Object(properties));

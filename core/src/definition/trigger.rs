@@ -1,4 +1,4 @@
-//! Triggers (SPEC section 5; seeds 002 and 003).
+//! Triggers.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -25,9 +25,9 @@ pub struct TriggerDefinition {
     /// Only events of this thread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread_id: Option<String>,
-    /// What it waits for.
+    /// The event it waits for.
     pub condition: TriggerCondition,
-    /// What it does.
+    /// Its action.
     pub action: TriggerAction,
     /// How often it may fire; 0 or absent: without limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -41,7 +41,7 @@ fn yes() -> bool {
     true
 }
 
-/// What a trigger waits for.
+/// The event that a trigger waits for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -56,7 +56,7 @@ pub struct TriggerCondition {
     pub expression: Option<String>,
 }
 
-/// What a trigger does: `{type, parameters}`; type words are read in either case.
+/// The action of a trigger: `{type, parameters}`; type words are read in either case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", content = "parameters", rename_all = "SCREAMING_SNAKE_CASE")]
@@ -66,30 +66,30 @@ pub enum TriggerAction {
     StartWorkflow {
         /// The workflow.
         workflow_id: String,
-        /// What of the event becomes its input; absent: the whole event.
+        /// The part of the event that becomes its input; absent: the whole event.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         input: Option<TriggerInput>,
     },
-    /// An isolated sub-workflow of the thread that raised the event (seed 002).
+    /// An isolated sub-workflow of the thread that raised the event.
     ExecuteTriggeredSubgraph(ExecuteTriggeredSubgraph),
     /// Cancels a thread.
     #[serde(rename_all = "camelCase")]
     StopThread {
-        /// Which; absent: the one that raised the event.
+        /// The thread; absent: the one that raised the event.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         thread_id: Option<String>,
     },
     /// Pauses a thread at its next safe point.
     #[serde(rename_all = "camelCase")]
     PauseThread {
-        /// Which; absent: the one that raised the event.
+        /// The thread; absent: the one that raised the event.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         thread_id: Option<String>,
     },
     /// Lets a paused thread go on.
     #[serde(rename_all = "camelCase")]
     ResumeThread {
-        /// Which; absent: the one that raised the event.
+        /// The thread; absent: the one that raised the event.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         thread_id: Option<String>,
     },
@@ -104,7 +104,7 @@ pub enum TriggerAction {
         /// An expression over `event` instead of a value.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         expression: Option<String>,
-        /// Whose (default thread).
+        /// The thread's (default) or the run's.
         #[serde(default)]
         scope: super::VariableScope,
     },
@@ -144,7 +144,7 @@ impl TriggerAction {
     }
 }
 
-/// What of an event becomes a run's input: `{source: "event", fields[]}`.
+/// The part of an event that becomes a run's input: `{source: "event", fields[]}`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -175,7 +175,7 @@ pub struct ExecuteTriggeredSubgraph {
     /// Whether the main thread's history shows it too, marked.
     #[serde(default)]
     pub merge_history: bool,
-    /// What of the main thread the child gets.
+    /// The part of the main thread that the child gets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merge_options: Option<MergeOptions>,
 }
@@ -184,7 +184,7 @@ fn thirty_seconds() -> f64 {
     30.0
 }
 
-/// What of the main thread a triggered sub-workflow gets.
+/// The part of the main thread that a triggered sub-workflow gets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

@@ -52,7 +52,7 @@ pub struct VariableDefinition {
     /// The value it starts with; `null` where absent. (`defaultValue` is an alias.)
     #[serde(default)]
     pub value: Value,
-    /// Whose it is.
+    /// The thread's or the run's.
     #[serde(default)]
     pub scope: VariableScope,
     /// Whether assigning it is `READONLY_VARIABLE`.
@@ -85,12 +85,12 @@ pub struct NodeDefinition {
     /// One attempt's time limit, milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
-    /// Where to go when every attempt failed.
+    /// The node to go on at when every attempt failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_error: Option<OnError>,
 }
 
-/// Where a failed node sends its thread. The error is the last output there.
+/// The node where a thread goes on after a failure. The error is the last output there.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -138,9 +138,9 @@ pub struct EdgeDefinition {
     /// For people and events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// Where it starts.
+    /// The node it starts at.
     pub source_node_id: String,
-    /// Where it leads.
+    /// The node it leads to.
     pub target_node_id: String,
     /// Carried through (`DEFAULT`, `CONDITIONAL`); the condition alone decides.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
@@ -191,19 +191,19 @@ pub struct WorkflowConfig {
     pub from_end: Option<usize>,
 }
 
-/// A model profile (SPEC section 9).
+/// A model profile.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Profile {
-    /// What `profileId` names.
+    /// The id that `profileId` names.
     pub id: String,
     /// `scripted`, `echo`, `extractive`, or a registered provider's name.
     pub provider: String,
     /// The provider's model name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Where the provider listens.
+    /// The provider's address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
     /// The environment variable that holds the key. Never the key itself.

@@ -1,7 +1,7 @@
-//! The fields of an event, which become JSON when somebody looks at them.
+//! The fields of an event, which become JSON when they are read.
 //!
-//! Most events are heard by type alone, or by nobody who reads more than one field. What they are made of is shared: a map
-//! with keys and texts of its own costs more than everything else that an event's way takes.
+//! Most events are matched by type alone, or by one field. The parts they are made of are shared: building a map with keys
+//! and texts of its own costs more than everything else between raising an event and delivering it.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -10,8 +10,7 @@ use std::sync::{Arc, OnceLock};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use crate::script::levels;
-use crate::thread::Output;
+use crate::value::{Output, levels};
 
 /// An event's fields: a map of JSON, to be read and changed as one.
 ///
@@ -147,7 +146,10 @@ impl EventData {
         {
             return Self(Representation::Fields(FieldList::One(field), OnceLock::new()));
         }
-        Self(Representation::Fields(FieldList::More(fields.collect()), OnceLock::new()))
+        Self(Representation::Fields(
+            FieldList::More(fields.collect()),
+            OnceLock::new(),
+        ))
     }
 
     /// One of the fields, without a map of all.

@@ -1,4 +1,4 @@
-//! What happened (SPEC section 5).
+//! Events.
 
 mod data;
 
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::thread::Output;
+use crate::value::Output;
 
 pub(crate) use data::FieldRef;
 pub use data::{EventData, Field};
@@ -64,7 +64,7 @@ event_types! {
     MessageAdded = "MESSAGE_ADDED",
     /// A model request was put together: what it costs, of how much, and where the pinned block went.
     RequestPrepared = "REQUEST_PREPARED",
-    /// A model request was mended: calls without result closed, orphan results left out.
+    /// A model request was repaired: calls without result closed, orphan results left out.
     RequestMended = "REQUEST_MENDED",
     /// The next request is over the token limit.
     TokenLimitExceeded = "TOKEN_LIMIT_EXCEEDED",
@@ -150,7 +150,7 @@ impl EventMask {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RaisedEvent {
-    /// What kind of thing happened.
+    /// The type.
     #[serde(rename = "type")]
     pub event_type: EventType,
     /// Name of a CUSTOM event.
@@ -180,7 +180,7 @@ impl RaisedEvent {
         }
     }
 
-    /// The event, at least `depth` triggers away from the run's own steps (SPEC section 5).
+    /// The event, at least `depth` triggers away from the run's own steps.
     #[must_use]
     pub fn at_depth(mut self, depth: u32) -> Self {
         self.trigger_depth = self.trigger_depth.max(depth);
@@ -207,7 +207,7 @@ pub struct Event {
     pub workflow_id: Arc<str>,
     /// The thread it happened in.
     pub thread_id: Arc<str>,
-    /// What happened.
+    /// Its type and fields.
     #[serde(flatten)]
     pub raised: RaisedEvent,
 }
@@ -290,7 +290,7 @@ impl Event {
     }
 }
 
-/// What an event has besides its data.
+/// The fields of an event besides its data.
 pub(crate) const OWN_FIELDS: [&str; 8] = [
     "sequence",
     "timestamp",

@@ -3,29 +3,29 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::context::CompileContext;
+use super::adjacency::Adjacency;
+use super::compile_context::CompileContext;
+use super::diagnostics::{Diagnostics, child, pointer};
 use super::model::Graph;
 use super::nodes::NodeCompiler;
 use super::pairing::pair;
-use super::references::{Calls, Names, check_calls, check_subgraphs, is_triggered};
+use super::references::{Calls, WorkflowNames, check_calls, check_subgraphs, is_triggered};
 use super::regions::check_regions;
-use super::site::{Site, and, at};
 use super::snippets::Snippets;
 use super::syntax::NoSyntax;
 use super::triggers::check_trigger;
-use super::ways::Ways;
 use crate::definition::{
     Fault, FaultCode, Loaded, Located, NodeConfig, TriggerDefinition, WorkflowConfig, WorkflowDefinition,
 };
 
-/// What compiling a set of definitions gave.
+/// The result of compiling a set of definitions.
 #[derive(Debug, Default)]
 pub struct Compiled {
     /// The graphs, in the order of the definitions; none where anything is wrong.
     pub graphs: Vec<Arc<Graph>>,
-    /// What is wrong.
+    /// The faults.
     pub faults: Vec<Fault>,
-    /// What works but deserves a word.
+    /// The warnings.
     pub warnings: Vec<Fault>,
 }
 
@@ -79,23 +79,26 @@ pub fn compile(
     triggers: &[Located<TriggerDefinition>],
     context: &CompileContext<'_>,
 ) -> Compiled {
-    let names = Names::of(workflows, context);
-    let mut sites: Vec<Site<'_>> = workflows.iter().map(|workflow| Site::new(&workflow.origin)).collect();
-    check_ids(workflows, context, &mut sites);
+    let names = WorkflowNames::of(workflows, context);
+    let mut reports: Vec<Diagnostics<'_>> = workflows
+        .iter()
+        .map(|workflow| Diagnostics::new(&workflow.origin))
+        .collect();
+    check_ids(workflows, context, &mut reports);
     let mut graphs = Vec::with_capacity(workflows.len());
     let mut calls = Vec::with_capacity(workflows.len());
-    for (place, (workflow, site)) in workflows.iter().zip(&mut sites).enumerate() {
+    for (place, (workflow, report)) in workflows.iter().zip(&mut reports).enumerate() {
         let uid = context.first_uid.wrapping_add(place as u64);
-        let (graph, called) = compile_one(&workflow.value, uid, &names, context, site);
+        let (graph, called) = compile_one(&workflow.value, uid, &names, context, report);
         graphs.extend(graph.map(Arc::new));
         calls.push(called);
     }
-    check_calls(workflows, &calls, context, &mut sites);
+    check_calls(workflows, &calls, context, &mut reports);
 
     let mut out = Compiled::default();
-    for site in sites {
-        out.faults.extend(site.faults);
-        out.warnings.extend(site.warnings);
+    for report in reports {
+        out.faults.extend(report.faults);
+        out.warnings.extend(report.warnings);
     }
     check_outer_triggers(workflows, triggers, &names, context, &mut out);
     if out.faults.is_empty() {
@@ -104,20 +107,20 @@ pub fn compile(
     out
 }
 
-fn check_ids(workflows: &[Located<WorkflowDefinition>], context: &CompileContext<'_>, sites: &mut [Site<'_>]) {
+fn check_ids(workflows: &[Located<WorkflowDefinition>], context: &CompileContext<'_>, reports: &mut [Diagnostics<'_>]) {
     let mut seen: BTreeSet<&str> = context.registered.iter().map(|graph| &*graph.workflow_id).collect();
-    for (workflow, site) in workflows.iter().zip(sites) {
+    for (workflow, report) in workflows.iter().zip(reports) {
         let id = workflow.value.id.as_str();
         if id.is_empty() {
-            site.fault(
+            report.fault(
                 FaultCode::InvalidValue,
-                &at!["id"],
+                &pointer!["id"],
                 "a workflow needs an id that is not empty",
             );
         } else if !seen.insert(id) {
-            site.fault(
+            report.fault(
                 FaultCode::DuplicateWorkflowId,
-                &at!["id"],
+                &pointer!["id"],
                 format!("another workflow is called `{id}` too"),
             );
         }
@@ -128,61 +131,61 @@ fn check_ids(workflows: &[Located<WorkflowDefinition>], context: &CompileContext
 fn compile_one(
     definition: &WorkflowDefinition,
     uid: u64,
-    names: &Names<'_>,
+    names: &WorkflowNames<'_>,
     context: &CompileContext<'_>,
-    site: &mut Site<'_>,
+    report: &mut Diagnostics<'_>,
 ) -> (Option<Graph>, Calls) {
-    let holes = site.origin.holes();
+    let holes = report.origin.holes();
     let triggered = is_triggered(definition);
-    let config = check_config(&definition.config, site);
-    let ways = Ways::of(definition, &|node| names.names_normal(node), site);
+    let config = check_config(&definition.config, report);
+    let adjacency = Adjacency::of(definition, &|node| names.calls_normal(node), report);
     let start = if holes.nodes {
         None
     } else {
-        check_terminals(definition, triggered, site)
+        check_terminals(definition, triggered, report)
     };
-    let partners = if holes.nodes || holes.ways {
+    let partners = if holes.nodes || holes.transitions {
         vec![None; definition.nodes.len()]
     } else {
-        pair(definition, site)
+        pair(definition, report)
     };
-    let depths = if start.is_some() && !holes.ways {
-        check_regions(definition, &ways, &partners, triggered, site)
+    let depths = if start.is_some() && !holes.transitions {
+        check_regions(definition, &adjacency, &partners, triggered, report)
     } else {
         vec![None; definition.nodes.len()]
     };
-    check_subgraphs(definition, &ways, names, &holes.stand_ins, site);
-    check_variables(definition, site);
+    check_subgraphs(definition, &adjacency, names, &holes.stand_ins, report);
+    check_variables(definition, report);
     let mut seen = BTreeSet::new();
     for (place, trigger) in definition.triggers.iter().enumerate() {
-        check_trigger(trigger, &at!["triggers", place], &mut seen, names, context, site);
+        check_trigger(trigger, &pointer!["triggers", place], &mut seen, names, context, report);
     }
-    let calls = Calls::of(definition, &ways, &depths);
-    let compile = |snippets, site: &mut Site<'_>| {
+    let calls = Calls::of(definition, &adjacency, &depths);
+    let compile = |snippets, report: &mut Diagnostics<'_>| {
         let mut compiler = NodeCompiler {
             definition,
-            ways: &ways,
+            adjacency: &adjacency,
             partners: &partners,
             context,
             snippets,
-            site,
+            report,
         };
         let (nodes, forks) = compiler.compile(&holes.stand_ins);
         (nodes, forks, compiler.snippets)
     };
     // The texts are checked all at once. Where one is wrong, the nodes are gone through once more, for its fault to stand
     // among the others.
-    let mut found = Site::new(site.origin);
+    let mut found = Diagnostics::new(report.origin);
     let (nodes, forks, snippets) = compile(Snippets::new(&NoSyntax), &mut found);
     let wrong = snippets.check(context.syntax);
     if wrong.is_empty() {
-        site.extend(found);
+        report.extend(found);
     } else {
-        compile(Snippets::checked(wrong), site);
+        compile(Snippets::checked(wrong), report);
     }
     let snippets = snippets.into_table();
     let graph = start
-        .filter(|_| site.faults.is_empty() && !holes.faulty)
+        .filter(|_| report.faults.is_empty() && !holes.faulty)
         .map(|start| Graph {
             workflow_id: Arc::from(definition.id.as_str()),
             uid,
@@ -194,13 +197,13 @@ fn compile_one(
             variables: definition.variables.clone(),
             triggers: definition.triggers.clone(),
             config,
-            by_id: ways.by_id,
+            by_id: adjacency.by_id,
         });
     (graph, calls)
 }
 
 /// Exactly one start, at least one end; for a triggered sub-workflow exactly one of each. The start, if there is one.
-fn check_terminals(definition: &WorkflowDefinition, triggered: bool, site: &mut Site<'_>) -> Option<u32> {
+fn check_terminals(definition: &WorkflowDefinition, triggered: bool, report: &mut Diagnostics<'_>) -> Option<u32> {
     let places = |wanted: fn(&NodeConfig) -> bool| -> Vec<usize> {
         (0..definition.nodes.len())
             .filter(|place| wanted(&definition.nodes[*place].config))
@@ -210,17 +213,17 @@ fn check_terminals(definition: &WorkflowDefinition, triggered: bool, site: &mut 
     let ends = places(|config| matches!(config, NodeConfig::End(_)));
     if !triggered {
         match starts.as_slice() {
-            [] => site.fault(FaultCode::MissingStart, &at!["nodes"], "the workflow has no START"),
+            [] => report.fault(FaultCode::MissingStart, &pointer!["nodes"], "the workflow has no START"),
             [_] => {}
             [_, more @ ..] => {
                 for place in more {
                     let message = format!("`{}` is a second START", definition.nodes[*place].id);
-                    site.fault(FaultCode::MultipleStart, &at!["nodes", *place], message);
+                    report.fault(FaultCode::MultipleStart, &pointer!["nodes", *place], message);
                 }
             }
         }
         if ends.is_empty() {
-            site.fault(FaultCode::MissingEnd, &at!["nodes"], "the workflow has no END");
+            report.fault(FaultCode::MissingEnd, &pointer!["nodes"], "the workflow has no END");
         }
         return starts.first().map(|place| *place as u32);
     }
@@ -229,16 +232,16 @@ fn check_terminals(definition: &WorkflowDefinition, triggered: bool, site: &mut 
     let lasts = places(|config| matches!(config, NodeConfig::ContinueFromTrigger(_)));
     for (found, word) in [(&firsts, "START_FROM_TRIGGER"), (&lasts, "CONTINUE_FROM_TRIGGER")] {
         match found.as_slice() {
-            [] => site.fault(
+            [] => report.fault(
                 code,
-                &at!["nodes"],
+                &pointer!["nodes"],
                 format!("a triggered sub-workflow needs one {word}"),
             ),
             [_] => {}
             [_, more @ ..] => {
                 for place in more {
                     let message = format!("`{}` is a second {word}", definition.nodes[*place].id);
-                    site.fault(code, &at!["nodes", *place], message);
+                    report.fault(code, &pointer!["nodes", *place], message);
                 }
             }
         }
@@ -250,12 +253,12 @@ fn check_terminals(definition: &WorkflowDefinition, triggered: bool, site: &mut 
             node.id,
             node.config.type_name()
         );
-        site.fault(code, &at!["nodes", *place], message);
+        report.fault(code, &pointer!["nodes", *place], message);
     }
     firsts.first().map(|place| *place as u32)
 }
 
-fn check_config(config: &WorkflowConfig, site: &mut Site<'_>) -> WorkflowConfig {
+fn check_config(config: &WorkflowConfig, report: &mut Diagnostics<'_>) -> WorkflowConfig {
     let zero = [
         ("maxSteps", config.max_steps == Some(0)),
         ("maxConcurrentBranches", config.max_concurrent_branches == Some(0)),
@@ -263,33 +266,33 @@ fn check_config(config: &WorkflowConfig, site: &mut Site<'_>) -> WorkflowConfig 
     ];
     for (key, zero) in zero {
         if zero {
-            site.fault(
+            report.fault(
                 FaultCode::InvalidValue,
-                &at!["config", key],
+                &pointer!["config", key],
                 format!("`{key}` must be at least 1"),
             );
         }
     }
-    let timeout_ms = site.milliseconds(config.timeout_ms, || at!["config", "timeoutMs"]);
+    let timeout_ms = report.milliseconds(config.timeout_ms, || pointer!["config", "timeoutMs"]);
     WorkflowConfig {
         timeout_ms,
         ..config.clone()
     }
 }
 
-fn check_variables(definition: &WorkflowDefinition, site: &mut Site<'_>) {
+fn check_variables(definition: &WorkflowDefinition, report: &mut Diagnostics<'_>) {
     let mut seen = BTreeSet::new();
     for (place, variable) in definition.variables.iter().enumerate() {
-        let way = at!["variables", place, "name"];
+        let pointer = pointer!["variables", place, "name"];
         if variable.name.is_empty() {
-            site.fault(
+            report.fault(
                 FaultCode::InvalidValue,
-                &way,
+                &pointer,
                 "a variable needs a name that is not empty",
             );
         } else if !seen.insert(variable.name.as_str()) {
             let message = format!("another variable is called `{}` too", variable.name);
-            site.fault(FaultCode::InvalidValue, &way, message);
+            report.fault(FaultCode::InvalidValue, &pointer, message);
         }
     }
 }
@@ -298,27 +301,27 @@ fn check_variables(definition: &WorkflowDefinition, site: &mut Site<'_>) {
 fn check_outer_triggers(
     workflows: &[Located<WorkflowDefinition>],
     triggers: &[Located<TriggerDefinition>],
-    names: &Names<'_>,
+    names: &WorkflowNames<'_>,
     context: &CompileContext<'_>,
     out: &mut Compiled,
 ) {
     let alone = workflows.is_empty() && context.registered.is_empty() && context.unreadable.is_empty();
     let mut seen = BTreeSet::new();
     for (place, trigger) in triggers.iter().enumerate() {
-        let mut site = Site::new(&trigger.origin);
-        let way = if trigger.origin.file().is_some() {
+        let mut report = Diagnostics::new(&trigger.origin);
+        let pointer = if trigger.origin.file().is_some() {
             Vec::new()
         } else {
-            and(&at!["triggers"], place)
+            child(&pointer!["triggers"], place)
         };
-        check_trigger(&trigger.value, &way, &mut seen, names, context, &mut site);
-        for fault in site.faults {
+        check_trigger(&trigger.value, &pointer, &mut seen, names, context, &mut report);
+        for fault in report.faults {
             if alone && fault.code == FaultCode::UnknownWorkflowReference {
                 out.warnings.push(fault);
             } else {
                 out.faults.push(fault);
             }
         }
-        out.warnings.extend(site.warnings);
+        out.warnings.extend(report.warnings);
     }
 }

@@ -120,7 +120,7 @@ struct Line {
     style: Style,
 }
 
-/// Every way a thread can take, in the order of the nodes; names that lead nowhere are left out.
+/// Every transition, in the order of the nodes; references to unknown nodes are left out.
 fn lines(definition: &WorkflowDefinition) -> Vec<Line> {
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();
     for (place, node) in definition.nodes.iter().enumerate() {
@@ -132,10 +132,10 @@ fn lines(definition: &WorkflowDefinition) -> Vec<Line> {
             out.push(Line { from, to, label, style });
         }
     };
-    let mut own_ways = vec![false; definition.nodes.len()];
+    let mut has_own_exits = vec![false; definition.nodes.len()];
     for (place, node) in definition.nodes.iter().enumerate() {
         if let NodeConfig::Route(route) = &node.config {
-            own_ways[place] = !route.routes.is_empty() || route.default_target_node_id.is_some();
+            has_own_exits[place] = !route.routes.is_empty() || route.default_target_node_id.is_some();
             for one in &route.routes {
                 add(place, &one.target_node_id, Some(one.condition.clone()), Style::Plain);
             }
@@ -144,7 +144,7 @@ fn lines(definition: &WorkflowDefinition) -> Vec<Line> {
             }
         }
         if let NodeConfig::Fork(fork) = &node.config {
-            own_ways[place] = true;
+            has_own_exits[place] = true;
             for (path, child) in fork.fork_path_ids.iter().zip(&fork.child_node_ids) {
                 add(place, child, Some(path.clone()), Style::Path);
             }
@@ -162,7 +162,7 @@ fn lines(definition: &WorkflowDefinition) -> Vec<Line> {
         if let Some(from) = places
             .get(edge.source_node_id.as_str())
             .copied()
-            .filter(|from| !own_ways[*from])
+            .filter(|from| !has_own_exits[*from])
         {
             let label = edge.label.clone().or_else(|| edge.condition.clone());
             add(from, &edge.target_node_id, label, Style::Plain);

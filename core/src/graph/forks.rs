@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use super::diagnostics::pointer;
 use super::model::{Fork, ForkPath, JoinRule, NodeIx};
 use super::nodes::NodeCompiler;
-use super::site::at;
 use crate::definition::{FaultCode, ForkConfig, JoinConfig, JoinStrategy, NodeConfig};
 
 impl NodeCompiler<'_, '_> {
@@ -21,7 +21,7 @@ impl NodeCompiler<'_, '_> {
                 Some(ForkPath {
                     id: Arc::from(id.as_str()),
                     global_id: global_id(&self.definition.id, fork_id, id),
-                    child: self.ways.find(child)?,
+                    child: self.adjacency.find(child)?,
                 })
             })
             .collect();
@@ -52,23 +52,23 @@ impl NodeCompiler<'_, '_> {
     }
 
     pub(super) fn check_join(&mut self, place: usize, join: &JoinConfig) {
-        let way = |key: &str| at!["nodes", place, "config", key];
+        let pointer = |key: &str| pointer!["nodes", place, "config", key];
         let count = join.fork_path_ids.len();
         if count == 0 {
             let message = "a JOIN needs the path ids of its FORK";
-            self.site
-                .fault(FaultCode::InvalidForkPathIds, &way("forkPathIds"), message);
+            self.report
+                .fault(FaultCode::InvalidForkPathIds, &pointer("forkPathIds"), message);
         }
         if let Some(main) = &join.main_path_id
             && !join.fork_path_ids.contains(main)
             && count > 0
         {
             let message = format!(
-                "`{main}` is none of this JOIN's paths [{}]",
+                "`{main}` is not one of this JOIN\'s paths [{}]",
                 join.fork_path_ids.join(", ")
             );
-            self.site
-                .fault(FaultCode::MainPathIdNotFound, &way("mainPathId"), message);
+            self.report
+                .fault(FaultCode::MainPathIdNotFound, &pointer("mainPathId"), message);
         }
         if join.join_strategy == JoinStrategy::SuccessCountThreshold && count > 0 {
             let message = match join.threshold {
@@ -79,10 +79,11 @@ impl NodeCompiler<'_, '_> {
                 None => Some(format!("SUCCESS_COUNT_THRESHOLD needs a `threshold` from 1 to {count}")),
             };
             if let Some(message) = message {
-                self.site.fault(FaultCode::InvalidThreshold, &way("threshold"), message);
+                self.report
+                    .fault(FaultCode::InvalidThreshold, &pointer("threshold"), message);
             }
         }
-        self.site.seconds(join.timeout, || way("timeout"));
+        self.report.seconds(join.timeout, || pointer("timeout"));
     }
 }
 

@@ -4,24 +4,26 @@
 //! 2. The definition is never changed; a user's ids stay what events and errors show.
 //! 3. The work is near-linear in the size of the definitions, and no depth of nesting overflows the stack.
 
+mod adjacency;
 mod compile;
-mod context;
+mod compile_context;
+pub(crate) mod diagnostics;
 pub mod draw;
+mod evaluator;
 mod forks;
 mod model;
 mod nodes;
 mod pairing;
 mod references;
 mod regions;
-pub(crate) mod site;
+pub(crate) mod scc;
 mod snippets;
 mod syntax;
-pub(crate) mod traps;
 mod triggers;
-mod ways;
 
 pub use compile::{Compiled, compile, compile_loaded};
-pub use context::CompileContext;
+pub use compile_context::CompileContext;
+pub use evaluator::Evaluator;
 pub use model::{
     ContextNode, Edge, Fork, ForkIx, ForkPath, Graph, JoinRule, LlmNode, Node, NodeIx, NodeKind, Snippet, SnippetIx,
     SnippetKind, ValueSpec,

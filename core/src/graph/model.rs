@@ -92,15 +92,15 @@ pub struct Node {
     pub id: Arc<str>,
     /// The user's name for it.
     pub name: Option<Arc<str>>,
-    /// What it does.
+    /// Its type and compiled config.
     pub kind: NodeKind,
     /// How often to try.
     pub retry: Option<RetryPolicy>,
     /// One attempt's time limit, milliseconds.
     pub timeout_ms: Option<u64>,
-    /// Where a failure leads.
+    /// The node to go on at after a failure.
     pub on_error: Option<NodeIx>,
-    /// Ways out, in the order they are tried: heaviest first, then list order.
+    /// Adjacency out, in the order they are tried: heaviest first, then list order.
     pub edges: Vec<Edge>,
 }
 
@@ -109,7 +109,7 @@ pub struct Node {
 pub struct Edge {
     /// Absent: always satisfied.
     pub condition: Option<SnippetIx>,
-    /// Where it leads.
+    /// The node it leads to.
     pub target: NodeIx,
 }
 
@@ -128,7 +128,7 @@ pub enum ValueSpec {
     Object(Vec<(Arc<str>, ValueSpec)>),
 }
 
-/// What a node does.
+/// A node's type and compiled config.
 #[derive(Debug)]
 pub enum NodeKind {
     /// First node of a normal workflow.
@@ -142,13 +142,13 @@ pub enum NodeKind {
     },
     /// Evaluates and assigns.
     Variable {
-        /// What to assign.
+        /// The name.
         name: Arc<str>,
         /// Its value.
         expression: SnippetIx,
         /// Checked and converted.
         variable_type: Option<VariableType>,
-        /// Whose.
+        /// The thread's or the run's.
         scope: VariableScope,
         /// Whether it is the last assignment.
         readonly: bool,
@@ -159,14 +159,14 @@ pub enum NodeKind {
     Script {
         /// The body.
         code: SnippetIx,
-        /// What it gets as `input`.
+        /// Its `input`.
         input: Option<ValueSpec>,
     },
     /// Calls a registered function.
     Function {
         /// Its name.
         name: Arc<str>,
-        /// What it gets; absent: the last node's output.
+        /// Its input; absent: the last node's output.
         input: Option<ValueSpec>,
     },
     /// Chooses the next node.
@@ -188,7 +188,7 @@ pub enum NodeKind {
         input: Option<ValueSpec>,
         /// Expression over its output.
         output: Option<SnippetIx>,
-        /// Where its conversation comes from.
+        /// The origin of its conversation.
         conversation: ConversationMode,
         /// Makes it a sub-agent.
         agent: Option<AgentConfig>,
@@ -238,7 +238,7 @@ pub struct LlmNode {
     pub prompt: Option<SnippetIx>,
     /// Template; the request's system message where the conversation has none.
     pub system: Option<SnippetIx>,
-    /// Names of tools.
+    /// WorkflowNames of tools.
     pub tools: Vec<Arc<str>>,
     /// Laid over the profile's parameters.
     pub parameters: Option<Arc<Map<String, Value>>>,
@@ -253,16 +253,16 @@ pub struct LlmNode {
 pub enum ContextNode {
     /// Adds messages.
     Insert {
-        /// What.
+        /// The messages, as templates.
         messages: Vec<(Role, SnippetIx)>,
         /// Index among the visible; negative from the end.
         position: i64,
     },
     /// Puts messages in the place of others.
     Replace {
-        /// What goes; absent: all.
+        /// The messages to replace; absent: all.
         target: Option<ConversationHistoryOptions>,
-        /// What comes.
+        /// The messages put in their place.
         messages: Vec<(Role, SnippetIx)>,
     },
     /// Keeps or removes from an end.
@@ -278,7 +278,7 @@ pub enum ContextNode {
     Compress(CompressionConfig),
     /// Sets a section of the pinned context.
     Pin {
-        /// Which.
+        /// The section.
         section: PinSection,
         /// Its value; text is a template.
         value: ValueSpec,
@@ -296,7 +296,7 @@ pub struct Fork {
     pub paths: Vec<ForkPath>,
     /// Serial or parallel.
     pub strategy: ForkStrategy,
-    /// When the JOIN succeeds, and the rest of what JOIN says.
+    /// The compiled config of the JOIN.
     pub join: JoinRule,
 }
 
@@ -307,11 +307,11 @@ pub struct ForkPath {
     pub id: Arc<str>,
     /// `workflow/fork-node/path`: unique among all workflows of an engine.
     pub global_id: Arc<str>,
-    /// Where the path starts.
+    /// The first node of the path.
     pub child: NodeIx,
 }
 
-/// What a JOIN says. Serialisable because the machine that follows it is.
+/// The compiled config of a JOIN. Serialisable because the machine that follows it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct JoinRule {

@@ -1,13 +1,13 @@
-//! Node by node: the config checked on its own, and compiled.
+//! Checks and compiles the config of each node.
 
 use std::sync::Arc;
 
-use super::context::CompileContext;
+use super::adjacency::Adjacency;
+use super::compile_context::CompileContext;
+use super::diagnostics::{Diagnostics, child, pointer};
 use super::model::{ContextNode, Edge, Fork, ForkIx, LlmNode, Node, NodeKind};
 use super::pairing::{Partners, check_fork};
-use super::site::{Site, and, at};
 use super::snippets::Snippets;
-use super::ways::Ways;
 use crate::definition::json::Step;
 use crate::definition::{
     CodeConfig, ContextOperation, ContinueFromTriggerConfig, FaultCode, LlmConfig, NodeConfig, NodeDefinition,
@@ -19,14 +19,14 @@ use crate::message::Role;
 /// Rounds of tool calls where an LLM node says nothing.
 const DEFAULT_TOOL_ROUNDS: u32 = 10;
 
-/// What compiling the nodes of one workflow needs at hand.
+/// Compiles the nodes of one workflow.
 pub(super) struct NodeCompiler<'a, 's> {
     pub(super) definition: &'a WorkflowDefinition,
-    pub(super) ways: &'a Ways,
+    pub(super) adjacency: &'a Adjacency,
     pub(super) partners: &'a Partners,
     pub(super) context: &'a CompileContext<'a>,
     pub(super) snippets: Snippets<'static>,
-    pub(super) site: &'a mut Site<'s>,
+    pub(super) report: &'a mut Diagnostics<'s>,
 }
 
 impl NodeCompiler<'_, '_> {
@@ -40,8 +40,8 @@ impl NodeCompiler<'_, '_> {
             let known = stand_ins.binary_search(&place).is_err();
             match (&node.config, self.partners[place]) {
                 (NodeConfig::Fork(fork), partner) if known => {
-                    if !self.site.origin.holes().ways {
-                        check_fork(definition, place, fork, self.ways, self.site);
+                    if !self.report.origin.holes().transitions {
+                        check_fork(definition, place, fork, self.adjacency, self.report);
                     }
                     let Some(join) = partner else { continue };
                     let number = forks.len() as ForkIx;
@@ -66,9 +66,12 @@ impl NodeCompiler<'_, '_> {
     fn node(&mut self, place: usize, node: &NodeDefinition, fork: Option<ForkIx>) -> Option<Node> {
         let retry = node.retry.as_ref().map(|retry| self.retry(place, retry));
         let timeout_ms = self
-            .site
-            .milliseconds(node.timeout_ms, || at!["nodes", place, "timeoutMs"]);
-        let on_error = node.on_error.as_ref().and_then(|to| self.ways.find(&to.target_node_id));
+            .report
+            .milliseconds(node.timeout_ms, || pointer!["nodes", place, "timeoutMs"]);
+        let on_error = node
+            .on_error
+            .as_ref()
+            .and_then(|to| self.adjacency.find(&to.target_node_id));
         let mut edges = self.edges(place);
         let kind = match &node.config {
             NodeConfig::Route(route) => {
@@ -93,10 +96,10 @@ impl NodeCompiler<'_, '_> {
             }
             NodeConfig::Variable(variable) => {
                 if variable.variable_name.is_empty() {
-                    let way = at!["nodes", place, "config", "variableName"];
-                    self.site.fault(
+                    let pointer = pointer!["nodes", place, "config", "variableName"];
+                    self.report.fault(
                         FaultCode::InvalidValue,
-                        &way,
+                        &pointer,
                         "a variable needs a name that is not empty",
                     );
                 }
@@ -131,47 +134,48 @@ impl NodeCompiler<'_, '_> {
 
     fn expression(&mut self, text: &str, place: usize, key: &str) -> u32 {
         self.snippets
-            .expression(text, || at!["nodes", place, "config", key], self.site)
+            .expression(text, || pointer!["nodes", place, "config", key], self.report)
     }
 
     fn template(&mut self, text: &str, place: usize, key: &str) -> u32 {
         self.snippets
-            .template(text, || at!["nodes", place, "config", key], self.site)
+            .template(text, || pointer!["nodes", place, "config", key], self.report)
     }
 
     fn retry(&mut self, place: usize, retry: &RetryPolicy) -> RetryPolicy {
-        let way = |key: &str| at!["nodes", place, "retry", key];
+        let pointer = |key: &str| pointer!["nodes", place, "retry", key];
         if retry.max_attempts == 0 {
-            self.site.fault(
+            self.report.fault(
                 FaultCode::InvalidValue,
-                &way("maxAttempts"),
+                &pointer("maxAttempts"),
                 "at least one attempt is made",
             );
         }
         if !(retry.backoff.is_finite() && retry.backoff >= 0.0) {
-            let message = format!("{} is no factor", retry.backoff);
-            self.site.fault(FaultCode::InvalidValue, &way("backoff"), message);
+            let message = format!("invalid backoff {}: expected a number of at least 0", retry.backoff);
+            self.report.fault(FaultCode::InvalidValue, &pointer("backoff"), message);
         }
-        self.site
-            .milliseconds(Some(retry.initial_delay_ms), || way("initialDelayMs"));
-        self.site.milliseconds(Some(retry.max_delay_ms), || way("maxDelayMs"));
+        self.report
+            .milliseconds(Some(retry.initial_delay_ms), || pointer("initialDelayMs"));
+        self.report
+            .milliseconds(Some(retry.max_delay_ms), || pointer("maxDelayMs"));
         retry.clone()
     }
 
     /// Heaviest first, then list order.
     fn edges(&mut self, place: usize) -> Vec<Edge> {
-        let mut order = self.ways.edges[place].clone();
+        let mut order = self.adjacency.edges[place].clone();
         let weight = |edge: &usize| self.definition.edges[*edge].weight;
         order.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
         let mut edges = Vec::with_capacity(order.len());
         for index in order {
             let edge = &self.definition.edges[index];
-            let Some(target) = self.ways.targets[index] else {
+            let Some(target) = self.adjacency.targets[index] else {
                 continue;
             };
             let condition = edge.condition.as_deref().map(|text| {
                 self.snippets
-                    .expression(text, || at!["edges", index, "condition"], self.site)
+                    .expression(text, || pointer!["edges", index, "condition"], self.report)
             });
             edges.push(Edge { condition, target });
         }
@@ -194,11 +198,11 @@ impl NodeCompiler<'_, '_> {
         let mut order: Vec<usize> = (0..route.routes.len()).collect();
         for (index, one) in route.routes.iter().enumerate() {
             if !one.priority.is_finite() {
-                let way = at!["nodes", place, "config", "routes", index, "priority"];
-                self.site.fault(
+                let pointer = pointer!["nodes", place, "config", "routes", index, "priority"];
+                self.report.fault(
                     FaultCode::InvalidValue,
-                    &way,
-                    format!("{} is no priority", one.priority),
+                    &pointer,
+                    format!("invalid priority {}: expected a finite number", one.priority),
                 );
             }
         }
@@ -206,14 +210,18 @@ impl NodeCompiler<'_, '_> {
         let mut routes = Vec::with_capacity(order.len());
         for index in order {
             let one = &route.routes[index];
-            let way = || at!["nodes", place, "config", "routes", index, "condition"];
-            let condition = self.snippets.expression(&one.condition, way, self.site);
-            routes.extend(self.ways.find(&one.target_node_id).map(|target| (condition, target)));
+            let pointer = || pointer!["nodes", place, "config", "routes", index, "condition"];
+            let condition = self.snippets.expression(&one.condition, pointer, self.report);
+            routes.extend(
+                self.adjacency
+                    .find(&one.target_node_id)
+                    .map(|target| (condition, target)),
+            );
         }
         let default = route
             .default_target_node_id
             .as_deref()
-            .and_then(|id| self.ways.find(id));
+            .and_then(|id| self.adjacency.find(id));
         NodeKind::Route { routes, default }
     }
 
@@ -221,16 +229,16 @@ impl NodeCompiler<'_, '_> {
         if let (Some(id), Some(profiles)) = (&llm.profile_id, self.context.profiles)
             && !profiles.contains(id)
         {
-            let message = format!("no profile is called `{id}`: the default one is used");
-            self.site.warn(
+            let message = format!("unknown profile `{id}`: the default one is used");
+            self.report.warn(
                 FaultCode::UnknownProfile,
-                &at!["nodes", place, "config", "profileId"],
+                &pointer!["nodes", place, "config", "profileId"],
                 message,
             );
         }
         for (number, tool) in llm.tools.iter().enumerate() {
             self.context
-                .check_tool(tool, &at!["nodes", place, "config", "tools", number], self.site);
+                .check_tool(tool, &pointer!["nodes", place, "config", "tools", number], self.report);
         }
         LlmNode {
             profile_id: llm.profile_id.as_deref().map(Arc::from),
@@ -244,44 +252,51 @@ impl NodeCompiler<'_, '_> {
     }
 
     fn code(&mut self, place: usize, code: &CodeConfig) -> Option<NodeKind> {
-        let way = at!["nodes", place, "config"];
+        let pointer = pointer!["nodes", place, "config"];
         let input = code
             .input
             .as_ref()
-            .map(|input| self.snippets.input(input, &and(&way, "input"), self.site));
+            .map(|input| self.snippets.input(input, &child(&pointer, "input"), self.report));
         match (&code.code, &code.function) {
             (Some(text), None) => {
-                let code = self.snippets.script(text, || and(&way, "code"), self.site);
+                let code = self.snippets.script(text, || child(&pointer, "code"), self.report);
                 Some(NodeKind::Script { code, input })
             }
             (None, Some(name)) => {
-                self.context.check_function(name, &and(&way, "function"), self.site);
+                self.context
+                    .check_function(name, &child(&pointer, "function"), self.report);
                 Some(NodeKind::Function {
                     name: Arc::from(name.as_str()),
                     input,
                 })
             }
             (Some(_), Some(_)) => {
-                self.site
-                    .fault(FaultCode::InvalidValue, &way, "either `code` or `function`, not both");
+                self.report.fault(
+                    FaultCode::InvalidValue,
+                    &pointer,
+                    "either `code` or `function`, not both",
+                );
                 None
             }
             (None, None) => {
-                self.site
-                    .fault(FaultCode::MissingField, &way, "a CODE node needs `code` or `function`");
+                self.report.fault(
+                    FaultCode::MissingField,
+                    &pointer,
+                    "a CODE node needs `code` or `function`",
+                );
                 None
             }
         }
     }
 
     fn subgraph(&mut self, place: usize, subgraph: &SubgraphConfig) -> NodeKind {
-        let way = at!["nodes", place, "config", "input"];
+        let pointer = pointer!["nodes", place, "config", "input"];
         NodeKind::Subgraph {
             workflow_id: Arc::from(subgraph.subgraph_id.as_str()),
             input: subgraph
                 .input
                 .as_ref()
-                .map(|input| self.snippets.input(input, &way, self.site)),
+                .map(|input| self.snippets.input(input, &pointer, self.report)),
             output: subgraph
                 .output
                 .as_deref()
@@ -292,14 +307,15 @@ impl NodeCompiler<'_, '_> {
     }
 
     fn wait(&mut self, place: usize, wait: &WaitConfig) -> Option<NodeKind> {
-        let way = at!["nodes", place, "config"];
-        let timeout_ms = self.site.seconds(wait.timeout, || and(&way, "timeout"));
+        let pointer = pointer!["nodes", place, "config"];
+        let timeout_ms = self.report.seconds(wait.timeout, || child(&pointer, "timeout"));
         match (wait.seconds, &wait.event) {
             (Some(seconds), None) => {
-                let ms = self.site.seconds(Some(seconds), || and(&way, "seconds"));
+                let ms = self.report.seconds(Some(seconds), || child(&pointer, "seconds"));
                 if wait.timeout.is_some() {
                     let message = "`timeout` goes with `event`; `seconds` says how long already";
-                    self.site.fault(FaultCode::InvalidValue, &and(&way, "timeout"), message);
+                    self.report
+                        .fault(FaultCode::InvalidValue, &child(&pointer, "timeout"), message);
                 }
                 Some(NodeKind::WaitTime(ms.unwrap_or_default()))
             }
@@ -308,44 +324,50 @@ impl NodeCompiler<'_, '_> {
                 timeout_ms,
             }),
             (Some(_), Some(_)) => {
-                self.site
-                    .fault(FaultCode::InvalidValue, &way, "either `seconds` or `event`, not both");
+                self.report.fault(
+                    FaultCode::InvalidValue,
+                    &pointer,
+                    "either `seconds` or `event`, not both",
+                );
                 None
             }
             (None, None) => {
-                self.site
-                    .fault(FaultCode::MissingField, &way, "a WAIT needs `seconds` or `event`");
+                self.report
+                    .fault(FaultCode::MissingField, &pointer, "a WAIT needs `seconds` or `event`");
                 None
             }
         }
     }
 
     fn operation(&mut self, place: usize, operation: &ContextOperation) -> ContextNode {
-        let way = at!["nodes", place, "config"];
+        let pointer = pointer!["nodes", place, "config"];
         match operation {
             ContextOperation::Insert(insert) => ContextNode::Insert {
-                messages: self.messages(&insert.messages, &and(&way, "messages")),
+                messages: self.messages(&insert.messages, &child(&pointer, "messages")),
                 position: insert.position,
             },
             ContextOperation::Replace(replace) => {
                 let target = match &replace.target {
                     Target::Word(crate::definition::AllWord::All) => None,
                     Target::Selection(selection) => {
-                        self.site.history(selection, &and(&way, "target"));
+                        self.report.history(selection, &child(&pointer, "target"));
                         Some(selection.clone())
                     }
                 };
-                let way = and(&way, "replacement");
+                let pointer = child(&pointer, "replacement");
                 let messages = match &replace.replacement {
                     Replacement::Text(text) => {
-                        vec![(replace.role, self.snippets.template(text, || way.clone(), self.site))]
+                        vec![(
+                            replace.role,
+                            self.snippets.template(text, || pointer.clone(), self.report),
+                        )]
                     }
-                    Replacement::Messages(messages) => self.messages(messages, &way),
+                    Replacement::Messages(messages) => self.messages(messages, &pointer),
                 };
                 ContextNode::Replace { target, messages }
             }
             ContextOperation::Truncate(truncate) => {
-                self.check_truncate(truncate, &way);
+                self.check_truncate(truncate, &pointer);
                 ContextNode::Truncate(truncate.clone())
             }
             ContextOperation::Clear(clear) => ContextNode::Clear {
@@ -355,23 +377,26 @@ impl NodeCompiler<'_, '_> {
             ContextOperation::Compress(config) => ContextNode::Compress(config.clone()),
             ContextOperation::Pin(pin) => ContextNode::Pin {
                 section: pin.section,
-                value: self.snippets.value(&pin.value, &and(&way, "value"), self.site),
+                value: self.snippets.value(&pin.value, &child(&pointer, "value"), self.report),
             },
         }
     }
 
-    fn messages(&mut self, messages: &[TextMessage], way: &[Step]) -> Vec<(Role, u32)> {
+    fn messages(&mut self, messages: &[TextMessage], pointer: &[Step]) -> Vec<(Role, u32)> {
         messages
             .iter()
             .enumerate()
             .map(|(index, message)| {
-                let way = || and(&and(way, index), "content");
-                (message.role, self.snippets.template(&message.content, way, self.site))
+                let pointer = || child(&child(pointer, index), "content");
+                (
+                    message.role,
+                    self.snippets.template(&message.content, pointer, self.report),
+                )
             })
             .collect()
     }
 
-    fn check_truncate(&mut self, truncate: &TruncateContext, way: &[Step]) {
+    fn check_truncate(&mut self, truncate: &TruncateContext, pointer: &[Step]) {
         let TruncateContext {
             keep_first,
             keep_last,
@@ -386,36 +411,36 @@ impl NodeCompiler<'_, '_> {
             .count();
         if given + usize::from(range.is_some()) != 1 {
             let message = "give exactly one of keepFirst, keepLast, removeFirst, removeLast, range";
-            self.site.fault(FaultCode::InvalidValue, way, message);
+            self.report.fault(FaultCode::InvalidValue, pointer, message);
         }
         if range.is_some_and(|range| range.start >= range.end) {
-            self.site.fault(
+            self.report.fault(
                 FaultCode::InvalidValue,
-                &and(way, "range"),
+                &child(pointer, "range"),
                 "`start` must be below `end`",
             );
         }
     }
 
     fn check_callbacks(&mut self, place: usize, config: &ContinueFromTriggerConfig) {
-        let way = at!["nodes", place, "config"];
+        let pointer = pointer!["nodes", place, "config"];
         if let Some(callback) = &config.variable_callback {
-            let way = and(&way, "variableCallback");
+            let pointer = child(&pointer, "variableCallback");
             match (&callback.include_variables, callback.include_all) {
                 (Some(_), true) => {
                     let message = "either `includeVariables` or `includeAll`, not both";
-                    self.site.fault(FaultCode::InvalidCallback, &way, message);
+                    self.report.fault(FaultCode::InvalidCallback, &pointer, message);
                 }
                 (None, false) => {
                     let message = "nothing is handed back: give `includeVariables` or `includeAll: true`";
-                    self.site.fault(FaultCode::InvalidCallback, &way, message);
+                    self.report.fault(FaultCode::InvalidCallback, &pointer, message);
                 }
                 (Some(_), false) | (None, true) => {}
             }
         }
         if let Some(callback) = &config.conversation_history_callback {
-            self.site
-                .history(&callback.selection, &and(&way, "conversationHistoryCallback"));
+            self.report
+                .history(&callback.selection, &child(&pointer, "conversationHistoryCallback"));
         }
     }
 }

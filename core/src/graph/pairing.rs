@@ -1,17 +1,17 @@
-//! FORK and JOIN by their path ids (SPEC section 2, "Validation codes"; seed 001).
+//! Pairs of FORK and JOIN, by their path ids.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use super::adjacency::Adjacency;
+use super::diagnostics::{Diagnostics, pointer};
 use super::model::NodeIx;
-use super::site::{Site, at};
-use super::ways::Ways;
 use crate::definition::{FaultCode, ForkConfig, WorkflowDefinition};
 
 /// For every FORK its JOIN, for every JOIN its FORK.
 pub(super) type Partners = Vec<Option<NodeIx>>;
 
 /// Pairs by overlapping ids: identical lists first, then in file order.
-pub(super) fn pair(definition: &WorkflowDefinition, site: &mut Site<'_>) -> Partners {
+pub(super) fn pair(definition: &WorkflowDefinition, report: &mut Diagnostics<'_>) -> Partners {
     let mut partners: Partners = vec![None; definition.nodes.len()];
     let mut joins = Joins::of(definition);
     let mut open = Vec::new();
@@ -19,34 +19,34 @@ pub(super) fn pair(definition: &WorkflowDefinition, site: &mut Site<'_>) -> Part
     for (place, fork) in forks(definition) {
         for (index, id) in fork.fork_path_ids.iter().enumerate() {
             if !seen.insert(id.as_str()) {
-                let message = format!("the path id `{id}` stands twice in this workflow");
-                let way = at!["nodes", place, "config", "forkPathIds", index];
-                site.fault(FaultCode::DuplicateForkPathId, &way, message);
+                let message = format!("the path id `{id}` appears twice in this workflow");
+                let pointer = pointer!["nodes", place, "config", "forkPathIds", index];
+                report.fault(FaultCode::DuplicateForkPathId, &pointer, message);
             }
         }
         match joins.identical(&fork.fork_path_ids) {
-            Some(join) => marry(&mut partners, place, join),
+            Some(join) => set_partners(&mut partners, place, join),
             None => open.push((place, fork)),
         }
     }
     for (place, fork) in open {
         match joins.overlapping(&fork.fork_path_ids) {
             Some(join) => {
-                marry(&mut partners, place, join);
+                set_partners(&mut partners, place, join);
                 let (fork_id, join_id) = (&definition.nodes[place].id, &definition.nodes[join].id);
                 let message = format!(
                     "`{join_id}` and its FORK `{fork_id}` must have the same path ids in the same order: the FORK has [{}]",
                     fork.fork_path_ids.join(", ")
                 );
-                let way = at!["nodes", join, "config", "forkPathIds"];
-                site.fault(FaultCode::ForkJoinMismatch, &way, message);
+                let pointer = pointer!["nodes", join, "config", "forkPathIds"];
+                report.fault(FaultCode::ForkJoinMismatch, &pointer, message);
             }
             // an empty list is reported as what it is
             None if fork.fork_path_ids.is_empty() => {}
             None => {
                 let id = &definition.nodes[place].id;
                 let message = format!("no JOIN has the path ids of the FORK `{id}`");
-                site.fault(FaultCode::UnpairedFork, &at!["nodes", place], message);
+                report.fault(FaultCode::UnpairedFork, &pointer!["nodes", place], message);
             }
         }
     }
@@ -54,7 +54,7 @@ pub(super) fn pair(definition: &WorkflowDefinition, site: &mut Site<'_>) -> Part
         if partners[place].is_none() && !ids.is_empty() {
             let id = &definition.nodes[place].id;
             let message = format!("no FORK has the path ids of the JOIN `{id}`");
-            site.fault(FaultCode::UnpairedJoin, &at!["nodes", place], message);
+            report.fault(FaultCode::UnpairedJoin, &pointer!["nodes", place], message);
         }
     }
     partners
@@ -65,15 +65,15 @@ pub(super) fn check_fork(
     definition: &WorkflowDefinition,
     place: usize,
     fork: &ForkConfig,
-    ways: &Ways,
-    site: &mut Site<'_>,
+    adjacency: &Adjacency,
+    report: &mut Diagnostics<'_>,
 ) {
     let code = FaultCode::InvalidForkPathIds;
     let (paths, children) = (&fork.fork_path_ids, &fork.child_node_ids);
     if paths.is_empty() {
-        site.fault(
+        report.fault(
             code,
-            &at!["nodes", place, "config", "forkPathIds"],
+            &pointer!["nodes", place, "config", "forkPathIds"],
             "a FORK needs at least one path",
         );
     } else if paths.len() != children.len() {
@@ -82,19 +82,19 @@ pub(super) fn check_fork(
             paths.len(),
             children.len()
         );
-        site.fault(code, &at!["nodes", place, "config", "childNodeIds"], message);
+        report.fault(code, &pointer!["nodes", place, "config", "childNodeIds"], message);
     }
     for index in (0..paths.len()).filter(|index| paths[*index].is_empty()) {
-        let way = at!["nodes", place, "config", "forkPathIds", index];
-        site.fault(code, &way, "a path needs an id that is not empty");
+        let pointer = pointer!["nodes", place, "config", "forkPathIds", index];
+        report.fault(code, &pointer, "a path needs an id that is not empty");
     }
-    let targets: BTreeSet<&str> = ways.edges[place]
+    let targets: BTreeSet<&str> = adjacency.edges[place]
         .iter()
         .map(|edge| definition.edges[*edge].target_node_id.as_str())
         .collect();
     for (index, child) in children.iter().enumerate() {
-        let message = if ways.find(child).is_none() {
-            format!("no node is called `{child}`")
+        let message = if adjacency.find(child).is_none() {
+            format!("unknown node `{child}`")
         } else if !targets.contains(child.as_str()) {
             format!(
                 "no edge leads from the FORK `{}` to its child `{child}`",
@@ -103,25 +103,29 @@ pub(super) fn check_fork(
         } else {
             continue;
         };
-        site.fault(code, &at!["nodes", place, "config", "childNodeIds", index], message);
+        report.fault(
+            code,
+            &pointer!["nodes", place, "config", "childNodeIds", index],
+            message,
+        );
     }
     let children: BTreeSet<&str> = children.iter().map(String::as_str).collect();
-    for edge in &ways.edges[place] {
+    for edge in &adjacency.edges[place] {
         let drawn = &definition.edges[*edge];
         if !children.contains(drawn.target_node_id.as_str()) {
             let message = format!(
                 "the FORK `{}` has no path that starts at `{}`",
                 drawn.source_node_id, drawn.target_node_id
             );
-            site.fault(FaultCode::InvalidEdge, &at!["edges", *edge], message);
+            report.fault(FaultCode::InvalidEdge, &pointer!["edges", *edge], message);
         } else if drawn.condition.is_some() {
             let message = "a FORK starts every path: an edge out of it has no condition";
-            site.fault(FaultCode::InvalidEdge, &at!["edges", *edge, "condition"], message);
+            report.fault(FaultCode::InvalidEdge, &pointer!["edges", *edge, "condition"], message);
         }
     }
 }
 
-fn marry(partners: &mut Partners, fork: usize, join: usize) {
+fn set_partners(partners: &mut Partners, fork: usize, join: usize) {
     partners[fork] = Some(join as NodeIx);
     partners[join] = Some(fork as NodeIx);
 }

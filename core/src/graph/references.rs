@@ -1,21 +1,21 @@
-//! From workflow to workflow: what SUBGRAPH nodes and triggers name, circles of calls, and how deep calls nest.
+//! References between workflows: unknown ones, cycles of calls, and how deep calls nest.
 
 use std::collections::BTreeMap;
 
-use super::context::CompileContext;
+use super::adjacency::Adjacency;
+use super::compile_context::CompileContext;
+use super::diagnostics::{Diagnostics, pointer};
 use super::model::NodeKind;
 use super::regions::Depths;
-use super::site::{Site, at};
-use super::ways::Ways;
 use crate::definition::json::Step;
 use crate::definition::{FaultCode, Located, NodeConfig, NodeDefinition, WorkflowDefinition};
 
 /// Nesting a run allows where `config.maxDepth` says nothing.
 const DEFAULT_MAX_DEPTH: u32 = 10;
 
-/// What is known of a workflow by its id.
+/// The kind of workflow that an id names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Known {
+pub(super) enum WorkflowKind {
     Normal,
     Triggered,
     /// It exists, but could not be read.
@@ -23,62 +23,62 @@ pub(super) enum Known {
 }
 
 /// Every workflow that may be named.
-pub(super) struct Names<'a>(BTreeMap<&'a str, Known>);
+pub(super) struct WorkflowNames<'a>(BTreeMap<&'a str, WorkflowKind>);
 
-impl<'a> Names<'a> {
+impl<'a> WorkflowNames<'a> {
     pub(super) fn of(workflows: &'a [Located<WorkflowDefinition>], context: &CompileContext<'a>) -> Self {
         let mut names = BTreeMap::new();
         for graph in context.registered {
             let known = if graph.triggered {
-                Known::Triggered
+                WorkflowKind::Triggered
             } else {
-                Known::Normal
+                WorkflowKind::Normal
             };
             names.insert(&*graph.workflow_id, known);
         }
         for id in context.unreadable {
-            names.insert(id.as_str(), Known::Unreadable);
+            names.insert(id.as_str(), WorkflowKind::Unreadable);
         }
         for workflow in workflows {
             let unclear = workflow.origin.holes().nodes;
             let known = match (is_triggered(&workflow.value), unclear) {
-                (true, _) => Known::Triggered,
-                (false, false) => Known::Normal,
-                (false, true) => Known::Unreadable,
+                (true, _) => WorkflowKind::Triggered,
+                (false, false) => WorkflowKind::Normal,
+                (false, true) => WorkflowKind::Unreadable,
             };
             names.insert(workflow.value.id.as_str(), known);
         }
         Self(names)
     }
 
-    pub(super) fn find(&self, id: &str) -> Option<Known> {
+    pub(super) fn find(&self, id: &str) -> Option<WorkflowKind> {
         self.0.get(id).copied()
     }
 
-    pub(super) fn names_normal(&self, node: &NodeDefinition) -> bool {
+    pub(super) fn calls_normal(&self, node: &NodeDefinition) -> bool {
         node.config
             .as_subgraph()
-            .is_some_and(|subgraph| self.find(&subgraph.subgraph_id) == Some(Known::Normal))
+            .is_some_and(|subgraph| self.find(&subgraph.subgraph_id) == Some(WorkflowKind::Normal))
     }
 
-    /// Reports a name that leads nowhere, or to the wrong sort of workflow.
-    pub(super) fn check(&self, id: &str, wanted: Known, way: &[Step], site: &mut Site<'_>) {
+    /// Reports a name that leads nowhere, or to the wrong kind of workflow.
+    pub(super) fn check(&self, id: &str, wanted: WorkflowKind, pointer: &[Step], report: &mut Diagnostics<'_>) {
         match (self.find(id), wanted) {
-            _ if id.is_empty() => site.fault(FaultCode::MissingField, way, "the id of a workflow is missing"),
+            _ if id.is_empty() => report.fault(FaultCode::MissingField, pointer, "the id of a workflow is missing"),
             (None, _) => {
-                let message = format!("no workflow is called `{id}`");
+                let message = format!("unknown workflow `{id}`");
                 let help = "give the file that defines it too";
-                site.fault_with_help(FaultCode::UnknownWorkflowReference, way, message, help);
+                report.fault_with_help(FaultCode::UnknownWorkflowReference, pointer, message, help);
             }
-            (Some(Known::Normal), Known::Triggered) => {
-                let message = format!("`{id}` is no triggered sub-workflow: it has no START_FROM_TRIGGER");
-                site.fault(FaultCode::InvalidTriggeredWorkflow, way, message);
+            (Some(WorkflowKind::Normal), WorkflowKind::Triggered) => {
+                let message = format!("`{id}` is not a triggered sub-workflow: it has no START_FROM_TRIGGER");
+                report.fault(FaultCode::InvalidTriggeredWorkflow, pointer, message);
             }
-            (Some(Known::Triggered), Known::Normal) => {
+            (Some(WorkflowKind::Triggered), WorkflowKind::Normal) => {
                 let message = format!("`{id}` is a triggered sub-workflow: only a trigger can run it");
-                site.fault(FaultCode::InvalidTriggeredWorkflow, way, message);
+                report.fault(FaultCode::InvalidTriggeredWorkflow, pointer, message);
             }
-            (Some(Known::Normal | Known::Triggered | Known::Unreadable), _) => {}
+            (Some(WorkflowKind::Normal | WorkflowKind::Triggered | WorkflowKind::Unreadable), _) => {}
         }
     }
 }
@@ -96,10 +96,10 @@ pub(super) fn is_triggered(workflow: &WorkflowDefinition) -> bool {
 /// Reports what the SUBGRAPH nodes of a workflow name.
 pub(super) fn check_subgraphs(
     definition: &WorkflowDefinition,
-    ways: &Ways,
-    names: &Names<'_>,
+    adjacency: &Adjacency,
+    names: &WorkflowNames<'_>,
     stand_ins: &[usize],
-    site: &mut Site<'_>,
+    report: &mut Diagnostics<'_>,
 ) {
     for (place, node) in definition.nodes.iter().enumerate() {
         let NodeConfig::Subgraph(subgraph) = &node.config else {
@@ -108,21 +108,21 @@ pub(super) fn check_subgraphs(
         if stand_ins.binary_search(&place).is_ok() {
             continue;
         }
-        let way = at!["nodes", place, "config", "subgraphId"];
-        if ways.edges[place].is_empty() && !site.origin.holes().ways {
-            if names.names_normal(node) {
+        let pointer = pointer!["nodes", place, "config", "subgraphId"];
+        if adjacency.edges[place].is_empty() && !report.origin.holes().transitions {
+            if names.calls_normal(node) {
                 let id = &subgraph.subgraph_id;
                 let message = format!(
                     "`{}` has no outgoing edge, so it declares a triggered sub-workflow; `{id}` has no START_FROM_TRIGGER",
                     node.id
                 );
                 let help = "add an edge to call it, or name a workflow with START_FROM_TRIGGER";
-                site.fault_with_help(FaultCode::InvalidTriggeredWorkflow, &way, message, help);
+                report.fault_with_help(FaultCode::InvalidTriggeredWorkflow, &pointer, message, help);
             } else {
-                names.check(&subgraph.subgraph_id, Known::Triggered, &way, site);
+                names.check(&subgraph.subgraph_id, WorkflowKind::Triggered, &pointer, report);
             }
         } else {
-            names.check(&subgraph.subgraph_id, Known::Normal, &way, site);
+            names.check(&subgraph.subgraph_id, WorkflowKind::Normal, &pointer, report);
         }
     }
 }
@@ -134,11 +134,11 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    pub(super) fn of(definition: &WorkflowDefinition, ways: &Ways, depths: &Depths) -> Self {
+    pub(super) fn of(definition: &WorkflowDefinition, adjacency: &Adjacency, depths: &Depths) -> Self {
         let mut calls = Vec::new();
         for (place, node) in definition.nodes.iter().enumerate() {
             if let NodeConfig::Subgraph(subgraph) = &node.config
-                && !ways.declares[place]
+                && !adjacency.declares[place]
             {
                 calls.push((place, depths[place].unwrap_or_default(), subgraph.subgraph_id.clone()));
             }
@@ -150,12 +150,12 @@ impl Calls {
     }
 }
 
-/// Reports circles of calls, and nesting above `config.maxDepth`.
+/// Reports cycles of calls, and nesting above `config.maxDepth`.
 pub(super) fn check_calls(
     workflows: &[Located<WorkflowDefinition>],
     calls: &[Calls],
     context: &CompileContext<'_>,
-    sites: &mut [Site<'_>],
+    reports: &mut [Diagnostics<'_>],
 ) {
     let by_id: BTreeMap<&str, usize> = workflows
         .iter()
@@ -165,25 +165,25 @@ pub(super) fn check_calls(
         .collect();
     let registered = registered_depths(context);
     let mut depth: Vec<Option<u32>> = vec![None; workflows.len()];
-    let mut on_way = vec![false; workflows.len()];
+    let mut on_stack = vec![false; workflows.len()];
     for start in 0..workflows.len() {
-        let mut way: Vec<(usize, usize)> = Vec::new();
+        let mut stack: Vec<(usize, usize)> = Vec::new();
         if depth[start].is_none() {
-            way.push((start, 0));
-            on_way[start] = true;
+            stack.push((start, 0));
+            on_stack[start] = true;
         }
-        while let Some((place, tried)) = way.last_mut() {
+        while let Some((place, tried)) = stack.last_mut() {
             let place = *place;
             let Some((node, _, target)) = calls[place].calls.get(*tried) else {
-                way.pop();
-                on_way[place] = false;
+                stack.pop();
+                on_stack[place] = false;
                 let found = nesting(&calls[place], &by_id, &depth, &registered);
                 depth[place] = Some(found);
                 let allowed = workflows[place].value.config.max_depth.unwrap_or(DEFAULT_MAX_DEPTH);
                 if found > allowed {
                     let message =
                         format!("forks and called sub-workflows nest {found} deep; `config.maxDepth` allows {allowed}");
-                    sites[place].fault(FaultCode::LimitExceeded, &[], message);
+                    reports[place].fault(FaultCode::LimitExceeded, &[], message);
                 }
                 continue;
             };
@@ -191,22 +191,22 @@ pub(super) fn check_calls(
             let Some(next) = by_id.get(target.as_str()).copied() else {
                 continue;
             };
-            if on_way[next] {
-                let from = way.iter().position(|(on, _)| *on == next).unwrap_or_default();
-                let mut circle: Vec<&str> = way[from..]
+            if on_stack[next] {
+                let from = stack.iter().position(|(on, _)| *on == next).unwrap_or_default();
+                let mut cycle: Vec<&str> = stack[from..]
                     .iter()
                     .map(|(on, _)| workflows[*on].value.id.as_str())
                     .collect();
-                circle.push(target);
-                let message = format!("sub-workflows call each other in a circle: {}", circle.join(" -> "));
-                sites[place].fault(
+                cycle.push(target);
+                let message = format!("sub-workflows call each other in a cycle: {}", cycle.join(" -> "));
+                reports[place].fault(
                     FaultCode::SubgraphCycle,
-                    &at!["nodes", *node, "config", "subgraphId"],
+                    &pointer!["nodes", *node, "config", "subgraphId"],
                     message,
                 );
             } else if depth[next].is_none() {
-                way.push((next, 0));
-                on_way[next] = true;
+                stack.push((next, 0));
+                on_stack[next] = true;
             }
         }
     }
@@ -228,7 +228,7 @@ fn nesting(
     called.max().unwrap_or_default().max(calls.forks)
 }
 
-/// At least how deep the calls of the registered workflows nest. They are compiled, so free of circles.
+/// At least how deep the calls of the registered workflows nest. They are compiled, so free of cycles.
 fn registered_depths<'a>(context: &CompileContext<'a>) -> BTreeMap<&'a str, u32> {
     let mut depths: BTreeMap<&str, u32> = context
         .registered

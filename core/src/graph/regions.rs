@@ -1,15 +1,15 @@
-//! Who walks which node: the main path, or the branches of one FORK (SPEC section 2, "Validation codes").
+//! The regions of a graph: the nodes of the main path, and those of the branches of each FORK.
 //!
 //! 1. A node belongs to one region: the main path's, or that of the innermost FORK around it.
 //! 2. A region is entered through its FORK and left through its JOIN; regions nest, never cross.
-//! 3. From every node of a region a way leads to the region's end: END, or the JOIN.
+//! 3. From every node of a region its end can be reached: END, or the JOIN.
 //! 4. One walk forward and one backward, each with its own stack: linear, and no depth of nesting overflows.
 
+use super::adjacency::{Adjacency, is_start};
+use super::diagnostics::{Diagnostics, pointer};
 use super::model::NodeIx;
 use super::pairing::Partners;
-use super::site::{Site, at};
-use super::traps::terminal_components;
-use super::ways::{Ways, is_start};
+use super::scc::terminal_components;
 use crate::definition::{FaultCode, NodeConfig, WorkflowDefinition};
 
 /// How deep each node stands in forks; `None` where no thread comes.
@@ -18,15 +18,15 @@ pub(super) type Depths = Vec<Option<u32>>;
 /// Walks the graph and reports what no thread reaches, and where a thread cannot end.
 pub(super) fn check_regions(
     definition: &WorkflowDefinition,
-    ways: &Ways,
+    adjacency: &Adjacency,
     partners: &Partners,
     triggered: bool,
-    site: &mut Site<'_>,
+    report: &mut Diagnostics<'_>,
 ) -> Depths {
     let count = definition.nodes.len();
-    let mut walk = Walk {
+    let mut search = RegionSearch {
         definition,
-        ways,
+        adjacency,
         partners,
         region: vec![None; count],
         depth: vec![None; count],
@@ -35,10 +35,10 @@ pub(super) fn check_regions(
         reported: vec![false; count],
         stack: Vec::new(),
     };
-    walk.forward(site);
-    walk.report_unreachable(triggered, site);
-    walk.report_dead_ends(triggered, site);
-    walk.depth
+    search.forward(report);
+    search.report_unreachable(triggered, report);
+    search.report_dead_ends(triggered, report);
+    search.depth
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -47,13 +47,13 @@ enum Region {
     Fork(NodeIx),
 }
 
-struct Walk<'a> {
+struct RegionSearch<'a> {
     definition: &'a WorkflowDefinition,
-    ways: &'a Ways,
+    adjacency: &'a Adjacency,
     partners: &'a Partners,
     region: Vec<Option<Region>>,
     depth: Depths,
-    /// Ways that were taken, backwards.
+    /// Adjacency that were taken, backwards.
     back: Vec<Vec<NodeIx>>,
     /// Nodes whose region ends with them.
     ends: Vec<bool>,
@@ -62,8 +62,8 @@ struct Walk<'a> {
     stack: Vec<NodeIx>,
 }
 
-impl Walk<'_> {
-    fn forward(&mut self, site: &mut Site<'_>) {
+impl RegionSearch<'_> {
+    fn forward(&mut self, report: &mut Diagnostics<'_>) {
         for (place, node) in self.definition.nodes.iter().enumerate() {
             if is_start(&node.config) {
                 self.visit(place as NodeIx, Region::Main, 0);
@@ -74,8 +74,9 @@ impl Walk<'_> {
                 continue;
             };
             let config = &self.definition.nodes[node as usize].config;
-            // a SUBGRAPH without way out is reported by its reference
-            let names_wrongly = matches!(config, NodeConfig::Subgraph(_)) && self.ways.next[node as usize].is_empty();
+            // a SUBGRAPH without exit is reported by its reference
+            let names_wrongly =
+                matches!(config, NodeConfig::Subgraph(_)) && self.adjacency.next[node as usize].is_empty();
             if is_end(config) || names_wrongly {
                 self.ends[node as usize] = true;
             }
@@ -84,16 +85,16 @@ impl Walk<'_> {
                     self.visit(join, region, depth);
                 }
                 self.back[join as usize].push(node);
-                for child in &self.ways.children[node as usize] {
-                    self.step(node, *child, Region::Fork(node), depth + 1, site);
+                for child in &self.adjacency.children[node as usize] {
+                    self.step(node, *child, Region::Fork(node), depth + 1, report);
                 }
             } else {
-                for child in &self.ways.children[node as usize] {
-                    self.step(node, *child, region, depth, site);
+                for child in &self.adjacency.children[node as usize] {
+                    self.step(node, *child, region, depth, report);
                 }
             }
-            for target in &self.ways.next[node as usize] {
-                self.step(node, *target, region, depth, site);
+            for target in &self.adjacency.next[node as usize] {
+                self.step(node, *target, region, depth, report);
             }
         }
     }
@@ -109,39 +110,39 @@ impl Walk<'_> {
         self.stack.push(node);
     }
 
-    /// One way from `from` to `to`, walked by a thread of `region`.
-    fn step(&mut self, from: NodeIx, to: NodeIx, region: Region, depth: u32, site: &mut Site<'_>) {
+    /// One transition from `from` to `to`, taken by a thread of `region`.
+    fn step(&mut self, from: NodeIx, to: NodeIx, region: Region, depth: u32, report: &mut Diagnostics<'_>) {
         let target = &self.definition.nodes[to as usize];
         let inside = matches!(region, Region::Fork(_));
         if matches!(target.config, NodeConfig::Join(_))
             && let Some(fork) = self.partners[to as usize]
         {
             if region != Region::Fork(fork) {
-                self.report_crossing(from, to, region, site);
+                self.report_crossing(from, to, region, report);
             } else if from != fork {
                 self.ends[from as usize] = true;
             }
             return;
         }
         if inside && is_end(&target.config) {
-            self.report_crossing(from, to, region, site);
+            self.report_crossing(from, to, region, report);
             return;
         }
         match self.region[to as usize] {
             None => self.visit(to, region, depth),
             Some(known) if known == region => {}
             Some(_) => {
-                self.report_crossing(from, to, region, site);
+                self.report_crossing(from, to, region, report);
                 return;
             }
         }
-        // the way from a FORK into a branch is not the FORK's own: its JOIN decides whether it can end
+        // the transition from a FORK into a branch is not the FORK's own: its JOIN decides whether it can end
         if region != Region::Fork(from) {
             self.back[to as usize].push(from);
         }
     }
 
-    fn report_crossing(&mut self, from: NodeIx, to: NodeIx, region: Region, site: &mut Site<'_>) {
+    fn report_crossing(&mut self, from: NodeIx, to: NodeIx, region: Region, report: &mut Diagnostics<'_>) {
         if std::mem::replace(&mut self.reported[from as usize], true) {
             return;
         }
@@ -183,27 +184,31 @@ impl Walk<'_> {
                 )
             }
         };
-        site.fault(FaultCode::ForkJoinNotReachable, &at!["nodes", from as usize], message);
+        report.fault(
+            FaultCode::ForkJoinNotReachable,
+            &pointer!["nodes", from as usize],
+            message,
+        );
     }
 
-    fn report_unreachable(&self, triggered: bool, site: &mut Site<'_>) {
+    fn report_unreachable(&self, triggered: bool, report: &mut Diagnostics<'_>) {
         let code = if triggered {
             FaultCode::InvalidTriggeredWorkflow
         } else {
             FaultCode::UnreachableNode
         };
         for (place, node) in self.definition.nodes.iter().enumerate() {
-            if self.region[place].is_none() && !self.ways.declares[place] {
-                site.fault(
+            if self.region[place].is_none() && !self.adjacency.declares[place] {
+                report.fault(
                     code,
-                    &at!["nodes", place],
-                    format!("no way leads from the start to `{}`", node.id),
+                    &pointer!["nodes", place],
+                    format!("`{}` cannot be reached from the start", node.id),
                 );
             }
         }
     }
 
-    fn report_dead_ends(&self, triggered: bool, site: &mut Site<'_>) {
+    fn report_dead_ends(&self, triggered: bool, report: &mut Diagnostics<'_>) {
         if !self.definition.nodes.iter().any(|node| is_end(&node.config)) {
             return; // reported as the missing END; every node would be one
         }
@@ -233,16 +238,16 @@ impl Walk<'_> {
             let (code, message) = match self.region[node as usize] {
                 Some(Region::Fork(fork)) => {
                     let fork = &self.definition.nodes[fork as usize].id;
-                    let message = format!("no way leads from `{id}` in a branch of `{fork}` to its JOIN");
+                    let message = format!("from `{id}` in a branch of `{fork}` its JOIN cannot be reached");
                     (FaultCode::ForkJoinNotReachable, message)
                 }
                 Some(Region::Main) | None if triggered => {
-                    let message = format!("no way leads from `{id}` to CONTINUE_FROM_TRIGGER");
+                    let message = format!("from `{id}` CONTINUE_FROM_TRIGGER cannot be reached");
                     (FaultCode::InvalidTriggeredWorkflow, message)
                 }
-                Some(Region::Main) | None => (FaultCode::DeadEnd, format!("no way leads from `{id}` to an END")),
+                Some(Region::Main) | None => (FaultCode::DeadEnd, format!("from `{id}` no END can be reached")),
             };
-            site.fault(code, &at!["nodes", node as usize], message);
+            report.fault(code, &pointer!["nodes", node as usize], message);
         }
     }
 }

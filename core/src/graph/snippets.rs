@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::diagnostics::{Diagnostics, child, too_deep};
 use super::model::{Snippet, SnippetIx, SnippetKind, ValueSpec};
-use super::site::{Site, and, too_deep};
 use super::syntax::{NoSyntax, Syntax, SyntaxFault};
 use crate::definition::FaultCode;
 use crate::definition::json::Step;
@@ -51,7 +51,12 @@ impl<'a> Snippets<'a> {
         self.all
     }
 
-    pub(super) fn expression(&mut self, text: &str, way: impl Fn() -> Vec<Step>, site: &mut Site<'_>) -> SnippetIx {
+    pub(super) fn expression(
+        &mut self,
+        text: &str,
+        pointer: impl Fn() -> Vec<Step>,
+        report: &mut Diagnostics<'_>,
+    ) -> SnippetIx {
         // a character has at least one byte
         let length = if text.len() > LONGEST_EXPRESSION {
             text.chars().count()
@@ -60,51 +65,66 @@ impl<'a> Snippets<'a> {
         };
         if length > LONGEST_EXPRESSION {
             let message = format!("the expression has {length} characters; at most {LONGEST_EXPRESSION} are read");
-            site.fault_with_help(FaultCode::InvalidExpression, &way(), message, "put it into a CODE node");
+            report.fault_with_help(
+                FaultCode::InvalidExpression,
+                &pointer(),
+                message,
+                "put it into a CODE node",
+            );
             // no graph is made where anything is wrong
             return SnippetIx::MAX;
         }
-        self.text(SnippetKind::Expression, text, way, site)
+        self.text(SnippetKind::Expression, text, pointer, report)
     }
 
-    pub(super) fn template(&mut self, text: &str, way: impl Fn() -> Vec<Step>, site: &mut Site<'_>) -> SnippetIx {
-        self.text(SnippetKind::Template, text, way, site)
+    pub(super) fn template(
+        &mut self,
+        text: &str,
+        pointer: impl Fn() -> Vec<Step>,
+        report: &mut Diagnostics<'_>,
+    ) -> SnippetIx {
+        self.text(SnippetKind::Template, text, pointer, report)
     }
 
-    pub(super) fn script(&mut self, text: &str, way: impl Fn() -> Vec<Step>, site: &mut Site<'_>) -> SnippetIx {
-        self.text(SnippetKind::Code, text, way, site)
+    pub(super) fn script(
+        &mut self,
+        text: &str,
+        pointer: impl Fn() -> Vec<Step>,
+        report: &mut Diagnostics<'_>,
+    ) -> SnippetIx {
+        self.text(SnippetKind::Code, text, pointer, report)
     }
 
     /// Text is an expression, anything else is taken as it is with templates in its strings.
-    pub(super) fn input(&mut self, value: &Value, way: &[Step], site: &mut Site<'_>) -> ValueSpec {
+    pub(super) fn input(&mut self, value: &Value, pointer: &[Step], report: &mut Diagnostics<'_>) -> ValueSpec {
         match value {
-            Value::String(text) => ValueSpec::Expression(self.expression(text, || way.to_vec(), site)),
+            Value::String(text) => ValueSpec::Expression(self.expression(text, || pointer.to_vec(), report)),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-                self.value(value, way, site)
+                self.value(value, pointer, report)
             }
         }
     }
 
     /// A value with templates in its strings.
-    pub(super) fn value(&mut self, value: &Value, way: &[Step], site: &mut Site<'_>) -> ValueSpec {
+    pub(super) fn value(&mut self, value: &Value, pointer: &[Step], report: &mut Diagnostics<'_>) -> ValueSpec {
         if too_deep(value) {
-            site.fault(FaultCode::LimitExceeded, way, "the value is nested too deeply");
+            report.fault(FaultCode::LimitExceeded, pointer, "the value is nested too deeply");
             return ValueSpec::Literal(Arc::new(Value::Null));
         }
-        self.shallow(value, way, site)
+        self.shallow(value, pointer, report)
     }
 
-    fn shallow(&mut self, value: &Value, way: &[Step], site: &mut Site<'_>) -> ValueSpec {
+    fn shallow(&mut self, value: &Value, pointer: &[Step], report: &mut Diagnostics<'_>) -> ValueSpec {
         if !has_template(value) {
             return ValueSpec::Literal(Arc::new(value.clone()));
         }
         match value {
-            Value::String(text) => ValueSpec::Template(self.template(text, || way.to_vec(), site)),
+            Value::String(text) => ValueSpec::Template(self.template(text, || pointer.to_vec(), report)),
             Value::Array(items) => ValueSpec::List(
                 items
                     .iter()
                     .enumerate()
-                    .map(|(place, item)| self.shallow(item, &and(way, place), site))
+                    .map(|(place, item)| self.shallow(item, &child(pointer, place), report))
                     .collect(),
             ),
             Value::Object(members) => ValueSpec::Object(
@@ -113,7 +133,7 @@ impl<'a> Snippets<'a> {
                     .map(|(key, item)| {
                         (
                             Arc::from(key.as_str()),
-                            self.shallow(item, &and(way, key.as_str()), site),
+                            self.shallow(item, &child(pointer, key.as_str()), report),
                         )
                     })
                     .collect(),
@@ -122,7 +142,13 @@ impl<'a> Snippets<'a> {
         }
     }
 
-    fn text(&mut self, kind: SnippetKind, text: &str, way: impl Fn() -> Vec<Step>, site: &mut Site<'_>) -> SnippetIx {
+    fn text(
+        &mut self,
+        kind: SnippetKind,
+        text: &str,
+        pointer: impl Fn() -> Vec<Step>,
+        report: &mut Diagnostics<'_>,
+    ) -> SnippetIx {
         let known = &mut self.known[kind as usize];
         let place = if let Some(place) = known.get(text) {
             *place
@@ -142,7 +168,7 @@ impl<'a> Snippets<'a> {
                 SnippetKind::Expression | SnippetKind::Code => FaultCode::InvalidExpression,
                 SnippetKind::Template => FaultCode::InvalidTemplate,
             };
-            site.fault(code, &way(), fault.message.as_str());
+            report.fault(code, &pointer(), fault.message.as_str());
         }
         place
     }

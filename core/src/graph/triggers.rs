@@ -2,61 +2,70 @@
 
 use std::collections::BTreeSet;
 
-use super::context::CompileContext;
-use super::references::{Known, Names};
-use super::site::{Site, and};
+use super::compile_context::CompileContext;
+use super::diagnostics::{Diagnostics, child};
+use super::references::{WorkflowKind, WorkflowNames};
 use super::snippets::Snippets;
 use crate::definition::json::Step;
 use crate::definition::{ExecuteTriggeredSubgraph, FaultCode, HistorySelection, TriggerAction, TriggerDefinition};
 use crate::event::EventType;
 
-/// Checks one trigger. `way` leads to it; `seen` has the ids of those that stand with it.
+/// Checks one trigger. `seen` has the ids of the triggers beside it.
 pub(super) fn check_trigger<'t>(
     trigger: &'t TriggerDefinition,
-    way: &[Step],
+    pointer: &[Step],
     seen: &mut BTreeSet<&'t str>,
-    names: &Names<'_>,
+    names: &WorkflowNames<'_>,
     context: &CompileContext<'_>,
-    site: &mut Site<'_>,
+    report: &mut Diagnostics<'_>,
 ) {
     // a table of its own: the workflow's is for what its threads evaluate
     let mut snippets = Snippets::new(context.syntax);
     if !seen.insert(&trigger.id) {
         let message = format!("another trigger is called `{}` too", trigger.id);
-        site.fault(FaultCode::DuplicateTriggerId, &and(way, "id"), message);
+        report.fault(FaultCode::DuplicateTriggerId, &child(pointer, "id"), message);
     }
-    let condition = and(way, "condition");
+    let condition = child(pointer, "condition");
     if trigger.condition.event_type == EventType::Custom
         && trigger.condition.event_name.as_deref().unwrap_or_default().is_empty()
     {
         let message = "a trigger on CUSTOM events needs `eventName`";
-        site.fault(FaultCode::MissingField, &and(&condition, "eventName"), message);
+        report.fault(FaultCode::MissingField, &child(&condition, "eventName"), message);
     }
     if let Some(expression) = &trigger.condition.expression {
-        snippets.expression(expression, || and(&condition, "expression"), site);
+        snippets.expression(expression, || child(&condition, "expression"), report);
     }
     if let Some(id) = &trigger.workflow_id
         && names.find(id).is_none()
     {
-        let message = format!("no workflow is called `{id}`");
-        site.fault(FaultCode::UnknownWorkflowReference, &and(way, "workflowId"), message);
+        let message = format!("unknown workflow `{id}`");
+        report.fault(
+            FaultCode::UnknownWorkflowReference,
+            &child(pointer, "workflowId"),
+            message,
+        );
     }
-    let parameters = and(&and(way, "action"), "parameters");
+    let parameters = child(&child(pointer, "action"), "parameters");
     match &trigger.action {
         TriggerAction::StartWorkflow { workflow_id, input } => {
-            names.check(workflow_id, Known::Normal, &and(&parameters, "workflowId"), site);
+            names.check(
+                workflow_id,
+                WorkflowKind::Normal,
+                &child(&parameters, "workflowId"),
+                report,
+            );
             if let Some(input) = input
                 && input.source != "event"
             {
-                let message = format!("`{}` is no source: the only one is \"event\"", input.source);
-                site.fault(
+                let message = format!("unknown source `{}`: the only one is \"event\"", input.source);
+                report.fault(
                     FaultCode::InvalidValue,
-                    &and(&and(&parameters, "input"), "source"),
+                    &child(&child(&parameters, "input"), "source"),
                     message,
                 );
             }
         }
-        TriggerAction::ExecuteTriggeredSubgraph(action) => check_execute(action, &parameters, names, site),
+        TriggerAction::ExecuteTriggeredSubgraph(action) => check_execute(action, &parameters, names, report),
         TriggerAction::StopThread { .. } | TriggerAction::PauseThread { .. } | TriggerAction::ResumeThread { .. } => {}
         TriggerAction::SetVariable {
             variable_name,
@@ -66,12 +75,12 @@ pub(super) fn check_trigger<'t>(
         } => {
             if variable_name.is_empty() {
                 let message = "a variable needs a name that is not empty";
-                site.fault(FaultCode::InvalidValue, &and(&parameters, "variableName"), message);
+                report.fault(FaultCode::InvalidValue, &child(&parameters, "variableName"), message);
             }
             if let Some(expression) = expression {
-                snippets.expression(expression, || and(&parameters, "expression"), site);
+                snippets.expression(expression, || child(&parameters, "expression"), report);
                 if !value.is_null() {
-                    site.fault(
+                    report.fault(
                         FaultCode::InvalidValue,
                         &parameters,
                         "either `value` or `expression`, not both",
@@ -80,32 +89,40 @@ pub(super) fn check_trigger<'t>(
             }
         }
         TriggerAction::SendNotification { message, channel: _ } => {
-            snippets.template(message, || and(&parameters, "message"), site);
+            snippets.template(message, || child(&parameters, "message"), report);
         }
         TriggerAction::Custom {
             function,
             parameters: _,
         } => {
-            context.check_function(function, &and(&parameters, "function"), site);
+            context.check_function(function, &child(&parameters, "function"), report);
         }
     }
 }
 
-fn check_execute(action: &ExecuteTriggeredSubgraph, way: &[Step], names: &Names<'_>, site: &mut Site<'_>) {
+fn check_execute(
+    action: &ExecuteTriggeredSubgraph,
+    pointer: &[Step],
+    names: &WorkflowNames<'_>,
+    report: &mut Diagnostics<'_>,
+) {
     names.check(
         &action.triggered_workflow_id,
-        Known::Triggered,
-        &and(way, "triggeredWorkflowId"),
-        site,
+        WorkflowKind::Triggered,
+        &child(pointer, "triggeredWorkflowId"),
+        report,
     );
-    site.seconds(Some(action.timeout), || and(way, "timeout"));
+    report.seconds(Some(action.timeout), || child(pointer, "timeout"));
     let selection = action
         .merge_options
         .as_ref()
         .and_then(|options| options.include_conversation_history.as_ref());
     match selection {
         Some(HistorySelection::Some(options)) => {
-            site.history(options, &and(&and(way, "mergeOptions"), "includeConversationHistory"));
+            report.history(
+                options,
+                &child(&child(pointer, "mergeOptions"), "includeConversationHistory"),
+            );
         }
         Some(HistorySelection::All(_)) | None => {}
     }

@@ -9,8 +9,8 @@ use super::rule::Verdict;
 use crate::definition::JoinStrategy;
 use crate::error::{RunError, RunErrorCode};
 use crate::graph::{Fork, ForkIx, Graph, JoinRule};
-use crate::script::{MAX_LEVELS, levels, too_deep};
 use crate::thread::{Output, ThreadId};
+use crate::value::{MAX_LEVELS, levels, too_deep};
 
 /// How many paths an error's sentence names; its details always list every one.
 const NAMED_IN_MESSAGE: usize = 8;

@@ -1,4 +1,4 @@
-//! Which names a JavaScript text can reach, found without parsing it.
+//! The names that a JavaScript text can reach, found without parsing it.
 //!
 //! The answer may hold too many names (words in strings and comments, the program's own locals), never too few:
 //! it decides what is handed to the text, and the text itself decides what of that it reads.
@@ -148,7 +148,7 @@ pub struct Names {
     nodes: Used,
 }
 
-/// What a text uses of `variables` or `nodes`.
+/// The members of `variables` or `nodes` that a text uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Used {
     /// These, each named in the text.
@@ -198,12 +198,12 @@ impl Names {
         self.bare.iter()
     }
 
-    /// What is used of `variables`.
+    /// The variables used as `variables.name`.
     pub fn variables(&self) -> &Used {
         &self.variables
     }
 
-    /// What is used of `nodes`.
+    /// The nodes used as `nodes["id"]`.
     pub fn nodes(&self) -> &Used {
         &self.nodes
     }

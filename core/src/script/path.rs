@@ -24,7 +24,7 @@ pub enum Step {
     Index(usize),
 }
 
-/// What a path leads to, as JavaScript would have it.
+/// The value that a path leads to, as JavaScript would have it.
 pub(super) enum Reached<R> {
     /// What the reader made of the value there.
     Value(R),
@@ -35,7 +35,7 @@ pub(super) enum Reached<R> {
     Unknown,
 }
 
-/// What a reader is shown.
+/// The value as a reader is shown it.
 pub(super) enum Target<'v> {
     /// A value as it is stored.
     Whole(&'v Arc<Value>),

@@ -7,8 +7,8 @@ use serde_json::Value;
 use super::names::{is_global, is_reserved};
 use super::path::{Reached, Target, owned};
 use super::text::is_truthy;
-use super::{Path, Scope, ScriptFault};
-use crate::error::RunErrorCode;
+use super::{Path, Scope};
+use crate::error::{RunErrorCode, ScriptFault};
 
 /// An expression that is evaluated without JavaScript, with exactly JavaScript's result (a stored number keeps the
 /// notation it is stored in).

@@ -1,4 +1,4 @@
-//! What a text sees, and an owned copy of the part of it that a text uses.
+//! The scope in which a text is evaluated, and an owned copy of the part that a text uses.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{Names, Used};
 
-/// What a text sees while it is evaluated (SPEC section 2 "Expressions").
+/// The names that a text can use while it is evaluated, and their values.
 ///
 /// Everything is looked up when it is used: evaluating a text costs in proportion to what it names, not to what
 /// there is. Values are shared, never copied.
@@ -29,7 +29,7 @@ pub trait Scope {
     fn event(&self) -> Option<Arc<Value>>;
 }
 
-/// What the bare name `name` means, JavaScript's own globals aside: a variable, one of the fixed names, a node's
+/// The value of the bare name `name`, JavaScript's own globals aside: a variable, one of the fixed names, a node's
 /// output. `variables` and `nodes` are not values and give `None`.
 pub fn bare_name(scope: &dyn Scope, name: &str) -> Option<Arc<Value>> {
     if name == "variables" || name == "nodes" {

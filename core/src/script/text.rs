@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{MAX_TEXT, Path, Scope, ScriptFault};
-use crate::error::RunErrorCode;
+use super::{Path, Scope};
+use crate::error::{RunErrorCode, ScriptFault};
+use crate::value::MAX_TEXT;
 
 /// A template of text and `{{path}}`, rendered straight from the scope.
 #[derive(Clone, Debug, PartialEq)]

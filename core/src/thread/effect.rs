@@ -10,7 +10,6 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::output::Output;
 use crate::Millis;
 use crate::conversation::{AgentKind, ModelRequest, Spent};
 use crate::definition::{
@@ -21,6 +20,7 @@ use crate::event::{EventMask, EventType, RaisedEvent};
 use crate::graph::{ForkIx, NodeIx, SnippetIx};
 use crate::message::{Message, ToolCall};
 use crate::status::ThreadStatus;
+use crate::value::Output;
 
 /// Names one effect of one thread; ascending from 1.
 pub type EffectId = u64;

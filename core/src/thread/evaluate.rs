@@ -10,9 +10,10 @@ use super::effect::{Evaluation, Outcome};
 use super::machine::ThreadMachine;
 use super::state::Variables;
 use crate::error::RunError;
-use crate::graph::{ContextNode, Graph, NodeIx, NodeKind, SnippetIx, ValueSpec};
+use crate::graph::{ContextNode, Evaluator, Graph, NodeIx, NodeKind, SnippetIx, ValueSpec};
 use crate::message::Role;
-use crate::script::{Evaluator, Room, Scope, ScriptFault};
+use crate::script::{Scope, ScriptFault};
+use crate::value::ValueBudget;
 
 /// What a thread's texts see: the thread, and the run's global variables behind its own.
 #[derive(Clone, Copy, Debug)]
@@ -204,7 +205,7 @@ pub fn spec_value(
         ValueSpec::Literal(value) => Ok(Arc::clone(value)),
         ValueSpec::Template(snippet) => evaluator.template_value(graph, *snippet, scope),
         ValueSpec::List(_) | ValueSpec::Object(_) => {
-            part(graph, spec, scope, evaluator, (&mut Room::default(), 0)).map(Arc::new)
+            part(graph, spec, scope, evaluator, (&mut ValueBudget::default(), 0)).map(Arc::new)
         }
     }
 }
@@ -215,7 +216,7 @@ fn part(
     spec: &ValueSpec,
     scope: &dyn Scope,
     evaluator: &mut dyn Evaluator,
-    (room, inside): (&mut Room, usize),
+    (room, inside): (&mut ValueBudget, usize),
 ) -> Result<Value, ScriptFault> {
     match spec {
         ValueSpec::Expression(_) | ValueSpec::Literal(_) | ValueSpec::Template(_) => {

@@ -28,7 +28,6 @@ use super::effect::{Effect, EffectId, Input, Moment};
 use super::history::History;
 use super::id::ThreadId;
 use super::nodes::NodeRun;
-use super::output::Output;
 use super::safe_point::{Brought, SafePointWork, Stop, TriggerAssignment};
 use super::seed::{BranchSeed, Snapshot, ThreadSeed};
 use super::state::{Outputs, Variable, Variables};
@@ -37,6 +36,7 @@ use crate::conversation::Spent;
 use crate::definition::{AgentConfig, VariableScope};
 use crate::graph::{Graph, NodeIx};
 use crate::status::ThreadStatus;
+use crate::value::Output;
 
 /// Nodes a thread may enter where the workflow does not say (SPEC section 2, `config.maxSteps`).
 pub const DEFAULT_MAX_STEPS: u64 = 1000;

@@ -9,13 +9,13 @@ mod history;
 mod id;
 mod machine;
 mod nodes;
-mod output;
 mod retry;
 mod safe_point;
 mod seed;
 mod state;
 mod walk;
 
+pub use crate::value::Output;
 pub use effect::{
     CancelReason, ContextChange, ConversationOp, Effect, EffectId, Evaluation, FiringId, Input, Joined, ModelReply,
     Moment, Outcome, Prepared, ThreadEnd, TimerPurpose, ToolResult, TriggeredResult,
@@ -23,7 +23,6 @@ pub use effect::{
 pub use evaluate::{ThreadScope, evaluate, spec_value};
 pub use id::ThreadId;
 pub use machine::{DEFAULT_MAX_STEPS, NodeRecord, NodeStatus, ThreadKind, ThreadMachine, initial_variables};
-pub use output::Output;
 pub use safe_point::variable_fields;
 pub use seed::{BranchSeed, Snapshot, ThreadSeed};
 pub use state::{Outputs, Variable, Variables, coerce};

@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use super::id::ThreadId;
 use super::machine::ThreadKind;
-use super::output::Output;
 use super::state::{Outputs, Variables};
 use crate::definition::AgentConfig;
 use crate::graph::NodeIx;
+use crate::value::Output;
 
 /// Everything a thread is told when it is made.
 #[derive(Clone, Debug)]

@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::history::make_room;
-use super::output::Output;
 use crate::definition::VariableType;
 use crate::error::{RunError, RunErrorCode};
 use crate::graph::NodeIx;
+use crate::value::Output;
 
 /// A variable.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

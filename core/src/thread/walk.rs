@@ -9,11 +9,11 @@ use super::effect::{
 };
 use super::machine::{DEFAULT_MAX_STEPS, NodeStatus, ThreadMachine};
 use super::nodes::{NodeRun, Progress};
-use super::output::Output;
 use super::safe_point::{SafePointWork, Stop};
 use crate::error::{RunError, RunErrorCode};
 use crate::event::{EventType, Field, RaisedEvent};
 use crate::status::ThreadStatus;
+use crate::value::Output;
 
 /// One step under way: the thread, the moment, and where effects go.
 pub(super) struct Walk<'a> {

@@ -4,7 +4,7 @@
 //! to trigger; the map of probes lists the combinations in use, and an event makes one lookup for each of those. No order
 //! of a hash map is ever seen: the caller sorts what is found.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use foldhash::fast::FixedState;
 use smol_str::SmolStr;
@@ -25,7 +25,8 @@ pub(super) struct Candidate {
 #[derive(Clone, Debug, Default)]
 pub(super) struct TriggerIndex {
     by_condition: HashMap<Condition, Vec<Candidate>, FixedState>,
-    probes: HashMap<EventName, BTreeSet<Probe>, FixedState>,
+    /// The probes to make for an event, and how many triggers need each.
+    probes: HashMap<EventName, BTreeMap<Probe, usize>, FixedState>,
 }
 
 /// The type of an event, and its name where the trigger asks for one.
@@ -78,47 +79,38 @@ enum FieldProbe {
 }
 
 impl TriggerIndex {
-    pub(super) fn add(
-        &mut self,
-        key: TriggerKey,
-        owner: &Owner,
-        definition: &TriggerDefinition,
-        equality: Option<&Equality>,
-    ) {
-        let Some(equality) = equality else {
-            return self.insert(key, false, owner, definition, FieldTest::None);
-        };
-        let (field, literal) = (&equality.field, &equality.literal);
-        let test = FieldTest::Equals(field.clone(), literal.clone());
-        self.insert(key, equality.is_whole_expression(), owner, definition, test);
-        if equality.is_loose {
-            let test = FieldTest::NotOfKind(field.clone(), literal.kind());
-            self.insert(key, false, owner, definition, test);
+    pub(super) fn add(&mut self, key: TriggerKey, owner: &Owner, definition: &TriggerDefinition) {
+        for (condition, is_answered) in conditions(owner, definition) {
+            let probes = self.probes.entry(condition.event.clone()).or_default();
+            *probes.entry(condition.probe()).or_default() += 1;
+            let candidates = self.by_condition.entry(condition).or_default();
+            candidates.push(Candidate { key, is_answered });
         }
     }
 
-    fn insert(
-        &mut self,
-        key: TriggerKey,
-        is_answered: bool,
-        owner: &Owner,
-        definition: &TriggerDefinition,
-        field: FieldTest,
-    ) {
-        let event_name = definition.condition.event_name.as_deref().map(SmolStr::new);
-        let condition = Condition {
-            event: (definition.condition.event_type, event_name),
-            source: match (&definition.thread_id, watched_workflow(owner, definition)) {
-                (Some(thread), _) => Source::Thread(thread.into()),
-                (None, Some(workflow)) => Source::Workflow(workflow.into()),
-                (None, None) => Source::Anywhere,
-            },
-            field,
-        };
-        let probes = self.probes.entry(condition.event.clone()).or_default();
-        probes.insert(condition.probe());
-        let candidates = self.by_condition.entry(condition).or_default();
-        candidates.push(Candidate { key, is_answered });
+    pub(super) fn remove(&mut self, key: TriggerKey, owner: &Owner, definition: &TriggerDefinition) {
+        for (condition, _) in conditions(owner, definition) {
+            if let Some(candidates) = self.by_condition.get_mut(&condition) {
+                candidates.retain(|candidate| candidate.key != key);
+                if candidates.is_empty() {
+                    self.by_condition.remove(&condition);
+                }
+            }
+            let probe = condition.probe();
+            let Some(probes) = self.probes.get_mut(&condition.event) else {
+                continue;
+            };
+            let left = probes.get_mut(&probe).map_or(0, |count| {
+                *count -= 1;
+                *count
+            });
+            if left == 0 {
+                probes.remove(&probe);
+            }
+            if probes.is_empty() {
+                self.probes.remove(&condition.event);
+            }
+        }
     }
 
     /// Appends the triggers that the event can concern, in no order, each once. A trigger that names a thread may belong
@@ -129,7 +121,7 @@ impl TriggerIndex {
         let count = if names[1].is_some() { 2 } else { 1 };
         for name in names.into_iter().take(count) {
             let event_name = (raised.event_type, name);
-            for probe in self.probes.get(&event_name).into_iter().flatten() {
+            for probe in self.probes.get(&event_name).into_iter().flat_map(BTreeMap::keys) {
                 if let Some(field) = probe.field.test(event) {
                     let condition = Condition {
                         event: event_name.clone(),
@@ -141,6 +133,36 @@ impl TriggerIndex {
             }
         }
     }
+}
+
+/// The conditions that a trigger is found under, each with whether its expression then holds.
+fn conditions(owner: &Owner, definition: &TriggerDefinition) -> Vec<(Condition, bool)> {
+    let equality = definition.condition.expression.as_deref().and_then(Equality::read);
+    let with_field = |field: FieldTest| Condition {
+        event: (
+            definition.condition.event_type,
+            definition.condition.event_name.as_deref().map(SmolStr::new),
+        ),
+        source: match (&definition.thread_id, watched_workflow(owner, definition)) {
+            (Some(thread), _) => Source::Thread(thread.into()),
+            (None, Some(workflow)) => Source::Workflow(workflow.into()),
+            (None, None) => Source::Anywhere,
+        },
+        field,
+    };
+    let Some(equality) = equality else {
+        return vec![(with_field(FieldTest::None), false)];
+    };
+    let kind = equality.literal.kind();
+    let other_kind = FieldTest::NotOfKind(equality.field.clone(), kind);
+    let is_answered = equality.is_whole_expression();
+    let is_loose = equality.is_loose;
+    let equals = with_field(FieldTest::Equals(equality.field, equality.literal));
+    let mut conditions = vec![(equals, is_answered)];
+    if is_loose {
+        conditions.push((with_field(other_kind), false));
+    }
+    conditions
 }
 
 /// The one workflow whose events a trigger watches.

@@ -14,12 +14,12 @@
 //! engine.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use foldhash::fast::FixedState;
 use serde::{Deserialize, Serialize};
 
-use super::equality::Equality;
 use super::index::{Candidate, TriggerIndex, watched_workflow};
 use super::owner::{Owner, TriggerKey};
 use crate::definition::TriggerDefinition;
@@ -80,7 +80,7 @@ pub struct TriggerState {
     pub fired: u64,
 }
 
-/// One trigger. It is never removed, so its key is its place.
+/// One trigger.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct TriggerRecord {
     owner: Owner,
@@ -95,7 +95,8 @@ struct TriggerRecord {
 #[derive(Serialize, Deserialize)]
 struct TriggerSnapshot {
     chain_limit: u32,
-    records: Vec<TriggerRecord>,
+    next_key: TriggerKey,
+    records: BTreeMap<TriggerKey, TriggerRecord>,
     fired_by_run: BTreeMap<String, BTreeMap<TriggerKey, u64>>,
 }
 
@@ -104,7 +105,9 @@ struct TriggerSnapshot {
 #[serde(from = "TriggerSnapshot", into = "TriggerSnapshot")]
 pub struct TriggerMachine {
     chain_limit: u32,
-    records: Vec<TriggerRecord>,
+    next_key: TriggerKey,
+    /// In no order that anybody sees.
+    records: HashMap<TriggerKey, TriggerRecord, FixedState>,
     keys: BTreeMap<(Owner, String), TriggerKey>,
     index: TriggerIndex,
     /// Enabled triggers by the type they watch: how many, and how many of them hold the thread.
@@ -118,9 +121,10 @@ pub struct TriggerMachine {
 impl From<TriggerSnapshot> for TriggerMachine {
     fn from(snapshot: TriggerSnapshot) -> Self {
         let mut machine = Self::new(snapshot.chain_limit);
-        for record in snapshot.records {
-            machine.insert(record);
+        for (key, record) in snapshot.records {
+            machine.insert(key, record);
         }
+        machine.next_key = snapshot.next_key;
         machine.fired_by_run = snapshot.fired_by_run;
         machine
     }
@@ -130,7 +134,8 @@ impl From<TriggerMachine> for TriggerSnapshot {
     fn from(machine: TriggerMachine) -> Self {
         Self {
             chain_limit: machine.chain_limit,
-            records: machine.records,
+            next_key: machine.next_key,
+            records: machine.records.into_iter().collect(),
             fired_by_run: machine.fired_by_run,
         }
     }
@@ -147,7 +152,8 @@ impl TriggerMachine {
     pub fn new(chain_limit: u32) -> Self {
         Self {
             chain_limit,
-            records: Vec::new(),
+            next_key: 0,
+            records: HashMap::default(),
             keys: BTreeMap::new(),
             index: TriggerIndex::default(),
             watching: BTreeMap::new(),
@@ -170,9 +176,11 @@ impl TriggerMachine {
 
     /// Every trigger of an owner, in the order they were added.
     pub fn states(&self, owner: &Owner) -> Vec<TriggerState> {
-        self.records
-            .iter()
-            .filter(|record| record.owner == *owner)
+        let all = self.keys.iter().filter(|((own, _), _)| own == owner);
+        let mut keys: Vec<TriggerKey> = all.map(|(_, key)| *key).collect();
+        keys.sort_unstable();
+        let records = keys.iter().filter_map(|key| self.records.get(key));
+        records
             .map(|record| TriggerState {
                 id: record.definition.id.clone(),
                 enabled: record.enabled,
@@ -181,13 +189,9 @@ impl TriggerMachine {
             .collect()
     }
 
-    /// The definition of a watcher that [`TriggerMachine::find`] gave.
+    /// The definition of a watcher that [`TriggerMachine::find`] gave; none where it was removed since.
     pub fn definition(&self, watcher: Watcher) -> Option<&Arc<TriggerDefinition>> {
-        self.record(watcher.key).map(|record| &record.definition)
-    }
-
-    fn record(&self, key: TriggerKey) -> Option<&TriggerRecord> {
-        self.records.get(key as usize)
+        self.records.get(&watcher.key).map(|record| &record.definition)
     }
 
     fn mask(&self, wanted: impl Fn(&(usize, usize)) -> bool) -> EventMask {
@@ -207,31 +211,45 @@ impl TriggerMachine {
         if self.keys.contains_key(&id) {
             return Err(TriggerExists { id: id.1 });
         }
-        Ok(self.insert(TriggerRecord {
+        let key = self.next_key;
+        self.next_key += 1;
+        let record = TriggerRecord {
             owner: id.0,
             enabled: definition.enabled,
             definition,
             fired: 0,
             tag: None,
-        }))
+        };
+        self.insert(key, record);
+        Ok(key)
     }
 
-    fn insert(&mut self, record: TriggerRecord) -> TriggerKey {
-        let key = self.records.len() as TriggerKey;
+    fn insert(&mut self, key: TriggerKey, record: TriggerRecord) {
         let TriggerRecord { owner, definition, .. } = &record;
-        let equality = definition.condition.expression.as_deref().and_then(Equality::read);
-        self.index.add(key, owner, definition, equality.as_ref());
+        self.index.add(key, owner, definition);
         self.keys.insert((owner.clone(), definition.id.clone()), key);
         if record.enabled {
             count_watching(&mut self.watching, definition, true);
         }
-        self.records.push(record);
-        key
+        self.records.insert(key, record);
+    }
+
+    /// Removes a trigger; whether there was one.
+    pub fn remove(&mut self, owner: &Owner, id: &str) -> bool {
+        let key = self.keys.remove(&(owner.clone(), id.to_owned()));
+        let Some((key, record)) = key.and_then(|key| self.records.remove_entry(&key)) else {
+            return false;
+        };
+        self.index.remove(key, owner, &record.definition);
+        if record.enabled {
+            count_watching(&mut self.watching, &record.definition, false);
+        }
+        true
     }
 
     /// Gives a trigger a number that its [`Watcher`]s carry from then on: the place where the caller keeps more of it.
     pub fn set_tag(&mut self, key: TriggerKey, tag: u32) {
-        if let Some(record) = self.records.get_mut(key as usize) {
+        if let Some(record) = self.records.get_mut(&key) {
             record.tag = Some(tag);
         }
     }
@@ -239,7 +257,7 @@ impl TriggerMachine {
     /// Enables or disables a trigger: whether that changed anything, or none where there is no such trigger.
     pub fn set_enabled(&mut self, owner: &Owner, id: &str, enabled: bool) -> Option<bool> {
         let key = self.keys.get(&(owner.clone(), id.to_owned()))?;
-        let record = self.records.get_mut(*key as usize)?;
+        let record = self.records.get_mut(key)?;
         let changed = std::mem::replace(&mut record.enabled, enabled) != enabled;
         if changed {
             count_watching(&mut self.watching, &record.definition, enabled);
@@ -273,7 +291,8 @@ impl TriggerMachine {
         self.index.find(event, &mut found);
         found.sort_unstable();
         for candidate in found.drain(..) {
-            if let Some(record) = self.record(candidate.key).filter(|record| record.watches(event)) {
+            let record = self.records.get(&candidate.key);
+            if let Some(record) = record.filter(|record| record.watches(event)) {
                 watchers.push(Watcher {
                     key: candidate.key,
                     is_answered: candidate.is_answered,
@@ -286,7 +305,7 @@ impl TriggerMachine {
 
     /// Counts a firing of a candidate whose expression held.
     pub fn fire(&mut self, key: TriggerKey, event: &Event) -> Fire {
-        let record = self.records.get_mut(key as usize).filter(|record| record.enabled);
+        let record = self.records.get_mut(&key).filter(|record| record.enabled);
         let Some(record) = record else {
             return Fire::Refused;
         };
@@ -335,11 +354,7 @@ impl TriggerRecord {
 }
 
 /// Counts a trigger that begins or ceases to watch.
-fn count_watching(
-    watching: &mut BTreeMap<EventType, (usize, usize)>,
-    definition: &TriggerDefinition,
-    begins: bool,
-) {
+fn count_watching(watching: &mut BTreeMap<EventType, (usize, usize)>, definition: &TriggerDefinition, begins: bool) {
     let (all, holding) = watching.entry(definition.condition.event_type).or_default();
     let holds = usize::from(definition.action.holds_the_thread());
     if begins {

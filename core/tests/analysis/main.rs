@@ -2,7 +2,7 @@
 
 mod joins;
 mod loops;
-mod rings;
 mod shipped;
+mod trigger_cycles;
 mod work;
 mod world;

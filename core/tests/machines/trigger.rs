@@ -1,4 +1,4 @@
-//! Whatever the trigger machine is told: nobody fires beyond their count, a disabled one never, no panic.
+//! Whatever the trigger machine is told: nobody fires beyond their count, a removed or disabled one never, no panic.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,6 +16,10 @@ enum Told {
         id: u8,
         most: u64,
         enabled: bool,
+    },
+    Remove {
+        inside: bool,
+        id: u8,
     },
     Enable {
         inside: bool,
@@ -36,6 +40,7 @@ fn told() -> impl Strategy<Value = Told> {
     prop_oneof![
         3 => (any::<bool>(), 0..4_u8, 0..4_u64, any::<bool>())
             .prop_map(|(inside, id, most, enabled)| Told::Add { inside, id, most, enabled }),
+        1 => (any::<bool>(), 0..4_u8).prop_map(|(inside, id)| Told::Remove { inside, id }),
         2 => (any::<bool>(), 0..4_u8, any::<bool>())
             .prop_map(|(inside, id, enabled)| Told::Enable { inside, id, enabled }),
         1 => (0..3_u8).prop_map(Told::RunEnded),
@@ -83,6 +88,10 @@ proptest! {
                     prop_assert_eq!(added.is_err(), known.contains_key(&(inside, id)), "an id stands once");
                     known.entry((inside, id)).or_insert((most, BTreeMap::new()));
                 }
+                Told::Remove { inside, id } => {
+                    let was = known.remove(&(inside, id)).is_some();
+                    prop_assert_eq!(machine.remove(&owner(inside), &id.to_string()), was);
+                }
                 Told::Enable { inside, id, enabled } => {
                     let changed = machine.set_enabled(&owner(inside), &id.to_string(), enabled);
                     prop_assert_eq!(changed.is_some(), known.contains_key(&(inside, id)));
@@ -101,7 +110,7 @@ proptest! {
                         machine.states(&owner(inside)).into_iter().map(move |state| ((inside, state.id), state.enabled))
                     }).collect();
                     for watcher in machine.candidates(&event) {
-                        let id = machine.definition(watcher).expect("it is there").id.clone();
+                        let id = machine.definition(watcher).expect("it was not removed").id.clone();
                         let before = machine.states(&Owner::Engine);
                         let fire = machine.fire(watcher.key, &event);
                         // of the two that may share an id, the one whose count went up
@@ -159,6 +168,25 @@ fn f18_a_count_that_was_written_down_is_had_again_as_it_was() {
 }
 
 #[test]
+fn a_candidate_that_was_removed_meanwhile_does_not_fire_what_took_its_place() {
+    let definition = |id: &str| -> TriggerDefinition {
+        serde_json::from_value(json!({"id": id, "condition": {"eventType": "NODE_FAILED"},
+            "action": {"type": "STOP_THREAD", "parameters": {}}}))
+        .expect("a trigger")
+    };
+    let mut machine = TriggerMachine::default();
+    let event = event(1, 0, false);
+    machine.add(Owner::Engine, Arc::new(definition("first"))).expect("new");
+    let candidates = machine.candidates(&event);
+    assert!(machine.remove(&Owner::Engine, "first"));
+    machine.add(Owner::Engine, Arc::new(definition("second"))).expect("new");
+    assert_eq!(machine.fire(candidates[0].key, &event), Fire::Refused);
+    assert_eq!(machine.states(&Owner::Engine)[0].fired, 0);
+    let candidates = machine.candidates(&event);
+    assert_eq!(machine.fire(candidates[0].key, &event), Fire::Fired { count: 1 });
+}
+
+#[test]
 fn f17_what_was_found_for_many_events_at_once_fires_no_more_often_than_it_may() {
     let definition: TriggerDefinition = serde_json::from_value(json!({"id": "t", "maxTriggers": 3,
         "condition": {"eventType": "NODE_FAILED"}, "action": {"type": "STOP_THREAD", "parameters": {}}}))
@@ -182,5 +210,7 @@ fn f17_what_was_found_for_many_events_at_once_fires_no_more_often_than_it_may() 
         let expected = [1, 2, 3].map(|count| Fire::Fired { count });
         assert_eq!(counts, [&expected[..], &[Fire::Refused; 2]].concat(), "F17");
         assert!(machine.definition(watchers[0]).is_some_and(|own| own.id == "t"));
+        machine.remove(&owner(inside), "t");
+        assert!(machine.definition(watchers[0]).is_none());
     }
 }

@@ -14,7 +14,8 @@ mod values;
 use std::sync::Arc;
 
 use pirn_core::error::RunErrorCode;
-use pirn_core::script::{Evaluator, ScopeValues, ScriptFault};
+use pirn_core::graph::Evaluator;
+use pirn_core::script::{ScopeValues, ScriptFault};
 use serde_json::{Value, json};
 
 use super::{ExpressionLimits, JsEvaluator};

@@ -64,7 +64,7 @@ impl de::Error for Mismatch {
     }
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
-        let message = format!("no field is called `{field}` here");
+        let message = format!("unknown field `{field}`");
         Self {
             kind: MismatchKind::UnknownField(field.to_owned(), expected),
             message,
@@ -73,9 +73,9 @@ impl de::Error for Mismatch {
 
     fn unknown_variant(word: &str, expected: &'static [&'static str]) -> Self {
         let message = if expected.len() > MOST_LISTED {
-            format!("`{word}` is none of its words")
+            format!("unknown word `{word}`")
         } else {
-            format!("`{word}` is none of {}", expected.join(", "))
+            format!("expected one of {}, found `{word}`", expected.join(", "))
         };
         Self {
             kind: MismatchKind::UnknownWord(word.to_owned(), expected),
@@ -105,7 +105,7 @@ impl fmt::Display for Wanted<'_> {
             "a sequence" => f.write_str("a list"),
             "a map" => f.write_str("an object"),
             other if other.starts_with("struct ") || other.starts_with("struct variant ") => f.write_str("an object"),
-            other if other.starts_with("enum ") => f.write_str("one of its words"),
+            other if other.starts_with("enum ") => f.write_str("one of a fixed list of words"),
             other => f.write_str(other),
         }
     }

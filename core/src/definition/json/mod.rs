@@ -142,7 +142,7 @@ impl Tree {
         );
     }
 
-    /// The deepest part on the way that `steps` name that exists.
+    /// The part that `steps` lead to, or the deepest one before it that exists.
     pub(crate) fn deepest(&self, steps: &[Step]) -> &Tree {
         let mut here = self;
         for step in steps {
@@ -160,11 +160,11 @@ impl Tree {
 
     /// Takes out the part that `steps` name. Whether there was one.
     pub(crate) fn remove(&mut self, steps: &[Step]) -> bool {
-        let Some((last, way)) = steps.split_last() else {
+        let Some((last, pointer)) = steps.split_last() else {
             return false;
         };
         let mut here = self;
-        for step in way {
+        for step in pointer {
             let next = match (step, &mut here.value) {
                 (Step::Key(key), Json::Object(members)) => members
                     .iter_mut()

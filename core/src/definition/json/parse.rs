@@ -273,8 +273,8 @@ impl<'a> Parser<'a> {
         let text = &self.text[start..self.at];
         let number: serde_json::Number = serde_json::from_str(text).map_err(|error| {
             let message = match text {
-                "-Infinity" | "-NaN" => format!("`{text}` is no JSON number"),
-                _ => format!("`{}` is no JSON number: {}", shortened(text), without_place(&error)),
+                "-Infinity" | "-NaN" => format!("invalid number `{text}`"),
+                _ => format!("invalid number `{}`: {}", shortened(text), without_place(&error)),
             };
             self.error_at(FaultCode::InvalidJson, message, start, self.at)
         })?;
@@ -293,7 +293,7 @@ impl<'a> Parser<'a> {
             "" => Err(self.unexpected("a value")),
             other => {
                 let message = match other {
-                    "NaN" | "Infinity" | "undefined" => format!("`{other}` is no JSON value"),
+                    "NaN" | "Infinity" | "undefined" => format!("invalid value `{other}`"),
                     _ => format!(
                         "expected a value, found `{}`: text stands in double quotes",
                         shortened(other)

@@ -1,4 +1,4 @@
-//! The other forms of FORK and JOIN: `forkPaths`, and the legacy form of seed 001 section 6.
+//! The other forms of FORK and JOIN: `forkPaths`, and the legacy form with `forkId`.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Text to definitions, generously (SPEC section 2, "The loader is generous").
+//! Text to definitions, generously.
 //!
 //! 1. Everything wrong in a text is reported at once, at its place in the user's own text.
 //! 2. What can be read is given back even where something else is wrong, so that [`crate::graph`] can add its
@@ -31,7 +31,7 @@ pub use nearest::nearest;
 #[cfg(feature = "schema")]
 pub(super) use shape::{ACTIONS, BUNDLE, Field, Holds, NODE, NODE_TYPES, Shape, every_shape};
 
-/// What a text defines.
+/// The definitions read from a text.
 #[derive(Clone, Debug, Default)]
 pub struct Loaded {
     /// The workflows that could be read, in the text's order.
@@ -42,9 +42,9 @@ pub struct Loaded {
     pub profiles: Vec<Located<Profile>>,
     /// Ids of workflows that could not be read at all: naming one is no fault of its own.
     pub unreadable: Vec<String>,
-    /// What is wrong.
+    /// The faults.
     pub faults: Vec<Fault>,
-    /// What works but deserves a word.
+    /// The warnings.
     pub warnings: Vec<Fault>,
 }
 
@@ -90,7 +90,7 @@ pub fn load(file: &SourceFile) -> Loaded {
     match parse(&file.text) {
         Ok(Parsed { root, twice }) => {
             for Twice { key, first, other } in twice {
-                let message = format!("the key `{key}` stands twice in this object");
+                let message = format!("the key `{key}` appears twice in this object");
                 let fault = loader.source.fault(FaultCode::DuplicateField, first, other, message);
                 loader.out.faults.push(fault);
             }
@@ -214,21 +214,21 @@ impl Loader {
         self.out.profiles.push(Located { value, origin });
     }
 
-    /// Reads a `T`, reporting what does not fit. `way` names the keys that lead to it.
-    fn read<T: DeserializeOwned>(&mut self, tree: &mut Tree, way: &[&str]) -> Option<T> {
+    /// Reads a `T`, reporting what does not fit. `parents` are the keys that lead to it.
+    fn read<T: DeserializeOwned>(&mut self, tree: &mut Tree, pointer: &[&str]) -> Option<T> {
         let (value, problems) = read::read::<T>(tree);
-        self.report(&problems, way);
+        self.report(&problems, pointer);
         value
     }
 
     /// Reports problems; a field that was misspelt is not reported as missing too.
-    fn report(&mut self, problems: &[Problem], way: &[&str]) {
+    fn report(&mut self, problems: &[Problem], pointer: &[&str]) {
         for problem in problems {
             let echo = problem
                 .missing()
                 .is_some_and(|missing| self.reported.contains(&missing));
             if !echo {
-                self.out.faults.push(problem.fault(&self.source, way));
+                self.out.faults.push(problem.fault(&self.source, pointer));
             }
         }
     }

@@ -46,8 +46,8 @@ pub(super) fn normalise_node(loader: &mut Loader, node: &mut Tree, holes: &mut H
     } else {
         loader.normalise(shape, config);
     }
-    // a reported field of these may be the way itself
-    holes.ways |= matches!(*word, "FORK" | "JOIN" | "ROUTE") && loader.out.faults.len() > before;
+    // a reported field of these may be the transition itself
+    holes.transitions |= matches!(*word, "FORK" | "JOIN" | "ROUTE") && loader.out.faults.len() > before;
 }
 
 /// `{operation: "truncate", keepFirst: 2}`, and the same with the fields in an object of the operation's name.
@@ -99,7 +99,7 @@ pub(super) fn read_node(
     let led_on = tree.get("onError").is_some();
     let frame = loader.read::<Frame>(tree, &["nodes"]);
     let word = frame.as_ref().and_then(|frame| frame.word.clone());
-    holes.ways |= led_on && tree.get("onError").is_none();
+    holes.transitions |= led_on && tree.get("onError").is_none();
     let read = if let (Some(word), Some(config)) = (word, &mut config) {
         read_config(loader, tree, &word, &mut config.value, holes)
     } else {
@@ -153,24 +153,24 @@ fn read_config(
     holes: &mut Holes,
 ) -> Option<(NodeConfig, bool)> {
     let before = loader.out.faults.len();
-    let way: &[&str] = &["config"];
+    let parents: &[&str] = &["config"];
     let read = match word {
-        "START" => loader.read::<Nothing>(config, way).map(|_| NodeConfig::Start),
+        "START" => loader.read::<Nothing>(config, parents).map(|_| NodeConfig::Start),
         "START_FROM_TRIGGER" => loader
-            .read::<Nothing>(config, way)
+            .read::<Nothing>(config, parents)
             .map(|_| NodeConfig::StartFromTrigger),
-        "END" => loader.read::<EndConfig>(config, way).map(NodeConfig::End),
-        "VARIABLE" => loader.read::<VariableConfig>(config, way).map(NodeConfig::Variable),
-        "LLM" => loader.read::<LlmConfig>(config, way).map(NodeConfig::Llm),
-        "CODE" => loader.read::<CodeConfig>(config, way).map(NodeConfig::Code),
-        "ROUTE" => loader.read::<RouteConfig>(config, way).map(NodeConfig::Route),
-        "FORK" => loader.read::<ForkConfig>(config, way).map(NodeConfig::Fork),
+        "END" => loader.read::<EndConfig>(config, parents).map(NodeConfig::End),
+        "VARIABLE" => loader.read::<VariableConfig>(config, parents).map(NodeConfig::Variable),
+        "LLM" => loader.read::<LlmConfig>(config, parents).map(NodeConfig::Llm),
+        "CODE" => loader.read::<CodeConfig>(config, parents).map(NodeConfig::Code),
+        "ROUTE" => loader.read::<RouteConfig>(config, parents).map(NodeConfig::Route),
+        "FORK" => loader.read::<ForkConfig>(config, parents).map(NodeConfig::Fork),
         "JOIN" => read_join(loader, config).map(NodeConfig::Join),
-        "SUBGRAPH" => loader.read::<SubgraphConfig>(config, way).map(NodeConfig::Subgraph),
+        "SUBGRAPH" => loader.read::<SubgraphConfig>(config, parents).map(NodeConfig::Subgraph),
         "CONTEXT_PROCESSOR" => read_operation(loader, config).map(NodeConfig::ContextProcessor),
-        "WAIT" => loader.read::<WaitConfig>(config, way).map(NodeConfig::Wait),
+        "WAIT" => loader.read::<WaitConfig>(config, parents).map(NodeConfig::Wait),
         "CONTINUE_FROM_TRIGGER" => loader
-            .read::<ContinueFromTriggerConfig>(config, way)
+            .read::<ContinueFromTriggerConfig>(config, parents)
             .map(NodeConfig::ContinueFromTrigger),
         other => {
             unknown_type(loader, node, other);
@@ -178,7 +178,7 @@ fn read_config(
         }
     };
     let faulty = loader.out.faults.len() > before;
-    holes.ways |= faulty && matches!(word, "ROUTE" | "FORK" | "JOIN");
+    holes.transitions |= faulty && matches!(word, "ROUTE" | "FORK" | "JOIN");
     match read {
         Some(read) => Some((read, true)),
         None => stand_in(word).map(|config| (config, false)),
@@ -187,11 +187,9 @@ fn read_config(
 
 fn unknown_type(loader: &mut Loader, node: &Tree, word: &str) {
     let place = node.get("type").unwrap_or(node);
-    let fault = loader.source.fault_in(
-        FaultCode::InvalidValue,
-        place,
-        format!("no node type is called `{word}`"),
-    );
+    let fault = loader
+        .source
+        .fault_in(FaultCode::InvalidValue, place, format!("unknown node type `{word}`"));
     let known = || NODE_TYPES.iter().map(|(known, _)| *known);
     let help = match nearest(word, known()) {
         Some(near) => format!("did you mean `{near}`?"),
@@ -232,23 +230,23 @@ fn read_join(loader: &mut Loader, config: &mut Tree) -> Option<JoinConfig> {
 const STRATEGIES: &str = "one of ALL_COMPLETED, ANY_COMPLETED, ALL_FAILED, ANY_FAILED, SUCCESS_COUNT_THRESHOLD";
 
 fn read_operation(loader: &mut Loader, config: &mut Tree) -> Option<ContextOperation> {
-    let way: &[&str] = &["config"];
+    let parents: &[&str] = &["config"];
     let Some(mut operation) = config.take("operation") else {
         loader.fault_in(FaultCode::MissingField, config, "`operation` is missing");
         return None;
     };
     let word = operation.value.as_text().unwrap_or_default().to_owned();
     let read = match word.as_str() {
-        "insert" => loader.read(config, way).map(ContextOperation::Insert),
-        "replace" => loader.read(config, way).map(ContextOperation::Replace),
-        "truncate" => loader.read(config, way).map(ContextOperation::Truncate),
-        "clear" => loader.read(config, way).map(ContextOperation::Clear),
-        "filter" => loader.read(config, way).map(ContextOperation::Filter),
-        "compress" => loader.read(config, way).map(ContextOperation::Compress),
-        "pin" => loader.read(config, way).map(ContextOperation::Pin),
+        "insert" => loader.read(config, parents).map(ContextOperation::Insert),
+        "replace" => loader.read(config, parents).map(ContextOperation::Replace),
+        "truncate" => loader.read(config, parents).map(ContextOperation::Truncate),
+        "clear" => loader.read(config, parents).map(ContextOperation::Clear),
+        "filter" => loader.read(config, parents).map(ContextOperation::Filter),
+        "compress" => loader.read(config, parents).map(ContextOperation::Compress),
+        "pin" => loader.read(config, parents).map(ContextOperation::Pin),
         other => {
             let known = || OPERATIONS.iter().map(|(known, _)| *known);
-            let message = format!("no operation is called `{other}`");
+            let message = format!("unknown operation `{other}`");
             let fault = loader
                 .source
                 .fault_in(FaultCode::InvalidValue, &operation.value, message);

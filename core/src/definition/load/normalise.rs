@@ -89,7 +89,7 @@ impl Loader {
     }
 
     fn unknown_field(&mut self, shape: &Shape, object: Span, member: &Member) {
-        let message = format!("no field is called `{}` here", member.key);
+        let message = format!("unknown field `{}`", member.key);
         let fault = self
             .source
             .fault(FaultCode::UnknownField, member.key_span, member.key_span, message);

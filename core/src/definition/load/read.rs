@@ -11,7 +11,7 @@ use crate::definition::origin::Source;
 /// Mismatches reported for one object; more add nothing.
 const MOST: usize = 32;
 
-/// A mismatch, and the way to it from the object that was read.
+/// A mismatch, and its pointer from the object that was read.
 pub(crate) struct Problem {
     pub(crate) steps: Vec<Step>,
     span: Span,
@@ -34,12 +34,12 @@ impl Problem {
         }
     }
 
-    /// As a fault. `way` leads from the definition's root to the object that was read.
-    pub(crate) fn fault(&self, source: &Source, way: &[&str]) -> Fault {
-        let code = self.code(way);
+    /// As a fault. `parents` are the keys from the definition's root to the object that was read.
+    pub(crate) fn fault(&self, source: &Source, parents: &[&str]) -> Fault {
+        let code = self.code(parents);
         let message = match (&self.mismatch.kind, self.steps.last()) {
             (MismatchKind::Invalid, _) if self.mismatch.message.contains("did not match any variant") => {
-                format!("{}this is none of the forms it takes", self.subject())
+                format!("{}expected one of the forms it takes", self.subject())
             }
             (MismatchKind::Invalid | MismatchKind::UnknownWord(..), _) => {
                 format!("{}{}", self.subject(), self.mismatch.message)
@@ -66,8 +66,8 @@ impl Problem {
         key.map(|key| format!("`{key}`: ")).unwrap_or_default()
     }
 
-    fn code(&self, way: &[&str]) -> FaultCode {
-        let mut keys: Vec<&str> = way.to_vec();
+    fn code(&self, parents: &[&str]) -> FaultCode {
+        let mut keys: Vec<&str> = parents.to_vec();
         keys.extend(self.steps.iter().filter_map(|step| match step {
             Step::Key(key) => Some(key.as_str()),
             Step::Index(_) => None,
@@ -141,14 +141,14 @@ pub(crate) fn read<T: DeserializeOwned>(tree: &mut Tree) -> (Option<T>, Vec<Prob
 /// Whether what is missing was taken out a moment ago, and reported as what it was.
 fn is_echo(removed: &[Vec<Step>], steps: &[Step], mismatch: &Mismatch) -> bool {
     match mismatch.kind {
-        MismatchKind::Missing(field) => removed
-            .iter()
-            .any(|other| matches!(other.split_last(), Some((Step::Key(key), way)) if key == field && way == steps)),
+        MismatchKind::Missing(field) => removed.iter().any(
+            |other| matches!(other.split_last(), Some((Step::Key(key), parent)) if key == field && parent == steps),
+        ),
         MismatchKind::Invalid | MismatchKind::UnknownField(..) | MismatchKind::UnknownWord(..) => false,
     }
 }
 
-/// The way to what does not fit costs a text for each key that is passed, so it is only kept once something does not.
+/// Tracking the path costs a text for each key that is passed, so it is only done where something does not fit.
 fn attempt<T: DeserializeOwned>(tree: &Tree) -> Result<T, (Vec<Step>, Mismatch)> {
     if let Ok(value) = T::deserialize(tree) {
         return Ok(value);

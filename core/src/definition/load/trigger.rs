@@ -101,7 +101,7 @@ fn normalise_action(loader: &mut Loader, action: &mut Tree) -> bool {
     let Some(word) = action.take("type") else { return true };
     let text = word.value.as_text().unwrap_or_default().to_owned();
     let Some((_, shape)) = ACTIONS.iter().find(|(known, _)| *known == text) else {
-        let message = format!("no trigger action is called `{text}`");
+        let message = format!("unknown trigger action `{text}`");
         let fault = loader.source.fault_in(FaultCode::InvalidValue, &word.value, message);
         let known = || ACTIONS.iter().map(|(known, _)| *known);
         let help = match nearest(&text, known()) {

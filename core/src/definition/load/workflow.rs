@@ -36,12 +36,12 @@ pub(super) fn read_workflow(loader: &mut Loader, mut tree: Tree) {
     let mut config = tree.take("config");
     let head = loader.read::<Head>(&mut tree, &[]);
 
-    holes.ways |= edges.is_none();
+    holes.transitions |= edges.is_none();
     holes.nodes |= nodes.is_none();
     let read_edges = read_each(&mut edges, |edge| {
         let before = loader.out.faults.len();
         let read = loader.read::<EdgeDefinition>(edge, &["edges"]);
-        holes.ways |= read.is_none() || loader.out.faults.len() > before;
+        holes.transitions |= read.is_none() || loader.out.faults.len() > before;
         read
     });
     if let Some(nodes) = nodes.as_mut().and_then(items_mut) {

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::{NodeRun, Progress, done, evaluate, failure, value_or};
 use crate::graph::{NodeKind, ValueSpec};
 use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome};
-use crate::thread::output::Output;
 use crate::thread::walk::Walk;
+use crate::value::Output;
 
 /// What it awaits.
 #[derive(Debug, Serialize, Deserialize)]

@@ -12,11 +12,11 @@ pub(super) mod wait;
 use std::sync::Arc;
 
 use super::effect::{Effect, EffectId, Evaluation, Outcome};
-use super::output::Output;
 use super::safe_point::{Handed, Stop};
 use super::walk::{Walk, no_edge};
 use crate::error::{RunError, RunErrorCode};
 use crate::graph::{NodeIx, NodeKind};
+use crate::value::Output;
 use serde::{Deserialize, Serialize};
 
 /// What became of a node.

@@ -1,4 +1,4 @@
-//! A definition under inspection: where its faults are collected.
+//! The faults and warnings of one definition, collected while it is checked.
 
 use serde_json::Value;
 
@@ -6,18 +6,18 @@ use crate::conversation::check as check_selection;
 use crate::definition::json::Step;
 use crate::definition::{ConversationHistoryOptions, Fault, FaultCode, Origin};
 
-/// A definition's origin, and what was found in it.
-pub(super) struct Site<'a> {
+/// The faults and warnings found in a definition.
+pub(super) struct Diagnostics<'a> {
     pub(super) origin: &'a Origin,
     pub(super) faults: Vec<Fault>,
     pub(super) warnings: Vec<Fault>,
 }
 
-/// The way to a part of a definition: `at!["nodes", 3, "config"]`.
-macro_rules! at {
-    ($($step:expr),* $(,)?) => { Vec::from([$($crate::graph::site::step($step)),*]) };
+/// The pointer to a part of a definition: `pointer!["nodes", 3, "config"]`.
+macro_rules! pointer {
+    ($($step:expr),* $(,)?) => { Vec::from([$($crate::graph::diagnostics::step($step)),*]) };
 }
-pub(crate) use at;
+pub(crate) use pointer;
 
 /// A key or an index as a step.
 pub(crate) fn step(step: impl Into<StepWord>) -> Step {
@@ -39,9 +39,9 @@ impl From<usize> for StepWord {
     }
 }
 
-/// `way` and one step more.
-pub(crate) fn and(way: &[Step], next: impl Into<StepWord>) -> Vec<Step> {
-    let mut longer = way.to_vec();
+/// `pointer` and one step more.
+pub(crate) fn child(pointer: &[Step], next: impl Into<StepWord>) -> Vec<Step> {
+    let mut longer = pointer.to_vec();
     longer.push(step(next));
     longer
 }
@@ -50,7 +50,7 @@ pub(crate) fn and(way: &[Step], next: impl Into<StepWord>) -> Vec<Step> {
 const LONGEST_SECONDS: f64 = 10.0 * 365.25 * 86_400.0;
 const LONGEST_MS: u64 = 315_576_000_000;
 
-impl<'a> Site<'a> {
+impl<'a> Diagnostics<'a> {
     pub(super) fn new(origin: &'a Origin) -> Self {
         Self {
             origin,
@@ -59,42 +59,43 @@ impl<'a> Site<'a> {
         }
     }
 
-    /// Adds what was found of the same definition elsewhere.
+    /// Adds findings about the same definition.
     pub(super) fn extend(&mut self, other: Self) {
         self.faults.extend(other.faults);
         self.warnings.extend(other.warnings);
     }
 
-    pub(super) fn fault(&mut self, code: FaultCode, way: &[Step], message: impl Into<String>) {
-        self.faults.push(self.origin.fault(code, way, message));
+    pub(super) fn fault(&mut self, code: FaultCode, pointer: &[Step], message: impl Into<String>) {
+        self.faults.push(self.origin.fault(code, pointer, message));
     }
 
-    pub(super) fn fault_with_help(&mut self, code: FaultCode, way: &[Step], message: String, help: &str) {
-        self.faults.push(self.origin.fault(code, way, message).with_help(help));
+    pub(super) fn fault_with_help(&mut self, code: FaultCode, pointer: &[Step], message: String, help: &str) {
+        self.faults
+            .push(self.origin.fault(code, pointer, message).with_help(help));
     }
 
-    pub(super) fn warn(&mut self, code: FaultCode, way: &[Step], message: impl Into<String>) {
-        self.warnings.push(self.origin.fault(code, way, message));
+    pub(super) fn warn(&mut self, code: FaultCode, pointer: &[Step], message: impl Into<String>) {
+        self.warnings.push(self.origin.fault(code, pointer, message));
     }
 
     /// Seconds to milliseconds; none for 0 and for what is no time.
-    pub(super) fn seconds(&mut self, seconds: Option<f64>, way: impl FnOnce() -> Vec<Step>) -> Option<u64> {
+    pub(super) fn seconds(&mut self, seconds: Option<f64>, pointer: impl FnOnce() -> Vec<Step>) -> Option<u64> {
         let seconds = seconds?;
         if !(0.0..=LONGEST_SECONDS).contains(&seconds) {
-            let message = format!("{seconds} is no time: expected seconds from 0 to ten years");
-            self.fault(FaultCode::InvalidTimeout, &way(), message);
+            let message = format!("invalid time {seconds}: expected seconds from 0 to ten years");
+            self.fault(FaultCode::InvalidTimeout, &pointer(), message);
             return None;
         }
         (seconds > 0.0).then(|| ((seconds * 1000.0).round() as u64).max(1))
     }
 
     /// Milliseconds; none for 0 and for what is no time.
-    pub(super) fn milliseconds(&mut self, ms: Option<u64>, way: impl FnOnce() -> Vec<Step>) -> Option<u64> {
+    pub(super) fn milliseconds(&mut self, ms: Option<u64>, pointer: impl FnOnce() -> Vec<Step>) -> Option<u64> {
         let ms = ms?;
         if ms > LONGEST_MS {
             self.fault(
                 FaultCode::InvalidTimeout,
-                &way(),
+                &pointer(),
                 format!("{ms} milliseconds are more than ten years"),
             );
             return None;
@@ -102,16 +103,16 @@ impl<'a> Site<'a> {
         (ms > 0).then_some(ms)
     }
 
-    /// A selection of messages (SPEC section 3): something is asked for, and it makes sense.
-    pub(super) fn history(&mut self, options: &ConversationHistoryOptions, way: &[Step]) {
+    /// Checks a selection of messages: it selects something, and its bounds make sense.
+    pub(super) fn history(&mut self, options: &ConversationHistoryOptions, pointer: &[Step]) {
         match check_selection(options) {
             Ok(None) => {}
             Ok(Some(warning)) => {
                 let message = format!("several selections: `{}` counts, the rest is ignored", warning.used);
-                self.warn(FaultCode::AmbiguousHistoryOptions, way, message);
+                self.warn(FaultCode::AmbiguousHistoryOptions, pointer, message);
             }
             Err(error) => {
-                let mut deeper = way.to_vec();
+                let mut deeper = pointer.to_vec();
                 deeper.extend(error.pointer().split('/').filter(|key| !key.is_empty()).map(step));
                 self.fault(FaultCode::InvalidHistoryOptions, &deeper, error.to_string());
             }

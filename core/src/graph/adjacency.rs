@@ -1,16 +1,16 @@
-//! Names to indices, and every way from a node to a node: edges, routes, `onError`, the paths of a FORK.
+//! Node ids to indices, and every transition between two of them: edges, routes, `onError`, the paths of a FORK.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::diagnostics::{Diagnostics, pointer};
 use super::model::NodeIx;
-use super::site::{Site, at};
 use crate::definition::json::Step;
-use crate::definition::{FaultCode, NodeConfig, NodeDefinition, WayOut, WorkflowDefinition};
+use crate::definition::{FaultCode, NodeConfig, NodeDefinition, NodeExits, WorkflowDefinition};
 
-/// The nodes by name and the ways between them.
+/// The nodes by name and the transitions between them.
 #[derive(Debug)]
-pub(super) struct Ways {
+pub(super) struct Adjacency {
     pub(super) by_id: BTreeMap<Arc<str>, NodeIx>,
     /// Indices of the node's edges in the definition, in list order.
     pub(super) edges: Vec<Vec<usize>>,
@@ -25,36 +25,43 @@ pub(super) struct Ways {
 }
 
 /// Whether a node names a workflow that is known to be a normal one.
-pub(super) type NamesNormal<'a> = &'a dyn Fn(&NodeDefinition) -> bool;
+pub(super) type CallsNormal<'a> = &'a dyn Fn(&NodeDefinition) -> bool;
 
-impl Ways {
+impl Adjacency {
     /// Resolves every name; each that leads nowhere is a fault.
-    pub(super) fn of(definition: &WorkflowDefinition, names_normal: NamesNormal<'_>, site: &mut Site<'_>) -> Self {
+    pub(super) fn of(
+        definition: &WorkflowDefinition,
+        calls_normal: CallsNormal<'_>,
+        report: &mut Diagnostics<'_>,
+    ) -> Self {
         let count = definition.nodes.len();
-        let mut ways = Self {
-            by_id: index(definition, site),
+        let mut adjacency = Self {
+            by_id: index(definition, report),
             edges: vec![Vec::new(); count],
             targets: Vec::new(),
             next: vec![Vec::new(); count],
             children: vec![Vec::new(); count],
             declares: vec![false; count],
         };
-        let holes = site.origin.holes();
+        let holes = report.origin.holes();
         let reports_unknown = !holes.nodes;
-        let targets = ways.edges_of(definition, reports_unknown, site);
+        let targets = adjacency.edges_of(definition, reports_unknown, report);
         for (place, node) in definition.nodes.iter().enumerate() {
-            ways.declares[place] = matches!(node.config, NodeConfig::Subgraph(_))
-                && ways.edges[place].is_empty()
-                && !holes.ways
-                && !names_normal(node);
+            adjacency.declares[place] = matches!(node.config, NodeConfig::Subgraph(_))
+                && adjacency.edges[place].is_empty()
+                && !holes.transitions
+                && !calls_normal(node);
         }
         for place in 0..count {
-            let drawn: Vec<NodeIx> = ways.edges[place].iter().filter_map(|edge| targets[*edge]).collect();
-            ways.ways_of(definition, place, drawn, reports_unknown, site);
+            let drawn: Vec<NodeIx> = adjacency.edges[place]
+                .iter()
+                .filter_map(|edge| targets[*edge])
+                .collect();
+            adjacency.transitions_of(definition, place, drawn, reports_unknown, report);
         }
-        ways.drop_ways_into_declarations(definition, &targets, site);
-        ways.targets = targets;
-        ways
+        adjacency.drop_transitions_into_declarations(definition, &targets, report);
+        adjacency.targets = targets;
+        adjacency
     }
 
     /// The node of that name.
@@ -66,7 +73,7 @@ impl Ways {
         &mut self,
         definition: &WorkflowDefinition,
         reports_unknown: bool,
-        site: &mut Site<'_>,
+        report: &mut Diagnostics<'_>,
     ) -> Vec<Option<NodeIx>> {
         let mut targets = Vec::with_capacity(definition.edges.len());
         for (place, edge) in definition.edges.iter().enumerate() {
@@ -77,12 +84,12 @@ impl Ways {
                 (target, &edge.target_node_id, "targetNodeId"),
             ] {
                 if found.is_none() && reports_unknown {
-                    unknown(site, &at!["edges", place, key], id);
+                    unknown(report, &pointer!["edges", place, key], id);
                 }
             }
             if !edge.weight.is_finite() {
-                let message = format!("{} is no weight", edge.weight);
-                site.fault(FaultCode::InvalidValue, &at!["edges", place, "weight"], message);
+                let message = format!("invalid weight {}: expected a finite number", edge.weight);
+                report.fault(FaultCode::InvalidValue, &pointer!["edges", place, "weight"], message);
             }
             match (source, target) {
                 (Some(source), Some(target)) => {
@@ -90,8 +97,8 @@ impl Ways {
                     if allowed(
                         source_node,
                         &definition.nodes[target as usize],
-                        &|| at!["edges", place],
-                        site,
+                        &|| pointer!["edges", place],
+                        report,
                     ) {
                         self.edges[source as usize].push(place);
                         targets.push(Some(target));
@@ -105,41 +112,41 @@ impl Ways {
         targets
     }
 
-    fn ways_of(
+    fn transitions_of(
         &mut self,
         definition: &WorkflowDefinition,
         place: usize,
         drawn: Vec<NodeIx>,
         reports_unknown: bool,
-        site: &mut Site<'_>,
+        report: &mut Diagnostics<'_>,
     ) {
         let node = &definition.nodes[place];
-        let mut target = |id: &str, way: &dyn Fn() -> Vec<Step>| -> Option<NodeIx> {
+        let mut target = |id: &str, pointer: &dyn Fn() -> Vec<Step>| -> Option<NodeIx> {
             match self.find(id) {
-                Some(found) => allowed(node, &definition.nodes[found as usize], way, site).then_some(found),
+                Some(found) => allowed(node, &definition.nodes[found as usize], pointer, report).then_some(found),
                 None if reports_unknown => {
-                    unknown(site, &way(), id);
+                    unknown(report, &pointer(), id);
                     None
                 }
                 None => None,
             }
         };
         let mut children = Vec::new();
-        let mut next = match node.config.way_out() {
-            WayOut::Routes(route) => {
+        let mut next = match node.config.exits() {
+            NodeExits::Routes(route) => {
                 let mut next = Vec::new();
                 for (index, route) in route.routes.iter().enumerate() {
-                    let way = || at!["nodes", place, "config", "routes", index, "targetNodeId"];
-                    next.extend(target(&route.target_node_id, &way));
+                    let pointer = || pointer!["nodes", place, "config", "routes", index, "targetNodeId"];
+                    next.extend(target(&route.target_node_id, &pointer));
                 }
                 if let Some(id) = &route.default_target_node_id {
-                    let way = || at!["nodes", place, "config", "defaultTargetNodeId"];
-                    next.extend(target(id, &way));
+                    let pointer = || pointer!["nodes", place, "config", "defaultTargetNodeId"];
+                    next.extend(target(id, &pointer));
                 }
                 next
             }
-            WayOut::Paths(fork) => {
-                // a drawn edge is no way of the parent's; where it fits no path, it is walked as one all the same
+            NodeExits::Paths(fork) => {
+                // a drawn edge is not a transition of the parent; where it fits no path, it is followed like one
                 children.extend(
                     fork.child_node_ids
                         .iter()
@@ -148,21 +155,21 @@ impl Ways {
                 children.extend(drawn);
                 Vec::new()
             }
-            WayOut::Edges => drawn,
+            NodeExits::Edges => drawn,
         };
         if let Some(on_error) = &node.on_error {
-            let way = || at!["nodes", place, "onError", "targetNodeId"];
-            next.extend(target(&on_error.target_node_id, &way));
+            let pointer = || pointer!["nodes", place, "onError", "targetNodeId"];
+            next.extend(target(&on_error.target_node_id, &pointer));
         }
         self.next[place] = next;
         self.children[place] = children;
     }
 
-    fn drop_ways_into_declarations(
+    fn drop_transitions_into_declarations(
         &mut self,
         definition: &WorkflowDefinition,
         targets: &[Option<NodeIx>],
-        site: &mut Site<'_>,
+        report: &mut Diagnostics<'_>,
     ) {
         if !self.declares.contains(&true) {
             return;
@@ -171,7 +178,7 @@ impl Ways {
             if let Some(target) = target.filter(|target| self.declares[*target as usize]) {
                 let id = &definition.nodes[target as usize].id;
                 let message = format!("`{id}` declares a triggered sub-workflow: no thread takes the edge to it");
-                site.warn(FaultCode::IgnoredEdge, &at!["edges", place], message);
+                report.warn(FaultCode::IgnoredEdge, &pointer!["edges", place], message);
             }
         }
         for (place, next) in self.next.iter_mut().enumerate() {
@@ -186,13 +193,13 @@ impl Ways {
     }
 }
 
-fn index(definition: &WorkflowDefinition, site: &mut Site<'_>) -> BTreeMap<Arc<str>, NodeIx> {
+fn index(definition: &WorkflowDefinition, report: &mut Diagnostics<'_>) -> BTreeMap<Arc<str>, NodeIx> {
     let mut by_id: BTreeMap<Arc<str>, NodeIx> = BTreeMap::new();
     for (place, node) in definition.nodes.iter().enumerate() {
         if node.id.is_empty() {
-            site.fault(
+            report.fault(
                 FaultCode::InvalidValue,
-                &at!["nodes", place, "id"],
+                &pointer!["nodes", place, "id"],
                 "a node needs an id that is not empty",
             );
         }
@@ -202,22 +209,23 @@ fn index(definition: &WorkflowDefinition, site: &mut Site<'_>) -> BTreeMap<Arc<s
             }
             std::collections::btree_map::Entry::Occupied(_) => {
                 let message = format!("another node is called `{}` too", node.id);
-                site.fault(FaultCode::DuplicateNodeId, &at!["nodes", place, "id"], message);
+                report.fault(FaultCode::DuplicateNodeId, &pointer!["nodes", place, "id"], message);
             }
         }
     }
     by_id
 }
 
-fn unknown(site: &mut Site<'_>, way: &[Step], id: &str) {
-    site.fault(
-        FaultCode::UnknownNodeReference,
-        way,
-        format!("no node is called `{id}`"),
-    );
+fn unknown(report: &mut Diagnostics<'_>, pointer: &[Step], id: &str) {
+    report.fault(FaultCode::UnknownNodeReference, pointer, format!("unknown node `{id}`"));
 }
 
-fn allowed(source: &NodeDefinition, target: &NodeDefinition, way: &dyn Fn() -> Vec<Step>, site: &mut Site<'_>) -> bool {
+fn allowed(
+    source: &NodeDefinition,
+    target: &NodeDefinition,
+    pointer: &dyn Fn() -> Vec<Step>,
+    report: &mut Diagnostics<'_>,
+) -> bool {
     let message = if matches!(source.config, NodeConfig::End(_) | NodeConfig::ContinueFromTrigger(_)) {
         format!("`{}` is a {}: nothing follows it", source.id, source.config.type_name())
     } else if is_start(&target.config) {
@@ -229,7 +237,7 @@ fn allowed(source: &NodeDefinition, target: &NodeDefinition, way: &dyn Fn() -> V
     } else {
         return true;
     };
-    site.fault(FaultCode::InvalidEdge, &way(), message);
+    report.fault(FaultCode::InvalidEdge, &pointer(), message);
     false
 }
 

@@ -1,43 +1,43 @@
-//! What can happen in a workflow, as far as its text decides: which ways some run takes, which nodes and paths can
+//! Facts about what can happen in a workflow, as far as its text decides: which transitions some run takes, which nodes and paths can
 //! complete, which can fail.
 //!
 //! Both are bounds from above. *Completes* and *fails* say "some run may", so a warning is built on their absence.
 //! Called workflows come before their callers, inner forks before outer ones; each region is searched backwards from
-//! its end, so every way is looked at a few times in all.
+//! its end, so every transition is looked at a few times in all.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::conditions::{Choices, choices, edge_choices};
-use super::odds::{Counted, Hopeless, PathOdds, can_fail, can_succeed, wanted, width};
-use super::{Flow, Set};
+use super::join_feasibility::{CountedEnd, Infeasible, PathOutcomes, can_fail, can_succeed, wanted, width};
+use super::{Flow, WorkflowSet};
 use crate::definition::TriggerAction;
 use crate::graph::{Fork, ForkIx, Graph, NodeIx, NodeKind};
 
 /// Nodes a thread may enter where the workflow does not say.
 use crate::thread::DEFAULT_MAX_STEPS;
 
-/// A way from a node.
+/// A transition out of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Way {
+pub(super) struct Transition {
     pub(super) to: NodeIx,
-    /// The way of a failure (`onError`).
+    /// Taken after a failure (`onError`).
     pub(super) is_error: bool,
 }
 
-/// What can become of a fork.
+/// The possible outcomes of a fork.
 #[derive(Debug, Default)]
-pub(super) struct ForkEnds {
-    pub(super) paths: Vec<PathOdds>,
+pub(super) struct ForkFacts {
+    pub(super) paths: Vec<PathOutcomes>,
     /// Why its JOIN cannot succeed.
-    pub(super) hopeless: Option<Hopeless>,
+    pub(super) infeasible: Option<Infeasible>,
 }
 
-/// What can happen in one workflow.
+/// Facts about one workflow.
 #[derive(Debug)]
-pub(super) struct Outlook {
-    /// The ways that conditions allow.
-    next: Vec<Vec<Way>>,
+pub(super) struct FlowFacts {
+    /// The transitions that conditions allow.
+    next: Vec<Vec<Transition>>,
     completes: Vec<bool>,
     fails: Vec<bool>,
     /// Some run enters the node.
@@ -45,14 +45,14 @@ pub(super) struct Outlook {
     /// From the node some run reaches its region's end: END, or the JOIN.
     pub(super) live: Vec<bool>,
     /// As [`Graph::forks`].
-    pub(super) forks: Vec<ForkEnds>,
+    pub(super) forks: Vec<ForkFacts>,
     /// Some run completes.
     pub(super) can_complete: bool,
 }
 
-impl Outlook {
-    /// The outlook of every workflow of the set; `work` counts what was looked at.
-    pub(super) fn of_all(set: &Set<'_>, work: &mut u64) -> Vec<Self> {
+impl FlowFacts {
+    /// The facts of every workflow of the set; `work` counts what was looked at.
+    pub(super) fn of_all(set: &WorkflowSet<'_>, work: &mut u64) -> Vec<Self> {
         let places = set.places();
         let calls: Vec<Vec<usize>> = set
             .flows
@@ -62,31 +62,31 @@ impl Outlook {
         let is_stopped = set
             .every_trigger()
             .any(|placed| placed.trigger.enabled && matches!(placed.trigger.action, TriggerAction::StopThread { .. }));
-        let mut outlooks: Vec<Option<Self>> = set.flows.iter().map(|_| None).collect();
+        let mut all: Vec<Option<Self>> = set.flows.iter().map(|_| None).collect();
         for place in callees_first(&calls) {
-            let hopeless = |id: &str| {
-                let callee = places.get(id).and_then(|place| outlooks[*place].as_ref());
+            let infeasible = |id: &str| {
+                let callee = places.get(id).and_then(|place| all[*place].as_ref());
                 callee.is_some_and(|callee| !callee.can_complete)
             };
-            let outlook = Self::of(&set.flows[place], is_stopped, &hopeless, work);
-            outlooks[place] = Some(outlook);
+            let facts = Self::of(&set.flows[place], is_stopped, &infeasible, work);
+            all[place] = Some(facts);
         }
-        outlooks.into_iter().flatten().collect()
+        all.into_iter().flatten().collect()
     }
 
-    /// The ways out of a node that some run takes.
-    pub(super) fn taken(&self, node: NodeIx) -> impl Iterator<Item = Way> {
+    /// The transitions out of a node that some run takes.
+    pub(super) fn taken(&self, node: NodeIx) -> impl Iterator<Item = Transition> {
         let (completes, fails) = (self.completes[node as usize], self.fails[node as usize]);
-        let ways = self.next[node as usize].iter().copied();
-        ways.filter(move |way| if way.is_error { fails } else { completes })
+        let transitions = self.next[node as usize].iter().copied();
+        transitions.filter(move |transition| if transition.is_error { fails } else { completes })
     }
 
-    fn of(flow: &Flow<'_>, is_stopped: bool, hopeless: &dyn Fn(&str) -> bool, work: &mut u64) -> Self {
+    fn of(flow: &Flow<'_>, is_stopped: bool, infeasible: &dyn Fn(&str) -> bool, work: &mut u64) -> Self {
         let graph = flow.graph;
         let count = graph.nodes.len();
         // a thread that enters each of its nodes once does not run into the limit
         let is_short = graph.config.max_steps.unwrap_or(DEFAULT_MAX_STEPS) < count as u64;
-        let mut outlook = Self {
+        let mut facts = Self {
             next: Vec::with_capacity(count),
             completes: Vec::with_capacity(count),
             fails: Vec::with_capacity(count),
@@ -96,32 +96,32 @@ impl Outlook {
             can_complete: false,
         };
         for node in &graph.nodes {
-            let ways = ways_of(graph, node);
-            let mut next: Vec<Way> = ways
+            let choices = transitions_of(graph, node);
+            let mut next: Vec<Transition> = choices
                 .targets
                 .iter()
-                .map(|to| Way {
+                .map(|to| Transition {
                     to: *to,
                     is_error: false,
                 })
                 .collect();
-            next.extend(node.on_error.map(|to| Way { to, is_error: true }));
+            next.extend(node.on_error.map(|to| Transition { to, is_error: true }));
             *work += 1 + next.len() as u64;
-            outlook.next.push(next);
+            facts.next.push(next);
             let always_fails = match &node.kind {
                 NodeKind::Subgraph { workflow_id, agent, .. } => {
                     let has_no_role = |role: &Option<String>| role.as_ref().is_none_or(|role| role.trim().is_empty());
-                    agent.as_ref().is_some_and(|agent| has_no_role(&agent.role)) || hopeless(workflow_id)
+                    agent.as_ref().is_some_and(|agent| has_no_role(&agent.role)) || infeasible(workflow_id)
                 }
                 _ => false,
             };
-            outlook.completes.push(!always_fails);
-            let can_fail = ways.can_fail || node.timeout_ms.is_some() || kind_can_fail(&node.kind);
-            outlook.fails.push(always_fails || is_stopped || is_short || can_fail);
+            facts.completes.push(!always_fails);
+            let can_fail = choices.can_fail || node.timeout_ms.is_some() || kind_can_fail(&node.kind);
+            facts.fails.push(always_fails || is_stopped || is_short || can_fail);
         }
-        Regions::of(graph, &outlook.next, work).search(flow, &mut outlook, work);
-        outlook.reach(graph, work);
-        outlook
+        Regions::of(graph, &facts.next, work).search(flow, &mut facts, work);
+        facts.reach(graph, work);
+        facts
     }
 
     /// Marks what some run enters.
@@ -134,7 +134,11 @@ impl Outlook {
                 _ => &[],
             };
             let children = children.iter().map(|path| path.child);
-            let next: Vec<NodeIx> = self.taken(node).map(|way| way.to).chain(children).collect();
+            let next: Vec<NodeIx> = self
+                .taken(node)
+                .map(|transition| transition.to)
+                .chain(children)
+                .collect();
             for to in next {
                 *work += 1;
                 if !std::mem::replace(&mut self.reached[to as usize], true) {
@@ -150,19 +154,19 @@ fn callees_first(calls: &[Vec<usize>]) -> Vec<usize> {
     let mut order = Vec::with_capacity(calls.len());
     let mut seen = vec![false; calls.len()];
     for start in 0..calls.len() {
-        let mut way = Vec::new();
+        let mut stack = Vec::new();
         if !std::mem::replace(&mut seen[start], true) {
-            way.push((start, 0));
+            stack.push((start, 0));
         }
-        while let Some((place, tried)) = way.last_mut() {
+        while let Some((place, tried)) = stack.last_mut() {
             if let Some(callee) = calls[*place].get(*tried) {
                 *tried += 1;
                 if !std::mem::replace(&mut seen[*callee], true) {
-                    way.push((*callee, 0));
+                    stack.push((*callee, 0));
                 }
             } else {
                 order.push(*place);
-                way.pop();
+                stack.pop();
             }
         }
     }
@@ -170,15 +174,15 @@ fn callees_first(calls: &[Vec<usize>]) -> Vec<usize> {
 }
 
 /// Where the node leads when it has completed.
-fn ways_of(graph: &Graph, node: &crate::graph::Node) -> Choices {
+fn transitions_of(graph: &Graph, node: &crate::graph::Node) -> Choices {
     match &node.kind {
         NodeKind::Fork(fork) => Choices {
             targets: vec![graph.fork(*fork).join_node],
             can_fail: false,
         },
         NodeKind::Route { routes, default } => {
-            let ways = routes.iter().map(|(condition, target)| (Some(*condition), *target));
-            choices(graph, ways, *default)
+            let transitions = routes.iter().map(|(condition, target)| (Some(*condition), *target));
+            choices(graph, transitions, *default)
         }
         NodeKind::End { .. } | NodeKind::ContinueFromTrigger(_) => Choices::default(),
         NodeKind::Start
@@ -217,26 +221,26 @@ fn kind_can_fail(kind: &NodeKind) -> bool {
     }
 }
 
-/// Which fork's branches walk a node, and the ways backwards.
+/// The fork around each node, and the transitions backwards.
 struct Regions {
     /// The fork around the node; none: the main path, or nobody.
     of: Vec<Option<ForkIx>>,
     nodes: Vec<Vec<NodeIx>>,
-    back: Vec<Vec<Way>>,
+    back: Vec<Vec<Transition>>,
 }
 
 impl Regions {
-    fn of(graph: &Graph, next: &[Vec<Way>], work: &mut u64) -> Self {
+    fn of(graph: &Graph, next: &[Vec<Transition>], work: &mut u64) -> Self {
         let mut regions = Self {
             of: vec![None; graph.nodes.len()],
             nodes: vec![Vec::new(); graph.forks.len()],
             back: vec![Vec::new(); graph.nodes.len()],
         };
-        for (from, ways) in next.iter().enumerate() {
-            for way in ways {
-                regions.back[way.to as usize].push(Way {
+        for (from, transitions) in next.iter().enumerate() {
+            for transition in transitions {
+                regions.back[transition.to as usize].push(Transition {
                     to: from as NodeIx,
-                    ..*way
+                    ..*transition
                 });
             }
         }
@@ -249,7 +253,7 @@ impl Regions {
                 }
                 regions.of[node as usize] = Some(number as ForkIx);
                 regions.nodes[number].push(node);
-                stack.extend(next[node as usize].iter().map(|way| way.to));
+                stack.extend(next[node as usize].iter().map(|transition| transition.to));
             }
         }
         regions
@@ -280,52 +284,52 @@ impl Regions {
         order
     }
 
-    fn search(&self, flow: &Flow<'_>, outlook: &mut Outlook, work: &mut u64) {
+    fn search(&self, flow: &Flow<'_>, facts: &mut FlowFacts, work: &mut u64) {
         let graph = flow.graph;
-        outlook.forks = graph.forks.iter().map(|_| ForkEnds::default()).collect();
+        facts.forks = graph.forks.iter().map(|_| ForkFacts::default()).collect();
         let mut dies = vec![false; graph.nodes.len()];
-        let mut earliest = Earliest::of(graph);
+        let mut earliest = EarliestEnds::of(graph);
         for number in self.inner_first(graph) {
             let fork = graph.fork(number);
-            let mut back = Back {
+            let mut back = BackwardSearch {
                 regions: self,
                 graph,
                 region: Some(number),
                 work: &mut *work,
             };
-            let mut live = std::mem::take(&mut outlook.live);
-            back.search(&[fork.join_node], true, outlook, &mut live);
-            outlook.live = live;
+            let mut live = std::mem::take(&mut facts.live);
+            back.search(&[fork.join_node], true, facts, &mut live);
+            facts.live = live;
             let sources: Vec<NodeIx> = self.nodes[number as usize]
                 .iter()
                 .copied()
-                .filter(|node| outlook.fails[*node as usize] && graph.node(*node).on_error.is_none())
+                .filter(|node| facts.fails[*node as usize] && graph.node(*node).on_error.is_none())
                 .collect();
             for source in &sources {
                 dies[*source as usize] = true;
             }
-            back.search(&sources, false, outlook, &mut dies);
-            earliest.search(&mut back, fork, outlook);
+            back.search(&sources, false, facts, &mut dies);
+            earliest.search(&mut back, fork, facts);
             let paths = fork.paths.iter().map(|path| {
                 let child = path.child as usize;
                 let is_empty = path.child == fork.join_node;
-                let completes = is_empty || outlook.live[child];
-                PathOdds {
+                let completes = is_empty || facts.live[child];
+                PathOutcomes {
                     completes,
                     fails: !is_empty && (dies[child] || !completes),
                     earliest_ms: if is_empty { 0 } else { earliest.of_node[child] },
                 }
             });
-            let paths: Vec<PathOdds> = paths.collect();
+            let paths: Vec<PathOutcomes> = paths.collect();
             let width = width(fork, graph.config.max_concurrent_branches);
-            let hopeless = can_succeed(fork, &paths, width).err();
+            let infeasible = can_succeed(fork, &paths, width).err();
             let join = fork.join_node as usize;
-            outlook.completes[join] = hopeless.is_none();
-            outlook.fails[join] |= can_fail(fork, &paths)
+            facts.completes[join] = infeasible.is_none();
+            facts.fails[join] |= can_fail(fork, &paths)
                 || fork.join.timeout_ms.is_some()
                 || fork.join.merge_variables != crate::definition::MergeVariables::None;
             earliest.join(fork, &paths);
-            outlook.forks[number as usize] = ForkEnds { paths, hopeless };
+            facts.forks[number as usize] = ForkFacts { paths, infeasible };
         }
         let ends: Vec<NodeIx> = (0..graph.nodes.len() as NodeIx)
             .filter(|node| {
@@ -335,68 +339,68 @@ impl Regions {
                 )
             })
             .collect();
-        let mut live = std::mem::take(&mut outlook.live);
+        let mut live = std::mem::take(&mut facts.live);
         for end in &ends {
             live[*end as usize] = true;
         }
-        let mut back = Back {
+        let mut back = BackwardSearch {
             regions: self,
             graph,
             region: None,
             work,
         };
-        back.search(&ends, false, outlook, &mut live);
-        outlook.can_complete = live[graph.start as usize];
-        outlook.live = live;
+        back.search(&ends, false, facts, &mut live);
+        facts.can_complete = live[graph.start as usize];
+        facts.live = live;
     }
 }
 
-/// Ways backwards within one region.
-struct Back<'a> {
+/// Adjacency backwards within one region.
+struct BackwardSearch<'a> {
     regions: &'a Regions,
     graph: &'a Graph,
     region: Option<ForkIx>,
     work: &'a mut u64,
 }
 
-impl Back<'_> {
+impl BackwardSearch<'_> {
     /// Marks every node of the region from which a run may come to one of `from`. `from` is a JOIN whose paths are
     /// followed, not its FORK, where `into_branches`.
-    fn search(&mut self, from: &[NodeIx], into_branches: bool, outlook: &Outlook, marked: &mut [bool]) {
+    fn search(&mut self, from: &[NodeIx], into_branches: bool, facts: &FlowFacts, marked: &mut [bool]) {
         let mut stack: Vec<(NodeIx, bool)> = from.iter().map(|node| (*node, into_branches)).collect();
         while let Some((node, into_branches)) = stack.pop() {
-            for way in self.before(node, into_branches, outlook) {
-                if !std::mem::replace(&mut marked[way.to as usize], true) {
-                    stack.push((way.to, false));
+            for transition in self.before(node, into_branches, facts) {
+                if !std::mem::replace(&mut marked[transition.to as usize], true) {
+                    stack.push((transition.to, false));
                 }
             }
         }
     }
 
-    /// The ways of the region that lead to a node, and that some run takes.
-    fn before(&mut self, node: NodeIx, into_branches: bool, outlook: &Outlook) -> Vec<Way> {
-        let ways = &self.regions.back[node as usize];
-        *self.work += 1 + ways.len() as u64;
+    /// The transitions of the region that lead to a node, and that some run takes.
+    fn before(&mut self, node: NodeIx, into_branches: bool, facts: &FlowFacts) -> Vec<Transition> {
+        let transitions = &self.regions.back[node as usize];
+        *self.work += 1 + transitions.len() as u64;
         let fork_node = match &self.graph.node(node).kind {
             NodeKind::Join(fork) => Some(self.graph.fork(*fork).fork_node),
             _ => None,
         };
-        let belongs = |way: &&Way| {
-            let from = way.to as usize;
-            let is_parents = fork_node.is_none_or(|fork| fork == way.to);
-            let is_taken = if way.is_error {
-                outlook.fails[from]
+        let belongs = |transition: &&Transition| {
+            let from = transition.to as usize;
+            let is_parents = fork_node.is_none_or(|fork| fork == transition.to);
+            let is_taken = if transition.is_error {
+                facts.fails[from]
             } else {
-                outlook.completes[from]
+                facts.completes[from]
             };
             is_taken && self.regions.of[from] == self.region && is_parents != into_branches
         };
-        ways.iter().filter(belongs).copied().collect()
+        transitions.iter().filter(belongs).copied().collect()
     }
 }
 
 /// The least time to a region's end, milliseconds: what WAITs and inner JOINs take, everything else taking none.
-struct Earliest {
+struct EarliestEnds {
     of_node: Vec<u64>,
     /// What the node itself takes.
     cost: Vec<u64>,
@@ -404,7 +408,7 @@ struct Earliest {
     counts: bool,
 }
 
-impl Earliest {
+impl EarliestEnds {
     fn of(graph: &Graph) -> Self {
         let cost: Vec<u64> = graph
             .nodes
@@ -419,7 +423,7 @@ impl Earliest {
         }
     }
 
-    fn search(&mut self, back: &mut Back<'_>, fork: &Fork, outlook: &Outlook) {
+    fn search(&mut self, back: &mut BackwardSearch<'_>, fork: &Fork, facts: &FlowFacts) {
         if !self.counts {
             return;
         }
@@ -432,18 +436,22 @@ impl Earliest {
             if node != fork.join_node {
                 self.of_node[node as usize] = after_ms;
             }
-            for way in back.before(node, node == fork.join_node, outlook) {
+            for transition in back.before(node, node == fork.join_node, facts) {
                 // a node that fails may do so at once
-                let own = if way.is_error { 0 } else { self.cost[way.to as usize] };
-                nearest.push(Reverse((after_ms.saturating_add(own), way.to)));
+                let own = if transition.is_error {
+                    0
+                } else {
+                    self.cost[transition.to as usize]
+                };
+                nearest.push(Reverse((after_ms.saturating_add(own), transition.to)));
             }
         }
     }
 
     /// Passing an inner fork takes as long as the last path that must complete.
-    fn join(&mut self, fork: &Fork, paths: &[PathOdds]) {
+    fn join(&mut self, fork: &Fork, paths: &[PathOutcomes]) {
         let (counted, wanted) = wanted(fork);
-        if !self.counts || counted != Counted::Completed {
+        if !self.counts || counted != CountedEnd::Completed {
             return;
         }
         let mut times: Vec<u64> = paths

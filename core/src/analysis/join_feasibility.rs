@@ -1,7 +1,7 @@
-//! Which ends of a fork's paths let its JOIN succeed, fail, or leave a path unstarted (SPEC section 4), by counting.
+//! Whether a JOIN can succeed, fail, or be decided before a path starts, given how each path can end.
 //!
-//! A path that completes or fails as it likes is one of three sorts: it can only complete, only fail, or both. Every
-//! strategy is a threshold: `k` of one end. What follows is arithmetic on how many of each sort there are; an
+//! A path that completes or fails as it likes is one of three kinds: it can only complete, only fail, or both. Every
+//! strategy is a threshold: `k` of one end. What follows is arithmetic on how many of each kind there are; an
 //! exhaustive search over the join machine itself is the oracle in `core/tests/analysis`.
 
 use crate::definition::{ForkStrategy, JoinStrategy};
@@ -9,7 +9,7 @@ use crate::graph::Fork;
 
 /// How one path of a fork can end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PathOdds {
+pub(super) struct PathOutcomes {
     pub(super) completes: bool,
     pub(super) fails: bool,
     /// It does not complete before this many milliseconds.
@@ -18,19 +18,19 @@ pub(super) struct PathOdds {
 
 /// The end a strategy counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Counted {
+pub(super) enum CountedEnd {
     Completed,
     Failed,
 }
 
 /// Why a JOIN cannot succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Hopeless {
+pub(super) enum Infeasible {
     /// Only so many paths can end as the strategy wants.
     TooFew {
         able: usize,
         wanted: usize,
-        counted: Counted,
+        counted: CountedEnd,
     },
     /// The main path is named and cannot complete.
     MainNeverCompletes,
@@ -41,14 +41,14 @@ pub(super) enum Hopeless {
 }
 
 /// `k` ends of this sort decide for success.
-pub(super) fn wanted(fork: &Fork) -> (Counted, usize) {
+pub(super) fn wanted(fork: &Fork) -> (CountedEnd, usize) {
     let all = fork.paths.len();
     match fork.join.strategy {
-        JoinStrategy::AllCompleted => (Counted::Completed, all),
-        JoinStrategy::AnyCompleted => (Counted::Completed, 1),
-        JoinStrategy::AllFailed => (Counted::Failed, all),
-        JoinStrategy::AnyFailed => (Counted::Failed, 1),
-        JoinStrategy::SuccessCountThreshold => (Counted::Completed, fork.join.threshold as usize),
+        JoinStrategy::AllCompleted => (CountedEnd::Completed, all),
+        JoinStrategy::AnyCompleted => (CountedEnd::Completed, 1),
+        JoinStrategy::AllFailed => (CountedEnd::Failed, all),
+        JoinStrategy::AnyFailed => (CountedEnd::Failed, 1),
+        JoinStrategy::SuccessCountThreshold => (CountedEnd::Completed, fork.join.threshold as usize),
     }
 }
 
@@ -61,32 +61,32 @@ pub(super) fn width(fork: &Fork, max_concurrent: Option<u32>) -> usize {
 }
 
 /// Whether some run's ends let the JOIN succeed.
-pub(super) fn can_succeed(fork: &Fork, paths: &[PathOdds], width: usize) -> Result<(), Hopeless> {
+pub(super) fn can_succeed(fork: &Fork, paths: &[PathOutcomes], width: usize) -> Result<(), Infeasible> {
     let (counted, wanted) = wanted(fork);
-    let ends_so = |path: &&PathOdds| match counted {
-        Counted::Completed => path.completes,
-        Counted::Failed => path.fails,
+    let ends_so = |path: &&PathOutcomes| match counted {
+        CountedEnd::Completed => path.completes,
+        CountedEnd::Failed => path.fails,
     };
     let able = paths.iter().filter(ends_so).count();
     if able < wanted {
-        return Err(Hopeless::TooFew { able, wanted, counted });
+        return Err(Infeasible::TooFew { able, wanted, counted });
     }
-    if counted == Counted::Failed {
+    if counted == CountedEnd::Failed {
         return Ok(());
     }
     let main = fork.join.main_path;
     if fork.join.main_path_explicit {
         if !paths.get(main).is_some_and(|path| path.completes) {
-            return Err(Hopeless::MainNeverCompletes);
+            return Err(Infeasible::MainNeverCompletes);
         }
         if !main_is_in_time(paths, main, wanted, width) {
-            return Err(Hopeless::MainTooLate);
+            return Err(Infeasible::MainTooLate);
         }
     }
     let mut times: Vec<u64> = paths.iter().filter(ends_so).map(|path| path.earliest_ms).collect();
     times.sort_unstable();
     match (times.get(wanted.saturating_sub(1)), fork.join.timeout_ms) {
-        (Some(&earliest_ms), Some(timeout_ms)) if earliest_ms > timeout_ms => Err(Hopeless::TooSlow {
+        (Some(&earliest_ms), Some(timeout_ms)) if earliest_ms > timeout_ms => Err(Infeasible::TooSlow {
             earliest_ms,
             timeout_ms,
         }),
@@ -95,18 +95,18 @@ pub(super) fn can_succeed(fork: &Fork, paths: &[PathOdds], width: usize) -> Resu
 }
 
 /// Whether some run's ends make the JOIN fail.
-pub(super) fn can_fail(fork: &Fork, paths: &[PathOdds]) -> bool {
+pub(super) fn can_fail(fork: &Fork, paths: &[PathOutcomes]) -> bool {
     let (counted, wanted) = wanted(fork);
-    let spoils = |path: &&PathOdds| match counted {
-        Counted::Completed => path.fails,
-        Counted::Failed => path.completes,
+    let spoils = |path: &&PathOutcomes| match counted {
+        CountedEnd::Completed => path.fails,
+        CountedEnd::Failed => path.completes,
     };
     paths.iter().filter(spoils).count() + wanted > paths.len() || fork.join.main_path_explicit
 }
 
-/// How many of the first paths can end in which ways, in the strategy's own terms.
+/// How many of the first paths can end how, in the strategy's own terms.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sorts {
+struct OutcomeCounts {
     /// Only as the strategy wants.
     good: usize,
     /// Only otherwise.
@@ -114,11 +114,11 @@ struct Sorts {
     both: usize,
 }
 
-impl Sorts {
-    fn add(&mut self, path: &PathOdds, counted: Counted) {
+impl OutcomeCounts {
+    fn add(&mut self, path: &PathOutcomes, counted: CountedEnd) {
         let (good, bad) = match counted {
-            Counted::Completed => (path.completes, path.fails),
-            Counted::Failed => (path.fails, path.completes),
+            CountedEnd::Completed => (path.completes, path.fails),
+            CountedEnd::Failed => (path.fails, path.completes),
         };
         match (good, bad) {
             (true, true) => self.both += 1,
@@ -141,10 +141,10 @@ impl Sorts {
 }
 
 /// For each path, whether some run starts it: the JOIN is still open when its turn comes.
-pub(super) fn can_start(fork: &Fork, paths: &[PathOdds], width: usize) -> Vec<bool> {
+pub(super) fn can_start(fork: &Fork, paths: &[PathOutcomes], width: usize) -> Vec<bool> {
     let (counted, wanted) = wanted(fork);
     let spare = paths.len().saturating_sub(wanted);
-    let mut before = Sorts::default();
+    let mut before = OutcomeCounts::default();
     let mut starts = Vec::with_capacity(paths.len());
     for (place, path) in paths.iter().enumerate() {
         let ended = (place + 1).saturating_sub(width);
@@ -155,12 +155,12 @@ pub(super) fn can_start(fork: &Fork, paths: &[PathOdds], width: usize) -> Vec<bo
 }
 
 /// Whether the main path can be among the first `wanted` that complete.
-fn main_is_in_time(paths: &[PathOdds], main: usize, wanted: usize, width: usize) -> bool {
+fn main_is_in_time(paths: &[PathOutcomes], main: usize, wanted: usize, width: usize) -> bool {
     let spare = paths.len().saturating_sub(wanted);
     let ended = (main + 1).saturating_sub(width);
-    let mut before = Sorts::default();
+    let mut before = OutcomeCounts::default();
     for path in &paths[..main] {
-        before.add(path, Counted::Completed);
+        before.add(path, CountedEnd::Completed);
     }
     // of those that must have ended, as many as can fail do so first: they cannot help to complete anyway
     let failed = ended.min(before.bad).min(spare);

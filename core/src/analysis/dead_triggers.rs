@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::conditions::{Truth, truth_of};
-use super::raises::may_raise;
-use super::{Analysis, Set};
+use super::emitted_events::may_emit;
+use super::{Analysis, WorkflowSet};
 use crate::definition::FaultCode;
 use crate::event::EventType;
 
 /// Reports each such trigger that is enabled.
-pub(super) fn report(set: &Set<'_>, found: &mut Analysis) {
+pub(super) fn report(set: &WorkflowSet<'_>, found: &mut Analysis) {
     let places = set.places();
     // what each workflow may raise is asked once an event type
     let mut known: BTreeMap<(usize, &str), bool> = BTreeMap::new();
@@ -31,18 +31,18 @@ pub(super) fn report(set: &Set<'_>, found: &mut Analysis) {
             let graph = set.flows[flow].graph;
             let may = *known.entry((flow, event.as_str())).or_insert_with(|| {
                 found.work += graph.nodes.len() as u64;
-                may_raise(graph, event)
+                may_emit(graph, event)
             });
             if may {
                 continue;
             }
             let workflow = &graph.workflow_id;
-            let message = format!("`{id}` never fires: no node of `{workflow}` raises {word}");
+            let message = format!("`{id}` never fires: no node of `{workflow}` emits {word}");
             ("eventType", message)
         } else {
             continue;
         };
-        let way = placed.way(["condition", key]);
-        found.warn(placed.origin, FaultCode::TriggerNeverFires, &way, message);
+        let pointer = placed.pointer(["condition", key]);
+        found.warn(placed.origin, FaultCode::TriggerNeverFires, &pointer, message);
     }
 }

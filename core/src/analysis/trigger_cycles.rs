@@ -1,4 +1,4 @@
-//! `TRIGGER_FIRES_ITSELF`, `WORKFLOW_RING`: what a trigger starts raises the event it waits for, alone or through
+//! `TRIGGER_FIRES_ITSELF`, `WORKFLOW_RING`: what a trigger starts emits the event it waits for, alone or through
 //! others. At run time the chain's depth limit ends it; where no thread is started, nothing may.
 //!
 //! A trigger counts where it fires at every event of its type: one with an expression that may not hold, a `threadId`
@@ -6,94 +6,94 @@
 //! inside what it starts the limit is not checked.
 //!
 //! The graph: a node an event of a workflow, one an event of any workflow, one a run of a workflow. A trigger is an
-//! edge from the event it waits for to what it starts, and to the events its action raises in the same thread. A
+//! edge from the event it waits for to what it starts, and to the events its action emits in the same thread. A
 //! trigger fires itself iff its edge lies in a component.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::raises::{is_unbounded, raised_by_action, raised_by_run, started_by};
-use super::{Analysis, Placed, Set};
+use super::emitted_events::{emitted_by_action, emitted_by_run, is_unbounded, started_by};
+use super::{Analysis, PlacedTrigger, WorkflowSet};
 use crate::definition::FaultCode;
 use crate::event::EventType;
 use crate::graph::NodeIx;
-use crate::graph::traps::components;
+use crate::graph::scc::components;
 
-/// Reports each trigger that fires itself, and each ring of workflows once.
-pub(super) fn report(set: &Set<'_>, found: &mut Analysis) {
+/// Reports each trigger that fires itself, and each cycle of workflows once.
+pub(super) fn report(set: &WorkflowSet<'_>, found: &mut Analysis) {
     let places = set.places();
-    let watching: Vec<Watching<'_>> = set
+    let watching: Vec<UnboundedTrigger<'_>> = set
         .every_trigger()
-        .filter_map(|placed| Watching::of(placed, set, &places))
+        .filter_map(|placed| UnboundedTrigger::of(placed, set, &places))
         .collect();
     found.work += watching.len() as u64;
     if watching.is_empty() {
         return;
     }
-    let map = Map::of(set, &watching);
+    let map = EventGraph::of(set, &watching);
     let next = map.edges(set, &places, &watching);
     found.work += next.iter().map(|targets| 1 + targets.len() as u64).sum::<u64>();
     let component = components(&next);
 
-    let mut rings: BTreeMap<usize, Vec<&Watching<'_>>> = BTreeMap::new();
+    let mut cycles: BTreeMap<usize, Vec<&UnboundedTrigger<'_>>> = BTreeMap::new();
     for one in &watching {
-        let on_ring = map.edges_of(one).find_map(|(from, to)| {
+        let on_cycle = map.edges_of(one).find_map(|(from, to)| {
             let here = component[from as usize];
             (here.is_some() && here == component[to as usize])
                 .then_some(here)
                 .flatten()
         });
-        if let Some(ring) = on_ring {
-            rings.entry(ring).or_default().push(one);
+        if let Some(cycle) = on_cycle {
+            cycles.entry(cycle).or_default().push(one);
         }
     }
-    for ring in rings.values() {
-        report_ring(set, ring, found);
+    for cycle in cycles.values() {
+        report_cycle(set, cycle, found);
     }
 }
 
-fn report_ring(set: &Set<'_>, ring: &[&Watching<'_>], found: &mut Analysis) {
-    let started: BTreeSet<usize> = ring.iter().filter_map(|one| one.starts).collect();
+fn report_cycle(set: &WorkflowSet<'_>, cycle: &[&UnboundedTrigger<'_>], found: &mut Analysis) {
+    let started: BTreeSet<usize> = cycle.iter().filter_map(|one| one.starts).collect();
     if started.len() > 1
-        && let Some(first) = ring.first()
+        && let Some(first) = cycle.first()
     {
         let names: Vec<&str> = started
             .iter()
             .map(|place| &*set.flows[*place].graph.workflow_id)
             .collect();
-        let message = format!("triggers start these workflows in a ring: {}", names.join(", "));
-        let way = first.placed.way(["action"]);
-        found.warn(first.placed.origin, FaultCode::WorkflowRing, &way, message);
+        let message = format!("triggers start these workflows in a cycle: {}", names.join(", "));
+        let pointer = first.placed.pointer(["action"]);
+        found.warn(first.placed.origin, FaultCode::WorkflowRing, &pointer, message);
         return;
     }
-    for one in ring {
+    for one in cycle {
         let id = &one.placed.trigger.id;
         let event = one.event().as_str();
-        let others: Vec<&str> = ring.iter().map(|one| one.placed.trigger.id.as_str()).collect();
+        let others: Vec<&str> = cycle.iter().map(|one| one.placed.trigger.id.as_str()).collect();
         let through = match others.as_slice() {
             [_] | [] => String::new(),
-            [..] => format!(", in a ring of {}", others.join(", ")),
+            [..] => format!(", in a cycle of {}", others.join(", ")),
         };
-        let message = format!("`{id}` fires itself: what it does raises {event} again{through}");
+        let message = format!("`{id}` fires itself: what it does emits {event} again{through}");
         found.warn(
             one.placed.origin,
             FaultCode::TriggerFiresItself,
-            &one.placed.way(["action"]),
+            &one.placed.pointer(["action"]),
             message,
         );
     }
 }
 
 /// A trigger that fires at every event of its type.
-struct Watching<'a> {
-    placed: Placed<'a>,
+struct UnboundedTrigger<'a> {
+    placed: PlacedTrigger<'a>,
     /// The workflow it watches; none: every one.
     scope: Option<usize>,
     starts: Option<usize>,
-    raises: Vec<EventType>,
+    emits: Vec<EventType>,
 }
 
-impl<'a> Watching<'a> {
-    fn of(one: Placed<'a>, set: &Set<'_>, places: &BTreeMap<&str, usize>) -> Option<Self> {
+impl<'a> UnboundedTrigger<'a> {
+    fn of(one: PlacedTrigger<'a>, set: &WorkflowSet<'_>, places: &BTreeMap<&str, usize>) -> Option<Self> {
         if !is_unbounded(one.trigger, one.flow.is_some()) {
             return None;
         }
@@ -104,12 +104,12 @@ impl<'a> Watching<'a> {
             (None, None) => None,
         };
         let starts = started_by(&one.trigger.action).and_then(find);
-        let raises = raised_by_action(one.trigger, starts.map(|place| &set.flows[place]));
+        let emits = emitted_by_action(one.trigger, starts.map(|place| &set.flows[place]));
         Some(Self {
             placed: one,
             scope,
             starts,
-            raises,
+            emits,
         })
     }
 
@@ -119,15 +119,15 @@ impl<'a> Watching<'a> {
 }
 
 /// Numbers for the nodes: an event of a workflow, an event of any, a run.
-struct Map {
+struct EventGraph {
     flows: usize,
     /// The event types that anybody watches.
     events: Vec<EventType>,
 }
 
-impl Map {
-    fn of(set: &Set<'_>, watching: &[Watching<'_>]) -> Self {
-        let mut events: Vec<EventType> = watching.iter().map(Watching::event).collect();
+impl EventGraph {
+    fn of(set: &WorkflowSet<'_>, watching: &[UnboundedTrigger<'_>]) -> Self {
+        let mut events: Vec<EventType> = watching.iter().map(UnboundedTrigger::event).collect();
         events.sort_unstable();
         events.dedup();
         Self {
@@ -149,13 +149,18 @@ impl Map {
         ((self.flows + 1) * self.events.len() + flow) as NodeIx
     }
 
-    fn edges(&self, set: &Set<'_>, places: &BTreeMap<&str, usize>, watching: &[Watching<'_>]) -> Vec<Vec<NodeIx>> {
+    fn edges(
+        &self,
+        set: &WorkflowSet<'_>,
+        places: &BTreeMap<&str, usize>,
+        watching: &[UnboundedTrigger<'_>],
+    ) -> Vec<Vec<NodeIx>> {
         let mut next = vec![Vec::new(); (self.flows + 1) * self.events.len() + self.flows];
         for (place, flow) in set.flows.iter().enumerate() {
             for event in 0..self.events.len() {
                 next[self.event_in(place, event) as usize].push(self.event_anywhere(event));
             }
-            let raised = raised_by_run(flow.graph)
+            let raised = emitted_by_run(flow.graph)
                 .into_iter()
                 .filter_map(|event| self.place(event));
             next[self.run(place) as usize].extend(raised.map(|event| self.event_in(place, event)));
@@ -165,7 +170,7 @@ impl Map {
         // triggers outside are many more than what they can do: equal edges stand once
         let mut seen = BTreeSet::new();
         for one in watching {
-            let key = (one.scope, one.event(), one.starts, one.raises.clone());
+            let key = (one.scope, one.event(), one.starts, one.emits.clone());
             if seen.insert(key) {
                 for (from, to) in self.edges_of(one) {
                     next[from as usize].push(to);
@@ -176,7 +181,7 @@ impl Map {
     }
 
     /// A trigger's own edges.
-    fn edges_of<'a>(&'a self, one: &'a Watching<'_>) -> impl Iterator<Item = (NodeIx, NodeIx)> + 'a {
+    fn edges_of<'a>(&'a self, one: &'a UnboundedTrigger<'_>) -> impl Iterator<Item = (NodeIx, NodeIx)> + 'a {
         let event = self.place(one.event());
         let started = event.zip(one.starts).map(|(event, starts)| {
             let from = match one.scope {
@@ -189,7 +194,7 @@ impl Map {
             Some(flow) => flow..flow + 1,
             None => 0..self.flows,
         };
-        let raised: Vec<usize> = one.raises.iter().filter_map(|event| self.place(*event)).collect();
+        let raised: Vec<usize> = one.emits.iter().filter_map(|event| self.place(*event)).collect();
         let same_thread = flows.flat_map(move |flow| {
             let raised = raised.clone();
             let pairs = event

@@ -1,4 +1,4 @@
-//! Which events the threads of a workflow raise, and which follow from a trigger's action.
+//! The events that the threads of a workflow raise, and those that follow from a trigger's action.
 
 use super::Flow;
 use super::conditions::{Truth, truth_of};
@@ -7,7 +7,7 @@ use crate::event::EventType;
 use crate::graph::{ContextNode, Graph, NodeKind};
 
 /// Whether a thread of the workflow may ever raise such an event. Where the nodes do not tell, it may.
-pub(super) fn may_raise(graph: &Graph, event: EventType) -> bool {
+pub(super) fn may_emit(graph: &Graph, event: EventType) -> bool {
     let any = |wanted: fn(&NodeKind) -> bool| graph.nodes.iter().any(|node| wanted(&node.kind));
     let has_llm = || any(|kind| matches!(kind, NodeKind::Llm(_)));
     match event {
@@ -48,7 +48,7 @@ pub(super) fn may_raise(graph: &Graph, event: EventType) -> bool {
 }
 
 /// The events of a run in which all goes well; of its own threads, not of those it calls.
-pub(super) fn raised_by_run(graph: &Graph) -> Vec<EventType> {
+pub(super) fn emitted_by_run(graph: &Graph) -> Vec<EventType> {
     let mut events = vec![
         EventType::ThreadStarted,
         EventType::NodeStarted,
@@ -76,8 +76,8 @@ pub(super) fn raised_by_run(graph: &Graph) -> Vec<EventType> {
     events
 }
 
-/// The events a trigger's action raises in the thread that raised its event; `target` is what it starts.
-pub(super) fn raised_by_action(trigger: &TriggerDefinition, target: Option<&Flow<'_>>) -> Vec<EventType> {
+/// The events a trigger's action emits in the thread that raised its event; `target` is what it starts.
+pub(super) fn emitted_by_action(trigger: &TriggerDefinition, target: Option<&Flow<'_>>) -> Vec<EventType> {
     let event = trigger.condition.event_type;
     let is_over = matches!(
         event,

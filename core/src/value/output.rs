@@ -1,4 +1,4 @@
-//! A node's output.
+//! The output of a node.
 
 use std::fmt;
 use std::sync::{Arc, LazyLock};
@@ -6,14 +6,14 @@ use std::sync::{Arc, LazyLock};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
+use super::size::{MAX_LEVELS, levels, too_deep};
 use crate::error::RunError;
-use crate::script::{MAX_LEVELS, levels, too_deep};
 
-/// What a node leaves behind. A JOIN's output is made when somebody looks at it: of many branches it is many texts, of
-/// which what follows reads a few or none.
+/// The output of a node. One can be made when it is first read: the output of a JOIN of many branches is many texts, of
+/// which the nodes after it read a few or none.
 ///
 /// ```
-/// # use pirn_core::thread::Output;
+/// # use pirn_core::value::Output;
 /// # use serde_json::json;
 /// let output = Output::later(1, || json!({"made": "now"}));
 /// assert_eq!(**output.value(), json!({"made": "now"}));
@@ -21,10 +21,10 @@ use crate::script::{MAX_LEVELS, levels, too_deep};
 /// assert_eq!(**Output::default().value(), json!(null));
 /// ```
 #[derive(Clone, Default)]
-pub struct Output(Kind);
+pub struct Output(Representation);
 
 #[derive(Clone, Default)]
-enum Kind {
+enum Representation {
     /// Null: what a thread has before it has anything allocates nothing.
     #[default]
     Nothing,
@@ -42,16 +42,16 @@ impl Output {
     /// at most.
     pub fn later(levels: usize, make: impl FnOnce() -> Value + Send + 'static) -> Self {
         let value = LazyLock::new(Box::new(|| Arc::new(make())) as Box<_>);
-        Self(Kind::Later(Arc::new(Later { levels, value })))
+        Self(Representation::Later(Arc::new(Later { levels, value })))
     }
 
     /// How many lists and objects stand inside each other, or may; counted up to one more than [`MAX_LEVELS`]. What is made
     /// later is not made for it.
     pub fn levels(&self) -> usize {
         match &self.0 {
-            Kind::Nothing => 0,
-            Kind::Value(value) => levels(value),
-            Kind::Later(later) => later.levels,
+            Representation::Nothing => 0,
+            Representation::Value(value) => levels(value),
+            Representation::Later(later) => later.levels,
         }
     }
 
@@ -67,12 +67,12 @@ impl Output {
     }
 
     /// Becomes `snapshot`; one that it is already costs nothing.
-    pub(super) fn become_snapshot(&mut self, snapshot: &Self) {
+    pub(crate) fn become_snapshot(&mut self, snapshot: &Self) {
         let is_the_same = match (&self.0, &snapshot.0) {
-            (Kind::Value(own), Kind::Value(other)) => Arc::ptr_eq(own, other),
-            (Kind::Later(own), Kind::Later(other)) => Arc::ptr_eq(own, other),
-            (Kind::Nothing, Kind::Nothing) => true,
-            (Kind::Nothing | Kind::Value(_) | Kind::Later(_), _) => false,
+            (Representation::Value(own), Representation::Value(other)) => Arc::ptr_eq(own, other),
+            (Representation::Later(own), Representation::Later(other)) => Arc::ptr_eq(own, other),
+            (Representation::Nothing, Representation::Nothing) => true,
+            (Representation::Nothing | Representation::Value(_) | Representation::Later(_), _) => false,
         };
         if !is_the_same {
             self.clone_from(snapshot);
@@ -83,16 +83,16 @@ impl Output {
     pub fn value(&self) -> &Arc<Value> {
         static NOTHING: LazyLock<Arc<Value>> = LazyLock::new(Arc::default);
         match &self.0 {
-            Kind::Nothing => &NOTHING,
-            Kind::Value(value) => value,
-            Kind::Later(later) => &later.value,
+            Representation::Nothing => &NOTHING,
+            Representation::Value(value) => value,
+            Representation::Later(later) => &later.value,
         }
     }
 }
 
 impl From<Arc<Value>> for Output {
     fn from(value: Arc<Value>) -> Self {
-        Self(Kind::Value(value))
+        Self(Representation::Value(value))
     }
 }
 

@@ -1,10 +1,10 @@
-//! Where a thread gets stuck: among dead nodes, the groups that nothing leads out of.
+//! Strongly connected components.
 
 use super::model::NodeIx;
 
-/// The first node of every strongly connected component of the `dead` nodes that no way leaves, ascending.
+/// The first node of every strongly connected component of the `dead` nodes that no stack leaves, ascending.
 ///
-/// `back` holds the ways backwards; only those between dead nodes count. Tarjan's algorithm with its own stack.
+/// `back` holds the transitions backwards; only those between dead nodes count. Tarjan's algorithm with its own stack.
 pub(crate) fn terminal_components(dead: &[bool], back: &[Vec<NodeIx>]) -> Vec<NodeIx> {
     let next = forwards(dead, back);
     let mut search = Search::new(&next);
@@ -34,7 +34,7 @@ pub(crate) fn terminal_components(dead: &[bool], back: &[Vec<NodeIx>]) -> Vec<No
     found
 }
 
-/// For every node the number of its strongly connected component. A node alone, without a way to itself, has none.
+/// For every node the number of its strongly connected component. A node alone, without a stack to itself, has none.
 pub(crate) fn components(next: &[Vec<NodeIx>]) -> Vec<Option<usize>> {
     let mut search = Search::new(next);
     for node in 0..next.len() {
@@ -87,23 +87,23 @@ impl<'a> Search<'a> {
     }
 
     fn from(&mut self, start: usize) {
-        let mut way = vec![(start, 0)];
+        let mut stack = vec![(start, 0)];
         self.enter(start);
-        while let Some((node, tried)) = way.last_mut() {
+        while let Some((node, tried)) = stack.last_mut() {
             let node = *node;
             if let Some(target) = self.next[node].get(*tried) {
                 *tried += 1;
                 let target = *target as usize;
                 if self.order[target] == 0 {
                     self.enter(target);
-                    way.push((target, 0));
+                    stack.push((target, 0));
                 } else if self.component[target].is_none() {
                     self.low[node] = self.low[node].min(self.order[target]);
                 }
                 continue;
             }
-            way.pop();
-            if let Some((parent, _)) = way.last() {
+            stack.pop();
+            if let Some((parent, _)) = stack.last() {
                 self.low[*parent] = self.low[*parent].min(self.low[node]);
             }
             if self.low[node] == self.order[node] {

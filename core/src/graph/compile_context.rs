@@ -1,10 +1,10 @@
-//! What a compilation knows of the world around the definitions.
+//! The names that definitions may refer to: functions, profiles, tools, registered workflows.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::diagnostics::Diagnostics;
 use super::model::Graph;
-use super::site::Site;
 use super::syntax::{NoSyntax, Syntax};
 use crate::definition::json::Step;
 use crate::definition::{FaultCode, nearest};
@@ -44,23 +44,23 @@ impl Default for CompileContext<'_> {
 }
 
 impl CompileContext<'_> {
-    pub(super) fn check_tool(&self, name: &str, way: &[Step], site: &mut Site<'_>) {
+    pub(super) fn check_tool(&self, name: &str, pointer: &[Step], report: &mut Diagnostics<'_>) {
         let Some(known) = self.tools else { return };
         if known.iter().any(|known| may_mean(name, known)) {
             return;
         }
         let near = nearest(name, known.iter().map(String::as_str));
         let meant = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
-        let message = format!("there is no tool `{name}`: the model is not offered one{meant}");
-        site.warn(FaultCode::UnknownTool, way, message);
+        let message = format!("unknown tool `{name}`: the model is not offered it{meant}");
+        report.warn(FaultCode::UnknownTool, pointer, message);
     }
 
-    pub(super) fn check_function(&self, name: &str, way: &[Step], site: &mut Site<'_>) {
+    pub(super) fn check_function(&self, name: &str, pointer: &[Step], report: &mut Diagnostics<'_>) {
         if self.functions.is_some_and(|functions| !functions.contains(name)) {
-            site.fault(
+            report.fault(
                 FaultCode::UnknownFunction,
-                way,
-                format!("no function is registered as `{name}`"),
+                pointer,
+                format!("unknown function `{name}`: no function is registered under this name"),
             );
         }
     }

@@ -1,21 +1,21 @@
-//! How large may become what texts put together: a loop that wraps or doubles a value must end in an error, not in the end
-//! of the process.
+//! Limits on the values that expressions and templates build: a loop that wraps or doubles a value must end in an error,
+//! not in the end of the process.
 
 use serde_json::Value;
 
-use super::ScriptFault;
+use crate::error::ScriptFault;
 
 /// Bytes that a template's text may come to.
 pub const MAX_TEXT: usize = 16 << 20;
 
 /// Levels of lists and objects that an object of templates and a node's output may come to; as many as a file or a
-/// script's result may have. Beyond some thousands whoever goes through a value runs out of stack.
+/// script's result may have. Beyond some thousands a recursive walk over a value overflows the stack.
 pub const MAX_LEVELS: usize = 128;
 
 /// Bytes that an object of templates may come to.
 const MAX_VALUE: usize = 64 << 20;
 
-/// What a list entry or a field counts beside its text.
+/// Bytes that a list entry or a field counts beside its text.
 const PART: usize = 64;
 
 /// How many lists and objects stand inside each other in `value`, counted up to one more than [`MAX_LEVELS`].
@@ -37,16 +37,16 @@ pub(crate) fn too_deep() -> ScriptFault {
     ScriptFault::limit(format!("the value is nested more than {MAX_LEVELS} levels deep"))
 }
 
-/// What a value that is put together from others has room for.
-pub(crate) struct Room(usize);
+/// The bytes left for a value that is put together from others.
+pub(crate) struct ValueBudget(usize);
 
-impl Default for Room {
+impl Default for ValueBudget {
     fn default() -> Self {
         Self(MAX_VALUE)
     }
 }
 
-impl Room {
+impl ValueBudget {
     /// Takes room for `value`, which is to stand inside of so many lists and objects.
     ///
     /// # Errors
