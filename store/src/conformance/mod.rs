@@ -1,0 +1,112 @@
+//! What every store has to keep, as a suite that anybody's can be run through.
+//!
+//! ```
+//! use pirn_store::{MemoryStore, Store, conformance};
+//!
+//! conformance::check(|_name| {
+//!     let store = MemoryStore::new();
+//!     Box::new(move || Box::new(store.clone()) as Box<dyn Store>)
+//! });
+//! ```
+
+mod journals;
+mod keeping;
+mod random;
+mod removal;
+
+use futures::executor::block_on;
+
+pub use random::{Step, contents_of, steps};
+
+use crate::commit::{Commit, NewRun};
+use crate::content::Content;
+use crate::error::StoreError;
+use crate::record::Record;
+use crate::store::{Pending, Store};
+
+/// Opens one store, again and again: what a dropped one had acknowledged, the next one has.
+pub type Open = Box<dyn Fn() -> Box<dyn Store>>;
+
+/// Something that every store keeps.
+#[derive(Clone, Copy, Debug)]
+pub struct Promise {
+    /// In words.
+    pub name: &'static str,
+    /// Panics where a store, empty at first, does not keep it.
+    pub keep: fn(&Open),
+}
+
+/// Runs through every promise, each with the store that `make` opens for its name. Panics at the first that is not kept.
+pub fn check(make: impl Fn(&str) -> Open) {
+    for promise in promises() {
+        (promise.keep)(&make(promise.name));
+    }
+}
+
+/// Every promise.
+pub fn promises() -> Vec<Promise> {
+    [
+        journals::PROMISES,
+        keeping::PROMISES,
+        removal::PROMISES,
+        random::PROMISES,
+    ]
+    .concat()
+}
+
+/// Waits for an answer that must come.
+fn done<T>(pending: Pending<T>) -> T {
+    match block_on(pending) {
+        Ok(value) => value,
+        Err(error) => panic!("{}: {error}", error.code()),
+    }
+}
+
+/// Waits for a refusal.
+fn refused<T: std::fmt::Debug>(pending: Pending<T>) -> StoreError {
+    match block_on(pending) {
+        Ok(value) => panic!("not refused, but answered: {value:?}"),
+        Err(error) => error,
+    }
+}
+
+fn definition() -> Content {
+    Content::new("{\"id\": \"flow\", \"nodes\": []}")
+}
+
+/// Begins a run of the definition above.
+fn start(run: &str) -> Commit {
+    Commit::start(run, NewRun::new("flow", definition().hash(), 1_000)).content(definition())
+}
+
+fn fork(run: &str, base: &str, step: u64) -> Commit {
+    let mut new = NewRun::new("flow", definition().hash(), 2_000);
+    new.base = Some(crate::Base {
+        run: base.to_owned(),
+        step,
+    });
+    Commit::start(run, new)
+}
+
+fn record(number: u64) -> Record {
+    Record::new(1_000 + number, format!("{{\"number\": {number}}}")).effect(format!("effect-{number}"))
+}
+
+/// Adds records of these numbers.
+fn append(store: &dyn Store, run: &str, after: u64, numbers: impl IntoIterator<Item = u64>) {
+    let commit = numbers.into_iter().fold(Commit::after(run, after), |commit, number| {
+        commit.record(record(number))
+    });
+    done(store.commit(commit));
+}
+
+fn bodies(store: &dyn Store, run: &str) -> Vec<String> {
+    done(store.journal(run, 0, usize::MAX))
+        .into_iter()
+        .map(|record| record.body)
+        .collect()
+}
+
+fn numbers(numbers: impl IntoIterator<Item = u64>) -> Vec<String> {
+    numbers.into_iter().map(|number| record(number).body).collect()
+}

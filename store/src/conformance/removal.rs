@@ -1,0 +1,131 @@
+//! What goes when a run goes.
+
+use crate::commit::{Commit, SessionWrite};
+use crate::conformance::{Open, Promise, append, bodies, definition, done, fork, numbers, refused, start};
+use crate::content::Content;
+use crate::error::StoreError;
+use crate::run::RunFilter;
+use crate::store::Store;
+
+pub(super) const PROMISES: &[Promise] = &[
+    Promise {
+        name: "a_removed_run_is_gone_with_what_is_its_own",
+        keep: removed,
+    },
+    Promise {
+        name: "what_others_were_forked_from_stays_for_them",
+        keep: bases,
+    },
+    Promise {
+        name: "a_content_stays_while_a_run_or_a_session_names_it",
+        keep: shared,
+    },
+];
+
+fn ids(store: &dyn Store) -> Vec<String> {
+    done(store.runs(RunFilter::default(), None, 100))
+        .into_iter()
+        .map(|run| run.id)
+        .collect()
+}
+
+fn removed(open: &Open) {
+    let store = open();
+    for run in ["a", "b"] {
+        done(store.commit(start(run).timer(5, "t")));
+        append(&*store, run, 0, 1..=20);
+        done(store.commit(Commit::after(run, 20).snapshot(20, "snapshot")));
+    }
+    let named = vec!["a".to_owned(), "none".to_owned(), "a".to_owned()];
+    let would = done(store.remove(named.clone(), true));
+    assert_eq!(ids(&*store), ["a", "b"], "a dry run removes nothing");
+    assert_eq!(done(store.timers(9, 9)).len(), 2, "nor a timer");
+    let was = done(store.remove(named.clone(), false));
+    assert_eq!((was, was.runs), (would, 1));
+    assert!(was.bytes >= 20 * 13, "{} bytes", was.bytes);
+    assert_eq!(done(store.remove(named, false)).runs, 0);
+    drop(store);
+    let store = open();
+    assert_eq!(ids(&*store), ["b"]);
+    assert_eq!(done(store.run("a")), None);
+    assert_eq!(done(store.timers(9, 9)).len(), 1);
+    assert_eq!(
+        refused(store.journal("a", 0, 1)),
+        StoreError::NoSuchRun { run: "a".into() }
+    );
+    assert_eq!(bodies(&*store, "b"), numbers(1..=20));
+    // The id is free again, and nothing of the first is left under it.
+    done(store.commit(start("a")));
+    assert_eq!(bodies(&*store, "a"), numbers([]));
+    assert_eq!(done(store.snapshot("a", 9)), None);
+}
+
+fn bases(open: &Open) {
+    let store = open();
+    done(store.commit(start("a")));
+    append(&*store, "a", 0, 1..=4);
+    done(store.commit(fork("b", "a", 2)));
+    append(&*store, "b", 2, [13]);
+    done(store.commit(fork("c", "b", 3)));
+    assert_eq!(done(store.remove(vec!["a".into(), "b".into()], false)).runs, 2);
+    assert_eq!(ids(&*store), ["c"]);
+    assert_eq!(bodies(&*store, "c"), numbers([1, 2, 13]));
+    for run in ["a", "b"] {
+        let run = run.to_owned();
+        assert_eq!(
+            refused(store.journal(&run, 0, 9)),
+            StoreError::NoSuchRun { run: run.clone() }
+        );
+        assert_eq!(
+            refused(store.commit(Commit::after(&*run, 4))),
+            StoreError::NoSuchRun { run: run.clone() }
+        );
+        assert_eq!(
+            refused(store.commit(fork("d", &run, 1))),
+            StoreError::NoSuchRun { run: run.clone() }
+        );
+        assert_eq!(refused(store.commit(start(&run))), StoreError::RunExists { run });
+    }
+    drop(store);
+    let store = open();
+    assert_eq!(bodies(&*store, "c"), numbers([1, 2, 13]));
+    let last = done(store.remove(vec!["c".into()], false));
+    assert_eq!(last.runs, 1);
+    assert!(last.bytes >= 5 * 13, "with their journals: {} bytes", last.bytes);
+    done(store.commit(start("a")));
+    assert_eq!(bodies(&*store, "a"), numbers([]));
+}
+
+fn shared(open: &Open) {
+    let store = open();
+    let chunk = Content::new("a chunk of a conversation");
+    let kept = |store: &dyn Store, content: &Content| {
+        futures::executor::block_on(store.contents(vec![content.hash()])).is_ok()
+    };
+    let naming = |run: &str| {
+        let mut commit = start(run).content(chunk.clone());
+        if let crate::Follows::Start(new) = &mut commit.follows {
+            new.contents = vec![chunk.hash()];
+        }
+        commit
+    };
+    done(store.commit(naming("a")));
+    done(store.commit(naming("b")));
+    let write = SessionWrite {
+        id: "s".into(),
+        follows: 0,
+        body: "{}".into(),
+        contents: vec![chunk.hash()],
+        at: 1,
+    };
+    done(store.commit(Commit::after("b", 0).session(write)));
+    done(store.remove(vec!["a".into()], false));
+    assert!(kept(&*store, &chunk) && kept(&*store, &definition()));
+    done(store.remove(vec!["b".into()], false));
+    assert!(kept(&*store, &chunk), "the session names it");
+    assert!(!kept(&*store, &definition()), "nobody names it");
+    assert!(done(store.remove_session("s")));
+    assert!(!done(store.remove_session("s")));
+    assert!(!kept(&*store, &chunk), "nobody names it");
+    assert_eq!(done(store.session("s")), None);
+}

@@ -1,0 +1,330 @@
+//! A run as one file of text, to take elsewhere or to keep.
+//!
+//! One JSON value a line: the run, the texts it names, its steps, its timers, and at last a count and the SHA-256 of every line
+//! before. What a run shares with the one it was forked from is in the file too: an imported run stands by itself.
+
+use std::fmt::{self, Display};
+use std::io::{self, BufRead, Write};
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+
+use crate::commit::{Commit, NewRun, TimerChange};
+use crate::content::{Content, ContentHash};
+use crate::error::StoreError;
+use crate::record::Record;
+use crate::run::{Run, RunStatus, WaitingFor};
+use crate::store::Store;
+
+const VERSION: u32 = 1;
+
+/// So many records are read at once.
+const PAGE: usize = 1_000;
+
+/// Why a run was not exported or imported.
+#[derive(Debug)]
+pub enum ExportError {
+    /// The store's reason. Nothing was imported.
+    Store(StoreError),
+    /// The file could not be read or written.
+    File(io::Error),
+    /// The file is not what was exported. Nothing was imported.
+    Malformed {
+        /// The line, from 1.
+        line: usize,
+        /// The reason.
+        why: String,
+    },
+}
+
+impl Display for ExportError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Store(error) => Display::fmt(error, f),
+            Self::File(error) => Display::fmt(error, f),
+            Self::Malformed { line, why } => write!(f, "line {line}: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for ExportError {}
+
+impl From<StoreError> for ExportError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<io::Error> for ExportError {
+    fn from(error: io::Error) -> Self {
+        Self::File(error)
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Head {
+    pirn_run: u32,
+    run_id: String,
+    workflow_id: String,
+    definition: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    contents: Vec<String>,
+    semantics: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    session: Option<String>,
+    /// Where it was forked, for who reads the file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    forked_from: Option<ForkedFrom>,
+    status: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    waiting_for: Option<String>,
+    started_at: u64,
+    steps: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ForkedFrom {
+    run_id: String,
+    step: u64,
+}
+
+/// Every line but the first: a step, a text, a timer or the end, by what it has.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct Line {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    step: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effect: Option<String>,
+    /// As it is, where that is JSON of one line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body: Option<Box<RawValue>>,
+    /// In other cases.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body_text: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    due: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timer: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lines: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sha256: Option<String>,
+}
+
+/// Writes the run to `out`.
+pub async fn export(store: &dyn Store, id: &str, out: &mut (dyn Write + Send)) -> Result<(), ExportError> {
+    let run = store
+        .run(id)
+        .await?
+        .ok_or_else(|| StoreError::NoSuchRun { run: id.to_owned() })?;
+    let mut lines = Lines::new(out);
+    lines.write(&head(&run))?;
+    let named: Vec<ContentHash> = std::iter::once(run.definition)
+        .chain(run.contents.iter().copied())
+        .collect();
+    for (hash, text) in named.iter().zip(store.contents(named.clone()).await?) {
+        lines.write(&Line {
+            content: Some(hash.to_string()),
+            text: Some(text.to_string()),
+            ..Line::default()
+        })?;
+    }
+    let mut step = 0;
+    while step < run.steps {
+        let page = store.journal(id, step, PAGE.min((run.steps - step) as usize)).await?;
+        if page.is_empty() {
+            break;
+        }
+        for record in page {
+            step += 1;
+            lines.write(&step_line(step, record))?;
+        }
+    }
+    for timer in store.timers(u64::MAX, usize::MAX).await? {
+        if timer.run == id {
+            lines.write(&Line {
+                due: Some(timer.due),
+                timer: Some(timer.effect),
+                ..Line::default()
+            })?;
+        }
+    }
+    lines.end()
+}
+
+/// Puts the run of an exported file into `store`, under `id` or its own, whole or not at all. The id it has now.
+pub async fn import(
+    store: &dyn Store,
+    file: &mut (dyn BufRead + Send),
+    id: Option<&str>,
+) -> Result<String, ExportError> {
+    let commit = read(file, id)?;
+    let id = commit.run.clone();
+    store.commit(commit).await?;
+    Ok(id)
+}
+
+fn head(run: &Run) -> Head {
+    Head {
+        pirn_run: VERSION,
+        run_id: run.id.clone(),
+        workflow_id: run.workflow.clone(),
+        definition: run.definition.to_string(),
+        contents: run.contents.iter().map(ToString::to_string).collect(),
+        semantics: run.semantics,
+        session: run.session.clone(),
+        forked_from: run.base.as_ref().map(|base| ForkedFrom {
+            run_id: base.run.clone(),
+            step: base.step,
+        }),
+        status: run.status.as_str().to_owned(),
+        waiting_for: run.status.waiting_for().map(|what| what.as_str().to_owned()),
+        started_at: run.started_at,
+        steps: run.steps,
+    }
+}
+
+fn step_line(step: u64, record: Record) -> Line {
+    let raw = serde_json::from_str::<&RawValue>(&record.body).ok();
+    let body = raw
+        .filter(|raw| raw.get() == record.body && !record.body.contains(['\n', '\r']))
+        .map(ToOwned::to_owned);
+    Line {
+        step: Some(step),
+        at: Some(record.at),
+        effect: record.effect,
+        body_text: if body.is_some() { None } else { Some(record.body) },
+        body,
+        ..Line::default()
+    }
+}
+
+struct Lines<'a> {
+    out: &'a mut (dyn Write + Send),
+    sum: Sha256,
+    count: usize,
+}
+
+impl<'a> Lines<'a> {
+    fn new(out: &'a mut (dyn Write + Send)) -> Self {
+        Self {
+            out,
+            sum: Sha256::new(),
+            count: 0,
+        }
+    }
+
+    fn write(&mut self, line: &impl Serialize) -> Result<(), ExportError> {
+        let mut text = serde_json::to_string(line).map_err(io::Error::from)?;
+        text.push('\n');
+        self.sum.update(&text);
+        self.count += 1;
+        Ok(self.out.write_all(text.as_bytes())?)
+    }
+
+    fn end(mut self) -> Result<(), ExportError> {
+        self.write(&Line {
+            lines: Some(self.count),
+            sha256: Some(hex(self.sum.clone())),
+            ..Line::default()
+        })?;
+        Ok(self.out.flush()?)
+    }
+}
+
+fn hex(sum: Sha256) -> String {
+    ContentHash::from_bytes(sum.finalize().into()).to_string()
+}
+
+fn read(file: &mut dyn BufRead, id: Option<&str>) -> Result<Commit, ExportError> {
+    let mut sum = Sha256::new();
+    let mut number = 0;
+    let mut text = String::new();
+    let (mut commit, mut head): (Option<Commit>, Option<Head>) = (None, None);
+    loop {
+        text.clear();
+        number += 1;
+        let malformed = |why: String| ExportError::Malformed { line: number, why };
+        if file.read_line(&mut text)? == 0 {
+            return Err(malformed("the file ends in the middle".to_owned()));
+        }
+        let Some(commit) = &mut commit else {
+            let first: Head = parse(&text).map_err(malformed)?;
+            commit = Some(start(&first, id).map_err(malformed)?);
+            head = Some(first);
+            sum.update(&text);
+            continue;
+        };
+        let line: Line = parse(&text).map_err(malformed)?;
+        if let (Some(lines), Some(sha256)) = (line.lines, line.sha256) {
+            let steps = head.map_or(0, |head| head.steps);
+            if lines + 1 != number || sha256 != hex(sum) || commit.records.len() as u64 != steps {
+                return Err(malformed(
+                    "the file is not what was exported: its checksum does not match".to_owned(),
+                ));
+            }
+            return Ok(commit.clone());
+        }
+        let body = line.body.map(|raw| raw.get().to_owned()).or(line.body_text);
+        match (
+            line.step.zip(line.at).zip(body),
+            line.content.zip(line.text),
+            line.due.zip(line.timer),
+        ) {
+            (Some(((step, at), body)), None, None) => {
+                if step != commit.records.len() as u64 + 1 {
+                    return Err(malformed(format!(
+                        "step {step} does not follow step {}",
+                        commit.records.len()
+                    )));
+                }
+                let effect = line.effect;
+                commit.records.push(Record { at, effect, body });
+            }
+            (None, Some((hash, text)), None) => {
+                let content = Content::new(text);
+                if content.hash().to_string() != hash {
+                    return Err(malformed(format!("the text is not the one with the hash {hash}")));
+                }
+                commit.contents.push(content);
+            }
+            (None, None, Some((due, effect))) => commit.timers.push(TimerChange::Set { due, effect }),
+            _ => return Err(malformed("neither a step nor a text nor a timer".to_owned())),
+        }
+        sum.update(&text);
+    }
+}
+
+fn parse<T: for<'a> Deserialize<'a>>(text: &str) -> Result<T, String> {
+    serde_json::from_str(text).map_err(|error| format!("no line of an exported run: {error}"))
+}
+
+fn start(head: &Head, id: Option<&str>) -> Result<Commit, String> {
+    if head.pirn_run != VERSION {
+        return Err(format!(
+            "exported in form {}; this version knows {VERSION}",
+            head.pirn_run
+        ));
+    }
+    let hash = |text: &String| ContentHash::parse(text).ok_or_else(|| format!("no hash: {text}"));
+    let mut new = NewRun::new(head.workflow_id.as_str(), hash(&head.definition)?, head.started_at);
+    new.contents = head.contents.iter().map(hash).collect::<Result<_, _>>()?;
+    new.semantics = head.semantics;
+    new.session.clone_from(&head.session);
+    let waits_for = |status: &RunStatus| status.waiting_for().map(WaitingFor::as_str) == head.waiting_for.as_deref();
+    let status = RunStatus::ALL
+        .into_iter()
+        .find(|status| status.as_str() == head.status && waits_for(status));
+    let status = status.ok_or_else(|| format!("no status: {}", head.status))?;
+    Ok(Commit::start(id.unwrap_or(&head.run_id), new).status(status))
+}

@@ -1,0 +1,83 @@
+//! What SQLite and the rules of the store say, in one type.
+
+use std::sync::Arc;
+
+use rusqlite::ErrorCode;
+
+use crate::error::StoreError;
+use crate::sqlite::codec::Malformed;
+
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// The command is refused, or what it asked for is damaged.
+    Refused(StoreError),
+    Sql(rusqlite::Error),
+}
+
+impl Fault {
+    /// After it nobody knows what is on the disk.
+    pub(super) fn is_fatal(&self) -> bool {
+        let Self::Sql(error) = self else {
+            return false;
+        };
+        match error.sqlite_error_code() {
+            Some(
+                ErrorCode::SystemIoFailure
+                | ErrorCode::DatabaseCorrupt
+                | ErrorCode::NotADatabase
+                | ErrorCode::ReadOnly
+                | ErrorCode::CannotOpen
+                | ErrorCode::FileLockingProtocolFailed,
+            ) => true,
+            Some(_) | None => false,
+        }
+    }
+
+    pub(super) fn told(self, file: &Arc<str>) -> StoreError {
+        match self {
+            Self::Refused(error) => error,
+            Self::Sql(error) => from_sql(&error, file),
+        }
+    }
+}
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl From<rusqlite::Error> for Fault {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sql(error)
+    }
+}
+
+fn from_sql(error: &rusqlite::Error, file: &Arc<str>) -> StoreError {
+    let (file, why) = (file.clone(), in_words(error));
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Held { file, pid: None },
+        // None: a column that is not of the type that was written.
+        Some(ErrorCode::DatabaseCorrupt) | None => StoreError::Damaged { file, run: None, why },
+        Some(ErrorCode::NotADatabase) => StoreError::Unreadable { file, why },
+        Some(_) => StoreError::Failed { file, run: None, why },
+    }
+}
+
+fn in_words(error: &rusqlite::Error) -> String {
+    match error {
+        rusqlite::Error::SqliteFailure(code, message) => {
+            let message = message.clone().unwrap_or_else(|| code.to_string());
+            format!("{message} (SQLite {})", code.extended_code)
+        }
+        other => other.to_string(),
+    }
+}
+
+pub(super) fn damaged(file: &Arc<str>, run: Option<&str>, what: &str, why: Malformed) -> StoreError {
+    StoreError::Damaged {
+        file: file.clone(),
+        run: run.map(str::to_owned),
+        why: format!("{what}: {why}"),
+    }
+}

@@ -1,0 +1,54 @@
+//! Who holds a store: a lock of the operating system on a file beside it, which ends with its process.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::error::StoreError;
+
+/// Held until it is dropped.
+#[derive(Debug)]
+pub(super) struct Hold {
+    _file: File,
+}
+
+impl Hold {
+    /// Takes hold of the store `file`, or says who has it.
+    pub(super) fn take(file: &Arc<str>) -> Result<Self, StoreError> {
+        let failed = |error: &io::Error| StoreError::Failed {
+            file: file.clone(),
+            run: None,
+            why: format!("its lock file: {error}"),
+        };
+        let path = format!("{file}.lock");
+        let mut lock = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(Path::new(&path));
+        let lock = lock.as_mut().map_err(|error| failed(error))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut holder = String::new();
+                // Where it can not be read, the store is held all the same.
+                let read = lock.read_to_string(&mut holder);
+                return Err(StoreError::Held {
+                    file: file.clone(),
+                    pid: read.ok().and_then(|_| holder.trim().parse().ok()),
+                });
+            }
+            Err(TryLockError::Error(error)) => return Err(failed(&error)),
+        }
+        let write = |lock: &mut File| {
+            lock.set_len(0)?;
+            lock.rewind()?;
+            writeln!(lock, "{}", std::process::id())
+        };
+        write(lock).map_err(|error| failed(&error))?;
+        let file = lock.try_clone().map_err(|error| failed(&error))?;
+        Ok(Self { _file: file })
+    }
+}

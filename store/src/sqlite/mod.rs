@@ -1,0 +1,157 @@
+//! A store in one SQLite file.
+//!
+//! One thread has the only connection, in exclusive mode: no shared memory, no second writer. WAL with `synchronous=FULL`: a
+//! commit is answered after its sync. The log is emptied by the same connection, so that a sync that fails there is heard of.
+
+mod codec;
+mod fault;
+mod lock;
+mod open;
+mod read;
+mod records;
+mod remove;
+mod rows;
+mod tables;
+mod wal;
+mod writer;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::commit::Commit;
+use crate::content::ContentHash;
+use crate::error::StoreError;
+use crate::record::Record;
+use crate::run::{Run, RunFilter, Session, Snapshot, Timer};
+use crate::sqlite::writer::Writer;
+use crate::store::{Pending, Removed, Store};
+
+const PAGE_SIZE: u32 = 4096;
+
+/// Runs in one file, held by this process until it is closed or dropped.
+///
+/// ```no_run
+/// let store = pirn_store::SqliteStore::open("runs.db")?;
+/// # Ok::<(), pirn_store::StoreError>(())
+/// ```
+#[derive(Debug)]
+pub struct SqliteStore {
+    writer: Writer,
+}
+
+impl SqliteStore {
+    /// Opens the store, or makes it. Its folder must exist. Beside the file stand `-wal`, the log, which is part of the store, and
+    /// `.lock`, which says who holds it. Everything in the file is looked at once: [`StoreError::Damaged`] where something is not
+    /// what was written. [`StoreError::Held`] where another process has it.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
+        Writer::start(open::open(path.as_ref(), None)?).map(|writer| Self { writer })
+    }
+
+    /// Opens the store on an SQLite VFS that was registered under this name, which sees to it that nobody else opens it.
+    pub fn open_on(vfs: &str, path: impl AsRef<Path>) -> Result<Self, StoreError> {
+        Writer::start(open::open(path.as_ref(), Some(vfs))?).map(|writer| Self { writer })
+    }
+
+    /// Waits for every command that was given, puts everything into the one file and lets go of it. Dropping the store does the
+    /// same, but says nothing of what went wrong. Both block.
+    pub fn close(self) -> Result<(), StoreError> {
+        self.writer.close()
+    }
+
+    /// Gives the room of what was removed back to the system: writes the file anew. The bytes it is smaller by.
+    pub fn compact(&self) -> Pending<u64> {
+        self.writer.read(|tables| {
+            let size = |tables: &tables::Tables| -> Result<u64, fault::Fault> {
+                let pages: i64 = tables.sql.pragma_query_value(None, "page_count", |row| row.get(0))?;
+                Ok(pages as u64 * u64::from(PAGE_SIZE))
+            };
+            let before = size(tables)?;
+            tables.sql.execute_batch("VACUUM")?;
+            tables.checkpoint()?;
+            Ok(before.saturating_sub(size(tables)?))
+        })
+    }
+
+    /// Writes a copy of the store, as it is now, to a file that does not exist yet.
+    pub fn back_up(&self, to: impl AsRef<Path>) -> Pending<()> {
+        let to = to.as_ref().to_string_lossy().into_owned();
+        self.writer.read(move |tables| {
+            tables.sql.execute("VACUUM INTO ?1", [to])?;
+            Ok(())
+        })
+    }
+}
+
+impl Store for SqliteStore {
+    fn location(&self) -> &Arc<str> {
+        self.writer.file()
+    }
+
+    fn commit(&self, commit: Commit) -> Pending<u64> {
+        let run = commit.run.clone();
+        let answer = self.writer.write(move |tables| tables.commit(&commit));
+        Box::pin(async move { answer.await.map_err(|error| error.of_run(&run)) })
+    }
+
+    fn run(&self, id: &str) -> Pending<Option<Run>> {
+        let id = id.to_owned();
+        self.writer
+            .read(move |tables| Ok(tables.row(&id)?.filter(|row| !row.is_hidden).map(|row| row.run)))
+    }
+
+    fn runs(&self, filter: RunFilter, after: Option<String>, limit: usize) -> Pending<Vec<Run>> {
+        self.writer
+            .read(move |tables| tables.runs(&filter, after.as_deref(), limit))
+    }
+
+    fn journal(&self, id: &str, after: u64, limit: usize) -> Pending<Vec<Record>> {
+        let id = id.to_owned();
+        self.writer.read(move |tables| tables.journal(&id, after, limit))
+    }
+
+    fn contents(&self, hashes: Vec<ContentHash>) -> Pending<Vec<Arc<str>>> {
+        self.writer.read(move |tables| tables.contents(&hashes))
+    }
+
+    fn snapshot(&self, id: &str, at_most: u64) -> Pending<Option<Snapshot>> {
+        let id = id.to_owned();
+        self.writer.read(move |tables| tables.snapshot(&id, at_most))
+    }
+
+    fn timers(&self, until: u64, limit: usize) -> Pending<Vec<Timer>> {
+        self.writer.read(move |tables| tables.timers(until, limit))
+    }
+
+    fn session(&self, id: &str) -> Pending<Option<Session>> {
+        let id = id.to_owned();
+        self.writer.read(move |tables| tables.session(&id))
+    }
+
+    fn set_meta(&self, name: &str, value: Option<String>) -> Pending<()> {
+        let name = name.to_owned();
+        self.writer
+            .write(move |tables| tables.set_meta(&name, value.as_deref()))
+    }
+
+    fn meta(&self, name: &str) -> Pending<Option<String>> {
+        let name = name.to_owned();
+        self.writer.read(move |tables| tables.meta(&name))
+    }
+
+    fn remove(&self, ids: Vec<String>, dry_run: bool) -> Pending<Removed> {
+        self.writer.write(move |tables| {
+            if !dry_run {
+                return tables.remove(&ids);
+            }
+            tables.sql.execute_batch("SAVEPOINT dry_run")?;
+            let removed = tables.remove(&ids);
+            tables.sql.execute_batch("ROLLBACK TO dry_run; RELEASE dry_run")?;
+            removed
+        })
+    }
+
+    fn remove_session(&self, id: &str) -> Pending<bool> {
+        let id = id.to_owned();
+        self.writer.write(move |tables| tables.remove_session(&id))
+    }
+}

@@ -1,0 +1,181 @@
+//! Opening: the hold, the checks, the layout.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, MAIN_DB, OpenFlags};
+
+use crate::error::StoreError;
+use crate::sqlite::fault::Fault;
+use crate::sqlite::lock::Hold;
+use crate::sqlite::tables::{APPLICATION, LAYOUT, SCHEMA, Tables};
+use crate::sqlite::{PAGE_SIZE, wal};
+
+/// Below it a write-ahead log could be reset too early and lose a transaction.
+const LEAST_SQLITE: i32 = 3_051_003;
+
+/// How many kibibytes of pages are kept in memory.
+const CACHE_KIB: i32 = 16 * 1024;
+
+/// A store that is open and sound, and the hold on it.
+pub(super) struct Opened {
+    pub(super) tables: Tables,
+    /// After the connection in the order of dropping.
+    pub(super) hold: Option<Hold>,
+}
+
+pub(super) fn open(path: &Path, vfs: Option<&str>) -> Result<Opened, StoreError> {
+    let path = if vfs.is_some() {
+        path.to_owned()
+    } else {
+        absolute(path)?
+    };
+    let file: Arc<str> = path.to_string_lossy().into();
+    let unreadable = |why: String| StoreError::Unreadable {
+        file: file.clone(),
+        why,
+    };
+    if rusqlite::version_number() < LEAST_SQLITE {
+        return Err(unreadable(format!(
+            "SQLite {} is too old, 3.51.3 is needed",
+            rusqlite::version()
+        )));
+    }
+    let hold = if vfs.is_none() { Some(Hold::take(&file)?) } else { None };
+    if vfs.is_none() {
+        let log = PathBuf::from(format!("{file}-wal"));
+        let damage = wal::check(&log).map_err(|error| unreadable(format!("its write-ahead log: {error}")))?;
+        if let Some(why) = damage {
+            let (file, run) = (file.clone(), None);
+            return Err(StoreError::Damaged { file, run, why });
+        }
+    }
+    let tables = connect(&path, vfs, &file).map_err(|fault| fault.told(&file))?;
+    Ok(Opened { tables, hold })
+}
+
+/// Two ways to one file have one name here, and so one lock.
+fn absolute(path: &Path) -> Result<PathBuf, StoreError> {
+    let refused = |why: String| StoreError::Unreadable {
+        file: path.to_string_lossy().into(),
+        why,
+    };
+    if let Ok(path) = path.canonicalize() {
+        return Ok(path);
+    }
+    let name = path.file_name().ok_or_else(|| refused("no file's name".to_owned()))?;
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    let folder = folder
+        .canonicalize()
+        .map_err(|error| refused(format!("its folder: {error}")))?;
+    Ok(folder.join(name))
+}
+
+fn connect(path: &Path, vfs: Option<&str>, file: &Arc<str>) -> Result<Tables, Fault> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_EXRESCODE;
+    let sql = match vfs {
+        Some(vfs) => Connection::open_with_flags_and_vfs(path, flags, vfs)?,
+        None => Connection::open_with_flags(path, flags)?,
+    };
+    // Nothing is written behind the writer's back: it checkpoints, and hears of it when that fails.
+    sql.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    sql.set_prepared_statement_cache_capacity(64);
+    sql.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
+    sql.pragma_update(None, "page_size", PAGE_SIZE)?;
+    sql.pragma_update(None, "cache_size", -CACHE_KIB)?;
+    sql.pragma_update(None, "temp_store", "MEMORY")?;
+    sql.pragma_update(None, "cell_size_check", true)?;
+    sql.pragma_update(None, "trusted_schema", false)?;
+    let refused = |why: &str| {
+        Fault::Refused(StoreError::Unreadable {
+            file: file.clone(),
+            why: why.to_owned(),
+        })
+    };
+    // Reads the header, with what a log has to add to it.
+    let number = |name: &str| sql.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
+    let (application, layout) = (number("application_id")?, number("user_version")?);
+    let tables: i64 = sql.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    let is_new = tables == 0 && application == 0 && layout == 0;
+    if !is_new && application != APPLICATION {
+        return Err(refused("an SQLite file, but no store of Pirn's"));
+    }
+    if !is_new && layout != LAYOUT {
+        return Err(refused(&format!("its layout is {layout}; this version knows {LAYOUT}")));
+    }
+    if sql.is_readonly(MAIN_DB)? {
+        return Err(refused("the file is read-only"));
+    }
+    let mode = keep_log(&sql)?;
+    if !mode.eq_ignore_ascii_case("wal") {
+        return Err(refused(&format!(
+            "SQLite does not keep a write-ahead log for it but `{mode}`"
+        )));
+    }
+    sql.pragma_update(None, "synchronous", "FULL")?;
+    sql.pragma_update(None, "wal_autocheckpoint", 0)?;
+    if is_new {
+        let schema = format!(
+            "BEGIN IMMEDIATE; PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {LAYOUT}; {SCHEMA} COMMIT;"
+        );
+        sql.execute_batch(&schema)?;
+    }
+    let mut tables = Tables {
+        sql,
+        file: file.clone(),
+        next_key: 0,
+    };
+    if is_new {
+        tables.next_key = 1;
+    } else {
+        tables.quick_check()?;
+        tables.next_key = tables.check_rows()?;
+    }
+    // Into the file with all that a process before this one left in the log. It may have died of a sync that failed, and what the
+    // system shows of the log then need not be on the disk.
+    tables.checkpoint()?;
+    Ok(tables)
+}
+
+/// The journal mode. Asked for to the end: the change is made durable after its row, and an error of that comes as the next.
+fn keep_log(sql: &Connection) -> rusqlite::Result<String> {
+    let mut change = sql.prepare("PRAGMA journal_mode = WAL")?;
+    let mut rows = change.query([])?;
+    let mut mode = String::new();
+    while let Some(row) = rows.next()? {
+        mode = row.get(0)?;
+    }
+    Ok(mode)
+}
+
+impl Tables {
+    fn quick_check(&self) -> Result<(), Fault> {
+        let found: String = self.sql.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+        if found == "ok" {
+            return Ok(());
+        }
+        let (file, run) = (self.file.clone(), None);
+        Err(StoreError::Damaged { file, run, why: found }.into())
+    }
+
+    /// Everything that is in the log goes into the file, and the log is emptied.
+    pub(super) fn checkpoint(&self) -> Result<(), Fault> {
+        let busy: i64 = self
+            .sql
+            .prepare_cached("PRAGMA wal_checkpoint(TRUNCATE)")?
+            .query_row([], |row| row.get(0))?;
+        if busy == 0 {
+            return Ok(());
+        }
+        let (file, run) = (self.file.clone(), None);
+        let why = "another connection keeps its write-ahead log busy".to_owned();
+        Err(StoreError::Failed { file, run, why }.into())
+    }
+}

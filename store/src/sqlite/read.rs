@@ -1,0 +1,244 @@
+//! What is read, with every checksum looked at.
+
+use std::sync::Arc;
+
+use rusqlite::{OptionalExtension, params};
+
+use crate::content::ContentHash;
+use crate::error::StoreError;
+use crate::record::Record;
+use crate::run::{Run, RunFilter, Snapshot, Timer};
+use crate::sqlite::fault::{Fault, damaged};
+use crate::sqlite::records::{self, Place};
+use crate::sqlite::rows::{self, RunRow};
+use crate::sqlite::tables::{Tables, row_of};
+
+/// The records of one run that belong to a journal: steps `after + 1` to `last` are found under `key`.
+#[derive(Clone, Copy)]
+struct Part {
+    key: u64,
+    after: u64,
+    last: u64,
+}
+
+impl Tables {
+    pub(super) fn runs(&self, filter: &RunFilter, after: Option<&str>, limit: usize) -> Result<Vec<Run>, Fault> {
+        let mut select = self
+            .sql
+            .prepare_cached("SELECT id, body FROM runs WHERE id > ?1 ORDER BY id")?;
+        let mut found = select.query([after.unwrap_or_default()])?;
+        let mut runs = Vec::new();
+        while runs.len() < limit
+            && let Some(found) = found.next()?
+        {
+            let row = self.run_row(found)?;
+            if !row.is_hidden && filter.has(&row.run) {
+                runs.push(row.run);
+            }
+        }
+        Ok(runs)
+    }
+
+    /// The row that stands in the columns `id, body`.
+    pub(super) fn run_row(&self, found: &rusqlite::Row<'_>) -> Result<RunRow, Fault> {
+        let id = found.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
+        let bytes = found.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
+        Ok(RunRow::decode(id, bytes).map_err(|why| damaged(&self.file, Some(id), "its row", why))?)
+    }
+
+    pub(super) fn journal(&self, id: &str, after: u64, limit: usize) -> Result<Vec<Record>, Fault> {
+        let row = self.visible(id)?;
+        if after >= row.run.steps {
+            self.nothing_after(&row)?;
+            return Ok(Vec::new());
+        }
+        let parts = self.parts(&row, row.run.steps)?;
+        let mut follows = self.checksum_at(&row, after)?;
+        let mut records = Vec::with_capacity(limit.min((row.run.steps - after) as usize));
+        for part in parts {
+            let from = part.after.max(after);
+            let last = part.last.min(after.saturating_add(limit as u64));
+            if from < last {
+                follows = self.read_part(
+                    id,
+                    Part {
+                        after: from,
+                        last,
+                        ..part
+                    },
+                    follows,
+                    &mut records,
+                )?;
+            }
+        }
+        if after + records.len() as u64 == row.run.steps {
+            if follows != row.head {
+                return Err(self.damaged(id, "its last step is not the one that was written last"));
+            }
+            self.nothing_after(&row)?;
+        }
+        Ok(records)
+    }
+
+    /// The parts that make up the journal up to step `last`, the earliest first.
+    fn parts(&self, row: &RunRow, mut last: u64) -> Result<Vec<Part>, Fault> {
+        let mut parts = Vec::new();
+        let mut next = Some(row.clone());
+        while let Some(row) = next {
+            let after = row.base_step();
+            if after < last {
+                parts.push(Part {
+                    key: row.key,
+                    after,
+                    last,
+                });
+                last = after;
+            }
+            next = if last == 0 { None } else { self.base_of(&row)? };
+        }
+        parts.reverse();
+        Ok(parts)
+    }
+
+    fn read_part(&self, id: &str, part: Part, mut follows: u32, records: &mut Vec<Record>) -> Result<u32, Fault> {
+        let mut select = self
+            .sql
+            .prepare_cached("SELECT id, body FROM journal WHERE id BETWEEN ?1 AND ?2 ORDER BY id")?;
+        let mut found = select.query([row_of(part.key, part.after + 1), row_of(part.key, part.last)])?;
+        for seq in part.after + 1..=part.last {
+            let row = found
+                .next()?
+                .ok_or_else(|| self.damaged(id, format!("step {seq} is missing")))?;
+            if row.get::<_, i64>(0)? != row_of(part.key, seq) {
+                return Err(self.damaged(id, format!("step {seq} is missing")));
+            }
+            let bytes = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
+            let (record, sum) = records::decode(bytes, Place { seq, follows })
+                .map_err(|why| damaged(&self.file, Some(id), &format!("step {seq}"), why))?;
+            records.push(record);
+            follows = sum;
+        }
+        Ok(follows)
+    }
+
+    /// A journal ends where its run's row says.
+    fn nothing_after(&self, row: &RunRow) -> Result<(), Fault> {
+        let mut select = self.sql.prepare_cached("SELECT 1 FROM journal WHERE id = ?1")?;
+        if select.exists([row_of(row.key, row.run.steps + 1)])? {
+            return Err(self.damaged(&row.run.id, format!("it has a step after {}, its last", row.run.steps)));
+        }
+        Ok(())
+    }
+
+    /// The checksum of the record of this step of the run's journal: what the next one follows.
+    pub(super) fn checksum_at(&self, row: &RunRow, step: u64) -> Result<u32, Fault> {
+        if step == row.run.steps {
+            return Ok(row.head);
+        }
+        if step == 0 {
+            let (mut id, mut definition) = (row.run.id.clone(), row.run.definition);
+            let mut base = self.base_of(row)?;
+            while let Some(row) = base {
+                base = self.base_of(&row)?;
+                (id, definition) = (row.run.id, row.run.definition);
+            }
+            return Ok(records::root(&id, definition.as_bytes()));
+        }
+        let id = &row.run.id;
+        let parts = self.parts(row, step)?;
+        let last = parts
+            .last()
+            .ok_or_else(|| self.damaged(id, format!("step {step} is missing")))?;
+        let mut select = self.sql.prepare_cached("SELECT body FROM journal WHERE id = ?1")?;
+        let bytes: Option<Vec<u8>> = select
+            .query_row([row_of(last.key, step)], |row| row.get(0))
+            .optional()?;
+        let sum = bytes.as_ref().and_then(|bytes| bytes.last_chunk()).copied();
+        sum.map(u32::from_le_bytes)
+            .ok_or_else(|| self.damaged(id, format!("step {step} is missing")))
+    }
+
+    pub(super) fn contents(&self, hashes: &[ContentHash]) -> Result<Vec<Arc<str>>, Fault> {
+        let mut select = self.sql.prepare_cached("SELECT body FROM contents WHERE hash = ?1")?;
+        let read = |hash: &ContentHash| -> Result<Arc<str>, Fault> {
+            let mut rows = select.query([hash.as_bytes()])?;
+            let row = rows.next()?.ok_or(StoreError::NoSuchContent { hash: *hash })?;
+            let text: Option<Arc<str>> = row.get_ref(0)?.as_str().ok().map(Arc::from);
+            text.filter(|text| ContentHash::of(text) == *hash).ok_or_else(|| {
+                let (file, why) = (self.file.clone(), format!("content {hash} is not what its hash says"));
+                StoreError::Damaged { file, run: None, why }.into()
+            })
+        };
+        hashes.iter().map(read).collect()
+    }
+
+    pub(super) fn snapshot(&self, id: &str, at_most: u64) -> Result<Option<Snapshot>, Fault> {
+        let row = self.visible(id)?;
+        let mut select = self.sql.prepare_cached("SELECT body FROM snapshots WHERE run = ?1")?;
+        let bytes: Option<Vec<u8>> = select.query_row([row.key.cast_signed()], |row| row.get(0)).optional()?;
+        let Some(bytes) = bytes else {
+            return Ok(None);
+        };
+        let (snapshot, follows) =
+            rows::decode_snapshot(row.key, &bytes).map_err(|why| damaged(&self.file, Some(id), "its snapshot", why))?;
+        if snapshot.step > row.run.steps || follows != self.checksum_at(&row, snapshot.step)? {
+            return Err(self.damaged(id, "its snapshot is of another journal"));
+        }
+        Ok(Some(snapshot).filter(|snapshot| snapshot.step <= at_most))
+    }
+
+    pub(super) fn timers(&self, until: u64, limit: usize) -> Result<Vec<Timer>, Fault> {
+        let sql = "SELECT due, run, effect, checksum FROM timers WHERE due <= ?1 ORDER BY due, run, effect LIMIT ?2";
+        let mut select = self.sql.prepare_cached(sql)?;
+        let (until, limit) = (
+            i64::try_from(until).unwrap_or(i64::MAX),
+            i64::try_from(limit).unwrap_or(i64::MAX),
+        );
+        let mut rows = select.query(params![until, limit])?;
+        let mut timers = Vec::new();
+        while let Some(row) = rows.next()? {
+            let timer = Timer {
+                due: row.get::<_, i64>(0)? as u64,
+                run: row.get(1)?,
+                effect: row.get(2)?,
+            };
+            if row.get::<_, u32>(3)? != rows::timer_sum(&timer) {
+                return Err(self.damaged(
+                    &timer.run,
+                    format!("its timer {}: the checksum does not match", timer.effect),
+                ));
+            }
+            timers.push(timer);
+        }
+        Ok(timers)
+    }
+
+    pub(super) fn meta(&self, name: &str) -> Result<Option<String>, Fault> {
+        let mut select = self.sql.prepare_cached("SELECT body FROM meta WHERE name = ?1")?;
+        let bytes: Option<Vec<u8>> = select.query_row([name], |row| row.get(0)).optional()?;
+        let value = bytes.map(|bytes| rows::decode_meta(name, &bytes)).transpose();
+        Ok(value.map_err(|why| damaged(&self.file, None, name, why))?)
+    }
+
+    /// Looks at every small row: a flipped bit in the name of one would otherwise show as its absence.
+    pub(super) fn check_rows(&self) -> Result<u64, Fault> {
+        let mut select = self.sql.prepare("SELECT id, body FROM runs")?;
+        let mut found = select.query([])?;
+        let mut next_key = 1;
+        while let Some(found) = found.next()? {
+            next_key = next_key.max(self.run_row(found)?.key + 1);
+        }
+        let mut select = self.sql.prepare("SELECT id FROM sessions")?;
+        let mut found = select.query([])?;
+        while let Some(found) = found.next()? {
+            self.session(&found.get::<_, String>(0)?)?;
+        }
+        let mut select = self.sql.prepare("SELECT name FROM meta")?;
+        let mut found = select.query([])?;
+        while let Some(found) = found.next()? {
+            self.meta(&found.get::<_, String>(0)?)?;
+        }
+        self.timers(u64::MAX, usize::MAX)?;
+        Ok(next_key)
+    }
+}

@@ -1,0 +1,128 @@
+//! What goes, and what goes with it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rusqlite::params;
+
+use crate::content::ContentHash;
+use crate::sqlite::fault::Fault;
+use crate::sqlite::rows::RunRow;
+use crate::sqlite::tables::{Tables, row_of};
+use crate::store::Removed;
+
+impl Tables {
+    pub(super) fn remove(&self, ids: &[String]) -> Result<Removed, Fault> {
+        let mut removed = Removed::default();
+        for id in ids {
+            let Some(mut row) = self.row(id)?.filter(|row| !row.is_hidden) else {
+                continue;
+            };
+            row.is_hidden = true;
+            self.sql
+                .prepare_cached("UPDATE runs SET body = ?2 WHERE id = ?1")?
+                .execute(params![id, row.encode()])?;
+            self.sql
+                .prepare_cached("DELETE FROM timers WHERE run = ?1")?
+                .execute([id])?;
+            removed.runs += 1;
+        }
+        // How many runs were forked from a run, and the hidden ones: both are few.
+        let (mut forks, mut hidden) = (BTreeMap::<String, u64>::new(), BTreeMap::new());
+        self.each_run(|row| {
+            if let Some(base) = &row.run.base {
+                *forks.entry(base.run.clone()).or_default() += 1;
+            }
+            if row.is_hidden {
+                hidden.insert(row.run.id.clone(), row);
+            }
+        })?;
+        let mut names = BTreeSet::new();
+        let mut free: Vec<String> = hidden.keys().filter(|id| !forks.contains_key(*id)).cloned().collect();
+        while let Some(row) = free.pop().and_then(|id| hidden.remove(&id)) {
+            removed.bytes += self.erase(&row)?;
+            names.extend(row.names().copied());
+            if let Some(base) = &row.run.base
+                && let Some(count) = forks.get_mut(&base.run)
+            {
+                *count -= 1;
+                if *count == 0 {
+                    free.push(base.run.clone());
+                }
+            }
+        }
+        removed.bytes += self.collect(names)?;
+        Ok(removed)
+    }
+
+    pub(super) fn remove_session(&self, id: &str) -> Result<bool, Fault> {
+        let Some(session) = self.session(id)? else {
+            return Ok(false);
+        };
+        self.sql
+            .prepare_cached("DELETE FROM sessions WHERE id = ?1")?
+            .execute([id])?;
+        self.collect(session.contents.into_iter().collect())?;
+        Ok(true)
+    }
+
+    fn erase(&self, row: &RunRow) -> Result<u64, Fault> {
+        let (first, last) = (row_of(row.key, 0), row_of(row.key, u64::from(u32::MAX)));
+        let sql = "SELECT (SELECT ifnull(sum(length(body)), 0) FROM journal WHERE id BETWEEN ?1 AND ?2)
+            + (SELECT ifnull(sum(length(body)), 0) FROM snapshots WHERE run = ?3)";
+        let bytes: i64 = self
+            .sql
+            .prepare_cached(sql)?
+            .query_row([first, last, row.key.cast_signed()], |row| row.get(0))?;
+        self.sql
+            .prepare_cached("DELETE FROM journal WHERE id BETWEEN ?1 AND ?2")?
+            .execute([first, last])?;
+        self.sql
+            .prepare_cached("DELETE FROM snapshots WHERE run = ?1")?
+            .execute([row.key.cast_signed()])?;
+        self.sql
+            .prepare_cached("DELETE FROM runs WHERE id = ?1")?
+            .execute([&row.run.id])?;
+        Ok(bytes as u64)
+    }
+
+    /// Lets go of those contents that nothing names any more; their bytes.
+    fn collect(&self, mut candidates: BTreeSet<ContentHash>) -> Result<u64, Fault> {
+        if candidates.is_empty() {
+            return Ok(0);
+        }
+        self.each_run(|row| {
+            row.names().for_each(|hash| {
+                candidates.remove(hash);
+            });
+        })?;
+        let mut select = self.sql.prepare_cached("SELECT id FROM sessions")?;
+        let mut found = select.query([])?;
+        while let Some(found) = found.next()? {
+            let session = self.session(&found.get::<_, String>(0)?)?;
+            session.iter().flat_map(|session| &session.contents).for_each(|hash| {
+                candidates.remove(hash);
+            });
+        }
+        let mut bytes = 0;
+        for hash in candidates {
+            let sql = "SELECT ifnull(sum(length(CAST(body AS BLOB))), 0) FROM contents WHERE hash = ?1";
+            bytes += self
+                .sql
+                .prepare_cached(sql)?
+                .query_row([hash.as_bytes()], |row| row.get::<_, i64>(0))? as u64;
+            self.sql
+                .prepare_cached("DELETE FROM contents WHERE hash = ?1")?
+                .execute([hash.as_bytes()])?;
+        }
+        Ok(bytes)
+    }
+
+    fn each_run(&self, mut tell: impl FnMut(RunRow)) -> Result<(), Fault> {
+        let mut select = self.sql.prepare_cached("SELECT id, body FROM runs")?;
+        let mut found = select.query([])?;
+        while let Some(found) = found.next()? {
+            tell(self.run_row(found)?);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,303 @@
+//! What the commands do to the tables.
+
+use std::sync::Arc;
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::commit::{Commit, Follows, NewRun, SessionWrite, TimerChange};
+use crate::content::{Content, ContentHash};
+use crate::error::StoreError;
+use crate::memory::{moved, no_run, too_many_forks};
+use crate::run::{Run, RunStatus, Session, Timer};
+use crate::sqlite::fault::{Fault, damaged};
+use crate::sqlite::records::{self, Place};
+use crate::sqlite::rows::{self, RunRow};
+use crate::store::MAX_FORKS;
+
+/// A journal's rows are found by the run's key and the step, side by side in one number: so a run's records lie together, and a
+/// long one may fill a page, which a table without row numbers would put on pages of its own.
+const STEP_BITS: u32 = 32;
+const MAX_STEPS: u64 = u32::MAX as u64;
+const MAX_KEY: u64 = (1 << 31) - 1;
+
+/// The layout, as written in the file's `user_version`.
+pub(super) const LAYOUT: i32 = 1;
+
+/// "PIRN", in the file's header.
+pub(super) const APPLICATION: i32 = 0x5049_524e;
+
+pub(super) const SCHEMA: &str = "
+CREATE TABLE runs(id TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE journal(id INTEGER PRIMARY KEY, body BLOB NOT NULL);
+CREATE TABLE contents(hash BLOB PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE snapshots(run INTEGER PRIMARY KEY, body BLOB NOT NULL);
+CREATE TABLE timers(due INTEGER, run TEXT, effect TEXT, checksum INTEGER NOT NULL, PRIMARY KEY(due, run, effect)) WITHOUT ROWID;
+CREATE TABLE sessions(id TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE meta(name TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
+";
+
+/// The tables of an open store.
+pub(super) struct Tables {
+    pub(super) sql: Connection,
+    pub(super) file: Arc<str>,
+    /// The key of the next run that begins.
+    pub(super) next_key: u64,
+}
+
+pub(super) fn row_of(key: u64, step: u64) -> i64 {
+    (key << STEP_BITS | step).cast_signed()
+}
+
+impl Tables {
+    pub(super) fn damaged(&self, run: &str, why: impl Into<String>) -> Fault {
+        Fault::Refused(StoreError::Damaged {
+            file: self.file.clone(),
+            run: Some(run.to_owned()),
+            why: why.into(),
+        })
+    }
+
+    /// The row of this id, hidden or not.
+    pub(super) fn row(&self, id: &str) -> Result<Option<RunRow>, Fault> {
+        let mut select = self.sql.prepare_cached("SELECT body FROM runs WHERE id = ?1")?;
+        let mut rows = select.query([id])?;
+        let Some(row) = rows.next()? else {
+            return Ok(None);
+        };
+        let bytes = row.get_ref(0)?.as_blob().map_err(rusqlite::Error::from)?;
+        let row = RunRow::decode(id, bytes).map_err(|why| damaged(&self.file, Some(id), "its row", why))?;
+        Ok(Some(row))
+    }
+
+    pub(super) fn visible(&self, id: &str) -> Result<RunRow, Fault> {
+        let row = self.row(id)?.filter(|row| !row.is_hidden);
+        row.ok_or_else(|| no_run(id).into())
+    }
+
+    /// The row that this one was forked from.
+    pub(super) fn base_of(&self, row: &RunRow) -> Result<Option<RunRow>, Fault> {
+        let Some(base) = &row.run.base else {
+            return Ok(None);
+        };
+        let found = self.row(&base.run)?;
+        found.map(Some).ok_or_else(|| {
+            self.damaged(
+                &row.run.id,
+                format!("the run it was forked from is missing: {}", base.run),
+            )
+        })
+    }
+
+    pub(super) fn commit(&mut self, commit: &Commit) -> Result<u64, Fault> {
+        commit.check()?;
+        let is_new = matches!(commit.follows, Follows::Start(_));
+        let mut row = match &commit.follows {
+            Follows::Start(new) => self.start(&commit.run, new)?,
+            Follows::Step(step) => {
+                let row = self.visible(&commit.run)?;
+                moved(&commit.run, *step, row.run.steps, *step == row.run.steps)?;
+                row
+            }
+        };
+        commit.contents.iter().try_for_each(|content| self.keep(content))?;
+        if is_new {
+            self.know(row.names())?;
+        }
+        if let Some(write) = &commit.session {
+            self.write_session(&commit.run, write)?;
+        }
+        self.append(&mut row, commit)?;
+        if let Some(status) = commit.status {
+            row.run.status = status;
+        }
+        let sql = if is_new {
+            "INSERT INTO runs(id, body) VALUES(?1, ?2)"
+        } else {
+            "UPDATE runs SET body = ?2 WHERE id = ?1"
+        };
+        self.sql
+            .prepare_cached(sql)?
+            .execute(params![commit.run, row.encode()])?;
+        if let Some(snapshot) = &commit.snapshot {
+            moved(
+                &commit.run,
+                snapshot.step,
+                row.run.steps,
+                snapshot.step <= row.run.steps,
+            )?;
+            let follows = self.checksum_at(&row, snapshot.step)?;
+            let body = rows::encode_snapshot(row.key, follows, snapshot);
+            self.sql
+                .prepare_cached("REPLACE INTO snapshots(run, body) VALUES(?1, ?2)")?
+                .execute(params![row.key.cast_signed(), body])?;
+        }
+        commit
+            .timers
+            .iter()
+            .try_for_each(|change| self.change_timer(&commit.run, change))?;
+        Ok(row.run.steps)
+    }
+
+    fn start(&mut self, id: &str, new: &NewRun) -> Result<RunRow, Fault> {
+        if self.row(id)?.is_some() {
+            return Err(StoreError::RunExists { run: id.to_owned() }.into());
+        }
+        if self.next_key > MAX_KEY {
+            return Err(StoreError::TooLarge {
+                what: format!("a store has room for {MAX_KEY} runs"),
+            }
+            .into());
+        }
+        let (mut steps, mut head) = (0, records::root(id, new.definition.as_bytes()));
+        if let Some(base) = &new.base {
+            let row = self.visible(&base.run)?;
+            moved(&base.run, base.step, row.run.steps, base.step <= row.run.steps)?;
+            let (mut depth, mut ancestor) = (1, self.base_of(&row)?);
+            while let Some(row) = ancestor {
+                depth += 1;
+                ancestor = self.base_of(&row)?;
+            }
+            if depth >= MAX_FORKS {
+                return Err(too_many_forks().into());
+            }
+            (steps, head) = (base.step, self.checksum_at(&row, base.step)?);
+        }
+        let key = self.next_key;
+        self.next_key += 1;
+        Ok(RunRow {
+            run: Run {
+                id: id.to_owned(),
+                workflow: new.workflow.clone(),
+                definition: new.definition,
+                contents: new.contents.clone(),
+                semantics: new.semantics,
+                session: new.session.clone(),
+                base: new.base.clone(),
+                status: RunStatus::Unfinished,
+                started_at: new.started_at,
+                updated_at: new.started_at,
+                steps,
+            },
+            key,
+            head,
+            is_hidden: false,
+        })
+    }
+
+    fn append(&self, row: &mut RunRow, commit: &Commit) -> Result<(), Fault> {
+        if row.run.steps + commit.records.len() as u64 > MAX_STEPS {
+            return Err(StoreError::TooLarge {
+                what: format!("a run has at most {MAX_STEPS} steps"),
+            }
+            .into());
+        }
+        let mut insert = self
+            .sql
+            .prepare_cached("INSERT INTO journal(id, body) VALUES(?1, ?2)")?;
+        for record in &commit.records {
+            let place = Place {
+                seq: row.run.steps + 1,
+                follows: row.head,
+            };
+            let (bytes, sum) = records::encode(record, place);
+            insert.execute(params![row_of(row.key, place.seq), bytes])?;
+            (row.run.steps, row.head, row.run.updated_at) = (place.seq, sum, record.at);
+        }
+        Ok(())
+    }
+
+    fn keep(&self, content: &Content) -> Result<(), Fault> {
+        let mut insert = self
+            .sql
+            .prepare_cached("INSERT OR IGNORE INTO contents(hash, body) VALUES(?1, ?2)")?;
+        insert.execute(params![content.hash().as_bytes(), &**content.text()])?;
+        Ok(())
+    }
+
+    /// Each of these is kept.
+    fn know<'a>(&self, mut hashes: impl Iterator<Item = &'a ContentHash>) -> Result<(), Fault> {
+        let mut select = self.sql.prepare_cached("SELECT 1 FROM contents WHERE hash = ?1")?;
+        hashes.try_for_each(|hash| {
+            if select.exists([hash.as_bytes()])? {
+                return Ok(());
+            }
+            Err(StoreError::NoSuchContent { hash: *hash }.into())
+        })
+    }
+
+    fn write_session(&self, run: &str, write: &SessionWrite) -> Result<(), Fault> {
+        let found = self.session(&write.id)?.map_or(0, |session| session.version);
+        if found != write.follows {
+            let (session, expected) = (write.id.clone(), write.follows);
+            return Err(StoreError::SessionMoved {
+                session,
+                expected,
+                found,
+            }
+            .into());
+        }
+        self.know(write.contents.iter())?;
+        let session = Session {
+            id: write.id.clone(),
+            version: found + 1,
+            body: write.body.clone(),
+            contents: write.contents.clone(),
+            run: run.to_owned(),
+            updated_at: write.at,
+        };
+        let mut replace = self
+            .sql
+            .prepare_cached("REPLACE INTO sessions(id, body) VALUES(?1, ?2)")?;
+        replace.execute(params![session.id, rows::encode_session(&session)])?;
+        Ok(())
+    }
+
+    pub(super) fn session(&self, id: &str) -> Result<Option<Session>, Fault> {
+        let mut select = self.sql.prepare_cached("SELECT body FROM sessions WHERE id = ?1")?;
+        let bytes: Option<Vec<u8>> = select.query_row([id], |row| row.get(0)).optional()?;
+        let session = bytes.map(|bytes| rows::decode_session(id, &bytes)).transpose();
+        Ok(session.map_err(|why| damaged(&self.file, None, &format!("session {id}"), why))?)
+    }
+
+    fn change_timer(&self, run: &str, change: &TimerChange) -> Result<(), Fault> {
+        match change {
+            TimerChange::Set { due, effect } => {
+                let (due, run, effect) = (*due, run.to_owned(), effect.clone());
+                let timer = Timer { due, run, effect };
+                let mut insert = self.sql.prepare_cached(
+                    "INSERT OR IGNORE INTO timers(due, run, effect, checksum) VALUES(?1, ?2, ?3, ?4)",
+                )?;
+                insert.execute(params![
+                    due.cast_signed(),
+                    timer.run,
+                    timer.effect,
+                    rows::timer_sum(&timer)
+                ])?;
+            }
+            TimerChange::Clear { due, effect } => {
+                let mut delete = self
+                    .sql
+                    .prepare_cached("DELETE FROM timers WHERE due = ?1 AND run = ?2 AND effect = ?3")?;
+                delete.execute(params![due.cast_signed(), run, effect])?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn set_meta(&self, name: &str, value: Option<&str>) -> Result<(), Fault> {
+        match value {
+            Some(value) => {
+                let mut replace = self
+                    .sql
+                    .prepare_cached("REPLACE INTO meta(name, body) VALUES(?1, ?2)")?;
+                replace.execute(params![name, rows::encode_meta(name, value)])?;
+            }
+            None => {
+                self.sql
+                    .prepare_cached("DELETE FROM meta WHERE name = ?1")?
+                    .execute([name])?;
+            }
+        }
+        Ok(())
+    }
+}

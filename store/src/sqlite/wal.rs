@@ -1,0 +1,106 @@
+//! A look at the write-ahead log before SQLite reads it.
+//!
+//! SQLite takes the log up to the first frame whose checksum is wrong for its end: right after a power cut, where the last
+//! transaction may be torn, but a flipped bit in the middle would take every later transaction away without a word. A
+//! transaction is synced before the next one is written, so a bad frame with a whole frame behind it, of a later transaction, is
+//! damage. Only the last transaction's can not be told from one that was never acknowledged.
+
+use std::path::Path;
+use std::{fs, io};
+
+use crate::sqlite::PAGE_SIZE;
+
+const HEADER: usize = 32;
+const FRAME_HEADER: usize = 24;
+const FRAME: usize = FRAME_HEADER + PAGE_SIZE as usize;
+const MAGIC: u32 = 0x377f_0682;
+
+/// Why the log can not be trusted, if so. A log that is not there, or empty, is fine.
+pub(super) fn check(path: &Path) -> io::Result<Option<String>> {
+    let log = match fs::read(path) {
+        Ok(log) => log,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let Some((header, frames)) = log.split_at_checked(HEADER) else {
+        return Ok(None);
+    };
+    let big_endian = word(header, 0) & 1 == 1;
+    let is_whole = word(header, 0) & !1 == MAGIC && sum(&header[..24], (0, 0), big_endian) == stored(header, 24);
+    let damaged = if is_whole {
+        damaged_frame(header, frames, big_endian)
+    } else {
+        // The order of bytes may be what is damaged.
+        [false, true]
+            .into_iter()
+            .find_map(|big_endian| has_whole_frame(header, frames, big_endian).then_some(0))
+    };
+    Ok(damaged.map(|frame| {
+        let what = if frame == 0 {
+            "its header".to_owned()
+        } else {
+            format!("frame {frame}")
+        };
+        format!("write-ahead log: {what} is not what was written, and later ones are whole")
+    }))
+}
+
+/// The first frame that is not what was written, though a later transaction is.
+fn damaged_frame(header: &[u8], frames: &[u8], big_endian: bool) -> Option<usize> {
+    let mut before = stored(header, 24);
+    // The first frame that is not whole, and whether its transaction has ended since.
+    let mut bad: Option<(usize, bool)> = None;
+    for (number, frame) in frames.chunks_exact(FRAME).enumerate() {
+        let is_ours = frame[8..16] == header[16..24];
+        let is_whole = is_ours && follows(before, frame, big_endian) == stored(frame, 16);
+        let ends = is_ours && word(frame, 4) != 0;
+        match &mut bad {
+            None if is_whole => {}
+            None => bad = Some((number + 1, ends)),
+            Some((damaged, true)) if is_whole => return Some(*damaged),
+            Some((_, has_ended)) => *has_ended |= ends && is_whole,
+        }
+        before = stored(frame, 16);
+    }
+    None
+}
+
+fn has_whole_frame(header: &[u8], frames: &[u8], big_endian: bool) -> bool {
+    let mut before = stored(header, 24);
+    frames.chunks_exact(FRAME).any(|frame| {
+        let is_whole = follows(before, frame, big_endian) == stored(frame, 16);
+        before = stored(frame, 16);
+        is_whole
+    })
+}
+
+/// The checksum that a frame should have.
+fn follows(before: (u32, u32), frame: &[u8], big_endian: bool) -> (u32, u32) {
+    sum(&frame[FRAME_HEADER..], sum(&frame[..8], before, big_endian), big_endian)
+}
+
+fn stored(bytes: &[u8], at: usize) -> (u32, u32) {
+    (word(bytes, at), word(bytes, at + 4))
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    bytes[at..at + 4]
+        .iter()
+        .fold(0, |word, byte| word << 8 | u32::from(*byte))
+}
+
+/// SQLite's checksum of a log, going on from `sum`.
+fn sum(bytes: &[u8], sum: (u32, u32), big_endian: bool) -> (u32, u32) {
+    bytes.chunks_exact(8).fold(sum, |(mut first, mut second), chunk| {
+        let read = |at| {
+            if big_endian {
+                word(chunk, at)
+            } else {
+                word(chunk, at).swap_bytes()
+            }
+        };
+        first = first.wrapping_add(read(0)).wrapping_add(second);
+        second = second.wrapping_add(read(4)).wrapping_add(first);
+        (first, second)
+    })
+}

@@ -1,0 +1,296 @@
+//! One thread does everything to the file. While a commit is being made durable, what comes waits, and goes into the next one
+//! together: the sync that is under way is the only thing that anybody waits for.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::thread::{Builder, JoinHandle};
+
+use futures::channel::oneshot;
+
+use crate::error::StoreError;
+use crate::sqlite::fault::Fault;
+use crate::sqlite::open::Opened;
+use crate::sqlite::tables::Tables;
+use crate::store::Pending;
+
+/// At most so many commands are made durable at once.
+const MAX_BATCH: usize = 1024;
+
+/// The log is emptied when it has at least so many pages (8 MiB).
+const CHECKPOINT_PAGES: u64 = 2048;
+
+/// A command for the thread.
+enum Command {
+    Write(Box<dyn Job>),
+    Read(Box<dyn Job>),
+    Close(oneshot::Sender<Result<(), StoreError>>),
+}
+
+/// Something to do, and somebody to tell. Both are told apart, because nothing is told before it is durable.
+trait Job: Send {
+    fn run(&mut self, tables: &mut Tables) -> Result<(), Fault>;
+    fn tell(self: Box<Self>, outcome: Result<(), StoreError>);
+}
+
+struct Work<T, F> {
+    to_do: Option<F>,
+    value: Option<T>,
+    to: oneshot::Sender<Result<T, StoreError>>,
+}
+
+impl<T: Send, F: FnOnce(&mut Tables) -> Result<T, Fault> + Send> Job for Work<T, F> {
+    fn run(&mut self, tables: &mut Tables) -> Result<(), Fault> {
+        if let Some(work) = self.to_do.take() {
+            self.value = Some(work(tables)?);
+        }
+        Ok(())
+    }
+
+    fn tell(self: Box<Self>, outcome: Result<(), StoreError>) {
+        let Self { value, to, .. } = *self;
+        if let Some(answer) = outcome.map(|()| value).transpose() {
+            // Nobody waits for it any more: that takes nothing back.
+            let _gone = to.send(answer);
+        }
+    }
+}
+
+/// The way to the thread.
+#[derive(Debug)]
+pub(super) struct Writer {
+    commands: Sender<Command>,
+    thread: Option<JoinHandle<()>>,
+    file: Arc<str>,
+}
+
+impl Writer {
+    pub(super) fn start(opened: Opened) -> Result<Self, StoreError> {
+        let file = opened.tables.file.clone();
+        let (commands, waiting) = channel();
+        let thread = Builder::new()
+            .name("pirn-store".to_owned())
+            .spawn(move || serve(opened, &waiting));
+        let thread = thread.map_err(|error| StoreError::Failed {
+            file: file.clone(),
+            run: None,
+            why: format!("no thread for its writer: {error}"),
+        })?;
+        Ok(Self {
+            commands,
+            thread: Some(thread),
+            file,
+        })
+    }
+
+    pub(super) fn file(&self) -> &Arc<str> {
+        &self.file
+    }
+
+    pub(super) fn write<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Tables) -> Result<T, Fault> + Send + 'static,
+    ) -> Pending<T> {
+        self.send(work, Command::Write)
+    }
+
+    pub(super) fn read<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Tables) -> Result<T, Fault> + Send + 'static,
+    ) -> Pending<T> {
+        self.send(work, Command::Read)
+    }
+
+    fn send<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Tables) -> Result<T, Fault> + Send + 'static,
+        command: impl FnOnce(Box<dyn Job>) -> Command,
+    ) -> Pending<T> {
+        let (to, answer) = oneshot::channel();
+        let job = Work {
+            to_do: Some(work),
+            value: None,
+            to,
+        };
+        // Where the thread is gone the answer's sender is dropped with the command.
+        let _sent = self.commands.send(command(Box::new(job)));
+        let gone = self.gone();
+        Box::pin(async move { answer.await.unwrap_or(Err(gone)) })
+    }
+
+    fn gone(&self) -> StoreError {
+        StoreError::Stopped {
+            file: self.file.clone(),
+            why: "its writer has ended".to_owned(),
+        }
+    }
+
+    /// Waits for what was sent before, empties the log and lets go of the file.
+    pub(super) fn close(mut self) -> Result<(), StoreError> {
+        let (to, answer) = oneshot::channel();
+        let _sent = self.commands.send(Command::Close(to));
+        let outcome = futures::executor::block_on(answer).unwrap_or_else(|_| Err(self.gone()));
+        self.join();
+        outcome
+    }
+
+    fn join(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            // It contains no panic of ours; should it die of one, whoever waits has been told by a dropped sender.
+            let _ended = thread.join();
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if self.thread.is_some() {
+            let (to, _answer) = oneshot::channel();
+            let _sent = self.commands.send(Command::Close(to));
+            self.join();
+        }
+    }
+}
+
+fn serve(opened: Opened, waiting: &Receiver<Command>) {
+    let Opened { tables, hold } = opened;
+    let mut thread = Thread {
+        tables,
+        stopped: None,
+        pages: 0,
+    };
+    let mut next = waiting.recv().ok();
+    while let Some(command) = next.take() {
+        match command {
+            Command::Read(job) => thread.read(job),
+            Command::Write(job) => {
+                let mut jobs = vec![job];
+                while jobs.len() < MAX_BATCH && next.is_none() {
+                    match waiting.try_recv() {
+                        Ok(Command::Write(job)) => jobs.push(job),
+                        Ok(other) => next = Some(other),
+                        Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
+                    }
+                }
+                thread.write(jobs);
+            }
+            Command::Close(to) => {
+                let outcome = thread.close();
+                drop(hold);
+                let _gone = to.send(outcome);
+                return;
+            }
+        }
+        if next.is_none() {
+            next = waiting.recv().ok();
+        }
+    }
+}
+
+struct Thread {
+    tables: Tables,
+    /// The first failure after which nobody knows what is on the disk.
+    stopped: Option<StoreError>,
+    /// At least so many pages are in the log.
+    pages: u64,
+}
+
+impl Thread {
+    fn read(&mut self, mut job: Box<dyn Job>) {
+        let outcome = match &self.stopped {
+            Some(stopped) => Err(stopped.clone()),
+            None => job.run(&mut self.tables).map_err(|fault| self.failed(fault)),
+        };
+        job.tell(outcome);
+    }
+
+    fn write(&mut self, jobs: Vec<Box<dyn Job>>) {
+        if let Some(stopped) = &self.stopped {
+            let stopped = stopped.clone();
+            for job in jobs {
+                job.tell(Err(stopped.clone()));
+            }
+            return;
+        }
+        let mut refused = Vec::with_capacity(jobs.len());
+        let mut jobs = jobs;
+        match self.transaction(&mut jobs, &mut refused) {
+            Ok(()) => {
+                for (job, refused) in jobs.into_iter().zip(refused) {
+                    job.tell(refused.map_or(Ok(()), Err));
+                }
+                self.checkpoint_if_due();
+            }
+            Err(fault) => {
+                let error = self.failed(fault);
+                // Whatever was done is undone by now, or by the next process.
+                if !self.tables.sql.is_autocommit() {
+                    let _undone = self.tables.sql.execute_batch("ROLLBACK");
+                }
+                for job in jobs {
+                    job.tell(Err(error.clone()));
+                }
+            }
+        }
+    }
+
+    /// Does all of them in one transaction, each under a savepoint of its own. What `refused` gets is a job's own fault; what is
+    /// returned is everybody's.
+    fn transaction(&mut self, jobs: &mut [Box<dyn Job>], refused: &mut Vec<Option<StoreError>>) -> Result<(), Fault> {
+        let before = self.tables.sql.total_changes();
+        self.execute("BEGIN IMMEDIATE")?;
+        for job in jobs.iter_mut() {
+            self.execute("SAVEPOINT command")?;
+            match job.run(&mut self.tables) {
+                Ok(()) => {
+                    self.execute("RELEASE command")?;
+                    refused.push(None);
+                }
+                Err(fault @ Fault::Sql(_)) if fault.is_fatal() || self.tables.sql.is_autocommit() => return Err(fault),
+                Err(fault) => {
+                    self.execute("ROLLBACK TO command")?;
+                    self.execute("RELEASE command")?;
+                    refused.push(Some(fault.told(&self.tables.file)));
+                }
+            }
+        }
+        self.execute("COMMIT")?;
+        self.pages += 2 + self.tables.sql.total_changes() - before;
+        Ok(())
+    }
+
+    fn execute(&self, sql: &str) -> Result<(), Fault> {
+        self.tables.sql.prepare_cached(sql)?.execute([])?;
+        Ok(())
+    }
+
+    fn checkpoint_if_due(&mut self) {
+        if self.pages < CHECKPOINT_PAGES {
+            return;
+        }
+        match self.tables.checkpoint() {
+            Ok(()) => self.pages = 0,
+            // What was answered is safe in the log. A full disk may be so for a while; anything else ends the writing.
+            Err(fault) => drop(self.failed(fault)),
+        }
+    }
+
+    /// Says it, and stops where it must.
+    fn failed(&mut self, fault: Fault) -> StoreError {
+        let is_fatal = fault.is_fatal();
+        let error = fault.told(&self.tables.file);
+        if is_fatal {
+            self.stopped = Some(StoreError::Stopped {
+                file: self.tables.file.clone(),
+                why: error.to_string(),
+            });
+        }
+        error
+    }
+
+    fn close(mut self) -> Result<(), StoreError> {
+        match self.stopped.take() {
+            Some(stopped) => Err(stopped),
+            None => self.tables.checkpoint().map_err(|fault| fault.told(&self.tables.file)),
+        }
+    }
+}

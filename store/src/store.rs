@@ -1,0 +1,74 @@
+//! The port.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+
+use crate::commit::Commit;
+use crate::content::ContentHash;
+use crate::error::StoreError;
+use crate::record::Record;
+use crate::run::{Run, RunFilter, Session, Snapshot, Timer};
+
+/// The answer to a command that has been given. Dropping it takes nothing back.
+pub type Pending<T> = BoxFuture<'static, Result<T, StoreError>>;
+
+/// A run has at most so many others in the line of those it was forked from.
+pub(crate) const MAX_FORKS: usize = 1000;
+
+/// Where runs are kept. A command is given when its method is called, in the order of the calls; the future only waits for
+/// the answer. Whatever has been answered is durable.
+///
+/// A durable engine's journal has six verbs, and each is one of these: *claim* is [`Store::run`] (and, between processes, the
+/// hold on the file), *append* is [`Store::commit`], *read* is [`Store::journal`], *park until* and *park for* are a commit
+/// with a timer or with [`RunStatus::Waiting`](crate::RunStatus::Waiting), *complete* is one with a final status.
+pub trait Store: Send + Sync + 'static {
+    /// The file or place, for errors.
+    fn location(&self) -> &Arc<str>;
+
+    /// Makes all of it durable, or nothing. The answer is the run's last step.
+    fn commit(&self, commit: Commit) -> Pending<u64>;
+
+    /// The run of this id.
+    fn run(&self, id: &str) -> Pending<Option<Run>>;
+
+    /// The runs that `filter` has, by their id from the first after `after`; `limit` of them.
+    fn runs(&self, filter: RunFilter, after: Option<String>, limit: usize) -> Pending<Vec<Run>>;
+
+    /// The run's records from the first after step `after`, with those that it shares with its base; `limit` of them.
+    fn journal(&self, id: &str, after: u64, limit: usize) -> Pending<Vec<Record>>;
+
+    /// The texts with these hashes, in this order. [`StoreError::NoSuchContent`] where one is not kept.
+    fn contents(&self, hashes: Vec<ContentHash>) -> Pending<Vec<Arc<str>>>;
+
+    /// The run's last snapshot, if it is of step `at_most` or before.
+    fn snapshot(&self, id: &str, at_most: u64) -> Pending<Option<Snapshot>>;
+
+    /// The timers due until then, the earliest first; `limit` of them.
+    fn timers(&self, until: u64, limit: usize) -> Pending<Vec<Timer>>;
+
+    /// The session of this id.
+    fn session(&self, id: &str) -> Pending<Option<Session>>;
+
+    /// Keeps a text under a name, for the engine itself; none removes it.
+    fn set_meta(&self, name: &str, value: Option<String>) -> Pending<()>;
+
+    /// The text under this name.
+    fn meta(&self, name: &str) -> Pending<Option<String>>;
+
+    /// Removes runs with what belongs to them alone. A run that others were forked from disappears, and its journal with the
+    /// last of them. Ids of no run are passed over. With `dry_run` nothing is removed, and the answer is the same.
+    fn remove(&self, ids: Vec<String>, dry_run: bool) -> Pending<Removed>;
+
+    /// Removes a session. False where there is none.
+    fn remove_session(&self, id: &str) -> Pending<bool>;
+}
+
+/// What [`Store::remove`] has removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Removed {
+    /// How many of the named runs there were.
+    pub runs: u64,
+    /// The bytes of records, snapshots and contents that went with them.
+    pub bytes: u64,
+}

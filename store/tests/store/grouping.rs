@@ -1,0 +1,86 @@
+//! What comes while a commit is made durable goes into the next one together.
+
+use futures::executor::block_on;
+use futures::future::join_all;
+use pirn_store::{Commit, Content, NewRun, Record, Store};
+use pirn_test_disk::{Disk, Kind};
+
+use crate::scripts::open;
+
+fn syncs(disk: &Disk) -> usize {
+    disk.operations()
+        .iter()
+        .filter(|operation| operation.kind == Kind::Sync)
+        .count()
+}
+
+fn begin(store: &dyn Store, runs: usize) {
+    let definition = Content::new("{}");
+    for run in 0..runs {
+        let new = NewRun::new("flow", definition.hash(), 1);
+        block_on(store.commit(Commit::start(format!("run-{run}"), new).content(definition.clone()))).expect("begins");
+    }
+}
+
+#[test]
+fn commits_that_wait_for_one_sync_share_the_next() {
+    let disk = Disk::new();
+    let store = open(&disk).expect("opens");
+    begin(&store, 40);
+    let before = syncs(&disk);
+    disk.hold_syncs();
+    let step = |run: usize| store.commit(Commit::after(format!("run-{run}"), 0).record(Record::new(2, "1")));
+    let first = step(0);
+    disk.until_a_sync_waits();
+    let others: Vec<_> = (1..40).map(step).collect();
+    disk.let_syncs_go();
+    assert_eq!(block_on(first), Ok(1));
+    assert!(block_on(join_all(others)).into_iter().all(|answer| answer == Ok(1)));
+    assert_eq!(syncs(&disk) - before, 2);
+}
+
+#[test]
+fn a_lone_commit_costs_one_sync() {
+    let disk = Disk::new();
+    let store = open(&disk).expect("opens");
+    begin(&store, 1);
+    let before = syncs(&disk);
+    for step in 0..10 {
+        block_on(store.commit(Commit::after("run-0", step).record(Record::new(2, "1")))).expect("commits");
+    }
+    // The first after the log was emptied also syncs the log's new header.
+    assert_eq!(syncs(&disk) - before, 10);
+}
+
+#[test]
+fn a_refused_commit_takes_nobody_with_it() {
+    let disk = Disk::new();
+    let store = open(&disk).expect("opens");
+    begin(&store, 3);
+    disk.hold_syncs();
+    let first = store.commit(Commit::after("run-0", 0).record(Record::new(2, "1")));
+    disk.until_a_sync_waits();
+    let fits = store.commit(Commit::after("run-1", 0).record(Record::new(2, "1")));
+    let refused = store.commit(Commit::after("run-2", 7).record(Record::new(2, "1")));
+    let follows = store.commit(Commit::after("run-1", 1).record(Record::new(2, "2")));
+    disk.let_syncs_go();
+    assert_eq!(
+        (block_on(first), block_on(fits), block_on(follows)),
+        (Ok(1), Ok(1), Ok(2))
+    );
+    assert_eq!(block_on(refused).map_err(|error| error.code()), Err("STORE_CONFLICT"));
+}
+
+#[test]
+fn nothing_is_told_before_it_is_durable() {
+    let disk = Disk::new();
+    let store = open(&disk).expect("opens");
+    begin(&store, 1);
+    disk.hold_syncs();
+    let mut answer = store.commit(Commit::after("run-0", 0).record(Record::new(2, "1")));
+    disk.until_a_sync_waits();
+    let told = block_on(async { futures::poll!(&mut answer).is_ready() });
+    assert!(!told);
+    disk.let_syncs_go();
+    assert_eq!(block_on(answer), Ok(1));
+}

@@ -1,0 +1,44 @@
+//! The stores, through their public door: what every store keeps, and what SQLite's keeps whatever the disk does.
+
+mod crashes;
+mod exports;
+mod faults;
+mod flips;
+mod grouping;
+mod holding;
+mod scripts;
+
+use std::sync::Arc;
+
+use pirn_store::conformance::{self, Open};
+use pirn_store::{MemoryStore, SqliteStore, Store};
+use pirn_test_disk::{Disk, VFS};
+
+fn in_memory(_name: &str) -> Open {
+    let store = MemoryStore::new();
+    Box::new(move || Box::new(store.clone()) as Box<dyn Store>)
+}
+
+fn on_a_disk(_name: &str) -> Open {
+    let disk = Arc::new(Disk::new());
+    Box::new(move || Box::new(SqliteStore::open_on(VFS, disk.path("runs.db")).expect("opens")) as Box<dyn Store>)
+}
+
+#[test]
+fn every_promise_is_kept_in_memory() {
+    conformance::check(in_memory);
+}
+
+#[test]
+fn every_promise_is_kept_in_a_file() {
+    let folder = Arc::new(tempfile::tempdir().expect("a folder"));
+    conformance::check(|name| {
+        let (folder, name) = (folder.clone(), format!("{name}.db"));
+        Box::new(move || Box::new(SqliteStore::open(folder.path().join(&name)).expect("opens")) as Box<dyn Store>)
+    });
+}
+
+#[test]
+fn every_promise_is_kept_on_a_disk_of_our_own() {
+    conformance::check(on_a_disk);
+}
