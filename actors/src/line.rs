@@ -12,7 +12,8 @@ use pirn_sync::Batches;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::events::BusMsg;
-use crate::supervisor::{SupervisorActor, SupervisorMsg};
+use crate::mailbox::RunActor;
+use crate::supervisor::SupervisorMsg;
 
 /// How many events the supervisor takes in one message at most.
 const MOST: usize = 256;
@@ -20,7 +21,7 @@ const MOST: usize = 256;
 /// A run's supervisor. Events come in their order too: those that were raised one after another come as one message, where
 /// nothing else was told between them.
 pub(crate) struct SupervisorLine {
-    address: Addr<SupervisorActor>,
+    address: Addr<RunActor>,
     /// Whether it was told anything.
     is_told: AtomicBool,
     /// Most runs never hear an event from outside.
@@ -28,7 +29,7 @@ pub(crate) struct SupervisorLine {
 }
 
 impl SupervisorLine {
-    pub(crate) fn new(address: Addr<SupervisorActor>) -> Self {
+    pub(crate) fn new(address: Addr<RunActor>) -> Self {
         Self {
             address,
             is_told: AtomicBool::new(false),

@@ -8,6 +8,7 @@ use pirn_core::definition::{TriggerAction, TriggerDefinition};
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::{Event, EventType, RaisedEvent};
 use pirn_core::graph::Evaluator;
+use pirn_core::run::Firing;
 use pirn_core::script::ScopeValues;
 use pirn_core::thread::{FiringId, Outcome};
 use pirn_core::trigger::{Fire, Owner, TriggerMachine, TriggerState, Watcher};
@@ -19,7 +20,7 @@ use crate::cause::{at_depth, work_at_depth};
 use crate::contain::contained;
 use crate::engine::EngineShared;
 use crate::events::{BusMsg, Source};
-use crate::firing::Firing;
+use crate::firing::start_alone;
 use crate::host::Host;
 use crate::inbox::{Inbox, MatcherAddr};
 use crate::input::firing_value;
@@ -220,7 +221,7 @@ impl TriggerMatcherActor {
                     event: Arc::clone(event),
                 };
                 if firing.is_alone() {
-                    firing.start_alone(engine);
+                    start_alone(firing, engine);
                     return Ok(());
                 }
                 if trigger.action.holds_the_thread() {
@@ -322,18 +323,6 @@ impl TriggerMatcherActor {
         if engine.interest.listening().contains(raised.event_type) {
             engine.bus.do_send(raise(event, raised));
         }
-    }
-}
-
-/// The named fields of an event; all of them where none is named.
-pub(crate) fn event_fields(event: &Event, fields: &[String]) -> Map<String, Value> {
-    match event.to_json() {
-        Value::Object(event) if fields.is_empty() => event,
-        Value::Object(mut event) => fields
-            .iter()
-            .filter_map(|field| Some((field.clone(), event.remove(field)?)))
-            .collect(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
     }
 }
 

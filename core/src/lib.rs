@@ -13,6 +13,7 @@ pub mod graph;
 pub mod join;
 pub mod message;
 pub mod model_call;
+pub mod run;
 pub mod script;
 pub mod status;
 pub mod thread;

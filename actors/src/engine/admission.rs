@@ -1,6 +1,5 @@
 //! How a run gets in: asked for, admitted, placed on an arbiter.
 
-use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -11,7 +10,6 @@ use pirn_core::definition::Pinned;
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::graph::Graph;
 use pirn_core::message::Message;
-use pirn_core::thread::Variables;
 use pirn_sync::{Permit, Refused, completion};
 use serde_json::Value;
 
@@ -20,8 +18,9 @@ use crate::cause;
 use crate::contain::{Exit, start_contained_on};
 use crate::history::History;
 use crate::line::SupervisorLine;
+use crate::mailbox::RunActor;
 use crate::run::{RunReport, RunShared};
-use crate::supervisor::{RunSpec, SupervisorActor};
+use crate::supervisor::RunSpec;
 
 /// What a run is asked to be.
 #[derive(Clone, Debug, Default)]
@@ -110,25 +109,14 @@ impl EngineShared {
         let (engine, id, address) = (Arc::clone(self), Arc::clone(&run_id), Arc::clone(&supervisor));
         let pinned = laid_over(graph.config.pinned.clone().unwrap_or_default(), request.pinned);
         let placed: Placed = Box::new(move |host, seat| {
-            let run = Rc::new(RunShared {
-                local: engine.local(),
-                engine: Arc::clone(&engine),
-                host: host.clone(),
-                run_id: Arc::clone(&id),
-                globals: RefCell::new(Variables::default()),
-                tokenizers: RefCell::default(),
-                pinned: RefCell::new(pinned),
-                supervisor: address,
-                awaited: Cell::default(),
-                next_wait: Cell::default(),
-                is_on_bus: Cell::default(),
-                is_watched: Cell::default(),
-                unheard: Cell::default(),
-            });
+            let evaluator = engine.evaluator();
+            let run = RunShared::new(Arc::clone(&engine), host.clone(), Arc::clone(&id), evaluator, address);
+            let run = Rc::new(run);
             let spec = RunSpec {
                 graph,
                 input: Arc::new(request.input),
                 conversation,
+                pinned,
                 is_unlimited,
                 trigger_depth,
                 outcome: outcome_setter,
@@ -137,7 +125,7 @@ impl EngineShared {
                 permit,
                 seat,
             };
-            start_contained_on(host, receiver, SupervisorActor::new(run, spec), move |exit| {
+            start_contained_on(host, receiver, RunActor::new(run, spec), move |exit| {
                 match &exit {
                     // It said so itself, before it settled.
                     Exit::Stopped => {}

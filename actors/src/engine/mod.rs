@@ -29,7 +29,7 @@ use crate::history::History;
 use crate::host::{Host, Seat};
 use crate::line::{BusLine, bus_line};
 use crate::ports::Ports;
-use crate::run::{EffectBuffers, SupervisorAddr};
+use crate::run::SupervisorAddr;
 use crate::supervisor::{Control, SupervisorMsg};
 use crate::triggers::{MatcherMsg, TriggerMatcherActor};
 pub use admission::{AdmittedRun, RunRequest};
@@ -79,16 +79,9 @@ pub struct EngineShared {
 /// An evaluator that the runs of one arbiter share.
 pub(crate) type SharedEvaluator = Rc<RefCell<Box<dyn Evaluator>>>;
 
-/// What the runs of one engine share on one arbiter.
-#[derive(Clone)]
-pub(crate) struct Local {
-    pub(crate) evaluator: SharedEvaluator,
-    pub(crate) effects: Rc<Cell<Option<Box<EffectBuffers>>>>,
-}
-
 thread_local! {
     /// By engine, on this arbiter.
-    static LOCALS: RefCell<BTreeMap<u64, Local>> = const { RefCell::new(BTreeMap::new()) };
+    static EVALUATORS: RefCell<BTreeMap<u64, SharedEvaluator>> = const { RefCell::new(BTreeMap::new()) };
 }
 
 static ENGINES: AtomicU64 = AtomicU64::new(1);
@@ -253,13 +246,12 @@ impl EngineShared {
         self.run_ids.id_of(self.next_run.fetch_add(1, Ordering::Relaxed))
     }
 
-    fn local(&self) -> Local {
-        LOCALS.with_borrow_mut(|locals| {
-            let local = locals.entry(self.uid).or_insert_with(|| Local {
-                evaluator: Rc::new(RefCell::new((self.ports.evaluator)())),
-                effects: Rc::default(),
-            });
-            local.clone()
+    fn evaluator(&self) -> SharedEvaluator {
+        EVALUATORS.with_borrow_mut(|evaluators| {
+            let made = evaluators
+                .entry(self.uid)
+                .or_insert_with(|| Rc::new(RefCell::new((self.ports.evaluator)())));
+            Rc::clone(made)
         })
     }
 
@@ -303,7 +295,7 @@ impl EngineShared {
 
     /// Forgets this engine's evaluator on the calling thread (a simulated engine that ends).
     pub fn forget_evaluator(&self) {
-        let gone = LOCALS.with_borrow_mut(|locals| locals.remove(&self.uid));
+        let gone = EVALUATORS.with_borrow_mut(|evaluators| evaluators.remove(&self.uid));
         drop(gone);
     }
 }

@@ -1,101 +1,23 @@
-//! What a supervisor is told.
+//! What a run is told from outside.
 
 use std::sync::Arc;
 
-use pirn_core::Millis;
-use pirn_core::conversation::Conversation;
-use pirn_core::definition::VariableScope;
-use pirn_core::error::RunError;
-use pirn_core::event::RaisedEvent;
-use pirn_core::graph::{ForkIx, NodeIx};
-use pirn_core::status::ThreadStatus;
-use pirn_core::thread::{EffectId, FiringId};
+use pirn_core::definition::{PinSection, TriggerDefinition, VariableScope};
+use pirn_core::error::{RunError, RunErrorCode};
+use pirn_core::event::{Event, RaisedEvent};
+pub(crate) use pirn_core::run::Control;
+use pirn_core::run::{Firing, Message, RunMachine, RunStatus, ToSupervisor};
 use pirn_sync::Batch;
 use serde_json::Value;
 
-use super::assign::Assignment;
-use super::{ForkNo, ThreadNo};
-use crate::answer::Answer;
-use crate::contain::Exit;
-use crate::firing::Firing;
-use crate::run::ThreadReport;
-use crate::thread::{ConversationRef, Described, Ended, ForkState, ThreadMsg};
+use crate::answer::{Answer, Lost};
 
-/// What a person or a trigger does to a thread or a run.
-#[derive(Clone, Debug)]
-pub(crate) enum Control {
-    Cancel(String),
-    Shutdown,
-    Pause,
-    Resume,
-}
-
-/// What a run is asked while it runs.
-#[derive(Clone, Debug)]
-pub struct RunStatus {
-    /// The main thread's status.
-    pub status: ThreadStatus,
-    /// Every thread so far.
-    pub threads: Vec<ThreadReport>,
-}
-
-/// A message to the supervisor.
+/// A message to a run.
 pub(crate) enum SupervisorMsg {
-    Fork {
-        thread: ThreadNo,
-        effect: EffectId,
-        fork: ForkIx,
-        state: Box<ForkState>,
-    },
-    Child {
-        thread: ThreadNo,
-        effect: EffectId,
-        node: NodeIx,
-        input: Arc<Value>,
-        conversation: ConversationRef,
-    },
-    /// Threads that were started wait for their first turn.
-    FirstTurns,
-    /// Under a virtual clock: this one is to have its first turn.
-    FirstTurn(ThreadNo),
-    /// Threads that stand were told something.
-    Turns,
-    /// Under a virtual clock: this one was.
-    Turn(ThreadNo),
-    /// A thread is to be told something.
-    Tell {
-        thread: ThreadNo,
-        message: Box<ThreadMsg>,
-    },
-    /// Losers of a join are to be told to stop.
-    LastTurns,
-    /// A thread has stopped at a safe point until it is resumed, or has been.
-    Stands {
-        thread: ThreadNo,
-        is_paused: bool,
-    },
-    Drop {
-        thread: ThreadNo,
-        effect: EffectId,
-    },
-    Ended {
-        thread: ThreadNo,
-        ended: Box<Ended>,
-    },
-    Exited {
-        thread: ThreadNo,
-        exit: Exit,
-        /// What the thread had gathered; its `end` says nothing.
-        known: Option<Box<Ended>>,
-    },
-    Deadline {
-        fork: ForkNo,
-        generation: u32,
-    },
-    ThreadDeadline {
-        thread: ThreadNo,
-        after_ms: Millis,
-    },
+    /// All that it was told before its first turn has been put into its queue.
+    Begin,
+    /// As its machine takes it: an answer, the end of something it started.
+    Tell(Message),
     Control(Control),
     ControlThread {
         thread_id: String,
@@ -109,7 +31,7 @@ pub(crate) enum SupervisorMsg {
         scope: VariableScope,
         assignment: Box<Assignment>,
     },
-    Pin(pirn_core::definition::PinSection, Value),
+    Pin(PinSection, Value),
     /// Events from outside, in the main thread's name.
     Raise(Batch<RaisedEvent>),
     Status(Box<dyn FnOnce(RunStatus) + Send>),
@@ -119,37 +41,117 @@ pub(crate) enum SupervisorMsg {
         firing: Box<Firing>,
         taken: Answer<()>,
     },
-    Described {
-        firing: FiringId,
-        described: Option<Box<Described>>,
-    },
-    FiringDeadline {
-        firing: FiringId,
-    },
-    Returned {
-        firing: FiringId,
-        conversation: Box<Result<Conversation, RunError>>,
-    },
-    Compressed {
-        firing: FiringId,
-        output: Result<Value, RunError>,
-    },
-    Applied {
-        firing: FiringId,
-        error: Option<RunError>,
-    },
-    /// The actor of a conversation that this thread owned panicked.
-    ConversationLost {
-        thread: ThreadNo,
-        message: String,
-        /// What had been said in it.
-        known: Option<Box<Conversation>>,
-    },
-    /// The triggers of what the run has raised have acted.
-    HeardOut,
-    Reported(Box<Result<Conversation, RunError>>),
+    /// Nothing is left of it.
+    Over,
+    /// Its supervisor panicked outside of its own turn.
+    Lost(String),
 }
 
 impl actix::Message for SupervisorMsg {
     type Result = ();
+}
+
+impl SupervisorMsg {
+    /// As the run's machine takes it; none where there is nothing to take.
+    pub(crate) fn for_machine(self, machine: &RunMachine) -> Option<Message> {
+        let message = match self {
+            Self::Tell(message) => return Some(message),
+            Self::Control(control) => ToSupervisor::Control(control),
+            Self::ControlThread {
+                thread_id,
+                control,
+                trigger_depth,
+                unknown,
+            } => {
+                let Some(thread) = machine.thread_of(&thread_id) else {
+                    unknown();
+                    return None;
+                };
+                ToSupervisor::ControlThread {
+                    thread,
+                    control,
+                    trigger_depth,
+                }
+            }
+            Self::Assign { scope, assignment } => {
+                let thread = machine.thread_of(&assignment.thread_id)?;
+                let Assignment {
+                    trigger_id,
+                    name,
+                    value,
+                    trigger_depth,
+                    taken,
+                    thread_id: _,
+                } = *assignment;
+                taken.give(Ok(()));
+                ToSupervisor::Assign(Box::new(pirn_core::run::Assignment {
+                    thread,
+                    scope,
+                    trigger_id,
+                    name,
+                    value,
+                    trigger_depth,
+                }))
+            }
+            Self::Pin(section, value) => ToSupervisor::Pin(section, value),
+            Self::Raise(batch) => ToSupervisor::Raise(batch.take()),
+            Self::Status(answer) => {
+                answer(machine.status());
+                return None;
+            }
+            Self::Fire(firing) => ToSupervisor::Fire(firing),
+            Self::FireAlone { firing, taken } => {
+                taken.give(());
+                ToSupervisor::FireAlone(firing)
+            }
+            Self::Begin | Self::Over | Self::Lost(_) => return None,
+        };
+        Some(Message::Supervisor(message))
+    }
+}
+
+/// What a trigger assigns.
+pub(crate) struct Assignment {
+    /// The thread that raised the event.
+    pub(crate) thread_id: Arc<str>,
+    pub(crate) trigger_id: Arc<str>,
+    pub(crate) name: Arc<str>,
+    pub(crate) value: Arc<Value>,
+    pub(crate) trigger_depth: u32,
+    /// Whether the run was there to take it: from then on it answers for it.
+    pub(crate) taken: Answer<Result<(), RunError>>,
+}
+
+impl Assignment {
+    /// What `trigger` assigns on `event`. `refused` hears why it could not be, also where nobody is there any more.
+    pub(crate) fn new(
+        trigger: &TriggerDefinition,
+        event: &Event,
+        name: &str,
+        value: Arc<Value>,
+        refused: impl FnOnce(&RunError) + Send + 'static,
+    ) -> Self {
+        let name: Arc<str> = name.into();
+        let lost = Arc::clone(&name);
+        Self {
+            thread_id: Arc::clone(&event.thread_id),
+            trigger_id: trigger.id.as_str().into(),
+            name,
+            value,
+            trigger_depth: event.raised.trigger_depth + 1,
+            taken: Answer::new(move |taken: Result<Result<(), RunError>, Lost>| match taken {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => refused(&error),
+                Err(Lost) => {
+                    let message = format!("the thread that was to have variable {lost} has ended");
+                    refused(&RunError::new(RunErrorCode::Cancelled, message));
+                }
+            }),
+        }
+    }
+
+    pub(crate) fn in_scope(self, scope: VariableScope) -> SupervisorMsg {
+        let assignment = Box::new(self);
+        SupervisorMsg::Assign { scope, assignment }
+    }
 }

@@ -11,7 +11,6 @@ pub(super) enum InFlight {
     Timer(#[allow(dead_code)] TimerHandle),
     Work(#[allow(dead_code)] WorkHandle),
     Script(#[allow(dead_code)] ScriptHandle),
-    Supervised,
     Wait(WaitHandle),
 }
 
@@ -30,13 +29,5 @@ impl UnderWay {
     pub(super) fn remove(&mut self, effect: EffectId) -> Option<InFlight> {
         let place = self.0.iter().position(|(other, _)| *other == effect)?;
         Some(self.0.swap_remove(place).1)
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.0.clear();
     }
 }

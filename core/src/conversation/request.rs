@@ -40,7 +40,7 @@ pub struct RequestParts<'a> {
 }
 
 /// A request for a model.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct ModelRequest {
     /// What is sent, in order: no call without result, no result without call.
     pub messages: Vec<Arc<Message>>,

@@ -105,7 +105,7 @@ event_types! {
 }
 
 /// A set of event types, one bit each.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventMask(u64);
 
 impl EventMask {

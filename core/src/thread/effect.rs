@@ -82,7 +82,7 @@ impl std::fmt::Display for CancelReason {
 }
 
 /// What happens to a thread.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Input {
     /// Take the first step.
     Start,
@@ -135,7 +135,7 @@ pub enum Input {
 }
 
 /// What a triggered sub-workflow hands to its main thread (SPEC section 6). All or nothing.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TriggeredResult {
     /// Variables of the thread to assign.
     pub variables: Vec<(Arc<str>, Arc<Value>)>,
@@ -169,7 +169,7 @@ pub enum Evaluation {
 }
 
 /// A request to the thread's conversation.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ConversationOp {
     /// Add messages: [`Outcome::Done`].
     Append(Vec<Message>),
@@ -195,7 +195,7 @@ pub enum ConversationOp {
 }
 
 /// A CONTEXT_PROCESSOR operation with its texts rendered; the conversation counts its messages.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ContextChange {
     /// Adds messages.
     Insert {
@@ -223,7 +223,7 @@ pub enum ContextChange {
 }
 
 /// What a thread wants to wake up for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TimerPurpose {
     /// A WAIT node's own time.
     Wait,
@@ -234,7 +234,7 @@ pub enum TimerPurpose {
 }
 
 /// What a thread wants done.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Effect {
     /// Evaluate texts of `node`, in place.
     Evaluate {
@@ -368,7 +368,7 @@ pub enum Effect {
 }
 
 /// What came of an effect.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Outcome {
     /// It was done.
     Done,
@@ -404,7 +404,7 @@ pub enum Outcome {
 }
 
 /// A model request, and what the token limit says of it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Prepared {
     /// What to send.
     pub request: Arc<ModelRequest>,
@@ -441,7 +441,7 @@ pub struct ModelReply {
 }
 
 /// What a tool said, for the model.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
     /// Text for the model.
     pub content: String,
@@ -450,7 +450,7 @@ pub struct ToolResult {
 }
 
 /// A fork that was joined well. The conversation has been replaced already where it is to be.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Joined {
     /// JOIN's output.
     pub output: Output,
@@ -459,7 +459,7 @@ pub struct Joined {
 }
 
 /// How a thread ended.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ThreadEnd {
     /// COMPLETED, FAILED, CANCELLED or TIMEOUT.
     pub status: ThreadStatus,

@@ -328,6 +328,10 @@ impl ThreadMachine {
     pub fn spent(&self) -> &Spent {
         &self.spent
     }
+    /// How many effects it has asked for.
+    pub fn effects_so_far(&self) -> EffectId {
+        self.last_effect
+    }
     /// How many triggers stand between the run's own steps and what it does.
     pub fn trigger_depth(&self) -> u32 {
         self.trigger_depth

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::id::ThreadId;
@@ -58,7 +59,7 @@ pub struct BranchSeed<'a> {
 }
 
 /// A thread at FORK: what its branches start with.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Snapshot {
     /// Its input.
     pub input: Arc<Value>,

@@ -3,14 +3,15 @@
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
-use pirn_core::conversation::Conversation;
-use pirn_core::message::Message;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::conversation::Conversation;
+use crate::message::Message;
 
 /// Messages in order, archived ones too; a slice of them. A run's end does not pay for a history nobody reads.
 ///
 /// ```
-/// # use pirn_actors::Messages;
+/// # use pirn_core::run::Messages;
 /// # use pirn_core::message::{Message, Role};
 /// let messages = Messages::from(vec![Message::new(Role::User, "hi").into()]);
 /// assert_eq!(messages.last().map(|message| message.content.as_str()), Some("hi"));
@@ -22,7 +23,7 @@ pub struct Messages {
 }
 
 impl Messages {
-    pub(crate) fn of(conversation: &Conversation) -> Self {
+    pub(super) fn of(conversation: &Conversation) -> Self {
         Self {
             snapshot: conversation.clone(),
             list: OnceLock::new(),

@@ -3,45 +3,46 @@
 
 use std::sync::Arc;
 
-use pirn_core::conversation::compression::{
+use serde_json::json;
+
+use super::conversation::ConversationTurn;
+use crate::conversation::compression::{
     Accepted, Compression, CompressionContext, CompressionResult, SummaryPlan, accept_result, compress, finish_summary,
     transcript,
 };
-use pirn_core::conversation::{
+use crate::conversation::{
     Basis, Conversation, ConversationInput, Counted, MarkMap, ModelRequest, RequestParts, Tokenizer, build_request,
 };
-use pirn_core::definition::CompressionConfig;
-use pirn_core::error::{RunError, RunErrorCode};
-use pirn_core::event::{EventType, RaisedEvent};
-use pirn_core::message::{Message, Role};
-use pirn_core::thread::Outcome;
-use serde_json::json;
+use crate::definition::CompressionConfig;
+use crate::error::{RunError, RunErrorCode};
+use crate::event::{EventType, RaisedEvent};
+use crate::message::{Message, Role};
+use crate::thread::Outcome;
 
-use super::ConversationActor;
-
-impl ConversationActor {
+impl ConversationTurn<'_, '_> {
     /// What a built-in compression is given.
     fn context(&self, config: CompressionConfig) -> CompressionContext {
-        let messages = self.machine.conversation().visible().messages();
+        let machine = &self.own.machine;
         CompressionContext {
-            thread_id: self.thread_id().to_string(),
-            workflow_id: self.settings.workflow_id.to_string(),
-            messages,
+            thread_id: self.thread.thread_id().to_string(),
+            workflow_id: self.graph().workflow_id.to_string(),
+            messages: machine.conversation().visible().messages(),
             mark_map: MarkMap::default(),
-            tokens_used: self.machine.context_tokens(),
-            token_limit: self.settings.token_limit.unwrap_or_default(),
+            tokens_used: machine.context_tokens(),
+            token_limit: self.own.token_limit.unwrap_or_default(),
             compression_config: Some(config),
         }
     }
 
     pub(super) fn compress(&mut self, config: CompressionConfig) -> Outcome {
         let context = self.context(config);
-        let basis = self.machine.conversation().basis();
-        match compress(&context, &*self.tokenizer) {
+        let basis = self.own.machine.conversation().basis();
+        let tokenizer = self.tokenizer();
+        match compress(&context, &*tokenizer) {
             Ok(Compression::Done(result)) => self.take_result(basis, &result),
             Ok(Compression::Summarize(plan)) => {
-                let request = summary_request(&plan, &*self.tokenizer);
-                self.summary = Some((*plan, basis));
+                let request = summary_request(&plan, &*tokenizer);
+                self.own.summary = Some(Box::new((*plan, basis)));
                 Outcome::Summarize(Arc::new(request))
             }
             Err(error) => Outcome::Failed(RunError::new(RunErrorCode::NodeFailed, error.to_string())),
@@ -49,25 +50,26 @@ impl ConversationActor {
     }
 
     pub(super) fn finish_summary(&mut self, text: &str) -> Outcome {
-        let Some((plan, basis)) = self.summary.take() else {
+        let Some((plan, basis)) = self.own.summary.take().map(|summary| *summary) else {
             return Outcome::Failed(RunError::new(RunErrorCode::NodeFailed, "no summary was asked for"));
         };
-        let result = finish_summary(&plan, text, &*self.tokenizer);
+        let result = finish_summary(&plan, text, &*self.tokenizer());
         self.take_result(basis, &result)
     }
 
     /// One atomic step, which COMPRESSION_COMPLETED tells, or none and an error: whoever asked for it tells of that.
     pub(super) fn take_result(&mut self, basis: Basis, result: &CompressionResult) -> Outcome {
         let before = self.size();
-        let taken = match accept_result(self.machine.conversation(), basis, result, &*self.tokenizer) {
-            Ok(Accepted::Replace(messages)) => self.step(ConversationInput::Replace { basis, messages }).map(|_| true),
+        let accepted = accept_result(self.own.machine.conversation(), basis, result, &*self.tokenizer());
+        let taken = match accepted {
+            Ok(Accepted::Replace(messages)) => self.tell(ConversationInput::Replace { basis, messages }).map(|_| true),
             Ok(Accepted::NotSmaller) => Ok(false),
             Err(error) => Err(RunError::new(RunErrorCode::NodeFailed, error.to_string())),
         };
-        let ended = self.step(ConversationInput::CompressionEnded).err();
+        let ended = self.tell(ConversationInput::CompressionEnded).err();
         match (taken, ended) {
             (Ok(changed), None) => {
-                if self.run.listens(EventType::CompressionCompleted) {
+                if self.step.listens(EventType::CompressionCompleted) {
                     let mut event = self.compressed(changed, before);
                     event.data.insert("result".into(), json!(result));
                     self.emit(event);
@@ -80,7 +82,7 @@ impl ConversationActor {
 
     /// How many messages are visible, and what they cost.
     pub(super) fn size(&self) -> (usize, u64) {
-        let conversation = self.machine.conversation();
+        let conversation = self.own.machine.conversation();
         (conversation.visible().len(), conversation.visible_tokens())
     }
 

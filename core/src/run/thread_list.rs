@@ -3,18 +3,18 @@
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
-use pirn_core::graph::{ForkIx, Graph};
-use pirn_core::status::ThreadStatus;
-use pirn_core::thread::{ThreadId, ThreadKind};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::run::ThreadReport;
+use super::report::ThreadReport;
+use crate::graph::{ForkIx, Graph};
+use crate::status::ThreadStatus;
+use crate::thread::{ThreadId, ThreadKind};
 
 /// Threads in the order they were started; a slice of them. The end of a run of many branches does not pay for the texts of
 /// a list nobody reads.
 ///
 /// ```
-/// # use pirn_actors::ThreadList;
+/// # use pirn_core::run::ThreadList;
 /// assert!(ThreadList::from(Vec::new()).is_empty());
 /// ```
 #[derive(Clone, Default)]
@@ -40,22 +40,22 @@ struct Thread {
     status: ThreadStatus,
 }
 
-/// What a supervisor knows of one thread.
-pub(crate) struct KnownThread<'a> {
-    pub(crate) graph: &'a Arc<Graph>,
-    pub(crate) kind: ThreadKind,
+/// What is known of one thread.
+pub(super) struct KnownThread<'a> {
+    pub(super) graph: &'a Arc<Graph>,
+    pub(super) kind: ThreadKind,
     /// A branch's place in its graph's fork.
-    pub(crate) path: Option<(ForkIx, u32)>,
-    pub(crate) status: ThreadStatus,
+    pub(super) path: Option<(ForkIx, u32)>,
+    pub(super) status: ThreadStatus,
 }
 
 impl ThreadList {
     /// The threads of a run, all of them, in the order they were started.
-    pub(crate) fn of<'a>(run_id: Arc<str>, threads: impl ExactSizeIterator<Item = KnownThread<'a>>) -> Self {
+    pub(super) fn of<'a>(run_id: Arc<str>, threads: impl Iterator<Item = KnownThread<'a>>) -> Self {
         let mut known = Known {
             run_id,
             graphs: Vec::new(),
-            threads: Vec::with_capacity(threads.len()),
+            threads: Vec::with_capacity(threads.size_hint().0),
         };
         let mut last = 0;
         for thread in threads {
@@ -80,7 +80,7 @@ impl ThreadList {
     }
 
     /// As a list of its own.
-    pub(crate) fn into_vec(self) -> Vec<ThreadReport> {
+    pub(super) fn into_vec(self) -> Vec<ThreadReport> {
         let Self { known, list } = self;
         list.into_inner()
             .unwrap_or_else(|| known.as_ref().map(Known::list).unwrap_or_default())

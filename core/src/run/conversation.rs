@@ -1,0 +1,447 @@
+//! A conversation of the run: answers its thread, and whoever shares it (SPEC section 3).
+//!
+//! It is told things by messages alone, so all that a thread has said in it is in it when the thread says something later.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::ThreadNo;
+use super::mailbox::Mailbox;
+use super::message::{
+    Assigned, Change, Ended, Forwarded, Handed, Merge, Message, Prepared, Request, ToConversation, ToSupervisor,
+    ToThread,
+};
+use super::step::Step;
+use crate::conversation::compression::{SummaryPlan, replacement};
+use crate::conversation::{
+    AgentKind, Basis, Conversation, ConversationEffect, ConversationInput, ConversationMachine, Counted, PinStrategy,
+    RequestParts, ResolvedContext, TokenSignal, Tokenizer, build_request,
+};
+use crate::definition::{ConversationMode, Pinned, VariableScope};
+use crate::error::{RunError, RunErrorCode};
+use crate::event::{EventType, Field, RaisedEvent};
+use crate::graph::Graph;
+use crate::message::Message as ChatMessage;
+use crate::thread::{
+    self, ContextChange, ConversationOp, EffectId, Input, Outcome, ThreadMachine, Variables, variable_fields,
+};
+
+/// A thread's conversation.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Speech {
+    /// It belongs to the thread.
+    Own(Box<OwnConversation>),
+    /// It belongs to this one.
+    Shared(ThreadNo),
+    /// It belonged to the thread, and its actor panicked.
+    Lost,
+}
+
+/// A conversation, and what it needs to know beside its messages.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct OwnConversation {
+    pub(super) machine: ConversationMachine,
+    pub(super) token_limit: Option<u64>,
+    /// A model writes it.
+    pub(super) summary: Option<Box<(SummaryPlan, Basis)>>,
+}
+
+impl OwnConversation {
+    pub(super) fn new(conversation: Conversation, token_limit: Option<u64>) -> Self {
+        Self {
+            machine: ConversationMachine::new(conversation, token_limit),
+            token_limit,
+            summary: None,
+        }
+    }
+}
+
+/// A turn of a conversation.
+pub(super) struct ConversationTurn<'t, 'a> {
+    pub(super) owner: ThreadNo,
+    /// In whose name it speaks.
+    pub(super) thread: &'t ThreadMachine,
+    pub(super) own: &'t mut OwnConversation,
+    pub(super) globals: &'t mut Variables,
+    pub(super) mailbox: &'t mut Mailbox,
+    /// How many triggers stand between the run's own steps and what it does just now.
+    pub(super) trigger_depth: u32,
+    pub(super) step: &'t mut Step<'a>,
+}
+
+impl ConversationTurn<'_, '_> {
+    pub(super) fn take(&mut self, message: ToConversation) {
+        match message {
+            ToConversation::Serve {
+                thread,
+                effect,
+                request,
+            } => {
+                let outcome = self.serve(*request);
+                answer(self.mailbox, thread, effect, outcome);
+            }
+            ToConversation::Forward(thread, forwarded) => {
+                let conversation = match *forwarded {
+                    Forwarded::Ended(_) => self.own.machine.conversation().clone(),
+                    Forwarded::Fork { .. }
+                    | Forwarded::Call { .. }
+                    | Forwarded::Drop { .. }
+                    | Forwarded::Prepared { .. } => self.own.machine.snapshot(),
+                };
+                forward(self.mailbox, thread, *forwarded, self.owner, Some(conversation));
+            }
+            ToConversation::CompressionEnded => self.compression_ended(),
+        }
+    }
+
+    fn serve(&mut self, request: Request) -> Outcome {
+        match request {
+            Request::Do {
+                op,
+                pinned,
+                tool_tokens,
+            } => self.answer_op(op, pinned.as_deref(), tool_tokens),
+            Request::Merge(merge) => {
+                let own = self.trigger_depth;
+                self.trigger_depth = own.max(merge.trigger_depth);
+                let outcome = self.merge_with_globals(*merge);
+                self.trigger_depth = own;
+                outcome
+            }
+            Request::Restore { conversation, then } => match self.tell(ConversationInput::Restore(conversation)) {
+                Ok(_) => then,
+                Err(error) => Outcome::Failed(not_restored().caused_by(error)),
+            },
+        }
+    }
+
+    pub(super) fn graph(&self) -> &Graph {
+        self.thread.graph()
+    }
+
+    pub(super) fn tokenizer(&self) -> Arc<dyn Tokenizer> {
+        self.step.world.tokenizer(self.graph().config.tokenizer.as_deref())
+    }
+
+    /// A compression of it has ended, well or not.
+    fn compression_ended(&mut self) {
+        // Never refused: it only re-arms the limit.
+        let _: Result<Vec<TokenSignal>, RunError> = self.tell(ConversationInput::CompressionEnded);
+    }
+
+    fn count(&self, messages: Vec<ChatMessage>) -> Vec<Counted> {
+        let tokenizer = self.tokenizer();
+        messages
+            .into_iter()
+            .map(|message| Counted::new(message, &*tokenizer))
+            .collect()
+    }
+
+    pub(super) fn emit(&mut self, event: RaisedEvent) {
+        let event = event.at_depth(self.trigger_depth);
+        self.step
+            .emit(&self.thread.graph().workflow_id, self.thread.thread_id(), event);
+    }
+
+    /// Steps the machine and tells what came of it; the error where it refused.
+    pub(super) fn tell(&mut self, input: ConversationInput) -> Result<Vec<TokenSignal>, RunError> {
+        let mut effects = Vec::new();
+        self.own.machine.step(self.step.now, input, &mut effects);
+        let mut signals = Vec::new();
+        for effect in effects {
+            match effect {
+                ConversationEffect::MessageAdded { index, message } => {
+                    if self.step.listens(EventType::MessageAdded) {
+                        // A message is made JSON where somebody reads the event.
+                        let shown = message.message.shown_later();
+                        self.emit(RaisedEvent::of(
+                            EventType::MessageAdded,
+                            [
+                                ("index", Field::from(json!(index))),
+                                ("message", (&shown).into()),
+                                ("tokens", json!(message.tokens).into()),
+                            ],
+                        ));
+                    }
+                }
+                ConversationEffect::Reshaped { .. } => {}
+                ConversationEffect::Signal(signal) => signals.push(signal),
+                ConversationEffect::Rejected(error) => {
+                    return Err(RunError::new(RunErrorCode::NodeFailed, error.to_string())
+                        .with_details(json!({ "code": error.code() })));
+                }
+            }
+        }
+        Ok(signals)
+    }
+
+    fn done(&mut self, input: ConversationInput) -> Outcome {
+        match self.tell(input) {
+            Ok(_) => Outcome::Done,
+            Err(error) => Outcome::Failed(error),
+        }
+    }
+
+    fn answer_op(&mut self, op: ConversationOp, pinned: Option<&Pinned>, tool_tokens: u64) -> Outcome {
+        match op {
+            ConversationOp::Append(messages) => {
+                let messages = self.count(messages);
+                self.done(ConversationInput::Append(messages))
+            }
+            ConversationOp::Apply(change) => {
+                let change = match change {
+                    ContextChange::Insert { messages, position } => ResolvedContext::Insert {
+                        messages: self.count(messages),
+                        position,
+                    },
+                    ContextChange::Replace { target, messages } => ResolvedContext::Replace {
+                        target,
+                        messages: self.count(messages),
+                    },
+                    ContextChange::Truncate(truncate) => ResolvedContext::Truncate(truncate),
+                    ContextChange::Clear { keep_system } => ResolvedContext::Clear { keep_system },
+                    ContextChange::Filter(filter) => ResolvedContext::Filter(filter),
+                };
+                self.done(ConversationInput::Apply(change))
+            }
+            ConversationOp::Prepare {
+                agent, system, recheck, ..
+            } => self.prepare(agent, system.as_deref(), pinned, tool_tokens, recheck),
+            ConversationOp::Compress(config) => self.compress(config),
+            ConversationOp::FinishSummary(text) => self.finish_summary(&text),
+            ConversationOp::Merge(_) => Outcome::Done,
+        }
+    }
+
+    fn prepare(
+        &mut self,
+        agent: AgentKind,
+        system: Option<&str>,
+        pinned: Option<&Pinned>,
+        tool_tokens: u64,
+        recheck: bool,
+    ) -> Outcome {
+        let from_end = self.graph().config.from_end;
+        let parts = RequestParts {
+            agent,
+            pinned,
+            strategy: from_end.map_or_else(PinStrategy::default, PinStrategy::FromEnd),
+            system,
+            pending: None,
+            tool_tokens,
+        };
+        let request = build_request(self.own.machine.conversation(), &parts, &*self.tokenizer());
+        let mut events = Vec::new();
+        if self.step.listens(EventType::RequestPrepared) {
+            events.push(RaisedEvent::new(
+                EventType::RequestPrepared,
+                [
+                    ("tokensUsed", json!(request.tokens)),
+                    ("tokenLimit", json!(self.own.token_limit)),
+                    ("messages", json!(request.messages.len())),
+                    ("pinnedAt", json!(request.inserted_at)),
+                ],
+            ));
+        }
+        if !request.mended.is_empty() {
+            events.push(RaisedEvent::new(
+                EventType::RequestMended,
+                [("mended", json!(request.mended))],
+            ));
+        }
+        let signals = match self.tell(ConversationInput::BeforeModelCall { tokens: request.tokens }) {
+            Ok(signals) => signals,
+            Err(error) => return Outcome::Failed(error),
+        };
+        for signal in signals {
+            let (event_type, used, limit) = match signal {
+                TokenSignal::Exceeded {
+                    tokens_used,
+                    token_limit,
+                } => (EventType::TokenLimitExceeded, tokens_used, token_limit),
+                TokenSignal::Warning {
+                    tokens_used,
+                    token_limit,
+                } => (EventType::TokenUsageWarning, tokens_used, token_limit),
+            };
+            if recheck && event_type == EventType::TokenLimitExceeded {
+                continue;
+            }
+            events.push(RaisedEvent::new(
+                event_type,
+                [("tokensUsed", json!(used)), ("tokenLimit", json!(limit))],
+            ));
+        }
+        Outcome::Prepared(thread::Prepared {
+            request: Arc::new(request),
+            events,
+        })
+    }
+
+    fn merge_with_globals(&mut self, mut merge: Merge) -> Outcome {
+        let globals = std::mem::take(&mut merge.globals);
+        if let Err(error) = self.globals.clone().assign_all(&globals) {
+            if merge.is_compression {
+                self.compression_ended();
+            }
+            return Outcome::Failed(error);
+        }
+        match self.merge(merge) {
+            Outcome::Done => self.take_globals(globals),
+            refused => refused,
+        }
+    }
+
+    fn take_globals(&mut self, values: Assigned) -> Outcome {
+        for (name, value) in values {
+            let value = match assign_global(self.globals, self.step, &name, value, false) {
+                Ok(value) => value,
+                Err(error) => return Outcome::Failed(error),
+            };
+            if self.step.listens(EventType::VariableChanged) {
+                let fields = variable_fields(&name, &value, VariableScope::Global);
+                self.emit(RaisedEvent::of(EventType::VariableChanged, fields));
+            }
+        }
+        Outcome::Done
+    }
+
+    fn merge(&mut self, merge: Merge) -> Outcome {
+        let before = self.size();
+        let (outcome, changed) = match merge.change {
+            Change::Nothing => (Outcome::Done, false),
+            Change::Append(messages) => {
+                let messages = self.count(messages);
+                (self.done(ConversationInput::Append(messages)), true)
+            }
+            Change::Replace { basis, messages } => {
+                let outcome = match replacement(self.own.machine.conversation(), basis, self.count(messages)) {
+                    Ok(messages) => self.done(ConversationInput::Replace { basis, messages }),
+                    Err(error) => Outcome::Failed(RunError::new(RunErrorCode::NodeFailed, error.to_string())),
+                };
+                (outcome, true)
+            }
+            Change::Compressed { basis, result } => return self.take_result(basis, &result),
+        };
+        if merge.is_compression {
+            // The watch re-arms whatever came of it.
+            self.compression_ended();
+            if matches!(outcome, Outcome::Done) && self.step.listens(EventType::CompressionCompleted) {
+                let event = self.compressed(changed, before);
+                self.emit(event);
+            }
+        }
+        outcome
+    }
+}
+
+/// Assigns a variable of the run: every thread sees it from then on. The value as its type has it.
+pub(super) fn assign_global(
+    globals: &mut Variables,
+    step: &mut Step<'_>,
+    name: &Arc<str>,
+    value: Arc<Value>,
+    readonly: bool,
+) -> Result<Arc<Value>, RunError> {
+    let value = globals.assign(name, value, readonly)?;
+    step.world.shared(format_args!("variable {name} {readonly}"), &value);
+    Ok(value)
+}
+
+/// Answers a thread, where it awaits that.
+pub(super) fn answer(mailbox: &mut Mailbox, thread: ThreadNo, effect: EffectId, outcome: Outcome) {
+    if effect > 0 {
+        mailbox.send(Message::Thread(
+            thread,
+            ToThread::Input(Input::Answer { effect, outcome }),
+        ));
+    }
+}
+
+/// What a conversation that is lost, or has ended with its thread, does with a message: nobody waits for it.
+pub(super) fn refuse(mailbox: &mut Mailbox, owner: ThreadNo, message: ToConversation) {
+    match message {
+        ToConversation::Serve { thread, effect, .. } => answer(mailbox, thread, effect, Outcome::Failed(lost())),
+        ToConversation::Forward(thread, forwarded) => forward(mailbox, thread, *forwarded, owner, None),
+        ToConversation::CompressionEnded => {}
+    }
+}
+
+/// What a thread says to its supervisor, with its conversation as it is now. Without that the thread ends, and asks for
+/// nothing more.
+fn forward(
+    mailbox: &mut Mailbox,
+    thread: ThreadNo,
+    forwarded: Forwarded,
+    owner: ThreadNo,
+    conversation: Option<Conversation>,
+) {
+    let message = match forwarded {
+        Forwarded::Fork { effect, fork, snapshot } => {
+            let Some(conversation) = conversation else { return };
+            ToSupervisor::Fork {
+                thread,
+                effect,
+                fork,
+                start: Box::new(super::message::BranchStart { snapshot, conversation }),
+            }
+        }
+        Forwarded::Call {
+            effect,
+            node,
+            input,
+            mode,
+        } => {
+            let conversation = match (mode, conversation) {
+                (ConversationMode::Share, _) => Handed::Shared(owner),
+                (ConversationMode::None, _) => Handed::Snapshot(Conversation::new()),
+                (ConversationMode::Fork, Some(conversation)) => Handed::Snapshot(conversation),
+                (ConversationMode::Fork, None) => return,
+            };
+            ToSupervisor::Call {
+                thread,
+                effect,
+                node,
+                input,
+                conversation: Box::new(conversation),
+            }
+        }
+        Forwarded::Drop { effect } => ToSupervisor::Drop { thread, effect },
+        Forwarded::Prepared { firing, prepared } => {
+            let prepared = conversation.map(|conversation| {
+                Box::new(Prepared {
+                    conversation,
+                    ..prepared
+                })
+            });
+            ToSupervisor::Prepared { firing, prepared }
+        }
+        Forwarded::Ended(ended) => ToSupervisor::Ended {
+            thread,
+            ended: Box::new(with_conversation(ended, conversation)),
+        },
+    };
+    mailbox.send(Message::Supervisor(message));
+}
+
+fn with_conversation(mut ended: Ended, conversation: Option<Conversation>) -> Ended {
+    if let Some(artifacts) = &mut ended.artifacts {
+        artifacts.conversation = conversation;
+    }
+    ended
+}
+
+/// The error of a conversation whose actor is gone.
+pub(super) fn lost() -> RunError {
+    RunError::new(RunErrorCode::ActorPanicked, "the conversation's actor has panicked")
+}
+
+/// The error of a join whose main path's conversation is not to be had.
+pub(super) fn not_restored() -> RunError {
+    RunError::new(
+        RunErrorCode::ConversationManagerMergeFailed,
+        "the main path's conversation could not be restored",
+    )
+}

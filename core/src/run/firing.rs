@@ -1,0 +1,519 @@
+//! Triggered sub-workflows: the life of each firing of a trigger, and which of a thread's has its turn (SPEC section 6).
+//!
+//! | state | its turn comes | prepared | its thread begins | its run begins | it ended | applied | failed | its main thread ended |
+//! |---|---|---|---|---|---|---|---|---|
+//! | Queued | **Preparing** | - | - | - | - | - | - | **Over**, refused |
+//! | Preparing | - | input and conversation are taken | **Running** | **Detached** | - | - | **Over**, failed | **Over**, refused |
+//! | Running | - | - | - | - | well: **Returning**; else **Over**, failed | - | **Over**, failed | its thread is stopped |
+//! | Detached | - | - | - | - | a compression: **Returning**; else **Over** | - | **Over**, failed | nothing: its run's end still comes |
+//! | Returning | - | - | - | - | - | **Over**, completed or failed | **Over**, failed | **Over**, failed: too late |
+//! | Over | - | - | - | - | - | - | - | - |
+//!
+//! A `-` changes nothing. One at a time prepares or runs for a thread, in the order in which they fired; the same trigger,
+//! queued or under way for the thread already, coalesces; so many may wait, one more is refused. A firing that waits for a
+//! safe point of a thread which another one holds does not keep that one waiting: the thread may be held before a model
+//! call, where it applies nothing but compressions.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::ThreadNo;
+use super::message::Prepared;
+use super::report::{FiringOutcome, FiringReport, NodeReport};
+use crate::conversation::{Basis, Conversation};
+use crate::definition::{ExecuteTriggeredSubgraph, TriggerAction, TriggerDefinition};
+use crate::error::{RunError, RunErrorCode};
+use crate::event::{Event, EventType};
+use crate::graph::{Graph, Node};
+use crate::thread::{FiringId, Variables};
+
+/// Firings that may wait for one thread; one more is refused.
+const QUEUE_LIMIT: usize = 16;
+
+/// A trigger that starts a workflow has fired.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Firing {
+    /// Names it.
+    pub id: FiringId,
+    /// The trigger.
+    pub trigger: Arc<TriggerDefinition>,
+    /// What it fired on.
+    pub event: Arc<Event>,
+}
+
+impl Firing {
+    /// How many triggers stand between the run's own steps and what it does.
+    pub fn trigger_depth(&self) -> u32 {
+        self.event.raised.trigger_depth + 1
+    }
+
+    /// Whether a token event set it off.
+    pub fn is_token_event(&self) -> bool {
+        matches!(
+            self.event.raised.event_type,
+            EventType::TokenLimitExceeded | EventType::TokenUsageWarning
+        )
+    }
+
+    /// Whether it needs nothing of the thread that raised the event: what it starts gets the event alone.
+    pub fn is_alone(&self) -> bool {
+        matches!(self.trigger.action, TriggerAction::StartWorkflow { .. }) && !self.is_token_event()
+    }
+
+    /// Whether the thread waits for it.
+    pub(super) fn holds(&self) -> bool {
+        self.trigger.action.holds_the_thread()
+    }
+
+    pub(super) fn execute(&self) -> Option<&ExecuteTriggeredSubgraph> {
+        match &self.trigger.action {
+            TriggerAction::ExecuteTriggeredSubgraph(execute) => Some(execute),
+            TriggerAction::StartWorkflow { .. }
+            | TriggerAction::StopThread { .. }
+            | TriggerAction::PauseThread { .. }
+            | TriggerAction::ResumeThread { .. }
+            | TriggerAction::SetVariable { .. }
+            | TriggerAction::SendNotification { .. }
+            | TriggerAction::Custom { .. } => None,
+        }
+    }
+}
+
+/// See the table of the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum FiringState {
+    Queued,
+    /// The thread is asked how it stands.
+    Preparing,
+    Running(ThreadNo),
+    /// A detached run compresses; the thread does not wait.
+    Detached,
+    /// The thread has the result and applies it at its next safe point.
+    Returning,
+    Over,
+}
+
+/// One firing, from its event to its end.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct FiringRun {
+    pub(super) firing: Firing,
+    pub(super) main: ThreadNo,
+    state: FiringState,
+    /// The main thread's conversation as the child got it.
+    pub(super) basis: Option<Box<(Basis, Conversation)>>,
+    /// The main thread's variables then.
+    pub(super) variables: Variables,
+    pub(super) report: FiringReport,
+    pub(super) nodes: Vec<NodeReport>,
+}
+
+impl FiringRun {
+    fn new(firing: Firing, main: ThreadNo, state: FiringState) -> Self {
+        let report = FiringReport {
+            firing: firing.id,
+            trigger_id: firing.trigger.id.clone(),
+            main_thread_id: firing.event.thread_id.to_string(),
+            current_node_id: None,
+            next_node_id: None,
+            timestamp: firing.event.timestamp,
+            thread_id: String::new(),
+            status: None,
+            outcome: FiringOutcome::Open,
+            coalesced: 0,
+            error: None,
+            nodes: Vec::new(),
+        };
+        Self {
+            firing,
+            main,
+            state,
+            basis: None,
+            variables: Variables::default(),
+            report,
+            nodes: Vec::new(),
+        }
+    }
+
+    pub(super) fn state(&self) -> FiringState {
+        self.state
+    }
+
+    /// Records where the thread is, and where it goes where that is known.
+    pub(super) fn stands_at(&mut self, graph: &Graph, node: &Node) {
+        self.report.current_node_id = Some(node.id.to_string());
+        self.report.next_node_id = match node.edges.as_slice() {
+            [edge] => Some(graph.node(edge.target).id.to_string()),
+            _ => None,
+        };
+    }
+
+    /// Remembers how the thread stood: what comes back is measured by it.
+    pub(super) fn stands_on(&mut self, prepared: &Prepared) {
+        let conversation = &prepared.conversation;
+        self.basis = Some(Box::new((conversation.basis(), conversation.clone())));
+        self.variables = prepared.variables.clone();
+    }
+
+    fn end(&mut self, outcome: FiringOutcome, error: Option<RunError>) {
+        self.state = FiringState::Over;
+        self.report.outcome = outcome;
+        self.report.error = error;
+        self.basis = None;
+        self.variables = Variables::default();
+    }
+}
+
+/// What becomes of a firing.
+#[derive(Debug, PartialEq)]
+pub(super) enum Admitted {
+    /// It waits for its turn.
+    Queued,
+    /// The same trigger is under way for the thread: nothing more comes of this one.
+    Coalesced,
+    /// It is not started.
+    Refused(RunError),
+}
+
+/// What becomes of a firing whose main thread has ended.
+#[derive(Debug, PartialEq)]
+pub(super) enum GivenUp {
+    /// Its thread is to be stopped.
+    Stop(ThreadNo),
+    /// It never began, and is over.
+    NeverBegan(RunError),
+    /// Its result came too late.
+    TooLate,
+    /// Its run's end still comes.
+    Nothing,
+}
+
+/// Every firing of a run.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Firings {
+    all: BTreeMap<FiringId, FiringRun>,
+    /// By main thread: those that are not over, in the order in which they fired. A thread has few at a time, however many
+    /// it has had.
+    open: BTreeMap<ThreadNo, Vec<FiringId>>,
+}
+
+impl Firings {
+    pub(super) fn get(&self, id: FiringId) -> Option<&FiringRun> {
+        self.all.get(&id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: FiringId) -> Option<&mut FiringRun> {
+        self.all.get_mut(&id)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&FiringId, &FiringRun)> {
+        self.all.iter()
+    }
+
+    fn open(&self, main: ThreadNo) -> impl Iterator<Item = (FiringId, &FiringRun)> {
+        let open = self.open.get(&main).map_or(&[][..], Vec::as_slice);
+        open.iter().filter_map(|id| Some((*id, self.all.get(id)?)))
+    }
+
+    /// The threads that run for `main`'s firings.
+    pub(super) fn threads(&self, main: ThreadNo) -> impl Iterator<Item = ThreadNo> {
+        self.open(main).filter_map(|(_, run)| match run.state {
+            FiringState::Running(thread) => Some(thread),
+            FiringState::Queued
+            | FiringState::Preparing
+            | FiringState::Detached
+            | FiringState::Returning
+            | FiringState::Over => None,
+        })
+    }
+
+    /// A trigger fired for a thread.
+    pub(super) fn admit(&mut self, firing: Firing, main: ThreadNo, is_live: bool) -> Admitted {
+        if !is_live {
+            let error = RunError::new(RunErrorCode::Cancelled, "the thread had ended when its trigger fired");
+            return self.refuse(firing, main, error);
+        }
+        let same = |(id, run): (FiringId, &FiringRun)| (run.firing.trigger.id == firing.trigger.id).then_some(id);
+        let same = self.open(main).find_map(same);
+        if let Some(run) = same.and_then(|same| self.all.get_mut(&same)) {
+            run.report.coalesced += 1;
+            return Admitted::Coalesced;
+        }
+        if self.open(main).count() >= QUEUE_LIMIT {
+            let error = RunError::new(RunErrorCode::Overloaded, "too many triggers wait for this thread");
+            return self.refuse(firing, main, error);
+        }
+        self.open.entry(main).or_default().push(firing.id);
+        self.all
+            .insert(firing.id, FiringRun::new(firing, main, FiringState::Queued));
+        Admitted::Queued
+    }
+
+    fn refuse(&mut self, firing: Firing, main: ThreadNo, error: RunError) -> Admitted {
+        let id = firing.id;
+        let mut run = FiringRun::new(firing, main, FiringState::Queued);
+        run.end(FiringOutcome::Refused, Some(error.clone()));
+        self.all.insert(id, run);
+        Admitted::Refused(error)
+    }
+
+    /// A trigger started a run that needs nothing of the thread.
+    pub(super) fn detached(&mut self, firing: Firing, main: ThreadNo) -> &mut FiringRun {
+        let id = firing.id;
+        self.all
+            .entry(id)
+            .or_insert_with(|| FiringRun::new(firing, main, FiringState::Detached))
+    }
+
+    /// The thread's firing whose turn it is: from here on it prepares.
+    pub(super) fn next_of(&mut self, main: ThreadNo) -> Option<FiringId> {
+        let queued = |run: &FiringRun| run.state == FiringState::Queued;
+        let (next, _) = self.open(main).find(|(_, run)| queued(run))?;
+        let is_held = self.open(main).any(|(_, run)| run.firing.holds());
+        let is_aside = |run: &FiringRun| is_held && run.state == FiringState::Returning && !run.firing.is_token_event();
+        if self.open(main).any(|(_, run)| !queued(run) && !is_aside(run)) {
+            return None;
+        }
+        self.pass(next, FiringState::Queued, FiringState::Preparing)?;
+        Some(next)
+    }
+
+    fn pass(&mut self, id: FiringId, from: FiringState, to: FiringState) -> Option<&mut FiringRun> {
+        let run = self.all.get_mut(&id).filter(|run| run.state == from)?;
+        run.state = to;
+        Some(run)
+    }
+
+    /// The firing, where its thread is asked how it stands.
+    pub(super) fn preparing(&mut self, id: FiringId) -> Option<&mut FiringRun> {
+        self.all.get_mut(&id).filter(|run| run.state == FiringState::Preparing)
+    }
+
+    pub(super) fn begun(&mut self, id: FiringId, thread: ThreadNo) {
+        self.pass(id, FiringState::Preparing, FiringState::Running(thread));
+    }
+
+    pub(super) fn run_begun(&mut self, id: FiringId) {
+        self.pass(id, FiringState::Preparing, FiringState::Detached);
+    }
+
+    /// It ended well: what it hands back is on its way.
+    pub(super) fn returning(&mut self, id: FiringId) {
+        if let Some(run) = self.all.get_mut(&id)
+            && matches!(run.state, FiringState::Running(_) | FiringState::Detached)
+        {
+            run.state = FiringState::Returning;
+        }
+    }
+
+    /// It is over: failed where there is an error. Whether it was not before.
+    pub(super) fn over(&mut self, id: FiringId, error: Option<RunError>) -> bool {
+        let outcome = match error {
+            Some(_) => FiringOutcome::Failed,
+            None => FiringOutcome::Completed,
+        };
+        self.end(id, outcome, error)
+    }
+
+    fn end(&mut self, id: FiringId, outcome: FiringOutcome, error: Option<RunError>) -> bool {
+        let Some(run) = self.all.get_mut(&id).filter(|run| run.state != FiringState::Over) else {
+            return false;
+        };
+        run.end(outcome, error);
+        if let Some(open) = self.open.get_mut(&run.main) {
+            open.retain(|other| *other != id);
+            if open.is_empty() {
+                self.open.remove(&run.main);
+            }
+        }
+        true
+    }
+
+    /// The thread has ended before the firing began: that is refused.
+    pub(super) fn never_began(&mut self, id: FiringId) -> RunError {
+        let error = RunError::new(
+            RunErrorCode::Cancelled,
+            "the thread ended before the sub-workflow began",
+        );
+        self.end(id, FiringOutcome::Refused, Some(error.clone()));
+        error
+    }
+
+    /// The main thread has ended: what becomes of its firings.
+    pub(super) fn give_up(&mut self, main: ThreadNo) -> Vec<(FiringId, GivenUp)> {
+        let open: Vec<(FiringId, FiringState)> = self.open(main).map(|(id, run)| (id, run.state)).collect();
+        open.into_iter()
+            .map(|(id, state)| {
+                let given_up = match state {
+                    FiringState::Running(thread) => GivenUp::Stop(thread),
+                    FiringState::Queued | FiringState::Preparing => GivenUp::NeverBegan(self.never_began(id)),
+                    // What the thread did apply it said before its end.
+                    FiringState::Returning => GivenUp::TooLate,
+                    FiringState::Detached | FiringState::Over => GivenUp::Nothing,
+                };
+                (id, given_up)
+            })
+            .collect()
+    }
+}
+
+/// The error of a result that nobody is there to take.
+pub(super) fn too_late() -> RunError {
+    RunError::new(
+        RunErrorCode::Cancelled,
+        "the thread ended before the result could take effect",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::event::RaisedEvent;
+
+    fn firing(id: FiringId, trigger: usize, holds: bool, event_type: EventType) -> Firing {
+        let trigger: TriggerDefinition = serde_json::from_value(json!({
+            "id": format!("t{trigger}"),
+            "condition": {"eventType": event_type.as_str()},
+            "action": {"type": "EXECUTE_TRIGGERED_SUBGRAPH",
+                "parameters": {"triggeredWorkflowId": "w", "waitForCompletion": holds}},
+        }))
+        .unwrap();
+        Firing {
+            id,
+            trigger: Arc::new(trigger),
+            event: Arc::new(Event {
+                sequence: id,
+                timestamp: 0,
+                run_id: "r".into(),
+                workflow_id: "w".into(),
+                thread_id: "r.0".into(),
+                raised: RaisedEvent::new(event_type, []),
+            }),
+        }
+    }
+
+    fn plain(id: FiringId, trigger: usize) -> Firing {
+        firing(id, trigger, true, EventType::NodeCompleted)
+    }
+
+    #[test]
+    fn the_same_trigger_coalesces_until_it_is_over_and_for_one_thread_alone() {
+        let mut firings = Firings::default();
+        assert_eq!(firings.admit(plain(1, 1), 0, true), Admitted::Queued);
+        for id in [2, 3] {
+            assert_eq!(firings.admit(plain(id, 1), 0, true), Admitted::Coalesced);
+        }
+        assert_eq!(
+            firings.admit(plain(4, 1), 7, true),
+            Admitted::Queued,
+            "another thread's"
+        );
+        assert_eq!(firings.next_of(0), Some(1));
+        firings.begun(1, 5);
+        assert_eq!(firings.admit(plain(5, 1), 0, true), Admitted::Coalesced, "it runs");
+        assert!(firings.over(1, None));
+        assert_eq!(firings.get(1).unwrap().report.coalesced, 3);
+        assert_eq!(firings.admit(plain(6, 1), 0, true), Admitted::Queued, "it is over");
+    }
+
+    #[test]
+    fn so_many_wait_and_one_more_is_refused() {
+        let mut firings = Firings::default();
+        for n in 0..QUEUE_LIMIT {
+            assert_eq!(firings.admit(plain(n as FiringId, n), 0, true), Admitted::Queued);
+        }
+        let refused = firings.admit(plain(99, 99), 0, true);
+        assert!(matches!(refused, Admitted::Refused(error) if error.code == RunErrorCode::Overloaded));
+        let refused = firings.admit(plain(100, 100), 3, false);
+        assert!(matches!(refused, Admitted::Refused(error) if error.code == RunErrorCode::Cancelled));
+        assert_eq!(firings.get(100).unwrap().report.outcome, FiringOutcome::Refused);
+    }
+
+    #[test]
+    fn one_at_a_time_and_what_waits_for_a_held_threads_safe_point_stands_aside() {
+        let mut firings = Firings::default();
+        firings.admit(firing(1, 1, false, EventType::NodeCompleted), 0, true);
+        firings.admit(firing(2, 2, true, EventType::TokenLimitExceeded), 0, true);
+        assert_eq!(firings.next_of(0), Some(1));
+        assert_eq!(firings.next_of(0), None, "one prepares");
+        firings.begun(1, 4);
+        assert_eq!(firings.next_of(0), None, "one runs");
+        firings.returning(1);
+        assert_eq!(
+            firings.next_of(0),
+            Some(2),
+            "the thread is held for 2 and cannot take 1 before"
+        );
+        firings.begun(2, 5);
+        firings.returning(2);
+        firings.admit(plain(3, 3), 0, true);
+        assert_eq!(firings.next_of(0), None, "a compression takes effect first");
+        firings.over(2, None);
+        assert_eq!(firings.next_of(0), Some(3));
+    }
+
+    #[test]
+    fn what_an_ended_thread_leaves_is_stopped_refused_or_too_late() {
+        let mut firings = Firings::default();
+        for id in 1..=3 {
+            firings.admit(plain(id, id as usize), 0, true);
+        }
+        firings.next_of(0);
+        firings.begun(1, 8);
+        let given_up = firings.give_up(0);
+        assert_eq!(given_up[0], (1, GivenUp::Stop(8)));
+        assert!(matches!(
+            &given_up[1..],
+            [(2, GivenUp::NeverBegan(_)), (3, GivenUp::NeverBegan(_))]
+        ));
+        firings.returning(1);
+        assert_eq!(firings.give_up(0), [(1, GivenUp::TooLate)]);
+        firings.over(1, Some(too_late()));
+        assert_eq!(firings.give_up(0), []);
+        assert!(!firings.over(1, None), "once");
+    }
+
+    proptest! {
+        /// Every input in every state: a firing goes on along the table's rows alone, and is over once.
+        #[test]
+        fn whatever_comes_a_firing_follows_its_table(inputs in prop::collection::vec((0..8_u8, 0..4_u64), 0..80)) {
+            let mut firings = Firings::default();
+            let mut next_id = 0;
+            let mut over = std::collections::BTreeSet::new();
+            for (input, id) in inputs {
+                let before: BTreeMap<FiringId, FiringState> = firings.iter().map(|(id, run)| (*id, run.state)).collect();
+                match input {
+                    0 => { firings.admit(plain(next_id, (id % 3) as usize), 0, true); next_id += 1; }
+                    1 => { firings.next_of(0); }
+                    2 => firings.begun(id, 9),
+                    3 => firings.run_begun(id),
+                    4 => firings.returning(id),
+                    5 => { if firings.over(id, None) { prop_assert!(over.insert(id)); } }
+                    6 => { if let Some(FiringState::Queued | FiringState::Preparing) = before.get(&id) { firings.never_began(id); over.insert(id); } }
+                    _ => for (id, given_up) in firings.give_up(0) {
+                        if matches!(given_up, GivenUp::NeverBegan(_)) { prop_assert!(over.insert(id)); }
+                    },
+                }
+                for (id, run) in firings.iter() {
+                    use FiringState::{Detached, Over, Preparing, Queued, Returning, Running};
+                    let Some(before) = before.get(id) else { continue };
+                    let is_row = *before == run.state || matches!(
+                        (before, run.state),
+                        (Queued, Preparing | Over) | (Preparing, Running(_) | Detached | Over)
+                            | (Running(_) | Detached, Returning | Over) | (Returning, Over)
+                    );
+                    prop_assert!(is_row, "{:?} to {:?}", before, run.state);
+                    let is_over = run.report.outcome != FiringOutcome::Open;
+                    prop_assert_eq!(is_over, run.state == Over);
+                }
+                let under_way = firings.open(0).filter(|(_, run)| matches!(run.state, FiringState::Preparing | FiringState::Running(_))).count();
+                prop_assert!(under_way <= 1, "one at a time");
+                prop_assert!(firings.open(0).count() <= QUEUE_LIMIT);
+            }
+        }
+    }
+}

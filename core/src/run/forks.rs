@@ -1,0 +1,358 @@
+//! The forks of a run: their paths' threads, their joins' verdicts, and what those give the parent (SPEC section 4).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::conversation::not_restored;
+use super::machine::{RunMachine, Slot};
+use super::message::{Artifacts, BranchStart, Message, Request, Timer, ToConversation, ToSupervisor};
+use super::step::Step;
+use super::tree::{Branching, Origin, Owned};
+use super::{Effect, ForkNo, ThreadNo};
+use crate::conversation::Conversation;
+use crate::error::RunError;
+use crate::event::EventType;
+use crate::graph::{ForkIx, Graph};
+use crate::join::{
+    self, BranchVariables, Conversation as JoinConversation, ForkJoinMachine, JoinedPath, PathEnd, PathStatus,
+    PathTexts, Verdict, join_error, late_join_output, merge_variables, path_reports, within_limits,
+};
+use crate::status::ThreadStatus;
+use crate::thread::{BranchSeed, CancelReason, EffectId, Joined, Outcome, Output, ThreadKind, ThreadMachine};
+
+/// Losers that are told to stop at a time: other messages come in between.
+const LOSERS_AT_A_TIME: usize = 32;
+
+/// One fork under way.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct ForkRun {
+    pub(super) machine: ForkJoinMachine,
+    pub(super) parent: ThreadNo,
+    pub(super) effect: EffectId,
+    pub(super) ix: ForkIx,
+    start: Box<BranchStart>,
+    pub(super) threads: Vec<Option<ThreadNo>>,
+    depth: u32,
+}
+
+impl RunMachine {
+    /// A thread is at FORK, and waits at its JOIN.
+    pub(super) fn fork(
+        &mut self,
+        parent: ThreadNo,
+        effect: EffectId,
+        ix: ForkIx,
+        start: Box<BranchStart>,
+        step: &mut Step<'_>,
+    ) {
+        if !self.tree.is_live(parent) {
+            return;
+        }
+        let graph = Arc::clone(self.graph_of(parent));
+        let depth = match self.deeper(parent) {
+            Ok(depth) => depth,
+            Err(error) => return self.answer(parent, effect, Outcome::Failed(error)),
+        };
+        let no = self.next_fork;
+        self.next_fork += 1;
+        let fork = graph.fork(ix);
+        let threads = vec![None; fork.paths.len()];
+        self.tree.reserve(threads.len());
+        self.slots.reserve(threads.len());
+        let machine = ForkJoinMachine::new(fork, graph.config.max_concurrent_branches);
+        let run = ForkRun {
+            machine,
+            parent,
+            effect,
+            ix,
+            start,
+            threads,
+            depth,
+        };
+        self.forks.insert(no, run);
+        self.tree.own(parent, Owned::Fork(no));
+        self.step_fork(no, join::Input::Start, step);
+        self.step_fork(no, join::Input::Waiting, step);
+    }
+
+    pub(super) fn step_fork(&mut self, no: ForkNo, input: join::Input, step: &mut Step<'_>) {
+        let Some(run) = self.forks.get_mut(&no) else { return };
+        let mut effects = Vec::new();
+        // Refused inputs are stale ones (a deadline that fired while it was being stopped): nothing to do.
+        if run.machine.step(input, &mut effects).is_err() {
+            return;
+        }
+        let mut has_losers = false;
+        for effect in effects {
+            match effect {
+                join::Effect::StartPath { path } => self.start_path(no, path, step),
+                join::Effect::CancelPath { .. } => has_losers = true,
+                join::Effect::StartTimer { generation, after_ms } => step.out.push(Effect::SetTimer {
+                    timer: Timer::Join { fork: no, generation },
+                    after_ms,
+                }),
+                join::Effect::StopTimer { generation } => step.out.push(Effect::StopTimer {
+                    timer: Timer::Join { fork: no, generation },
+                }),
+                join::Effect::Decided { verdict } => self.decided(no, &verdict, step),
+                join::Effect::AllEnded => self.fork_over(no, step),
+            }
+        }
+        if has_losers {
+            let message = ToSupervisor::StopLosers { fork: no, from: 0 };
+            self.mailbox.send_next(Message::Supervisor(message));
+        }
+    }
+
+    fn start_path(&mut self, no: ForkNo, path: usize, step: &mut Step<'_>) {
+        let Some(run) = self.forks.get(&no) else { return };
+        let Some(parent) = self.tree.get(run.parent) else {
+            return;
+        };
+        let at = Branching {
+            kind: ThreadKind::Branch,
+            graph: parent.graph,
+            origin: Origin::Branch {
+                fork: no,
+                ix: run.ix,
+                path: path as u32,
+            },
+            depth: run.depth,
+            trigger_depth: parent.trigger_depth,
+            is_unlimited: parent.is_unlimited,
+            is_detached: parent.is_detached,
+        };
+        let thread = self.register(at, None, step);
+        if let Some(run) = self.forks.get_mut(&no) {
+            run.threads[path] = Some(thread);
+        }
+    }
+
+    /// A branch before its first step, with the snapshots of the moment its parent stood at FORK.
+    pub(super) fn branch(&self, thread: ThreadNo, no: ForkNo, path: usize) -> Option<(ThreadMachine, Conversation)> {
+        let run = self.forks.get(&no)?;
+        let graph = self.graph_of(thread);
+        let fork = graph.fork(run.ix);
+        let seed = BranchSeed {
+            run_id: &self.run_id,
+            no: thread,
+            path_id: &fork.paths[path].id,
+            first: fork.paths[path].child,
+            stop_at: fork.join_node,
+            snapshot: &run.start.snapshot,
+            trigger_depth: self.tree.trigger_depth(thread),
+        };
+        Some((ThreadMachine::branch(graph, &seed), run.start.conversation.clone()))
+    }
+
+    pub(super) fn branch_ended(&mut self, no: ForkNo, path: usize, status: ThreadStatus, step: &mut Step<'_>) {
+        if let Some(end) = PathEnd::of_thread(status) {
+            self.step_fork(no, join::Input::Ended { path, end }, step);
+        }
+    }
+
+    /// Stops threads that their join has no more use for.
+    pub(super) fn stop_losers(&mut self, no: ForkNo, from: usize) {
+        let Some(run) = self.forks.get(&no) else { return };
+        let reason = match run.machine.verdict() {
+            Some(Verdict::Cancelled) => CancelReason::ParentEnded,
+            Some(
+                Verdict::Succeeded { .. } | Verdict::ConditionNotMet | Verdict::TimedOut | Verdict::MainThreadNotFound,
+            )
+            | None => CancelReason::JoinDecided,
+        };
+        let trigger_depth = self.tree.trigger_depth(run.parent);
+        let stopped = run.machine.paths().iter().zip(&run.threads).enumerate().skip(from);
+        let mut losers = stopped.filter(|(_, (status, _))| **status == PathStatus::Stopped);
+        let now: Vec<Option<ThreadNo>> = losers
+            .by_ref()
+            .take(LOSERS_AT_A_TIME)
+            .map(|(_, (_, thread))| *thread)
+            .collect();
+        let next = losers.next().map(|(path, _)| path);
+        for thread in now.into_iter().flatten() {
+            self.cancel(thread, reason.clone(), trigger_depth);
+        }
+        if let Some(from) = next {
+            let message = ToSupervisor::StopLosers { fork: no, from };
+            self.mailbox.send_next(Message::Supervisor(message));
+        }
+    }
+
+    /// The verdict goes to the parent now; the losers wind down on their own.
+    fn decided(&mut self, no: ForkNo, verdict: &Verdict, step: &mut Step<'_>) {
+        let Some(run) = self.forks.get(&no) else { return };
+        let (parent, effect, strategy) = (run.parent, run.effect, run.machine.rule().strategy);
+        let (outcome, source) = match self.verdict_outcome(no, verdict) {
+            Ok((outcome, source)) => (outcome, source),
+            Err(error) => (Outcome::Failed(error), None),
+        };
+        self.detach_survivors(no);
+        if matches!(verdict, Verdict::Cancelled) {
+            return;
+        }
+        if matches!(outcome, Outcome::Joined(_)) {
+            self.emit(parent, EventType::ThreadJoinConditionMet, step, || {
+                vec![("joinStrategy", json!(strategy))]
+            });
+        }
+        let Some(left) = source.and_then(|thread| self.artifacts(thread)) else {
+            return self.answer(parent, effect, outcome);
+        };
+        let Some(conversation) = left.conversation.clone() else {
+            let error = not_restored().caused_by(super::conversation::lost());
+            return self.answer(parent, effect, Outcome::Failed(error));
+        };
+        let request = Box::new(Request::Restore {
+            conversation,
+            then: outcome,
+        });
+        self.converse(
+            parent,
+            ToConversation::Serve {
+                thread: parent,
+                effect,
+                request,
+            },
+        );
+    }
+
+    /// What the verdict means for the parent, and the thread whose conversation it takes.
+    fn verdict_outcome(&mut self, no: ForkNo, verdict: &Verdict) -> Result<(Outcome, Option<ThreadNo>), RunError> {
+        let Some(run) = self.forks.get(&no) else {
+            return Ok((Outcome::Done, None));
+        };
+        let graph = Arc::clone(self.graph_of(run.parent));
+        let fork = graph.fork(run.ix);
+        let Verdict::Succeeded { conversation, merge } = verdict else {
+            let paths = self.joined_paths(run);
+            within_limits(&paths)?;
+            let error = join_error(run.machine.rule(), verdict, &path_reports(fork, &paths));
+            return error.map_or(Ok((Outcome::Done, None)), Err);
+        };
+        let left = |path: usize| -> Option<&Artifacts> { self.artifacts(run.threads.get(path).copied().flatten()?) };
+        let branches: Vec<BranchVariables<'_>> = merge
+            .iter()
+            .filter_map(|path| {
+                let variables = left(*path)?.variables.iter();
+                Some(BranchVariables {
+                    path_id: &fork.paths[*path].id,
+                    variables: variables.map(|(name, value)| (&**name, &**value)).collect(),
+                })
+            })
+            .collect();
+        let snapshot =
+            |name: &str| -> Option<&Value> { run.start.snapshot.variables.value(name).map(|value| &**value) };
+        let variables: BTreeMap<String, Value> = merge_variables(snapshot, &branches)?;
+        let source = match conversation {
+            JoinConversation::ReplaceWith(path) => run.threads.get(*path).copied().flatten(),
+            JoinConversation::Unchanged => None,
+        };
+        let (ix, texts) = (run.ix, PathTexts::later(Arc::clone(&self.run_id), run.threads.clone()));
+        let output = late_join_output(graph, ix, self.take_joined_paths(no), texts)?;
+        Ok((joined(output, variables), source))
+    }
+
+    /// How the paths of a fork are just now, for an error: it names every thread.
+    fn joined_paths(&self, run: &ForkRun) -> Vec<JoinedPath> {
+        let both = run.machine.paths().iter().zip(&run.threads);
+        both.map(|(status, thread)| {
+            let end = thread.and_then(|thread| self.end_of(thread));
+            JoinedPath {
+                status: *status,
+                thread_id: thread.map(|thread| self.thread_id(thread)),
+                output: end.map(|end| end.output.clone()),
+                error: end.and_then(|end| end.error.clone()),
+            }
+        })
+        .collect()
+    }
+
+    /// What a join's output is made of, taken from those that have ended: nobody else wants it. Of the others nothing is
+    /// asked.
+    fn take_joined_paths(&mut self, no: ForkNo) -> Vec<JoinedPath> {
+        let Self { forks, slots, .. } = self;
+        let Some(run) = forks.get(&no) else { return Vec::new() };
+        let both = run.machine.paths().iter().zip(&run.threads);
+        both.map(|(status, thread)| {
+            let is_asked = *status == PathStatus::Completed || status.counts_as_failed();
+            let slot = thread
+                .filter(|_| is_asked)
+                .and_then(|thread| slots.get_mut(thread as usize));
+            let (output, error) = match slot {
+                Some(Slot::Ended(ended)) => (Some(std::mem::take(&mut ended.end.output)), ended.end.error.clone()),
+                Some(Slot::NotStarted(_) | Slot::Live(_)) | None => (None, None),
+            };
+            JoinedPath {
+                status: *status,
+                thread_id: None,
+                output,
+                error,
+            }
+        })
+        .collect()
+    }
+
+    fn detach_survivors(&mut self, no: ForkNo) {
+        let Some(run) = self.forks.get(&no) else { return };
+        let both = run.machine.paths().iter().zip(&run.threads);
+        let survivors: Vec<ThreadNo> = both
+            .filter(|(status, _)| **status == PathStatus::Detached)
+            .filter_map(|(_, thread)| *thread)
+            .collect();
+        if !survivors.is_empty() {
+            self.tree.disown(run.parent, Owned::Fork(no));
+        }
+        let Self {
+            tree, forks, firings, ..
+        } = self;
+        for thread in survivors {
+            tree.detach(thread, |thread, owned| {
+                let of_forks = owned.iter().filter_map(|owned| match owned {
+                    Owned::Fork(fork) => forks.get(fork),
+                    Owned::Child { .. } => None,
+                });
+                let branches = of_forks.flat_map(|run| run.threads.iter().flatten().copied());
+                branches.chain(firings.threads(thread)).collect()
+            });
+        }
+    }
+
+    /// Every path that was started has ended.
+    fn fork_over(&mut self, no: ForkNo, step: &mut Step<'_>) {
+        let Some(run) = self.forks.remove(&no) else { return };
+        self.tree.disown(run.parent, Owned::Fork(no));
+        let graph = Arc::clone(self.graph_of(run.parent));
+        self.emit(run.parent, EventType::ThreadForkCompleted, step, || {
+            vec![("nodeId", json!(graph.node(graph.fork(run.ix).fork_node).id))]
+        });
+        // What the join has taken from its branches it has; a report needs no more than how they ended.
+        for thread in run.threads.into_iter().flatten() {
+            if let Some(Slot::Ended(ended)) = self.slots.get_mut(thread as usize) {
+                ended.end.output = Output::default();
+                ended.artifacts = None;
+            }
+        }
+    }
+
+    /// The graph and node of a fork's JOIN, and the thread that waits there.
+    pub fn join_of(&self, fork: ForkNo) -> Option<(ThreadNo, &Arc<str>)> {
+        let run = self.forks.get(&fork)?;
+        let graph: &Graph = self.graph_of(run.parent);
+        Some((run.parent, &graph.node(graph.fork(run.ix).join_node).id))
+    }
+}
+
+/// What a join hands to its parent, apart from the conversation.
+fn joined(output: Output, variables: BTreeMap<String, Value>) -> Outcome {
+    Outcome::Joined(Joined {
+        output,
+        variables: variables
+            .into_iter()
+            .map(|(name, value)| (name.into(), Arc::new(value)))
+            .collect(),
+    })
+}

@@ -1,0 +1,61 @@
+//! The workflows whose threads a run has: mostly one.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::world::World;
+use crate::graph::Graph;
+
+/// A workflow's place among those of its run.
+pub(super) type GraphNo = u32;
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Entry {
+    workflow_id: Arc<str>,
+    #[serde(skip)]
+    graph: Option<Arc<Graph>>,
+    /// Looked up once a run: a fork of many branches does not ask for each.
+    token_limit: Option<u64>,
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Graphs(Vec<Entry>);
+
+impl Graphs {
+    pub(super) fn add(&mut self, graph: &Arc<Graph>, world: &dyn World) -> GraphNo {
+        let known = |entry: &Entry| entry.graph.as_ref().is_some_and(|known| Arc::ptr_eq(known, graph));
+        let place = self.0.iter().position(known).unwrap_or_else(|| {
+            self.0.reserve_exact(1);
+            self.0.push(Entry {
+                workflow_id: Arc::clone(&graph.workflow_id),
+                graph: Some(Arc::clone(graph)),
+                token_limit: graph.config.token_limit.or_else(|| world.token_limit(graph)),
+            });
+            self.0.len() - 1
+        });
+        place as GraphNo
+    }
+
+    /// # Panics
+    /// After deserialization, before [`Self::attach`].
+    pub(super) fn get(&self, no: GraphNo) -> &Arc<Graph> {
+        self.0[no as usize]
+            .graph
+            .as_ref()
+            .expect("a deserialized run is attached to its workflows before use")
+    }
+
+    pub(super) fn token_limit(&self, no: GraphNo) -> Option<u64> {
+        self.0[no as usize].token_limit
+    }
+
+    /// Gives a deserialized run its workflows back; the id of one that is not there.
+    pub(super) fn attach(&mut self, find: &dyn Fn(&str) -> Option<Arc<Graph>>) -> Result<(), Arc<str>> {
+        for entry in &mut self.0 {
+            entry.graph = Some(find(&entry.workflow_id).ok_or_else(|| Arc::clone(&entry.workflow_id))?);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,402 @@
+//! What the actors of a run tell each other, and what comes to them from outside.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::firing::Firing;
+use super::{ForkNo, ThreadNo};
+use crate::Millis;
+use crate::conversation::compression::CompressionResult;
+use crate::conversation::{Basis, Conversation, Spent};
+use crate::definition::{ConversationMode, PinSection, Pinned, VariableScope};
+use crate::error::RunError;
+use crate::event::RaisedEvent;
+use crate::graph::{ForkIx, NodeIx};
+use crate::message::Message as ChatMessage;
+use crate::thread::{
+    CancelReason, ConversationOp, EffectId, FiringId, Input, NodeRecord, Outcome, Snapshot, ThreadEnd, TriggeredResult,
+    Variables,
+};
+
+/// Names and values to assign.
+pub type Assigned = Vec<(Arc<str>, Arc<Value>)>;
+
+/// A message, and whom it is for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Message {
+    /// For the run's supervisor.
+    Supervisor(ToSupervisor),
+    /// For the thread of this number.
+    Thread(ThreadNo, ToThread),
+    /// For the conversation that belongs to the thread of this number.
+    Conversation(ThreadNo, ToConversation),
+}
+
+/// Something whose time comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Timer {
+    /// The end of a thread's time: its workflow's `timeoutMs`.
+    Thread {
+        /// Which.
+        thread: ThreadNo,
+        /// The limit, milliseconds.
+        after_ms: Millis,
+    },
+    /// The end of a JOIN's time.
+    Join {
+        /// Which.
+        fork: ForkNo,
+        /// Tells it from the fork's other timers.
+        generation: u32,
+    },
+    /// The end of a triggered sub-workflow's time.
+    Firing(FiringId),
+}
+
+/// What a person or a trigger does to a thread or a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Control {
+    /// Stop it, for this reason.
+    Cancel(String),
+    /// Stop it: the engine shuts down.
+    Shutdown,
+    /// Stand still at the next safe point.
+    Pause,
+    /// Go on.
+    Resume,
+}
+
+/// What a supervisor is told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum ToSupervisor {
+    /// From outside: the run, or what it did before, is controlled.
+    Control(Control),
+    /// From outside: a trigger controls a thread.
+    ControlThread {
+        /// Which.
+        thread: ThreadNo,
+        /// How.
+        control: Control,
+        /// How many triggers stand between the run's own steps and this.
+        trigger_depth: u32,
+    },
+    /// From outside: a time has come.
+    Elapsed(Timer),
+    /// From outside: a trigger assigns a variable.
+    Assign(Box<Assignment>),
+    /// From outside: a section of the pinned context is set; null removes it.
+    Pin(PinSection, Value),
+    /// From outside: events are raised in the main thread's name.
+    Raise(Vec<RaisedEvent>),
+    /// From outside: a trigger fired for a thread.
+    Fire(Box<Firing>),
+    /// From outside: a trigger starts a run that needs nothing of the thread which raised the event.
+    FireAlone(Box<Firing>),
+    /// From outside: a run that a firing started has ended.
+    DetachedEnded {
+        /// The firing.
+        firing: FiringId,
+        /// The run's output.
+        output: Result<Value, RunError>,
+    },
+    /// From outside: the triggers of all that was raised have acted.
+    TriggersQuiet,
+    /// A thread stands at FORK.
+    Fork {
+        /// Which.
+        thread: ThreadNo,
+        /// What it awaits.
+        effect: EffectId,
+        /// The fork.
+        fork: ForkIx,
+        /// What the branches start with.
+        start: Box<BranchStart>,
+    },
+    /// A thread calls a workflow.
+    Call {
+        /// Which.
+        thread: ThreadNo,
+        /// What it awaits.
+        effect: EffectId,
+        /// The SUBGRAPH node.
+        node: NodeIx,
+        /// The child's input.
+        input: Arc<Value>,
+        /// The child's conversation.
+        conversation: Box<Handed>,
+    },
+    /// A thread no longer awaits a fork or a called workflow.
+    Drop {
+        /// Which.
+        thread: ThreadNo,
+        /// What it awaited.
+        effect: EffectId,
+    },
+    /// A thread has said how it stands, for a firing; none where it has ended.
+    Prepared {
+        /// The firing.
+        firing: FiringId,
+        /// How.
+        prepared: Option<Box<Prepared>>,
+    },
+    /// A thread has applied what a firing handed back, or could not.
+    Applied {
+        /// The firing.
+        firing: FiringId,
+        /// Why not.
+        error: Option<RunError>,
+    },
+    /// A thread has ended. It said so by way of its conversation: all that it had said there is in it.
+    Ended {
+        /// Which.
+        thread: ThreadNo,
+        /// How.
+        ended: Box<Ended>,
+    },
+    /// A conversation's actor panicked.
+    ConversationLost {
+        /// The thread that it belongs to.
+        thread: ThreadNo,
+        /// Why.
+        error: RunError,
+    },
+    /// Losers of a join are to be stopped, from this path on.
+    StopLosers {
+        /// The fork.
+        fork: ForkNo,
+        /// The first path to look at.
+        from: usize,
+    },
+}
+
+/// What a trigger assigns.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Assignment {
+    /// The thread that raised the event.
+    pub thread: ThreadNo,
+    /// Whose variable.
+    pub scope: VariableScope,
+    /// The trigger.
+    pub trigger_id: Arc<str>,
+    /// The variable.
+    pub name: Arc<str>,
+    /// Its value.
+    pub value: Arc<Value>,
+    /// How many triggers stand between the run's own steps and this.
+    pub trigger_depth: u32,
+}
+
+/// What a thread is told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum ToThread {
+    /// As its machine takes it.
+    Input(Input),
+    /// A firing has ended.
+    Triggered {
+        /// Which.
+        firing: FiringId,
+        /// What it hands back.
+        result: TriggeredResult,
+        /// What it hands to the conversation.
+        merge: Option<Box<Merge>>,
+    },
+    /// A firing needs to know how it stands.
+    Describe(FiringId),
+    /// Its last turn was long, and left something over.
+    GoOn,
+}
+
+/// What a conversation is told.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum ToConversation {
+    /// To do something, and to answer a thread.
+    Serve {
+        /// Who asks.
+        thread: ThreadNo,
+        /// What awaits the answer; 0: nothing does.
+        effect: EffectId,
+        /// What.
+        request: Box<Request>,
+    },
+    /// A thread tells its supervisor something, and with it how its conversation is after all that it has said in it.
+    Forward(ThreadNo, Box<Forwarded>),
+    /// A compression has ended, well or not.
+    CompressionEnded,
+}
+
+/// What a conversation is asked to do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Request {
+    /// What a thread's machine asks.
+    Do {
+        /// That.
+        op: ConversationOp,
+        /// For a model request.
+        pinned: Option<Box<Pinned>>,
+        /// For a model request: what the definitions of its tools cost.
+        tool_tokens: u64,
+    },
+    /// Take in what a firing hands back.
+    Merge(Box<Merge>),
+    /// Take over another conversation's content; where that is done, answer so.
+    Restore {
+        /// The other one.
+        conversation: Conversation,
+        /// The answer.
+        then: Outcome,
+    },
+}
+
+/// What a thread tells its supervisor by way of its conversation.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Forwarded {
+    /// It stands at FORK.
+    Fork {
+        /// What it awaits.
+        effect: EffectId,
+        /// The fork.
+        fork: ForkIx,
+        /// What its branches start with beside the conversation.
+        snapshot: Snapshot,
+    },
+    /// It calls a workflow.
+    Call {
+        /// What it awaits.
+        effect: EffectId,
+        /// The SUBGRAPH node.
+        node: NodeIx,
+        /// The child's input.
+        input: Arc<Value>,
+        /// Where the child's conversation comes from.
+        mode: ConversationMode,
+    },
+    /// It no longer awaits one of these.
+    Drop {
+        /// What it awaited.
+        effect: EffectId,
+    },
+    /// How it stands, for a firing.
+    Prepared {
+        /// The firing.
+        firing: FiringId,
+        /// How, but for the conversation.
+        prepared: Prepared,
+    },
+    /// It has ended.
+    Ended(Ended),
+}
+
+/// A conversation as one thread hands it to another.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Handed {
+    /// As it was at that moment.
+    Snapshot(Conversation),
+    /// Both speak in the one that belongs to this thread.
+    Shared(ThreadNo),
+}
+
+/// What the branches of a fork start with.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct BranchStart {
+    /// Variables and outputs.
+    pub snapshot: Snapshot,
+    /// The conversation.
+    pub conversation: Conversation,
+}
+
+/// What a triggered sub-workflow gets of the thread that raised the event.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Prepared {
+    /// The last node's output.
+    pub output: Arc<Value>,
+    /// The thread's input.
+    pub input: Arc<Value>,
+    /// Its variables.
+    pub variables: Variables,
+    /// The node it is in.
+    pub node: NodeIx,
+    /// Its conversation.
+    pub conversation: Conversation,
+}
+
+/// How a thread ended.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Ended {
+    /// By its own word, or by what ended its actor.
+    pub end: ThreadEnd,
+    /// What its models cost.
+    pub spent: Spent,
+    /// Its actor panicked: nobody has said yet that it ended.
+    pub panicked: bool,
+    /// What it leaves to whoever it ran for; dropped where nobody takes it over.
+    pub artifacts: Option<Box<Artifacts>>,
+}
+
+/// What a thread leaves to whoever it ran for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Artifacts {
+    /// Its variables.
+    pub variables: Variables,
+    /// The nodes it entered; of main and triggered threads alone.
+    pub history: Vec<NodeRecord>,
+    /// The node it was in.
+    pub node: NodeIx,
+    /// Its conversation; none where that was lost.
+    pub conversation: Option<Conversation>,
+}
+
+/// What a firing hands to the conversation of its main thread.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Merge {
+    /// What becomes of it.
+    pub change: Change,
+    /// A token event set it off: COMPRESSION_COMPLETED says what came of it, also where that is nothing.
+    pub is_compression: bool,
+    /// How many triggers stand between the run's own steps and this.
+    pub trigger_depth: u32,
+    /// Global variables to assign with it: both or neither.
+    pub globals: Assigned,
+}
+
+/// What becomes of a conversation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Change {
+    /// Nothing.
+    Nothing,
+    /// These at its end.
+    Append(Vec<ChatMessage>),
+    /// These in the place of what was visible.
+    Replace {
+        /// When.
+        basis: Basis,
+        /// What.
+        messages: Vec<ChatMessage>,
+    },
+    /// A compression's result, checked before it is taken.
+    Compressed {
+        /// When the compression began.
+        basis: Basis,
+        /// Its result.
+        result: CompressionResult,
+    },
+}
+
+impl Control {
+    /// What it is to a thread.
+    pub(super) fn input(self, trigger_depth: u32) -> Input {
+        match self {
+            Self::Cancel(reason) => Input::Cancel {
+                reason: CancelReason::Requested { reason },
+                trigger_depth,
+            },
+            Self::Shutdown => Input::Cancel {
+                reason: CancelReason::Shutdown,
+                trigger_depth,
+            },
+            Self::Pause => Input::Pause { trigger_depth },
+            Self::Resume => Input::Resume { trigger_depth },
+        }
+    }
+}

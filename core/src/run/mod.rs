@@ -1,0 +1,62 @@
+//! A whole run as one machine: its threads, forks, conversations, firings and end, decided without an actor.
+//!
+//! [`RunMachine`] is told [`Message`]s, takes them one at a time by [`RunMachine::step`], and says what is to be done outside
+//! as [`Effect`]s. What its actors tell each other goes through its own queue. It serialises, and is rebuilt by telling it the
+//! messages from outside once more, in their order:
+//!
+//! ```no_run
+//! # use pirn_core::run::{Effect, Message, RunMachine, World};
+//! fn hear(run: &mut RunMachine, now: u64, message: Message, world: &mut dyn World) -> Vec<Effect> {
+//!     let mut effects = Vec::new();
+//!     run.tell(message);
+//!     while let Some(message) = run.next_message() {
+//!         run.step(now, message, world, &mut effects);
+//!     }
+//!     effects
+//! }
+//! ```
+
+mod compression;
+mod conversation;
+mod effect;
+mod firing;
+mod forks;
+mod graphs;
+mod machine;
+mod mailbox;
+mod message;
+mod messages;
+mod outcome;
+mod quiescence;
+mod record;
+mod report;
+mod start;
+mod step;
+mod thread;
+mod thread_list;
+mod tree;
+mod triggered;
+mod world;
+
+pub use effect::{DetachedStart, Effect};
+pub use firing::Firing;
+pub use machine::{RunMachine, RunSeed, is_in_place};
+pub use message::{
+    Artifacts, Assigned, Assignment, BranchStart, Change, Control, Ended, Forwarded, Handed, Merge, Message, Prepared,
+    Request, Timer, ToConversation, ToSupervisor, ToThread,
+};
+pub use messages::Messages;
+pub use record::{Begun, Listening, Told};
+pub use report::{
+    ConversationReport, FiringOutcome, FiringReport, NodeReport, RunReport, RunStatus, ThreadReport, TokenReport,
+};
+pub use thread_list::ThreadList;
+pub use tree::Origin;
+pub use triggered::{detached, event_fields};
+pub use world::{Called, World};
+
+/// A thread's place in its run; 0 is the main thread.
+pub type ThreadNo = u32;
+
+/// Names an instance of a fork in its run.
+pub type ForkNo = u32;

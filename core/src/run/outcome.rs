@@ -1,0 +1,97 @@
+//! What a run says of itself: its report, and its status while it runs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::RunMachine;
+use super::report::{ConversationReport, NodeReport, RunReport, RunStatus, TokenReport};
+use super::thread_list::{KnownThread, ThreadList};
+use super::tree::Origin;
+use crate::Millis;
+use crate::conversation::Conversation;
+use crate::graph::ForkIx;
+use crate::status::ThreadStatus;
+
+impl RunMachine {
+    pub(super) fn report(&mut self, now: Millis) -> RunReport {
+        let salvaged = self.salvaged.take();
+        let end = self.end_of(0);
+        let left = self.artifacts(0);
+        // Of a conversation that was lost there is what had been said in it, and that it was lost.
+        let (conversation, lost) = match left.map(|left| left.conversation.clone()) {
+            Some(Some(conversation)) => (conversation, None),
+            Some(None) => (
+                salvaged.map_or_else(Conversation::new, |said| *said),
+                Some(super::conversation::lost()),
+            ),
+            None => (Conversation::new(), None),
+        };
+        let own = left.into_iter().flat_map(|left| left.variables.iter());
+        let variables: BTreeMap<_, _> = (self.globals.iter().chain(own))
+            .map(|(name, value)| (String::from(&**name), (**value).clone()))
+            .collect();
+        let mut nodes = self.nodes(0, left.map_or(&[], |left| &left.history));
+        nodes.extend(self.merged_nodes());
+        let status = end.map_or(ThreadStatus::Failed, |end| end.status);
+        RunReport {
+            run_id: String::from(&*self.run_id),
+            thread_id: String::from(&*self.thread_id(0)),
+            workflow_id: String::from(&*self.graph_of(0).workflow_id),
+            status: if lost.is_some() && status == ThreadStatus::Completed {
+                ThreadStatus::Failed
+            } else {
+                status
+            },
+            output: end.map_or_else(Default::default, |end| (**end.output.value()).clone()),
+            variables,
+            error: end.and_then(|end| end.error.clone()).or(lost),
+            conversation: ConversationReport::of(&conversation),
+            tokens: TokenReport {
+                context: conversation.visible_tokens(),
+                spent: self.spent,
+            },
+            nodes,
+            threads: self.thread_list(),
+            firings: self.firings.iter().map(|(_, run)| run.report.clone()).collect(),
+            elapsed_ms: now.saturating_sub(self.started_at),
+        }
+    }
+
+    /// Nodes of firings with `mergeHistory: true`, marked.
+    fn merged_nodes(&self) -> impl Iterator<Item = NodeReport> {
+        let merged = self
+            .firings
+            .iter()
+            .filter(|(_, run)| run.main == 0 && run.firing.execute().is_some_and(|execute| execute.merge_history));
+        merged.flat_map(|(id, run)| {
+            run.nodes.iter().map(|node| NodeReport {
+                firing: Some(*id),
+                ..node.clone()
+            })
+        })
+    }
+
+    /// Where the run is.
+    pub fn status(&self) -> RunStatus {
+        RunStatus {
+            status: self.status_of(0),
+            threads: self.thread_list().into_vec(),
+        }
+    }
+
+    fn thread_list(&self) -> ThreadList {
+        let known = (0..).zip(self.tree.iter()).map(|(thread, at)| {
+            let path: Option<(ForkIx, u32)> = match at.origin {
+                Origin::Branch { ix, path, .. } => Some((ix, path)),
+                Origin::Main | Origin::Called { .. } | Origin::Triggered { .. } => None,
+            };
+            KnownThread {
+                graph: self.graphs.get(at.graph),
+                kind: at.kind,
+                path,
+                status: self.status_of(thread),
+            }
+        });
+        ThreadList::of(Arc::clone(&self.run_id), known)
+    }
+}

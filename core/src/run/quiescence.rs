@@ -1,0 +1,139 @@
+//! The end of a run: when its outcome is told, and when nothing of it is left.
+//!
+//! | phase | main and all attached to it have ended | the triggers are quiet | every thread has ended |
+//! |---|---|---|---|
+//! | Running | something was raised that a trigger watches: asks for quiet, **Quieting**; else reports, **Reported** | nothing | - |
+//! | Quieting | nothing | asks again where more was raised, else reports, **Reported** | nothing |
+//! | Reported | nothing | nothing | settles, **Settled** |
+//! | Settled | nothing | nothing | nothing |
+//!
+//! What the last events of a run set off, and what follows from that, belongs to the run: its report waits for it. A run that
+//! raised nothing which a trigger watches waits for nobody. Detached threads may go on for ever: a report does not wait for
+//! them, nor for more links of what their events set off than a chain of triggers has.
+
+use serde::{Deserialize, Serialize};
+
+/// More links than a chain of triggers has.
+const MAX_QUIESCE_ROUNDS: u32 = 16;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+enum Phase {
+    #[default]
+    Running,
+    Quieting,
+    Reported,
+    Settled,
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Quiet {
+    /// Ask whether the triggers of what was raised have acted.
+    AskTriggers,
+    /// Tell the outcome.
+    Report,
+    /// Nothing of the run is left.
+    Settle,
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Quiescence {
+    phase: Phase,
+    rounds: u32,
+    /// Something was raised that a trigger watches, and whether they have acted was not asked since.
+    is_watched: bool,
+}
+
+impl Quiescence {
+    /// Something was raised that a trigger watches.
+    pub(super) fn raised(&mut self) {
+        self.is_watched = true;
+    }
+
+    /// A thread has ended. `main_ended`: the main one has; `attached` and `live`: so many have not that are attached to the
+    /// outcome, and in all.
+    pub(super) fn ended(&mut self, main_ended: bool, attached: usize, live: usize) -> Option<Quiet> {
+        match self.phase {
+            Phase::Running if main_ended && attached == 0 => Some(self.quiet()),
+            Phase::Reported if live == 0 => {
+                self.phase = Phase::Settled;
+                Some(Quiet::Settle)
+            }
+            Phase::Running | Phase::Quieting | Phase::Reported | Phase::Settled => None,
+        }
+    }
+
+    /// The triggers have acted on what was raised before it was asked.
+    pub(super) fn triggers_quiet(&mut self) -> Option<Quiet> {
+        match self.phase {
+            Phase::Quieting => Some(self.quiet()),
+            Phase::Running | Phase::Reported | Phase::Settled => None,
+        }
+    }
+
+    fn quiet(&mut self) -> Quiet {
+        if std::mem::take(&mut self.is_watched) && self.rounds < MAX_QUIESCE_ROUNDS {
+            self.rounds += 1;
+            self.phase = Phase::Quieting;
+            return Quiet::AskTriggers;
+        }
+        self.phase = Phase::Reported;
+        Quiet::Report
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_run_that_raised_nothing_of_interest_reports_at_once_and_settles_with_its_last_thread() {
+        let mut end = Quiescence::default();
+        assert_eq!(end.ended(false, 1, 2), None, "main runs");
+        assert_eq!(end.ended(true, 1, 2), None, "something attached runs");
+        assert_eq!(end.ended(true, 0, 1), Some(Quiet::Report), "a detached one may run on");
+        assert_eq!(end.ended(true, 0, 1), None);
+        assert_eq!(end.ended(true, 0, 0), Some(Quiet::Settle));
+        assert_eq!(end.ended(true, 0, 0), None);
+    }
+
+    #[test]
+    fn a_report_waits_for_what_the_last_events_set_off_and_not_for_ever() {
+        let mut end = Quiescence::default();
+        end.raised();
+        assert_eq!(end.ended(true, 0, 1), Some(Quiet::AskTriggers));
+        assert_eq!(end.ended(true, 0, 0), None, "the report comes first");
+        for _ in 1..MAX_QUIESCE_ROUNDS {
+            end.raised();
+            assert_eq!(end.triggers_quiet(), Some(Quiet::AskTriggers));
+        }
+        end.raised();
+        assert_eq!(end.triggers_quiet(), Some(Quiet::Report));
+        assert_eq!(end.triggers_quiet(), None);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_comes_a_run_reports_once_and_settles_once_after_that(inputs in prop::collection::vec((0..3_u8, any::<bool>(), 0..2_usize, 0..2_usize), 0..60)) {
+            let mut end = Quiescence::default();
+            let (mut asked, mut told) = (0_u32, Vec::new());
+            for (input, main_ended, attached, detached) in inputs {
+                let quiet = match input {
+                    0 => { end.raised(); None }
+                    1 => end.triggers_quiet(),
+                    _ => end.ended(main_ended, attached, attached + detached),
+                };
+                match quiet {
+                    Some(Quiet::AskTriggers) => asked += 1,
+                    Some(quiet) => told.push(quiet),
+                    None => {}
+                }
+            }
+            prop_assert!(asked <= MAX_QUIESCE_ROUNDS);
+            prop_assert!([Quiet::Report, Quiet::Settle].starts_with(&told), "{:?}", told);
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! What a run says of itself when it has ended.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::messages::Messages;
+use super::thread_list::ThreadList;
+use crate::conversation::{Conversation, MarkMap, Spent};
+use crate::error::RunError;
+use crate::status::ThreadStatus;
+use crate::thread::{NodeStatus, ThreadKind};
+
+/// A run's result: what `pirn run --output json` prints.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunReport {
+    /// Names the run.
+    pub run_id: String,
+    /// The main thread.
+    pub thread_id: String,
+    /// Its workflow.
+    pub workflow_id: String,
+    /// How the main thread ended.
+    pub status: ThreadStatus,
+    /// Its output; null where it did not complete.
+    pub output: Value,
+    /// Its variables, the run's global ones included.
+    pub variables: BTreeMap<String, Value>,
+    /// Why it did not complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<RunError>,
+    /// Its conversation, complete.
+    pub conversation: ConversationReport,
+    /// What it costs and cost.
+    pub tokens: TokenReport,
+    /// The nodes the main thread entered, in order.
+    pub nodes: Vec<NodeReport>,
+    /// Every thread of the run, in the order they were started.
+    pub threads: ThreadList,
+    /// What triggers started, one record a firing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub firings: Vec<FiringReport>,
+    /// From start to the main thread's end, on the host's clock.
+    pub elapsed_ms: u64,
+}
+
+/// A conversation in a report.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConversationReport {
+    /// Every message, archived ones too.
+    pub messages: Messages,
+    /// Which are visible.
+    pub mark_map: MarkMap,
+}
+
+impl ConversationReport {
+    pub(super) fn of(conversation: &Conversation) -> Self {
+        Self {
+            messages: Messages::of(conversation),
+            mark_map: conversation.mark_map().clone(),
+        }
+    }
+}
+
+/// Tokens in a report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TokenReport {
+    /// What the visible messages cost.
+    pub context: u64,
+    /// What providers reported, children included.
+    pub spent: Spent,
+}
+
+/// A node in a report.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeReport {
+    /// The user's id.
+    pub node_id: Arc<str>,
+    /// How it went.
+    pub status: NodeStatus,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// The firing whose sub-workflow it belongs to (`mergeHistory: true`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub firing: Option<u64>,
+}
+
+/// A thread in a report.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ThreadReport {
+    /// Unique in the run.
+    pub thread_id: Arc<str>,
+    /// How it came to be.
+    pub kind: ThreadKind,
+    /// Its workflow.
+    pub workflow_id: Arc<str>,
+    /// The user's id of its fork path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_id: Option<Arc<str>>,
+    /// How it ended, or where it is.
+    pub status: ThreadStatus,
+}
+
+/// One firing of a trigger that started a sub-workflow.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FiringReport {
+    /// Names it.
+    pub firing: u64,
+    /// The trigger.
+    pub trigger_id: String,
+    /// The thread that raised the event.
+    pub main_thread_id: String,
+    /// The node it was in.
+    pub current_node_id: Option<String>,
+    /// The node after that, where it is known.
+    pub next_node_id: Option<String>,
+    /// When, as in events.
+    pub timestamp: u64,
+    /// The sub-workflow's thread.
+    pub thread_id: String,
+    /// How the sub-workflow or the detached run ended; none while it runs, and where it never began.
+    pub status: Option<ThreadStatus>,
+    /// What came of the firing.
+    pub outcome: FiringOutcome,
+    /// Firings of the same trigger that were not started because this one was queued or running.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub coalesced: u64,
+    /// Why it failed or was refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<RunError>,
+    /// The nodes it entered; empty under `recordHistory: false`.
+    pub nodes: Vec<NodeReport>,
+}
+
+/// What came of a firing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum FiringOutcome {
+    /// It waits for its thread, or runs: a detached run may outlive the run that started it.
+    Open,
+    /// What it handed back has taken effect.
+    Completed,
+    /// It failed; the thread went on unchanged.
+    Failed,
+    /// It was never started: the thread had ended, or too many triggers waited for it.
+    Refused,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+/// What a run is asked while it runs.
+#[derive(Clone, Debug)]
+pub struct RunStatus {
+    /// The main thread's status.
+    pub status: ThreadStatus,
+    /// Every thread so far.
+    pub threads: Vec<ThreadReport>,
+}

@@ -1,0 +1,55 @@
+//! One step of a run under way: the time, the world, and where effects go.
+
+use std::sync::Arc;
+
+use super::effect::Effect;
+use super::record::Listening;
+use super::world::World;
+use crate::Millis;
+use crate::event::{EventMask, EventType, RaisedEvent};
+
+pub(super) struct Step<'a> {
+    pub(super) now: Millis,
+    pub(super) world: &'a mut dyn World,
+    pub(super) out: &'a mut Vec<Effect>,
+    pub(super) listening: Listening,
+    /// Types that a WAIT node of the run has waited for.
+    pub(super) awaited: EventMask,
+    /// Something was raised that a trigger watches.
+    pub(super) raised_watched: bool,
+}
+
+impl<'a> Step<'a> {
+    pub(super) fn new(now: Millis, awaited: EventMask, world: &'a mut dyn World, out: &'a mut Vec<Effect>) -> Self {
+        Self {
+            now,
+            listening: world.listening(),
+            awaited,
+            world,
+            out,
+            raised_watched: false,
+        }
+    }
+
+    /// Event types that somebody listens to.
+    pub(super) fn interest(&self) -> EventMask {
+        self.listening.interest.union(self.awaited)
+    }
+
+    pub(super) fn listens(&self, event_type: EventType) -> bool {
+        self.interest().contains(event_type)
+    }
+
+    pub(super) fn emit(&mut self, workflow_id: &Arc<str>, thread_id: &Arc<str>, event: RaisedEvent) {
+        self.note_watched(EventMask::of(event.event_type));
+        self.out.push(Effect::Emit {
+            workflow_id: Arc::clone(workflow_id),
+            thread_id: Arc::clone(thread_id),
+            event,
+        });
+    }
+
+    pub(super) fn note_watched(&mut self, types: EventMask) {
+        self.raised_watched |= self.listening.watched.intersects(types);
+    }
+}

@@ -1,0 +1,448 @@
+//! A thread of the run: steps its machine, and answers in place what needs nobody else (texts, functions that are called in
+//! place, global variables, the pinned context).
+//!
+//! A turn touches nothing but the thread's own, what all threads share, and the queue: where it panics, nothing else is
+//! harmed.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::ThreadNo;
+use super::conversation::{Speech, assign_global};
+use super::effect::Effect;
+use super::mailbox::Mailbox;
+use super::message::{
+    Artifacts, Ended, Forwarded, Merge, Message, Prepared, Request, ToConversation, ToSupervisor, ToThread,
+};
+use super::step::Step;
+use super::world::Called;
+use crate::conversation::Conversation;
+use crate::definition::{PinSection, Pinned};
+use crate::error::{RunError, RunErrorCode};
+use crate::event::{EventMask, EventType, RaisedEvent};
+use crate::graph::{NodeIx, NodeKind};
+use crate::status::ThreadStatus;
+use crate::thread::{
+    self, ConversationOp, EffectId, FiringId, Input, Moment, NodeRecord, Outcome, Output, ThreadEnd, ThreadKind,
+    ThreadMachine, ThreadScope, Variables,
+};
+
+/// Effects that a thread carries out in one turn. A loop of nodes that wait for nothing leaves the rest for a later turn,
+/// so that a cancel, a pause and other runs come in between.
+const MAX_EFFECTS_A_TURN: usize = 4_096;
+
+/// A thread that has begun, or was told something before.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct LiveThread {
+    pub(super) machine: ThreadMachine,
+    pub(super) speech: Speech,
+    /// What its supervisor does for it.
+    supervised: Option<EffectId>,
+    /// It is asked nothing more.
+    has_panicked: bool,
+    rare: Option<Box<Rare>>,
+}
+
+/// What few threads have.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Rare {
+    merges: BTreeMap<FiringId, Box<Merge>>,
+    /// Effects that the last turn had no time for.
+    left_over: VecDeque<thread::Effect>,
+}
+
+/// Effects to carry out, and those a step has just asked for: lent to whichever thread takes its turn.
+#[derive(Debug, Default)]
+pub(super) struct EffectBuffers {
+    queue: VecDeque<thread::Effect>,
+    out: Vec<thread::Effect>,
+}
+
+impl LiveThread {
+    pub(super) fn new(machine: ThreadMachine, speech: Speech) -> Self {
+        Self {
+            machine,
+            speech,
+            supervised: None,
+            has_panicked: false,
+            rare: None,
+        }
+    }
+
+    /// The thread that its conversation belongs to.
+    pub(super) fn speaks_in(&self, own: ThreadNo) -> ThreadNo {
+        match self.speech {
+            Speech::Own(_) | Speech::Lost => own,
+            Speech::Shared(owner) => owner,
+        }
+    }
+
+    /// Its actor panicked: what it had gathered. That only grows, whatever was going on when it broke.
+    pub(super) fn panicked(&mut self, message: &str) -> Ended {
+        self.has_panicked = true;
+        let history = self.machine.take_broken_history();
+        let mut error = panicked(message);
+        error.thread_id = Some(Arc::clone(self.machine.thread_id()));
+        error.path_id = self.machine.path_id().cloned();
+        error.node_id = Some(Arc::clone(&self.machine.graph().node(self.machine.node()).id));
+        let end = ThreadEnd {
+            status: ThreadStatus::Failed,
+            output: Output::default(),
+            error: Some(error),
+        };
+        self.ended(end, history, true)
+    }
+
+    fn ended(&mut self, end: ThreadEnd, history: Vec<NodeRecord>, panicked: bool) -> Ended {
+        Ended {
+            end,
+            spent: *self.machine.spent(),
+            panicked,
+            artifacts: Some(Box::new(Artifacts {
+                variables: self.machine.variables().clone(),
+                history,
+                node: self.machine.node(),
+                conversation: None,
+            })),
+        }
+    }
+}
+
+/// The error of a thread whose actor panicked.
+pub(super) fn panicked(message: &str) -> RunError {
+    let message = format!("the thread's actor panicked: {message}");
+    RunError::new(RunErrorCode::ActorPanicked, message)
+}
+
+/// A turn of a thread.
+pub(super) struct ThreadTurn<'t, 'a> {
+    pub(super) no: ThreadNo,
+    pub(super) live: &'t mut LiveThread,
+    pub(super) globals: &'t mut Variables,
+    pub(super) pinned: &'t mut Pinned,
+    pub(super) mailbox: &'t mut Mailbox,
+    pub(super) buffers: &'t mut EffectBuffers,
+    /// The run's own chance.
+    pub(super) seed: u64,
+    pub(super) step: &'t mut Step<'a>,
+}
+
+impl ThreadTurn<'_, '_> {
+    pub(super) fn take(&mut self, message: ToThread) {
+        if self.live.has_panicked {
+            return;
+        }
+        match message {
+            ToThread::Input(input) => self.drive(input),
+            ToThread::Triggered { firing, result, merge } => {
+                if let Some(merge) = merge {
+                    self.rare().merges.insert(firing, merge);
+                }
+                self.drive(Input::Triggered { firing, result });
+            }
+            ToThread::Describe(firing) => self.describe(firing),
+            ToThread::GoOn => self.go_on(),
+        }
+    }
+
+    fn rare(&mut self) -> &mut Rare {
+        self.live.rare.get_or_insert_default()
+    }
+
+    /// Takes an input and carries out everything that follows in place.
+    fn drive(&mut self, input: Input) {
+        if let Input::Answer { effect, .. } = &input
+            && self.live.supervised == Some(*effect)
+        {
+            self.live.supervised = None;
+        }
+        self.take_left_over();
+        self.hear(input);
+        self.carry_all();
+    }
+
+    fn go_on(&mut self) {
+        self.take_left_over();
+        self.carry_all();
+    }
+
+    fn take_left_over(&mut self) {
+        self.buffers.queue.clear();
+        self.buffers.out.clear();
+        if let Some(rare) = &mut self.live.rare {
+            self.buffers.queue.extend(rare.left_over.drain(..));
+        }
+    }
+
+    fn hear(&mut self, input: Input) {
+        let moment = Moment {
+            random: self.random(),
+            interest: self.step.interest(),
+            holding: self.step.listening.holding,
+        };
+        self.step.world.heard(self.no, &input);
+        self.live.machine.step(moment, input, &mut self.buffers.out);
+    }
+
+    /// The same in every run of the same seed, whatever other threads do meanwhile.
+    fn random(&self) -> u64 {
+        if self.seed == 0 {
+            return 0;
+        }
+        let place = (u64::from(self.no) << 32) ^ self.live.machine.effects_so_far();
+        let mut mixed = self.seed ^ place.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn carry_all(&mut self) {
+        for _ in 0..MAX_EFFECTS_A_TURN {
+            let Some(effect) = self.buffers.next() else { return };
+            if let Some((effect, outcome)) = self.carry(effect) {
+                self.hear(Input::Answer { effect, outcome });
+            }
+        }
+        let EffectBuffers { queue, out } = &mut *self.buffers;
+        if queue.is_empty() && out.is_empty() {
+            return;
+        }
+        queue.extend(out.drain(..));
+        let left_over = &mut self.live.rare.get_or_insert_default().left_over;
+        left_over.extend(queue.drain(..));
+        self.mailbox.send_later(Message::Thread(self.no, ToThread::GoOn));
+    }
+
+    /// Carries out an effect; what is known at once is returned.
+    fn carry(&mut self, effect: thread::Effect) -> Option<(EffectId, Outcome)> {
+        match effect {
+            thread::Effect::Evaluate { id, node, what } => {
+                let machine = &self.live.machine;
+                let scope = ThreadScope::new(machine, self.globals);
+                return Some((id, self.step.world.evaluate(machine.graph(), node, what, &scope)));
+            }
+            thread::Effect::Function { id, node, input } => return self.function(id, node, input),
+            thread::Effect::Conversation { id, op } => return self.converse(id, op),
+            thread::Effect::SetGlobal {
+                id,
+                name,
+                value,
+                readonly,
+            } => {
+                let outcome = match assign_global(self.globals, self.step, &name, value, readonly) {
+                    Ok(value) => Outcome::Value(value),
+                    Err(error) => Outcome::Failed(error),
+                };
+                return Some((id, outcome));
+            }
+            thread::Effect::Pin { id, section, value } => {
+                self.step.world.shared(format_args!("pinned {section:?}"), &value);
+                let outcome = match pin(self.pinned, section, &value) {
+                    Ok(()) => Outcome::Done,
+                    Err(error) => Outcome::Failed(error),
+                };
+                return Some((id, outcome));
+            }
+            thread::Effect::Fork { id, fork } => {
+                self.live.supervised = Some(id);
+                let snapshot = self.live.machine.snapshot();
+                self.forward(Forwarded::Fork {
+                    effect: id,
+                    fork,
+                    snapshot,
+                });
+            }
+            thread::Effect::Child {
+                id,
+                node,
+                input,
+                conversation,
+            } => {
+                self.live.supervised = Some(id);
+                self.forward(Forwarded::Call {
+                    effect: id,
+                    node,
+                    input,
+                    mode: conversation,
+                });
+            }
+            thread::Effect::Emit(event) => self.emit(event),
+            thread::Effect::Announce { id, event } => {
+                if let Some(event) = event {
+                    self.emit(event);
+                }
+                self.step.out.push(Effect::AwaitTriggers {
+                    thread: self.no,
+                    effect: id,
+                });
+            }
+            thread::Effect::Applied { firing, error } => {
+                self.mailbox
+                    .send(Message::Supervisor(ToSupervisor::Applied { firing, error }));
+            }
+            thread::Effect::Drop { id } if self.live.supervised == Some(id) => {
+                self.live.supervised = None;
+                self.forward(Forwarded::Drop { effect: id });
+            }
+            thread::Effect::Drop { id } => self.step.out.push(Effect::Drop {
+                thread: self.no,
+                effect: id,
+            }),
+            thread::Effect::Ended(end) => {
+                let history = match self.live.machine.kind() {
+                    ThreadKind::Main | ThreadKind::Triggered => self.live.machine.take_history(),
+                    // No report has it: it goes with the thread.
+                    ThreadKind::Branch | ThreadKind::Subgraph => Vec::new(),
+                };
+                let ended = self.live.ended(end, history, false);
+                self.step.out.push(Effect::ThreadEnded { thread: self.no });
+                self.forward(Forwarded::Ended(ended));
+            }
+            thread::Effect::WaitEvent { id, event } => {
+                let named = EventType::ALL.iter().find(|named| named.as_str() == &*event);
+                let types = EventMask::of(named.copied().unwrap_or(EventType::Custom));
+                self.step.awaited = self.step.awaited.union(types);
+                self.outside(thread::Effect::WaitEvent { id, event });
+            }
+            external @ (thread::Effect::Script { .. }
+            | thread::Effect::Model { .. }
+            | thread::Effect::Tool { .. }
+            | thread::Effect::Timer { .. }) => self.outside(external),
+        }
+        None
+    }
+
+    fn outside(&mut self, effect: thread::Effect) {
+        self.step.out.push(Effect::Thread {
+            thread: self.no,
+            effect,
+        });
+    }
+
+    fn emit(&mut self, event: RaisedEvent) {
+        let machine = &self.live.machine;
+        self.step.emit(&machine.graph().workflow_id, machine.thread_id(), event);
+    }
+
+    fn function(&mut self, id: EffectId, node: NodeIx, input: Output) -> Option<(EffectId, Outcome)> {
+        let machine = &self.live.machine;
+        let NodeKind::Function { name, .. } = &machine.graph().node(node).kind else {
+            return None;
+        };
+        let outcome = match self.step.world.call(name, &input, machine.trigger_depth()) {
+            Called::Done(Ok(value)) => Outcome::Value(Arc::new(value)),
+            Called::Done(Err(message)) => Outcome::Failed(RunError::new(RunErrorCode::NodeFailed, message)),
+            Called::TakesTime => {
+                self.outside(thread::Effect::Function { id, node, input });
+                return None;
+            }
+            Called::Unknown => {
+                let message = format!("no function is registered under the name {name}");
+                Outcome::Failed(RunError::new(RunErrorCode::NodeFailed, message))
+            }
+        };
+        Some((id, outcome))
+    }
+
+    /// Asks the conversation.
+    fn converse(&mut self, id: EffectId, op: ConversationOp) -> Option<(EffectId, Outcome)> {
+        let request = match op {
+            ConversationOp::Merge(firing) => match self.rare().merges.remove(&firing) {
+                Some(merge) => Request::Merge(merge),
+                None => return Some((id, Outcome::Done)),
+            },
+            ConversationOp::Prepare { node, .. } => {
+                let machine = &self.live.machine;
+                let graph = machine.graph();
+                let tools = match &graph.node(node).kind {
+                    NodeKind::Llm(llm) => &llm.tools[..],
+                    _ => &[],
+                };
+                let tokenizer = self.step.world.tokenizer(graph.config.tokenizer.as_deref());
+                let mut pinned = self.pinned.clone();
+                if let Some(agent) = machine.agent() {
+                    pinned.role.clone_from(&agent.role);
+                }
+                Request::Do {
+                    op,
+                    pinned: Some(Box::new(pinned)),
+                    tool_tokens: self.step.world.tool_tokens(tools, &*tokenizer),
+                }
+            }
+            op => Request::Do {
+                op,
+                pinned: None,
+                tool_tokens: 0,
+            },
+        };
+        let (owner, request) = (self.live.speaks_in(self.no), Box::new(request));
+        self.mailbox.send(Message::Conversation(
+            owner,
+            ToConversation::Serve {
+                thread: self.no,
+                effect: id,
+                request,
+            },
+        ));
+        None
+    }
+
+    /// Tells the supervisor, by way of the conversation.
+    fn forward(&mut self, forwarded: Forwarded) {
+        let message = ToConversation::Forward(self.no, Box::new(forwarded));
+        let owner = self.live.speaks_in(self.no);
+        self.mailbox.send(Message::Conversation(owner, message));
+    }
+
+    fn describe(&mut self, firing: FiringId) {
+        let machine = &self.live.machine;
+        if machine.status().is_final() {
+            self.mailbox
+                .send(Message::Supervisor(ToSupervisor::Prepared { firing, prepared: None }));
+            return;
+        }
+        let prepared = Prepared {
+            output: Arc::clone(machine.last_output().value()),
+            input: Arc::clone(machine.input()),
+            variables: machine.variables().clone(),
+            node: machine.node(),
+            conversation: Conversation::new(),
+        };
+        self.forward(Forwarded::Prepared { firing, prepared });
+    }
+}
+
+impl EffectBuffers {
+    /// The next effect: what a step asked for comes after what waits already.
+    fn next(&mut self) -> Option<thread::Effect> {
+        match self.out.len() {
+            0 => {}
+            // Most steps ask for one thing.
+            1 if self.queue.is_empty() => return self.out.pop(),
+            _ => self.queue.extend(self.out.drain(..)),
+        }
+        self.queue.pop_front()
+    }
+}
+
+/// Sets a section of the pinned context.
+pub(super) fn pin(pinned: &mut Pinned, section: PinSection, value: &Value) -> Result<(), RunError> {
+    fn read<T: serde::de::DeserializeOwned>(value: &Value) -> Result<Option<T>, RunError> {
+        serde_json::from_value(value.clone()).map_err(|error| {
+            RunError::new(
+                RunErrorCode::NodeFailed,
+                format!("the value does not fit the section: {error}"),
+            )
+        })
+    }
+    match section {
+        PinSection::Role => pinned.role = read(value)?,
+        PinSection::Todo => pinned.todo = read(value)?,
+        PinSection::UsefulInfo => pinned.useful_info = read(value)?,
+        PinSection::FolderNotes => pinned.folder_notes = read(value)?,
+    }
+    Ok(())
+}

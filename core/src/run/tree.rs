@@ -1,0 +1,292 @@
+//! The tree of a run's threads: who started whom, how deep, and what ends with whom (SPEC section 4).
+//!
+//! | what happens | to the thread | to what it started |
+//! |---|---|---|
+//! | it ends, whyever | ended, once | is given up: forks, called workflows and firings end with it |
+//! | it is detached | no longer attached to the run's outcome | is detached too |
+//! | somebody else ends | nothing, unless that had started it | nothing |
+//!
+//! Invariants: numbers ascend from 0 without a gap and no thread is forgotten; a thread ends once; what it owns is given
+//! up once; of those that have not ended it is known how many there are, and how many of them are detached.
+
+use serde::{Deserialize, Serialize};
+
+use super::graphs::GraphNo;
+use super::{ForkNo, ThreadNo};
+use crate::graph::ForkIx;
+use crate::thread::{EffectId, FiringId, ThreadKind};
+
+/// How a thread came to be, for its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Origin {
+    /// It is the run's first.
+    Main,
+    /// A path of a fork.
+    Branch {
+        /// The fork's instance.
+        fork: ForkNo,
+        /// The fork's place in its graph.
+        ix: ForkIx,
+        /// The path's place in the fork.
+        path: u32,
+    },
+    /// A SUBGRAPH node called it.
+    Called {
+        /// The thread of the node.
+        parent: ThreadNo,
+        /// What that awaits.
+        effect: EffectId,
+    },
+    /// A trigger started it.
+    Triggered {
+        /// The firing.
+        firing: FiringId,
+    },
+}
+
+/// Something that a thread started and that ends with it. Its firings do too: they are [`super::firing`]'s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Owned {
+    Fork(ForkNo),
+    Child { effect: EffectId, thread: ThreadNo },
+}
+
+/// A thread's place in the tree.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Branching {
+    pub(super) kind: ThreadKind,
+    pub(super) graph: GraphNo,
+    pub(super) origin: Origin,
+    pub(super) depth: u32,
+    /// How many triggers stand between the run's own steps and what the thread does.
+    pub(super) trigger_depth: u32,
+    /// Inside what a token event started: the token limit is not checked.
+    pub(super) is_unlimited: bool,
+    pub(super) is_detached: bool,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Node {
+    at: Branching,
+    owned: Vec<Owned>,
+    has_ended: bool,
+}
+
+/// Every thread of a run.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Tree {
+    nodes: Vec<Node>,
+    live: usize,
+    live_detached: usize,
+}
+
+impl Tree {
+    pub(super) fn reserve(&mut self, more: usize) {
+        self.nodes.reserve(more);
+    }
+
+    pub(super) fn add(&mut self, at: Branching) -> ThreadNo {
+        if self.nodes.is_empty() {
+            // Most runs have one thread.
+            self.nodes.reserve_exact(1);
+        }
+        self.live += 1;
+        self.live_detached += usize::from(at.is_detached);
+        self.nodes.push(Node {
+            at,
+            owned: Vec::new(),
+            has_ended: false,
+        });
+        (self.nodes.len() - 1) as ThreadNo
+    }
+
+    pub(super) fn get(&self, thread: ThreadNo) -> Option<&Branching> {
+        self.nodes.get(thread as usize).map(|node| &node.at)
+    }
+
+    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = &Branching> {
+        self.nodes.iter().map(|node| &node.at)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether the thread lives: it was started and has not ended.
+    pub(super) fn is_live(&self, thread: ThreadNo) -> bool {
+        self.nodes.get(thread as usize).is_some_and(|node| !node.has_ended)
+    }
+
+    /// How many have not ended.
+    pub(super) fn live(&self) -> usize {
+        self.live
+    }
+
+    /// How many of them the run's outcome waits for.
+    pub(super) fn attached(&self) -> usize {
+        self.live - self.live_detached
+    }
+
+    /// How deep a thread is that `parent` starts; none where that is deeper than `limit`.
+    pub(super) fn deeper(&self, parent: ThreadNo, limit: u32) -> Option<u32> {
+        match self.get(parent) {
+            Some(parent) => (parent.depth < limit).then_some(parent.depth + 1),
+            None => Some(1),
+        }
+    }
+
+    pub(super) fn trigger_depth(&self, thread: ThreadNo) -> u32 {
+        self.get(thread).map_or(0, |at| at.trigger_depth)
+    }
+
+    /// Something that stands `trigger_depth` triggers away from the run's own steps acts on the thread: so does what it
+    /// does from then on.
+    pub(super) fn raise_depth(&mut self, thread: ThreadNo, trigger_depth: u32) {
+        if let Some(node) = self.nodes.get_mut(thread as usize) {
+            node.at.trigger_depth = node.at.trigger_depth.max(trigger_depth);
+        }
+    }
+
+    pub(super) fn own(&mut self, thread: ThreadNo, owned: Owned) {
+        if let Some(node) = self.nodes.get_mut(thread as usize) {
+            node.owned.push(owned);
+        }
+    }
+
+    pub(super) fn disown(&mut self, thread: ThreadNo, owned: Owned) {
+        if let Some(node) = self.nodes.get_mut(thread as usize) {
+            node.owned.retain(|other| *other != owned);
+        }
+    }
+
+    pub(super) fn owned(&self, thread: ThreadNo) -> &[Owned] {
+        self.nodes.get(thread as usize).map_or(&[], |node| &node.owned)
+    }
+
+    /// The thread ends: what it started and has to be given up. None where it had ended, or never was.
+    pub(super) fn end(&mut self, thread: ThreadNo) -> Option<Vec<Owned>> {
+        let node = self.nodes.get_mut(thread as usize).filter(|node| !node.has_ended)?;
+        node.has_ended = true;
+        self.live -= 1;
+        self.live_detached -= usize::from(node.at.is_detached);
+        Some(std::mem::take(&mut node.owned))
+    }
+
+    /// The run's outcome no longer waits for the thread, nor for what that started. `below` names the threads that one
+    /// has started by a fork or a firing; what it called, the tree knows.
+    pub(super) fn detach(&mut self, thread: ThreadNo, below: impl Fn(ThreadNo, &[Owned]) -> Vec<ThreadNo>) {
+        let mut marked = vec![thread];
+        while let Some(thread) = marked.pop() {
+            let Some(node) = self.nodes.get_mut(thread as usize).filter(|node| !node.at.is_detached) else {
+                continue;
+            };
+            node.at.is_detached = true;
+            self.live_detached += usize::from(!node.has_ended);
+            marked.extend(below(thread, &node.owned));
+            marked.extend(node.owned.iter().filter_map(|owned| match owned {
+                Owned::Child { thread, .. } => Some(*thread),
+                Owned::Fork(_) => None,
+            }));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(origin: Origin, depth: u32, is_detached: bool) -> Branching {
+        Branching {
+            kind: ThreadKind::Subgraph,
+            graph: 0,
+            origin,
+            depth,
+            trigger_depth: 0,
+            is_unlimited: false,
+            is_detached,
+        }
+    }
+
+    /// A tree of called threads: each after the first is called by one before it.
+    fn tree(parents: &[usize]) -> Tree {
+        let mut tree = Tree::default();
+        tree.add(at(Origin::Main, 0, false));
+        for (before, parent) in parents.iter().enumerate() {
+            let (parent, effect) = ((parent % (before + 1)) as ThreadNo, before as EffectId);
+            let depth = tree.deeper(parent, u32::MAX).unwrap();
+            let thread = tree.add(at(Origin::Called { parent, effect }, depth, false));
+            tree.own(parent, Owned::Child { effect, thread });
+        }
+        tree
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_given_up_is_all_that_was_started_and_each_ends_once(
+            parents in prop::collection::vec(0..8_usize, 0..12),
+            ends in prop::collection::vec(0..14_u32, 0..30),
+        ) {
+            let mut tree = tree(&parents);
+            let mut ended = std::collections::BTreeSet::new();
+            for first in ends {
+                let mut queue = vec![first];
+                while let Some(thread) = queue.pop() {
+                    let given_up = tree.end(thread);
+                    let is_known = (thread as usize) < tree.len();
+                    prop_assert_eq!(given_up.is_some(), is_known && ended.insert(thread));
+                    queue.extend(given_up.into_iter().flatten().map(|owned| match owned {
+                        Owned::Child { thread, .. } => thread,
+                        Owned::Fork(_) => unreachable!("the tree has none"),
+                    }));
+                }
+                for thread in 1..tree.len() as ThreadNo {
+                    let Some(Origin::Called { parent, .. }) = tree.get(thread).map(|at| at.origin) else {
+                        unreachable!("every thread but the first was called");
+                    };
+                    prop_assert!(tree.is_live(parent) || !tree.is_live(thread), "nothing outlives who started it");
+                }
+                let live = (0..tree.len() as ThreadNo).filter(|thread| tree.is_live(*thread)).count();
+                prop_assert_eq!((tree.live(), tree.attached()), (live, live));
+            }
+        }
+
+        #[test]
+        fn what_is_detached_is_all_that_stands_below_and_nothing_else(
+            parents in prop::collection::vec(0..8_usize, 0..12),
+            detached in 0..12_u32,
+        ) {
+            let mut tree = tree(&parents);
+            let is_below = |tree: &Tree, mut thread: ThreadNo| loop {
+                if thread == detached {
+                    return true;
+                }
+                match tree.get(thread).map(|at| at.origin) {
+                    Some(Origin::Called { parent, .. }) => thread = parent,
+                    _ => return false,
+                }
+            };
+            tree.detach(detached, |_, _| Vec::new());
+            let mut attached = 0;
+            for thread in 0..tree.len() as ThreadNo {
+                let below = is_below(&tree, thread);
+                prop_assert_eq!(tree.get(thread).unwrap().is_detached, below);
+                attached += usize::from(!below);
+            }
+            prop_assert_eq!(tree.attached(), attached);
+        }
+    }
+
+    #[test]
+    fn nobody_is_deeper_than_the_limit() {
+        let mut tree = tree(&[0, 1, 2]);
+        assert_eq!(
+            [tree.deeper(3, 4), tree.deeper(3, 3), tree.deeper(0, 0)],
+            [Some(4), None, None]
+        );
+        tree.raise_depth(3, 2);
+        tree.raise_depth(3, 1);
+        assert_eq!(tree.trigger_depth(3), 2, "what a trigger did to a thread stays");
+    }
+}

@@ -1,0 +1,582 @@
+//! What a firing gives a triggered sub-workflow and takes back from it (SPEC section 6).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::effect::DetachedStart;
+use super::firing::{Admitted, Firing, FiringRun, FiringState, too_late};
+use super::message::{Artifacts, Assigned, Change, Handed, Merge, Prepared, Timer, ToConversation, ToThread};
+use super::report::NodeReport;
+use super::start::Start;
+use super::step::Step;
+use super::tree::Origin;
+use super::{Effect, RunMachine, ThreadNo};
+use crate::conversation::compression::CompressionResult;
+use crate::conversation::{Conversation, Counted, Estimator, MarkMap, select};
+use crate::definition::{ContinueFromTriggerConfig, HistoryCallbackMode, HistorySelection, TriggerAction};
+use crate::error::{RunError, RunErrorCode};
+use crate::event::{Event, EventType};
+use crate::graph::NodeKind;
+use crate::message::Message as ChatMessage;
+use crate::status::ThreadStatus;
+use crate::thread::{CancelReason, FiringId, Input, NodeRecord, ThreadKind, TriggeredResult, Variables};
+
+/// Ten years, for a `timeout` beyond that.
+const MAX_TIMEOUT_MS: f64 = 315_360_000_000.0;
+
+impl RunMachine {
+    /// A trigger fired for a thread of this run.
+    pub(super) fn fire(&mut self, firing: &Firing, step: &mut Step<'_>) {
+        let Some(main) = self.thread_of(&firing.event.thread_id) else {
+            return;
+        };
+        let is_live = self.tree.is_live(main);
+        if is_live && firing.holds() {
+            // Whoever raised the event: the thread does not pass another safe point without having asked.
+            self.send(main, ToThread::Input(Input::Raised));
+        }
+        match self.firings.admit(firing.clone(), main, is_live) {
+            Admitted::Queued => self.next_firing_of(main),
+            Admitted::Coalesced => self.let_go(main, firing),
+            Admitted::Refused(error) => {
+                self.say_failed(main, firing, &error, step);
+                if firing.is_token_event() {
+                    // Asked again before the next model call.
+                    self.converse(main, ToConversation::CompressionEnded);
+                }
+                self.let_go(main, firing);
+            }
+        }
+    }
+
+    /// The thread need not wait for a firing of which nothing comes.
+    fn let_go(&mut self, main: ThreadNo, firing: &Firing) {
+        let result = TriggeredResult {
+            holds: firing.holds(),
+            ..TriggeredResult::default()
+        };
+        self.hand_back(main, firing.id, result, None);
+    }
+
+    fn hand_back(&mut self, main: ThreadNo, firing: FiringId, result: TriggeredResult, merge: Option<Merge>) {
+        let merge = merge.map(Box::new);
+        self.send(main, ToThread::Triggered { firing, result, merge });
+    }
+
+    /// Starts the thread's next firing, where none is under way.
+    fn next_firing_of(&mut self, main: ThreadNo) {
+        if self.tree.is_live(main)
+            && let Some(firing) = self.firings.next_of(main)
+        {
+            self.send(main, ToThread::Describe(firing));
+        }
+    }
+
+    /// A trigger starts a run that needs nothing of the thread which raised the event, nor that it still lives.
+    pub(super) fn fire_alone(&mut self, firing: Firing, step: &mut Step<'_>) {
+        let main = self.thread_of(&firing.event.thread_id).unwrap_or_default();
+        let graph = Arc::clone(self.graph_of(main));
+        let named = firing.event.raised.data.get("nodeId").and_then(Value::as_str);
+        let node = named.and_then(|name| graph.by_id.get(name));
+        let start = detached(&firing);
+        let run = self.firings.detached(firing, main);
+        if let Some(node) = node {
+            run.stands_at(&graph, graph.node(*node));
+        }
+        step.out.extend(start.map(|start| Effect::StartRun(Box::new(start))));
+    }
+
+    /// The main thread has said how it stands: the child can start.
+    pub(super) fn prepared(&mut self, id: FiringId, prepared: Option<Box<Prepared>>, step: &mut Step<'_>) {
+        let Some(run) = self.firings.preparing(id) else { return };
+        let main = run.main;
+        let Some(prepared) = prepared else {
+            let error = self.firings.never_began(id);
+            return self.say_refused(id, &error, step);
+        };
+        let Some(at) = self.tree.get(main).cloned() else { return };
+        let graph = self.graphs.get(at.graph);
+        run.stands_at(graph, graph.node(prepared.node));
+        run.stands_on(&prepared);
+        let firing = run.firing.clone();
+        let input = child_input(&firing, &prepared, &self.globals, graph.config.compression.as_ref());
+        let is_token = firing.is_token_event();
+        match &firing.trigger.action {
+            TriggerAction::StartWorkflow { .. } => {
+                self.firings.run_begun(id);
+                let Some(mut start) = detached(&firing) else { return };
+                if let Value::Object(fields) = &mut start.input {
+                    fields.extend(compression_context(input));
+                }
+                start.messages = visible(&prepared.conversation);
+                start.is_unlimited = is_token;
+                step.out.push(Effect::StartRun(Box::new(start)));
+            }
+            TriggerAction::ExecuteTriggeredSubgraph(execute) => {
+                let Some(graph) = step.world.graph(&execute.triggered_workflow_id) else {
+                    let message = format!("there is no workflow {}", execute.triggered_workflow_id);
+                    return self.firing_failed(id, &RunError::new(RunErrorCode::NodeFailed, message), step);
+                };
+                let after_ms = (execute.timeout * 1000.0).clamp(0.0, MAX_TIMEOUT_MS) as u64;
+                if after_ms > 0 {
+                    step.out.push(Effect::SetTimer {
+                        timer: Timer::Firing(id),
+                        after_ms,
+                    });
+                }
+                let origin = Origin::Triggered { firing: id };
+                let start = Start {
+                    conversation: child_conversation(&firing, &prepared),
+                    depth: 1,
+                    trigger_depth: firing.trigger_depth(),
+                    // Inside what a token event started the limit is not checked, nor in what starts there.
+                    is_unlimited: is_token || at.is_unlimited,
+                    is_detached: at.is_detached,
+                    ..Start::of(graph, ThreadKind::Triggered, origin, Arc::new(input))
+                };
+                let thread = self.start(start, step);
+                let thread_id = self.thread_id(thread);
+                self.firings.begun(id, thread);
+                if let Some(run) = self.firings.get_mut(id) {
+                    run.report.thread_id = thread_id.to_string();
+                }
+                self.say(id, EventType::TriggeredSubgraphStarted, step);
+            }
+            TriggerAction::StopThread { .. }
+            | TriggerAction::PauseThread { .. }
+            | TriggerAction::ResumeThread { .. }
+            | TriggerAction::SetVariable { .. }
+            | TriggerAction::SendNotification { .. }
+            | TriggerAction::Custom { .. } => {
+                let error = RunError::new(RunErrorCode::NodeFailed, "the action starts no workflow");
+                self.firing_failed(id, &error, step);
+            }
+        }
+    }
+
+    /// The sub-workflow's time is over.
+    pub(super) fn firing_deadline(&mut self, id: FiringId, _step: &mut Step<'_>) {
+        let Some(run) = self.firings.get(id) else { return };
+        let FiringState::Running(thread) = run.state() else {
+            return;
+        };
+        let after_ms = run.firing.execute().map_or(0.0, |execute| execute.timeout * 1000.0) as u64;
+        self.cancel(thread, CancelReason::TimedOut { after_ms }, 0);
+    }
+
+    /// The child thread has ended: what it hands back goes to the main thread.
+    pub(super) fn triggered_ended(&mut self, id: FiringId, thread: ThreadNo, step: &mut Step<'_>) {
+        let Some(end) = self.end_of(thread).cloned() else {
+            return;
+        };
+        let history = self.artifacts(thread).map_or(&[][..], |left| &left.history);
+        let nodes = self.nodes(thread, history);
+        let Some(run) = self.firings.get_mut(id) else { return };
+        run.report.status = Some(end.status);
+        if run.firing.execute().is_some_and(|execute| execute.record_history) {
+            run.report.nodes.clone_from(&nodes);
+        }
+        run.nodes = nodes;
+        step.out.push(Effect::StopTimer {
+            timer: Timer::Firing(id),
+        });
+        if end.status != ThreadStatus::Completed {
+            let error = RunError::new(
+                RunErrorCode::NodeFailed,
+                format!("the triggered sub-workflow ended {}", end.status.as_str()),
+            );
+            let error = match end.error {
+                Some(cause) => error.caused_by(cause),
+                None => error,
+            };
+            return self.firing_failed(id, &error, step);
+        }
+        let Some(run) = self.firings.get(id) else { return };
+        if run.state() != FiringState::Running(thread) {
+            return;
+        }
+        let Some(left) = self.artifacts(thread) else { return };
+        match self.result_of(run, thread, left) {
+            Ok((variables, merge)) => {
+                let main = run.main;
+                let result = TriggeredResult {
+                    variables,
+                    conversation: merge.is_some(),
+                    holds: run.firing.holds(),
+                    is_compression: run.firing.is_token_event(),
+                    trigger_depth: run.firing.trigger_depth(),
+                };
+                self.firings.returning(id);
+                if self.tree.is_live(main) {
+                    self.hand_back(main, id, result, merge);
+                    self.next_firing_of(main);
+                } else {
+                    self.applied(id, Some(too_late()), step);
+                }
+            }
+            Err(error) => self.firing_failed(id, &error, step),
+        }
+    }
+
+    fn result_of(
+        &self,
+        run: &FiringRun,
+        thread: ThreadNo,
+        left: &Artifacts,
+    ) -> Result<(Assigned, Option<Merge>), RunError> {
+        let Some(conversation) = &left.conversation else {
+            return Err(super::conversation::lost());
+        };
+        let nothing = ContinueFromTriggerConfig::default();
+        let config = match &self.graph_of(thread).node(left.node).kind {
+            NodeKind::ContinueFromTrigger(config) => config,
+            _ => &nothing,
+        };
+        // A name that is the run's and not its thread's own is meant; one of the thread's own would hide it there.
+        let is_global = |name: &str| self.globals.variable(name).is_some() && run.variables.variable(name).is_none();
+        let variables = handed_variables(config, &left.variables)?;
+        let (globals, variables): (Vec<_>, Vec<_>) = variables.into_iter().partition(|(name, _)| is_global(name));
+        let merge = match change_of(run, config, conversation)? {
+            None if globals.is_empty() => None,
+            Some(change) => Some(merge(run, change, globals)),
+            None => Some(Merge {
+                is_compression: false,
+                ..merge(run, Change::Nothing, globals)
+            }),
+        };
+        Ok((variables, merge))
+    }
+
+    /// A detached run that a trigger started has ended. Where it was started on a token event and its output is a
+    /// compression's result, that is applied.
+    pub(super) fn detached_ended(&mut self, id: FiringId, output: Result<Value, RunError>, step: &mut Step<'_>) {
+        let Some(run) = self
+            .firings
+            .get_mut(id)
+            .filter(|run| run.state() == FiringState::Detached)
+        else {
+            return;
+        };
+        let is_token = run.firing.is_token_event();
+        let result = match output {
+            Ok(output) if is_token => serde_json::from_value::<CompressionResult>(output).ok(),
+            Ok(_) => None,
+            Err(error) => {
+                run.report.status = Some(ThreadStatus::Failed);
+                return self.firing_failed(id, &error, step);
+            }
+        };
+        run.report.status = Some(ThreadStatus::Completed);
+        let (main, trigger_depth) = (run.main, run.firing.trigger_depth());
+        let basis = run.basis.as_ref().map(|basis| basis.0);
+        let Some((result, basis)) = result.zip(basis) else {
+            return self.firing_over(id, None, step);
+        };
+        let merge = merge(run, Change::Compressed { basis, result }, Vec::new());
+        if !self.tree.is_live(main) {
+            return self.firing_failed(id, &too_late(), step);
+        }
+        self.firings.returning(id);
+        let result = TriggeredResult {
+            variables: Vec::new(),
+            conversation: true,
+            holds: false,
+            is_compression: true,
+            trigger_depth,
+        };
+        self.hand_back(main, id, result, Some(merge));
+    }
+
+    /// It came to nothing: the main thread goes on unchanged, and is told so that it stops waiting.
+    fn firing_failed(&mut self, id: FiringId, error: &RunError, step: &mut Step<'_>) {
+        let Some(run) = self.firings.get(id) else { return };
+        let (main, firing) = (run.main, run.firing.clone());
+        self.say_failed(main, &firing, error, step);
+        if firing.is_token_event() && self.tree.is_live(main) {
+            self.converse(main, ToConversation::CompressionEnded);
+        }
+        self.firing_over(id, Some(error.clone()), step);
+        if firing.holds() {
+            self.let_go(main, &firing);
+        }
+    }
+
+    /// The main thread has applied a result, or could not.
+    pub(super) fn applied(&mut self, id: FiringId, error: Option<RunError>, step: &mut Step<'_>) {
+        let Some(run) = self.firings.get(id).filter(|run| run.state() == FiringState::Returning) else {
+            return;
+        };
+        match &error {
+            Some(error) => {
+                let (main, firing) = (run.main, run.firing.clone());
+                self.say_failed(main, &firing, error, step);
+            }
+            // A detached run is no sub-workflow of the thread: COMPRESSION_COMPLETED has said what there is to say.
+            None if run.firing.execute().is_none() => {}
+            None => self.say(id, EventType::TriggeredSubgraphCompleted, step),
+        }
+        self.firing_over(id, error, step);
+    }
+
+    fn firing_over(&mut self, id: FiringId, error: Option<RunError>, step: &mut Step<'_>) {
+        if self.firings.over(id, error)
+            && let Some(main) = self.firings.get(id).map(|run| run.main)
+        {
+            step.out.push(Effect::StopTimer {
+                timer: Timer::Firing(id),
+            });
+            self.next_firing_of(main);
+        }
+    }
+
+    fn say(&mut self, id: FiringId, event_type: EventType, step: &mut Step<'_>) {
+        let Some(run) = self.firings.get(id) else { return };
+        let (main, firing) = (run.main, run.firing.clone());
+        let (child, current, next) = (
+            json!(run.report.thread_id),
+            json!(run.report.current_node_id),
+            json!(run.report.next_node_id),
+        );
+        self.emit_caused(main, firing.trigger_depth(), event_type, step, || {
+            vec![
+                ("triggerId", json!(firing.trigger.id)),
+                ("firing", json!(id)),
+                ("childThreadId", child),
+                ("currentNodeId", current),
+                ("nextNodeId", next),
+                ("error", Value::Null),
+            ]
+        });
+    }
+
+    /// A firing whose thread ended before it began.
+    pub(super) fn say_refused(&mut self, id: FiringId, error: &RunError, step: &mut Step<'_>) {
+        if let Some((main, firing)) = self.firings.get(id).map(|run| (run.main, run.firing.clone())) {
+            self.say_failed(main, &firing, error, step);
+        }
+    }
+
+    fn say_failed(&mut self, main: ThreadNo, firing: &Firing, error: &RunError, step: &mut Step<'_>) {
+        let depth = firing.trigger_depth();
+        self.emit_caused(main, depth, EventType::TriggeredSubgraphFailed, step, || {
+            vec![
+                ("triggerId", json!(firing.trigger.id)),
+                ("firing", json!(firing.id)),
+                ("error", json!(error)),
+            ]
+        });
+        if firing.is_token_event() {
+            self.emit_caused(main, depth, EventType::CompressionFailed, step, || {
+                vec![("triggerId", json!(firing.trigger.id)), ("error", json!(error))]
+            });
+        }
+    }
+
+    /// The nodes that a thread entered, for a report.
+    pub(super) fn nodes(&self, thread: ThreadNo, history: &[NodeRecord]) -> Vec<NodeReport> {
+        let graph = self.graph_of(thread);
+        let report = |record: &NodeRecord| NodeReport {
+            node_id: Arc::clone(&graph.node(record.node).id),
+            status: record.status,
+            attempts: record.attempts,
+            firing: None,
+        };
+        history.iter().map(report).collect()
+    }
+}
+
+/// The run that a firing starts; none where it starts none.
+pub fn detached(firing: &Firing) -> Option<DetachedStart> {
+    let TriggerAction::StartWorkflow { workflow_id, input } = &firing.trigger.action else {
+        return None;
+    };
+    let fields = input.as_ref().map_or(&[][..], |input| &input.fields);
+    Some(DetachedStart {
+        firing: firing.id,
+        workflow_id: workflow_id.clone(),
+        input: Value::Object(event_fields(&firing.event, fields)),
+        messages: Vec::new(),
+        is_unlimited: false,
+        trigger_depth: firing.trigger_depth(),
+    })
+}
+
+/// The named fields of an event; all of them where none is named.
+pub fn event_fields(event: &Event, fields: &[String]) -> Map<String, Value> {
+    match event.to_json() {
+        Value::Object(event) if fields.is_empty() => event,
+        Value::Object(mut event) => fields
+            .iter()
+            .filter_map(|field| Some((field.clone(), event.remove(field)?)))
+            .collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
+    }
+}
+
+/// The variables that CONTINUE_FROM_TRIGGER hands back.
+fn handed_variables(config: &ContinueFromTriggerConfig, child: &Variables) -> Result<Assigned, RunError> {
+    let mut variables = Vec::new();
+    let Some(callback) = &config.variable_callback else {
+        return Ok(variables);
+    };
+    if callback.include_all {
+        let all = child.iter();
+        variables.extend(all.map(|(name, value)| (Arc::clone(name), Arc::clone(value))));
+    }
+    for name in callback.include_variables.iter().flatten() {
+        let value = child.value(name).cloned().ok_or_else(|| {
+            RunError::new(
+                RunErrorCode::NodeFailed,
+                format!("variableCallback names {name}, which the sub-workflow did not set"),
+            )
+        })?;
+        variables.push((name.as_str().into(), value));
+    }
+    Ok(variables)
+}
+
+/// What becomes of the main thread's conversation.
+fn change_of(
+    run: &FiringRun,
+    config: &ContinueFromTriggerConfig,
+    conversation: &Conversation,
+) -> Result<Option<Change>, RunError> {
+    let Some((basis, before)) = run.basis.as_deref() else {
+        return Ok(None);
+    };
+    let (basis, is_token) = (*basis, run.firing.is_token_event());
+    let change = match &config.conversation_history_callback {
+        Some(callback) => {
+            let chosen = select(conversation, &callback.selection)
+                .map_err(|error| RunError::new(RunErrorCode::NodeFailed, error.to_string()))?;
+            let messages = chosen.iter().map(|message| (**message).clone()).collect();
+            let default = if is_token {
+                HistoryCallbackMode::Replace
+            } else {
+                HistoryCallbackMode::Append
+            };
+            match callback.mode.unwrap_or(default) {
+                HistoryCallbackMode::Append => Some(Change::Append(messages)),
+                HistoryCallbackMode::Replace => Some(Change::Replace { basis, messages }),
+            }
+        }
+        None if is_token => {
+            let messages = visible(conversation);
+            if messages == visible(before) {
+                Some(Change::Nothing)
+            } else {
+                Some(Change::Replace { basis, messages })
+            }
+        }
+        None => None,
+    };
+    Ok(change)
+}
+
+fn merge(run: &FiringRun, change: Change, globals: Assigned) -> Merge {
+    Merge {
+        change,
+        is_compression: run.firing.is_token_event(),
+        trigger_depth: run.firing.trigger_depth(),
+        globals,
+    }
+}
+
+/// The child's input (SPEC section 6).
+fn child_input(
+    firing: &Firing,
+    prepared: &Prepared,
+    globals: &Variables,
+    compression: Option<&crate::definition::CompressionConfig>,
+) -> Value {
+    let event = &firing.event;
+    let mut input = Map::new();
+    input.insert("triggerId".into(), json!(firing.trigger.id));
+    input.insert("event".into(), event.to_json());
+    input.insert("output".into(), (*prepared.output).clone());
+    input.insert("input".into(), (*prepared.input).clone());
+    let options = firing.execute().and_then(|execute| execute.merge_options.as_ref());
+    if let Some(names) = options.and_then(|options| options.include_variables.as_ref()) {
+        let variables: BTreeMap<&str, &Value> = names
+            .iter()
+            .filter_map(|name| {
+                let value = prepared.variables.value(name).or_else(|| globals.value(name))?;
+                Some((name.as_str(), &**value))
+            })
+            .collect();
+        input.insert("variables".into(), json!(variables));
+    }
+    if let Some(messages) = included_history(firing, prepared) {
+        input.insert("conversationHistory".into(), json!(messages));
+    }
+    if firing.is_token_event() {
+        let counted: Vec<&Counted> = prepared.conversation.visible().iter().collect();
+        input.insert("threadId".into(), json!(event.thread_id));
+        input.insert("workflowId".into(), json!(event.workflow_id));
+        let messages = counted.iter().map(|counted| json!(*counted.message)).collect();
+        input.insert("messages".into(), messages);
+        input.insert("markMap".into(), json!(MarkMap::default()));
+        for field in ["tokensUsed", "tokenLimit"] {
+            input.insert(field.into(), event.raised.data.get(field).cloned().unwrap_or_default());
+        }
+        input.insert("compressionConfig".into(), json!(compression));
+    }
+    Value::Object(input)
+}
+
+/// What of a child's input is the compression's context: a detached run gets it beside the event's fields.
+fn compression_context(input: Value) -> Map<String, Value> {
+    const CONTEXT: [&str; 7] = [
+        "threadId",
+        "workflowId",
+        "messages",
+        "markMap",
+        "tokensUsed",
+        "tokenLimit",
+        "compressionConfig",
+    ];
+    match input {
+        Value::Object(mut input) => CONTEXT
+            .iter()
+            .filter_map(|field| Some(((*field).to_owned(), input.remove(*field)?)))
+            .collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
+    }
+}
+
+fn included_history(firing: &Firing, prepared: &Prepared) -> Option<Vec<ChatMessage>> {
+    let options = firing.execute()?.merge_options.as_ref()?;
+    match options.include_conversation_history.as_ref()? {
+        HistorySelection::All(true) => Some(visible(&prepared.conversation)),
+        HistorySelection::All(false) => None,
+        HistorySelection::Some(selection) => {
+            let chosen = select(&prepared.conversation, selection).ok()?;
+            Some(chosen.iter().map(|message| (**message).clone()).collect())
+        }
+    }
+}
+
+/// Where the child's conversation starts: the main's visible messages on a token event, else what it was handed.
+fn child_conversation(firing: &Firing, prepared: &Prepared) -> Handed {
+    let known = prepared.conversation.visible();
+    let messages: Vec<Counted> = if firing.is_token_event() {
+        known.iter().cloned().collect()
+    } else {
+        let handed = included_history(firing, prepared).unwrap_or_default();
+        handed
+            .into_iter()
+            .map(|message| {
+                let counted = known.iter().find(|counted| *counted.message == message).cloned();
+                counted.unwrap_or_else(|| Counted::new(message, &Estimator))
+            })
+            .collect()
+    };
+    Handed::Snapshot(Conversation::from_messages(messages))
+}
+
+fn visible(conversation: &Conversation) -> Vec<ChatMessage> {
+    let messages = conversation.visible();
+    messages.iter().map(|counted| (*counted.message).clone()).collect()
+}

@@ -1,0 +1,50 @@
+//! What a run asks of the world outside while it takes a step: code that is called in place and answers at once.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::ThreadNo;
+use super::record::Listening;
+use crate::conversation::Tokenizer;
+use crate::graph::{Graph, NodeIx};
+use crate::script::Scope;
+use crate::thread::{Evaluation, Input, Outcome, Output};
+
+/// What came of asking for a registered function.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Called {
+    /// It was called in place.
+    Done(Result<Value, String>),
+    /// It takes its time: it is an effect.
+    TakesTime,
+    /// There is none of that name.
+    Unknown,
+}
+
+/// The world as a run sees it. All of it is deterministic where the workflow is: nothing of it need be recorded to rebuild a
+/// run, except who listens.
+pub trait World {
+    /// Who listens to what just now.
+    fn listening(&self) -> Listening;
+    /// The workflow of this id.
+    fn graph(&self, workflow_id: &str) -> Option<Arc<Graph>>;
+    /// The token limit of a workflow that names none: its profile's.
+    fn token_limit(&self, graph: &Graph) -> Option<u64>;
+    /// The tokenizer of a name, or the default one.
+    fn tokenizer(&self, name: Option<&str>) -> Arc<dyn Tokenizer>;
+    /// What the definitions of these tools cost.
+    fn tool_tokens(&self, tools: &[Arc<str>], tokenizer: &dyn Tokenizer) -> u64;
+    /// Evaluates texts of a node.
+    fn evaluate(&mut self, graph: &Graph, node: NodeIx, what: Evaluation, scope: &dyn Scope) -> Outcome;
+    /// Calls a registered function, where that is done in place. So many triggers brought the call about.
+    fn call(&mut self, function: &str, input: &Output, trigger_depth: u32) -> Called;
+    /// Whether it picks which of several threads takes its first step next: [`super::Effect::Begin`] then asks for it.
+    fn picks_starts(&self) -> bool {
+        false
+    }
+    /// A thread hears something.
+    fn heard(&mut self, _thread: ThreadNo, _input: &Input) {}
+    /// Something that all threads of the run see has a new value.
+    fn shared(&mut self, _name: std::fmt::Arguments<'_>, _value: &Value) {}
+}

@@ -1,0 +1,99 @@
+//! Whatever a run is told and in which order: it never panics, each thread ends once, and a cancel leaves nothing behind.
+
+use std::sync::Arc;
+
+use pirn_core::error::{RunError, RunErrorCode};
+use pirn_core::run::{Control, Message, Timer, ToConversation, ToSupervisor, ToThread};
+use pirn_core::thread::{CancelReason, Input, Outcome};
+use proptest::prelude::*;
+use serde_json::json;
+
+use crate::play::Play;
+use crate::rebuilt;
+use crate::shapes::{SHAPES, bundle};
+
+/// Anything that could be told, most of it nonsense at any one moment.
+fn message() -> impl Strategy<Value = Message> {
+    let outcome = prop_oneof![
+        Just(Outcome::Done),
+        Just(Outcome::Value(Arc::new(json!(1)))),
+        Just(Outcome::Elapsed),
+        Just(Outcome::Choice(Some(9))),
+        Just(Outcome::Held(vec![1])),
+        Just(Outcome::Failed(RunError::new(RunErrorCode::NodeFailed, "on purpose"))),
+    ];
+    let input = prop_oneof![
+        6 => (0..6_u64, outcome).prop_map(|(effect, outcome)| Input::Answer { effect, outcome }),
+        1 => Just(Input::Start),
+        1 => Just(Input::Raised),
+        1 => Just(Input::Pause { trigger_depth: 0 }),
+        2 => Just(Input::Resume { trigger_depth: 1 }),
+        1 => Just(Input::Cancel { reason: CancelReason::Shutdown, trigger_depth: 1 }),
+        1 => Just(Input::Fail(RunError::new(RunErrorCode::ActorPanicked, "on purpose"))),
+    ];
+    let thread = (
+        0..7_u32,
+        prop_oneof![
+            8 => input.prop_map(ToThread::Input),
+            1 => (0..3_u64).prop_map(ToThread::Describe),
+            1 => Just(ToThread::GoOn),
+        ],
+    );
+    let supervisor = prop_oneof![
+        Just(ToSupervisor::Control(Control::Pause)),
+        Just(ToSupervisor::Control(Control::Resume)),
+        (0..7_u32).prop_map(|thread| ToSupervisor::ControlThread {
+            thread,
+            control: Control::Cancel("no".into()),
+            trigger_depth: 1,
+        }),
+        (0..7_u32).prop_map(|thread| ToSupervisor::Elapsed(Timer::Thread { thread, after_ms: 5 })),
+        (0..3_u32, 0..3_u32).prop_map(|(fork, generation)| ToSupervisor::Elapsed(Timer::Join { fork, generation })),
+        (0..3_u64).prop_map(|firing| ToSupervisor::Elapsed(Timer::Firing(firing))),
+        (0..3_u64).prop_map(|firing| ToSupervisor::Prepared { firing, prepared: None }),
+        (0..3_u64).prop_map(|firing| ToSupervisor::Applied { firing, error: None }),
+        (0..3_u64).prop_map(|firing| ToSupervisor::DetachedEnded {
+            firing,
+            output: Ok(json!(1))
+        }),
+        (0..7_u32, 0..6_u64).prop_map(|(thread, effect)| ToSupervisor::Drop { thread, effect }),
+        (0..3_u32).prop_map(|fork| ToSupervisor::StopLosers { fork, from: 1 }),
+        Just(ToSupervisor::TriggersQuiet),
+    ];
+    prop_oneof![
+        4 => thread.prop_map(|(thread, message)| Message::Thread(thread, message)),
+        2 => supervisor.prop_map(Message::Supervisor),
+        1 => (0..7_u32).prop_map(|owner| Message::Conversation(owner, ToConversation::CompressionEnded)),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn whatever_a_run_is_told_each_thread_ends_once_and_a_cancel_leaves_nothing_behind(
+        shape in prop::sample::select(SHAPES),
+        messages in prop::collection::vec(message(), 0..40),
+        works in prop::collection::vec((0..6_u32, any::<bool>()), 0..10),
+    ) {
+        let bundle = bundle(shape, 1_000);
+        let mut play = Play::of(&bundle);
+        let mut works = works.into_iter();
+        for message in messages {
+            if play.is_settled {
+                break;
+            }
+            play.tell(message);
+            if let Some((thread, well)) = works.next() && !play.is_settled {
+                play.work_ends(thread, well);
+            }
+        }
+        if !play.is_settled {
+            play.tell(Message::Supervisor(ToSupervisor::Control(Control::Shutdown)));
+        }
+        prop_assert!(play.is_settled, "something is left: {:?}", play.statuses());
+        prop_assert!(play.report.is_some() && play.works.is_empty());
+        prop_assert_eq!(play.ended.len(), play.machine.len());
+        rebuilt::check(&bundle, &play);
+    }
+}

@@ -1,0 +1,201 @@
+//! What SPEC sections 4 and 6 say of a tree of threads, in as few words as it takes: no queue, no effects, no machine.
+
+use pirn_core::status::ThreadStatus::{self, Cancelled, Completed, Failed, Running, Timeout};
+
+use crate::shapes::{Does, Strategy};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    Main,
+    /// A path of the parent's fork.
+    Branch,
+    /// The parent waits for it.
+    Called,
+    /// Nobody waits for it.
+    Triggered,
+}
+
+#[derive(Clone, Debug)]
+struct Thread {
+    does: Does,
+    parent: usize,
+    why: Why,
+    status: ThreadStatus,
+    is_detached: bool,
+    /// Its own join let it run on.
+    is_freed: bool,
+    /// Its join is decided.
+    is_decided: bool,
+}
+
+/// A tree as SPEC has it. Threads are numbered as they start.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Oracle {
+    threads: Vec<Thread>,
+}
+
+impl Oracle {
+    pub(crate) fn of(shape: Does) -> Self {
+        let mut oracle = Self::default();
+        oracle.start(shape, 0, Why::Main);
+        oracle
+    }
+
+    fn start(&mut self, does: Does, parent: usize, why: Why) {
+        let is_detached = self.threads.get(parent).is_some_and(|parent| parent.is_detached);
+        let no = self.threads.len();
+        self.threads.push(Thread {
+            does,
+            parent,
+            why,
+            status: Running,
+            is_detached,
+            is_freed: false,
+            is_decided: false,
+        });
+        match does {
+            Does::Work | Does::Triggered(_) => {}
+            Does::Call(child) => self.start(*child, no, Why::Called),
+            Does::Fork(_, paths) => {
+                // All begin before the first of them starts something.
+                let first = self.threads.len();
+                for path in paths {
+                    self.threads.push(Thread {
+                        does: *path,
+                        parent: no,
+                        why: Why::Branch,
+                        status: Running,
+                        is_detached,
+                        is_freed: false,
+                        is_decided: false,
+                    });
+                }
+                for (branch, path) in (first..).zip(paths) {
+                    match path {
+                        Does::Work | Does::Triggered(_) => {}
+                        Does::Call(child) => self.start(**child, branch, Why::Called),
+                        Does::Fork(_, below) => {
+                            for does in *below {
+                                self.start(*does, branch, Why::Branch);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The thread that a trigger may start something for, while it works.
+    pub(crate) fn may_trigger(&self) -> Option<usize> {
+        let is_open = |thread: &Thread| matches!(thread.does, Does::Triggered(_)) && thread.status == Running;
+        let place = self.threads.iter().position(is_open)?;
+        let is_started = self.threads.iter().any(|thread| thread.why == Why::Triggered);
+        (!is_started).then_some(place)
+    }
+
+    pub(crate) fn trigger(&mut self, thread: usize) {
+        if let Does::Triggered(child) = self.threads[thread].does {
+            self.start(*child, thread, Why::Triggered);
+        }
+    }
+
+    pub(crate) fn statuses(&self) -> Vec<ThreadStatus> {
+        self.threads.iter().map(|thread| thread.status).collect()
+    }
+
+    /// Those that work.
+    pub(crate) fn working(&self) -> Vec<usize> {
+        let works =
+            |thread: &Thread| matches!(thread.does, Does::Work | Does::Triggered(_)) && thread.status == Running;
+        (0..self.threads.len()).filter(|no| works(&self.threads[*no])).collect()
+    }
+
+    /// Whether the outcome is told: main has ended and nothing runs that is not detached.
+    pub(crate) fn is_reported(&self) -> bool {
+        self.threads[0].status != Running
+            && self
+                .threads
+                .iter()
+                .all(|thread| thread.is_detached || thread.status != Running)
+    }
+
+    pub(crate) fn is_settled(&self) -> bool {
+        self.threads.iter().all(|thread| thread.status != Running)
+    }
+
+    pub(crate) fn end(&mut self, no: usize, status: ThreadStatus) {
+        if self.threads[no].status != Running {
+            return;
+        }
+        self.threads[no].status = status;
+        // A thread that ends takes what it started with it, unless a JOIN detached it.
+        let below = self.children(no);
+        for child in below {
+            if !self.threads[child].is_freed {
+                self.end(child, Cancelled);
+            }
+        }
+        let Thread { parent, why, .. } = self.threads[no];
+        match why {
+            Why::Main | Why::Triggered => {}
+            Why::Called => {
+                let status = if status == Completed { Completed } else { Failed };
+                self.end(parent, status);
+            }
+            Why::Branch => self.decide(parent),
+        }
+    }
+
+    fn children(&self, no: usize) -> Vec<usize> {
+        let is_below = |child: &usize| self.threads[*child].parent == no && *child != no;
+        (0..self.threads.len()).filter(is_below).collect()
+    }
+
+    /// The five strategies' table.
+    fn decide(&mut self, parent: usize) {
+        let Does::Fork(strategy, paths) = self.threads[parent].does else {
+            return;
+        };
+        if self.threads[parent].is_decided || self.threads[parent].status != Running {
+            return;
+        }
+        let branches: Vec<usize> = self
+            .children(parent)
+            .into_iter()
+            .filter(|child| self.threads[*child].why == Why::Branch)
+            .collect();
+        let count = |is: fn(ThreadStatus) -> bool| branches.iter().filter(|no| is(self.threads[**no].status)).count();
+        let (n, c) = (paths.len(), count(|status| status == Completed));
+        let f = count(|status| matches!(status, Failed | Timeout | Cancelled));
+        let holds = match strategy {
+            Strategy::AllCompleted if c == n => true,
+            Strategy::AllCompleted if f >= 1 => false,
+            Strategy::AnyCompleted | Strategy::AnyDetached if c >= 1 => true,
+            Strategy::AnyCompleted | Strategy::AnyDetached if f == n => false,
+            Strategy::AllFailed if f == n => true,
+            Strategy::AllFailed if c >= 1 => false,
+            Strategy::AnyFailed if f >= 1 => true,
+            Strategy::AnyFailed if c == n => false,
+            _ => return,
+        };
+        self.threads[parent].is_decided = true;
+        for branch in branches {
+            if strategy == Strategy::AnyDetached && holds {
+                if self.threads[branch].status == Running {
+                    self.threads[branch].is_freed = true;
+                    self.detach(branch);
+                }
+            } else {
+                self.end(branch, Cancelled);
+            }
+        }
+        self.end(parent, if holds { Completed } else { Failed });
+    }
+
+    fn detach(&mut self, no: usize) {
+        self.threads[no].is_detached = true;
+        for child in self.children(no) {
+            self.detach(child);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Every order in which the ends of a small tree can come, with a cancel or the run's time limit at every point.
+
+use pirn_core::run::{Message, Timer, ToSupervisor};
+use pirn_core::status::ThreadStatus::{Cancelled, Completed, Failed, Timeout};
+use serde_json::json;
+
+use crate::oracle::Oracle;
+use crate::play::Play;
+use crate::rebuilt;
+use crate::shapes::{Does, SHAPES, bundle, triggered_by};
+
+/// Something that can come next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    Works { thread: usize, well: bool },
+    Cancel,
+    CancelThread(usize),
+    OutOfTime,
+    Trigger(usize),
+}
+
+/// The run and SPEC's word on it, told the same.
+pub(crate) struct Both {
+    pub(crate) play: Play,
+    pub(crate) oracle: Oracle,
+    /// Cancels and time limits come once an order.
+    is_stopped: bool,
+}
+
+impl Both {
+    pub(crate) fn of(shape: Does) -> Self {
+        Self {
+            play: Play::of(&bundle(shape, 1_000)),
+            oracle: Oracle::of(shape),
+            is_stopped: false,
+        }
+    }
+
+    pub(crate) fn possible(&self) -> Vec<Next> {
+        let mut possible: Vec<Next> = self
+            .oracle
+            .working()
+            .into_iter()
+            .flat_map(|thread| [true, false].map(|well| Next::Works { thread, well }))
+            .collect();
+        if self.oracle.is_settled() {
+            return possible;
+        }
+        possible.extend(self.oracle.may_trigger().map(Next::Trigger));
+        if !self.is_stopped {
+            if self.play.statuses()[0] == pirn_core::status::ThreadStatus::Running {
+                possible.extend([Next::Cancel, Next::OutOfTime]);
+            }
+            possible.extend(self.oracle.working().into_iter().map(Next::CancelThread));
+        }
+        possible
+    }
+
+    pub(crate) fn tell(&mut self, next: Next) {
+        match next {
+            Next::Works { thread, well } => {
+                self.oracle.end(thread, if well { Completed } else { Failed });
+                self.play.work_ends(thread as u32, well);
+            }
+            Next::Cancel => {
+                self.is_stopped = true;
+                self.oracle.end(0, Cancelled);
+                self.play.cancel();
+            }
+            Next::CancelThread(thread) => {
+                self.is_stopped = true;
+                self.oracle.end(thread, Cancelled);
+                self.play.cancel_thread(thread as u32);
+            }
+            Next::OutOfTime => {
+                self.is_stopped = true;
+                self.oracle.end(0, Timeout);
+                self.play.elapse(Timer::Thread {
+                    thread: 0,
+                    after_ms: 1_000,
+                });
+            }
+            Next::Trigger(thread) => {
+                self.oracle.trigger(thread);
+                let thread_id = self.play.machine.thread_id(thread as u32);
+                let (_, graph) = self.play.machine.origin(thread as u32).unwrap();
+                let workflow = triggered_by(&graph.workflow_id);
+                let firing = serde_json::from_value(json!({
+                    "id": 1,
+                    "trigger": {"id": "t", "condition": {"eventType": "CUSTOM"},
+                        "action": {"type": "EXECUTE_TRIGGERED_SUBGRAPH",
+                            "parameters": {"triggeredWorkflowId": workflow, "waitForCompletion": false}}},
+                    "event": {"sequence": 1, "timestamp": 0, "runId": "r", "workflowId": graph.workflow_id,
+                        "threadId": thread_id, "type": "CUSTOM"},
+                }));
+                let fire = ToSupervisor::Fire(Box::new(firing.unwrap()));
+                self.play.tell(Message::Supervisor(fire));
+            }
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn check(&self, order: &[Next]) {
+        let (play, oracle) = (&self.play, &self.oracle);
+        assert_eq!(play.statuses(), oracle.statuses(), "after {order:?}");
+        let working: Vec<usize> = play.works.keys().map(|thread| *thread as usize).collect();
+        assert_eq!(working, oracle.working(), "what is under way after {order:?}");
+        assert_eq!(
+            play.report.is_some(),
+            oracle.is_reported(),
+            "the outcome after {order:?}"
+        );
+        assert_eq!(play.is_settled, oracle.is_settled(), "the end after {order:?}");
+    }
+}
+
+fn replay(shape: Does, order: &[Next]) -> Both {
+    let mut both = Both::of(shape);
+    for next in order {
+        both.tell(*next);
+    }
+    both
+}
+
+/// Tries every order from here on; how many there are.
+fn explore(shape: Does, order: &mut Vec<Next>) -> usize {
+    let both = replay(shape, order);
+    both.check(order);
+    let possible = both.possible();
+    if possible.is_empty() {
+        assert!(both.play.is_settled, "nothing is left to come after {order:?}");
+        assert!(both.play.timers.is_empty(), "a timer is left after {order:?}");
+        rebuilt::check(&bundle(shape, 1_000), &both.play);
+        return 1;
+    }
+    let mut orders = 0;
+    for next in possible {
+        order.push(next);
+        orders += explore(shape, order);
+        order.pop();
+    }
+    orders
+}
+
+#[test]
+fn every_order_of_ends_of_small_trees_is_as_the_spec_says() {
+    let mut orders = 0;
+    for shape in SHAPES {
+        orders += explore(*shape, &mut Vec::new());
+    }
+    assert!(orders > 1_000, "only {orders} orders");
+}

@@ -1,0 +1,17 @@
+//! A run is what it was told: told the same once more, it does the same, also where it was written down and read back at
+//! every point.
+
+use serde_json::Value;
+
+use crate::play::Play;
+
+/// Rebuilds a run that was played.
+#[track_caller]
+pub(crate) fn check(bundle: &Value, played: &Play) {
+    for is_stored in [false, true] {
+        let again = Play::rebuilt(bundle, &played.told, is_stored);
+        assert_eq!(again.did, played.did, "stored: {is_stored}");
+        let report = |play: &Play| serde_json::to_string(&play.report).unwrap();
+        assert_eq!(report(&again), report(played), "stored: {is_stored}");
+    }
+}

@@ -1,0 +1,135 @@
+//! Small trees of threads: what each does, and the workflows that say so.
+
+use serde_json::{Value, json};
+
+/// What a thread does, from its start to its end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Does {
+    /// Something that takes its time.
+    Work,
+    /// Starts these and waits for the join.
+    Fork(Strategy, &'static [Does]),
+    /// Calls a workflow that does this, and waits for its end.
+    Call(&'static Does),
+    /// Works, while whatever a trigger starts for it does this; it does not wait.
+    Triggered(&'static Does),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Strategy {
+    AllCompleted,
+    AnyCompleted,
+    AllFailed,
+    AnyFailed,
+    /// One of them lets the losers run on.
+    AnyDetached,
+}
+
+use Does::{Call, Fork, Triggered, Work};
+use Strategy::{AllCompleted, AllFailed, AnyCompleted, AnyDetached, AnyFailed};
+
+/// Trees of up to five threads.
+pub(crate) const SHAPES: &[Does] = &[
+    Work,
+    Call(&Work),
+    Call(&Call(&Work)),
+    Fork(AllCompleted, &[Work, Work, Work]),
+    Fork(AnyCompleted, &[Work, Work, Work]),
+    Fork(AllFailed, &[Work, Work]),
+    Fork(AllCompleted, &[Work, Work, Work, Work]),
+    Fork(AnyFailed, &[Fork(AllFailed, &[Work, Work]), Work]),
+    Fork(AnyDetached, &[Fork(AnyDetached, &[Work, Work]), Work]),
+    Fork(AnyFailed, &[Work, Work]),
+    Fork(AnyDetached, &[Work, Work, Work]),
+    Fork(AllCompleted, &[Fork(AnyCompleted, &[Work, Work]), Work]),
+    Fork(AnyCompleted, &[Fork(AllCompleted, &[Work, Work]), Work]),
+    Fork(AnyDetached, &[Fork(AllCompleted, &[Work, Work]), Work]),
+    Fork(AnyCompleted, &[Call(&Work), Work]),
+    Fork(AllFailed, &[Call(&Work), Call(&Work)]),
+    Fork(AnyDetached, &[Call(&Work), Work]),
+    Call(&Fork(AnyFailed, &[Work, Work])),
+    Call(&Fork(AnyDetached, &[Work, Work])),
+    Triggered(&Work),
+    Triggered(&Call(&Work)),
+    Triggered(&Fork(AnyCompleted, &[Work, Work])),
+    Call(&Triggered(&Work)),
+];
+
+/// The workflows of a shape; `main` is limited to so many milliseconds.
+pub(crate) fn bundle(shape: Does, timeout_ms: u64) -> Value {
+    let mut workflows = Vec::new();
+    let mut main = workflow("main", shape, false, &mut workflows);
+    main["config"] = json!({ "timeoutMs": timeout_ms });
+    workflows.insert(0, main);
+    json!({ "workflows": workflows })
+}
+
+fn workflow(id: &str, does: Does, is_triggered: bool, more: &mut Vec<Value>) -> Value {
+    let (mut nodes, mut edges) = (Vec::new(), Vec::new());
+    let last = add(id, "n", does, &mut nodes, &mut edges, more);
+    let (first, end) = if is_triggered {
+        ("START_FROM_TRIGGER", "CONTINUE_FROM_TRIGGER")
+    } else {
+        ("START", "END")
+    };
+    nodes.push(json!({"id": "start", "type": first}));
+    nodes.push(json!({"id": "end", "type": end}));
+    edges.push(json!({"from": "start", "to": "n"}));
+    edges.push(json!({"from": last, "to": "end"}));
+    json!({"id": id, "nodes": nodes, "edges": edges})
+}
+
+/// Adds what does this, beginning at `id`; the node that it ends with.
+fn add(
+    workflow_id: &str,
+    id: &str,
+    does: Does,
+    nodes: &mut Vec<Value>,
+    edges: &mut Vec<Value>,
+    more: &mut Vec<Value>,
+) -> String {
+    match does {
+        Work | Triggered(_) => {
+            nodes.push(json!({"id": id, "type": "CODE", "config": {"function": "work"}}));
+            if let Triggered(child) = does {
+                let name = triggered_by(workflow_id);
+                let child = workflow(&name, *child, true, more);
+                more.push(child);
+            }
+            id.to_owned()
+        }
+        Call(child) => {
+            let name = format!("{workflow_id}-{id}");
+            let child = workflow(&name, *child, false, more);
+            more.push(child);
+            nodes.push(json!({"id": id, "type": "SUBGRAPH", "config": {"subgraphId": name}}));
+            id.to_owned()
+        }
+        Fork(strategy, paths) => {
+            let join = format!("{id}-join");
+            let ids: Vec<String> = (0..paths.len()).map(|path| format!("{id}{path}")).collect();
+            let (strategy, on_decided) = match strategy {
+                AllCompleted => ("ALL_COMPLETED", "cancel"),
+                AnyCompleted => ("ANY_COMPLETED", "cancel"),
+                AllFailed => ("ALL_FAILED", "cancel"),
+                AnyFailed => ("ANY_FAILED", "cancel"),
+                AnyDetached => ("ANY_COMPLETED", "detach"),
+            };
+            nodes.push(json!({"id": id, "type": "FORK",
+                "config": {"forkPathIds": ids, "childNodeIds": ids, "forkStrategy": "parallel"}}));
+            nodes.push(json!({"id": join, "type": "JOIN",
+                "config": {"forkPathIds": ids, "joinStrategy": strategy, "onDecided": on_decided}}));
+            for (path, does) in ids.iter().zip(paths) {
+                let last = add(workflow_id, path, *does, nodes, edges, more);
+                edges.push(json!({"from": id, "to": path}));
+                edges.push(json!({"from": last, "to": join}));
+            }
+            join
+        }
+    }
+}
+
+/// The workflow that a trigger starts for a thread of this one.
+pub(crate) fn triggered_by(workflow_id: &str) -> String {
+    format!("{workflow_id}-triggered")
+}
