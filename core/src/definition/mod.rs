@@ -3,24 +3,27 @@
 //! A value of these types is what the user wrote, with aliases resolved and legacy forms normalised; whether it
 //! makes sense as a graph is decided by [`crate::graph`].
 
-mod context;
+mod aliases;
+mod context_operation;
+mod either;
 mod fault;
+mod history_options;
 pub(crate) mod json;
 mod load;
 mod nodes;
 mod origin;
+mod pinned;
 #[cfg(feature = "schema")]
 mod schema;
 mod trigger;
 mod workflow;
 
-pub use context::{
-    AllWord, ClearContext, ContextOperation, FilterContext, InsertContext, PinContext, ReplaceContext, Replacement,
-    Target, Text, TextMessage, TruncateContext,
+pub use context_operation::{
+    AllWord, ClearContext, CompressionConfig, ContextOperation, FilterContext, InsertContext, PinContext,
+    ReplaceContext, Replacement, Target, Text, TextMessage, TruncateContext,
 };
-pub use context::{CompressionConfig, FolderNotes, PinSection, Pinned, PinnedText, TodoItem, TodoStatus, UsefulInfo};
-pub use context::{ConversationHistoryOptions, HistoryRange, HistorySelection, RoleCount, RoleRange};
 pub use fault::{Fault, FaultCode, Position};
+pub use history_options::{ConversationHistoryOptions, HistoryRange, HistorySelection, RoleCount, RoleRange};
 pub use load::{Loaded, load, nearest};
 pub use nodes::{
     AgentConfig, CodeConfig, ContinueFromTriggerConfig, ConversationMode, EndConfig, ForkConfig, ForkStrategy,
@@ -29,6 +32,7 @@ pub use nodes::{
     WaitConfig,
 };
 pub use origin::{Located, Origin, SourceFile};
+pub use pinned::{FolderNotes, PinSection, Pinned, PinnedText, TodoItem, TodoStatus, UsefulInfo};
 #[cfg(feature = "schema")]
 pub use schema::schema;
 pub use trigger::{

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{ContextOperation, ConversationHistoryOptions};
+use super::{ContextOperation, ConversationHistoryOptions, HistoryRange, RoleCount, RoleRange};
+use crate::message::Role;
 
 /// A node's `type` and `config`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -50,6 +51,23 @@ pub enum NodeExits<'a> {
 }
 
 impl NodeConfig {
+    /// The type words, in the order of the variants.
+    pub const TYPES: [&'static str; 13] = [
+        "START",
+        "END",
+        "VARIABLE",
+        "LLM",
+        "CODE",
+        "ROUTE",
+        "FORK",
+        "JOIN",
+        "SUBGRAPH",
+        "CONTEXT_PROCESSOR",
+        "WAIT",
+        "START_FROM_TRIGGER",
+        "CONTINUE_FROM_TRIGGER",
+    ];
+
     /// The canonical type word: `CONTEXT_PROCESSOR`.
     pub fn type_name(&self) -> &'static str {
         match self {
@@ -447,12 +465,37 @@ pub enum HistoryCallbackMode {
 /// The messages that go back, and how.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct HistoryCallback {
     /// Default: append, but replace for token events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<HistoryCallbackMode>,
-    /// The selection, its fields beside `mode`.
-    #[serde(flatten)]
-    pub selection: ConversationHistoryOptions,
+    /// See [`ConversationHistoryOptions`], as all that follow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_n: Option<u64>,
+    /// The last `count` visible messages of a role.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_n_by_role: Option<RoleCount>,
+    /// Every visible message of a role.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_role: Option<Role>,
+    /// Half-open indices into the complete history; archived messages are dropped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub range: Option<HistoryRange>,
+    /// Half-open indices among the visible messages of a role.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub range_by_role: Option<RoleRange>,
+}
+
+impl HistoryCallback {
+    /// The selection that stands beside `mode`.
+    pub fn selection(&self) -> ConversationHistoryOptions {
+        ConversationHistoryOptions {
+            last_n: self.last_n,
+            last_n_by_role: self.last_n_by_role,
+            by_role: self.by_role,
+            range: self.range,
+            range_by_role: self.range_by_role,
+        }
+    }
 }

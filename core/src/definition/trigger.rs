@@ -59,7 +59,12 @@ pub struct TriggerCondition {
 /// The action of a trigger: `{type, parameters}`; type words are read in either case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(tag = "type", content = "parameters", rename_all = "SCREAMING_SNAKE_CASE")]
+#[serde(
+    tag = "type",
+    content = "parameters",
+    rename_all = "SCREAMING_SNAKE_CASE",
+    deny_unknown_fields
+)]
 pub enum TriggerAction {
     /// A detached run of a normal workflow.
     #[serde(rename_all = "camelCase")]
@@ -96,7 +101,8 @@ pub enum TriggerAction {
     /// Sets a variable of the thread that raised the event, or a global one.
     #[serde(rename_all = "camelCase")]
     SetVariable {
-        /// Its name.
+        /// Its name (`variable` is an alias).
+        #[serde(alias = "variable")]
         variable_name: String,
         /// A value, taken as it is.
         #[serde(default)]

@@ -50,7 +50,7 @@ pub struct VariableDefinition {
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub variable_type: Option<VariableType>,
     /// The value it starts with; `null` where absent. (`defaultValue` is an alias.)
-    #[serde(default)]
+    #[serde(default, alias = "defaultValue")]
     pub value: Value,
     /// The thread's or the run's.
     #[serde(default)]
@@ -139,8 +139,10 @@ pub struct EdgeDefinition {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// The node it starts at.
+    #[serde(alias = "from")]
     pub source_node_id: String,
     /// The node it leads to.
+    #[serde(alias = "to")]
     pub target_node_id: String,
     /// Carried through (`DEFAULT`, `CONDITIONAL`); the condition alone decides.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]

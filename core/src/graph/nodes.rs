@@ -440,7 +440,7 @@ impl NodeCompiler<'_, '_> {
         }
         if let Some(callback) = &config.conversation_history_callback {
             self.report
-                .history(&callback.selection, &child(&pointer, "conversationHistoryCallback"));
+                .history(&callback.selection(), &child(&pointer, "conversationHistoryCallback"));
         }
     }
 }

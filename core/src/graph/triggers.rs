@@ -55,7 +55,7 @@ pub(super) fn check_trigger<'t>(
                 report,
             );
             if let Some(input) = input
-                && input.source != "event"
+                && !input.source.eq_ignore_ascii_case("event")
             {
                 let message = format!("unknown source `{}`: the only one is \"event\"", input.source);
                 report.fault(

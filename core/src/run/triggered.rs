@@ -449,7 +449,7 @@ fn change_of(
     let (basis, is_token) = (*basis, run.firing.is_token_event());
     let change = match &config.conversation_history_callback {
         Some(callback) => {
-            let chosen = select(conversation, &callback.selection)
+            let chosen = select(conversation, &callback.selection())
                 .map_err(|error| RunError::new(RunErrorCode::NodeFailed, error.to_string()))?;
             let messages = chosen.iter().map(|message| (**message).clone()).collect();
             let default = if is_token {

@@ -1,10 +1,12 @@
 //! Any bytes, and any workflow with its parts shuffled: read, checked and looked through without a panic, and whatever
 //! is wrong has its place.
 
+use std::sync::Arc;
+
 use pirn_core::analysis::analyse;
 use pirn_core::definition::{Loaded, SourceFile};
 use pirn_core::graph::{CompileContext, compile_loaded};
-use pirn_core::script::{Path, Plain};
+use pirn_core::script::{Plain, ScopeValues, Step, is_reserved};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -73,8 +75,112 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_read_as_an_expression_or_left_to_javascript(text in "\\PC{0,60}") {
-        let _ = Plain::read(&text);
-        let _ = Path::of_template(&text);
+    fn any_text_is_read_as_an_expression_or_left_to_javascript(text in texts()) {
+        let trimmed = text.trim();
+        let value = value_of(&text)?;
+        match literal(trimmed) {
+            Some(literal) => prop_assert_eq!(value, Some(literal), "a literal is itself"),
+            None if is_name(trimmed) => prop_assert_eq!(value, Some(json!("leaf")), "a name is its variable"),
+            // whatever else is read is a path that leads to what lies there
+            None => prop_assert!(value.is_none_or(|value| value == json!("leaf")), "{text:?}"),
+        }
     }
+
+    #[test]
+    fn a_sum_a_call_or_a_comparison_is_left_to_javascript(
+        left in "[a-z]{1,5}", operator in prop::sample::select(&[" + ", "+", " === ", " ? b : ", "(", " || ", "`"][..]), right in "[a-z0-9)]{1,5}",
+    ) {
+        prop_assert_eq!(Plain::read(&format!("{left}{operator}{right}")), None);
+    }
+}
+
+/// Texts like the ones people write, and any others.
+fn texts() -> impl Strategy<Value = String> {
+    prop_oneof![
+        "\\PC{0,60}",
+        "[a-z_$]{1,6}(\\.[a-z]{1,4}|\\[[0-9]{1,3}\\]|\\['[a-z -]{0,4}'\\]){0,3}",
+        "\\{\\{ ?[a-z-]{1,6}(\\.[a-z0-9-]{1,3}){0,2} ?\\}\\}",
+        "-?[0-9]{1,17}(\\.[0-9]{1,4})?(e[0-9])?",
+        "['\"][a-z '\"\\\\{}]{0,8}['\"]",
+        prop::sample::select(
+            &[
+                "true",
+                "false",
+                "null",
+                "undefined",
+                "this",
+                "NaN",
+                "Math.PI",
+                "__proto__",
+                ""
+            ][..]
+        )
+        .prop_map(str::to_owned),
+    ]
+}
+
+/// The value of a text without JavaScript, where a path leads to "leaf"; none where it takes JavaScript.
+fn value_of(text: &str) -> Result<Option<Value>, TestCaseError> {
+    let Some(plain) = Plain::read(text) else {
+        return Ok(None);
+    };
+    let mut scope = ScopeValues::default();
+    if let Plain::Path(path) | Plain::Placeholder(path) = &plain {
+        let inside = text.trim().trim_start_matches("{{").trim_end_matches("}}").trim();
+        prop_assert_eq!(&**path.source(), inside, "a path is the whole text");
+        let steps = path.steps();
+        let (root, steps) = match (&**path.root(), steps.split_first()) {
+            ("variables" | "nodes", None) => return Ok(None),
+            ("variables" | "nodes", Some((Step::Key(name), rest))) => (name.to_string(), rest),
+            ("variables" | "nodes", Some((Step::Index(index), rest))) => (index.to_string(), rest),
+            (root, _) => (root.to_owned(), steps),
+        };
+        let mut value = json!("leaf");
+        for step in steps.iter().rev() {
+            value = match step {
+                Step::Key(key) => json!({ key.to_string(): value }),
+                Step::Index(index) => {
+                    let mut items = vec![Value::Null; *index];
+                    items.push(value);
+                    Value::Array(items)
+                }
+            };
+        }
+        let root: Arc<str> = root.into();
+        scope.nodes.insert(Arc::clone(&root), Arc::new(value.clone()));
+        scope.variables.insert(root, Arc::new(value));
+    }
+    let value = plain.value(&scope).transpose();
+    let value = value.map_err(|fault| TestCaseError::fail(fault.to_string()))?;
+    Ok(value.map(|value| value.as_ref().clone()))
+}
+
+/// JSON's literals, `undefined` and texts in single quotes; `None` beyond what JavaScript and JSON write alike.
+fn literal(text: &str) -> Option<Value> {
+    let is_number = |text: &str| !text.contains(['e', 'E']) && text.trim_start_matches('-').len() <= 15;
+    let quoted = |quote: char| {
+        text.strip_prefix(quote)?
+            .strip_suffix(quote)
+            .filter(|inside| !inside.contains([quote, '\\']))
+    };
+    match (text, quoted('\'').or_else(|| quoted('"'))) {
+        ("undefined", _) => Some(Value::Null),
+        (_, Some(inside)) if inside.contains("{{") || inside.chars().any(char::is_control) => None,
+        (_, Some(inside)) => Some(json!(inside)),
+        (_, None) => match serde_json::from_str(text).ok()? {
+            Value::Number(number) if is_number(text) => {
+                let whole = number.as_f64().filter(|number| number.fract() == 0.0);
+                Some(whole.map_or(json!(number), |whole| json!(whole as i64)))
+            }
+            Value::Bool(flag) => Some(json!(flag)),
+            Value::Null => Some(Value::Null),
+            Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => None,
+        },
+    }
+}
+
+/// A name of letters that JavaScript does not keep for itself.
+fn is_name(text: &str) -> bool {
+    let letters = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_lowercase());
+    letters && !is_reserved(text) && !matches!(text, "variables" | "nodes")
 }

@@ -11,21 +11,26 @@ use serde::forward_to_deserialize_any;
 use super::{Json, Member, Tree};
 
 /// Words listed in a message; a longer list hides the point.
-const MOST_LISTED: usize = 8;
+const MAX_LISTED: usize = 8;
 
-/// Why a tree is not what a type wants.
+/// Types in which `null` is a value and not an absent field.
+const NULLABLE: [&str; 1] = ["PinContext"];
+
+/// The reason why a tree does not fit a type.
 #[derive(Clone, Debug)]
 pub(crate) struct Mismatch {
     pub(crate) kind: MismatchKind,
     pub(crate) message: String,
 }
 
-/// What sort of mismatch.
+/// The kind of mismatch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MismatchKind {
     Invalid,
     Missing(&'static str),
     UnknownField(String, &'static [&'static str]),
+    /// A field is given under two of its names.
+    DuplicateField(&'static str),
     UnknownWord(String, &'static [&'static str]),
 }
 
@@ -71,8 +76,15 @@ impl de::Error for Mismatch {
         }
     }
 
+    fn duplicate_field(field: &'static str) -> Self {
+        Self {
+            kind: MismatchKind::DuplicateField(field),
+            message: format!("`{field}` is given under two names; keep one"),
+        }
+    }
+
     fn unknown_variant(word: &str, expected: &'static [&'static str]) -> Self {
-        let message = if expected.len() > MOST_LISTED {
+        let message = if expected.len() > MAX_LISTED {
             format!("unknown word `{word}`")
         } else {
             format!("expected one of {}, found `{word}`", expected.join(", "))
@@ -147,10 +159,7 @@ impl<'de> Deserializer<'de> for &'de Tree {
             },
             Json::Text(text) => visitor.visit_borrowed_str(text),
             Json::List(items) => visitor.visit_seq(Items(items.iter())),
-            Json::Object(members) => visitor.visit_map(Members {
-                rest: members.iter(),
-                value: None,
-            }),
+            Json::Object(members) => visitor.visit_map(Members::of(members, &[])),
         }
     }
 
@@ -175,7 +184,9 @@ impl<'de> Deserializer<'de> for &'de Tree {
     ) -> Result<V::Value, Mismatch> {
         match &self.value {
             Json::Text(word) => {
-                let word: StrDeserializer<'_, Mismatch> = word.as_str().into_deserializer();
+                let known = words.iter().find(|known| is_same_word(known, word));
+                let word: StrDeserializer<'_, Mismatch> =
+                    known.map_or(word.as_str(), |known| known).into_deserializer();
                 visitor.visit_enum(word)
             }
             Json::Null | Json::Bool(_) | Json::Number(_) | Json::List(_) | Json::Object(_) => {
@@ -188,15 +199,17 @@ impl<'de> Deserializer<'de> for &'de Tree {
         }
     }
 
-    /// serde would read a list as an object's fields in order; a file never means that.
+    /// A field that is `null` counts as absent. serde would read a list as an object's fields in order; a file never
+    /// means that.
     fn deserialize_struct<V: Visitor<'de>>(
         self,
-        _: &'static str,
-        _: &'static [&'static str],
+        name: &'static str,
+        fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Mismatch> {
-        match self.value {
-            Json::Object(_) => self.deserialize_any(visitor),
+        let optional = if NULLABLE.contains(&name) { &[] } else { fields };
+        match &self.value {
+            Json::Object(members) => visitor.visit_map(Members::of(members, optional)),
             Json::Null | Json::Bool(_) | Json::Number(_) | Json::Text(_) | Json::List(_) => {
                 let message = format!("expected an object, found {}", self.kind());
                 Err(Mismatch {
@@ -213,6 +226,12 @@ impl<'de> Deserializer<'de> for &'de Tree {
     }
 }
 
+/// Words are read in either case, and with `-` for `_`.
+fn is_same_word(known: &str, word: &str) -> bool {
+    let fold = |byte: u8| if byte == b'-' { b'_' } else { byte.to_ascii_lowercase() };
+    known.bytes().map(fold).eq(word.bytes().map(fold))
+}
+
 struct Items<'de>(std::slice::Iter<'de, Tree>);
 
 impl<'de> SeqAccess<'de> for Items<'de> {
@@ -226,17 +245,31 @@ impl<'de> SeqAccess<'de> for Items<'de> {
 struct Members<'de> {
     rest: std::slice::Iter<'de, Member>,
     value: Option<&'de Tree>,
+    /// Members of these names that are `null` are passed over.
+    optional: &'static [&'static str],
+}
+
+impl<'de> Members<'de> {
+    fn of(members: &'de [Member], optional: &'static [&'static str]) -> Self {
+        Self {
+            rest: members.iter(),
+            value: None,
+            optional,
+        }
+    }
 }
 
 impl<'de> MapAccess<'de> for Members<'de> {
     type Error = Mismatch;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Mismatch> {
-        let Some(member) = self.rest.next() else {
+        let is_absent =
+            |member: &&Member| matches!(member.value.value, Json::Null) && self.optional.contains(&member.key.as_str());
+        let Some(member) = self.rest.by_ref().find(|member| !is_absent(member)) else {
             return Ok(None);
         };
         self.value = Some(&member.value);
-        let key: StrDeserializer<'_, Mismatch> = member.key.as_ref().into_deserializer();
+        let key: StrDeserializer<'_, Mismatch> = member.key.as_str().into_deserializer();
         seed.deserialize(key).map(Some)
     }
 

@@ -73,7 +73,7 @@ pub(crate) fn pointer_at(root: &Tree, offset: u32) -> String {
             Json::Object(members) => {
                 let place = members.partition_point(|member| member.value.span.end <= offset);
                 let member = members.get(place).filter(|member| member.key_span.start <= offset);
-                member.map(|member| (Step::Key(member.key.to_string()), &member.value))
+                member.map(|member| (Step::Key(member.key.clone()), &member.value))
             }
         };
         match next {

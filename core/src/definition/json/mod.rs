@@ -4,15 +4,14 @@
 //! 2. Nesting is bounded by [`MAX_DEPTH`], so every walk over a tree may recurse.
 
 mod deserialize;
-mod keys;
 mod locate;
 mod parse;
 
-use std::borrow::Cow;
-
 pub(crate) use deserialize::{Mismatch, MismatchKind};
 pub(crate) use locate::{Lines, pointer_at};
-pub(crate) use parse::{Parsed, Twice, parse};
+pub(crate) use parse::{DuplicateKey, Parsed, parse};
+
+use super::aliases::aliases_of;
 
 /// Levels of nesting a text may have.
 pub(crate) const MAX_DEPTH: usize = 128;
@@ -47,7 +46,7 @@ pub(crate) enum Json {
 /// A key and its value.
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
-    pub(crate) key: Cow<'static, str>,
+    pub(crate) key: String,
     pub(crate) key_span: Span,
     pub(crate) value: Tree,
 }
@@ -135,7 +134,7 @@ impl Tree {
         members.insert(
             0,
             Member {
-                key: Cow::Owned(key.to_owned()),
+                key: key.to_owned(),
                 key_span: value.span,
                 value,
             },
@@ -147,7 +146,9 @@ impl Tree {
         let mut here = self;
         for step in steps {
             let next = match step {
-                Step::Key(key) => here.get(key),
+                Step::Key(key) => here
+                    .get(key)
+                    .or_else(|| aliases_of(key).find_map(|alias| here.get(alias))),
                 Step::Index(index) => here.as_list().and_then(|items| items.get(*index)),
             };
             match next {
@@ -158,26 +159,36 @@ impl Tree {
         here
     }
 
-    /// Takes out the part that `steps` name. Whether there was one.
+    /// The part that `steps` lead to.
+    fn part_mut(&mut self, steps: &[Step]) -> Option<&mut Tree> {
+        let mut here = self;
+        for step in steps {
+            here = match (step, &mut here.value) {
+                (Step::Key(key), Json::Object(members)) => {
+                    &mut members.iter_mut().find(|member| member.key == *key)?.value
+                }
+                (Step::Index(index), Json::List(items)) => items.get_mut(*index)?,
+                (Step::Key(_) | Step::Index(_), _) => return None,
+            };
+        }
+        Some(here)
+    }
+
+    /// Takes the members out of the object at `steps` whose keys are not among `known`.
+    pub(crate) fn take_unknown(&mut self, steps: &[Step], known: &[&str]) -> Vec<Member> {
+        let members = self.part_mut(steps).and_then(Tree::members_mut);
+        let is_unknown = |member: &mut Member| !known.contains(&member.key.as_str());
+        members.map_or_else(Vec::new, |members| members.extract_if(.., is_unknown).collect())
+    }
+
+    /// Takes out the part that `steps` lead to. Whether there was one.
     pub(crate) fn remove(&mut self, steps: &[Step]) -> bool {
-        let Some((last, pointer)) = steps.split_last() else {
+        let Some((last, parent)) = steps.split_last() else {
             return false;
         };
-        let mut here = self;
-        for step in pointer {
-            let next = match (step, &mut here.value) {
-                (Step::Key(key), Json::Object(members)) => members
-                    .iter_mut()
-                    .find(|member| member.key == *key)
-                    .map(|member| &mut member.value),
-                (Step::Index(index), Json::List(items)) => items.get_mut(*index),
-                (Step::Key(_) | Step::Index(_), _) => None,
-            };
-            match next {
-                Some(next) => here = next,
-                None => return false,
-            }
-        }
+        let Some(here) = self.part_mut(parent) else {
+            return false;
+        };
         match (last, &mut here.value) {
             (Step::Key(key), Json::Object(members)) => {
                 let before = members.len();

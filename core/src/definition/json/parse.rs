@@ -1,27 +1,24 @@
 //! Text to tree. Strict JSON, with messages for what people write by mistake.
 
-use std::borrow::Cow;
-
-use super::keys::key;
 use super::{Json, MAX_BYTES, MAX_DEPTH, Member, Span, Tree};
 use crate::definition::FaultCode;
 
-/// A tree, and the keys that stand twice in their object: the first, which counts, and the other.
+/// A tree, and the keys that appear twice in an object.
 #[derive(Debug)]
 pub(crate) struct Parsed {
     pub(crate) root: Tree,
-    pub(crate) twice: Vec<Twice>,
+    pub(crate) duplicates: Vec<DuplicateKey>,
 }
 
-/// A key that stands twice.
+/// A key that appears twice in one object.
 #[derive(Debug)]
-pub(crate) struct Twice {
+pub(crate) struct DuplicateKey {
     pub(crate) key: String,
     pub(crate) first: Span,
     pub(crate) other: Span,
 }
 
-/// Why a text is no tree.
+/// The first syntax error of a text.
 #[derive(Debug)]
 pub(crate) struct SyntaxError {
     pub(crate) code: FaultCode,
@@ -45,7 +42,7 @@ pub(crate) fn parse(text: &str) -> Result<Parsed, SyntaxError> {
         depth: 0,
         members: Vec::new(),
         items: Vec::new(),
-        twice: Vec::new(),
+        duplicates: Vec::new(),
     };
     if text.starts_with('\u{feff}') {
         parser.at = '\u{feff}'.len_utf8();
@@ -58,12 +55,12 @@ pub(crate) fn parse(text: &str) -> Result<Parsed, SyntaxError> {
     }
     Ok(Parsed {
         root,
-        twice: parser.twice,
+        duplicates: parser.duplicates,
     })
 }
 
-/// Members of an object up to which every key is compared with every other: sorting them needs two lists.
-const FEW: usize = 8;
+/// Members of an object up to which every key is compared with every other; more are sorted.
+const MAX_UNSORTED: usize = 8;
 
 fn repeats_a_key(members: &[Member]) -> bool {
     let has_before = |(place, member): (usize, &Member)| members[..place].iter().any(|other| other.key == member.key);
@@ -79,7 +76,7 @@ struct Parser<'a> {
     members: Vec<Member>,
     /// Items of the lists that are open, likewise.
     items: Vec<Tree>,
-    twice: Vec<Twice>,
+    duplicates: Vec<DuplicateKey>,
 }
 
 /// What stands between quotes.
@@ -129,7 +126,7 @@ impl<'a> Parser<'a> {
             if self.peek() != Some(b'"') {
                 return Err(self.unexpected("a key in double quotes"));
             }
-            let key = self.key()?;
+            let key = self.string()?;
             let key_span = span(start, self.at);
             self.skip_space();
             if self.peek() != Some(b':') {
@@ -187,7 +184,7 @@ impl<'a> Parser<'a> {
     }
 
     fn without_repeats(&mut self, members: Vec<Member>) -> Vec<Member> {
-        if members.len() <= FEW && !repeats_a_key(&members) {
+        if members.len() <= MAX_UNSORTED && !repeats_a_key(&members) {
             return members;
         }
         let mut order: Vec<usize> = (0..members.len()).collect();
@@ -203,8 +200,8 @@ impl<'a> Parser<'a> {
         let mut kept = Vec::with_capacity(members.len());
         for (member, first) in members.into_iter().zip(firsts) {
             match first {
-                Some(first) => self.twice.push(Twice {
-                    key: member.key.into_owned(),
+                Some(first) => self.duplicates.push(DuplicateKey {
+                    key: member.key,
                     first,
                     other: member.key_span,
                 }),
@@ -218,13 +215,6 @@ impl<'a> Parser<'a> {
         match self.quoted()? {
             Quoted::Plain(text) => Ok(text.to_owned()),
             Quoted::Escaped(text) => Ok(text),
-        }
-    }
-
-    fn key(&mut self) -> Result<Cow<'static, str>, SyntaxError> {
-        match self.quoted()? {
-            Quoted::Plain(text) => Ok(key(text)),
-            Quoted::Escaped(text) => Ok(Cow::Owned(text)),
         }
     }
 

@@ -8,9 +8,7 @@
 mod fork;
 mod nearest;
 mod node;
-mod normalise;
 mod read;
-mod shape;
 mod trigger;
 mod workflow;
 
@@ -18,18 +16,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Map, Value};
 
 use self::read::Problem;
 use super::fault::{Fault, FaultCode};
-use super::json::{Json, Parsed, Tree, Twice, parse};
+use super::json::{DuplicateKey, Json, Parsed, Tree, parse};
 use super::origin::{Holes, Located, Origin, Source, SourceFile};
 use super::{Profile, TriggerDefinition, WorkflowDefinition};
 
 pub use nearest::nearest;
-#[cfg(feature = "schema")]
-pub(super) use shape::{ACTIONS, BUNDLE, Field, Holds, NODE, NODE_TYPES, Shape, every_shape};
 
 /// The definitions read from a text.
 #[derive(Clone, Debug, Default)]
@@ -88,8 +84,8 @@ pub fn load(file: &SourceFile) -> Loaded {
         reported: BTreeSet::new(),
     };
     match parse(&file.text) {
-        Ok(Parsed { root, twice }) => {
-            for Twice { key, first, other } in twice {
+        Ok(Parsed { root, duplicates }) => {
+            for DuplicateKey { key, first, other } in duplicates {
                 let message = format!("the key `{key}` appears twice in this object");
                 let fault = loader.source.fault(FaultCode::DuplicateField, first, other, message);
                 loader.out.faults.push(fault);
@@ -136,7 +132,6 @@ impl Loader {
     }
 
     fn bundle(&mut self, mut root: Tree) {
-        self.normalise(&shape::BUNDLE, &mut root);
         for (key, read) in [
             ("workflows", Self::workflow as fn(&mut Self, Tree)),
             ("triggers", Self::trigger),
@@ -152,6 +147,7 @@ impl Loader {
                 }
             }
         }
+        self.read::<NoOtherLists>(&mut root, &[]);
     }
 
     /// A definition that stands alone says by its fields what it is.
@@ -194,7 +190,7 @@ impl Loader {
         };
         let mut rest = tree.clone();
         if let Some(members) = rest.members_mut() {
-            members.retain(|member| !PROFILE_FIELDS.contains(&member.key.as_ref()));
+            members.retain(|member| !PROFILE_FIELDS.contains(&member.key.as_str()));
         }
         let Some(rest) = self.read::<Map<String, Value>>(&mut rest, &[]) else {
             return;
@@ -227,6 +223,7 @@ impl Loader {
             let echo = problem
                 .missing()
                 .is_some_and(|missing| self.reported.contains(&missing));
+            self.reported.extend(problem.meant());
             if !echo {
                 self.out.faults.push(problem.fault(&self.source, pointer));
             }
@@ -242,6 +239,18 @@ impl Loader {
         let fault = self.source.fault_in(code, tree, message);
         self.out.warnings.push(fault);
     }
+}
+
+/// A bundle, its lists taken out.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NoOtherLists {
+    #[serde(rename = "workflows")]
+    _workflows: Option<IgnoredAny>,
+    #[serde(rename = "triggers")]
+    _triggers: Option<IgnoredAny>,
+    #[serde(rename = "profiles")]
+    _profiles: Option<IgnoredAny>,
 }
 
 fn is_bundle(root: &Tree) -> bool {

@@ -1,13 +1,11 @@
 //! One node: its frame, then its config by its type.
 
-use std::borrow::Cow;
-
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use super::Loader;
 use super::nearest::nearest;
 use super::read::{Nothing, problems};
-use super::shape::{NODE, NODE_TYPES, OPERATIONS};
 use crate::definition::fault::FaultCode;
 use crate::definition::json::{Json, Member, Tree};
 use crate::definition::origin::Holes;
@@ -17,66 +15,40 @@ use crate::definition::{
     VariableScope, WaitConfig,
 };
 
-/// Brings a node's frame and config into canonical form.
-pub(super) fn normalise_node(loader: &mut Loader, node: &mut Tree, holes: &mut Holes) {
+/// Brings a node's type into upper case and its config under that name.
+pub(super) fn normalise_node(loader: &mut Loader, node: &mut Tree) {
     if !node.is_object() {
         return;
     }
-    loader.normalise(&NODE, node);
+    if let Some(Json::Text(word)) = node.get_mut("type").map(|word| &mut word.value) {
+        *word = word.replace('-', "_").to_uppercase();
+    }
+    let is_given = |member: &Member| !matches!(member.value.value, Json::Null);
+    let names = |member: &Member| matches!(member.key.as_str(), "config" | "data") && is_given(member);
+    let given: Vec<usize> = (0..)
+        .zip(node.members())
+        .filter(|(_, member)| names(member))
+        .map(|(at, _)| at)
+        .collect();
+    if let [_, second] = given[..] {
+        let member = &node.members()[second];
+        let message = "`config` is given under two names; keep one";
+        let fault = loader
+            .source
+            .fault(FaultCode::DuplicateField, member.key_span, member.key_span, message);
+        loader.out.faults.push(fault);
+    }
     let span = node.get("type").map_or(node.span, |word| word.span);
-    if node.get("config").is_none()
-        && let Some(members) = node.members_mut()
-    {
-        members.push(Member {
-            key: Cow::Borrowed("config"),
-            key_span: span,
-            value: Tree::empty_object(span),
-        });
-    }
-    let Some(word) = node.get("type").and_then(Tree::as_text) else {
-        return;
-    };
-    let Some((word, shape)) = NODE_TYPES.iter().find(|(known, _)| *known == word) else {
-        return;
-    };
-    let Some(config) = node.get_mut("config") else { return };
-    let before = loader.out.faults.len();
-    if *word == "CONTEXT_PROCESSOR" {
-        normalise_operation(loader, config);
-    } else {
-        loader.normalise(shape, config);
-    }
-    // a reported field of these may be the transition itself
-    holes.transitions |= matches!(*word, "FORK" | "JOIN" | "ROUTE") && loader.out.faults.len() > before;
-}
-
-/// `{operation: "truncate", keepFirst: 2}`, and the same with the fields in an object of the operation's name.
-fn normalise_operation(loader: &mut Loader, config: &mut Tree) {
-    let Some(mut operation) = config.take("operation") else {
-        return;
-    };
-    if let Json::Text(word) = &mut operation.value.value {
-        *word = word.to_lowercase();
-        if let Some((word, shape)) = OPERATIONS.iter().find(|(known, _)| known == word) {
-            if let Some(inner) = config.take(word) {
-                match inner.value.value {
-                    Json::Object(members) => {
-                        if let Some(outer) = config.members_mut() {
-                            outer.extend(members);
-                        }
-                    }
-                    Json::Null | Json::Bool(_) | Json::Number(_) | Json::Text(_) | Json::List(_) => {
-                        let message = format!("`{word}`: expected an object");
-                        loader.fault_in(FaultCode::InvalidValue, &inner.value, message);
-                    }
-                }
-            }
-            loader.normalise(shape, config);
-        }
-    }
-    if let Some(members) = config.members_mut() {
-        members.insert(0, operation);
-    }
+    let Some(members) = node.members_mut() else { return };
+    let mut config = given.first().map(|first| members.swap_remove(*first));
+    members.retain(|member| !matches!(member.key.as_str(), "config" | "data"));
+    let mut config = config.take().unwrap_or_else(|| Member {
+        key: String::new(),
+        key_span: span,
+        value: Tree::empty_object(span),
+    });
+    "config".clone_into(&mut config.key);
+    members.push(config);
 }
 
 /// Reads a node in canonical form. `place` is where it will stand among the nodes.
@@ -130,9 +102,9 @@ pub(super) fn read_node(
     })
 }
 
-/// A node without its config.
+/// A node, its config taken out.
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Frame {
     id: String,
     #[serde(rename = "type")]
@@ -142,6 +114,8 @@ struct Frame {
     retry: Option<RetryPolicy>,
     timeout_ms: Option<u64>,
     on_error: Option<OnError>,
+    #[serde(rename = "config", alias = "data")]
+    _config: Option<IgnoredAny>,
 }
 
 /// The config, and whether it is the user's: a stand-in keeps the node in the graph where its config cannot be read.
@@ -190,7 +164,7 @@ fn unknown_type(loader: &mut Loader, node: &Tree, word: &str) {
     let fault = loader
         .source
         .fault_in(FaultCode::InvalidValue, place, format!("unknown node type `{word}`"));
-    let known = || NODE_TYPES.iter().map(|(known, _)| *known);
+    let known = || NodeConfig::TYPES.into_iter();
     let help = match nearest(word, known()) {
         Some(near) => format!("did you mean `{near}`?"),
         None => format!("node types: {}", known().collect::<Vec<_>>().join(", ")),
@@ -229,13 +203,25 @@ fn read_join(loader: &mut Loader, config: &mut Tree) -> Option<JoinConfig> {
 
 const STRATEGIES: &str = "one of ALL_COMPLETED, ANY_COMPLETED, ALL_FAILED, ANY_FAILED, SUCCESS_COUNT_THRESHOLD";
 
+const OPERATIONS: [&str; 7] = ["insert", "replace", "truncate", "clear", "filter", "compress", "pin"];
+
+/// `{operation: "truncate", keepFirst: 2}`, or the same with the fields in an object of the operation's name.
 fn read_operation(loader: &mut Loader, config: &mut Tree) -> Option<ContextOperation> {
     let parents: &[&str] = &["config"];
-    let Some(mut operation) = config.take("operation") else {
+    let Some(operation) = config.take("operation") else {
         loader.fault_in(FaultCode::MissingField, config, "`operation` is missing");
         return None;
     };
-    let word = operation.value.as_text().unwrap_or_default().to_owned();
+    let word = operation.value.as_text().unwrap_or_default().to_lowercase();
+    if let Some(inner) = config.take(&word) {
+        if let (Json::Object(members), Some(outer)) = (inner.value.value, config.members_mut()) {
+            outer.extend(members);
+        } else {
+            let (span, message) = (inner.value.span, format!("`{word}`: expected an object"));
+            let fault = loader.source.fault(FaultCode::InvalidValue, span, span, message);
+            loader.out.faults.push(fault);
+        }
+    }
     let read = match word.as_str() {
         "insert" => loader.read(config, parents).map(ContextOperation::Insert),
         "replace" => loader.read(config, parents).map(ContextOperation::Replace),
@@ -245,20 +231,18 @@ fn read_operation(loader: &mut Loader, config: &mut Tree) -> Option<ContextOpera
         "compress" => loader.read(config, parents).map(ContextOperation::Compress),
         "pin" => loader.read(config, parents).map(ContextOperation::Pin),
         other => {
-            let known = || OPERATIONS.iter().map(|(known, _)| *known);
             let message = format!("unknown operation `{other}`");
             let fault = loader
                 .source
                 .fault_in(FaultCode::InvalidValue, &operation.value, message);
-            let help = match nearest(other, known()) {
+            let help = match nearest(other, OPERATIONS.into_iter()) {
                 Some(near) => format!("did you mean `{near}`?"),
-                None => format!("operations: {}", known().collect::<Vec<_>>().join(", ")),
+                None => format!("operations: {}", OPERATIONS.join(", ")),
             };
             loader.out.faults.push(fault.with_help(help));
             None
         }
     };
-    operation.key = Cow::Borrowed("operation");
     if let Some(members) = config.members_mut() {
         members.insert(0, operation);
     }

@@ -1,19 +1,24 @@
 //! One object into one type, every mismatch reported: what does not fit is taken out and the rest is read again.
 
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{self, DeserializeOwned};
 
 use super::nearest::nearest;
+use crate::definition::aliases::canonical;
 use crate::definition::fault::{Fault, FaultCode};
-use crate::definition::json::{Mismatch, MismatchKind, Span, Step, Tree};
+use crate::definition::json::{Member, Mismatch, MismatchKind, Span, Step, Tree};
 use crate::definition::origin::Source;
 
+/// Known fields listed in the advice on an unknown one.
+const MAX_LISTED: usize = 12;
 /// Mismatches reported for one object; more add nothing.
-const MOST: usize = 32;
+const MAX_PROBLEMS: usize = 32;
 
 /// A mismatch, and its pointer from the object that was read.
 pub(crate) struct Problem {
-    pub(crate) steps: Vec<Step>,
+    steps: Vec<Step>,
+    /// Where the object starts that has the field, or lacks it.
+    object: u32,
     span: Span,
     shown: Span,
     mismatch: Mismatch,
@@ -29,8 +34,24 @@ impl Problem {
     /// Where the object starts in which a field is missing, and the field.
     pub(crate) fn missing(&self) -> Option<(u32, &'static str)> {
         match self.mismatch.kind {
-            MismatchKind::Missing(field) => Some((self.span.start, field)),
-            MismatchKind::Invalid | MismatchKind::UnknownField(..) | MismatchKind::UnknownWord(..) => None,
+            MismatchKind::Missing(field) => Some((self.object, field)),
+            MismatchKind::Invalid
+            | MismatchKind::UnknownField(..)
+            | MismatchKind::DuplicateField(_)
+            | MismatchKind::UnknownWord(..) => None,
+        }
+    }
+
+    /// The object in which a field was misspelt, and the field that was probably meant.
+    pub(crate) fn meant(&self) -> Option<(u32, &'static str)> {
+        match &self.mismatch.kind {
+            MismatchKind::UnknownField(word, known) => {
+                nearest(word, known.iter().copied()).map(|near| (self.object, canonical(near)))
+            }
+            MismatchKind::Invalid
+            | MismatchKind::Missing(_)
+            | MismatchKind::DuplicateField(_)
+            | MismatchKind::UnknownWord(..) => None,
         }
     }
 
@@ -44,17 +65,20 @@ impl Problem {
             (MismatchKind::Invalid | MismatchKind::UnknownWord(..), _) => {
                 format!("{}{}", self.subject(), self.mismatch.message)
             }
-            (MismatchKind::Missing(_) | MismatchKind::UnknownField(..), _) => self.mismatch.message.clone(),
+            (MismatchKind::Missing(_) | MismatchKind::UnknownField(..) | MismatchKind::DuplicateField(_), _) => {
+                self.mismatch.message.clone()
+            }
         };
         let fault = source.fault(code, self.span, self.shown, message);
         match &self.mismatch.kind {
             MismatchKind::UnknownWord(word, known) | MismatchKind::UnknownField(word, known) => {
-                match nearest(word, known.iter().copied()) {
-                    Some(near) => fault.with_help(format!("did you mean `{near}`?")),
-                    None => fault,
+                match (nearest(word, known.iter().copied()), &self.mismatch.kind) {
+                    (Some(near), _) => fault.with_help(format!("did you mean `{near}`?")),
+                    (None, MismatchKind::UnknownField(..)) => fault.with_help(known_fields(known)),
+                    (None, _) => fault,
                 }
             }
-            MismatchKind::Invalid | MismatchKind::Missing(_) => fault,
+            MismatchKind::Invalid | MismatchKind::Missing(_) | MismatchKind::DuplicateField(_) => fault,
         }
     }
 
@@ -77,8 +101,10 @@ impl Problem {
         }
         let last = keys.last().copied().unwrap_or_default();
         let under = |key: &str| keys.contains(&key);
-        if let MismatchKind::UnknownField(..) = self.mismatch.kind {
-            return FaultCode::UnknownField;
+        match self.mismatch.kind {
+            MismatchKind::UnknownField(..) => return FaultCode::UnknownField,
+            MismatchKind::DuplicateField(_) => return FaultCode::DuplicateField,
+            MismatchKind::Invalid | MismatchKind::Missing(_) | MismatchKind::UnknownWord(..) => {}
         }
         if under("variableCallback") || (under("conversationHistoryCallback") && last == "mode") {
             return FaultCode::InvalidCallback;
@@ -92,9 +118,7 @@ impl Problem {
             ("forkPathIds" | "childNodeIds", _) => FaultCode::InvalidForkPathIds,
             ("timeout" | "timeoutMs" | "seconds" | "initialDelayMs" | "maxDelayMs", _) => FaultCode::InvalidTimeout,
             (_, MismatchKind::Missing(_)) => FaultCode::MissingField,
-            (_, MismatchKind::Invalid | MismatchKind::UnknownWord(..) | MismatchKind::UnknownField(..)) => {
-                FaultCode::InvalidValue
-            }
+            (_, _) => FaultCode::InvalidValue,
         }
     }
 }
@@ -109,43 +133,88 @@ pub(crate) fn problems<T: DeserializeOwned>(tree: &Tree) -> Vec<Problem> {
 pub(crate) fn read<T: DeserializeOwned>(tree: &mut Tree) -> (Option<T>, Vec<Problem>) {
     let mut found = Vec::new();
     let mut removed: Vec<Vec<Step>> = Vec::new();
-    while found.len() < MOST {
-        match attempt::<T>(tree) {
+    let mut left = MAX_PROBLEMS;
+    while left > 0 {
+        let (mut steps, mismatch) = match attempt::<T>(tree) {
             Ok(value) => return (Some(value), found),
-            Err((steps, mismatch)) => {
-                let place = tree.deepest(&steps);
-                let (span, shown) = (place.span, place.get("id").unwrap_or(place).span);
-                let taken = tree.remove(&steps);
-                if !is_echo(&removed, &steps, &mismatch) {
-                    found.push(Problem {
-                        steps: steps.clone(),
-                        span,
-                        shown,
-                        mismatch,
-                    });
-                }
-                if !taken {
-                    return (None, found);
-                }
-                // the items behind it move up: what was known of its place is no longer of that place
-                removed.retain(|other| !other.starts_with(&steps));
-                if matches!(steps.last(), Some(Step::Key(_))) {
-                    removed.push(steps);
-                }
+            Err(failed) => failed,
+        };
+        if let MismatchKind::UnknownField(_, known) = mismatch.kind {
+            // the path of an unknown field ends with it
+            steps.pop();
+            let object = tree.deepest(&steps).span.start;
+            let unknown = tree.take_unknown(&steps, known);
+            if unknown.is_empty() {
+                return (None, found);
             }
+            found.extend(unknown.into_iter().map(|member| Problem {
+                mismatch: de::Error::unknown_field(&member.key, known),
+                steps: [&steps[..], &[Step::Key(member.key)]].concat(),
+                object,
+                span: member.key_span,
+                shown: member.key_span,
+            }));
+            continue;
+        }
+        left -= 1;
+        let place = tree.deepest(&steps);
+        let object = place.span.start;
+        let (span, shown) = match second_name(place, &mismatch.kind) {
+            Some(member) => {
+                steps.push(Step::Key(member.key.clone()));
+                (member.key_span, member.key_span)
+            }
+            None => (place.span, place.get("id").unwrap_or(place).span),
+        };
+        let taken = tree.remove(&steps);
+        if !is_echo(&removed, &steps, &mismatch) {
+            found.push(Problem {
+                steps: steps.clone(),
+                object,
+                span,
+                shown,
+                mismatch,
+            });
+        }
+        if !taken {
+            return (None, found);
+        }
+        // the items behind it move up: what was known of its place is no longer of that place
+        removed.retain(|other| !other.starts_with(&steps));
+        if matches!(steps.last(), Some(Step::Key(_))) {
+            removed.push(steps);
         }
     }
     (None, found)
 }
 
+/// The second member of an object that gives the same field, under another name.
+fn second_name<'a>(object: &'a Tree, kind: &MismatchKind) -> Option<&'a Member> {
+    let MismatchKind::DuplicateField(field) = kind else {
+        return None;
+    };
+    let mut named = object
+        .members()
+        .iter()
+        .filter(|member| canonical(&member.key) == *field);
+    named.nth(1)
+}
+
+fn known_fields(known: &[&str]) -> String {
+    if known.is_empty() {
+        return "it takes no fields".to_owned();
+    }
+    let listed: Vec<&str> = known.iter().copied().take(MAX_LISTED).collect();
+    format!("known fields: {}", listed.join(", "))
+}
+
 /// Whether what is missing was taken out a moment ago, and reported as what it was.
 fn is_echo(removed: &[Vec<Step>], steps: &[Step], mismatch: &Mismatch) -> bool {
-    match mismatch.kind {
-        MismatchKind::Missing(field) => removed.iter().any(
-            |other| matches!(other.split_last(), Some((Step::Key(key), parent)) if key == field && parent == steps),
-        ),
-        MismatchKind::Invalid | MismatchKind::UnknownField(..) | MismatchKind::UnknownWord(..) => false,
-    }
+    let MismatchKind::Missing(field) = mismatch.kind else {
+        return false;
+    };
+    let is_it = |other: &Vec<Step>| matches!(other.split_last(), Some((Step::Key(key), parent)) if canonical(key) == field && parent == steps);
+    removed.iter().any(is_it)
 }
 
 /// Tracking the path costs a text for each key that is passed, so it is only done where something does not fit.
@@ -174,4 +243,5 @@ fn attempt<T: DeserializeOwned>(tree: &Tree) -> Result<T, (Vec<Step>, Mismatch)>
 
 /// A type without fields.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Nothing {}

@@ -1,11 +1,9 @@
 //! A trigger, inside a workflow or outside.
 
 use super::Loader;
-use super::nearest::nearest;
-use super::shape::{ACTIONS, TRIGGER};
 use crate::definition::TriggerDefinition;
 use crate::definition::fault::FaultCode;
-use crate::definition::json::{Json, Member, Tree};
+use crate::definition::json::{Json, Tree};
 
 /// Reads a trigger; `tree` is left in canonical form.
 pub(super) fn read_trigger(loader: &mut Loader, tree: &mut Tree) -> Option<TriggerDefinition> {
@@ -17,9 +15,11 @@ pub(super) fn read_trigger(loader: &mut Loader, tree: &mut Tree) -> Option<Trigg
         );
         return None;
     }
-    loader.normalise(&TRIGGER, tree);
     if let Some(word) = tree.take("type")
-        && word.value.as_text() != Some("event")
+        && !word
+            .value
+            .as_text()
+            .is_some_and(|word| word.eq_ignore_ascii_case("event"))
     {
         loader.fault_in(
             FaultCode::InvalidValue,
@@ -32,42 +32,32 @@ pub(super) fn read_trigger(loader: &mut Loader, tree: &mut Tree) -> Option<Trigg
         .get_mut("condition")
         .and_then(|condition| condition.get_mut("eventType"))
         && let Json::Text(word) = &mut event.value
-        && word == "NODE_CUSTOM_EVENT"
+        && word.eq_ignore_ascii_case("NODE_CUSTOM_EVENT")
     {
         "CUSTOM".clone_into(word);
     }
-    let known = tree
-        .get_mut("action")
-        .is_none_or(|action| normalise_action(loader, action));
-    if !known {
-        tree.take("action");
+    if let Some(action) = tree.get_mut("action") {
+        order_action(action);
     }
-    let before = loader.out.faults.len();
-    let read = loader.read::<TriggerDefinition>(tree, &["triggers"]);
-    if !known {
-        // the missing `action` was reported as what it is
-        let reported = loader.out.faults[before..]
-            .iter()
-            .position(|fault| fault.code == FaultCode::MissingField);
-        if let Some(place) = reported {
-            loader.out.faults.remove(before + place);
-        }
-    }
-    read
+    loader.read::<TriggerDefinition>(tree, &["triggers"])
 }
 
 /// `status: "ENABLED" | "DISABLED"` to `enabled`.
 fn resolve_status(loader: &mut Loader, tree: &mut Tree) {
-    let Some(status) = tree.take("status") else { return };
+    let status = tree
+        .take("status")
+        .filter(|status| !matches!(status.value.value, Json::Null));
+    let Some(status) = status else { return };
     if tree.get("enabled").is_some() {
         let message = "`status` and `enabled` say the same thing; keep one";
         loader.fault_in(FaultCode::DuplicateField, &status.value, message);
         return;
     }
-    let enabled = match status.value.as_text() {
-        Some("ENABLED") => true,
-        Some("DISABLED") => false,
-        Some(_) | None => {
+    let word = status.value.as_text().unwrap_or_default().to_ascii_uppercase();
+    let enabled = match word.as_str() {
+        "ENABLED" => true,
+        "DISABLED" => false,
+        _ => {
             let message = "`status`: expected ENABLED or DISABLED";
             loader.fault_in(FaultCode::InvalidValue, &status.value, message);
             return;
@@ -82,38 +72,15 @@ fn resolve_status(loader: &mut Loader, tree: &mut Tree) {
     );
 }
 
-/// Brings the action into canonical form, `type` before `parameters`. Whether its type is known.
-fn normalise_action(loader: &mut Loader, action: &mut Tree) -> bool {
-    if !action.is_object() {
-        return true;
+/// Puts `type` before `parameters`, and parameters where there are none.
+fn order_action(action: &mut Tree) {
+    if action
+        .get("parameters")
+        .is_none_or(|given| matches!(given.value, Json::Null))
+    {
+        action.put("parameters", Tree::empty_object(action.span));
     }
-    if action.get("parameters").is_none() {
-        let span = action.span;
-        if let Some(members) = action.members_mut() {
-            let value = Tree::empty_object(span);
-            members.push(Member {
-                key: "parameters".into(),
-                key_span: span,
-                value,
-            });
-        }
+    if let Some(word) = action.take("type") {
+        action.put("type", word.value);
     }
-    let Some(word) = action.take("type") else { return true };
-    let text = word.value.as_text().unwrap_or_default().to_owned();
-    let Some((_, shape)) = ACTIONS.iter().find(|(known, _)| *known == text) else {
-        let message = format!("unknown trigger action `{text}`");
-        let fault = loader.source.fault_in(FaultCode::InvalidValue, &word.value, message);
-        let known = || ACTIONS.iter().map(|(known, _)| *known);
-        let help = match nearest(&text, known()) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => format!("actions: {}", known().collect::<Vec<_>>().join(", ")),
-        };
-        loader.out.faults.push(fault.with_help(help));
-        return false;
-    };
-    if let Some(parameters) = action.get_mut("parameters") {
-        loader.normalise(shape, parameters);
-    }
-    action.put("type", word.value);
-    true
 }

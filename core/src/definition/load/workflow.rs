@@ -1,12 +1,12 @@
 //! A workflow and its parts.
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use super::Loader;
 use super::fork::resolve_forks;
 use super::node::{normalise_node, read_node};
-use super::shape::WORKFLOW;
 use super::trigger::read_trigger;
 use crate::definition::fault::FaultCode;
 use crate::definition::json::{Json, Member, Tree};
@@ -26,15 +26,15 @@ pub(super) fn read_workflow(loader: &mut Loader, mut tree: Tree) {
         return;
     }
     let before = loader.out.faults.len();
-    loader.normalise(&WORKFLOW, &mut tree);
     let mut holes = Holes::default();
 
-    let mut nodes = take_list(loader, &mut tree, "nodes", true);
-    let mut edges = take_list(loader, &mut tree, "edges", true);
-    let mut variables = take_list(loader, &mut tree, "variables", false);
-    let mut triggers = take_list(loader, &mut tree, "triggers", false);
-    let mut config = tree.take("config");
+    let taken = ["nodes", "edges", "variables", "triggers", "config"].map(|key| take_given(&mut tree, key));
     let head = loader.read::<Head>(&mut tree, &[]);
+    let [nodes, edges, variables, triggers, mut config] = taken;
+    let mut nodes = check_list(loader, &tree, "nodes", nodes, true);
+    let mut edges = check_list(loader, &tree, "edges", edges, true);
+    let mut variables = check_list(loader, &tree, "variables", variables, false);
+    let mut triggers = check_list(loader, &tree, "triggers", triggers, false);
 
     holes.transitions |= edges.is_none();
     holes.nodes |= nodes.is_none();
@@ -46,7 +46,7 @@ pub(super) fn read_workflow(loader: &mut Loader, mut tree: Tree) {
     });
     if let Some(nodes) = nodes.as_mut().and_then(items_mut) {
         for node in nodes.iter_mut() {
-            normalise_node(loader, node, &mut holes);
+            normalise_node(loader, node);
         }
         resolve_forks(loader, nodes, &read_edges);
     }
@@ -93,22 +93,42 @@ pub(super) fn read_workflow(loader: &mut Loader, mut tree: Tree) {
     });
 }
 
-/// What a workflow says of itself.
+/// A workflow, its lists and its config taken out.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Head {
     id: String,
     name: Option<String>,
     version: Option<String>,
     description: Option<String>,
     metadata: Option<Map<String, Value>>,
+    #[serde(rename = "nodes")]
+    _nodes: Option<IgnoredAny>,
+    #[serde(rename = "edges")]
+    _edges: Option<IgnoredAny>,
+    #[serde(rename = "variables")]
+    _variables: Option<IgnoredAny>,
+    #[serde(rename = "triggers")]
+    _triggers: Option<IgnoredAny>,
+    #[serde(rename = "config")]
+    _config: Option<IgnoredAny>,
 }
 
-fn take_list(loader: &mut Loader, tree: &mut Tree, key: &str, needed: bool) -> Option<Member> {
-    let Some(member) = tree.take(key) else {
-        let echo = loader
-            .reported
-            .iter()
-            .any(|(object, field)| *object == tree.span.start && *field == key);
+/// Takes a member out; one that is `null` counts as absent.
+fn take_given(tree: &mut Tree, key: &str) -> Option<Member> {
+    tree.take(key)
+        .filter(|member| !matches!(member.value.value, Json::Null))
+}
+
+fn check_list(
+    loader: &mut Loader,
+    tree: &Tree,
+    key: &'static str,
+    member: Option<Member>,
+    needed: bool,
+) -> Option<Member> {
+    let Some(member) = member else {
+        let echo = loader.reported.contains(&(tree.span.start, key));
         if needed && !echo {
             loader.fault_in(FaultCode::MissingField, tree, format!("`{key}` is missing"));
         }

@@ -1,0 +1,187 @@
+//! The operations of CONTEXT_PROCESSOR; [`crate::conversation`] carries them out.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{ConversationHistoryOptions, HistoryRange, PinSection};
+use crate::message::Role;
+
+/// A template's text.
+pub type Text = String;
+
+/// A message whose content is a template.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct TextMessage {
+    /// The speaker.
+    pub role: Role,
+    /// Template.
+    pub content: Text,
+}
+
+/// The operation of a CONTEXT_PROCESSOR. In JSON: `{operation: "insert", ...its fields}`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(tag = "operation", rename_all = "lowercase")]
+pub enum ContextOperation {
+    /// Adds messages.
+    Insert(InsertContext),
+    /// Puts messages in the place of others.
+    Replace(ReplaceContext),
+    /// Keeps or removes from an end.
+    Truncate(TruncateContext),
+    /// Removes all.
+    Clear(ClearContext),
+    /// Keeps what matches.
+    Filter(FilterContext),
+    /// Compresses by a built-in strategy.
+    Compress(CompressionConfig),
+    /// Sets a section of the pinned context.
+    Pin(PinContext),
+}
+
+/// `clear {keepSystem? = true}`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ClearContext {
+    /// Whether system messages stay.
+    #[serde(default = "yes")]
+    pub keep_system: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// `insert {messages[], position? = -1}`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct InsertContext {
+    /// The messages to add.
+    pub messages: Vec<TextMessage>,
+    /// Index among the visible messages; negative counts from the end, -1 is the end.
+    #[serde(default = "at_end")]
+    pub position: i64,
+}
+
+fn at_end() -> i64 {
+    -1
+}
+
+/// `replace {target, replacement, role? = "user"}`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ReplaceContext {
+    /// The messages to replace.
+    pub target: Target,
+    /// The messages put in their place.
+    pub replacement: Replacement,
+    /// Role of a replacement that is text.
+    #[serde(default = "user")]
+    pub role: Role,
+}
+
+fn user() -> Role {
+    Role::User
+}
+
+/// `"all"` or a selection.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(untagged)]
+pub enum Target {
+    /// The word `all`: every visible message but the system ones.
+    Word(AllWord),
+    /// A selection.
+    Selection(ConversationHistoryOptions),
+}
+
+/// The word `all`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum AllWord {
+    /// All.
+    All,
+}
+
+/// Text, or messages.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(untagged)]
+pub enum Replacement {
+    /// One message's template.
+    Text(Text),
+    /// Messages.
+    Messages(Vec<TextMessage>),
+}
+
+/// `truncate {keepFirst|keepLast|removeFirst|removeLast|range, role?}`: exactly one of the first five; with `role`
+/// it counts, and keeps, only that role's messages.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TruncateContext {
+    /// Keep the first n.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep_first: Option<u64>,
+    /// Keep the last n.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keep_last: Option<u64>,
+    /// Remove the first n.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remove_first: Option<u64>,
+    /// Remove the last n.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remove_last: Option<u64>,
+    /// Keep these, half-open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub range: Option<HistoryRange>,
+    /// Only this role's messages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<Role>,
+}
+
+/// `filter {roles?, contentContains?, contentExcludes?}`: what meets all that is given stays.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct FilterContext {
+    /// One of these roles.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub roles: Option<Vec<Role>>,
+    /// Contains one of these.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_contains: Option<Vec<String>>,
+    /// Contains none of these.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_excludes: Option<Vec<String>>,
+}
+
+/// `pin {section, value}`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PinContext {
+    /// The section.
+    pub section: PinSection,
+    /// Its new value: text (a template) or the section's structured form; `null` removes it.
+    pub value: Value,
+}
+
+/// A compression strategy and its parameters. No strategy: no-op.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CompressionConfig {
+    /// `keep_recent`, `keep_system_recent`, `sliding_window`, `summarize`; anything else is a no-op.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strategy: Option<String>,
+    /// The strategy's parameters.
+    #[serde(default)]
+    pub parameters: Map<String, Value>,
+}

@@ -1,0 +1,97 @@
+//! The pinned context.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The sections of the pinned context, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum PinSection {
+    /// Role definition.
+    Role,
+    /// TODO list.
+    Todo,
+    /// Useful information.
+    UsefulInfo,
+    /// Folder notes.
+    FolderNotes,
+}
+
+/// Pinned context: absent sections are skipped.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Pinned {
+    /// Role definition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+    /// TODO list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub todo: Option<PinnedText<Vec<TodoItem>>>,
+    /// Useful information.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub useful_info: Option<PinnedText<Vec<UsefulInfo>>>,
+    /// Folder notes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder_notes: Option<PinnedText<FolderNotes>>,
+}
+
+/// Text taken as it is, or a structured form.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(untagged)]
+pub enum PinnedText<T> {
+    /// Taken as it is.
+    Text(String),
+    /// Rendered.
+    Structured(T),
+}
+
+/// A TODO.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TodoItem {
+    /// The task.
+    pub content: String,
+    /// How far it is.
+    #[serde(default)]
+    pub status: TodoStatus,
+}
+
+/// How far a TODO is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum TodoStatus {
+    /// Not begun.
+    #[default]
+    #[serde(alias = "todo", alias = "open")]
+    Pending,
+    /// Begun.
+    #[serde(alias = "inProgress", alias = "doing")]
+    InProgress,
+    /// Done.
+    #[serde(alias = "done")]
+    Completed,
+}
+
+/// A useful fact.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct UsefulInfo {
+    /// Where it is from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// Lines there, as `"10-20"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lines: Option<String>,
+    /// The fact.
+    pub text: String,
+}
+
+/// Notes by folder.
+pub type FolderNotes = BTreeMap<String, Vec<String>>;
