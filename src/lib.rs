@@ -15,8 +15,8 @@ pub mod tools;
 
 pub use engine::{
     BlockingEvents, BuildError, Compression, Engine, EngineBuilder, EventFilter, Events, FiringOutcome, FiringReport,
-    Heard, History, NoHome, NodeReport, RunBuilder, RunHandle, RunReport, RunStatus, ShutdownReport, ThreadList,
-    ThreadReport,
+    Heard, History, NodeReport, NotLocalContext, RunBuilder, RunHandle, RunReport, RunStatus, ShutdownReport,
+    ThreadList, ThreadReport,
 };
 pub use explore::explore;
 pub use pirn_actors::ports::{Input, Model, ModelCall, Tool, ToolSpec};

@@ -5,12 +5,11 @@
 
 use std::sync::Arc;
 
-use pirn_actors::answer::Answer;
 use pirn_actors::engine::{EngineParts, EngineShared, RunRequest, StartedRun};
 use pirn_actors::host::{Host, Schedule, SimulatedConfig, SimulatedHost};
 use pirn_core::error::RunError;
 
-use crate::engine::{BuildError, EngineBuilder, Plan, place_here};
+use crate::engine::{BuildError, EngineBuilder, Plan, spawn_here};
 
 /// Workflows that scenes are played with, compiled once.
 pub struct Stage {
@@ -47,12 +46,12 @@ impl Stage {
             schedule: Some(schedule),
             ..SimulatedConfig::default()
         });
-        place_here(&simulated.host(), |place| {
+        spawn_here(&simulated.host(), |spawner| {
             let engine = EngineShared::start(EngineParts {
                 ports: self.plan.ports.clone(),
                 max_runs: usize::MAX >> 1,
                 is_simulated: true,
-                place,
+                spawner,
                 run_id_seed: seed,
                 seed: Some(seed),
             })?;
@@ -60,7 +59,7 @@ impl Stage {
                 engine.register(graph);
             }
             for trigger in &self.plan.triggers {
-                engine.add_trigger(trigger.clone(), Answer::new(|_| ()));
+                drop(engine.add_trigger(trigger.clone()));
             }
             simulated.run_until_idle();
             let scene = Scene {
@@ -69,7 +68,6 @@ impl Stage {
             };
             let played = set(&scene);
             simulated.run_until_idle();
-            engine.forget_evaluator();
             played
         })
     }
@@ -101,7 +99,7 @@ impl Scene {
 /// # Errors
 /// As [`Scene::start`].
 pub fn start(engine: &Arc<EngineShared>, request: RunRequest) -> Result<StartedRun, RunError> {
-    let (started, admitted) = engine.admit_run(engine.next_run_id(), request)?;
+    let (started, admitted) = engine.admit_run(engine.next_run_id(), request, Vec::new())?;
     admitted.go()?;
     Ok(started)
 }

@@ -253,7 +253,7 @@ impl Simulator {
             .start()
             .map_err(SimulateError::Refused)?;
         (self.on_start)(&run);
-        engine.end_what_waits_for_ever(&run);
+        engine.cancel_if_deadlocked(&run);
         Ok(run.outcome_blocking())
     }
 }

@@ -22,21 +22,21 @@ pub fn trigger_depth() -> u32 {
 }
 
 /// Calls code of the host that `depth` triggers brought about.
-pub(crate) fn at_depth<T>(depth: u32, call: impl FnOnce() -> T) -> T {
+pub(crate) fn with_trigger_depth<T>(depth: u32, call: impl FnOnce() -> T) -> T {
     let _before = Before(DEPTH.replace(depth));
     call()
 }
 
 /// Work of the host that `depth` triggers brought about.
-pub(crate) fn work_at_depth<T: 'static>(
+pub(crate) fn work_with_trigger_depth<T: 'static>(
     depth: u32,
     begin: impl FnOnce() -> BoxFuture<'static, T>,
 ) -> BoxFuture<'static, T> {
-    let work = at_depth(depth, begin);
+    let work = with_trigger_depth(depth, begin);
     if depth == 0 {
         return work;
     }
-    Box::pin(AtDepth { depth, work })
+    Box::pin(WithTriggerDepth { depth, work })
 }
 
 /// Puts the depth back, also where the call panics.
@@ -48,16 +48,16 @@ impl Drop for Before {
     }
 }
 
-struct AtDepth<T> {
+struct WithTriggerDepth<T> {
     depth: u32,
     work: BoxFuture<'static, T>,
 }
 
-impl<T> Future for AtDepth<T> {
+impl<T> Future for WithTriggerDepth<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<T> {
-        at_depth(self.depth, || self.work.as_mut().poll(task))
+        with_trigger_depth(self.depth, || self.work.as_mut().poll(task))
     }
 }
 
@@ -69,9 +69,11 @@ mod tests {
 
     #[test]
     fn the_depth_is_the_calls_own_and_is_put_back_also_by_a_panic() {
-        let heard = at_depth(2, || (trigger_depth(), at_depth(5, trigger_depth), trigger_depth()));
+        let heard = with_trigger_depth(2, || {
+            (trigger_depth(), with_trigger_depth(5, trigger_depth), trigger_depth())
+        });
         assert_eq!((heard, trigger_depth()), ((2, 5, 2), 0));
-        let broken = catch_unwind(|| at_depth(3, || panic!("on purpose")));
+        let broken = catch_unwind(|| with_trigger_depth(3, || panic!("on purpose")));
         assert!(broken.is_err());
         assert_eq!(trigger_depth(), 0);
     }
@@ -79,7 +81,7 @@ mod tests {
     #[test]
     fn work_has_its_depth_whenever_it_is_polled() {
         let (go, may_go) = futures::channel::oneshot::channel::<()>();
-        let mut work = work_at_depth(4, || {
+        let mut work = work_with_trigger_depth(4, || {
             Box::pin(async move {
                 let first = trigger_depth();
                 may_go.await.unwrap_or(());

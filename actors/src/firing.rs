@@ -6,16 +6,17 @@ use pirn_core::run::{DetachedStart, Firing, detached};
 
 use crate::answer::Answer;
 use crate::engine::{DetachedRun, EngineShared, OnEnd};
+use crate::follow_up::{failure, raise};
+use crate::protocol::bus::BusSender;
 use crate::supervisor::SupervisorMsg;
-use crate::triggers::{TriggerMatcherActor, failure};
 
 /// Has the event's run start it, for its record. A run that is over has none to keep: it is started all the same.
-pub(crate) fn start_alone(firing: Firing, engine: &Arc<EngineShared>) {
+pub(crate) fn start_alone(firing: Firing, engine: &Arc<EngineShared>, bus: BusSender) {
     let run_id = Arc::clone(&firing.event.run_id);
     let (own, without) = (Arc::clone(engine), firing.clone());
     let taken = Answer::new(move |taken: Result<(), _>| {
         if taken.is_err() {
-            start_unrecorded(&without, &own);
+            start_unrecorded(&without, &own, &bus);
         }
     });
     let firing = Box::new(firing);
@@ -23,7 +24,7 @@ pub(crate) fn start_alone(firing: Firing, engine: &Arc<EngineShared>) {
     let _: Result<(), String> = engine.tell_run(&run_id, SupervisorMsg::FireAlone { firing, taken });
 }
 
-fn start_unrecorded(firing: &Firing, engine: &Arc<EngineShared>) {
+fn start_unrecorded(firing: &Firing, engine: &Arc<EngineShared>, bus: &BusSender) {
     let trigger = firing.trigger.id.clone();
     let on_end: OnEnd = Box::new(move |report| {
         if let Some(error) = &report.error {
@@ -34,7 +35,7 @@ fn start_unrecorded(firing: &Firing, engine: &Arc<EngineShared>) {
     let Some(start) = detached(firing) else { return };
     if let Err(error) = engine.start_detached(DetachedRun::of(start, on_end)) {
         let failed = failure(&firing.trigger.id, &error.to_string());
-        TriggerMatcherActor::raise(engine, &firing.event, failed);
+        bus.do_send(raise(&firing.event, failed));
     }
 }
 

@@ -5,27 +5,29 @@
 //! actix or tokio directly (DESIGN "Actors").
 
 pub mod answer;
-mod called;
 pub mod cause;
 pub mod contain;
 mod conversation;
 pub mod engine;
-pub mod events;
+mod event_bus;
+mod event_waiters;
 mod firing;
+mod follow_up;
+mod function_table;
 mod history;
 pub mod host;
-mod inbox;
 mod input;
 mod line;
 mod mailbox;
 mod panic_text;
 pub mod ports;
+mod protocol;
 pub mod run;
 pub mod supervisor;
 mod thread;
-mod triggers;
-mod waits;
+mod trigger_matcher;
 mod world;
 
 pub use history::History;
 pub use pirn_core::run::{Messages, ThreadList};
+pub use protocol::events;

@@ -1,17 +1,12 @@
-//! The ways to a run's supervisor and to the event bus: what is told them comes in the order in which it was told.
+//! The handle of a run's supervisor: what is told it comes in the order in which it was told.
 
-use std::pin::Pin;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
 
 use actix::Addr;
-use futures::Stream;
 use pirn_core::event::RaisedEvent;
 use pirn_sync::Batches;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::events::BusMsg;
 use crate::mailbox::RunActor;
 use crate::supervisor::SupervisorMsg;
 
@@ -54,33 +49,5 @@ impl SupervisorLine {
         self.is_told.store(true, Ordering::Relaxed);
         let raised = self.raised.get_or_init(|| Batches::new(MOST));
         raised.put(event, |batch| self.address.do_send(SupervisorMsg::Raise(batch)));
-    }
-}
-
-/// The event bus. An actor's mailbox allocates twice for every message, and nothing is told more often than what happened:
-/// this one has room for some thirty at a time.
-#[derive(Clone)]
-pub(crate) struct BusLine(UnboundedSender<BusMsg>);
-
-/// What was told the bus, for the bus. Once it is dropped, so is what comes.
-pub(crate) struct BusMail(UnboundedReceiver<BusMsg>);
-
-pub(crate) fn bus_line() -> (BusLine, BusMail) {
-    let (line, mail) = unbounded_channel();
-    (BusLine(line), BusMail(mail))
-}
-
-impl BusLine {
-    pub(crate) fn do_send(&self, message: BusMsg) {
-        // Where the bus is gone nobody listens; whoever waits for an answer is told so by the drop.
-        drop(self.0.send(message));
-    }
-}
-
-impl Stream for BusMail {
-    type Item = BusMsg;
-
-    fn poll_next(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<BusMsg>> {
-        self.0.poll_recv(task)
     }
 }

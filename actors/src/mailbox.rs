@@ -13,6 +13,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 
 use actix::{Actor, ActorContext, Context, Handler};
 use pirn_core::run::{Effect, Message, RunMachine, ThreadNo, ToConversation};
@@ -20,6 +21,7 @@ use pirn_core::thread::EffectId;
 
 use crate::contain::{Exit, contained};
 use crate::conversation::ConversationActor;
+use crate::protocol::bus::Subscriber;
 use crate::run::RunShared;
 use crate::supervisor::{RunSpec, SupervisorActor, SupervisorMsg};
 use crate::thread::ThreadActor;
@@ -352,6 +354,13 @@ impl Handler<SupervisorMsg> for RunActor {
         match message {
             SupervisorMsg::Begin => mailbox.actors.borrow_mut().has_begun = true,
             SupervisorMsg::Over => {}
+            // Of a run that is over nothing more comes: dropping the subscription says so.
+            SupervisorMsg::Subscribe { .. } if mailbox.actors.borrow().supervisor.is_over() => {}
+            SupervisorMsg::Subscribe { mask, deliver } => {
+                let run_id = Some(Arc::clone(&self.run.run_id));
+                let subscriber = Subscriber { run_id, mask, deliver };
+                self.run.local.interest.subscribe(self.run.bus(), subscriber);
+            }
             SupervisorMsg::Lost(message) => std::panic::resume_unwind(Box::new(message)),
             message => {
                 let machine = &mut mailbox.actors.borrow_mut().machine;

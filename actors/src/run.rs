@@ -10,11 +10,10 @@ pub use pirn_core::run::{
     ConversationReport, FiringOutcome, FiringReport, NodeReport, RunReport, RunStatus, ThreadReport, TokenReport,
 };
 
-use crate::engine::{EngineShared, SharedEvaluator};
-use crate::events::{BusMsg, Source};
+use crate::engine::{EngineShared, Local};
 use crate::host::Host;
-use crate::line::{BusLine, SupervisorLine};
-use crate::waits::Ticket;
+use crate::line::SupervisorLine;
+use crate::protocol::bus::{BusMsg, BusSender, Source, WaiterId};
 
 /// A run's way in for whoever is not one of its actors. An address of its own costs every holder two allocations; whoever
 /// holds one here shares it.
@@ -28,13 +27,13 @@ pub(crate) struct RunShared {
     pub(crate) engine: Arc<EngineShared>,
     pub(crate) host: Host,
     pub(crate) run_id: Arc<str>,
-    pub(crate) evaluator: SharedEvaluator,
+    pub(crate) local: Local,
     /// By the name that a workflow gives, see [`Self::tokenizer`].
     tokenizers: RefCell<Vec<NamedTokenizer>>,
     pub(crate) supervisor: SupervisorAddr,
-    pub(crate) next_wait: Cell<Ticket>,
+    next_waiter: Cell<WaiterId>,
     /// Whether the bus was told anything of this run.
-    is_on_bus: Cell<bool>,
+    pub(crate) is_on_bus: Cell<bool>,
 }
 
 impl RunShared {
@@ -42,17 +41,17 @@ impl RunShared {
         engine: Arc<EngineShared>,
         host: Host,
         run_id: Arc<str>,
-        evaluator: SharedEvaluator,
+        local: Local,
         supervisor: SupervisorAddr,
     ) -> Self {
         Self {
             engine,
             host,
             run_id,
-            evaluator,
+            local,
             tokenizers: RefCell::default(),
             supervisor,
-            next_wait: Cell::default(),
+            next_waiter: Cell::default(),
             is_on_bus: Cell::default(),
         }
     }
@@ -73,7 +72,7 @@ impl RunShared {
 
     /// Who listens to what just now.
     pub(crate) fn listening(&self) -> Listening {
-        let interest = &self.engine.interest;
+        let interest = &self.local.interest;
         Listening {
             interest: interest.listening(),
             watched: interest.triggers(),
@@ -82,14 +81,16 @@ impl RunShared {
     }
 
     /// The bus, to be told something of this run: then it is told of the run's end too.
-    pub(crate) fn bus(&self) -> &BusLine {
+    pub(crate) fn bus(&self) -> &BusSender {
         self.is_on_bus.set(true);
-        &self.engine.bus
+        &self.local.bus
     }
 
-    /// Whether the bus knows of this run or may: it has kept something of it, or somebody asked for its events.
-    pub(crate) fn may_be_on_bus(&self) -> bool {
-        self.is_on_bus.get() || self.engine.interest.is_in_one_run()
+    /// A number that no other wait of this run has.
+    pub(crate) fn next_waiter(&self) -> WaiterId {
+        let waiter = self.next_waiter.get();
+        self.next_waiter.set(waiter + 1);
+        waiter
     }
 
     /// Tells the bus what happened in a thread.

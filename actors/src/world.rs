@@ -10,7 +10,7 @@ use pirn_core::script::Scope;
 use pirn_core::thread::{Evaluation, Input, Outcome, Output, evaluate};
 use serde_json::Value;
 
-use crate::cause::at_depth;
+use crate::cause::with_trigger_depth;
 use crate::host::Sign;
 use crate::ports::Function;
 use crate::run::RunShared;
@@ -49,12 +49,14 @@ impl World for RunWorld<'_> {
     }
 
     fn evaluate(&mut self, graph: &Graph, node: NodeIx, what: Evaluation, scope: &dyn Scope) -> Outcome {
-        evaluate(graph, node, what, scope, &mut **self.0.evaluator.borrow_mut())
+        evaluate(graph, node, what, scope, &mut **self.0.local.evaluator.borrow_mut())
     }
 
     fn call(&mut self, function: &str, input: &Output, trigger_depth: u32) -> Called {
         match self.0.engine.ports.functions.get(function) {
-            Some(Function::Inline(function)) => Called::Done(at_depth(trigger_depth, || function(&input.into()))),
+            Some(Function::Inline(function)) => {
+                Called::Done(with_trigger_depth(trigger_depth, || function(&input.into())))
+            }
             Some(Function::Work(_)) => Called::TakesTime,
             None => Called::Unknown,
         }

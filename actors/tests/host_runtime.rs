@@ -8,7 +8,7 @@ use std::sync::{Arc, Barrier};
 use actix::{Actor, Context, Handler, Message};
 use pirn_actors::answer::{Answer, Lost};
 use pirn_actors::contain::{Exit, start_contained};
-use pirn_actors::host::{HostConfig, HostRuntime, HostStopped, Seat};
+use pirn_actors::host::{ArbiterLease, HostConfig, HostRuntime, HostStopped};
 
 /// Long enough for anything that should happen; a test that runs into it fails.
 const GRACE: u64 = 60_000;
@@ -81,14 +81,14 @@ fn jobs_of_one_sender_run_in_order_on_a_named_thread_of_their_arbiter() {
 }
 
 #[test]
-fn a_seat_is_taken_on_the_least_loaded_arbiter() {
+fn a_lease_is_on_the_least_loaded_arbiter_and_is_given_back() {
     let runtime = start(3);
-    let seats: Vec<Seat> = (0..7).map(|_| runtime.seat()).collect();
+    let leases: Vec<ArbiterLease> = (0..7).map(|_| runtime.lease()).collect();
     assert_eq!(
         (0..3).map(|arbiter| runtime.load(arbiter)).collect::<Vec<_>>(),
         [3, 2, 2]
     );
-    drop(seats);
+    drop(leases);
     assert_eq!((0..3).map(|arbiter| runtime.load(arbiter)).sum::<usize>(), 0);
 }
 

@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 
 use actix_rt::{Arbiter, System, SystemRunner};
-use pirn_actors::host::{HostConfig, HostRuntime, HostStopped, NoHome, StopReport};
+use pirn_actors::host::{HostConfig, HostRuntime, HostStopped, NotLocalContext, StopReport};
 
 /// Long enough for anything that should happen; a test that runs into it fails.
 const GRACE: u64 = 60_000;
@@ -25,7 +25,7 @@ fn an_actix_arbiter_carries_actors_until_it_ends() {
     let asked = runtime.clone();
     runtime
         .run_on(0, move |host| {
-            let here = (asked.here().is_here(), asked.is_own_thread());
+            let here = (asked.tag().is_here(), asked.is_own_thread());
             host.after(1, move || told.send(here).unwrap_or(())).detach();
         })
         .expect("running");
@@ -81,5 +81,8 @@ fn a_stop_without_grace_drops_and_reports_what_is_left() {
 
 #[test]
 fn a_thread_without_a_runtime_carries_nobody() {
-    assert_eq!(HostRuntime::local(HostConfig::default()).err(), Some(NoHome::Runtime));
+    assert_eq!(
+        HostRuntime::local(HostConfig::default()).err(),
+        Some(NotLocalContext::Runtime)
+    );
 }

@@ -1,5 +1,5 @@
-//! The trigger matcher can be gone: it died, or its host did. No trigger fires then; but no run waits for one, none fails
-//! by it, and who listens to a run hears of its end.
+//! The trigger matcher can be gone: it died. No trigger fires then; but no run waits for one, none fails by it, and whoever
+//! listens to a run hears of its end.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use pirn_actors::engine::{EngineParts, EngineShared, Placed, RunRequest};
-use pirn_actors::events::{Deliver, Delivery, EventFilter, Undelivered};
+use pirn_actors::engine::{EngineParts, EngineShared, RunRequest, Spawner, StartJob};
+use pirn_actors::events::{Deliver, Delivery, Subscription, Undelivered};
 use pirn_actors::host::{Host, SimulatedHost, WorkClock};
 use pirn_actors::ports::{
     AskedCall, Function, Input, Model, ModelCall, Models, Ports, ScriptAnswer, ScriptHandle, ScriptJob, Scripts,
@@ -41,111 +41,79 @@ const BUNDLE: &str = r#"{"workflows": [
 
 #[test]
 fn runs_end_and_their_listeners_hear_of_it_where_the_matcher_dies() {
-    let hosts = Hosts::default();
-    let engine = hosts.engine();
+    let simulated = SimulatedHost::new(Some(1));
+    let engine = started(&simulated);
     for _ in 0..2 {
-        let (report, heard) = played(&engine, &hosts, true);
+        let (report, heard) = played(&engine, &simulated);
         assert_eq!((report.status, report.error), (ThreadStatus::Completed, None));
         let heard = heard.lock().expect("no panic");
         assert!(heard.types.contains(&EventType::NodeCompleted), "{:?}", heard.types);
         assert_eq!(heard.types.last(), Some(&EventType::ThreadCompleted));
         assert!(heard.is_over, "the subscription is closed");
     }
-    let (told, is_told) = std::sync::mpsc::channel();
-    engine.stop(Box::new(move || told.send(()).unwrap_or(())));
-    hosts.run();
-    assert_eq!(is_told.try_recv(), Ok(()), "the bus stops without it");
+    let stopped = engine.stop();
+    simulated.run_until_idle();
+    assert_eq!(stopped[0].peek(), Some(Ok(())), "the bus stops without it");
 }
 
-#[test]
-fn runs_end_where_the_host_of_bus_and_matcher_is_gone() {
-    let mut hosts = Hosts::default();
-    let engine = hosts.engine();
-    let gone = std::mem::replace(&mut hosts.home, SimulatedHost::new(Some(1)));
-    drop(gone);
-    let (report, _) = played(&engine, &hosts, false);
-    assert_eq!((report.status, report.error), (ThreadStatus::Completed, None));
-}
-
-fn played(engine: &Arc<EngineShared>, hosts: &Hosts, is_heard: bool) -> (RunReport, Arc<Mutex<Heard>>) {
+fn played(engine: &Arc<EngineShared>, simulated: &SimulatedHost) -> (RunReport, Arc<Mutex<Heard>>) {
     let heard = Arc::new(Mutex::new(Heard::default()));
-    let run_id = engine.next_run_id();
-    let filter = EventFilter {
-        run_id: Some(run_id.to_string()),
-        types: Vec::new(),
-    };
     let request = RunRequest {
         workflow_id: "main".to_owned(),
         ..RunRequest::default()
     };
-    let (started, admitted) = engine.admit_run(run_id, request).expect("there is room");
-    if is_heard {
-        engine.subscribe(filter, Box::new(Listener(Arc::clone(&heard))), Box::new(|| ()));
-        hosts.run();
-    }
-    hosts.enter();
+    let subscription = Subscription {
+        types: Vec::new(),
+        deliver: Box::new(Listener(Arc::clone(&heard))),
+    };
+    let (started, admitted) = engine
+        .admit_run(engine.next_run_id(), request, vec![subscription])
+        .expect("there is room");
     admitted.go().expect("there is a host");
-    hosts.run();
+    simulated.run_until_idle();
     let report = started.outcome.peek().expect("it has ended").expect("it is not lost");
     ((*report).clone(), heard)
-}
-
-/// Where the bus and the matcher live, and where runs do.
-struct Hosts {
-    home: SimulatedHost,
-    runs: SimulatedHost,
-}
-
-impl Default for Hosts {
-    fn default() -> Self {
-        Self {
-            home: SimulatedHost::new(Some(1)),
-            runs: SimulatedHost::new(Some(1)),
-        }
-    }
 }
 
 thread_local! {
     static HERE: RefCell<Option<Host>> = const { RefCell::new(None) };
 }
 
-impl Hosts {
-    fn engine(&self) -> Arc<EngineShared> {
-        HERE.set(Some(self.home.host()));
-        let engine = EngineShared::start(EngineParts {
-            ports: ports(),
-            max_runs: 10,
-            is_simulated: true,
-            place: Box::new(|placed: Placed| {
-                let here = HERE.with_borrow(Clone::clone).expect("a host was entered");
-                placed(&here, None);
-                Ok(())
-            }),
-            run_id_seed: 0,
-            seed: None,
-        })
-        .expect("it starts");
-        let loaded = Loaded::of(&[SourceFile::new("test", BUNDLE)]);
-        let graphs = compile_loaded(&loaded, &CompileContext::default()).into_result();
-        for graph in graphs.expect("no faults") {
-            engine.register(&graph);
-        }
-        self.run();
-        engine
+struct Here;
+
+impl Spawner for Here {
+    fn arbiters(&self) -> usize {
+        1
     }
 
-    /// Runs are put on theirs from here on.
-    fn enter(&self) {
-        HERE.set(Some(self.runs.host()));
+    fn start_on(&self, _: usize, job: StartJob) -> Result<(), RunError> {
+        self.start(job)
     }
 
-    /// Longer than they have things to say to each other.
-    fn run(&self) {
-        for _ in 0..50 {
-            self.home.run_until_idle();
-            self.runs.run_until_idle();
-        }
+    fn start(&self, job: StartJob) -> Result<(), RunError> {
+        job(&HERE.with_borrow(Clone::clone).expect("a host was entered"), None);
+        Ok(())
     }
+}
+
+fn started(simulated: &SimulatedHost) -> Arc<EngineShared> {
+    HERE.set(Some(simulated.host()));
+    let engine = EngineShared::start(EngineParts {
+        ports: ports(),
+        max_runs: 10,
+        is_simulated: true,
+        spawner: Box::new(Here),
+        run_id_seed: 0,
+        seed: None,
+    })
+    .expect("it starts");
+    let loaded = Loaded::of(&[SourceFile::new("test", BUNDLE)]);
+    let graphs = compile_loaded(&loaded, &CompileContext::default()).into_result();
+    for graph in graphs.expect("no faults") {
+        engine.register(&graph);
+    }
+    simulated.run_until_idle();
+    engine
 }
 
 #[derive(Default)]
@@ -165,6 +133,10 @@ impl Deliver for Listener {
     }
 
     fn end(&mut self, _: u64) {}
+
+    fn another(&self) -> Box<dyn Deliver> {
+        Box::new(Self(Arc::clone(&self.0)))
+    }
 }
 
 impl Drop for Listener {

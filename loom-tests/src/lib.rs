@@ -6,22 +6,18 @@
 #[macro_use]
 mod prim;
 
+#[path = "../../sync/src/admission.rs"]
+pub mod admission;
 #[path = "../../sync/src/batches.rs"]
 pub mod batches;
-#[path = "../../sync/src/cancel/mod.rs"]
-pub mod cancel;
 #[path = "../../sync/src/completion.rs"]
 pub mod completion;
 #[path = "../../sync/src/drain_gate.rs"]
 pub mod drain_gate;
-#[path = "../../sync/src/latch.rs"]
-pub mod latch;
-#[path = "../../sync/src/ready.rs"]
-pub mod ready;
-#[path = "../../sync/src/single_flight.rs"]
-pub mod single_flight;
-#[path = "../../sync/src/subscriptions.rs"]
-pub mod subscriptions;
+#[path = "../../sync/src/quota.rs"]
+pub mod quota;
+#[path = "../../sync/src/stop_flag.rs"]
+pub mod stop_flag;
 #[path = "../../sync/src/waiters.rs"]
 mod waiters;
 

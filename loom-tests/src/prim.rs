@@ -3,7 +3,7 @@
 use std::sync::{OnceLock, PoisonError};
 use std::time::Duration;
 
-pub(crate) use loom::sync::atomic::{AtomicBool, Ordering};
+pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub(crate) use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 /// The environment variable that names the one mutant of this process.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use pirn_actors::engine::{EngineParts, EngineShared};
-use pirn_actors::host::{HostConfig, NoHome};
+use pirn_actors::host::{HostConfig, NotLocalContext};
 use pirn_actors::ports::{Function, Input, Model, Notify, Ports, Tool};
 use pirn_core::conversation::Tokenizer;
 use pirn_core::definition::{Fault, Loaded, Profile, SourceFile, TriggerDefinition};
@@ -33,7 +33,7 @@ pub enum BuildError {
     /// The operating system gave no threads.
     Threads(std::io::Error),
     /// The engine was to be [local](EngineBuilder::local), and its thread can not carry it.
-    Local(NoHome),
+    Local(NotLocalContext),
     /// Two settings that exclude each other: which.
     Settings(&'static str, &'static str),
     /// The engine stopped while it started.
@@ -308,7 +308,7 @@ impl EngineBuilder {
             Clock::Real => None,
         });
         crate::faults::inject(&mut ports, self.faults, seed.unwrap_or_else(process_seed));
-        let (placement, place) = match self.clock {
+        let (placement, spawner) = match self.clock {
             Clock::Virtual { seed } => Placement::simulated(seed, names).map_err(BuildError::Threads),
             Clock::Real => {
                 let default = HostConfig::default();
@@ -333,7 +333,7 @@ impl EngineBuilder {
             ports,
             max_runs: self.max_runs.unwrap_or(DEFAULT_MAX_RUNS),
             is_simulated: self.clock != Clock::Real,
-            place,
+            spawner,
             run_id_seed,
             seed,
         })

@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use crossbeam_channel::TryRecvError;
-use futures::channel::mpsc;
 use futures::stream::Stream;
 pub use pirn_actors::events::EventFilter;
 use pirn_actors::events::{Deliver, Delivery, Undelivered};
-use pirn_actors::host::Here;
+use pirn_actors::host::ThreadTag;
 use pirn_core::event::Event;
+use tokio::sync::Semaphore;
+use tokio::sync::mpsc::{self, error::TrySendError};
 
 /// What a subscriber hears.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,14 +20,14 @@ pub enum Heard {
     /// An event.
     Event(Arc<Event>),
     /// So many events did not fit the buffer: the subscriber was too slow for them, the run was not held up.
-    Missed(u64),
+    Lagged(u64),
 }
 
 impl From<Delivery> for Heard {
     fn from(delivery: Delivery) -> Self {
         match delivery {
             Delivery::Event(event) => Self::Event(event),
-            Delivery::Missed(count) => Self::Missed(count),
+            Delivery::Lagged(count) => Self::Lagged(count),
         }
     }
 }
@@ -42,7 +43,7 @@ impl Stream for Events {
     type Item = Heard;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Heard>> {
-        match Pin::new(&mut self.receiver).poll_next(context) {
+        match self.receiver.poll_recv(context) {
             Poll::Ready(None) => Poll::Ready(last(&self.missed_at_end)),
             other => other,
         }
@@ -63,14 +64,14 @@ pub struct BlockingEvents {
     receiver: crossbeam_channel::Receiver<Heard>,
     missed_at_end: Arc<AtomicU64>,
     /// Tells the threads that would wait for themselves.
-    here: Option<Here>,
+    tag: Option<ThreadTag>,
 }
 
 /// What is said last, once: how many events at the end did not fit the buffer.
 fn last(missed: &AtomicU64) -> Option<Heard> {
     match missed.swap(0, Ordering::AcqRel) {
         0 => None,
-        count => Some(Heard::Missed(count)),
+        count => Some(Heard::Lagged(count)),
     }
 }
 
@@ -85,7 +86,7 @@ impl Iterator for BlockingEvents {
     type Item = Heard;
 
     fn next(&mut self) -> Option<Heard> {
-        if self.here.is_some_and(Here::is_here) {
+        if self.tag.is_some_and(ThreadTag::is_here) {
             return match self.receiver.try_recv() {
                 Ok(heard) => Some(heard),
                 Err(TryRecvError::Empty) => None,
@@ -97,15 +98,23 @@ impl Iterator for BlockingEvents {
 }
 
 /// The sending end: how it offers one, and where what was missed at the end is told.
-struct To<F>(F, Arc<AtomicU64>);
+#[derive(Clone)]
+struct To<F> {
+    offer: F,
+    missed_at_end: Arc<AtomicU64>,
+}
 
-impl<F: FnMut(Heard) -> Result<(), Undelivered> + Send + 'static> Deliver for To<F> {
+impl<F: Fn(Heard) -> Result<(), Undelivered> + Clone + Send + 'static> Deliver for To<F> {
     fn deliver(&mut self, delivery: Delivery) -> Result<(), Undelivered> {
-        (self.0)(delivery.into())
+        (self.offer)(delivery.into())
     }
 
     fn end(&mut self, missed: u64) {
-        self.1.store(missed, Ordering::Release);
+        self.missed_at_end.fetch_add(missed, Ordering::AcqRel);
+    }
+
+    fn another(&self) -> Box<dyn Deliver> {
+        Box::new(self.clone())
     }
 }
 
@@ -118,48 +127,51 @@ impl Deliver for Silent {
     }
 
     fn end(&mut self, _: u64) {}
-}
 
-fn refused(is_full: bool) -> Undelivered {
-    if is_full { Undelivered::Full } else { Undelivered::Gone }
+    fn another(&self) -> Box<dyn Deliver> {
+        Box::new(Self)
+    }
 }
 
 pub(super) fn stream(capacity: usize) -> (Box<dyn Deliver>, Events) {
-    let (mut sender, receiver) = mpsc::channel(capacity.max(1));
+    let (sender, receiver) = mpsc::channel(capacity.clamp(1, Semaphore::MAX_PERMITS));
     let missed_at_end = Arc::new(AtomicU64::new(0));
-    let deliver = Box::new(To(
-        move |heard| sender.try_send(heard).map_err(|error| refused(error.is_full())),
-        Arc::clone(&missed_at_end),
-    ));
-    (
-        deliver,
-        Events {
-            receiver,
-            missed_at_end,
-        },
-    )
+    let offer = move |heard| {
+        sender.try_send(heard).map_err(|refused| match refused {
+            TrySendError::Full(_) => Undelivered::Full,
+            TrySendError::Closed(_) => Undelivered::Gone,
+        })
+    };
+    let deliver = Box::new(To {
+        offer,
+        missed_at_end: Arc::clone(&missed_at_end),
+    });
+    let events = Events {
+        receiver,
+        missed_at_end,
+    };
+    (deliver, events)
 }
 
-pub(super) fn blocking(capacity: usize, here: Option<Here>) -> (Box<dyn Deliver>, BlockingEvents) {
-    // A bounded channel lays out its whole buffer at once, and most subscribers ask for more than comes. Only the bus
-    // puts something in, so what it counts there can only have become less.
+pub(super) fn blocking(capacity: usize, tag: Option<ThreadTag>) -> (Box<dyn Deliver>, BlockingEvents) {
+    // A bounded channel lays out its whole buffer at once, and most subscribers ask for more than comes. Only the bus of
+    // the run's arbiter puts something in, so what it counts there can only have become less.
     let (sender, receiver) = crossbeam_channel::unbounded();
     let missed_at_end = Arc::new(AtomicU64::new(0));
-    let deliver = Box::new(To(
-        move |heard| {
-            if sender.len() >= capacity.max(1) {
-                return Err(Undelivered::Full);
-            }
-            sender.send(heard).map_err(|_| Undelivered::Gone)
-        },
-        Arc::clone(&missed_at_end),
-    ));
-    (
-        deliver,
-        BlockingEvents {
-            receiver,
-            missed_at_end,
-            here,
-        },
-    )
+    let offer = move |heard| {
+        if sender.len() >= capacity.max(1) {
+            return Err(Undelivered::Full);
+        }
+        sender.send(heard).map_err(|_| Undelivered::Gone)
+    };
+    let deliver = Box::new(To {
+        offer,
+        missed_at_end: Arc::clone(&missed_at_end),
+    });
+    let events = BlockingEvents {
+        receiver,
+        missed_at_end,
+        tag,
+    };
+    (deliver, events)
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::future::{Either, select};
 use pirn_actors::engine::StartedRun;
 use pirn_actors::run::RunReport;
 use pirn_actors::supervisor::RunStatus;
@@ -74,7 +75,7 @@ impl RunHandle {
     /// Stops the run; it ends CANCELLED with this reason. An outcome that is there already stays.
     pub fn cancel(&self, reason: impl Into<String>) {
         self.started.cancel(reason);
-        self.placement.nudge();
+        self.placement.wake();
     }
 
     /// Stops every thread of the run at its next safe point.
@@ -86,7 +87,7 @@ impl RunHandle {
     /// Lets paused threads go on.
     pub fn resume(&self) {
         self.started.resume();
-        self.placement.nudge();
+        self.placement.wake();
     }
 
     /// Sets a section of the pinned context from the next model request on; null removes it.
@@ -109,15 +110,20 @@ impl RunHandle {
             data: data.into(),
         };
         self.started.raise(event);
-        self.placement.nudge();
+        self.placement.wake();
     }
 
     /// Where the run is; none once it has settled.
     pub async fn status(&self) -> Option<RunStatus> {
         let (setter, status) = completion();
         self.started.status(move |status| setter.set(status));
-        self.placement.nudge();
-        status.wait().await.ok()
+        self.placement.wake();
+        // A mailbox that is closed at this very moment may keep the question for as long as this handle: the run's end
+        // answers it too.
+        match select(status.wait(), self.started.settled.wait()).await {
+            Either::Left((status, _)) => status.ok(),
+            Either::Right(_) => status.peek().and_then(Result::ok),
+        }
     }
 
     fn lost(&self, _: Lost) -> Arc<RunReport> {

@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pirn_actors::answer::Answer;
 use pirn_actors::engine::{EngineShared, RunRequest};
+use pirn_actors::events::{Deliver, Subscription};
 use pirn_core::definition::{Fault, Loaded, Pinned, SourceFile, TriggerDefinition};
 use pirn_core::error::RunError;
 use pirn_core::event::EventType;
@@ -27,12 +27,12 @@ pub use builder::{BuildError, EngineBuilder};
 pub use compression::Compression;
 pub use events::{BlockingEvents, EventFilter, Events, Heard};
 pub use handle::RunHandle;
-pub use pirn_actors::host::NoHome;
+pub use pirn_actors::host::NotLocalContext;
 pub use pirn_actors::run::{FiringOutcome, FiringReport, NodeReport, RunReport, ThreadReport};
 pub use pirn_actors::supervisor::RunStatus;
 pub use pirn_actors::{History, ThreadList};
 use place::Placement;
-pub(crate) use place::place_here;
+pub(crate) use place::spawn_here;
 
 /// How long the engine's own actors, or a virtual clock's thread, may take to begin.
 const STARTS_WITHIN: Duration = Duration::from_secs(30);
@@ -98,15 +98,15 @@ impl Engine {
             self.shared.register(graph);
         }
         for trigger in &loaded.triggers {
-            self.shared.add_trigger(trigger.value.clone(), Answer::new(|_| ()));
+            drop(self.shared.add_trigger(trigger.value.clone()));
         }
-        self.placement.nudge();
         let has_triggers =
             compiled.graphs.iter().any(|graph| !graph.triggers.is_empty()) || !loaded.triggers.is_empty();
         if has_triggers && self.placement.may_wait() {
-            let in_place = self.asked(EngineShared::triggers_in_place);
-            // Where the matcher is gone, no trigger will ever watch.
-            let _: Option<Result<(), Lost>> = in_place.wait_timeout(STARTS_WITHIN);
+            for in_place in self.shared.triggers_in_place() {
+                // Where a matcher is gone, no trigger will ever watch.
+                let _: Option<Result<(), Lost>> = in_place.wait_timeout(STARTS_WITHIN);
+            }
         }
         Ok(compiled.warnings)
     }
@@ -166,52 +166,37 @@ impl Engine {
     /// Events of every run, as an async stream with a buffer of `capacity`.
     pub fn events(&self, filter: EventFilter, capacity: usize) -> Events {
         let (deliver, events) = events::stream(capacity);
-        self.shared.subscribe(filter, deliver, Box::new(|| ()));
-        self.placement.nudge();
+        self.shared.subscribe(&filter, deliver);
+        self.placement.wake();
         events
     }
 
     /// Adds a trigger that watches every run; an error where one with its id is there.
     pub async fn add_trigger(&self, trigger: TriggerDefinition) -> Result<(), String> {
-        self.ask(|shared, answer| shared.add_trigger(trigger, answer))
-            .await
-            .unwrap_or_else(|| Err("the engine has stopped".to_owned()))
+        let added = answers(self.shared.add_trigger(trigger)).await;
+        let stopped = || Err("the engine has stopped".to_owned());
+        added.into_iter().reduce(Result::and).unwrap_or_else(stopped)
     }
 
     /// Enables or disables a trigger of a workflow, or of the engine: whether that changed anything; none where there
     /// is no such trigger.
     pub async fn enable_trigger(&self, workflow_id: Option<&str>, id: &str, enabled: bool) -> Option<bool> {
-        let (owner, id) = (owner(workflow_id), id.to_owned());
-        self.ask(|shared, answer| shared.enable_trigger(owner, id, enabled, answer))
-            .await
-            .flatten()
+        let changed = answers(self.shared.enable_trigger(&owner(workflow_id), id, enabled)).await;
+        let is_there = changed.iter().any(Option::is_some);
+        is_there.then(|| changed.into_iter().flatten().any(|changed| changed))
     }
 
     /// The triggers of a workflow, or of the engine.
     pub async fn triggers(&self, workflow_id: Option<&str>) -> Vec<TriggerState> {
-        let owner = owner(workflow_id);
-        self.ask(|shared, answer| shared.triggers(owner, answer))
-            .await
-            .unwrap_or_default()
-    }
-
-    async fn ask<T: Clone + Send + Sync + 'static>(&self, send: impl FnOnce(&EngineShared, Answer<T>)) -> Option<T> {
-        self.asked(send).wait().await.ok()
-    }
-
-    /// What `send` asks for; lost where nobody answers.
-    fn asked<T: Clone + Send + Sync + 'static>(&self, send: impl FnOnce(&EngineShared, Answer<T>)) -> Completion<T> {
-        let (setter, answer) = completion();
-        send(
-            &self.shared,
-            Answer::new(move |result| {
-                if let Ok(value) = result {
-                    setter.set(value);
-                }
-            }),
-        );
-        self.placement.nudge();
-        answer
+        let mut by_arbiter = answers(self.shared.triggers(&owner(workflow_id))).await.into_iter();
+        let mut states = by_arbiter.next().unwrap_or_default();
+        for state in by_arbiter.flatten() {
+            if let Some(known) = states.iter_mut().find(|known| known.id == state.id) {
+                known.fired += state.fired;
+                known.enabled &= state.enabled;
+            }
+        }
+        states
     }
 
     /// Under virtual time: waits until nothing can happen any more but what is asked for from outside. On real threads
@@ -220,9 +205,9 @@ impl Engine {
         self.placement.wait_idle(Duration::MAX);
     }
 
-    /// Under virtual time: waits for the end of a run, and cancels it where it waits for what can never come: nothing
-    /// can happen any more, and it has not ended.
-    pub fn end_what_waits_for_ever(&self, run: &RunHandle) {
+    /// Under virtual time: waits for the end of a run, and cancels it where it is deadlocked: nothing can happen any more,
+    /// and it has not ended. On real threads it does nothing.
+    pub fn cancel_if_deadlocked(&self, run: &RunHandle) {
         self.wait_idle();
         if self.placement.is_virtual() && run.try_outcome().is_none() {
             run.cancel("it waits for ever: nothing can happen any more that it waits for");
@@ -304,6 +289,15 @@ fn compiled(loaded: &Loaded, functions: &BTreeSet<String>, registered: &[Arc<Gra
     }
 }
 
+/// What the arbiters answer; those that are gone do not.
+async fn answers<T: Clone>(asked: Vec<Completion<T>>) -> Vec<T> {
+    let mut answers = Vec::with_capacity(asked.len());
+    for answer in asked {
+        answers.extend(answer.wait().await);
+    }
+    answers
+}
+
 fn owner(workflow_id: Option<&str>) -> Owner {
     workflow_id.map_or(Owner::Engine, |id| Owner::Workflow(id.into()))
 }
@@ -313,7 +307,7 @@ pub struct RunBuilder {
     engine: Engine,
     run_id: Arc<str>,
     request: RunRequest,
-    subscriptions: Vec<(EventFilter, Box<dyn pirn_actors::events::Deliver>)>,
+    subscriptions: Vec<Subscription>,
 }
 
 impl RunBuilder {
@@ -341,59 +335,34 @@ impl RunBuilder {
     /// The run's events from its first one on, as an async stream; no types: all.
     pub fn events(&mut self, types: &[EventType], capacity: usize) -> Events {
         let (deliver, events) = events::stream(capacity);
-        self.subscriptions.push((self.filter(types), deliver));
+        self.subscribe(types, deliver);
         events
     }
 
     /// The run's events from its first one on, for a thread that blocks; no types: all.
     pub fn blocking_events(&mut self, types: &[EventType], capacity: usize) -> BlockingEvents {
-        let (deliver, events) = events::blocking(capacity, self.engine.placement.here());
-        self.subscriptions.push((self.filter(types), deliver));
+        let (deliver, events) = events::blocking(capacity, self.engine.placement.tag());
+        self.subscribe(types, deliver);
         events
     }
 
-    fn filter(&self, types: &[EventType]) -> EventFilter {
-        EventFilter {
-            run_id: Some(self.run_id.to_string()),
-            types: types.to_vec(),
-        }
+    fn subscribe(&mut self, types: &[EventType], deliver: Box<dyn Deliver>) {
+        let types = types.to_vec();
+        self.subscriptions.push(Subscription { types, deliver });
     }
 
     /// Starts it.
-    pub fn start(self) -> Result<RunHandle, RunError> {
-        let Self {
-            engine,
-            run_id,
-            request,
-            mut subscriptions,
-        } = self;
+    pub fn start(mut self) -> Result<RunHandle, RunError> {
+        let engine = self.engine;
         if engine.placement.is_virtual() {
             // Events that nobody hears are not built, and what is not sent takes no turn: a run would take another way
             // when it is watched. So every run is.
-            let all = EventFilter {
-                run_id: Some(run_id.to_string()),
-                types: Vec::new(),
-            };
-            subscriptions.insert(0, (all, Box::new(events::Silent)));
+            let types = Vec::new();
+            let deliver = Box::new(events::Silent);
+            self.subscriptions.insert(0, Subscription { types, deliver });
         }
-        let (started, admitted) = engine.shared.admit_run(run_id, request)?;
-        let Some((filter, deliver)) = subscriptions.pop() else {
-            admitted.go()?;
-            return Ok(RunHandle::new(started, engine.placement));
-        };
-        let shared = Arc::clone(&engine.shared);
-        engine.placement.request(move || {
-            for (filter, deliver) in subscriptions {
-                shared.subscribe(filter, deliver, Box::new(|| ()));
-            }
-            // The run takes its first step when the bus has the last subscriber.
-            let ready = move || {
-                if let Err(error) = admitted.go() {
-                    tracing::warn!(%error, "a run could not be placed");
-                }
-            };
-            shared.subscribe(filter, deliver, Box::new(ready));
-        })?;
+        let (started, admitted) = engine.shared.admit_run(self.run_id, self.request, self.subscriptions)?;
+        admitted.go()?;
         Ok(RunHandle::new(started, engine.placement))
     }
 }

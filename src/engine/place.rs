@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use pirn_actors::engine::{EngineShared, Place, Placed};
-use pirn_actors::host::{Here, Host, HostConfig, HostRuntime, NoHome, SimulatedHost};
+use pirn_actors::engine::{EngineShared, Spawner, StartJob};
+use pirn_actors::host::{Host, HostConfig, HostRuntime, NotLocalContext, SimulatedHost, ThreadTag};
 use pirn_core::error::{RunError, RunErrorCode};
+use pirn_sync::Lost;
 
 use super::ShutdownReport;
 
@@ -43,66 +44,98 @@ struct Simulated {
 }
 
 enum Job {
-    Run(Placed),
+    Run(StartJob),
     Stop,
 }
 
+/// Arbiters, or the caller's own thread, as work is started on them.
+struct RealSpawner(HostRuntime);
+
+impl Spawner for RealSpawner {
+    fn arbiters(&self) -> usize {
+        self.0.arbiters()
+    }
+
+    fn start_on(&self, arbiter: usize, job: StartJob) -> Result<(), RunError> {
+        if let Some(host) = self.0.host_here() {
+            job(&host, None);
+            return Ok(());
+        }
+        self.0
+            .run_on(arbiter, move |host| job(host, None))
+            .map_err(|_| stopped())
+    }
+
+    fn start(&self, job: StartJob) -> Result<(), RunError> {
+        if let Some(host) = self.0.host_here() {
+            job(&host, None);
+            return Ok(());
+        }
+        let lease = self.0.lease();
+        let arbiter = lease.arbiter();
+        self.0
+            .run_on(arbiter, move |host| job(host, Some(lease)))
+            .map_err(|_| stopped())
+    }
+}
+
+/// The one thread of a virtual clock. What a run starts (a trigger's detached run) starts at this point of virtual time,
+/// not when nothing else is left to happen.
+struct VirtualSpawner(Option<crossbeam_channel::Sender<Job>>);
+
+impl Spawner for VirtualSpawner {
+    fn arbiters(&self) -> usize {
+        1
+    }
+
+    fn start_on(&self, _: usize, job: StartJob) -> Result<(), RunError> {
+        self.start(job)
+    }
+
+    fn start(&self, job: StartJob) -> Result<(), RunError> {
+        if let Some(host) = HERE.with_borrow(Clone::clone) {
+            job(&host, None);
+            return Ok(());
+        }
+        let jobs = self.0.as_ref().ok_or_else(stopped)?;
+        jobs.send(Job::Run(job)).map_err(|_| stopped())
+    }
+}
+
 impl Placement {
-    pub(super) fn arbiters(config: HostConfig, functions: BTreeSet<String>) -> std::io::Result<(Self, Place)> {
-        let runtime = HostRuntime::start(config)?;
-        let place = {
-            let runtime = runtime.clone();
-            move |placed: Placed| {
-                let seat = runtime.seat();
-                let arbiter = seat.arbiter();
-                runtime
-                    .run_on(arbiter, move |host| placed(host, Some(seat)))
-                    .map_err(|_| stopped())
-            }
-        };
-        Ok((Self::of(Kind::Real(runtime), functions), Box::new(place)))
+    pub(super) fn arbiters(
+        config: HostConfig,
+        functions: BTreeSet<String>,
+    ) -> std::io::Result<(Self, Box<dyn Spawner>)> {
+        Ok(Self::real(HostRuntime::start(config)?, functions))
     }
 
-    pub(super) fn local(config: HostConfig, functions: BTreeSet<String>) -> Result<(Self, Place), NoHome> {
-        let runtime = HostRuntime::local(config)?;
-        let place = {
-            let runtime = runtime.clone();
-            move |placed: Placed| {
-                if let Some(host) = runtime.host_here() {
-                    placed(&host, None);
-                    return Ok(());
-                }
-                runtime.run_on(0, move |host| placed(host, None)).map_err(|_| stopped())
-            }
-        };
-        Ok((Self::of(Kind::Real(runtime), functions), Box::new(place)))
+    pub(super) fn local(
+        config: HostConfig,
+        functions: BTreeSet<String>,
+    ) -> Result<(Self, Box<dyn Spawner>), NotLocalContext> {
+        Ok(Self::real(HostRuntime::local(config)?, functions))
     }
 
-    pub(super) fn simulated(seed: Option<u64>, functions: BTreeSet<String>) -> std::io::Result<(Self, Place)> {
+    fn real(runtime: HostRuntime, functions: BTreeSet<String>) -> (Self, Box<dyn Spawner>) {
+        let spawner = Box::new(RealSpawner(runtime.clone()));
+        (Self::of(Kind::Real(runtime), functions), spawner)
+    }
+
+    pub(super) fn simulated(
+        seed: Option<u64>,
+        functions: BTreeSet<String>,
+    ) -> std::io::Result<(Self, Box<dyn Spawner>)> {
         let (jobs, received) = crossbeam_channel::unbounded();
         let thread = std::thread::Builder::new()
             .name("pirn-virtual".to_owned())
             .spawn(move || simulate(seed, &received))?;
-        let place = {
-            let jobs = jobs.clone();
-            move |placed: Placed| {
-                // What a run starts (a trigger's detached run) starts at this point of virtual time, not when nothing
-                // else is left to happen.
-                let here = HERE.with_borrow(Clone::clone);
-                match here {
-                    Some(host) => {
-                        placed(&host, None);
-                        Ok(())
-                    }
-                    None => jobs.send(Job::Run(placed)).map_err(|_| stopped()),
-                }
-            }
-        };
+        let spawner = Box::new(VirtualSpawner(Some(jobs.clone())));
         let simulated = Simulated {
             jobs,
             thread: Mutex::new(Some(thread)),
         };
-        Ok((Self::of(Kind::Simulated(simulated), functions), Box::new(place)))
+        Ok((Self::of(Kind::Simulated(simulated), functions), spawner))
     }
 
     fn of(kind: Kind, functions: BTreeSet<String>) -> Self {
@@ -120,23 +153,6 @@ impl Placement {
         &self.inner.functions
     }
 
-    /// A request from outside: at once, but under virtual time when what began before it has come to rest.
-    ///
-    /// # Errors
-    /// The engine has stopped.
-    pub(super) fn request(&self, act: impl FnOnce() + Send + 'static) -> Result<(), RunError> {
-        match &self.inner.kind {
-            Kind::Simulated(simulated) if HERE.with_borrow(Option::is_none) => {
-                let job = Job::Run(Box::new(move |_, _| act()));
-                simulated.jobs.send(job).map_err(|_| stopped())
-            }
-            Kind::Simulated(_) | Kind::Real(_) => {
-                act();
-                Ok(())
-            }
-        }
-    }
-
     /// Whether the calling thread may wait for an actor: on the engine's own threads it would wait for itself, and under
     /// virtual time what was asked for before happens first anyway.
     pub(super) fn may_wait(&self) -> bool {
@@ -148,16 +164,16 @@ impl Placement {
 
     /// Tells the threads that carry the actors without being the engine's own: there, who waits keeps what it waits for
     /// from happening.
-    pub(super) fn here(&self) -> Option<Here> {
+    pub(super) fn tag(&self) -> Option<ThreadTag> {
         match &self.inner.kind {
-            Kind::Real(runtime) => Some(runtime.here()),
+            Kind::Real(runtime) => Some(runtime.tag()),
             Kind::Simulated(_) => None,
         }
     }
 
     /// Whether the calling thread is such a one.
     pub(super) fn is_here(&self) -> bool {
-        self.here().is_some_and(Here::is_here)
+        self.tag().is_some_and(ThreadTag::is_here)
     }
 
     /// Whether the calling thread carries the engine's actors: a run that it waits for may wait for it.
@@ -177,7 +193,7 @@ impl Placement {
     }
 
     /// Something was sent to an actor from outside: a virtual clock's thread looks at it.
-    pub(super) fn nudge(&self) {
+    pub(super) fn wake(&self) {
         if let Kind::Simulated(simulated) = &self.inner.kind {
             // Refused only when it has stopped, and then nothing is left to look.
             simulated.jobs.send(Job::Run(Box::new(|_, _| ()))).unwrap_or(());
@@ -257,16 +273,10 @@ thread_local! {
     static HERE: RefCell<Option<Host>> = const { RefCell::new(None) };
 }
 
-/// Puts everything on `host`, which the calling thread carries, while `call` runs.
-pub(crate) fn place_here<T>(host: &Host, call: impl FnOnce(Place) -> T) -> T {
+/// Starts everything on `host`, which the calling thread carries, while `call` runs.
+pub(crate) fn spawn_here<T>(host: &Host, call: impl FnOnce(Box<dyn Spawner>) -> T) -> T {
     let before = HERE.replace(Some(host.clone()));
-    let result = call(Box::new(|placed| match HERE.with_borrow(Clone::clone) {
-        Some(host) => {
-            placed(&host, None);
-            Ok(())
-        }
-        None => Err(stopped()),
-    }));
+    let result = call(Box::new(VirtualSpawner(None)));
     HERE.set(before);
     result
 }
@@ -276,8 +286,8 @@ fn simulate(seed: Option<u64>, jobs: &crossbeam_channel::Receiver<Job>) {
     let simulated = SimulatedHost::new(seed);
     let host = simulated.host();
     HERE.set(Some(host.clone()));
-    while let Ok(Job::Run(placed)) = jobs.recv() {
-        placed(&host, None);
+    while let Ok(Job::Run(job)) = jobs.recv() {
+        job(&host, None);
         simulated.run_until_idle();
     }
 }
@@ -290,15 +300,14 @@ pub(super) fn shut_down(shared: &EngineShared, placement: &Placement, grace: Dur
     if !shared.gate().wait_drained(grace) {
         runs_cancelled = shared.live_runs();
         shared.cancel_all();
-        placement.nudge();
+        placement.wake();
         shared.gate().wait_drained(WIND_DOWN);
     }
     let runs_left = shared.live_runs();
-    let (flushed, wait) = std::sync::mpsc::channel();
-    shared.stop(Box::new(move || flushed.send(()).unwrap_or(())));
-    placement.nudge();
-    // A bus that is gone has nothing to flush.
-    let _: Result<(), _> = wait.recv_timeout(WIND_DOWN);
+    for flushed in shared.stop() {
+        // A bus that is gone has nothing to flush.
+        let _: Option<Result<(), Lost>> = flushed.wait_timeout(WIND_DOWN);
+    }
     let report = placement.stop(QUIET);
     shared.close_tools();
     ShutdownReport {

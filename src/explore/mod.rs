@@ -20,10 +20,10 @@
 //! # Ok::<(), pirn::explore::ExploreError>(())
 //! ```
 
+mod offline;
 mod outcome;
+mod schedule;
 mod search;
-mod stage;
-mod stand_in;
 
 use std::collections::BTreeMap;
 
@@ -35,8 +35,8 @@ use serde_json::Value;
 
 use crate::engine::{BuildError, EngineBuilder, Plan};
 pub use outcome::{Outcome, OutcomeError};
-use search::{Search, Way};
-use stage::{Played, Stage};
+use schedule::{Played, ScheduleRun};
+use search::{Prefix, Search};
 
 /// Schedules that are run where nothing is said.
 pub const DEFAULT_SCHEDULES: u64 = 4_000;
@@ -255,7 +255,7 @@ impl Explorer {
             conversation: self.conversation.into(),
             pinned: self.pinned,
         };
-        let stage = Stage::new(plan, request, rules);
+        let schedule = ScheduleRun::new(plan, request, rules);
         let mut all = Outcomes {
             by_key: BTreeMap::new(),
             schedules: 0,
@@ -264,7 +264,7 @@ impl Explorer {
         let mut search = Search::new(rules.is_reduced);
         let (mut complete, mut is_enough) = (false, false);
         while !is_enough && all.schedules < self.max_schedules {
-            all.take(stage.play(&search.next_way())?, false);
+            all.take(schedule.play(&search.next_prefix())?, false);
             if !search.advance() {
                 complete = true;
                 break;
@@ -277,7 +277,10 @@ impl Explorer {
                     break;
                 }
                 is_enough = (self.stop_when)();
-                all.take(stage.play(&search.random_way(rules.seed.wrapping_add(sample)))?, true);
+                all.take(
+                    schedule.play(&search.random_prefix(rules.seed.wrapping_add(sample)))?,
+                    true,
+                );
             }
         }
         Ok(all.told(complete))

@@ -1,6 +1,6 @@
 //! Which schedule is run next: depth first over the choices, each schedule from the start by the choices that lead to it.
 //!
-//! A state that was met before, by no longer a way, is not gone into again: whatever can follow has been tried, or will
+//! A state that was met before, by no more choices, is not gone into again: whatever can follow has been tried, or will
 //! be when the search comes back to where it was first met.
 
 use std::cell::{Ref, RefCell};
@@ -14,16 +14,16 @@ pub(super) struct Search {
     state: Rc<RefCell<State>>,
 }
 
-/// The way of one schedule.
+/// The choices that one schedule follows before it goes on freely.
 #[derive(Clone)]
-pub(super) struct Way {
+pub(super) struct Prefix {
     state: Rc<RefCell<State>>,
 }
 
 struct State {
     is_reduced: bool,
-    /// The shortest way to each state so far.
-    met: BTreeMap<u64, usize>,
+    /// The fewest choices that led to each state so far.
+    visited: BTreeMap<u64, usize>,
     /// The choices to follow, then go on freely.
     prefix: Vec<usize>,
     dice: Option<Chance>,
@@ -45,22 +45,22 @@ pub(super) struct Made {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// The run ended, or can go no further.
-    Whole,
+    Complete,
     /// A state was met that was met before.
-    Met,
+    Visited,
     /// A choice was not there the second time.
-    Astray,
+    Diverged,
 }
 
 impl Search {
     pub(super) fn new(is_reduced: bool) -> Self {
         let state = State {
             is_reduced,
-            met: BTreeMap::new(),
+            visited: BTreeMap::new(),
             prefix: Vec::new(),
             dice: None,
             made: Vec::new(),
-            end: End::Whole,
+            end: End::Complete,
         };
         Self {
             state: Rc::new(RefCell::new(state)),
@@ -68,22 +68,22 @@ impl Search {
     }
 
     /// The next schedule.
-    pub(super) fn next_way(&self) -> Way {
-        self.way(None)
+    pub(super) fn next_prefix(&self) -> Prefix {
+        self.prefix(None)
     }
 
     /// A schedule that `seed` draws.
-    pub(super) fn random_way(&mut self, seed: u64) -> Way {
+    pub(super) fn random_prefix(&mut self, seed: u64) -> Prefix {
         self.state.borrow_mut().prefix.clear();
-        self.way(Some(Chance::new(seed)))
+        self.prefix(Some(Chance::new(seed)))
     }
 
-    fn way(&self, dice: Option<Chance>) -> Way {
+    fn prefix(&self, dice: Option<Chance>) -> Prefix {
         let mut state = self.state.borrow_mut();
         state.dice = dice;
         state.made.clear();
-        state.end = End::Whole;
-        Way {
+        state.end = End::Complete;
+        Prefix {
             state: Rc::clone(&self.state),
         }
     }
@@ -101,39 +101,39 @@ impl Search {
     }
 }
 
-impl Way {
+impl Prefix {
     pub(super) fn made(&self) -> Ref<'_, [Made]> {
         Ref::map(self.state.borrow(), |state| &state.made[..])
     }
 
     pub(super) fn end(&self) -> End {
         let state = self.state.borrow();
-        if state.end == End::Whole && state.made.len() < state.prefix.len() {
-            return End::Astray;
+        if state.end == End::Complete && state.made.len() < state.prefix.len() {
+            return End::Diverged;
         }
         state.end
     }
 }
 
-impl Chooser for Way {
+impl Chooser for Prefix {
     fn choose(&mut self, options: &[Pending], state: u64) -> Option<usize> {
         let mut search = self.state.borrow_mut();
         let place = search.made.len();
         let chosen = match (search.prefix.get(place).copied(), &search.dice) {
             (Some(chosen), _) => {
                 if chosen >= options.len() {
-                    search.end = End::Astray;
+                    search.end = End::Diverged;
                     return None;
                 }
                 chosen
             }
             (None, Some(dice)) => dice.below(options.len()),
             (None, None) => {
-                if search.is_reduced && search.met.get(&state).is_some_and(|known| *known <= place) {
-                    search.end = End::Met;
+                if search.is_reduced && search.visited.get(&state).is_some_and(|known| *known <= place) {
+                    search.end = End::Visited;
                     return None;
                 }
-                search.met.insert(state, place);
+                search.visited.insert(state, place);
                 0
             }
         };
@@ -167,12 +167,12 @@ mod tests {
     }
 
     /// Plays the orders of `names`, with a state that is the set of those that are over.
-    fn play(names: &[&str], way: &mut Way) -> bool {
+    fn play(names: &[&str], prefix: &mut Prefix) -> bool {
         let mut left: Vec<&str> = names.to_vec();
         while !left.is_empty() {
             let options: Vec<Pending> = left.iter().map(|name| option(name)).collect();
             let state = left.iter().map(|name| 1_u64 << name.len()).sum();
-            let Some(chosen) = way.choose(&options, state) else {
+            let Some(chosen) = prefix.choose(&options, state) else {
                 return false;
             };
             left.remove(chosen);
@@ -185,7 +185,7 @@ mod tests {
         let (mut all, mut whole) = (0, 0);
         loop {
             all += 1;
-            whole += usize::from(play(names, &mut search.next_way()));
+            whole += usize::from(play(names, &mut search.next_prefix()));
             if !search.advance() {
                 return (all, whole);
             }
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn every_state_is_gone_into_once_with_it() {
-        // 2^4 states and 4 * 2^3 steps between them: one schedule for the first way, one for each other step. At the end
+        // 2^4 states and 4 * 2^3 steps between them: one schedule for the first order, one for each other step. At the end
         // nothing is left to choose, so each of the four states before it is gone out of.
         assert_eq!(schedules(&["1", "22", "333", "4444"], true), (4 * 8 - 16 + 2, 4));
     }
@@ -207,10 +207,10 @@ mod tests {
     #[test]
     fn a_choice_that_is_not_there_again_is_noticed() {
         let mut search = Search::new(false);
-        assert!(play(&["1", "22"], &mut search.next_way()));
+        assert!(play(&["1", "22"], &mut search.next_prefix()));
         assert!(search.advance());
-        let mut way = search.next_way();
-        assert!(!play(&["1"], &mut way));
-        assert_eq!(way.end(), End::Astray);
+        let mut prefix = search.next_prefix();
+        assert!(!play(&["1"], &mut prefix));
+        assert_eq!(prefix.end(), End::Diverged);
     }
 }

@@ -32,7 +32,6 @@ mod realm;
 mod realm_options;
 #[cfg(feature = "javascript")]
 mod simple;
-mod stop;
 mod syntax;
 mod template;
 #[cfg(feature = "javascript")]
@@ -45,7 +44,7 @@ pub use code::{CodeJob, CodeOutcome};
 pub use evaluator::JsEvaluator;
 pub use functions::{HostFunction, HostFunctions, Logs};
 pub use limits::{CodeLimits, ExpressionLimits};
+pub use pirn_sync::StopFlag;
 pub use pool::{PoolClosed, ScriptPool};
 pub use port::{ScriptPort, evaluator};
-pub use stop::StopFlag;
 pub use syntax::{TextFault, TextSyntax};

@@ -4,16 +4,14 @@
 //! | primitive | for |
 //! |---|---|
 //! | [`completion()`] | a result that is set once and awaited by anyone, from tasks and from plain threads |
-//! | [`Latch`] | a plain thread waits until others have counted down |
-//! | [`CancelToken`] | a tree of cancellation: first reason wins, children follow |
+//! //! //! | [`admit`], [`close_and_list`] | the order of becoming known and being let in |
 //! | [`DrainGate`] | bounded admission, and waiting until everybody has left |
-//! | [`Subscriptions`] | a set of subscribers read at every event, with a gapless sequence |
+//! //! | [`Quota`] | how often something may still be done, over all threads |
+//! | [`StopFlag`] | something on another thread is to stop |
 //! | [`Batches`] | many items in few messages, each in its place among the others |
-//! | [`SingleFlight`] | one holder per key, everybody else is told so |
-//! | [`ReadyQueue`] | what is ready for one reader, which is woken only where it rests; [`WakeFlag`] keeps it there once |
-//!
+//! //!
 //! Rules that hold for every file here:
-//! 1. One lock at a time, so no two locks can be taken in two orders. ([`Subscriptions`] has two, in one order.)
+//! 1. One lock at a time, so no two locks can be taken in two orders.
 //! 2. Nothing foreign runs under a lock: wakers, callbacks and dropped values leave it first.
 //! 3. A lock is never held across a wait, but by the condition variable that gives it up.
 //! 4. A poisoned lock is taken as it is: by rule 2 nothing that can panic runs while the state is half changed.
@@ -24,21 +22,17 @@
 #[macro_use]
 mod prim;
 
+mod admission;
 mod batches;
-mod cancel;
 mod completion;
 mod drain_gate;
-mod latch;
-mod ready;
-mod single_flight;
-mod subscriptions;
+mod quota;
+mod stop_flag;
 mod waiters;
 
+pub use admission::{Registry, admit, close_and_list};
 pub use batches::{Batch, Batches};
-pub use cancel::{CancelToken, Cancelled, Registration};
 pub use completion::{Completion, Lost, Setter, Wait, completion};
 pub use drain_gate::{DrainGate, Drained, Permit, Refused};
-pub use latch::Latch;
-pub use ready::{ReadyQueue, WakeFlag};
-pub use single_flight::{Flight, InFlight, SingleFlight};
-pub use subscriptions::{Publisher, Subscription, Subscriptions, subscriptions};
+pub use quota::Quota;
+pub use stop_flag::StopFlag;

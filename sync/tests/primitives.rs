@@ -2,13 +2,13 @@
 
 use std::panic::catch_unwind;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-use pirn_sync::{DrainGate, InFlight, Latch, Lost, Refused, SingleFlight, completion, subscriptions};
+use pirn_sync::{DrainGate, Lost, Quota, Refused, completion};
 
 const AT_ONCE: Duration = Duration::ZERO;
 
@@ -69,22 +69,6 @@ fn a_dropped_wait_leaves_no_waker_behind() {
 }
 
 #[test]
-fn a_latch_opens_at_zero_and_stays_open() {
-    let latch = Latch::new(2);
-    assert!(!latch.wait_timeout(AT_ONCE));
-    let other = latch.clone();
-    let counting = thread::spawn(move || {
-        other.count_down();
-        other.count_down();
-    });
-    latch.wait();
-    counting.join().unwrap();
-    latch.count_down();
-    assert!(latch.wait_timeout(AT_ONCE));
-    assert_eq!(latch.remaining(), 0);
-}
-
-#[test]
 fn a_gate_lets_in_as_many_as_its_limit_and_nobody_once_closed() {
     let gate = DrainGate::new(2);
     let first = gate.try_enter().unwrap();
@@ -123,53 +107,16 @@ fn a_gate_is_drained_when_closed_and_empty_whichever_comes_last() {
 }
 
 #[test]
-fn one_flight_per_key_and_a_panic_frees_it() {
-    let flights = SingleFlight::new();
-    let first = flights.try_begin("a").unwrap();
-    assert_eq!(flights.try_begin("a").unwrap_err(), InFlight("a"));
-    let other = flights.try_begin("b").unwrap();
-    assert_eq!((first.key(), other.key()), (&"a", &"b"));
-    let panicked = catch_unwind(move || {
-        let _held = first;
-        panic!("while in flight");
-    });
-    assert!(panicked.is_err());
-    assert!(!flights.is_in_flight(&"a") && flights.is_in_flight(&"b"));
-    assert!(flights.try_begin("a").is_ok());
-}
-
-#[test]
-fn a_subscriber_gets_every_event_from_its_first_to_its_last() {
-    let (mut publisher, set) = subscriptions();
-    let heard = Mutex::new(Vec::new());
-    let mut publish = || {
-        let hand = |sequence, name: &&'static str| heard.lock().unwrap().push((sequence, *name));
-        publisher.publish(hand)
-    };
-    assert_eq!(publish(), 0);
-    let first = set.subscribe("a");
-    assert_eq!(publish(), 1);
-    let second = set.subscribe("b");
-    assert_eq!(publish(), 2);
-    drop(first);
-    assert_eq!(publish(), 3);
-    assert_eq!((second.from(), set.len()), (2, 1));
-    assert_eq!(*heard.lock().unwrap(), [(1, "a"), (2, "a"), (2, "b"), (3, "b")]);
-}
-
-#[test]
-fn a_subscriber_may_leave_and_join_while_it_is_called() {
-    let (mut publisher, set) = subscriptions();
-    let place = Mutex::new(Some(set.subscribe(1)));
-    let newcomer = Mutex::new(None);
-    publisher.publish(|_, _| {
-        drop(place.lock().unwrap().take());
-        *newcomer.lock().unwrap() = Some(set.subscribe(2));
-    });
-    let heard = Mutex::new(Vec::new());
-    publisher.publish(|sequence, who| heard.lock().unwrap().push((sequence, *who)));
-    assert_eq!(*heard.lock().unwrap(), [(1, 2)]);
-    drop(newcomer.into_inner());
-    assert!(publisher.nobody_listens() && set.is_empty());
-    assert_eq!(publisher.next_sequence(), 2);
+fn a_quota_is_claimed_as_often_as_its_limit_by_many_threads_together() {
+    let quota = Arc::new(Quota::new(100));
+    let claiming: Vec<_> = (0..4)
+        .map(|_| {
+            let quota = Arc::clone(&quota);
+            thread::spawn(move || std::iter::from_fn(|| quota.claim()).collect::<Vec<u64>>())
+        })
+        .collect();
+    let mut claimed: Vec<u64> = claiming.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+    claimed.sort_unstable();
+    assert_eq!(claimed, (1..=100).collect::<Vec<_>>());
+    assert_eq!((quota.claimed(), quota.claim()), (100, None));
 }

@@ -63,7 +63,7 @@ fn live(files: &[Value], does: &[Does]) -> Life {
     let main = report.thread_id.clone();
     let changes = events.filter_map(|heard| match heard {
         Heard::Event(event) if *event.thread_id == *main => Some(event.raised.event_type.as_str()),
-        Heard::Event(_) | Heard::Missed(_) => None,
+        Heard::Event(_) | Heard::Lagged(_) => None,
     });
     Life {
         changes: changes.collect(),

@@ -106,7 +106,7 @@ fn m35_every_subscriber_gets_its_events_in_sequence_order() {
         .map(|listener| {
             let events = listener.map(|heard| match heard {
                 Heard::Event(event) => (event.sequence, event.raised.event_type),
-                Heard::Missed(count) => panic!("M35: {count} missed"),
+                Heard::Lagged(count) => panic!("M35: {count} missed"),
             });
             events.collect()
         })

@@ -30,7 +30,7 @@ fn told(trigger: &Value, events: &[&str]) -> Vec<Value> {
     engine.shutdown_blocking(std::time::Duration::ZERO);
     let heard = notified.map(|heard| match heard {
         Heard::Event(event) => event.raised.data["message"].clone(),
-        Heard::Missed(count) => panic!("{count} missed"),
+        Heard::Lagged(count) => panic!("{count} missed"),
     });
     heard.collect()
 }

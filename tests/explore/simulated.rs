@@ -19,7 +19,7 @@ fn logged(builder: EngineBuilder, id: &str) -> (String, Vec<String>) {
     handle.settled_blocking();
     let told = |heard| match heard {
         Heard::Event(event) => serde_json::to_string(&*event).expect("events are JSON"),
-        Heard::Missed(count) => panic!("{count} events were missed"),
+        Heard::Lagged(count) => panic!("{count} events were missed"),
     };
     let events = events.map(told).collect();
     engine.shutdown_blocking(Duration::from_secs(5));

@@ -221,7 +221,7 @@ fn what_follows_a_join_begins_before_its_losers_are_told_to_stop() {
         .filter_map(|heard| match heard {
             Heard::Event(event) if event.raised.event_type == EventType::ThreadCancelled => Some(true),
             Heard::Event(event) => (event.raised.data.get("nodeId") == Some(&json!("end"))).then_some(false),
-            Heard::Missed(_) => None,
+            Heard::Lagged(_) => None,
         })
         .collect();
     assert_eq!(told.len(), losers + 1, "{told:?}");

@@ -64,7 +64,7 @@ fn a_shared_name_is_not_copied_and_an_array_is_heard_as_the_map_that_it_stands_f
     engine.shutdown_blocking(Duration::from_secs(5));
     let heard = events.filter_map(|heard| match heard {
         Heard::Event(event) => (event.raised.event_type == EventType::Custom).then_some(event),
-        Heard::Missed(count) => panic!("{count} were missed"),
+        Heard::Lagged(count) => panic!("{count} were missed"),
     });
     let heard: Vec<_> = heard.collect();
     assert!(
@@ -149,7 +149,7 @@ fn a_subscriber_that_never_reads_holds_nobody_up_and_is_told_what_it_missed() {
         matches!(told.first(), Some(Heard::Event(event)) if event.sequence == 1),
         "{told:?}"
     );
-    assert_eq!(told.last(), Some(&Heard::Missed(5)), "all six are accounted for");
+    assert_eq!(told.last(), Some(&Heard::Lagged(5)), "all six are accounted for");
 }
 
 #[test]

@@ -8,8 +8,8 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 use pirn::{
-    BuildError, Compression, Engine, EngineBuilder, EventType, Heard, NoHome, RunErrorCode, RunHandle, RunReport,
-    ShutdownReport, ThreadStatus,
+    BuildError, Compression, Engine, EngineBuilder, EventType, Heard, NotLocalContext, RunErrorCode, RunHandle,
+    RunReport, ShutdownReport, ThreadStatus,
 };
 use pirn_tests::world::{code, forked, line, long_conversation, node, say, wait, workflow};
 use serde_json::{Map, Value, json};
@@ -181,20 +181,20 @@ fn an_hour_takes_no_time_where_the_clock_is_paused() {
 #[test]
 fn a_thread_without_local_tasks_can_not_carry_an_engine() {
     #[track_caller]
-    fn refused(built: Result<Engine, BuildError>, missing: NoHome) {
+    fn refused(built: Result<Engine, BuildError>, missing: NotLocalContext) {
         match built {
             Err(BuildError::Local(why)) => assert_eq!(why, missing),
             other => panic!("{other:?} where {missing:?} is missing"),
         }
     }
     let build = || builder().local().build();
-    refused(build(), NoHome::Runtime);
-    runtime().block_on(async { refused(build(), NoHome::LocalTasks) });
+    refused(build(), NotLocalContext::Runtime);
+    runtime().block_on(async { refused(build(), NotLocalContext::LocalTasks) });
     let timeless = Builder::new_current_thread().build().expect("a runtime");
-    LocalSet::new().block_on(&timeless, async { refused(build(), NoHome::Timers) });
+    LocalSet::new().block_on(&timeless, async { refused(build(), NotLocalContext::Timers) });
     let elsewhere = Runtime::new().expect("a runtime");
     let spawned = elsewhere.block_on(elsewhere.spawn(async move { builder().local().build() }));
-    refused(spawned.expect("no panic"), NoHome::LocalTasks);
+    refused(spawned.expect("no panic"), NotLocalContext::LocalTasks);
     // What was refused leaves nothing behind.
     on_a_local_thread(async {
         let engine = local();

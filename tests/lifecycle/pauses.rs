@@ -59,7 +59,7 @@ fn a_thread_that_begins_while_its_run_is_paused_stands_at_its_first_safe_point()
                 let node = event.raised.data["nodeId"].as_str().unwrap_or_default();
                 Some(format!("{} {node}", event.raised.event_type.as_str()))
             }
-            Heard::Missed(_) => None,
+            Heard::Lagged(_) => None,
         })
         .collect();
     let place = |what: &str| order.iter().position(|other| other.starts_with(what));

@@ -63,7 +63,7 @@ pub fn run_in(builder: EngineBuilder, bundle: &Value, input: Value, conversation
     let events: Vec<Arc<Event>> = events
         .map(|heard| match heard {
             Heard::Event(event) => event,
-            Heard::Missed(count) => panic!("{count} events were missed"),
+            Heard::Lagged(count) => panic!("{count} events were missed"),
         })
         .collect();
     // A detached run that the end of this one started may still be under way; shutdown waits for it.

@@ -275,7 +275,7 @@ fn play(chain: &Chain) -> (Arc<RunReport>, Vec<Arc<Event>>) {
     while let Some(next) = futures::executor::block_on(events.next()) {
         match next {
             Heard::Event(event) => heard.push(event),
-            Heard::Missed(count) => panic!("{}: {count} events were missed", chain.event.as_str()),
+            Heard::Lagged(count) => panic!("{}: {count} events were missed", chain.event.as_str()),
         }
     }
     (report, heard)
@@ -397,7 +397,7 @@ fn a_thread_whose_resume_would_be_too_deep_stays_paused_says_so_and_can_be_resum
             handle.resume();
             assert_eq!(handle.outcome_blocking().status, ThreadStatus::Completed);
         } else {
-            engine.end_what_waits_for_ever(&handle);
+            engine.cancel_if_deadlocked(&handle);
             let report = handle.outcome_blocking();
             let reason = report.error.as_ref().map_or("", |error| error.message.as_str());
             assert_eq!(report.status, ThreadStatus::Cancelled, "time can bring nothing more");

@@ -127,7 +127,7 @@ fn told_in(mut main: Value, action: &Value) -> Vec<Arc<Event>> {
     run.settled_blocking();
     let heard = events.filter_map(|heard| match heard {
         Heard::Event(event) => Some(event),
-        Heard::Missed(_) => None,
+        Heard::Lagged(_) => None,
     });
     heard.collect()
 }

@@ -107,7 +107,7 @@ fn events_from_outside_come_once_each_in_their_order_whatever_else_the_run_is_to
         for next in &mut events {
             match next {
                 Heard::Event(event) => heard.push(event),
-                Heard::Missed(count) => panic!("{count} were missed"),
+                Heard::Lagged(count) => panic!("{count} were missed"),
             }
             if heard.last().is_some_and(|event| is_last(event)) {
                 return true;

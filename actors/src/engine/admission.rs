@@ -10,15 +10,17 @@ use pirn_core::definition::Pinned;
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::graph::Graph;
 use pirn_core::message::Message;
-use pirn_sync::{Permit, Refused, completion};
+use pirn_sync::{Refused, admit, completion};
 use serde_json::Value;
 
-use super::{EngineShared, Placed, StartedRun, log_exit};
+use super::{EngineShared, Local, StartJob, StartedRun, log_exit};
 use crate::cause;
 use crate::contain::{Exit, start_contained_on};
 use crate::history::History;
 use crate::line::SupervisorLine;
 use crate::mailbox::RunActor;
+use crate::protocol::bus::Subscriber;
+use crate::protocol::events::Subscription;
 use crate::run::{RunReport, RunShared};
 use crate::supervisor::RunSpec;
 
@@ -48,22 +50,36 @@ pub(crate) struct DetachedRun {
     pub(crate) on_end: OnEnd,
 }
 
+/// How a run comes to be started.
+struct Start {
+    is_unlimited: bool,
+    trigger_depth: u32,
+    on_end: Option<OnEnd>,
+}
+
 /// A run that has its place and not yet taken its first step.
 pub struct AdmittedRun {
     engine: Arc<EngineShared>,
     run_id: Arc<str>,
-    placed: Placed,
+    job: StartJob,
 }
 
 impl EngineShared {
     /// Admits a run: OVERLOADED where the engine is full, CANCELLED where it is shutting down. It takes its first step
-    /// after [`AdmittedRun::go`]. Where code that a trigger called asks for it, it stands as far down the chain as that.
+    /// after [`AdmittedRun::go`], and subscribers hear it from that one on. Where code that a trigger called asks for it, it
+    /// stands as far down the chain as that.
     pub fn admit_run(
         self: &Arc<Self>,
         run_id: Arc<str>,
         request: RunRequest,
+        subscriptions: Vec<Subscription>,
     ) -> Result<(StartedRun, AdmittedRun), RunError> {
-        self.admit(run_id, request, false, cause::trigger_depth(), None)
+        let from = Start {
+            is_unlimited: false,
+            trigger_depth: cause::trigger_depth(),
+            on_end: None,
+        };
+        self.admit(run_id, request, subscriptions, from)
     }
 
     pub(crate) fn start_detached(self: &Arc<Self>, run: DetachedRun) -> Result<(), RunError> {
@@ -73,24 +89,20 @@ impl EngineShared {
             conversation: run.messages.into(),
             pinned: Pinned::default(),
         };
-        self.admit(
-            self.next_run_id(),
-            request,
-            run.is_unlimited,
-            run.trigger_depth,
-            Some(run.on_end),
-        )?
-        .1
-        .go()
+        let from = Start {
+            is_unlimited: run.is_unlimited,
+            trigger_depth: run.trigger_depth,
+            on_end: Some(run.on_end),
+        };
+        self.admit(self.next_run_id(), request, Vec::new(), from)?.1.go()
     }
 
     fn admit(
         self: &Arc<Self>,
         run_id: Arc<str>,
         request: RunRequest,
-        is_unlimited: bool,
-        trigger_depth: u32,
-        on_end: Option<OnEnd>,
+        subscriptions: Vec<Subscription>,
+        from: Start,
     ) -> Result<(StartedRun, AdmittedRun), RunError> {
         let Some(graph) = self.graph(&request.workflow_id) else {
             return Err(RunError::new(
@@ -100,30 +112,43 @@ impl EngineShared {
         };
         let (mail, receiver) = channel(16);
         let supervisor = Arc::new(SupervisorLine::new(Addr::new(mail)));
-        // Known before it is inside: who closes the gate and then cancels all that are known misses nobody who got in.
-        self.runs.insert(Arc::clone(&run_id), Arc::clone(&supervisor));
-        let permit = self.enter().inspect_err(|_| self.forget_run(&run_id))?;
+        let permit = admit(&self.gate, &self.runs, &run_id, Arc::clone(&supervisor)).map_err(refused)?;
         let conversation = self.conversation(&graph, request.conversation);
         let (outcome_setter, outcome) = completion();
         let (settled_setter, settled) = completion();
         let (engine, id, address) = (Arc::clone(self), Arc::clone(&run_id), Arc::clone(&supervisor));
         let pinned = laid_over(graph.config.pinned.clone().unwrap_or_default(), request.pinned);
-        let placed: Placed = Box::new(move |host, seat| {
-            let evaluator = engine.evaluator();
-            let run = RunShared::new(Arc::clone(&engine), host.clone(), Arc::clone(&id), evaluator, address);
+        let job: StartJob = Box::new(move |host, lease| {
+            let Some(local) = Local::of(engine.uid) else {
+                // The engine has stopped here.
+                return engine.forget_run(&id);
+            };
+            let is_heard = !subscriptions.is_empty();
+            for subscription in subscriptions {
+                let subscriber = Subscriber {
+                    run_id: Some(Arc::clone(&id)),
+                    mask: subscription.mask(),
+                    deliver: subscription.deliver,
+                };
+                local.interest.subscribe(&local.bus, subscriber);
+            }
+            let run = RunShared::new(Arc::clone(&engine), host.clone(), Arc::clone(&id), local, address);
+            if is_heard {
+                run.bus();
+            }
             let run = Rc::new(run);
             let spec = RunSpec {
                 graph,
                 input: Arc::new(request.input),
                 conversation,
                 pinned,
-                is_unlimited,
-                trigger_depth,
+                is_unlimited: from.is_unlimited,
+                trigger_depth: from.trigger_depth,
                 outcome: outcome_setter,
                 settled: settled_setter,
-                on_end,
+                on_end: from.on_end,
                 permit,
-                seat,
+                seat: lease,
             };
             start_contained_on(host, receiver, RunActor::new(run, spec), move |exit| {
                 match &exit {
@@ -132,7 +157,7 @@ impl EngineShared {
                     // Whoever awaits the outcome is told that it is lost.
                     Exit::Panicked { .. } | Exit::Dropped => engine.forget_run(&id),
                 }
-                log_exit("a supervisor")(exit);
+                log_exit("a supervisor", exit);
             });
         });
         let started = StartedRun {
@@ -144,19 +169,9 @@ impl EngineShared {
         let admitted = AdmittedRun {
             engine: Arc::clone(self),
             run_id: Arc::clone(&started.run_id),
-            placed,
+            job,
         };
         Ok((started, admitted))
-    }
-
-    fn enter(&self) -> Result<Permit, RunError> {
-        self.gate.try_enter().map_err(|refused| match refused {
-            Refused::Full { limit } => RunError::new(
-                RunErrorCode::Overloaded,
-                format!("{limit} runs are under way, no more are admitted"),
-            ),
-            Refused::Closed => RunError::new(RunErrorCode::Cancelled, "the engine is shutting down"),
-        })
     }
 
     fn conversation(&self, graph: &Graph, history: History) -> Conversation {
@@ -170,7 +185,20 @@ impl EngineShared {
 impl AdmittedRun {
     /// Starts it.
     pub fn go(self) -> Result<(), RunError> {
-        (self.engine.place)(self.placed).inspect_err(|_| self.engine.forget_run(&self.run_id))
+        self.engine
+            .spawner
+            .start(self.job)
+            .inspect_err(|_| self.engine.forget_run(&self.run_id))
+    }
+}
+
+fn refused(refused: Refused) -> RunError {
+    match refused {
+        Refused::Full { limit } => RunError::new(
+            RunErrorCode::Overloaded,
+            format!("{limit} runs are under way, no more are admitted"),
+        ),
+        Refused::Closed => RunError::new(RunErrorCode::Cancelled, "the engine is shutting down"),
     }
 }
 

@@ -10,18 +10,12 @@ use std::collections::BTreeMap;
 pub struct TimerKey {
     pub(super) deadline: u64,
     pub(super) sequence: u64,
-    /// Where what is to happen lies, in [`Buckets`](super::buckets::Buckets).
-    pub(super) slot: u32,
 }
 
 impl TimerKey {
     /// A key, for a host that keeps its timers elsewhere. `deadline` and `sequence` together must be unique.
     pub fn new(deadline: u64, sequence: u64) -> Self {
-        Self {
-            deadline,
-            sequence,
-            slot: 0,
-        }
+        Self { deadline, sequence }
     }
 }
 
@@ -46,7 +40,6 @@ impl<T> Timers<T> {
         let key = TimerKey {
             deadline,
             sequence: self.sequence,
-            slot: 0,
         };
         self.sequence += 1;
         self.due.insert(key, what);

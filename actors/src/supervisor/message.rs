@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use pirn_core::definition::{PinSection, TriggerDefinition, VariableScope};
 use pirn_core::error::{RunError, RunErrorCode};
-use pirn_core::event::{Event, RaisedEvent};
+use pirn_core::event::{Event, EventMask, RaisedEvent};
 pub(crate) use pirn_core::run::Control;
 use pirn_core::run::{Firing, Message, RunMachine, RunStatus, ToSupervisor};
 use pirn_sync::Batch;
 use serde_json::Value;
 
 use crate::answer::{Answer, Lost};
+use crate::protocol::events::Deliver;
 
 /// A message to a run.
 pub(crate) enum SupervisorMsg {
@@ -35,6 +36,11 @@ pub(crate) enum SupervisorMsg {
     /// Events from outside, in the main thread's name.
     Raise(Batch<RaisedEvent>),
     Status(Box<dyn FnOnce(RunStatus) + Send>),
+    /// Somebody wants to hear the run's events from now on.
+    Subscribe {
+        mask: EventMask,
+        deliver: Box<dyn Deliver>,
+    },
     Fire(Box<Firing>),
     /// As [`Self::Fire`], for a firing that needs nothing of its thread.
     FireAlone {
@@ -104,7 +110,7 @@ impl SupervisorMsg {
                 taken.give(());
                 ToSupervisor::FireAlone(firing)
             }
-            Self::Begin | Self::Over | Self::Lost(_) => return None,
+            Self::Begin | Self::Over | Self::Lost(_) | Self::Subscribe { .. } => return None,
         };
         Some(Message::Supervisor(message))
     }

@@ -19,9 +19,9 @@ use serde_json::Value;
 
 use crate::answer::Answer;
 use crate::engine::{DetachedRun, OnEnd};
-use crate::events::BusMsg;
-use crate::host::{Asked, Seat, Sign, TimerHandle};
+use crate::host::{ArbiterLease, Asked, Sign, TimerHandle};
 use crate::mailbox::Turn;
+use crate::protocol::bus::BusMsg;
 use crate::run::RunShared;
 pub(crate) use message::{Assignment, Control, SupervisorMsg};
 pub use pirn_core::run::RunStatus;
@@ -41,7 +41,7 @@ pub(crate) struct RunSpec {
     pub(crate) settled: Setter<()>,
     pub(crate) on_end: Option<OnEnd>,
     pub(crate) permit: Permit,
-    pub(crate) seat: Option<Seat>,
+    pub(crate) seat: Option<ArbiterLease>,
 }
 
 pub(crate) struct SupervisorActor {
@@ -50,7 +50,7 @@ pub(crate) struct SupervisorActor {
     on_end: Option<OnEnd>,
     /// Until nothing is left of the run.
     held: Option<Held>,
-    _seat: Option<Seat>,
+    _seat: Option<ArbiterLease>,
 }
 
 struct Held {
@@ -121,9 +121,9 @@ impl SupervisorActor {
             Effect::StartRun(start) => start_run(*start, turn),
             Effect::QuiesceTriggers => {
                 let supervisor = Arc::clone(&turn.run.supervisor);
-                turn.run.bus().do_send(BusMsg::HearOut {
+                turn.run.bus().do_send(BusMsg::Quiesce {
                     run_id: Arc::clone(&turn.run.run_id),
-                    links: MOST_LINKS,
+                    rounds: MOST_LINKS,
                     answer: Answer::new(move |_| supervisor.do_send(tell(ToSupervisor::TriggersQuiet))),
                 });
             }
@@ -153,7 +153,7 @@ impl SupervisorActor {
 
     fn settle(&mut self, run: &Rc<RunShared>) {
         run.engine.forget_run(&run.run_id);
-        if run.may_be_on_bus() {
+        if run.is_on_bus.get() {
             run.bus().do_send(BusMsg::RunEnded {
                 run_id: Arc::clone(&run.run_id),
             });

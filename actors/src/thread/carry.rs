@@ -13,14 +13,13 @@ use serde_json::Value;
 
 use super::{InFlight, ThreadActor};
 use crate::answer::Answer;
-use crate::cause::work_at_depth;
-use crate::events::BusMsg;
+use crate::cause::work_with_trigger_depth;
 use crate::host::{Asked, Sign};
 use crate::mailbox::Turn;
 use crate::ports::{AskedCall, Asker, Function, ScriptJob};
+use crate::protocol::bus::{BusMsg, WaitHandle};
 use crate::run::{RunShared, SupervisorAddr};
 use crate::supervisor::SupervisorMsg;
-use crate::waits::WaitHandle;
 
 impl ThreadActor {
     /// Starts what is to be done outside.
@@ -50,7 +49,9 @@ impl ThreadActor {
             }
             Effect::WaitEvent { id, event } => {
                 let answer = outcome_answer(&turn.run.supervisor, no, id);
-                Some((id, InFlight::Wait(WaitHandle::begin(turn.run, event, answer))))
+                let waiter = turn.run.next_waiter();
+                let wait = WaitHandle::begin(turn.run.bus(), &turn.run.run_id, waiter, event, answer);
+                Some((id, InFlight::Wait(wait)))
             }
             // The run's machine answers these itself.
             Effect::Evaluate { .. }
@@ -101,7 +102,7 @@ fn tool(
             node_id: Arc::clone(&graph.node(node).id),
         }),
     };
-    let work = work_at_depth(machine.trigger_depth(), || {
+    let work = work_with_trigger_depth(machine.trigger_depth(), || {
         tools.call(&names, asked, run.host.work_clock())
     });
     tell_asks(no, machine, run, node, Asked::Tool);
@@ -136,7 +137,7 @@ fn function(
         return None;
     };
     tell_asks(no, machine, run, node, Asked::Function);
-    let future = work_at_depth(machine.trigger_depth(), || function((**input.value()).clone()));
+    let future = work_with_trigger_depth(machine.trigger_depth(), || function((**input.value()).clone()));
     let answer = outcome_answer(&run.supervisor, no, id);
     let work = Box::pin(async move {
         answer.give(match future.await {

@@ -4,7 +4,7 @@ use pirn_core::thread::EffectId;
 
 use crate::host::{TimerHandle, WorkHandle};
 use crate::ports::ScriptHandle;
-use crate::waits::WaitHandle;
+use crate::protocol::bus::WaitHandle;
 
 /// What carries an effect out. Dropping it stops that.
 pub(super) enum InFlight {

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use super::carry::{outcome_answer, tell_asks, tools_of};
 use super::{InFlight, ThreadActor};
-use crate::events::{BusMsg, Source};
 use crate::host::Asked;
 use crate::ports::{ModelCall, TokenSink};
+use crate::protocol::bus::{BusMsg, Source};
 use crate::run::RunShared;
 
 impl ThreadActor {

@@ -305,6 +305,17 @@ impl TriggerMachine {
 
     /// Counts a firing of a candidate whose expression held.
     pub fn fire(&mut self, key: TriggerKey, event: &Event) -> Fire {
+        self.fire_within(key, event, None)
+    }
+
+    /// As [`TriggerMachine::fire`], for one of several machines of an engine. A trigger that counts for the engine and has
+    /// a limit counts outside of them: `claim` gives the number of this firing in all of them, or none where it may not
+    /// fire any more.
+    pub fn fire_claimed(&mut self, key: TriggerKey, event: &Event, claim: &dyn Fn() -> Option<u64>) -> Fire {
+        self.fire_within(key, event, Some(claim))
+    }
+
+    fn fire_within(&mut self, key: TriggerKey, event: &Event, claim: Option<&dyn Fn() -> Option<u64>>) -> Fire {
         let record = self.records.get_mut(&key).filter(|record| record.enabled);
         let Some(record) = record else {
             return Fire::Refused;
@@ -318,6 +329,10 @@ impl TriggerMachine {
         let limit = record.definition.max_triggers.filter(|limit| *limit > 0);
         let is_engine_wide = record.owner == Owner::Engine;
         let count = match limit.filter(|_| !is_engine_wide) {
+            None if limit.is_some() && claim.is_some() => match claim.and_then(|claim| claim()) {
+                Some(count) => count,
+                None => return Fire::Refused,
+            },
             None => {
                 if limit.is_some_and(|limit| record.fired >= limit) {
                     return Fire::Refused;

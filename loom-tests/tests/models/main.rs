@@ -1,15 +1,13 @@
 //! One model per primitive: loom runs every interleaving with at most two preemptions. `mutants` shows that each can
 //! fail.
 
+mod admission;
 mod batches;
-mod cancel;
 mod completion;
 mod drain_gate;
-mod latch;
 mod mutants;
-mod ready;
-mod single_flight;
-mod subscriptions;
+mod quota;
+mod stop_flag;
 
 use std::future::Future;
 use std::pin::Pin;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pirn_actors::engine::EngineShared;
-use pirn_actors::events::{Deliver, Delivery, EventFilter, Undelivered};
+use pirn_actors::events::{Deliver, Delivery, EventFilter, Subscription, Undelivered};
 use pirn_core::event::{Event, EventType};
 
 /// What was delivered, in order.
@@ -23,26 +23,24 @@ struct Inner {
 struct Ear(Heard);
 
 impl Heard {
-    /// Subscribes to a run (or all) now; with `room` the buffer is full after every so many events.
-    pub(super) fn listen(engine: &Arc<EngineShared>, run_id: Option<&str>, room: Option<usize>) -> Self {
-        Self::listen_then(engine, run_id, room, Box::new(|| ()))
-    }
-
-    /// As [`Heard::listen`]; `ready` is called when every event from then on is heard.
-    pub(super) fn listen_then(
-        engine: &Arc<EngineShared>,
-        run_id: Option<&str>,
-        room: Option<usize>,
-        ready: Box<dyn FnOnce() + Send>,
-    ) -> Self {
+    /// Subscribes to a run from now on; with `room` the buffer is full after every so many events.
+    pub(super) fn listen(engine: &Arc<EngineShared>, run_id: &str, room: Option<usize>) -> Self {
         let heard = Self::default();
         heard.with(|inner| inner.room = room);
         let filter = EventFilter {
-            run_id: run_id.map(str::to_owned),
+            run_id: Some(run_id.to_owned()),
             types: Vec::new(),
         };
-        engine.subscribe(filter, Box::new(Ear(heard.clone())), ready);
+        engine.subscribe(&filter, Box::new(Ear(heard.clone())));
         heard
+    }
+
+    /// What hears a run that is to be started from its first event on.
+    pub(super) fn subscription(&self) -> Subscription {
+        Subscription {
+            types: Vec::new(),
+            deliver: Box::new(Ear(self.clone())),
+        }
     }
 
     fn with<T>(&self, look: impl FnOnce(&mut Inner) -> T) -> T {
@@ -54,7 +52,7 @@ impl Heard {
         self.with(|inner| {
             let event = |delivery: &Delivery| match delivery {
                 Delivery::Event(event) => Some(Arc::clone(event)),
-                Delivery::Missed(_) => None,
+                Delivery::Lagged(_) => None,
             };
             inner.deliveries.iter().filter_map(event).collect()
         })
@@ -66,7 +64,7 @@ impl Heard {
             let (mut last, mut missed) = (None, 0);
             for delivery in &inner.deliveries {
                 match delivery {
-                    Delivery::Missed(count) => missed += count,
+                    Delivery::Lagged(count) => missed += count,
                     Delivery::Event(event) => {
                         if let Some(last) = last
                             && event.sequence != last + 1 + missed
@@ -124,6 +122,10 @@ impl Deliver for Ear {
     }
 
     fn end(&mut self, missed: u64) {
-        self.0.with(|inner| inner.deliveries.push(Delivery::Missed(missed)));
+        self.0.with(|inner| inner.deliveries.push(Delivery::Lagged(missed)));
+    }
+
+    fn another(&self) -> Box<dyn Deliver> {
+        Box::new(Self(self.0.clone()))
     }
 }

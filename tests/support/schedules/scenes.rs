@@ -197,11 +197,12 @@ pub(super) fn played<T>(
     stage.play(seed, order, set).map_err(|error| error.to_string())
 }
 
-/// A run that takes its first step when its subscriber is there, as [`pirn::RunBuilder::start`] has it.
+/// A run and a subscriber that hears it from its first event on.
 pub(super) fn heard_from_the_start(engine: &Arc<EngineShared>) -> Result<(StartedRun, Heard), pirn::RunError> {
-    let (run, admitted) = engine.admit_run(engine.next_run_id(), request())?;
-    let ready = move || admitted.go().unwrap_or_default();
-    let heard = Heard::listen_then(engine, None, None, Box::new(ready));
+    let heard = Heard::default();
+    let subscriptions = vec![heard.subscription()];
+    let (run, admitted) = engine.admit_run(engine.next_run_id(), request(), subscriptions)?;
+    admitted.go()?;
     Ok((run, heard))
 }
 
@@ -339,7 +340,7 @@ fn subscribe(stage: &Stage, seed: u64, order: Box<dyn Schedule>) -> Result<(), S
         let id = run.run_id.to_string();
         for room in [None, Some(3)] {
             let (listening, id) = (Rc::clone(&listening), id.clone());
-            scene.soon(move |engine| listening.borrow_mut().push(Heard::listen(engine, Some(&id), room)));
+            scene.soon(move |engine| listening.borrow_mut().push(Heard::listen(engine, &id, room)));
         }
         Ok((Arc::clone(scene.engine()), run, heard))
     })?;

@@ -143,7 +143,7 @@ fn check_witness(witness: BlockingEvents, main: &str, books: &mut Ledger) -> u64
     for heard in witness {
         let event = match heard {
             Heard::Event(event) => event,
-            Heard::Missed(missed) => {
+            Heard::Lagged(missed) => {
                 books.violate(format!("{main}: a subscriber with room missed {missed} events"));
                 continue;
             }
@@ -185,7 +185,7 @@ fn check_slow(slow: BlockingEvents, raised: u64, run_id: &str, books: &mut Ledge
                 }
                 last = event.sequence;
             }
-            Heard::Missed(count) => missed += count,
+            Heard::Lagged(count) => missed += count,
         }
     }
     books.heard_slowly += heard;

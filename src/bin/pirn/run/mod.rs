@@ -181,7 +181,7 @@ fn execute(
     };
     interrupt.stops(&run);
 
-    engine.end_what_waits_for_ever(&run);
+    engine.cancel_if_deadlocked(&run);
     let report = run.outcome_blocking();
     if report.status == ThreadStatus::Completed && !args.virtual_time {
         run.settled_blocking();

@@ -22,7 +22,7 @@ pub(super) fn start(path: &str, events: BlockingEvents) -> io::Result<Record> {
             for heard in events {
                 match heard {
                     Heard::Event(event) => serde_json::to_writer(&mut file, &*event)?,
-                    Heard::Missed(count) => serde_json::to_writer(&mut file, &json!({ "missed": count }))?,
+                    Heard::Lagged(count) => serde_json::to_writer(&mut file, &json!({ "missed": count }))?,
                 }
                 file.write_all(b"\n")?;
                 // Whoever follows the file, or finds it after the process was killed, has all that happened until then.

@@ -44,7 +44,7 @@ impl View {
     /// Takes in what was heard; the lines to write.
     pub(super) fn hear(&mut self, heard: &Heard) -> Vec<String> {
         match heard {
-            Heard::Missed(count) => vec![format!("({} events were too fast to show)", grouped(*count))],
+            Heard::Lagged(count) => vec![format!("({} events were too fast to show)", grouped(*count))],
             Heard::Event(event) if event.raised.event_type == EventType::LlmToken => self.said(event),
             Heard::Event(event) => {
                 let before = self.spoken.end(&event.thread_id);

@@ -1,0 +1,78 @@
+//! The things that the runs of one engine share on one arbiter: its event bus, its trigger matcher, an evaluator.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use pirn_core::graph::Evaluator;
+
+use super::{EngineShared, log_exit};
+use crate::contain::start_contained_with;
+use crate::event_bus::EventBusActor;
+use crate::host::Host;
+use crate::protocol::bus::{BusMsg, BusSender, Interest};
+use crate::protocol::mailbox::mailbox;
+use crate::protocol::matcher::MatcherSender;
+use crate::trigger_matcher::TriggerMatcherActor;
+
+/// An evaluator that the runs of one arbiter share.
+pub(crate) type SharedEvaluator = Rc<RefCell<Box<dyn Evaluator>>>;
+
+/// An engine's own on one arbiter.
+#[derive(Clone)]
+pub(crate) struct Local {
+    pub(crate) evaluator: SharedEvaluator,
+    pub(crate) interest: Rc<Interest>,
+    pub(crate) bus: BusSender,
+    pub(super) matcher: MatcherSender,
+}
+
+thread_local! {
+    /// By engine, on this arbiter; while the engine's bus is there.
+    static LOCALS: RefCell<BTreeMap<u64, Local>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+impl Local {
+    /// Starts the bus and the matcher of an engine on the calling arbiter.
+    pub(super) fn start(engine: &Arc<EngineShared>, host: &Host) {
+        let (bus, bus_mail) = mailbox();
+        let (matcher, matcher_mail) = mailbox();
+        let local = Self {
+            evaluator: Rc::new(RefCell::new((engine.ports.evaluator)())),
+            interest: Rc::new(Interest::new()),
+            bus,
+            matcher,
+        };
+        let (bus, interest) = (local.bus.clone(), Rc::clone(&local.interest));
+        let (engine_of, gone) = (Arc::clone(engine), bus.clone());
+        let own_host = host.clone();
+        start_contained_with(
+            host,
+            move |context| TriggerMatcherActor::new(engine_of, own_host, interest, bus, matcher_mail, context),
+            move |exit| {
+                // Where the bus was first to stop, nobody is left to be told.
+                gone.do_send(BusMsg::MatcherGone);
+                log_exit("the trigger matcher", exit);
+            },
+        );
+        let (bus, matcher, interest) = (local.bus.clone(), local.matcher.clone(), Rc::clone(&local.interest));
+        let uid = engine.uid;
+        LOCALS.with_borrow_mut(|locals| locals.insert(uid, local));
+        start_contained_with(
+            host,
+            move |context| EventBusActor::new(interest, bus, matcher, bus_mail, context),
+            move |exit| {
+                let gone = LOCALS.try_with(|locals| locals.borrow_mut().remove(&uid));
+                // Dropped only now: an evaluator may run what it likes.
+                drop(gone);
+                log_exit("the event bus", exit);
+            },
+        );
+    }
+
+    /// An engine's on the calling arbiter; none where its bus has stopped.
+    pub(super) fn of(uid: u64) -> Option<Self> {
+        LOCALS.with_borrow(|locals| locals.get(&uid).cloned())
+    }
+}

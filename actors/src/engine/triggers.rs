@@ -1,0 +1,102 @@
+//! The triggers of an engine: every arbiter's matcher has all of them, and hears of every change in the same order.
+
+use std::sync::{Arc, PoisonError};
+
+use pirn_core::definition::TriggerDefinition;
+use pirn_core::graph::Graph;
+use pirn_core::trigger::{Owner, TriggerState};
+use pirn_sync::{Completion, Quota};
+
+use super::EngineShared;
+use crate::answer::Answer;
+use crate::protocol::matcher::MatcherMsg;
+
+impl EngineShared {
+    /// Registers a graph and its triggers; a graph of the same id is replaced for runs to come.
+    pub fn register(&self, graph: &Arc<Graph>) {
+        let id = graph.workflow_id.to_string();
+        let owner = Owner::Workflow(Arc::clone(&graph.workflow_id));
+        let before = self
+            .graphs
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(id, Arc::clone(graph));
+        let removed = before.iter().flat_map(|graph| &graph.triggers);
+        let removed: Vec<String> = removed.map(|trigger| trigger.id.clone()).collect();
+        let added: Vec<Arc<TriggerDefinition>> = graph.triggers.iter().cloned().map(Arc::new).collect();
+        if removed.is_empty() && added.is_empty() {
+            return;
+        }
+        let _one_change = self.trigger_changes.lock().unwrap_or_else(PoisonError::into_inner);
+        for arbiter in 0..self.spawner.arbiters() {
+            let (owner, removed, added) = (owner.clone(), removed.clone(), added.clone());
+            self.on_arbiter(arbiter, move |local| {
+                for id in removed {
+                    let owner = owner.clone();
+                    local.matcher.do_send(MatcherMsg::Remove { owner, id });
+                }
+                for definition in added {
+                    local.matcher.do_send(MatcherMsg::Add {
+                        owner: owner.clone(),
+                        definition,
+                        quota: None,
+                        answer: Answer::new(|_| ()),
+                    });
+                }
+            });
+        }
+    }
+
+    /// Adds a trigger that watches every run. Every arbiter answers, all of them the same: an error where one with its id
+    /// is there.
+    pub fn add_trigger(&self, definition: TriggerDefinition) -> Vec<Completion<Result<(), String>>> {
+        let limit = definition.max_triggers.filter(|limit| *limit > 0);
+        let quota = limit.map(|limit| Arc::new(Quota::new(limit)));
+        let definition = Arc::new(definition);
+        self.change_triggers(move |answer| MatcherMsg::Add {
+            owner: Owner::Engine,
+            definition: Arc::clone(&definition),
+            quota: quota.clone(),
+            answer,
+        })
+    }
+
+    /// Answered by each arbiter when the triggers that were registered before watch there.
+    pub fn triggers_in_place(&self) -> Vec<Completion<()>> {
+        self.change_triggers(MatcherMsg::InPlace)
+    }
+
+    /// Enables or disables a trigger. Every arbiter answers whether that changed anything there, or none where there is no
+    /// such trigger.
+    pub fn enable_trigger(&self, owner: &Owner, id: &str, enabled: bool) -> Vec<Completion<Option<bool>>> {
+        let (owner, id) = (owner.clone(), id.to_owned());
+        self.change_triggers(move |answer| MatcherMsg::Enable {
+            owner: owner.clone(),
+            id: id.clone(),
+            enabled,
+            answer,
+        })
+    }
+
+    /// A trigger of the engine has fired as often as it may on all arbiters.
+    pub(crate) fn disable_used_up(&self, id: &str) {
+        drop(self.enable_trigger(&Owner::Engine, id, false));
+    }
+
+    /// The triggers of an owner, by each arbiter: how often they fired there.
+    pub fn triggers(&self, owner: &Owner) -> Vec<Completion<Vec<TriggerState>>> {
+        let owner = owner.clone();
+        self.change_triggers(move |answer| MatcherMsg::States {
+            owner: owner.clone(),
+            answer,
+        })
+    }
+
+    fn change_triggers<T: Clone + Send + Sync + 'static>(
+        &self,
+        message: impl Fn(Answer<T>) -> MatcherMsg + Clone + Send + 'static,
+    ) -> Vec<Completion<T>> {
+        let _one_change = self.trigger_changes.lock().unwrap_or_else(PoisonError::into_inner);
+        self.ask_every_arbiter(move |local, answer| local.matcher.do_send(message(answer)))
+    }
+}

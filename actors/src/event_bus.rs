@@ -1,0 +1,236 @@
+//! The event bus of an arbiter: numbers what happened there, run by run, and hands it to whoever listens.
+//!
+//! A subscriber is a bounded buffer. A full one never holds the bus up: what does not fit is counted, and the
+//! subscriber is told how many it missed before the next event it gets.
+//!
+//! Where the trigger matcher is gone, no trigger fires any more: nobody waits for one, and runs end as without triggers.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use actix::{Actor, ActorContext, AsyncContext, Context, StreamHandler};
+use pirn_core::event::{Event, EventMask, RaisedEvent};
+use pirn_core::thread::Outcome;
+
+use crate::answer::Answer;
+use crate::event_waiters::EventWaiters;
+use crate::protocol::bus::{BusMsg, BusSender, Interest, Quiesce, Source, Subscriber};
+use crate::protocol::events::{Delivery, Undelivered};
+use crate::protocol::mailbox::Receiver;
+use crate::protocol::matcher::{MatcherMsg, MatcherSender};
+
+pub(crate) struct EventBusActor {
+    interest: Rc<Interest>,
+    bus: BusSender,
+    /// None once it is gone.
+    matcher: Option<MatcherSender>,
+    /// The last sequence of each run that raised something.
+    sequences: BTreeMap<Arc<str>, u64>,
+    listeners: Vec<Listener>,
+    waiters: EventWaiters,
+}
+
+impl EventBusActor {
+    pub(crate) fn new(
+        interest: Rc<Interest>,
+        bus: BusSender,
+        matcher: MatcherSender,
+        mail: Receiver<BusMsg>,
+        context: &mut Context<Self>,
+    ) -> Self {
+        context.add_stream(mail);
+        Self {
+            interest,
+            bus,
+            matcher: Some(matcher),
+            sequences: BTreeMap::new(),
+            listeners: Vec::new(),
+            waiters: EventWaiters::default(),
+        }
+    }
+
+    fn raise(&mut self, source: Source, raised: RaisedEvent) {
+        let sequence = match self.sequences.get_mut(&source.run_id) {
+            Some(last) => last,
+            None => self.sequences.entry(Arc::clone(&source.run_id)).or_insert(0),
+        };
+        *sequence += 1;
+        let event = Arc::new(source.event(*sequence, raised));
+        let before = self.listeners.len();
+        self.listeners.retain_mut(|listener| listener.take(&event));
+        if self.listeners.len() != before {
+            self.publish_interest();
+        }
+        self.waiters.wake(&event);
+        if self.interest.triggers().contains(event.raised.event_type)
+            && let Some(matcher) = &self.matcher
+        {
+            matcher.do_send(MatcherMsg::Happened(event));
+        }
+    }
+
+    fn subscribe(&mut self, subscriber: Subscriber) {
+        self.listeners.push(Listener { subscriber, missed: 0 });
+        self.publish_interest();
+        self.interest.subscribed();
+    }
+
+    /// Has the matcher handle what the run has raised; as often as that raises more, or `rounds` times.
+    fn quiesce(&self, run_id: Arc<str>, rounds: u32, answer: Answer<()>) {
+        match &self.matcher {
+            Some(matcher) if rounds > 0 => matcher.do_send(MatcherMsg::Quiesce(Quiesce {
+                sequence: self.last_sequence(&run_id),
+                run_id,
+                rounds: rounds - 1,
+                answer,
+            })),
+            Some(_) | None => answer.give(()),
+        }
+    }
+
+    fn run_ended(&mut self, run_id: Arc<str>) {
+        self.waiters.end_all(&run_id);
+        let (bus, ended) = (self.bus.clone(), Arc::clone(&run_id));
+        // Also where the matcher is gone before it could answer.
+        let close = Answer::new(move |_| bus.do_send(BusMsg::Close { run_id: ended }));
+        // A chain of triggers has an end, so the rounds do.
+        self.quiesce(run_id, u32::MAX, close);
+    }
+
+    fn last_sequence(&self, run_id: &Arc<str>) -> u64 {
+        self.sequences.get(run_id).copied().unwrap_or_default()
+    }
+
+    /// Everybody has seen all of the run.
+    fn close(&mut self, run_id: &Arc<str>) {
+        if let Some(matcher) = &self.matcher {
+            let run_id = Arc::clone(run_id);
+            matcher.do_send(MatcherMsg::Forget { run_id });
+        }
+        self.sequences.remove(run_id);
+        self.waiters.end_all(run_id);
+        // A subscriber of this run alone has seen everything: dropping its end says so.
+        self.listeners
+            .retain(|listener| listener.subscriber.run_id.as_ref() != Some(run_id));
+        self.publish_interest();
+    }
+
+    /// Nothing waits for the matcher's word any longer: what had been sent there is dropped.
+    fn matcher_gone(&mut self) {
+        self.matcher = None;
+        self.interest.set_triggers(EventMask::NONE, EventMask::NONE);
+    }
+
+    fn stop(&mut self, done: Answer<()>, context: &mut Context<Self>) {
+        self.listeners.clear();
+        self.waiters.clear();
+        context.stop();
+        done.give(());
+    }
+
+    fn publish_interest(&self) {
+        let masks = self.listeners.iter().map(|listener| listener.subscriber.mask);
+        self.interest
+            .set_subscribers(masks.fold(EventMask::NONE, EventMask::union));
+    }
+}
+
+/// A subscriber, and how many events it has missed since the last that it got.
+struct Listener {
+    subscriber: Subscriber,
+    missed: u64,
+}
+
+impl Listener {
+    /// Hands an event on; whether the subscriber still reads.
+    fn take(&mut self, event: &Arc<Event>) -> bool {
+        let Subscriber { run_id, mask, deliver } = &mut self.subscriber;
+        let is_wanted =
+            mask.contains(event.raised.event_type) && run_id.as_ref().is_none_or(|run| *run == event.run_id);
+        if !is_wanted {
+            return true;
+        }
+        let lagged = (self.missed > 0).then_some(Delivery::Lagged(self.missed));
+        let told = lagged.map_or(Ok(()), |lagged| deliver.deliver(lagged));
+        if told.is_ok() {
+            self.missed = 0;
+        }
+        match told.and_then(|()| deliver.deliver(Delivery::Event(Arc::clone(event)))) {
+            Ok(()) => true,
+            Err(Undelivered::Full) => {
+                self.missed += 1;
+                true
+            }
+            Err(Undelivered::Gone) => false,
+        }
+    }
+}
+
+impl Drop for Listener {
+    /// What was missed at the end is said at the end.
+    fn drop(&mut self) {
+        if self.missed > 0 {
+            self.subscriber.deliver.end(self.missed);
+        }
+    }
+}
+
+impl Actor for EventBusActor {
+    type Context = Context<Self>;
+}
+
+impl StreamHandler<BusMsg> for EventBusActor {
+    fn handle(&mut self, message: BusMsg, context: &mut Context<Self>) {
+        match message {
+            BusMsg::Raise {
+                follows: true,
+                source: Source { run_id, .. },
+                raised,
+            } if !self.sequences.contains_key(&run_id) => {
+                tracing::warn!(%run_id, ?raised, "an event came after the end of its run");
+            }
+            BusMsg::Raise {
+                follows: _,
+                source,
+                raised,
+            } => self.raise(source, raised),
+            BusMsg::RaiseAll { source, raised } => {
+                for raised in raised {
+                    self.raise(source.clone(), raised);
+                }
+            }
+            BusMsg::Settle {
+                run_id,
+                thread_id,
+                answer,
+            } => match &self.matcher {
+                Some(matcher) => matcher.do_send(MatcherMsg::Settle {
+                    run_id,
+                    thread_id,
+                    answer,
+                }),
+                None => answer.give(Outcome::Held(Vec::new())),
+            },
+            BusMsg::Wait {
+                run_id,
+                waiter,
+                event,
+                answer,
+            } => self.waiters.begin(run_id, waiter, event, answer),
+            BusMsg::WaitEnded { run_id, waiter } => self.waiters.end(&run_id, waiter),
+            BusMsg::Subscribe(subscriber) => self.subscribe(subscriber),
+            BusMsg::Quiesce { run_id, rounds, answer } => self.quiesce(run_id, rounds, answer),
+            BusMsg::Quiesced(round) if self.last_sequence(&round.run_id) == round.sequence => round.answer.give(()),
+            BusMsg::Quiesced(round) => self.quiesce(round.run_id, round.rounds, round.answer),
+            BusMsg::RunEnded { run_id } => self.run_ended(run_id),
+            BusMsg::Close { run_id } => self.close(&run_id),
+            BusMsg::Stop(done) => match &self.matcher {
+                Some(matcher) => matcher.do_send(MatcherMsg::Stop(done)),
+                None => self.stop(done, context),
+            },
+            BusMsg::MatcherStopped(done) => self.stop(done, context),
+            BusMsg::MatcherGone => self.matcher_gone(),
+        }
+    }
+}

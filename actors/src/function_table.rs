@@ -1,0 +1,69 @@
+//! The inline functions that triggers call.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use pirn_core::definition::TriggerAction;
+use pirn_core::event::Event;
+use pirn_core::trigger::{TriggerMachine, Watcher};
+
+use crate::cause::with_trigger_depth;
+use crate::follow_up::depth_after;
+use crate::input::Shown;
+use crate::ports::InlineFunction;
+
+/// Functions that triggers have called: each is looked up by its name when a trigger first fires, and is the trigger's tag
+/// from then on.
+#[derive(Default)]
+pub(crate) struct FunctionTable {
+    functions: Vec<Arc<InlineFunction>>,
+    tags: BTreeMap<String, u32>,
+    shown: Shown,
+}
+
+impl FunctionTable {
+    /// The tag of a trigger that calls this function.
+    pub(crate) fn tag(&mut self, name: &str, function: &Arc<InlineFunction>) -> u32 {
+        if let Some(tag) = self.tags.get(name) {
+            return *tag;
+        }
+        let tag = self.functions.len() as u32;
+        self.functions.push(Arc::clone(function));
+        self.tags.insert(name.to_owned(), tag);
+        tag
+    }
+
+    /// Calls the function that tags the trigger; none where none does.
+    pub(crate) fn call(
+        &mut self,
+        triggers: &TriggerMachine,
+        watcher: Watcher,
+        event: &Event,
+    ) -> Option<Result<(), String>> {
+        let function = self.functions.get(watcher.tag? as usize)?;
+        let parameters = || match &triggers.definition(watcher)?.action {
+            TriggerAction::Custom { parameters, .. } => Some(parameters),
+            TriggerAction::StartWorkflow { .. }
+            | TriggerAction::ExecuteTriggeredSubgraph(_)
+            | TriggerAction::StopThread { .. }
+            | TriggerAction::PauseThread { .. }
+            | TriggerAction::ResumeThread { .. }
+            | TriggerAction::SetVariable { .. }
+            | TriggerAction::SendNotification { .. } => None,
+        };
+        let input = self.shown.next(event, &parameters);
+        let call = || with_trigger_depth(depth_after(event), || function(&input));
+        Some(match catch_unwind(AssertUnwindSafe(call)) {
+            Ok(called) => called.map(|_| ()),
+            Err(_) => Err(format!("function {} panicked", self.name_of(watcher))),
+        })
+    }
+
+    fn name_of(&self, watcher: Watcher) -> &str {
+        let mut names = self.tags.iter();
+        names
+            .find(|(_, tag)| Some(**tag) == watcher.tag)
+            .map_or("", |(name, _)| name)
+    }
+}

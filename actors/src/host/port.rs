@@ -1,0 +1,252 @@
+//! The port itself, and the handles that it gives.
+
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use futures::future::{BoxFuture, LocalBoxFuture};
+use pirn_core::Millis;
+
+use super::TimerKey;
+use super::sign::Sign;
+
+/// The things that a host must offer. Implemented once per kind of host, called through [`Host`].
+pub trait Port {
+    /// Milliseconds since the host started; never goes back.
+    fn now(&self) -> Millis;
+    /// Milliseconds since the Unix epoch (under virtual time: since the configured origin).
+    fn wall_clock(&self) -> Millis;
+    /// Runs `task` on this thread until it ends or the host does.
+    fn spawn(&self, task: LocalBoxFuture<'static, ()>);
+    /// Calls `fire` on this thread once `after` milliseconds have passed, never earlier.
+    fn set_timer(&self, after: Millis, fire: Box<dyn FnOnce()>) -> TimerKey;
+    /// Forgets a timer; one that has fired, or was never set, is no error.
+    fn cancel_timer(&self, key: TimerKey);
+    /// Runs work that may leave this thread; under virtual time it does not.
+    fn work(&self, work: BoxFuture<'static, ()>) -> WorkHandle;
+    /// Runs work that waits for the outside world, always on a real tokio runtime.
+    fn external(&self, work: BoxFuture<'static, ()>) -> WorkHandle;
+    /// The clock that work may take with it.
+    fn work_clock(&self) -> WorkClock;
+    /// A random number; a seeded sequence under virtual time.
+    fn random(&self) -> u64;
+    /// Whether it wants to hear [`Port::tell`]; asked once, when its [`Host`] is made.
+    fn is_watching(&self) -> bool {
+        false
+    }
+    /// Hears what actors say of what they do next; called where [`Port::is_watching`] only.
+    fn tell(&self, _sign: Sign) {}
+}
+
+/// An actor's way to its host. Cheap to clone, bound to its thread.
+///
+/// ```
+/// # use pirn_actors::host::SimulatedHost;
+/// let simulated = SimulatedHost::new(None);
+/// let host = simulated.host();
+/// let (told, heard) = std::sync::mpsc::channel();
+/// host.after(1_000, { let host = host.clone(); move || told.send(host.now()).unwrap_or(()) }).detach();
+/// simulated.run_until_idle();
+/// assert_eq!(heard.try_recv(), Ok(1_000));
+/// ```
+#[derive(Clone)]
+pub struct Host {
+    port: Rc<dyn Port>,
+    is_watching: bool,
+}
+
+impl Host {
+    /// A handle to `port`.
+    pub fn new(port: Rc<dyn Port>) -> Self {
+        Self {
+            is_watching: port.is_watching(),
+            port,
+        }
+    }
+
+    /// Whether it hears what [`Host::tell`] says.
+    pub fn is_watching(&self) -> bool {
+        self.is_watching
+    }
+
+    /// Says who does what next, where the host wants to know: an explorer names and tells apart what it may choose by
+    /// it. Nothing is built where it does not.
+    pub fn tell(&self, sign: impl FnOnce() -> Sign) {
+        if self.is_watching {
+            self.port.tell(sign());
+        }
+    }
+
+    /// Milliseconds since the host started; never goes back.
+    pub fn now(&self) -> Millis {
+        self.port.now()
+    }
+
+    /// Milliseconds since the Unix epoch (under virtual time: since the configured origin, by default the start).
+    pub fn wall_clock(&self) -> Millis {
+        self.port.wall_clock()
+    }
+
+    /// Runs `task` on this thread, from a later turn on. It ends with the host at the latest.
+    pub fn spawn(&self, task: LocalBoxFuture<'static, ()>) {
+        self.port.spawn(task);
+    }
+
+    /// Calls `fire` on this thread once `after` milliseconds have passed. Dropping the handle cancels.
+    pub fn after(&self, after: Millis, fire: impl FnOnce() + 'static) -> TimerHandle {
+        let key = self.port.set_timer(after, Box::new(fire));
+        TimerHandle {
+            armed: Some((self.clone(), key)),
+        }
+    }
+
+    /// A future that is ready once `after` milliseconds have passed. Dropping it cancels.
+    pub fn sleep(&self, after: Millis) -> impl Future<Output = ()> + use<> {
+        let (elapsed, wait) = futures::channel::oneshot::channel::<()>();
+        let timer = self.after(after, move || {
+            // The sleeper may be gone: then nobody waits for the time.
+            elapsed.send(()).unwrap_or(());
+        });
+        async move {
+            let _timer = timer;
+            if wait.await.is_err() {
+                // The host is shutting down and dropped the timer: this sleep never ends, its task is dropped.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Runs a model call, a tool, a script or store work where it does not hold this thread up: on the embedding
+    /// program's tokio runtime in production, on the simulated executor (so in a deterministic order) under
+    /// virtual time. Dropping the handle aborts the work.
+    pub fn work(&self, work: BoxFuture<'static, ()>) -> WorkHandle {
+        self.port.work(work)
+    }
+
+    /// Like [`Host::work`], for work that waits for the outside world (an HTTP answer): always on a real tokio
+    /// runtime. While it runs, a virtual clock is no faster than the real one.
+    pub fn external(&self, work: BoxFuture<'static, ()>) -> WorkHandle {
+        self.port.external(work)
+    }
+
+    /// The clock for use inside [`Host::work`].
+    pub fn work_clock(&self) -> WorkClock {
+        self.port.work_clock()
+    }
+
+    /// A random number; a seeded sequence under virtual time.
+    pub fn random(&self) -> u64 {
+        self.port.random()
+    }
+}
+
+impl std::fmt::Debug for Host {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Host").field("now", &self.now()).finish_non_exhaustive()
+    }
+}
+
+/// A timer that has been set. Dropping it cancels the timer.
+#[must_use = "dropping a TimerHandle cancels the timer; keep it, or call `detach`"]
+pub struct TimerHandle {
+    armed: Option<(Host, TimerKey)>,
+}
+
+impl TimerHandle {
+    /// Lets the timer fire without anybody holding it.
+    pub fn detach(mut self) {
+        self.armed = None;
+    }
+}
+
+impl Drop for TimerHandle {
+    fn drop(&mut self) {
+        if let Some((host, key)) = self.armed.take() {
+            host.port.cancel_timer(key);
+        }
+    }
+}
+
+impl std::fmt::Debug for TimerHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("TimerHandle")
+            .field(&self.armed.as_ref().map(|(_, key)| key))
+            .finish()
+    }
+}
+
+/// Work in flight. Dropping it aborts the work: its future is dropped soon, wherever it runs.
+#[must_use = "dropping a WorkHandle aborts the work; keep it, or call `detach`"]
+pub struct WorkHandle {
+    abort: Option<Box<dyn FnOnce() + Send>>,
+}
+
+impl WorkHandle {
+    /// A handle that calls `abort` when it is dropped.
+    pub fn new(abort: impl FnOnce() + Send + 'static) -> Self {
+        Self {
+            abort: Some(Box::new(abort)),
+        }
+    }
+
+    /// A handle to work that was refused, or can not be aborted.
+    pub fn inert() -> Self {
+        Self { abort: None }
+    }
+
+    /// Lets the work go on without anybody holding it.
+    pub fn detach(mut self) {
+        self.abort = None;
+    }
+}
+
+impl Drop for WorkHandle {
+    fn drop(&mut self) {
+        if let Some(abort) = self.abort.take() {
+            abort();
+        }
+    }
+}
+
+impl std::fmt::Debug for WorkHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WorkHandle").finish_non_exhaustive()
+    }
+}
+
+/// The time that a [`WorkClock`] tells. Implemented once per kind of host.
+pub trait WorkTime: Send + Sync {
+    /// As [`Port::now`].
+    fn now(&self) -> Millis;
+    /// A future that is ready once `after` milliseconds have passed.
+    fn sleep(&self, after: Millis) -> BoxFuture<'static, ()>;
+}
+
+/// The host's clock for work that may run on another thread (a scripted model's delay, the pause before a retry).
+#[derive(Clone)]
+pub struct WorkClock {
+    time: Arc<dyn WorkTime>,
+}
+
+impl WorkClock {
+    /// A clock that asks `time`.
+    pub fn new(time: Arc<dyn WorkTime>) -> Self {
+        Self { time }
+    }
+
+    /// Milliseconds since the host started; never goes back.
+    pub fn now(&self) -> Millis {
+        self.time.now()
+    }
+
+    /// A future that is ready once `after` milliseconds have passed.
+    pub fn sleep(&self, after: Millis) -> BoxFuture<'static, ()> {
+        self.time.sleep(after)
+    }
+}
+
+impl std::fmt::Debug for WorkClock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WorkClock").field("now", &self.now()).finish()
+    }
+}

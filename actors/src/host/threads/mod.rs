@@ -1,0 +1,488 @@
+//! Real threads: arbiters, each with a tokio runtime of its own; or the caller's thread alone.
+//!
+//! 1. Every arbiter ends like every other, and like a local engine's driver: it is told to, waits until nothing of the
+//!    whole runtime is alive or the grace is over, and drops its tasks on its own thread.
+//! 2. Every thread is waited for, but for bounded time: one that does not come back is reported, not waited for.
+//! 3. Nothing here blocks a thread of a tokio runtime but the stop that it asks for, and that never waits for itself.
+//! 4. Nothing here is global but thread-locals on threads of ours: several runtimes in one process are strangers.
+
+// This file starts the threads and runtimes that the rest of the crate must not start.
+#![allow(clippy::disallowed_methods)]
+
+mod arbiter;
+mod local;
+mod thread_tag;
+mod work;
+
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use pirn_core::Millis;
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
+use tokio_util::task::TaskTracker;
+
+use self::arbiter::{Driver, End, Ended, Job, Shared, tracker};
+pub use self::local::NotLocalContext;
+pub use self::thread_tag::ThreadTag;
+use self::thread_tag::{IS_ACTOR_THREAD, THREAD_OF};
+use self::work::WorkPool;
+use super::Host;
+
+/// How a [`HostRuntime`] is built.
+#[derive(Clone, Debug)]
+pub struct HostConfig {
+    /// Actor threads; at least one is started. Default: one a core.
+    pub arbiters: usize,
+    /// Names the threads. Default: `pirn`.
+    pub name: String,
+    /// Where [`Host::work`] runs: the embedding program's tokio runtime. None: threads of our own, started when
+    /// the first work comes. A current-thread runtime runs work only while somebody drives it.
+    pub work: Option<tokio::runtime::Handle>,
+    /// How many milliseconds threads may take to end, once the grace is over and they were told to. Those that
+    /// block for longer are left behind and reported. Default: 5000.
+    pub patience: Millis,
+}
+
+impl Default for HostConfig {
+    fn default() -> Self {
+        Self {
+            arbiters: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            name: "pirn".to_owned(),
+            work: None,
+            patience: 5_000,
+        }
+    }
+}
+
+/// The runtime has stopped, or is about to: nothing runs on it any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostStopped;
+
+impl std::fmt::Display for HostStopped {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the host has stopped")
+    }
+}
+
+impl std::error::Error for HostStopped {}
+
+/// The things that were left when a runtime stopped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StopReport {
+    /// Tasks (actors among them) still alive when the grace was over; they were dropped.
+    pub tasks_left: usize,
+    /// Work still in flight when the grace was over; what an actor held was aborted, detached work on the embedding
+    /// program's runtime goes on.
+    pub work_left: usize,
+    /// Arbiters whose thread did not come back; it is left behind.
+    pub arbiters_stuck: usize,
+}
+
+/// Held while a run lives on an arbiter, so that the next run goes where there is less to do.
+#[derive(Debug)]
+pub struct ArbiterLease {
+    arbiter: usize,
+    /// The arbiter has one of these, and every lease another.
+    _held: Arc<()>,
+}
+
+impl ArbiterLease {
+    /// The arbiter's index, for [`HostRuntime::run_on`].
+    pub fn arbiter(&self) -> usize {
+        self.arbiter
+    }
+}
+
+/// Arbiters on real threads. A cheap handle: the runtime stops, with no grace, when the last clone is dropped.
+///
+/// ```
+/// # use pirn_actors::host::{HostConfig, HostRuntime};
+/// let runtime = HostRuntime::start(HostConfig::default())?;
+/// let lease = runtime.lease();
+/// let (told, heard) = std::sync::mpsc::channel();
+/// runtime.run_on(lease.arbiter(), move |host| told.send(host.now()).unwrap_or(()))?;
+/// assert!(heard.recv().is_ok());
+/// let report = runtime.stop(1_000);
+/// assert_eq!(report.tasks_left, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct HostRuntime {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    id: u64,
+    arbiters: Vec<ArbiterHandle>,
+    /// The tasks and jobs of each arbiter, then the work.
+    alive: Arc<[TaskTracker]>,
+    pool: Arc<WorkPool>,
+    patience: Duration,
+    is_local: bool,
+    state: Mutex<State>,
+}
+
+/// The means to reach one arbiter.
+struct ArbiterHandle {
+    jobs: UnboundedSender<Job>,
+    leases: Arc<()>,
+}
+
+enum State {
+    /// With the arbiters' threads; a local runtime has none.
+    Running(Vec<JoinHandle<()>>),
+    Stopped(StopReport),
+}
+
+impl HostRuntime {
+    /// Starts the threads. May be called anywhere, also on a tokio worker.
+    ///
+    /// # Errors
+    /// A thread or a tokio runtime could not be made.
+    pub fn start(config: HostConfig) -> io::Result<Self> {
+        let count = config.arbiters.max(1);
+        let (mut inner, starts) = Inner::new(config, count, false);
+        let mut threads = Vec::with_capacity(count);
+        let started = starts
+            .into_iter()
+            .try_for_each(|start| start.on_a_thread().map(|thread| threads.push(thread)));
+        inner.state = Mutex::new(State::Running(threads));
+        // Where one could not be started, those that were end with it.
+        let inner = Arc::new(inner);
+        started.map(|()| Self { inner })
+    }
+
+    /// No threads but for work: the actors are one task of the calling thread, which runs while that thread runs its local
+    /// tasks, and ends with the `LocalSet`, local runtime or actix arbiter that it belongs to. `config.arbiters` is not
+    /// asked. Time is that of the thread's tokio runtime; where that one is paused, so is this one.
+    ///
+    /// # Errors
+    /// What the thread lacks.
+    pub fn local(config: HostConfig) -> Result<Self, NotLocalContext> {
+        let (inner, starts) = Inner::new(config, 1, true);
+        for start in starts {
+            local::start(ThreadTag::of(inner.id), start.shared, start.jobs)?;
+        }
+        let inner = Arc::new(inner);
+        Ok(Self { inner })
+    }
+
+    /// Tells whether a thread carries the actors of this runtime without being its own ([`HostRuntime::local`]).
+    pub fn tag(&self) -> ThreadTag {
+        ThreadTag::of(self.inner.id)
+    }
+
+    /// The host, where the calling thread carries the actors of this [local](HostRuntime::local) runtime.
+    pub fn host_here(&self) -> Option<Host> {
+        self.tag().host()
+    }
+
+    /// How many arbiters there are.
+    pub fn arbiters(&self) -> usize {
+        self.inner.arbiters.len()
+    }
+
+    /// A lease on the arbiter with the fewest, the first of several. Two callers at once may both choose it: the figures
+    /// even out with the next.
+    pub fn lease(&self) -> ArbiterLease {
+        let arbiters = self.inner.arbiters.iter().enumerate();
+        let least = arbiters.min_by_key(|(_, arbiter)| Arc::strong_count(&arbiter.leases));
+        let arbiter = least.map_or(0, |(index, _)| index);
+        ArbiterLease {
+            arbiter,
+            _held: Arc::clone(&self.inner.arbiters[arbiter].leases),
+        }
+    }
+
+    /// How many leases there are on `arbiter`.
+    pub fn load(&self, arbiter: usize) -> usize {
+        let arbiter = self.inner.arbiters.get(arbiter);
+        arbiter.map_or(0, |arbiter| Arc::strong_count(&arbiter.leases) - 1)
+    }
+
+    /// How many tasks, jobs and works are alive.
+    pub fn alive(&self) -> usize {
+        self.inner.alive.iter().map(TaskTracker::len).sum()
+    }
+
+    /// Runs `job` on an arbiter's thread (its index is taken modulo the number of arbiters), after the jobs sent
+    /// there before. Only sends: it may be called anywhere.
+    ///
+    /// # Errors
+    /// The runtime has stopped; the job is dropped. A job sent while it stops may be dropped too.
+    pub fn run_on(&self, arbiter: usize, job: impl FnOnce(&Host) + Send + 'static) -> Result<(), HostStopped> {
+        let arbiter = arbiter % self.inner.arbiters.len();
+        let job = Job::Run {
+            run: Box::new(job),
+            alive: self.inner.alive[arbiter].token(),
+        };
+        self.inner.arbiters[arbiter].jobs.send(job).map_err(|_| HostStopped)
+    }
+
+    /// Whether nothing runs any more: it was stopped, or whoever carries a [local](HostRuntime::local) one dropped its tasks.
+    pub fn has_ended(&self) -> bool {
+        self.inner.arbiters.iter().all(|arbiter| arbiter.jobs.is_closed())
+    }
+
+    /// Whether the calling thread is one of this runtime's, or carries its actors.
+    pub fn is_own_thread(&self) -> bool {
+        self.inner.is_own_thread()
+    }
+
+    /// Whether the calling thread carries actors of this runtime: who waits there for one of them may wait for itself.
+    pub fn carries_actors_here(&self) -> bool {
+        let is_arbiter = THREAD_OF.get() == Some(self.inner.id) && IS_ACTOR_THREAD.get();
+        is_arbiter || self.tag().is_here()
+    }
+
+    /// Stops: waits up to `grace` milliseconds until nothing is alive, then ends every thread. Blocks; the second
+    /// caller waits for the first and gets the same report. A [local](HostRuntime::local) runtime ends while its thread
+    /// runs its local tasks; where that does not, the wait is over after the grace and [`HostConfig::patience`].
+    ///
+    /// On a thread of this runtime it only starts the stop and reports what is alive now: a thread can not wait for
+    /// its own end.
+    pub fn stop(&self, grace: Millis) -> StopReport {
+        let waits = !self.inner.is_own_thread();
+        self.inner.stop(Duration::from_millis(grace), waits)
+    }
+
+    /// Stops with no grace; nobody wants to know what is left. A [local](HostRuntime::local) runtime is not waited for.
+    pub fn end(&self) {
+        self.inner.end();
+    }
+
+    /// Like [`HostRuntime::stop`], without blocking. The stop goes on if the future is dropped.
+    pub fn stop_async(&self, grace: Millis) -> impl Future<Output = StopReport> + Send + use<> {
+        let (told, heard) = oneshot::channel();
+        let waiter = std::thread::Builder::new().name("pirn-stop".to_owned()).spawn({
+            let runtime = self.clone();
+            // Nobody may listen any more; the stop matters, not the report.
+            move || told.send(runtime.stop(grace)).unwrap_or(())
+        });
+        let runtime = self.clone();
+        async move {
+            let report = heard.await;
+            match (waiter, report) {
+                (Ok(_), Ok(report)) => report,
+                // No thread to wait on: then here.
+                (Ok(_) | Err(_), _) => runtime.stop(grace),
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for HostRuntime {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HostRuntime")
+            .field("arbiters", &self.arbiters())
+            .field("alive", &self.alive())
+            .finish_non_exhaustive()
+    }
+}
+
+/// An arbiter that is to be started.
+struct Start {
+    name: String,
+    id: u64,
+    shared: Shared,
+    jobs: UnboundedReceiver<Job>,
+}
+
+impl Start {
+    /// Starts it on a thread of its own.
+    fn on_a_thread(self) -> io::Result<JoinHandle<()>> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let name = format!("{}-{}", self.name, self.shared.arbiter);
+        std::thread::Builder::new().name(name).spawn(move || self.run(&runtime))
+    }
+
+    fn run(self, runtime: &Runtime) {
+        THREAD_OF.set(Some(self.id));
+        IS_ACTOR_THREAD.set(true);
+        runtime.block_on(async move {
+            let clock = tokio::runtime::Handle::current();
+            let sleep = Box::pin(tokio::time::sleep(Duration::ZERO));
+            Driver::new(self.shared, self.jobs, clock, sleep).run().await;
+        });
+    }
+}
+
+impl Inner {
+    /// A runtime of `count` arbiters, none of which is started.
+    fn new(config: HostConfig, count: usize, is_local: bool) -> (Self, Vec<Start>) {
+        static RUNTIMES: AtomicU64 = AtomicU64::new(0);
+        let id = RUNTIMES.fetch_add(1, Ordering::Relaxed);
+        let work_threads = if is_local {
+            HostConfig::default().arbiters
+        } else {
+            count
+        };
+        let in_flight = tracker();
+        let alive: Arc<[TaskTracker]> = (0..count).map(|_| tracker()).chain([in_flight.clone()]).collect();
+        let pool = Arc::new(WorkPool::new(id, &config.name, work_threads, config.work, in_flight));
+        let origin = tokio::time::Instant::now();
+        let seeds = RandomState::new();
+        let mut arbiters = Vec::with_capacity(count);
+        let mut starts = Vec::with_capacity(count);
+        for arbiter in 0..count {
+            let (sender, jobs) = unbounded_channel();
+            arbiters.push(ArbiterHandle {
+                jobs: sender,
+                leases: Arc::default(),
+            });
+            let shared = Shared {
+                arbiter,
+                origin,
+                pool: Arc::clone(&pool),
+                alive: Arc::clone(&alive),
+                seed: seeds.hash_one(arbiter),
+            };
+            let name = config.name.clone();
+            starts.push(Start { name, id, shared, jobs });
+        }
+        let inner = Self {
+            id,
+            arbiters,
+            alive,
+            pool,
+            patience: Duration::from_millis(config.patience),
+            is_local,
+            state: Mutex::new(State::Running(Vec::new())),
+        };
+        (inner, starts)
+    }
+
+    fn is_own_thread(&self) -> bool {
+        THREAD_OF.get() == Some(self.id) || ThreadTag::of(self.id).is_here()
+    }
+
+    fn end(&self) {
+        let waits = !self.is_local && !self.is_own_thread();
+        self.stop(Duration::ZERO, waits);
+    }
+
+    fn stop(&self, grace: Duration, waits: bool) -> StopReport {
+        let mut state = if waits {
+            locked(&self.state)
+        } else {
+            match self.state.try_lock() {
+                Ok(state) => state,
+                // Somebody else is stopping it, and may wait for this very thread.
+                Err(_) => return self.left(),
+            }
+        };
+        let left = self.left();
+        let threads = match std::mem::replace(&mut *state, State::Stopped(left)) {
+            State::Stopped(report) => {
+                *state = State::Stopped(report);
+                return report;
+            }
+            State::Running(threads) => threads,
+        };
+        let (report, reports) = mpsc::channel();
+        for arbiter in &self.arbiters {
+            let report = waits.then(|| report.clone());
+            // Refused where whoever carries it has dropped it already.
+            arbiter.jobs.send(Job::End(End { grace, report })).unwrap_or(());
+        }
+        drop(report);
+        if !waits {
+            return left;
+        }
+        let report = self.wait(&reports, grace, left, threads);
+        *state = State::Stopped(report);
+        report
+    }
+
+    /// Waits for the ends of all arbiters.
+    fn wait(
+        &self,
+        reports: &Receiver<Ended>,
+        grace: Duration,
+        before: StopReport,
+        threads: Vec<JoinHandle<()>>,
+    ) -> StopReport {
+        // A wait that is too long for the clock has no end.
+        let until = Instant::now().checked_add(grace.saturating_add(self.patience));
+        let left_until = || until.map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));
+        let mut ended: Vec<Option<Ended>> = self.arbiters.iter().map(|_| None).collect();
+        let is_in_time = loop {
+            match reports.recv_timeout(left_until()) {
+                Ok(report) => {
+                    let place = report.arbiter;
+                    ended[place] = Some(report);
+                }
+                Err(RecvTimeoutError::Disconnected) => break true,
+                Err(RecvTimeoutError::Timeout) => break false,
+            }
+        };
+        let is_stuck = |arbiter: usize| !is_in_time && ended[arbiter].is_none();
+        let mut report = StopReport {
+            work_left: ended
+                .iter()
+                .flatten()
+                .map(|ended| ended.work_left)
+                .max()
+                .unwrap_or(before.work_left),
+            ..StopReport::default()
+        };
+        for (arbiter, reported) in ended.iter().enumerate() {
+            report.arbiters_stuck += usize::from(is_stuck(arbiter));
+            let now = || self.alive[arbiter].len();
+            report.tasks_left += reported.as_ref().map_or_else(now, |ended| ended.tasks_left);
+        }
+        for (arbiter, thread) in threads.into_iter().enumerate() {
+            if is_stuck(arbiter) {
+                tracing::error!(arbiter, "an arbiter's thread is stuck and is left behind");
+            } else if thread.join().is_err() {
+                tracing::error!(arbiter, "an arbiter's thread panicked");
+            }
+        }
+        self.close_pool();
+        report
+    }
+
+    /// Ends the threads for work. A tokio worker must not wait for that itself, and may be who is here.
+    fn close_pool(&self) {
+        if self.pool.own_handle().is_none() {
+            return self.pool.close(Duration::ZERO);
+        }
+        let closing = std::thread::Builder::new().name("pirn-stop".to_owned()).spawn({
+            let (pool, patience) = (Arc::clone(&self.pool), self.patience);
+            move || pool.close(patience)
+        });
+        match closing.map(JoinHandle::join) {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => tracing::error!("closing the threads for work panicked"),
+            // No thread to wait on: nobody waits.
+            Err(_) => self.pool.close(Duration::ZERO),
+        }
+    }
+
+    fn left(&self) -> StopReport {
+        let tasks = &self.alive[..self.arbiters.len()];
+        StopReport {
+            tasks_left: tasks.iter().map(TaskTracker::len).sum(),
+            work_left: self.pool.in_flight().len(),
+            arbiters_stuck: 0,
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// The lock, also after a panic under it: every holder leaves what it guards whole.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

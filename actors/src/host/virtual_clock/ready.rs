@@ -1,0 +1,282 @@
+//! What is ready to run, and the wakers that make it so.
+//!
+//! 1. A task is in the queue at most once, however often it is woken.
+//! 2. What this thread wakes is queued at once, in order. What another thread wakes (external work) waits apart until
+//!    nothing else is ready, so the outside world disturbs the order as little as it can.
+//! 3. The one lock is never held while foreign code runs: wakers are called and things dropped after it is let go.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Wake, Waker};
+use std::thread::ThreadId;
+use std::time::Duration;
+
+use pirn_core::Millis;
+
+use super::order::Schedule;
+use crate::host::timers::{TimerKey, Timers};
+
+/// One thing that is ready to run.
+pub(in crate::host) enum Ready {
+    /// A task to poll, or to drop if it was aborted.
+    Task(Arc<TaskState>),
+    /// A timer to fire, if it is still set.
+    Timer(TimerKey),
+}
+
+/// What wakers on any thread reach.
+pub(in crate::host) struct Shared {
+    thread: ThreadId,
+    clock: AtomicU64,
+    queues: Mutex<Queues>,
+    changed: Condvar,
+}
+
+struct Queues {
+    ready: VecDeque<Ready>,
+    from_outside: VecDeque<Ready>,
+    sleepers: Timers<Waker>,
+    external: usize,
+    is_closed: bool,
+}
+
+impl Ready {
+    /// Tells tasks and timers apart.
+    fn name(&self) -> u64 {
+        match self {
+            Self::Task(task) => task.number << 1,
+            Self::Timer(key) => key.sequence << 1 | 1,
+        }
+    }
+}
+
+impl Queues {
+    /// Where nothing is ready here, the first that the outside woke is. One alone: whether a second has come by now
+    /// depends on another thread, and must not be part of what is picked from.
+    fn let_in(&mut self) {
+        if self.ready.is_empty() {
+            self.ready.extend(self.from_outside.pop_front());
+        }
+    }
+}
+
+impl Shared {
+    /// For the calling thread.
+    pub(in crate::host) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            thread: std::thread::current().id(),
+            clock: AtomicU64::new(0),
+            queues: Mutex::new(Queues {
+                ready: VecDeque::new(),
+                from_outside: VecDeque::new(),
+                sleepers: Timers::new(),
+                external: 0,
+                is_closed: false,
+            }),
+            changed: Condvar::new(),
+        })
+    }
+
+    /// The virtual time.
+    pub(in crate::host) fn now(&self) -> Millis {
+        self.clock.load(Ordering::SeqCst)
+    }
+
+    /// Moves the virtual time; never back.
+    pub(in crate::host) fn advance_to(&self, now: Millis) {
+        self.clock.fetch_max(now, Ordering::SeqCst);
+    }
+
+    /// Queues what is ready.
+    pub(in crate::host) fn push(&self, ready: Ready) {
+        let is_home = std::thread::current().id() == self.thread;
+        let mut queues = self.lock();
+        if queues.is_closed {
+            drop(queues);
+            return drop(ready);
+        }
+        if is_home {
+            queues.ready.push_back(ready);
+        } else {
+            queues.from_outside.push_back(ready);
+            self.changed.notify_all();
+        }
+    }
+
+    /// Takes the first that is ready.
+    pub(in crate::host) fn pop(&self) -> Option<Ready> {
+        let mut queues = self.lock();
+        queues.let_in();
+        queues.ready.pop_front()
+    }
+
+    /// Takes what `order` picks of what is ready.
+    pub(in crate::host) fn pop_by(&self, order: &mut dyn Schedule) -> Option<Ready> {
+        let mut queues = self.lock();
+        queues.let_in();
+        if queues.ready.len() < 2 {
+            return queues.ready.pop_front();
+        }
+        let names: Vec<u64> = queues.ready.iter().map(Ready::name).collect();
+        match order.next(&names).min(names.len() - 1) {
+            0 => queues.ready.pop_front(),
+            place => queues.ready.swap_remove_back(place),
+        }
+    }
+
+    /// The first deadline of work that sleeps.
+    pub(in crate::host) fn next_sleeper(&self) -> Option<Millis> {
+        self.lock().sleepers.next_deadline()
+    }
+
+    /// Wakes the work whose sleep is over.
+    pub(in crate::host) fn wake_sleepers(&self) {
+        let now = self.now();
+        loop {
+            let due = self.lock().sleepers.pop_due(now);
+            let Some(waker) = due else { return };
+            waker.wake();
+        }
+    }
+
+    /// Remembers whom to wake at `deadline`; nobody once closed.
+    pub(in crate::host) fn add_sleeper(&self, deadline: Millis, waker: Waker) -> Option<TimerKey> {
+        let mut queues = self.lock();
+        if queues.is_closed {
+            drop(queues);
+            drop(waker);
+            return None;
+        }
+        // An executor that waits for the outside world has to look at the deadlines again.
+        self.changed.notify_all();
+        Some(queues.sleepers.set(deadline, waker))
+    }
+
+    /// Forgets a sleeper.
+    pub(in crate::host) fn remove_sleeper(&self, key: TimerKey) {
+        let removed = self.lock().sleepers.take(key);
+        drop(removed);
+    }
+
+    /// How much external work is in flight.
+    pub(in crate::host) fn external(&self) -> usize {
+        self.lock().external
+    }
+
+    /// One more external work, until the guard is dropped.
+    pub(in crate::host) fn enter_external(self: &Arc<Self>) -> ExternalGuard {
+        self.lock().external += 1;
+        ExternalGuard(Arc::clone(self))
+    }
+
+    /// Waits until another thread has changed something that matters, or the first of `timer` and the sleepers'
+    /// deadlines, which is `now` or later, has come in real time.
+    pub(in crate::host) fn wait_for_outside(&self, timer: Option<Millis>, now: Millis) {
+        let queues = self.lock();
+        if !queues.from_outside.is_empty() || queues.external == 0 {
+            return;
+        }
+        // Looked up under the lock: a sleeper added from now on notifies the wait.
+        let sleeper = queues.sleepers.next_deadline();
+        match timer.into_iter().chain(sleeper).min() {
+            Some(deadline) => {
+                let rest = Duration::from_millis(deadline.saturating_sub(now));
+                drop(self.changed.wait_timeout(queues, rest));
+            }
+            None => drop(self.changed.wait(queues)),
+        }
+    }
+
+    /// Refuses everything from now on and forgets what was queued.
+    pub(in crate::host) fn close(&self) {
+        let forgotten = {
+            let mut queues = self.lock();
+            queues.is_closed = true;
+            (
+                std::mem::take(&mut queues.ready),
+                std::mem::take(&mut queues.from_outside),
+                std::mem::replace(&mut queues.sleepers, Timers::new()),
+            )
+        };
+        drop(forgotten);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queues> {
+        // No foreign code runs under the lock, so it is whole even after a panic elsewhere.
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// External work that is in flight.
+pub(in crate::host) struct ExternalGuard(Arc<Shared>);
+
+impl Drop for ExternalGuard {
+    fn drop(&mut self) {
+        self.0.lock().external -= 1;
+        self.0.changed.notify_all();
+    }
+}
+
+/// What is known of a task by whoever may wake or abort it.
+pub(in crate::host) struct TaskState {
+    /// Where its future is kept.
+    pub(in crate::host) slot: usize,
+    /// Its number in the order of spawning; part of the schedule's fingerprint.
+    pub(in crate::host) number: u64,
+    is_queued: AtomicBool,
+    is_ended: AtomicBool,
+    is_aborted: AtomicBool,
+    shared: Arc<Shared>,
+}
+
+impl TaskState {
+    /// A task that has not been queued yet.
+    pub(in crate::host) fn new(slot: usize, number: u64, shared: &Arc<Shared>) -> Arc<Self> {
+        Arc::new(Self {
+            slot,
+            number,
+            is_queued: AtomicBool::new(false),
+            is_ended: AtomicBool::new(false),
+            is_aborted: AtomicBool::new(false),
+            shared: Arc::clone(shared),
+        })
+    }
+
+    /// Called before the task is polled: a wake from here on queues it again.
+    pub(in crate::host) fn leave_queue(&self) {
+        self.is_queued.store(false, Ordering::SeqCst);
+    }
+
+    /// The task's future is gone.
+    pub(in crate::host) fn end(&self) {
+        self.is_ended.store(true, Ordering::SeqCst);
+    }
+
+    pub(in crate::host) fn is_ended(&self) -> bool {
+        self.is_ended.load(Ordering::SeqCst)
+    }
+
+    /// Has the executor drop the task at its next turn.
+    pub(in crate::host) fn abort(self: &Arc<Self>) {
+        self.is_aborted.store(true, Ordering::SeqCst);
+        self.wake_by_ref();
+    }
+
+    pub(in crate::host) fn is_aborted(&self) -> bool {
+        self.is_aborted.load(Ordering::SeqCst)
+    }
+}
+
+impl Wake for TaskState {
+    fn wake(self: Arc<Self>) {
+        if !self.is_ended() && !self.is_queued.swap(true, Ordering::SeqCst) {
+            let shared = Arc::clone(&self.shared);
+            shared.push(Ready::Task(self));
+        }
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        Arc::clone(self).wake();
+    }
+}

@@ -1,0 +1,377 @@
+//! The one thread itself: what is ready, what is timed, what runs next.
+
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Instant;
+
+use futures::future::{BoxFuture, LocalBoxFuture};
+use pirn_core::Millis;
+
+use super::super::chance::{Chance, mix};
+use super::super::explorer::{Choices, Next};
+use super::super::timers::{TimerKey, Timers};
+use super::super::{Port, Sign, WorkClock, WorkHandle, survive};
+use super::SimulatedConfig;
+use super::clock::VirtualTime;
+use super::external::ExternalPlace;
+use super::order::{Random, Schedule};
+use super::ready::{Ready, Shared, TaskState};
+
+/// The slot of the future given to `block_on`: it lives on the caller's stack.
+pub(super) const MAIN_SLOT: usize = usize::MAX;
+
+/// How far to run.
+#[derive(Clone, Copy)]
+pub(super) enum Until {
+    /// Only what is ready now.
+    Quiet,
+    /// Up to a time.
+    Time(Millis),
+    /// Until nothing can happen any more.
+    Idle,
+}
+
+pub(super) struct Simulation {
+    pub(super) shared: Arc<Shared>,
+    /// Picks what runs next.
+    order: RefCell<Option<Box<dyn Schedule>>>,
+    /// Answers [`Port::random`].
+    chance: Chance,
+    wall_clock_origin: Millis,
+    tasks: RefCell<Vec<Option<LocalBoxFuture<'static, ()>>>>,
+    free: RefCell<Vec<usize>>,
+    pub(super) alive: Cell<usize>,
+    timers: RefCell<Timers<Box<dyn FnOnce()>>>,
+    /// How many tasks were spawned.
+    numbers: Cell<u64>,
+    pub(super) fingerprint: Cell<u64>,
+    external: ExternalPlace,
+    /// When external work began to bind the clock to the real one: the real and the virtual time then.
+    bound_since: Cell<Option<(Instant, Millis)>>,
+    is_running: Cell<bool>,
+    is_closed: Cell<bool>,
+    choices: Option<Choices>,
+}
+
+impl Simulation {
+    pub(super) fn new(config: SimulatedConfig) -> Self {
+        Self {
+            shared: Shared::new(),
+            order: RefCell::new(config.schedule.or_else(|| {
+                let seed = config.seed.filter(|_| config.choosing.is_none())?;
+                Some(Box::new(Random::new(seed)))
+            })),
+            chance: Chance::new(mix(config.seed.unwrap_or_default())),
+            wall_clock_origin: config.wall_clock_origin,
+            tasks: RefCell::new(Vec::new()),
+            free: RefCell::new(Vec::new()),
+            alive: Cell::new(0),
+            timers: RefCell::new(Timers::new()),
+            numbers: Cell::new(0),
+            fingerprint: Cell::new(0),
+            external: ExternalPlace::new(config.external),
+            bound_since: Cell::new(None),
+            is_running: Cell::new(false),
+            is_closed: Cell::new(false),
+            choices: config.choosing.map(Choices::new),
+        }
+    }
+
+    /// Runs until `until`, or until `poll_main` says that it is done.
+    pub(super) fn run(&self, until: Until, mut poll_main: impl FnMut() -> bool) {
+        if self.is_running.replace(true) {
+            // Called from inside a task: what is on the stack can not be run.
+            return;
+        }
+        let _running = Running(&self.is_running);
+        loop {
+            let next = match &mut *self.order.borrow_mut() {
+                Some(order) => self.shared.pop_by(&mut **order),
+                None => self.shared.pop(),
+            };
+            match next {
+                Some(Ready::Task(task)) => {
+                    if task.is_ended() {
+                        continue;
+                    }
+                    self.note(task.number);
+                    if task.slot != MAIN_SLOT {
+                        self.run_task(&task);
+                        continue;
+                    }
+                    task.leave_queue();
+                    if poll_main() {
+                        return;
+                    }
+                }
+                Some(Ready::Timer(key)) => {
+                    // Taken before it runs: a callback sets and cancels timers.
+                    let due = self.timers.borrow_mut().take(key);
+                    if let Some(fire) = due {
+                        self.note(!key.sequence);
+                        survive("a timer", fire);
+                    }
+                }
+                None => {
+                    let goes_on = match &self.choices {
+                        Some(choices) => self.choose(choices),
+                        None => self.wait(until),
+                    };
+                    if !goes_on {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn run_task(&self, task: &Arc<TaskState>) {
+        task.leave_queue();
+        let Some(mut future) = self.tasks.borrow_mut()[task.slot].take() else {
+            return;
+        };
+        let is_over = task.is_aborted() || {
+            let waker = Waker::from(Arc::clone(task));
+            let poll = catch_unwind(AssertUnwindSafe(|| {
+                future.as_mut().poll(&mut Context::from_waker(&waker))
+            }));
+            match poll {
+                Ok(Poll::Pending) => false,
+                Ok(Poll::Ready(())) => true,
+                Err(payload) => {
+                    let message = crate::panic_text::panic_message(payload);
+                    tracing::error!(message, "a task's panic was contained");
+                    true
+                }
+            }
+        };
+        if is_over {
+            task.end();
+            survive("the end of a task", move || drop(future));
+            self.alive.set(self.alive.get() - 1);
+            self.free.borrow_mut().push(task.slot);
+        } else {
+            self.tasks.borrow_mut()[task.slot] = Some(future);
+        }
+    }
+
+    /// Nothing is ready: has one thing happen of what is held. False where nothing is, or it is enough.
+    fn choose(&self, choices: &Choices) -> bool {
+        match choices.next(self.shared.now()) {
+            Next::Run(Ready::Task(task), _) => {
+                task.wake();
+                true
+            }
+            Next::Run(timer @ Ready::Timer(_), due) => {
+                self.shared.advance_to(due);
+                self.shared.push(timer);
+                true
+            }
+            Next::Nothing | Next::Stop => false,
+        }
+    }
+
+    /// Nothing is ready: moves the clock or waits for the outside. False if that can not, or may not, help.
+    fn wait(&self, until: Until) -> bool {
+        let (limit, waits) = match until {
+            Until::Quiet => (self.shared.now(), false),
+            Until::Time(time) => (time, true),
+            Until::Idle => (Millis::MAX, true),
+        };
+        if waits && self.shared.external() > 0 {
+            let timer = self.timers.borrow().next_deadline();
+            self.shared.wait_for_outside(timer, self.bound_now());
+            self.shared.advance_to(self.bound_now());
+            self.queue_due();
+            return true;
+        }
+        self.bound_since.set(None);
+        match self.next_deadline() {
+            Some(deadline) if deadline <= limit => {
+                self.shared.advance_to(deadline);
+                self.queue_due();
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+
+    fn next_deadline(&self) -> Option<Millis> {
+        let timer = self.timers.borrow().next_deadline();
+        let sleeper = self.shared.next_sleeper();
+        match (timer, sleeper) {
+            (Some(timer), Some(sleeper)) => Some(timer.min(sleeper)),
+            (one, other) => one.or(other),
+        }
+    }
+
+    /// The virtual time while external work binds it to the real one.
+    #[allow(clippy::disallowed_methods)] // The one place where the virtual clock looks at the real one.
+    fn bound_now(&self) -> Millis {
+        let (since, began) = self
+            .bound_since
+            .get()
+            .unwrap_or_else(|| (Instant::now(), self.shared.now()));
+        self.bound_since.set(Some((since, began)));
+        let elapsed = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
+        began.saturating_add(elapsed)
+    }
+
+    /// Queues what is due: first the callbacks, then the work that slept, each in the order of setting. A callback
+    /// stays in its place until it runs, so it can be cancelled until then.
+    fn queue_due(&self) {
+        let now = self.shared.now();
+        for key in self.timers.borrow().due(now) {
+            self.shared.push(Ready::Timer(key));
+        }
+        self.shared.wake_sleepers();
+    }
+
+    pub(super) fn next_number(&self) -> u64 {
+        let number = self.numbers.get();
+        self.numbers.set(number + 1);
+        number
+    }
+
+    fn note(&self, what: u64) {
+        self.fingerprint.set(mix(self.fingerprint.get() ^ mix(what)));
+    }
+
+    /// Starts what takes its time: held, where that is chosen.
+    fn start_work(&self, work: BoxFuture<'static, ()>) -> WorkHandle {
+        let started = match &self.choices {
+            Some(choices) => self.enter(work).inspect(|task| choices.hold_task(task)),
+            None => self.start(work),
+        };
+        started.map_or_else(WorkHandle::inert, |task| WorkHandle::new(move || task.abort()))
+    }
+
+    fn start(&self, future: LocalBoxFuture<'static, ()>) -> Option<Arc<TaskState>> {
+        self.enter(future).inspect(|task| Arc::clone(task).wake())
+    }
+
+    /// Makes a task that nobody has woken yet.
+    fn enter(&self, future: LocalBoxFuture<'static, ()>) -> Option<Arc<TaskState>> {
+        if self.is_closed.get() {
+            survive("a task refused at shutdown", move || drop(future));
+            return None;
+        }
+        let slot = self.free.borrow_mut().pop();
+        let mut tasks = self.tasks.borrow_mut();
+        let slot = if let Some(slot) = slot {
+            tasks[slot] = Some(future);
+            slot
+        } else {
+            tasks.push(Some(future));
+            tasks.len() - 1
+        };
+        drop(tasks);
+        self.alive.set(self.alive.get() + 1);
+        Some(TaskState::new(slot, self.next_number(), &self.shared))
+    }
+
+    pub(super) fn close(&self) {
+        self.is_closed.set(true);
+        self.shared.close();
+        // Taken out first: what a task drops may come back here.
+        let tasks = self.tasks.take();
+        for task in tasks.into_iter().flatten() {
+            survive("a task left at the end", move || drop(task));
+        }
+        let timers = self.timers.replace(Timers::new());
+        // A callback holds hosts, a host its port, the port its timers: this ends the circle.
+        survive("the timers left at the end", move || drop(timers));
+        self.alive.set(0);
+    }
+}
+
+impl Port for Simulation {
+    fn now(&self) -> Millis {
+        self.shared.now()
+    }
+
+    fn wall_clock(&self) -> Millis {
+        self.wall_clock_origin.saturating_add(self.shared.now())
+    }
+
+    fn spawn(&self, task: LocalBoxFuture<'static, ()>) {
+        match &self.choices {
+            Some(choices) if choices.holds_spawned() => {
+                if let Some(task) = self.enter(task) {
+                    choices.hold_task(&task);
+                }
+            }
+            Some(_) | None => {
+                self.start(task);
+            }
+        }
+    }
+
+    fn set_timer(&self, after: Millis, fire: Box<dyn FnOnce()>) -> TimerKey {
+        let deadline = self.shared.now().saturating_add(after);
+        let key = self.timers.borrow_mut().set(deadline, fire);
+        if self.is_closed.get() {
+            self.cancel_timer(key);
+        } else if let Some(choices) = &self.choices {
+            choices.hold_timer(key, self.shared.now(), after);
+        }
+        key
+    }
+
+    fn cancel_timer(&self, key: TimerKey) {
+        let cancelled = self.timers.borrow_mut().take(key);
+        if let Some(choices) = &self.choices {
+            choices.forget_timer(key);
+        }
+        // Dropped only now: what the callback holds may set or cancel timers.
+        drop(cancelled);
+    }
+
+    fn work(&self, work: BoxFuture<'static, ()>) -> WorkHandle {
+        self.start_work(work)
+    }
+
+    fn external(&self, work: BoxFuture<'static, ()>) -> WorkHandle {
+        if self.is_closed.get() {
+            survive("work refused at shutdown", move || drop(work));
+            return WorkHandle::inert();
+        }
+        if self.choices.is_some() {
+            return self.start_work(work);
+        }
+        self.external.start(work, self.shared.enter_external())
+    }
+
+    fn work_clock(&self) -> WorkClock {
+        WorkClock::new(Arc::new(VirtualTime {
+            shared: Arc::clone(&self.shared),
+            is_instant: self.choices.is_some(),
+        }))
+    }
+
+    fn random(&self) -> u64 {
+        // What is drawn must not depend on the order that is being tried.
+        if self.choices.is_some() { 0 } else { self.chance.next() }
+    }
+
+    fn is_watching(&self) -> bool {
+        self.choices.is_some()
+    }
+
+    fn tell(&self, sign: Sign) {
+        if let Some(released) = self.choices.as_ref().and_then(|choices| choices.hear(sign)) {
+            released.wake();
+        }
+    }
+}
+
+/// Marks the end of a run, also by a panic.
+struct Running<'a>(&'a Cell<bool>);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}

@@ -1,0 +1,223 @@
+//! What the event bus of an arbiter is told, and how the arbiter's runs know what anybody listens to.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use pirn_core::event::{Event, EventMask, RaisedEvent};
+use pirn_core::thread::Outcome;
+
+use super::events::Deliver;
+use super::mailbox::Sender;
+use crate::answer::Answer;
+
+/// A handle to the event bus of an arbiter.
+pub(crate) type BusSender = Sender<BusMsg>;
+
+/// Names a wait for an event in its run.
+pub(crate) type WaiterId = u64;
+
+/// A message to the event bus.
+pub(crate) enum BusMsg {
+    Raise {
+        /// It follows from an event of its run: where the run is closed, it comes too late to have a place there.
+        follows: bool,
+        source: Source,
+        raised: RaisedEvent,
+    },
+    /// Events that came together, in their order.
+    RaiseAll {
+        source: Source,
+        raised: Vec<RaisedEvent>,
+    },
+    /// Answered with the firings that hold the thread, when the triggers of what it has raised so far have acted.
+    Settle {
+        run_id: Arc<str>,
+        thread_id: Arc<str>,
+        answer: Answer<Outcome>,
+    },
+    Wait {
+        run_id: Arc<str>,
+        waiter: WaiterId,
+        event: Arc<str>,
+        answer: Answer<Outcome>,
+    },
+    WaitEnded {
+        run_id: Arc<str>,
+        waiter: WaiterId,
+    },
+    /// Sent by [`Interest::subscribe`] alone.
+    Subscribe(Subscriber),
+    /// Answered when the triggers of what a run has raised so far have acted, and those of what they raised, at most so
+    /// many rounds of that.
+    Quiesce {
+        run_id: Arc<str>,
+        rounds: u32,
+        answer: Answer<()>,
+    },
+    /// A run raises no more. What its triggers still raise comes before it is closed.
+    RunEnded {
+        run_id: Arc<str>,
+    },
+    /// The triggers of a run that has ended are quiet: its subscribers have seen everything.
+    Close {
+        run_id: Arc<str>,
+    },
+    /// The matcher has handled everything that came before.
+    Quiesced(Quiesce),
+    /// Everything sent before is to be handled, what follows from it too; then the matcher and the bus stop, and it is
+    /// answered.
+    Stop(Answer<()>),
+    /// The matcher has stopped.
+    MatcherStopped(Answer<()>),
+    /// The matcher is gone, whyever: it answers nothing more.
+    MatcherGone,
+}
+
+/// A round through the matcher, to find out whether a run's triggers are quiet.
+pub(crate) struct Quiesce {
+    pub(crate) run_id: Arc<str>,
+    /// The run's last sequence when the round began.
+    pub(crate) sequence: u64,
+    /// How many rounds may follow.
+    pub(crate) rounds: u32,
+    /// Given when they are, or lost where the matcher is.
+    pub(crate) answer: Answer<()>,
+}
+
+/// Where and when an event was raised.
+#[derive(Clone)]
+pub(crate) struct Source {
+    pub(crate) run_id: Arc<str>,
+    pub(crate) workflow_id: Arc<str>,
+    pub(crate) thread_id: Arc<str>,
+    pub(crate) timestamp: u64,
+}
+
+impl Source {
+    pub(crate) fn event(self, sequence: u64, raised: RaisedEvent) -> Event {
+        Event {
+            sequence,
+            timestamp: self.timestamp,
+            run_id: self.run_id,
+            workflow_id: self.workflow_id,
+            thread_id: self.thread_id,
+            raised,
+        }
+    }
+}
+
+/// Somebody who listens to the events of an arbiter, or of one run there.
+pub(crate) struct Subscriber {
+    pub(crate) run_id: Option<Arc<str>>,
+    pub(crate) mask: EventMask,
+    pub(crate) deliver: Box<dyn Deliver>,
+}
+
+/// The event types that anybody on an arbiter listens to; read by its runs before they build an event.
+#[derive(Debug)]
+pub(crate) struct Interest {
+    /// Of the subscribers that the bus has.
+    subscribers: Cell<EventMask>,
+    /// Of those that it has not heard of yet, and how many these are.
+    coming: Cell<(u32, EventMask)>,
+    triggers: Cell<EventMask>,
+    holding: Cell<EventMask>,
+}
+
+impl Interest {
+    pub(crate) fn new() -> Self {
+        Self {
+            subscribers: Cell::new(EventMask::NONE),
+            coming: Cell::new((0, EventMask::NONE)),
+            triggers: Cell::new(EventMask::NONE),
+            holding: Cell::new(EventMask::NONE),
+        }
+    }
+
+    /// Types that a subscriber or a trigger listens to.
+    pub(crate) fn listening(&self) -> EventMask {
+        let subscribers = self.subscribers.get().union(self.coming.get().1);
+        subscribers.union(self.triggers.get())
+    }
+
+    /// Types watched by triggers that hold the thread.
+    pub(crate) fn holding(&self) -> EventMask {
+        self.holding.get()
+    }
+
+    /// Types watched by triggers.
+    pub(crate) fn triggers(&self) -> EventMask {
+        self.triggers.get()
+    }
+
+    pub(crate) fn set_triggers(&self, watched: EventMask, holding: EventMask) {
+        self.triggers.set(watched);
+        self.holding.set(holding);
+    }
+
+    /// Tells the bus of a subscriber, which hears whatever is raised from now on.
+    pub(crate) fn subscribe(&self, bus: &BusSender, subscriber: Subscriber) {
+        let (count, mask) = self.coming.get();
+        self.coming.set((count + 1, mask.union(subscriber.mask)));
+        bus.do_send(BusMsg::Subscribe(subscriber));
+    }
+
+    /// The bus has heard of a subscriber.
+    pub(crate) fn subscribed(&self) {
+        let (count, mask) = self.coming.get();
+        let left = count.saturating_sub(1);
+        self.coming.set((left, if left == 0 { EventMask::NONE } else { mask }));
+    }
+
+    pub(crate) fn set_subscribers(&self, mask: EventMask) {
+        self.subscribers.set(mask);
+    }
+}
+
+/// A thread's hold on its wait for an event. Dropping it ends the wait.
+pub(crate) struct WaitHandle {
+    bus: BusSender,
+    run_id: Arc<str>,
+    waiter: WaiterId,
+    is_over: bool,
+}
+
+impl WaitHandle {
+    /// Has the bus answer when the event comes.
+    pub(crate) fn begin(
+        bus: &BusSender,
+        run_id: &Arc<str>,
+        waiter: WaiterId,
+        event: Arc<str>,
+        answer: Answer<Outcome>,
+    ) -> Self {
+        bus.do_send(BusMsg::Wait {
+            run_id: Arc::clone(run_id),
+            waiter,
+            event,
+            answer,
+        });
+        Self {
+            bus: bus.clone(),
+            run_id: Arc::clone(run_id),
+            waiter,
+            is_over: false,
+        }
+    }
+
+    /// The bus has answered, and forgotten the wait: it need not be woken to hear that it is over.
+    pub(crate) fn answered(mut self) {
+        self.is_over = true;
+    }
+}
+
+impl Drop for WaitHandle {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.bus.do_send(BusMsg::WaitEnded {
+                run_id: Arc::clone(&self.run_id),
+                waiter: self.waiter,
+            });
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! What the trigger matcher of an arbiter is told.
+
+use std::sync::Arc;
+
+use pirn_core::definition::TriggerDefinition;
+use pirn_core::event::Event;
+use pirn_core::thread::Outcome;
+use pirn_core::trigger::{Owner, TriggerState};
+use pirn_sync::Quota;
+
+use super::bus::Quiesce;
+use super::mailbox::Sender;
+use crate::answer::Answer;
+
+/// A handle to the trigger matcher of an arbiter.
+pub(crate) type MatcherSender = Sender<MatcherMsg>;
+
+/// A message to the trigger matcher.
+pub(crate) enum MatcherMsg {
+    /// An event that some trigger may watch for.
+    Happened(Arc<Event>),
+    /// As for the bus, which passes it on.
+    Settle {
+        run_id: Arc<str>,
+        thread_id: Arc<str>,
+        answer: Answer<Outcome>,
+    },
+    Add {
+        owner: Owner,
+        definition: Arc<TriggerDefinition>,
+        /// How often it may fire on all arbiters, where that is limited for the engine and not for each run.
+        quota: Option<Arc<Quota>>,
+        answer: Answer<Result<(), String>>,
+    },
+    Remove {
+        owner: Owner,
+        id: String,
+    },
+    Enable {
+        owner: Owner,
+        id: String,
+        enabled: bool,
+        answer: Answer<Option<bool>>,
+    },
+    States {
+        owner: Owner,
+        answer: Answer<Vec<TriggerState>>,
+    },
+    /// Answers when all that was added, removed and changed before is.
+    InPlace(Answer<()>),
+    /// Answered by `BusMsg::Quiesced`, after all that the triggers of what came before raise.
+    Quiesce(Quiesce),
+    /// Nothing more comes of a run.
+    Forget {
+        run_id: Arc<str>,
+    },
+    /// Answered by `BusMsg::MatcherStopped`.
+    Stop(Answer<()>),
+}

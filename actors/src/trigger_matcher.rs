@@ -1,0 +1,381 @@
+//! The trigger matcher of an arbiter: carries the [`TriggerMachine`] and starts the actions of what fires there.
+//!
+//! Every arbiter has one, with all triggers. A workflow's trigger counts for each run, so one machine sees all that counts;
+//! a trigger that counts for the engine claims its firings from a [`Quota`] that the arbiters share.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use actix::{Actor, ActorContext, AsyncContext, Context, StreamHandler};
+use pirn_core::definition::{TriggerAction, TriggerDefinition};
+use pirn_core::error::RunError;
+use pirn_core::event::{Event, EventType, RaisedEvent};
+use pirn_core::graph::Evaluator;
+use pirn_core::run::Firing;
+use pirn_core::script::ScopeValues;
+use pirn_core::thread::{FiringId, Outcome};
+use pirn_core::trigger::{Fire, Owner, TriggerKey, TriggerMachine, Watcher};
+use pirn_sync::Quota;
+use serde_json::{Map, Value, json};
+
+use crate::answer::Answer;
+use crate::cause::{with_trigger_depth, work_with_trigger_depth};
+use crate::contain::contained;
+use crate::engine::EngineShared;
+use crate::firing::start_alone;
+use crate::follow_up::{depth_after, failed_with, failure, raise};
+use crate::function_table::FunctionTable;
+use crate::host::Host;
+use crate::input::firing_value;
+use crate::ports::{Function, WorkFunction};
+use crate::protocol::bus::{BusMsg, BusSender, Interest};
+use crate::protocol::mailbox::Receiver;
+use crate::protocol::matcher::MatcherMsg;
+use crate::supervisor::{Assignment, Control, SupervisorMsg};
+
+pub(crate) struct TriggerMatcherActor {
+    engine: Arc<EngineShared>,
+    host: Host,
+    interest: Rc<Interest>,
+    bus: BusSender,
+    machine: TriggerMachine,
+    /// Of the triggers whose limit counts for the engine.
+    quotas: BTreeMap<TriggerKey, Arc<Quota>>,
+    evaluator: Option<Box<dyn Evaluator>>,
+    next_firing: FiringId,
+    functions: FunctionTable,
+    /// Firings that hold a thread and that it has not been told of.
+    holds: BTreeMap<(Arc<str>, Arc<str>), Vec<FiringId>>,
+    /// The watchers of the event before; kept for its room.
+    watching: Vec<Watcher>,
+}
+
+impl TriggerMatcherActor {
+    pub(crate) fn new(
+        engine: Arc<EngineShared>,
+        host: Host,
+        interest: Rc<Interest>,
+        bus: BusSender,
+        mail: Receiver<MatcherMsg>,
+        context: &mut Context<Self>,
+    ) -> Self {
+        context.add_stream(mail);
+        Self {
+            engine,
+            host,
+            interest,
+            bus,
+            machine: TriggerMachine::default(),
+            quotas: BTreeMap::new(),
+            evaluator: None,
+            next_firing: 0,
+            functions: FunctionTable::default(),
+            holds: BTreeMap::new(),
+            watching: Vec::new(),
+        }
+    }
+
+    fn publish_interest(&self) {
+        self.interest
+            .set_triggers(self.machine.interest(), self.machine.holding());
+    }
+
+    fn add(
+        &mut self,
+        owner: Owner,
+        definition: Arc<TriggerDefinition>,
+        quota: Option<Arc<Quota>>,
+    ) -> Result<(), String> {
+        let key = self
+            .machine
+            .add(owner, definition)
+            .map_err(|exists| exists.to_string())?;
+        if let Some(quota) = quota {
+            self.quotas.insert(key, quota);
+        }
+        self.publish_interest();
+        Ok(())
+    }
+
+    fn happened(&mut self, event: &Arc<Event>) {
+        let mut watching = std::mem::take(&mut self.watching);
+        self.machine.find(event, &mut watching);
+        for watcher in watching.drain(..) {
+            // A panic is this trigger's failure, not the end of all triggers.
+            let considered = contained(|| self.consider(watcher, event));
+            let failed = considered.unwrap_or_else(|_| {
+                self.evaluator = None;
+                Err("the trigger panicked".to_owned())
+            });
+            if let Err(message) = failed
+                && let Some(trigger) = self.machine.definition(watcher)
+            {
+                self.raise(event, failure(&trigger.id, &message));
+            }
+        }
+        self.watching = watching;
+    }
+
+    fn consider(&mut self, watcher: Watcher, event: &Arc<Event>) -> Result<(), String> {
+        if !watcher.is_answered && !self.holds_true(watcher, event)? {
+            return Ok(());
+        }
+        let fire = self.fire(watcher, event);
+        if let Fire::Fired { .. } = fire
+            && let Some(called) = self.functions.call(&self.machine, watcher, event)
+        {
+            return called;
+        }
+        let Some(trigger) = self.machine.definition(watcher).cloned() else {
+            return Ok(());
+        };
+        match fire {
+            Fire::Fired { .. } => self.action(watcher, &trigger, event),
+            Fire::Refused => Ok(()),
+            Fire::TooDeep => Err(too_deep(&trigger, event).to_owned()),
+        }
+    }
+
+    fn fire(&mut self, watcher: Watcher, event: &Event) -> Fire {
+        let Some(quota) = self.quotas.get(&watcher.key) else {
+            return self.machine.fire(watcher.key, event);
+        };
+        let fire = self.machine.fire_claimed(watcher.key, event, &|| quota.claim());
+        if let Fire::Fired { count } = fire
+            && count == quota.limit()
+            && let Some(trigger) = self.machine.definition(watcher)
+        {
+            // The other arbiters' need not look at what they will be refused.
+            self.engine.disable_used_up(&trigger.id);
+        }
+        fire
+    }
+
+    fn holds_true(&mut self, watcher: Watcher, event: &Event) -> Result<bool, String> {
+        let Some(trigger) = self.machine.definition(watcher).cloned() else {
+            return Ok(false);
+        };
+        let Some(expression) = &trigger.condition.expression else {
+            return Ok(true);
+        };
+        self.evaluator()
+            .truth_of(expression, &event_scope(event))
+            .map_err(|fault| RunError::from(fault).to_string())
+    }
+
+    fn evaluator(&mut self) -> &mut dyn Evaluator {
+        &mut **self.evaluator.get_or_insert_with(|| (self.engine.ports.evaluator)())
+    }
+
+    fn action(&mut self, watcher: Watcher, trigger: &Arc<TriggerDefinition>, event: &Arc<Event>) -> Result<(), String> {
+        match &trigger.action {
+            TriggerAction::StartWorkflow { .. } | TriggerAction::ExecuteTriggeredSubgraph(_) => {
+                self.next_firing += 1;
+                let firing = Firing {
+                    id: self.next_firing,
+                    trigger: Arc::clone(trigger),
+                    event: Arc::clone(event),
+                };
+                if firing.is_alone() {
+                    start_alone(firing, &self.engine, self.bus.clone());
+                    return Ok(());
+                }
+                if trigger.action.holds_the_thread() {
+                    let thread = (Arc::clone(&event.run_id), Arc::clone(&event.thread_id));
+                    self.holds.entry(thread).or_default().push(firing.id);
+                }
+                self.engine
+                    .tell_run(&event.run_id, SupervisorMsg::Fire(Box::new(firing)))
+            }
+            TriggerAction::StopThread { thread_id } => {
+                let reason = format!("stopped by trigger {}", trigger.id);
+                self.control(trigger, event, thread_id.as_deref(), Control::Cancel(reason))
+            }
+            TriggerAction::PauseThread { thread_id } => {
+                self.control(trigger, event, thread_id.as_deref(), Control::Pause)
+            }
+            TriggerAction::ResumeThread { thread_id } => {
+                self.control(trigger, event, thread_id.as_deref(), Control::Resume)
+            }
+            TriggerAction::SetVariable {
+                variable_name,
+                value,
+                expression,
+                scope,
+            } => {
+                let value = match expression {
+                    Some(expression) => {
+                        let event = event_scope(event);
+                        self.evaluator()
+                            .value_of(expression, &event)
+                            .map_err(|fault| fault.to_string())?
+                    }
+                    None => Arc::new(value.clone()),
+                };
+                let (bus, id, cause) = (self.bus.clone(), trigger.id.clone(), Arc::clone(event));
+                let refused = move |error: &RunError| bus.do_send(raise(&cause, failed_with(&id, error)));
+                let assignment = Assignment::new(trigger, event, variable_name, value, refused);
+                // Where the run has ended the message is dropped, and with it the answer: it is refused.
+                let _: Result<(), String> = self.engine.tell_run(&event.run_id, assignment.in_scope(*scope));
+                Ok(())
+            }
+            TriggerAction::SendNotification { message, channel } => {
+                let scope = event_scope(event);
+                let text = self
+                    .evaluator()
+                    .text_of(message, &scope)
+                    .map_err(|fault| fault.to_string())?;
+                let notify = || {
+                    with_trigger_depth(depth_after(event), || {
+                        (self.engine.ports.notify)(&text, channel.as_deref());
+                    })
+                };
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(notify))
+                    .map_err(|_| "whoever is told of notifications panicked".to_owned())?;
+                let raised = RaisedEvent::new(
+                    EventType::Notification,
+                    [("message", json!(text)), ("triggerId", json!(trigger.id))],
+                );
+                self.raise(event, raised);
+                Ok(())
+            }
+            TriggerAction::Custom { function, parameters } => match self.engine.ports.functions.get(function) {
+                Some(Function::Inline(own)) => {
+                    let tag = self.functions.tag(function, own);
+                    self.machine.set_tag(watcher.key, tag);
+                    let mut watcher = watcher;
+                    watcher.tag = Some(tag);
+                    self.functions.call(&self.machine, watcher, event).unwrap_or(Ok(()))
+                }
+                Some(Function::Work(own)) => {
+                    self.begin_work(trigger, event, own, parameters);
+                    Ok(())
+                }
+                None => Err(format!("no function is registered under the name {function}")),
+            },
+        }
+    }
+
+    fn begin_work(
+        &self,
+        trigger: &Arc<TriggerDefinition>,
+        event: &Arc<Event>,
+        function: &Arc<WorkFunction>,
+        parameters: &Map<String, Value>,
+    ) {
+        let input = firing_value(event, parameters);
+        let future = work_with_trigger_depth(depth_after(event), || function(input));
+        let (bus, trigger, event) = (self.bus.clone(), Arc::clone(trigger), Arc::clone(event));
+        let failed = Answer::new(move |result: Result<Result<Value, String>, _>| {
+            let message = match result {
+                Ok(Ok(_)) => return,
+                Ok(Err(message)) => message,
+                Err(lost) => lost.to_string(),
+            };
+            bus.do_send(raise(&event, failure(&trigger.id, &message)));
+        });
+        self.host
+            .work(Box::pin(async move { failed.give(future.await) }))
+            .detach();
+    }
+
+    /// Tells a thread of the event's run: the one named, or the one that raised the event.
+    fn control(
+        &self,
+        trigger: &TriggerDefinition,
+        event: &Arc<Event>,
+        thread_id: Option<&str>,
+        control: Control,
+    ) -> Result<(), String> {
+        let thread_id = thread_id.unwrap_or(&event.thread_id).to_owned();
+        let message = format!("the run has no thread {thread_id}");
+        let (bus, trigger_id, cause) = (self.bus.clone(), trigger.id.clone(), Arc::clone(event));
+        self.engine.tell_run(
+            &event.run_id,
+            SupervisorMsg::ControlThread {
+                thread_id,
+                control,
+                trigger_depth: depth_after(event),
+                unknown: Box::new(move || bus.do_send(raise(&cause, failure(&trigger_id, &message)))),
+            },
+        )
+    }
+
+    fn raise(&self, event: &Event, raised: RaisedEvent) {
+        if self.interest.listening().contains(raised.event_type) {
+            self.bus.do_send(raise(event, raised));
+        }
+    }
+}
+
+/// What a trigger's texts see: the event, whole.
+fn event_scope(event: &Event) -> ScopeValues {
+    ScopeValues {
+        event: Some(Arc::new(event.to_json())),
+        ..ScopeValues::default()
+    }
+}
+
+/// Says so in the log too, and how: what a trigger leaves undone stays so, and whoever can help must learn of it.
+fn too_deep(trigger: &TriggerDefinition, event: &Event) -> &'static str {
+    let message = if matches!(trigger.action, TriggerAction::ResumeThread { .. }) {
+        "the chain of triggers is too deep: a paused thread stays paused until it is resumed from outside"
+    } else {
+        "the chain of triggers is too deep"
+    };
+    let (run_id, thread_id) = (&*event.run_id, &*event.thread_id);
+    tracing::warn!(run_id, thread_id, event = event.raised.event_type.as_str(), message);
+    message
+}
+
+impl Actor for TriggerMatcherActor {
+    type Context = Context<Self>;
+}
+
+impl StreamHandler<MatcherMsg> for TriggerMatcherActor {
+    fn handle(&mut self, message: MatcherMsg, context: &mut Context<Self>) {
+        match message {
+            MatcherMsg::Happened(event) => self.happened(&event),
+            MatcherMsg::Settle {
+                run_id,
+                thread_id,
+                answer,
+            } => {
+                let held = self.holds.remove(&(run_id, thread_id)).unwrap_or_default();
+                answer.give(Outcome::Held(held));
+            }
+            MatcherMsg::Add {
+                owner,
+                definition,
+                quota,
+                answer,
+            } => answer.give(self.add(owner, definition, quota)),
+            MatcherMsg::Remove { owner, id } => {
+                self.machine.remove(&owner, &id);
+                self.publish_interest();
+            }
+            MatcherMsg::Enable {
+                owner,
+                id,
+                enabled,
+                answer,
+            } => {
+                let changed = self.machine.set_enabled(&owner, &id, enabled);
+                self.publish_interest();
+                answer.give(changed);
+            }
+            MatcherMsg::InPlace(answer) => answer.give(()),
+            MatcherMsg::States { owner, answer } => answer.give(self.machine.states(&owner)),
+            MatcherMsg::Quiesce(round) => self.bus.do_send(BusMsg::Quiesced(round)),
+            MatcherMsg::Forget { run_id } => {
+                self.machine.run_ended(&run_id);
+                self.holds.retain(|(run, _), _| *run != run_id);
+            }
+            MatcherMsg::Stop(done) => {
+                self.bus.do_send(BusMsg::MatcherStopped(done));
+                context.stop();
+            }
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Answers in the place of models and tools that would ask the outside world: thousands of schedules are run.
+
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use pirn_actors::host::WorkClock;
+use pirn_actors::ports::{AskedCall, Model, Models, ToolSpec, Tools};
+use pirn_core::definition::Profile;
+use pirn_core::thread::ToolResult;
+
+use crate::models::Echo;
+
+/// Models; those that would ask the outside world are `echo`.
+pub(super) struct OfflineModels(pub(super) Arc<dyn Models>);
+
+impl Models for OfflineModels {
+    fn choose(&self, profile_id: Option<&str>) -> (Arc<Profile>, Arc<dyn Model>) {
+        let (profile, model) = self.0.choose(profile_id);
+        if model.is_external() {
+            (profile, Arc::new(Echo))
+        } else {
+            (profile, model)
+        }
+    }
+}
+
+/// Tools; those that would ask the outside world say that they were not asked.
+pub(super) struct OfflineTools(pub(super) Arc<dyn Tools>);
+
+impl Tools for OfflineTools {
+    fn specs(&self, names: &[Arc<str>]) -> Vec<ToolSpec> {
+        self.0.specs(names)
+    }
+
+    fn is_external(&self, _: &str) -> bool {
+        false
+    }
+
+    fn call(&self, names: &[Arc<str>], asked: AskedCall, clock: WorkClock) -> BoxFuture<'static, ToolResult> {
+        if self.0.is_external(&asked.call.name) {
+            let content = format!("(the tool {} was not called: this is an exploration)", asked.call.name);
+            return std::future::ready(ToolResult { content, failed: false }).boxed();
+        }
+        self.0.call(names, asked, clock)
+    }
+}

@@ -1,0 +1,129 @@
+//! One schedule: an engine of its own on a host that chooses, from the start of the run to its outcome.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use pirn_actors::engine::{EngineParts, EngineShared, RunRequest};
+use pirn_actors::host::{Chooser, Choosing, Pending, SimulatedConfig, SimulatedHost};
+use pirn_actors::run::RunReport;
+use pirn_core::error::RunError;
+use pirn_sync::Completion;
+
+use super::offline::{OfflineModels, OfflineTools};
+use super::outcome::{Outcome, outcome_of, stuck};
+use super::search::End;
+use super::{ExploreError, Prefix, Rules};
+use crate::engine::{Plan, spawn_here};
+
+/// The start of every schedule.
+pub(super) struct ScheduleRun {
+    plan: Plan,
+    request: RunRequest,
+    rules: Rules,
+}
+
+/// The result of a schedule.
+pub(super) enum Played {
+    /// The run ended.
+    Ended {
+        /// Equal for equal outcomes.
+        key: String,
+        /// How.
+        outcome: Box<Outcome>,
+    },
+    /// It was left where it came to a state that was met before.
+    Left,
+}
+
+impl ScheduleRun {
+    pub(super) fn new(mut plan: Plan, request: RunRequest, rules: Rules) -> Self {
+        plan.ports.models = Arc::new(OfflineModels(plan.ports.models));
+        plan.ports.tools = Arc::new(OfflineTools(plan.ports.tools));
+        Self { plan, request, rules }
+    }
+
+    /// Runs the schedule that `prefix` begins.
+    pub(super) fn play(&self, prefix: &Prefix) -> Result<Played, ExploreError> {
+        let outcome = Rc::new(RefCell::new(None));
+        let chooser = UntilOutcome {
+            prefix: prefix.clone(),
+            outcome: Rc::clone(&outcome),
+        };
+        let simulated = SimulatedHost::with_config(SimulatedConfig {
+            seed: Some(self.rules.seed),
+            choosing: Some(Choosing {
+                chooser: Box::new(chooser),
+                timeouts: self.rules.timeouts,
+                keeps_time: self.rules.keeps_time,
+            }),
+            ..SimulatedConfig::default()
+        });
+        let report = spawn_here(&simulated.host(), |spawner| {
+            let engine = EngineShared::start(EngineParts {
+                ports: self.plan.ports.clone(),
+                max_runs: usize::MAX >> 1,
+                is_simulated: true,
+                spawner,
+                run_id_seed: self.rules.seed,
+                seed: Some(self.rules.seed),
+            })?;
+            self.run(&engine, &simulated, &outcome)
+        })
+        .map_err(ExploreError::Refused)?;
+        let made = prefix.made();
+        let order = made.iter().filter(|made| made.is_shown).map(|made| made.what.clone());
+        let order: Vec<String> = order.collect();
+        let (key, outcome) = match (report, prefix.end()) {
+            (_, End::Visited) => return Ok(Played::Left),
+            (_, End::Diverged) => return Err(ExploreError::NotRepeatable { order }),
+            (Some(report), End::Complete) => outcome_of(&report, order, self.rules.is_strict),
+            (None, End::Complete) => stuck(order),
+        };
+        Ok(Played::Ended {
+            key,
+            outcome: Box::new(outcome),
+        })
+    }
+
+    fn run(
+        &self,
+        engine: &Arc<EngineShared>,
+        simulated: &SimulatedHost,
+        outcome: &RefCell<Option<Completion<Arc<RunReport>>>>,
+    ) -> Result<Option<Arc<RunReport>>, RunError> {
+        for graph in &self.plan.graphs {
+            engine.register(graph);
+        }
+        for trigger in &self.plan.triggers {
+            drop(engine.add_trigger(trigger.clone()));
+        }
+        simulated.run_until_idle();
+        let (started, admitted) = engine.admit_run(engine.next_run_id(), self.request.clone(), Vec::new())?;
+        outcome.replace(Some(started.outcome.clone()));
+        admitted.go()?;
+        simulated.run_until_idle();
+        Ok(started.outcome.peek().and_then(Result::ok))
+    }
+}
+
+/// Follows a prefix until the run has its outcome: what losers still do after it changes nothing.
+struct UntilOutcome {
+    prefix: Prefix,
+    outcome: Rc<RefCell<Option<Completion<Arc<RunReport>>>>>,
+}
+
+impl Chooser for UntilOutcome {
+    fn choose(&mut self, options: &[Pending], state: u64) -> Option<usize> {
+        let has_ended = self
+            .outcome
+            .borrow()
+            .as_ref()
+            .is_some_and(|outcome| outcome.peek().is_some());
+        if has_ended {
+            None
+        } else {
+            self.prefix.choose(options, state)
+        }
+    }
+}
