@@ -3,6 +3,7 @@
 mod called;
 mod first_output;
 mod forks;
+mod house;
 mod lifecycle;
 mod listeners;
 mod loading;

@@ -1,0 +1,225 @@
+//! The tree's own rules: which folder may import which.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// The circles of imports that still stand, by crate: this list may only become shorter.
+const STANDING_CIRCLES: &[(&str, &[&str])] = &[
+    (
+        "actors/src",
+        &[
+            "conversation",
+            "engine",
+            "firing",
+            "line",
+            "mailbox",
+            "run",
+            "supervisor",
+            "thread",
+            "trigger_matcher",
+            "world",
+        ],
+    ),
+    ("src", &["config", "faults", "profiles", "tools"]),
+];
+
+/// Crates by their sources, and the crates of ours that each may import.
+const CRATES: &[(&str, &[&str])] = &[
+    ("sync/src", &[]),
+    ("core/src", &[]),
+    ("actors/src", &["pirn_core", "pirn_sync"]),
+    ("store/src", &["pirn_core", "pirn_store"]),
+    // Its own name stands in texts.
+    ("src", &["pirn", "pirn_core", "pirn_sync", "pirn_actors", "pirn_store"]),
+    (
+        "src/bin/pirn",
+        &["pirn", "pirn_core", "pirn_sync", "pirn_actors", "pirn_store"],
+    ),
+];
+
+#[test]
+fn no_circle_of_imports_runs_across_the_folders_of_a_crate() {
+    let mut standing: Vec<(&str, Vec<String>)> = Vec::new();
+    for (root, _) in CRATES {
+        for circle in circles(&imports(root)) {
+            standing.push((root, circle));
+        }
+    }
+    let listed: Vec<(&str, Vec<String>)> = STANDING_CIRCLES
+        .iter()
+        .map(|(root, circle)| (*root, circle.iter().map(|module| (*module).to_owned()).collect()))
+        .collect();
+    let new: Vec<_> = standing.iter().filter(|circle| !listed.contains(circle)).collect();
+    let gone: Vec<_> = listed.iter().filter(|circle| !standing.contains(circle)).collect();
+    assert!(
+        new.is_empty() && gone.is_empty(),
+        "circles that are not listed: {new:#?}\nlisted ones that are gone (take them out): {gone:#?}"
+    );
+}
+
+#[test]
+fn no_crate_imports_one_above_it() {
+    const OURS: [&str; 6] = [
+        "pirn",
+        "pirn_core",
+        "pirn_sync",
+        "pirn_actors",
+        "pirn_store",
+        "pirn_tests",
+    ];
+    for (root, below) in CRATES {
+        for file in sources(root) {
+            let text = code(&file);
+            for name in OURS.iter().filter(|name| !below.contains(name)) {
+                let is_imported = uses(&text, &format!("{name}::")).next().is_some();
+                assert!(!is_imported, "{} imports {name}", file.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_circle_is_found_and_a_line_is_none() {
+    let edges = |edges: &[(&str, &str)]| -> BTreeMap<String, BTreeSet<String>> {
+        let mut imports: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for (from, to) in edges {
+            imports.entry((*from).to_owned()).or_default().insert((*to).to_owned());
+        }
+        imports
+    };
+    assert!(circles(&edges(&[("a", "b"), ("b", "c"), ("a", "c")])).is_empty());
+    let two = circles(&edges(&[
+        ("a", "b"),
+        ("b", "a"),
+        ("b", "c"),
+        ("c", "d"),
+        ("d", "e"),
+        ("e", "c"),
+    ]));
+    assert_eq!(two, [vec!["a", "b"], vec!["c", "d", "e"]]);
+}
+
+/// Each module at the root of a crate (a folder, or a file there), and those that it imports.
+fn imports(root: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let files = sources(root);
+    let of_root = |file: &Path| file.strip_prefix(workspace().join(root)).expect("below it").to_owned();
+    let module = |file: &Path| {
+        let first = of_root(file)
+            .components()
+            .next()
+            .map(|part| part.as_os_str().to_owned());
+        let first = first.unwrap_or_default().to_string_lossy().into_owned();
+        first.strip_suffix(".rs").map_or_else(|| first.clone(), str::to_owned)
+    };
+    let modules: BTreeSet<String> = files.iter().map(|file| module(file)).collect();
+    let mut imports: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for file in &files {
+        let own = module(file);
+        if ["lib", "main"].contains(&own.as_str()) {
+            continue;
+        }
+        let text = code(file);
+        let imported = uses(&text, "crate::").filter(|name| *name != own && modules.contains(*name));
+        imports
+            .entry(own.clone())
+            .or_default()
+            .extend(imported.map(str::to_owned));
+    }
+    imports
+}
+
+/// The names that follow `prefix` directly, also those in braces.
+fn uses<'a>(text: &'a str, prefix: &'a str) -> impl Iterator<Item = &'a str> {
+    let is_part_of_a_name = |letter: char| letter.is_alphanumeric() || letter == '_';
+    text.match_indices(prefix)
+        .filter(move |(at, _)| !text[..*at].ends_with(is_part_of_a_name))
+        .flat_map(move |(at, _)| {
+            let rest = &text[at + prefix.len()..];
+            let grouped = rest.strip_prefix('{').map(first_names);
+            grouped.unwrap_or_else(|| vec![rest])
+        })
+        .map(move |rest| {
+            let end = rest
+                .find(|letter: char| !is_part_of_a_name(letter))
+                .unwrap_or(rest.len());
+            &rest[..end]
+        })
+}
+
+/// Where each of the items of a group in braces begins.
+fn first_names(group: &str) -> Vec<&str> {
+    let (mut depth, mut starts) = (0_usize, vec![0]);
+    for (at, letter) in group.char_indices() {
+        match letter {
+            '{' => depth += 1,
+            '}' if depth == 0 => break,
+            '}' => depth -= 1,
+            ',' if depth == 0 => starts.push(at + 1),
+            _other => {}
+        }
+    }
+    starts.into_iter().map(|at| group[at..].trim_start()).collect()
+}
+
+/// The sets of modules that import each other, through others too; each sorted, and they are.
+fn circles(imports: &BTreeMap<String, BTreeSet<String>>) -> Vec<Vec<String>> {
+    let reached: BTreeMap<&String, BTreeSet<&String>> =
+        imports.keys().map(|from| (from, reach(imports, from))).collect();
+    let mut circles = BTreeSet::new();
+    for (from, to) in &reached {
+        let is_mutual = |other: &&&String| reached.get(**other).is_some_and(|back| back.contains(from));
+        let circle: BTreeSet<String> = to.iter().filter(is_mutual).map(|other| (*other).clone()).collect();
+        if circle.len() > 1 {
+            circles.insert(circle.into_iter().collect());
+        }
+    }
+    circles.into_iter().collect()
+}
+
+fn reach<'a>(imports: &'a BTreeMap<String, BTreeSet<String>>, from: &'a String) -> BTreeSet<&'a String> {
+    let (mut reached, mut next) = (BTreeSet::new(), vec![from]);
+    while let Some(module) = next.pop() {
+        for imported in imports.get(module).into_iter().flatten() {
+            if reached.insert(imported) {
+                next.push(imported);
+            }
+        }
+    }
+    reached
+}
+
+/// A file without its comments and its own tests.
+fn code(file: &Path) -> String {
+    let text = std::fs::read_to_string(file).expect("a source file");
+    let shipped = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+    let lines = shipped.lines().filter(|line| !line.trim_start().starts_with("//"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The files of a crate that are shipped, sorted.
+fn sources(root: &str) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut folders = vec![workspace().join(root)];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let is_tests = ["tests", "tests.rs"].contains(&name.as_str());
+            let is_another_crate = name == "bin" && root == "src";
+            if is_tests || is_another_crate {
+                continue;
+            }
+            if path.is_dir() {
+                folders.push(path);
+            } else if name.ends_with(".rs") {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
