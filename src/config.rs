@@ -214,7 +214,9 @@ pub fn profile_faults(loaded: &Loaded, config: Option<&ConfigText>) -> Vec<Fault
                 help: None,
             })
     };
-    wrong.iter().map(located).collect()
+    // The loader has said that a key has no place in a file.
+    let is_told = |fault: &ProfileFault| fault.pointer == "/apiKey" && !loaded.faults.is_empty();
+    wrong.iter().filter(|fault| !is_told(fault)).map(located).collect()
 }
 
 fn said(fault: &ProfileFault) -> String {

@@ -1,6 +1,7 @@
 //! The face of Pirn: load workflows, run them, watch them.
 #![doc = include_str!("../README.md")]
 
+pub mod check;
 pub mod config;
 mod engine;
 pub mod explore;
@@ -14,21 +15,41 @@ pub mod tokens;
 pub mod tools;
 
 pub use engine::{
-    BlockingEvents, BuildError, Compression, Engine, EngineBuilder, EventFilter, Events, FiringOutcome, FiringReport,
-    Heard, History, NodeReport, NotLocalContext, RunBuilder, RunHandle, RunReport, RunStatus, ShutdownReport,
-    ThreadList, ThreadReport,
+    BlockingEvents, BuildError, CancelOnDrop, Compression, Engine, EngineBuilder, EventFilter, Events, FiringOutcome,
+    FiringReport, Heard, History, NodeReport, NotLocalContext, RunBuilder, RunHandle, RunReport, RunStatus,
+    ShutdownReport, ThreadList, ThreadReport,
 };
 pub use explore::explore;
-pub use pirn_actors::ports::{Input, Model, ModelCall, Tool, ToolSpec};
-pub use pirn_core::conversation::Tokenizer;
-pub use pirn_core::definition::{Fault, Pinned, Profile, TriggerDefinition};
+pub use pirn_actors::host::WorkClock;
+pub use pirn_actors::ports::{Input, Model, ModelCall, ModelSession, TokenSink, Tool, ToolSpec};
+pub use pirn_actors::run::{ConversationReport, TokenReport};
+pub use pirn_core::conversation::{MarkMap, ModelRequest, Spent, Tokenizer};
+pub use pirn_core::definition::{
+    Fault, FaultCode, PinSection, Pinned, Profile, TriggerAction, TriggerCondition, TriggerDefinition,
+};
 pub use pirn_core::error::{ErrorFacts, RunError, RunErrorCode};
 pub use pirn_core::event::{Event, EventData, EventType};
 pub use pirn_core::message::{Message, Role, ToolCall};
 pub use pirn_core::status::ThreadStatus;
-pub use pirn_core::thread::ModelReply;
+pub use pirn_core::thread::{ModelReply, NodeStatus, ThreadKind};
+pub use pirn_core::trigger::TriggerState;
+/// The JSON of inputs, outputs and tool arguments, in the version that the signatures here have.
+pub use serde_json;
 pub use simulate::simulate;
 
+/// The programs in the pages under `docs/`, compiled and run as tests.
 #[cfg(doctest)]
-#[doc = include_str!("../docs/embedding.md")]
-struct Embedding;
+mod pages {
+    #[doc = include_str!("../docs/embedding.md")]
+    struct Embedding;
+    #[doc = include_str!("../docs/simulation.md")]
+    struct Simulation;
+    #[doc = include_str!("../docs/explore.md")]
+    struct Explore;
+    #[doc = include_str!("../docs/guides/testing.md")]
+    struct Testing;
+    #[doc = include_str!("../docs/guides/long-conversations.md")]
+    struct LongConversations;
+    #[doc = include_str!("../docs/guides/langgraph.md")]
+    struct Langgraph;
+}

@@ -14,7 +14,7 @@ use crate::models::ProfileFault;
 pub const FILE_NAME: &str = "pirn.toml";
 
 /// Fields of a config file that are read elsewhere ([`crate::tools`], [`crate::faults`]).
-const ELSEWHERE: &[&str] = &["tools", "mcpServers", "faults"];
+const ELSEWHERE: &[&str] = &["tools", "mcpServers", "faults", "$schema"];
 
 /// Why a file gives no profiles.
 #[derive(Debug)]

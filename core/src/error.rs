@@ -5,81 +5,71 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// The stable code of a run error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum RunErrorCode {
-    /// A node failed; the cause says why.
-    NodeFailed,
-    /// A node did not end within its `timeoutMs`.
-    NodeTimeout,
-    /// JavaScript threw.
-    ScriptError,
-    /// JavaScript ran over its memory, stack or time limit.
-    ScriptLimitExceeded,
-    /// A template named a path that does not exist.
-    TemplateError,
-    /// No route held and there is no default.
-    NoRouteMatched,
-    /// No edge out of a node held.
-    NoEdgeSatisfied,
-    /// The join's strategy can no longer succeed.
-    JoinConditionNotMet,
-    /// The join's timeout passed.
-    JoinTimeout,
-    /// The main path has no thread to take the conversation from.
-    MainThreadNotFound,
-    /// The main path's conversation could not be restored.
-    ConversationManagerMergeFailed,
-    /// Two branches set one variable to different values under `mergeVariables: all`.
-    VariableMergeConflict,
-    /// A read-only variable was assigned.
-    ReadonlyVariable,
-    /// The thread took more than `maxSteps` nodes.
-    MaxStepsExceeded,
-    /// The current turn alone is over the token limit.
-    TokenBudgetExceeded,
-    /// The model answered with an error.
-    ModelError,
-    /// A tool failed in a way that ends the node.
-    ToolError,
-    /// A sub-agent has no role.
-    SubAgentRoleMissing,
-    /// A limit of the engine refused the work.
-    Overloaded,
-    /// Stopped by someone.
-    Cancelled,
-    /// An actor died of a panic; it was contained.
-    ActorPanicked,
+macro_rules! run_error_codes {
+    ($($(#[doc = $doc:literal])* $name:ident = $word:literal,)*) => {
+        /// The stable code of a run error.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        pub enum RunErrorCode {
+            $($(#[doc = $doc])* #[serde(rename = $word)] $name,)*
+        }
+
+        impl RunErrorCode {
+            /// Every code, in declaration order.
+            pub const ALL: &'static [RunErrorCode] = &[$(RunErrorCode::$name,)*];
+
+            /// The upper-case word used in JSON.
+            pub fn as_str(self) -> &'static str {
+                match self { $(RunErrorCode::$name => $word,)* }
+            }
+        }
+    };
 }
 
-impl RunErrorCode {
-    /// The upper-case word used in JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::NodeFailed => "NODE_FAILED",
-            Self::NodeTimeout => "NODE_TIMEOUT",
-            Self::ScriptError => "SCRIPT_ERROR",
-            Self::ScriptLimitExceeded => "SCRIPT_LIMIT_EXCEEDED",
-            Self::TemplateError => "TEMPLATE_ERROR",
-            Self::NoRouteMatched => "NO_ROUTE_MATCHED",
-            Self::NoEdgeSatisfied => "NO_EDGE_SATISFIED",
-            Self::JoinConditionNotMet => "JOIN_CONDITION_NOT_MET",
-            Self::JoinTimeout => "JOIN_TIMEOUT",
-            Self::MainThreadNotFound => "MAIN_THREAD_NOT_FOUND",
-            Self::ConversationManagerMergeFailed => "CONVERSATION_MANAGER_MERGE_FAILED",
-            Self::VariableMergeConflict => "VARIABLE_MERGE_CONFLICT",
-            Self::ReadonlyVariable => "READONLY_VARIABLE",
-            Self::MaxStepsExceeded => "MAX_STEPS_EXCEEDED",
-            Self::TokenBudgetExceeded => "TOKEN_BUDGET_EXCEEDED",
-            Self::ModelError => "MODEL_ERROR",
-            Self::ToolError => "TOOL_ERROR",
-            Self::SubAgentRoleMissing => "SUB_AGENT_ROLE_MISSING",
-            Self::Overloaded => "OVERLOADED",
-            Self::Cancelled => "CANCELLED",
-            Self::ActorPanicked => "ACTOR_PANICKED",
-        }
-    }
+run_error_codes! {
+    /// A node failed; the cause says why.
+    NodeFailed = "NODE_FAILED",
+    /// A node did not end within its `timeoutMs`.
+    NodeTimeout = "NODE_TIMEOUT",
+    /// JavaScript threw.
+    ScriptError = "SCRIPT_ERROR",
+    /// JavaScript ran over its memory, stack or time limit.
+    ScriptLimitExceeded = "SCRIPT_LIMIT_EXCEEDED",
+    /// A template named a path that does not exist.
+    TemplateError = "TEMPLATE_ERROR",
+    /// No route held and there is no default.
+    NoRouteMatched = "NO_ROUTE_MATCHED",
+    /// No edge out of a node held.
+    NoEdgeSatisfied = "NO_EDGE_SATISFIED",
+    /// The join's strategy can no longer succeed.
+    JoinConditionNotMet = "JOIN_CONDITION_NOT_MET",
+    /// The join's timeout passed.
+    JoinTimeout = "JOIN_TIMEOUT",
+    /// The main path has no thread to take the conversation from.
+    MainThreadNotFound = "MAIN_THREAD_NOT_FOUND",
+    /// The main path's conversation could not be restored.
+    ConversationManagerMergeFailed = "CONVERSATION_MANAGER_MERGE_FAILED",
+    /// Two branches set one variable to different values under `mergeVariables: all`.
+    VariableMergeConflict = "VARIABLE_MERGE_CONFLICT",
+    /// A read-only variable was assigned.
+    ReadonlyVariable = "READONLY_VARIABLE",
+    /// The thread took more than `maxSteps` nodes.
+    MaxStepsExceeded = "MAX_STEPS_EXCEEDED",
+    /// The current turn alone is over the token limit.
+    TokenBudgetExceeded = "TOKEN_BUDGET_EXCEEDED",
+    /// The model answered with an error.
+    ModelError = "MODEL_ERROR",
+    /// A tool failed in a way that ends the node.
+    ToolError = "TOOL_ERROR",
+    /// A sub-agent has no role.
+    SubAgentRoleMissing = "SUB_AGENT_ROLE_MISSING",
+    /// No workflow of the engine has this id.
+    WorkflowNotFound = "WORKFLOW_NOT_FOUND",
+    /// A limit of the engine refused the work.
+    Overloaded = "OVERLOADED",
+    /// Stopped by someone.
+    Cancelled = "CANCELLED",
+    /// An actor died of a panic; it was contained.
+    ActorPanicked = "ACTOR_PANICKED",
 }
 
 /// An error of a run: a pointer to its [facts](ErrorFacts), because whatever can go wrong has room for one.

@@ -1,9 +1,11 @@
 //! Putting an engine together.
 
+use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, FutureExt};
 use pirn_actors::engine::{EngineParts, EngineShared};
 use pirn_actors::host::{HostConfig, NotLocalContext};
 use pirn_actors::ports::{Function, Input, Model, Notify, Ports, Tool};
@@ -15,6 +17,7 @@ use serde_json::Value;
 
 use super::place::{Placement, process_seed};
 use super::{Compression, Engine};
+use crate::check::Checked;
 use crate::faults::Faults;
 use crate::models::{ModelRegistry, ProfileFault};
 use crate::script::ScriptPort;
@@ -55,6 +58,14 @@ impl std::fmt::Display for BuildError {
 
 impl std::error::Error for BuildError {}
 
+/// The text of a panic, where it has one.
+fn text_of_panic(panic: &(dyn Any + Send)) -> &str {
+    let owned = panic.downcast_ref::<String>().map(String::as_str);
+    owned
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("no text")
+}
+
 fn lines<T: std::fmt::Display>(f: &mut std::fmt::Formatter<'_>, faults: &[T]) -> std::fmt::Result {
     for (place, fault) in faults.iter().enumerate() {
         if place > 0 {
@@ -69,6 +80,7 @@ fn lines<T: std::fmt::Display>(f: &mut std::fmt::Formatter<'_>, faults: &[T]) ->
 #[derive(Default)]
 pub struct EngineBuilder {
     files: Vec<SourceFile>,
+    checked: Option<Checked>,
     functions: BTreeMap<String, Function>,
     tools: ToolRegistry,
     models: BTreeMap<String, Arc<dyn Model>>,
@@ -109,6 +121,14 @@ impl EngineBuilder {
         self
     }
 
+    /// Workflows that were [checked](crate::check) already, which are not loaded and compiled again; those of
+    /// [`workflows`](Self::workflows) may name them. The last set given counts.
+    #[must_use]
+    pub fn checked(mut self, checked: Checked) -> Self {
+        self.checked = Some(checked);
+        self
+    }
+
     /// Compresses every conversation that outgrows its token limit (SPEC section 6).
     #[must_use]
     pub fn compression(self, compression: &Compression) -> Self {
@@ -128,14 +148,43 @@ impl EngineBuilder {
         self
     }
 
-    /// A function for CODE nodes and CUSTOM triggers that takes its time: it runs on the work runtime, and is dropped when its node is
-    /// stopped.
+    /// A function for CODE nodes and CUSTOM triggers that takes its time: its future runs on the work runtime, and is dropped
+    /// when its node is stopped. A panic in it fails the node, with the panic's text.
+    ///
+    /// ```
+    /// # use serde_json::{Value, json};
+    /// async fn fetch(url: Value) -> Result<Value, String> {
+    ///     Ok(json!({ "fetched": url }))
+    /// }
+    /// let engine = pirn::Engine::builder()
+    ///     .async_function("fetch", fetch)
+    ///     .workflows(r#"{"id": "get", "nodes": [{"id": "s", "type": "START"},
+    ///         {"id": "f", "type": "CODE", "config": {"function": "fetch", "input": "input.url"}}, {"id": "e", "type": "END"}],
+    ///       "edges": [{"from": "s", "to": "f"}, {"from": "f", "to": "e"}]}"#)
+    ///     .build()?;
+    /// let report = engine.start("get", json!({"url": "u"}))?.outcome_blocking();
+    /// assert_eq!(report.output, json!({"fetched": "u"}));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
-    pub fn async_function<F>(mut self, name: impl Into<String>, function: F) -> Self
+    pub fn async_function<F, R>(mut self, name: impl Into<String>, function: F) -> Self
     where
-        F: Fn(Value) -> BoxFuture<'static, Result<Value, String>> + Send + Sync + 'static,
+        F: Fn(Value) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Value, String>> + Send + 'static,
     {
-        self.functions.insert(name.into(), Function::Work(Arc::new(function)));
+        let name = name.into();
+        let called = name.clone();
+        let contained = move |input| {
+            let name = called.clone();
+            let work = AssertUnwindSafe(function(input)).catch_unwind();
+            async move {
+                let failed =
+                    |panic: Box<dyn Any + Send>| Err(format!("function {name} panicked: {}", text_of_panic(&*panic)));
+                work.await.unwrap_or_else(failed)
+            }
+            .boxed()
+        };
+        self.functions.insert(name, Function::Work(Arc::new(contained)));
         self
     }
 
@@ -300,9 +349,10 @@ impl EngineBuilder {
     /// Starts the engine's threads, registers what was given. All faults are reported at once.
     pub fn build(mut self) -> Result<Engine, BuildError> {
         self.check_settings()?;
+        let checked = self.take_checked()?;
         let loaded = Loaded::of(&self.files);
         let names = self.function_names();
-        let mut ports = self.ports(&loaded)?;
+        let mut ports = self.ports(checked.as_ref(), &loaded)?;
         let seed = self.seed.or(match self.clock {
             Clock::Virtual { seed } => seed,
             Clock::Real => None,
@@ -339,6 +389,9 @@ impl EngineBuilder {
         })
         .map_err(BuildError::Engine)?;
         let engine = Engine { shared, placement };
+        if let Some(checked) = &checked {
+            engine.register_compiled(checked.loaded(), checked.compiled());
+        }
         engine.register(&loaded).map_err(BuildError::Workflows)?;
         // Whether the bus is there before the first run is asked for must not depend on the caller's thread.
         engine.placement.wait_idle(super::STARTS_WITHIN);
@@ -357,13 +410,18 @@ impl EngineBuilder {
 
     /// Everything an engine needs but threads, for who runs it on one of its own.
     pub(crate) fn plan(mut self) -> Result<Plan, BuildError> {
+        let checked = self.take_checked()?;
         let loaded = Loaded::of(&self.files);
         let names = self.function_names();
-        let ports = self.ports(&loaded)?;
-        let graphs = super::compiled(&loaded, &names, &[])
+        let ports = self.ports(checked.as_ref(), &loaded)?;
+        let known = checked.as_ref().map_or(&[][..], Checked::graphs);
+        let own = super::compiled(&loaded, &names, known)
             .map_err(BuildError::Workflows)?
             .graphs;
-        let triggers = loaded.triggers.into_iter().map(|trigger| trigger.value).collect();
+        let graphs = known.iter().cloned().chain(own).collect();
+        let known = checked.as_ref().map_or(&[][..], |checked| &checked.loaded().triggers);
+        let triggers = known.iter().chain(&loaded.triggers);
+        let triggers = triggers.map(|trigger| trigger.value.clone()).collect();
         Ok(Plan {
             ports,
             graphs,
@@ -371,14 +429,24 @@ impl EngineBuilder {
         })
     }
 
+    fn take_checked(&mut self) -> Result<Option<Checked>, BuildError> {
+        let checked = self.checked.take();
+        match &checked {
+            Some(checked) if !checked.faults().is_empty() => Err(BuildError::Workflows(checked.faults().to_vec())),
+            Some(_) | None => Ok(checked),
+        }
+    }
+
     fn function_names(&self) -> BTreeSet<String> {
         self.functions.keys().cloned().collect()
     }
 
-    fn ports(&mut self, loaded: &Loaded) -> Result<Ports, BuildError> {
+    fn ports(&mut self, checked: Option<&Checked>, loaded: &Loaded) -> Result<Ports, BuildError> {
         let tokenizers = std::mem::take(&mut self.tokenizers);
         let mut profiles = std::mem::take(&mut self.profiles);
-        profiles.extend(loaded.profiles.iter().map(|profile| profile.value.clone()));
+        let known = checked.map_or(&[][..], |checked| &checked.loaded().profiles);
+        let in_files = known.iter().chain(&loaded.profiles);
+        profiles.extend(in_files.map(|profile| profile.value.clone()));
         let models = ModelRegistry::with_models(profiles, &self.models).map_err(BuildError::Profiles)?;
         Ok(Ports {
             models: Arc::new(models),

@@ -78,6 +78,25 @@ impl RunHandle {
         self.placement.wake();
     }
 
+    /// A guard that stops the run with this reason when it is dropped: for a request whose client may go away.
+    ///
+    /// ```
+    /// # let engine = pirn::Engine::builder()
+    /// #     .workflows(r#"{"id": "nap", "nodes": [{"id": "s", "type": "START"},
+    /// #         {"id": "w", "type": "WAIT", "config": {"seconds": 600}}, {"id": "e", "type": "END"}],
+    /// #       "edges": [{"from": "s", "to": "w"}, {"from": "w", "to": "e"}]}"#)
+    /// #     .build()?;
+    /// let run = engine.start("nap", serde_json::Value::Null)?;
+    /// drop(run.cancel_on_drop("the client went away"));
+    /// assert_eq!(run.outcome_blocking().status, pirn::ThreadStatus::Cancelled);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn cancel_on_drop(&self, reason: impl Into<String>) -> CancelOnDrop {
+        CancelOnDrop {
+            run: Some((self.clone(), reason.into())),
+        }
+    }
+
     /// Stops every thread of the run at its next safe point.
     pub fn pause(&self) {
         // Under virtual time nothing reaches a safe point before something is asked for that has the clock look.
@@ -158,6 +177,28 @@ impl RunHandle {
             firings: Vec::new(),
             elapsed_ms: 0,
         })
+    }
+}
+
+/// Stops a run when it is dropped, see [`RunHandle::cancel_on_drop`]. A run that has ended stays as it is.
+#[derive(Debug)]
+#[must_use = "dropping it stops the run"]
+pub struct CancelOnDrop {
+    run: Option<(RunHandle, String)>,
+}
+
+impl CancelOnDrop {
+    /// Lets the run go on after all.
+    pub fn disarm(mut self) {
+        self.run = None;
+    }
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        if let Some((run, reason)) = self.run.take() {
+            run.cancel(reason);
+        }
     }
 }
 

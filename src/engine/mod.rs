@@ -26,13 +26,13 @@ pub(crate) use builder::Plan;
 pub use builder::{BuildError, EngineBuilder};
 pub use compression::Compression;
 pub use events::{BlockingEvents, EventFilter, Events, Heard};
-pub use handle::RunHandle;
+pub use handle::{CancelOnDrop, RunHandle};
 pub use pirn_actors::host::NotLocalContext;
 pub use pirn_actors::run::{FiringOutcome, FiringReport, NodeReport, RunReport, ThreadReport};
 pub use pirn_actors::supervisor::RunStatus;
 pub use pirn_actors::{History, ThreadList};
 use place::Placement;
-pub(crate) use place::spawn_here;
+pub(crate) use place::{next_uids, spawn_here};
 
 /// How long the engine's own actors, or a virtual clock's thread, may take to begin.
 const STARTS_WITHIN: Duration = Duration::from_secs(30);
@@ -94,6 +94,11 @@ impl Engine {
 
     fn register(&self, loaded: &Loaded) -> Result<Vec<Fault>, Vec<Fault>> {
         let compiled = compiled(loaded, self.placement.functions(), &self.shared.graphs())?;
+        self.register_compiled(loaded, &compiled);
+        Ok(compiled.warnings)
+    }
+
+    fn register_compiled(&self, loaded: &Loaded, compiled: &Compiled) {
         for graph in &compiled.graphs {
             self.shared.register(graph);
         }
@@ -108,7 +113,6 @@ impl Engine {
                 let _: Option<Result<(), Lost>> = in_place.wait_timeout(STARTS_WITHIN);
             }
         }
-        Ok(compiled.warnings)
     }
 
     /// The ids of the registered workflows.
@@ -120,7 +124,8 @@ impl Engine {
             .collect()
     }
 
-    /// Starts a run. OVERLOADED where the engine is full, CANCELLED where it is shutting down.
+    /// Starts a run. WORKFLOW_NOT_FOUND where no workflow has this id, OVERLOADED where the engine is full, CANCELLED where it
+    /// is shutting down.
     pub fn start(&self, workflow_id: impl Into<String>, input: Value) -> Result<RunHandle, RunError> {
         self.run(workflow_id).input(input).start()
     }
@@ -329,6 +334,29 @@ impl RunBuilder {
     #[must_use]
     pub fn pinned(mut self, pinned: Pinned) -> Self {
         self.request.pinned = pinned;
+        self
+    }
+
+    /// Stops the run when it has taken so long, on the engine's clock: its status is TIMEOUT then. Where the workflow has a
+    /// `config.timeoutMs` too, the earlier of both counts.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # let engine = pirn::Engine::builder()
+    /// #     .workflows(r#"{"id": "nap", "nodes": [{"id": "s", "type": "START"},
+    /// #         {"id": "w", "type": "WAIT", "config": {"seconds": 600}}, {"id": "e", "type": "END"}],
+    /// #       "edges": [{"from": "s", "to": "w"}, {"from": "w", "to": "e"}]}"#)
+    /// #     .virtual_time(None)
+    /// #     .build()?;
+    /// let run = engine.run("nap").deadline(Duration::from_secs(5)).start()?;
+    /// let report = run.outcome_blocking();
+    /// assert_eq!((report.status, report.elapsed_ms), (pirn::ThreadStatus::Timeout, 5_000));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn deadline(mut self, limit: Duration) -> Self {
+        let ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+        self.request.deadline_ms = Some(ms.max(1));
         self
     }
 

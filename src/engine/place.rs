@@ -327,7 +327,7 @@ pub(super) fn process_seed() -> u64 {
 }
 
 /// The first of `count` graph numbers that no other graph of the process has.
-pub(super) fn next_uids(count: usize) -> u64 {
+pub(crate) fn next_uids(count: usize) -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(count as u64 + 1, Ordering::Relaxed)
 }

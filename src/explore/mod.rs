@@ -254,6 +254,7 @@ impl Explorer {
             input: self.input,
             conversation: self.conversation.into(),
             pinned: self.pinned,
+            deadline_ms: None,
         };
         let schedule = ScheduleRun::new(plan, request, rules);
         let mut all = Outcomes {

@@ -48,3 +48,4 @@ pub use pirn_sync::StopFlag;
 pub use pool::{PoolClosed, ScriptPool};
 pub use port::{ScriptPort, evaluator};
 pub use syntax::{TextFault, TextSyntax};
+pub use template::template_helpers;

@@ -21,6 +21,12 @@ pub fn tokenizer(name: Option<&str>) -> Arc<dyn Tokenizer> {
     name.and_then(exact).unwrap_or_else(|| Arc::clone(&ESTIMATOR))
 }
 
+/// Whether a name means a tokenizer that Pirn brings. Without the feature `tiktoken` every name passes: it may be known
+/// where the workflow runs.
+pub fn is_known(name: &str) -> bool {
+    cfg!(not(feature = "tiktoken")) || name == Estimator::NAME || exact(name).is_some()
+}
+
 #[cfg(feature = "tiktoken")]
 fn exact(name: &str) -> Option<Arc<dyn Tokenizer>> {
     tiktoken::of(name)

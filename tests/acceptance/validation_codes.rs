@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use pirn::check::unknown_names;
 use pirn::config::profile_faults;
 use pirn::script::TextSyntax;
 use pirn_core::analysis::analyse;
@@ -77,6 +78,7 @@ fn codes(base: &Value, place: &str, value: &str) -> BTreeSet<String> {
         .chain(&compiled.warnings)
         .chain(&analysis.warnings)
         .chain(&profile_faults(&loaded, None))
+        .chain(&unknown_names(&loaded))
         .map(|fault| fault.code.to_string())
         .collect()
 }

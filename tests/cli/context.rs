@@ -105,12 +105,12 @@ fn layout_places_and_mends_nothing() {
     let history = messages(&["s", "u", "u", "a[1]", "t:1", "t:x", "a", "u", "a"]);
     let answer = good(
         "layout",
-        &json!({"history": history, "pinned": {"todo": "T"}, "agent": "sub"}),
+        &json!({"history": history, "pinned": {"role": "R", "todo": "T"}, "agent": "sub"}),
     );
     assert_eq!(answer["insertedAt"], 3, "I08");
     assert_eq!(
         answer["messages"].as_array().map(Vec::len),
-        Some(10),
+        Some(11),
         "the orphan stays"
     );
     let answer = good(

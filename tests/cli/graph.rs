@@ -10,10 +10,44 @@ fn a_workflow_is_drawn_in_both_formats() {
     assert!(mermaid.stdout.starts_with("flowchart TD\n"), "{}", mermaid.stdout);
     let dot = pirn(&["graph", file, "--format", "dot"]);
     assert!(
-        dot.stdout.starts_with("digraph \"compression-workflow\" {"),
+        dot.stdout.starts_with("digraph \"compression-workflow: "),
         "{}",
         dot.stdout
     );
+}
+
+#[test]
+fn all_workflows_of_all_files_are_one_drawing() {
+    let files = ["../examples/support-fork.json", "../examples/topic-of.json"];
+    let demo = ["../examples/support-desk/workflow.json"];
+    for files in [&files[..], &demo[..]] {
+        let mermaid = pirn(&[&["graph"], files].concat()).stdout;
+        assert_eq!(mermaid.matches("flowchart").count(), 1, "{mermaid}");
+        assert!(mermaid.contains("  subgraph w1["), "{mermaid}");
+        let dot = pirn(&[&["graph", "--format", "dot"], files].concat()).stdout;
+        assert_eq!(dot.matches("digraph").count(), 1, "{dot}");
+    }
+    let drawn = pirn(&[&["graph"], &demo[..]].concat()).stdout;
+    for part in [
+        "JOIN SUCCESS_COUNT_THRESHOLD 2, 30 s",
+        "TRIGGER on TOKEN_LIMIT_EXCEEDED",
+        "-.->|\"starts\"|",
+    ] {
+        assert!(drawn.contains(part), "{part}: {drawn}");
+    }
+}
+
+#[test]
+fn a_drawing_as_svg_is_one_document_with_every_node() {
+    let svg = pirn(&["graph", "../examples/support-desk/workflow.json", "--format", "svg"]);
+    assert_eq!(svg.code, Some(0), "{}", svg.stderr);
+    assert_eq!(
+        (svg.stdout.matches("<svg").count(), svg.stdout.matches("</svg>").count()),
+        (1, 1)
+    );
+    for node in ["look-into-it", "reviewed", "conversation-too-long", "summarize"] {
+        assert!(svg.stdout.contains(node), "{node}");
+    }
 }
 
 #[test]
@@ -25,6 +59,17 @@ fn what_cannot_be_drawn_exits_1_and_what_cannot_be_read_2() {
     assert!(other.stderr.contains("has compression-workflow"), "{}", other.stderr);
     let empty = pirn_with(b"[]", &["graph", "-"]);
     assert_eq!((empty.code, &*empty.stderr), (Some(1), "pirn: - has no workflow\n"));
+    let near = pirn(&[
+        "graph",
+        "seeds/003-compression-workflow.json",
+        "--workflow",
+        "compresion-workflow",
+    ]);
+    assert!(
+        near.stderr.contains("did you mean compression-workflow?"),
+        "{}",
+        near.stderr
+    );
     assert_eq!(pirn(&["graph", "nowhere.json"]).code, Some(2));
     assert_eq!(
         pirn(&["graph", "seeds/003-trigger.json", "--format", "png"]).code,

@@ -2,12 +2,18 @@
 
 mod command;
 mod context;
+mod docs;
 mod explore;
 mod folder;
 mod graph;
 mod harsh;
+mod help;
+mod init;
+mod mistakes;
 #[cfg(feature = "providers")]
 mod models;
+#[cfg(unix)]
+mod picture;
 #[cfg(feature = "providers")]
 mod profiles;
 mod run;

@@ -83,7 +83,8 @@ fn a_wrong_profile_is_told_of_at_its_line() {
         );
         let run = pirn_in(folder.path(), &["run", "flow.json"], &[]);
         assert_eq!((run.code, run.stdout.as_str()), (Some(1), ""));
-        assert!(run.stderr.contains(text.trim_end()), "{}", run.stderr);
+        let (faults, _) = text.split_once("checked: ").expect("it says what it checked");
+        assert!(run.stderr.contains(faults.trim_end()), "{}", run.stderr);
     }
 }
 
@@ -114,8 +115,10 @@ fn neither_a_key_nor_a_network_is_needed() {
         .with("flow.json", FLOW)
         .with("pirn.toml", config);
     let ended = validated(&folder, &[]);
-    assert_eq!(
-        (ended.code, ended.stdout.as_str()),
-        (Some(0), "valid: 0 errors, 0 warnings\n")
+    assert_eq!(ended.code, Some(0), "{}", ended.stdout);
+    assert!(
+        ended.stdout.starts_with("valid: 0 errors, 0 warnings\n"),
+        "{}",
+        ended.stdout
     );
 }

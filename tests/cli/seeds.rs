@@ -110,7 +110,7 @@ fn ctrl_c_ends_them_with_what_was_played() {
     let mut text = String::new();
     let mut stdout = child.stdout.take().expect("piped");
     stdout.read_to_string(&mut text).expect("UTF-8");
-    assert_eq!(child.wait().expect("it ends").code(), Some(1));
+    assert_eq!(child.wait().expect("it ends").code(), Some(130));
     let told: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(
         (&told["interrupted"], &told["failed"]),

@@ -14,7 +14,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 const ROWS: u16 = 40;
 
 /// A program on a terminal of its own, and what a person would see there.
-struct Terminal {
+pub(crate) struct Terminal {
     child: Box<dyn Child + Send + Sync>,
     keys: Box<dyn Write + Send>,
     /// Empty when nobody holds the terminal any more.
@@ -25,8 +25,12 @@ struct Terminal {
 
 impl Terminal {
     fn start(columns: u16, arguments: &[&str]) -> Self {
+        Self::of(ROWS, columns, arguments)
+    }
+
+    fn of(rows: u16, columns: u16, arguments: &[&str]) -> Self {
         let size = PtySize {
-            rows: ROWS,
+            rows,
             cols: columns,
             pixel_width: 0,
             pixel_height: 0,
@@ -52,9 +56,33 @@ impl Terminal {
             child,
             keys: pair.master.take_writer().expect("writable"),
             pieces,
-            screen: vt100::Parser::new(nonzero(ROWS), nonzero(columns), 1_000),
+            screen: vt100::Parser::new(nonzero(rows), nonzero(columns), 1_000),
             _master: pair.master,
         }
+    }
+
+    /// The demo.
+    pub(crate) fn demo(columns: u16, more: &[&str]) -> Self {
+        let root = crate::command::root();
+        let at = |name: &str| root.join("examples/support-desk").join(name).display().to_string();
+        let (workflow, conversation, pinned) = (at("workflow.json"), at("conversation.json"), at("pinned.json"));
+        let input = format!("@{}", at("ticket.json"));
+        let arguments = [
+            "run",
+            &workflow,
+            "--conversation",
+            &conversation,
+            "--pinned",
+            &pinned,
+            "--input",
+            &input,
+        ];
+        // Tall enough that nothing is scrolled away.
+        Self::of(200, columns, &[&arguments, more].concat())
+    }
+
+    pub(crate) fn screen(&self) -> &vt100::Screen {
+        self.screen.screen()
     }
 
     fn shown(&self) -> String {
@@ -62,7 +90,7 @@ impl Terminal {
     }
 
     /// Line by line, without what is empty below.
-    fn lines(&self) -> Vec<String> {
+    pub(crate) fn lines(&self) -> Vec<String> {
         let screen = self.screen.screen();
         let (_, columns) = screen.size();
         let rows = screen.rows(0, columns.get()).map(|row| row.trim_end().to_owned());
@@ -91,7 +119,7 @@ impl Terminal {
 
     /// Waits for the end; the exit code. `each` sees the screen after every piece.
     #[track_caller]
-    fn ends(&mut self, mut each: impl FnMut(&[String])) -> u32 {
+    pub(crate) fn ends(&mut self, mut each: impl FnMut(&[String])) -> u32 {
         loop {
             match self.pieces.recv_timeout(LIMIT) {
                 Ok(piece) => self.screen.process(&piece),
@@ -143,6 +171,10 @@ fn answered(events: &str) -> Vec<String> {
         .collect()
 }
 
+fn shown_completed(lines: &[String]) -> bool {
+    lines.iter().any(|line| line.contains("  main completed in "))
+}
+
 const QUESTION: &str = "run it? [y]es, or say why not:";
 
 #[test]
@@ -182,10 +214,10 @@ fn a_call_runs_when_the_person_at_the_terminal_agrees_and_else_the_model_is_told
         let lines = terminal.lines();
         let has = |line: &str| lines.iter().any(|shown| shown == line);
         assert!(
-            has("  main calls greet {\"whom\":\"the\\u0007 world\"}"),
+            has("  0.0 s  main: ask calls greet {\"whom\":\"the\\u0007 world\"}"),
             "a line of its own: {lines:#?}"
         );
-        assert!(has("< main completed") && has("  \"content\": \"done\","), "{lines:#?}");
+        assert!(shown_completed(&lines) && has("  \"content\": \"done\","), "{lines:#?}");
     }
 }
 
@@ -196,7 +228,7 @@ fn ctrl_c_at_the_question_ends_the_run_and_nothing_is_called() {
     let mut terminal = Terminal::start(100, &["run", &folder.file("main.json"), "--events", &events]);
     terminal.shows(QUESTION);
     terminal.types("\u{3}");
-    assert_eq!(terminal.ends(|_| {}), 1, "{}", terminal.shown());
+    assert_eq!(terminal.ends(|_| {}), 130, "{}", terminal.shown());
     // A terminal drops what is on its way to the screen when an interrupt is typed, so the events have to say it.
     let told = std::fs::read_to_string(&events).expect("written");
     assert!(told.contains("\"THREAD_CANCELLED\""), "{told}");
@@ -247,12 +279,61 @@ fn what_moves_fits_the_terminal_and_leaves_nothing_behind() {
             lines.iter().all(|line| !line.contains('·') && !line.contains('…')),
             "{lines:#?}"
         );
-        // None is lost, doubled or broken into two.
-        let told = if count > 12 { 10 } else { 6 + 2 * count };
-        assert_eq!(lines.len(), told, "{lines:#?}");
-        assert_eq!(lines[0], "> main started");
-        assert!(lines[1].starts_with(&format!("Y main forks into {count}: a-branch")) && lines[1].ends_with(" more"));
-        assert!(lines.contains(&format!("= main joined: ALL_COMPLETED, {count} of {count} completed")));
+        // None is lost or doubled.
+        let text = joined(&lines);
+        assert!(lines[0].ends_with("  main: started"), "{lines:#?}");
+        let forks = format!("main: f forks into {count} branches: a-branch");
+        assert!(text.contains(&forks) && text.contains(" more"), "{text}");
+        assert!(
+            text.contains(&format!(
+                "main: j joined by ALL_COMPLETED: {count} of {count} completed"
+            )),
+            "{text}"
+        );
+        let branches = text.matches("branch a-branch-with-quite-a-long-name-").count();
+        assert_eq!(branches, if count > 12 { 0 } else { count }, "{text}");
+        assert_eq!(text.matches("main completed in ").count(), 1, "{text}");
         assert_eq!(lines.last().map(String::as_str), Some("all waited"));
+    }
+}
+
+/// Lines that were wrapped, put together again: what goes on is indented further than a time is long.
+fn joined(lines: &[String]) -> String {
+    let mut text = String::new();
+    for line in lines {
+        if line.starts_with("          ") {
+            text.push(' ');
+            text.push_str(line.trim_start());
+        } else {
+            text.push('\n');
+            text.push_str(line);
+        }
+    }
+    text
+}
+
+/// The demo, as a person sees it at two widths: nothing is wider than the terminal, what a trigger's model and a loser say
+/// is folded, and the whole is less than a screen or two.
+#[test]
+fn the_demo_is_short_and_fits_the_terminal() {
+    for columns in [80, 120] {
+        let mut terminal = Terminal::demo(columns, &[]);
+        let code = terminal.ends(|_| {});
+        let lines = terminal.lines();
+        assert_eq!(code, 0, "{lines:#?}");
+        let end = lines.iter().position(|line| line == "{").expect("the result");
+        let progress = &lines[..end];
+        assert!(progress.len() <= 75, "{} lines: {progress:#?}", progress.len());
+        let text = joined(progress);
+        assert!(
+            text.contains("characters; --verbose shows them)"),
+            "the summary: {text}"
+        );
+        assert!(!text.contains("No objections"), "the loser: {text}");
+        assert!(
+            text.contains("8 threads (1 main, 6 branches, 1 triggered; 7 completed, 1 cancelled)"),
+            "{text}"
+        );
+        assert!(text.contains("1 compression saved "), "{text}");
     }
 }

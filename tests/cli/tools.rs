@@ -103,7 +103,7 @@ fn every_tool_of_a_config_is_listed_and_one_is_called_by_hand() {
             2,
             "there is no tool coutn; there are: count",
         ),
-        (&["tools", "call", "count", "{", "--config", &config], 2, "no JSON"),
+        (&["tools", "call", "count", "{", "--config", &config], 2, "not JSON"),
         (&["tools", "list", "--config", "none.toml"], 2, "none.toml"),
     ] {
         let ended = pirn(arguments);
@@ -199,8 +199,8 @@ fn an_interrupt_leaves_no_program_behind() {
     let script = "exec 3>\"$1\"; echo up >&3; (sleep 600) & sleep 600";
     let made = json!([{"id": "1", "name": "hold", "arguments": {}}]);
     for (name, signal, by_hand, code) in [
-        ("int", "-INT", false, 1),
-        ("term", "-TERM", false, 1),
+        ("int", "-INT", false, 130),
+        ("term", "-TERM", false, 130),
         ("hand", "-INT", true, 130),
     ] {
         let folder = Folder::calling(name, "", &["hold"], &made);

@@ -11,7 +11,10 @@ fn a_valid_file_exits_0_and_an_invalid_one_1() {
     let good = pirn_with(GOOD.as_bytes(), &["validate", "-"]);
     assert_eq!(
         (good.code, good.stdout.as_str()),
-        (Some(0), "valid: 0 errors, 0 warnings\n"),
+        (
+            Some(0),
+            "valid: 0 errors, 0 warnings\nchecked: 1 workflow, 2 nodes (-)\n"
+        ),
         "{}",
         good.stderr
     );
@@ -22,7 +25,11 @@ fn a_valid_file_exits_0_and_an_invalid_one_1() {
 #[test]
 fn json_output_has_the_documented_fields() {
     let good = pirn_with(GOOD.as_bytes(), &["validate", "-", "--output", "json"]).json();
-    assert_eq!(good, serde_json::json!({"valid": true, "errors": [], "warnings": []}));
+    let checked = serde_json::json!({"workflows": 1, "nodes": 2, "triggers": 0, "profiles": 0, "tools": 0});
+    assert_eq!(
+        good,
+        serde_json::json!({"valid": true, "errors": [], "warnings": [], "checked": checked})
+    );
     let bad = pirn_with(BAD.as_bytes(), &["validate", "-", "--output", "json"]).json();
     assert_eq!(bad["valid"], false);
     let error = &bad["errors"][0];
@@ -146,4 +153,62 @@ fn run_says_that_there_are_warnings() {
     );
     let good = pirn_with(GOOD.as_bytes(), &["run", "-"]);
     assert!(!good.stderr.contains("warning"), "{}", good.stderr);
+}
+
+/// A misspelt target is what to mend; that the rest of the graph is not reached follows from it.
+#[test]
+fn causes_come_first_and_what_follows_is_counted() {
+    let text = r#"{"id": "w", "nodes": [{"id": "s", "type": "START"}, {"id": "work", "type": "CODE", "config": {"code": "return 1"}},
+        {"id": "e", "type": "END"}], "edges": [{"from": "s", "to": "wrok"}, {"from": "work", "to": "e"}]}"#;
+    let shown = pirn_with(text.as_bytes(), &["validate", "-"]).stdout;
+    assert!(shown.starts_with("error[UNKNOWN_NODE_REFERENCE]"), "{shown}");
+    assert_eq!(shown.matches("error[").count(), 1, "{shown}");
+    assert!(shown.contains("follow"), "{shown}");
+}
+
+#[test]
+fn twenty_are_shown_and_the_rest_is_a_number() {
+    let nodes: Vec<String> = (0..50)
+        .map(|at| format!(r#"{{"id": "n{at}", "type": "NOTHING"}}"#))
+        .collect();
+    let text = format!(r#"{{"id": "w", "nodes": [{}], "edges": []}}"#, nodes.join(",\n"));
+    let shown = pirn_with(text.as_bytes(), &["validate", "-"]).stdout;
+    assert_eq!(shown.matches("error[").count(), 20, "{shown}");
+    assert!(shown.contains("more errors; --output json lists all"), "{shown}");
+}
+
+#[test]
+fn a_line_is_cut_around_its_mark_and_no_key_is_shown() {
+    let long = "x".repeat(3_000);
+    let text = GOOD.replace(
+        r#"{"id": "w","#,
+        &format!(r#"{{"description": "{long}", "naem": "a", "name": "{long}", "id": "w","#),
+    );
+    let shown = pirn_with(text.replace('\n', " ").as_bytes(), &["validate", "-"]).stdout;
+    assert!(
+        shown.contains("naem") && shown.contains("did you mean `name`?"),
+        "{shown}"
+    );
+    assert!(shown.lines().all(|line| line.chars().count() <= 140), "{shown}");
+    let key = r#"{"profiles": [{"id": "p", "provider": "openai", "model": "m", "apiKey": "very-secret-1"}]}"#;
+    for output in ["text", "json"] {
+        let ended = pirn_with(key.as_bytes(), &["validate", "-", "--output", output]);
+        let said = format!("{}{}", ended.stdout, ended.stderr);
+        assert!(said.contains("apiKeyEnv") && !said.contains("very-secret-1"), "{said}");
+    }
+}
+
+#[test]
+fn a_file_may_name_its_schema() {
+    let named = GOOD.replacen('{', r#"{"$schema": "./pirn.schema.json", "#, 1);
+    let ended = pirn_with(named.as_bytes(), &["validate", "-"]);
+    assert_eq!(ended.code, Some(0), "{}", ended.stdout);
+    let bundle = format!(r#"{{"$schema": "x", "workflows": [{GOOD}]}}"#);
+    assert_eq!(pirn_with(bundle.as_bytes(), &["validate", "-"]).code, Some(0));
+    let inside = GOOD.replace(r#"{"id": "s","#, r#"{"$schema": "x", "id": "s","#);
+    assert_eq!(
+        pirn_with(inside.as_bytes(), &["validate", "-"]).code,
+        Some(1),
+        "only at the top"
+    );
 }

@@ -25,9 +25,10 @@ fn a_function_that_panics_before_it_has_begun_fails_its_trigger_and_no_other() {
     let panics = json!({"type": "CUSTOM", "parameters": {"function": "panics"}});
     let says = json!({"type": "SEND_NOTIFICATION", "parameters": {"message": "heard"}});
     let bundle = watched(&json!([on_a("p", &panics), on_a("q", &says)]));
-    let engine = Engine::builder()
-        .virtual_time(Some(1))
-        .async_function("panics", |_| panic!("on purpose"));
+    let engine = Engine::builder().virtual_time(Some(1)).async_function(
+        "panics",
+        |_| -> futures::future::BoxFuture<'static, Result<Value, String>> { panic!("on purpose") },
+    );
     let ran = run_in(engine, &bundle, Value::Null, Vec::new());
     assert_eq!((ran.code(), ran.of(EventType::Notification).len()), ("", 1));
     let failed = ran.of(EventType::TriggerFailed);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use actix::Addr;
 use actix::dev::channel::channel;
 use pirn_core::conversation::Conversation;
-use pirn_core::definition::Pinned;
+use pirn_core::definition::{Pinned, nearest};
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::graph::Graph;
 use pirn_core::message::Message;
@@ -35,6 +35,8 @@ pub struct RunRequest {
     pub conversation: History,
     /// Laid over the workflow's pinned context.
     pub pinned: Pinned,
+    /// Milliseconds until the run is stopped, beside the workflow's own limit.
+    pub deadline_ms: Option<u64>,
 }
 
 /// Told how a run ended, once.
@@ -87,7 +89,7 @@ impl EngineShared {
             workflow_id: run.workflow_id,
             input: run.input,
             conversation: run.messages.into(),
-            pinned: Pinned::default(),
+            ..RunRequest::default()
         };
         let from = Start {
             is_unlimited: run.is_unlimited,
@@ -105,10 +107,7 @@ impl EngineShared {
         from: Start,
     ) -> Result<(StartedRun, AdmittedRun), RunError> {
         let Some(graph) = self.graph(&request.workflow_id) else {
-            return Err(RunError::new(
-                RunErrorCode::NodeFailed,
-                format!("there is no workflow {}", request.workflow_id),
-            ));
+            return Err(self.no_workflow(&request.workflow_id));
         };
         let (mail, receiver) = channel(16);
         let supervisor = Arc::new(SupervisorLine::new(Addr::new(mail)));
@@ -143,6 +142,7 @@ impl EngineShared {
                 conversation,
                 pinned,
                 is_unlimited: from.is_unlimited,
+                deadline_ms: request.deadline_ms,
                 trigger_depth: from.trigger_depth,
                 outcome: outcome_setter,
                 settled: settled_setter,
@@ -172,6 +172,16 @@ impl EngineShared {
             job,
         };
         Ok((started, admitted))
+    }
+
+    fn no_workflow(&self, id: &str) -> RunError {
+        let graphs = self.graphs();
+        let near = nearest(id, graphs.iter().map(|graph| &*graph.workflow_id));
+        let meant = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
+        RunError::new(
+            RunErrorCode::WorkflowNotFound,
+            format!("there is no workflow {id}{meant}"),
+        )
     }
 
     fn conversation(&self, graph: &Graph, history: History) -> Conversation {

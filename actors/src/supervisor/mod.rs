@@ -36,6 +36,7 @@ pub(crate) struct RunSpec {
     pub(crate) conversation: Conversation,
     pub(crate) pinned: Pinned,
     pub(crate) is_unlimited: bool,
+    pub(crate) deadline_ms: Option<u64>,
     pub(crate) trigger_depth: u32,
     pub(crate) outcome: Setter<Arc<RunReport>>,
     pub(crate) settled: Setter<()>,
@@ -77,6 +78,7 @@ impl SupervisorActor {
             conversation: spec.conversation,
             pinned: spec.pinned,
             is_unlimited: spec.is_unlimited,
+            deadline_ms: spec.deadline_ms,
             trigger_depth: spec.trigger_depth,
             seed: run.host.random(),
         };

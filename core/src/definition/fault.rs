@@ -100,6 +100,10 @@ fault_codes! {
     UnknownProfile = "UNKNOWN_PROFILE",
     /// Warning: a tool that the config at hand does not give.
     UnknownTool = "UNKNOWN_TOOL",
+    /// Warning: a compression strategy that is none of the built-in ones; nothing is compressed.
+    UnknownStrategy = "UNKNOWN_STRATEGY",
+    /// Warning: a tokenizer nobody knows; tokens are estimated.
+    UnknownTokenizer = "UNKNOWN_TOKENIZER",
     /// Warning: the older form, with `forkId` in place of `forkPathIds`.
     LegacyForm = "LEGACY_FORM",
     /// Warning: several options in one selection; the first in the documented order wins.

@@ -4,6 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use super::aliases::ALIASES;
+use super::load::SCHEMA_FIELD;
 use super::{Profile, TriggerDefinition, WorkflowDefinition};
 
 /// The JSON Schema (draft 2020-12) of a whole file: a workflow, a trigger, a profile, a list of these, or a bundle.
@@ -26,6 +27,13 @@ pub fn schema() -> Value {
     widen_actions(&mut defs);
     widen_nodes(&mut defs);
     defs.insert("Bundle".to_owned(), bundle());
+    for name in ["WorkflowDefinition", "TriggerDefinition", "Profile", "Bundle"] {
+        let properties = defs.get_mut(name).and_then(|def| def.get_mut("properties"));
+        if let Some(properties) = properties.and_then(Value::as_object_mut) {
+            let about = "The JSON Schema that editors complete the file by; only at the top of a file.";
+            properties.insert(SCHEMA_FIELD.to_owned(), json!({"type": "string", "description": about}));
+        }
+    }
 
     let one = ["WorkflowDefinition", "TriggerDefinition", "Profile"].map(reference);
     json!({

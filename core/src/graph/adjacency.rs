@@ -69,6 +69,16 @@ impl Adjacency {
         self.by_id.get(id).copied()
     }
 
+    /// The ids of all nodes.
+    pub(super) fn ids(&self) -> impl Iterator<Item = &str> {
+        self.by_id.keys().map(|id| &**id)
+    }
+
+    fn unknown(&self, report: &mut Diagnostics<'_>, pointer: &[Step], id: &str) {
+        let message = format!("unknown node `{id}`");
+        report.unknown(FaultCode::UnknownNodeReference, pointer, message, id, self.ids());
+    }
+
     fn edges_of(
         &mut self,
         definition: &WorkflowDefinition,
@@ -84,7 +94,7 @@ impl Adjacency {
                 (target, &edge.target_node_id, "targetNodeId"),
             ] {
                 if found.is_none() && reports_unknown {
-                    unknown(report, &pointer!["edges", place, key], id);
+                    self.unknown(report, &pointer!["edges", place, key], id);
                 }
             }
             if !edge.weight.is_finite() {
@@ -125,7 +135,7 @@ impl Adjacency {
             match self.find(id) {
                 Some(found) => allowed(node, &definition.nodes[found as usize], pointer, report).then_some(found),
                 None if reports_unknown => {
-                    unknown(report, &pointer(), id);
+                    self.unknown(report, &pointer(), id);
                     None
                 }
                 None => None,
@@ -214,10 +224,6 @@ fn index(definition: &WorkflowDefinition, report: &mut Diagnostics<'_>) -> BTree
         }
     }
     by_id
-}
-
-fn unknown(report: &mut Diagnostics<'_>, pointer: &[Step], id: &str) {
-    report.fault(FaultCode::UnknownNodeReference, pointer, format!("unknown node `{id}`"));
 }
 
 fn allowed(

@@ -57,11 +57,9 @@ impl CompileContext<'_> {
 
     pub(super) fn check_function(&self, name: &str, pointer: &[Step], report: &mut Diagnostics<'_>) {
         if self.functions.is_some_and(|functions| !functions.contains(name)) {
-            report.fault(
-                FaultCode::UnknownFunction,
-                pointer,
-                format!("unknown function `{name}`: no function is registered under this name"),
-            );
+            let message = format!("unknown function `{name}`: no function is registered under this name");
+            let known = self.functions.into_iter().flatten().map(String::as_str);
+            report.unknown(FaultCode::UnknownFunction, pointer, message, name, known);
         }
     }
 }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::conversation::check as check_selection;
 use crate::definition::json::Step;
-use crate::definition::{ConversationHistoryOptions, Fault, FaultCode, Origin};
+use crate::definition::{ConversationHistoryOptions, Fault, FaultCode, Origin, nearest};
 
 /// The faults and warnings found in a definition.
 pub(super) struct Diagnostics<'a> {
@@ -72,6 +72,21 @@ impl<'a> Diagnostics<'a> {
     pub(super) fn fault_with_help(&mut self, code: FaultCode, pointer: &[Step], message: String, help: &str) {
         self.faults
             .push(self.origin.fault(code, pointer, message).with_help(help));
+    }
+
+    /// A fault about a name that nothing has; help names the nearest that something has.
+    pub(super) fn unknown<'n>(
+        &mut self,
+        code: FaultCode,
+        pointer: &[Step],
+        message: String,
+        name: &str,
+        known: impl Iterator<Item = &'n str>,
+    ) {
+        match nearest(name, known) {
+            Some(near) => self.fault_with_help(code, pointer, message, &format!("did you mean `{near}`?")),
+            None => self.fault(code, pointer, message),
+        }
     }
 
     pub(super) fn warn(&mut self, code: FaultCode, pointer: &[Step], message: impl Into<String>) {

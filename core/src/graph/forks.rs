@@ -67,8 +67,14 @@ impl NodeCompiler<'_, '_> {
                 "`{main}` is not one of this JOIN\'s paths [{}]",
                 join.fork_path_ids.join(", ")
             );
-            self.report
-                .fault(FaultCode::MainPathIdNotFound, &pointer("mainPathId"), message);
+            let known = join.fork_path_ids.iter().map(String::as_str);
+            self.report.unknown(
+                FaultCode::MainPathIdNotFound,
+                &pointer("mainPathId"),
+                message,
+                main,
+                known,
+            );
         }
         if join.join_strategy == JoinStrategy::SuccessCountThreshold && count > 0 {
             let message = match join.threshold {

@@ -12,8 +12,9 @@ use crate::definition::json::Step;
 use crate::definition::{
     CodeConfig, ContextOperation, ContinueFromTriggerConfig, FaultCode, LlmConfig, NodeConfig, NodeDefinition,
     Replacement, RetryPolicy, RouteConfig, SubgraphConfig, Target, TextMessage, TruncateContext, WaitConfig,
-    WorkflowDefinition,
+    WorkflowDefinition, nearest,
 };
+use crate::error::RunErrorCode;
 use crate::message::Role;
 
 /// Rounds of tool calls where an LLM node says nothing.
@@ -65,6 +66,17 @@ impl NodeCompiler<'_, '_> {
 
     fn node(&mut self, place: usize, node: &NodeDefinition, fork: Option<ForkIx>) -> Option<Node> {
         let retry = node.retry.as_ref().map(|retry| self.retry(place, retry));
+        let retry_on = node.retry.as_ref().and_then(|retry| retry.retry_on.as_deref());
+        for (number, code) in retry_on.unwrap_or_default().iter().enumerate() {
+            let mut known = RunErrorCode::ALL.iter().map(|code| code.as_str());
+            if !known.any(|known| known == code) {
+                let known = RunErrorCode::ALL.iter().map(|code| code.as_str());
+                let pointer = pointer!["nodes", place, "retry", "retryOn", number];
+                let message = format!("unknown error code `{code}`: it would never be tried again");
+                self.report
+                    .unknown(FaultCode::InvalidValue, &pointer, message, code, known);
+            }
+        }
         let timeout_ms = self
             .report
             .milliseconds(node.timeout_ms, || pointer!["nodes", place, "timeoutMs"]);
@@ -229,7 +241,9 @@ impl NodeCompiler<'_, '_> {
         if let (Some(id), Some(profiles)) = (&llm.profile_id, self.context.profiles)
             && !profiles.contains(id)
         {
-            let message = format!("unknown profile `{id}`: the default one is used");
+            let near = nearest(id, profiles.iter().map(String::as_str));
+            let meant = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+            let message = format!("unknown profile `{id}`: the default one is used{meant}");
             self.report.warn(
                 FaultCode::UnknownProfile,
                 &pointer!["nodes", place, "config", "profileId"],

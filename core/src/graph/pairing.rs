@@ -94,7 +94,10 @@ pub(super) fn check_fork(
         .collect();
     for (index, child) in children.iter().enumerate() {
         let message = if adjacency.find(child).is_none() {
-            format!("unknown node `{child}`")
+            let pointer = pointer!["nodes", place, "config", "childNodeIds", index];
+            let message = format!("unknown node `{child}`");
+            report.unknown(code, &pointer, message, child, adjacency.ids());
+            continue;
         } else if !targets.contains(child.as_str()) {
             format!(
                 "no edge leads from the FORK `{}` to its child `{child}`",

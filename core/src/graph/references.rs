@@ -8,7 +8,7 @@ use super::diagnostics::{Diagnostics, pointer};
 use super::model::NodeKind;
 use super::regions::Depths;
 use crate::definition::json::Step;
-use crate::definition::{FaultCode, Located, NodeConfig, NodeDefinition, WorkflowDefinition};
+use crate::definition::{FaultCode, Located, NodeConfig, NodeDefinition, WorkflowDefinition, nearest};
 
 /// Nesting a run allows where `config.maxDepth` says nothing.
 const DEFAULT_MAX_DEPTH: u32 = 10;
@@ -67,8 +67,11 @@ impl<'a> WorkflowNames<'a> {
             _ if id.is_empty() => report.fault(FaultCode::MissingField, pointer, "the id of a workflow is missing"),
             (None, _) => {
                 let message = format!("unknown workflow `{id}`");
-                let help = "give the file that defines it too";
-                report.fault_with_help(FaultCode::UnknownWorkflowReference, pointer, message, help);
+                let help = match nearest(id, self.0.keys().copied()) {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None => "give the file that defines it too".to_owned(),
+                };
+                report.fault_with_help(FaultCode::UnknownWorkflowReference, pointer, message, &help);
             }
             (Some(WorkflowKind::Normal), WorkflowKind::Triggered) => {
                 let message = format!("`{id}` is not a triggered sub-workflow: it has no START_FROM_TRIGGER");

@@ -71,6 +71,8 @@ pub struct RunSeed {
     pub pinned: Pinned,
     /// Inside what a token event started: the token limit is not checked.
     pub is_unlimited: bool,
+    /// The main thread's limit on time, beside its workflow's own.
+    pub deadline_ms: Option<Millis>,
     /// How many triggers stand between the steps of another run and it.
     pub trigger_depth: u32,
     /// For jitter; 0: there is none.
@@ -115,6 +117,9 @@ pub struct RunMachine {
     /// What was said in the main thread's conversation, where its actor panicked.
     pub(super) salvaged: Option<Box<Conversation>>,
     is_paused: bool,
+    /// The main thread's limit on time, beside its workflow's own.
+    #[serde(default)]
+    deadline_ms: Option<Millis>,
     /// Types that a WAIT node has waited for.
     awaited: EventMask,
     /// Messages taken so far.
@@ -147,6 +152,7 @@ impl RunMachine {
             spent: Spent::default(),
             salvaged: None,
             is_paused: false,
+            deadline_ms: seed.deadline_ms,
             awaited: EventMask::NONE,
             steps: 0,
             remains: None,
@@ -727,8 +733,12 @@ impl RunMachine {
 
     /// The limit on a thread's time. A branch lives within that of the thread that forked it.
     pub(super) fn time_limit(&self, at: &Branching) -> Option<Millis> {
-        let limit = self.graphs.get(at.graph).config.timeout_ms;
-        limit.filter(|after_ms| *after_ms > 0 && at.kind != ThreadKind::Branch)
+        let own = self.graphs.get(at.graph).config.timeout_ms;
+        let of_run = self.deadline_ms.filter(|_| at.kind == ThreadKind::Main);
+        let limits = [own, of_run].into_iter().flatten();
+        limits
+            .filter(|after_ms| *after_ms > 0 && at.kind != ThreadKind::Branch)
+            .min()
     }
 
     /// Tells a thread something; one that has ended hears nothing.

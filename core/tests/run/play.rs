@@ -98,6 +98,7 @@ impl Play {
             pinned: Pinned::default(),
             is_unlimited: false,
             trigger_depth: 0,
+            deadline_ms: None,
             seed: 7,
         };
         let machine = RunMachine::new(0, seed, &mut world, &mut effects);

@@ -8,6 +8,8 @@ use pirn::faults::Faults;
 use pirn::profiles::{FILE_NAME, ProfilesError, beside};
 use pirn::tools::ToolsConfig;
 
+use crate::failure::Failure;
+
 /// Where the config is.
 #[derive(clap::Args)]
 pub(crate) struct ConfigFile {
@@ -16,9 +18,15 @@ pub(crate) struct ConfigFile {
     profiles: Option<String>,
 }
 
-/// What is said where a command looks for a config in its folder and none is there.
-pub(crate) fn no_config() -> String {
-    format!("there is no {FILE_NAME} in this folder; name a config file with --profiles FILE")
+/// Where a command looks for a config in its folder and none is there.
+pub(crate) fn no_config() -> Failure {
+    let message = format!("there is no {FILE_NAME} in this folder");
+    Failure::usage("NO_CONFIG", message).with_help("name a config file with --profiles FILE; `pirn init` writes one")
+}
+
+/// A config file that cannot be read or is wrong.
+pub(crate) fn invalid_config(error: &impl ToString) -> Failure {
+    Failure::usage("INVALID_CONFIG", error.to_string())
 }
 
 /// What it says.
@@ -36,22 +44,22 @@ impl ConfigFile {
     ///
     /// # Errors
     /// One sentence where it cannot be read or is wrong.
-    pub(crate) fn read(&self, files: &[String]) -> Result<Option<Config>, String> {
+    pub(crate) fn read(&self, files: &[String]) -> Result<Option<Config>, Failure> {
         let path = match (&self.profiles, files.first()) {
             (Some(path), _) => Some(PathBuf::from(path)),
             (None, Some(first)) => beside(Path::new(first)),
             (None, None) => None,
         };
         let Some(path) = path else { return Ok(None) };
-        let text = ConfigText::read(path).map_err(|error| error.to_string())?;
+        let text = ConfigText::read(path).map_err(|error| invalid_config(&error))?;
         Ok(Some(Config {
             profiles: match text.profiles() {
                 Ok(profiles) => profiles,
                 Err(ProfilesError::Profiles { .. }) => Vec::new(),
-                Err(error) => return Err(error.to_string()),
+                Err(error) => return Err(invalid_config(&error)),
             },
-            tools: text.tools().map_err(|error| error.to_string())?,
-            faults: text.faults().map_err(|error| error.to_string())?,
+            tools: text.tools().map_err(|error| invalid_config(&error))?,
+            faults: text.faults().map_err(|error| invalid_config(&error))?,
             text: Some(text),
         }))
     }

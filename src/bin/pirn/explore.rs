@@ -1,4 +1,4 @@
-//! `pirn explore FILE...`: every order in which branches can end (SPEC section 8).
+//! `pirn explore FILE...`: every order in which branches can end.
 
 use std::process::ExitCode;
 
@@ -7,10 +7,10 @@ use pirn::Engine;
 use pirn::explore::{DEFAULT_SAMPLES, DEFAULT_SCHEDULES, Exploration, Progress, explore};
 use pirn::tools::ToolRegistry;
 
+use crate::failure::Failure;
 use crate::interrupt;
 use crate::run::inputs::{self, Given, Opened};
-use crate::run::progress;
-use crate::terminal::{FAILED, Output, answer, bar, complain};
+use crate::terminal::{FAILED, INTERRUPTED, Output, answer, bar, say};
 
 /// Arguments of `pirn explore`.
 #[derive(clap::Args)]
@@ -19,8 +19,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     given: Given,
     /// How to print the outcomes
-    #[arg(long, value_enum, default_value_t = Output::Text)]
-    output: Output,
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) output: Output,
     /// Exit 1 where there is more than one outcome, or not every order was tried
     #[arg(long)]
     expect_one: bool,
@@ -60,29 +60,30 @@ the shipped engine does.
 Models come from the profiles, as in `pirn run`; those that would ask a provider are answered by `echo`. An outcome is \
 a status, an output and an error's code.
 
-Ctrl-C ends it with what was found so far, and exit 1.
+Ctrl-C ends it with what was found so far, and exit 130.
 
-JSON: {outcomes: [{order, status, output, error?}], schedules, complete}. Exit: 0, 1 with --expect-one and another \
-outcome, 2 wrong usage.";
+JSON: {outcomes: [{order, status, output, error?}], schedules, complete}.
+
+Examples:
+  pirn explore workflow.json --input @input.json
+  pirn explore workflow.json --expect-one --output json
+
+Exit codes: 0, 1 with --expect-one and another outcome, 2 wrong usage, 130 interrupted.";
 
 /// Explores, and ends with 0 unless one outcome was expected.
-pub(crate) fn run(args: &Args) -> ExitCode {
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let Opened {
-        sources,
+        checked,
         workflow,
         inputs,
-        ..
-    } = match inputs::open(&args.given) {
-        Ok(opened) => opened,
-        Err(code) => return code,
-    };
-    let wants = inputs.wants;
+    } = inputs::open(&args.given)?;
+    let missing_input = inputs.missing_input;
     let mut tools = ToolRegistry::new();
     tools.configure(inputs.config.tools);
-    let mut builder = Engine::builder().profiles(inputs.config.profiles).tools(tools);
-    for source in &sources {
-        builder = builder.file(source.name.clone(), source.text.to_string());
-    }
+    let builder = Engine::builder()
+        .profiles(inputs.config.profiles)
+        .tools(tools)
+        .checked(checked);
     let shown = bar(
         args.quiet,
         args.max_schedules,
@@ -115,12 +116,12 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     match explored {
         Ok(explored) => {
             let errors = explored.outcomes.iter().filter_map(|outcome| outcome.error.as_ref());
-            if let Some(hint) = wants.hint(errors.map(|error| error.code)) {
-                progress::say(hint);
+            if let Some(hint) = missing_input.hint(errors.map(|error| error.code)) {
+                say(hint);
             }
             print(args, &explored, interrupt.was_heard())
         }
-        Err(error) => complain(&error.to_string(), FAILED),
+        Err(error) => Err(Failure::failed("EXPLORE_FAILED", error.to_string())),
     }
 }
 
@@ -130,18 +131,22 @@ fn show(bar: &ProgressBar, progress: Progress) {
     bar.set_message(format!("{} outcomes{how}", progress.outcomes));
 }
 
-fn print(args: &Args, explored: &Exploration, was_interrupted: bool) -> ExitCode {
+fn print(args: &Args, explored: &Exploration, was_interrupted: bool) -> Result<ExitCode, Failure> {
     let is_one = explored.outcomes.len() == 1 && explored.complete;
-    let code = if (args.expect_one && !is_one) || was_interrupted {
-        FAILED
-    } else {
-        0
+    let code = match (was_interrupted, args.expect_one && !is_one) {
+        (true, _) => INTERRUPTED,
+        (false, true) => FAILED,
+        (false, false) => 0,
     };
-    match args.output {
-        Output::Text => answer(&explored.to_string(), code),
-        Output::Json => match serde_json::to_string_pretty(explored) {
-            Ok(text) => answer(&format!("{text}\n"), code),
-            Err(error) => complain(&error.to_string(), FAILED),
-        },
-    }
+    let text = match args.output {
+        Output::Text => explored.to_string(),
+        Output::Json => {
+            let text = serde_json::to_string_pretty(explored);
+            format!(
+                "{}\n",
+                text.map_err(|error| Failure::failed("WRITE_FAILED", error.to_string()))?
+            )
+        }
+    };
+    Ok(answer(&text, code))
 }

@@ -7,8 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pirn::RunHandle;
 
-/// Exit code of a process that was interrupted.
-const INTERRUPTED: i32 = 130;
+use crate::terminal::INTERRUPTED;
 
 /// Why a run that was interrupted is cancelled.
 const INTERRUPTED_BY: &str = "interrupted";
@@ -80,7 +79,7 @@ impl Interrupt {
             }
             State::Idle | State::Expecting => {
                 pirn::tools::kill_all();
-                std::process::exit(INTERRUPTED);
+                std::process::exit(i32::from(INTERRUPTED));
             }
         }
     }

@@ -1,12 +1,18 @@
-//! The `pirn` command (SPEC section 8): one file per subcommand.
+//! The `pirn` command: one file per subcommand.
 
+mod completions;
 mod config;
 mod context;
 mod explore;
+mod failure;
+mod faults;
 mod files;
 mod graph;
+mod init;
 mod interrupt;
+mod man;
 mod models;
+mod redact;
 mod run;
 mod schema;
 mod terminal;
@@ -15,25 +21,46 @@ mod validate;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::error::{ContextKind, ErrorKind};
+use clap::{CommandFactory, Parser, Subcommand};
 
-/// A runtime for LLM-agent workflows.
+use failure::Failure;
+use terminal::{Color, Output};
+
+/// A runtime for LLM-agent workflows: a workflow is a JSON graph whose branches run as supervised actors.
 #[derive(Parser)]
-#[command(name = "pirn", version, about)]
+#[command(
+    name = "pirn",
+    version,
+    about,
+    after_help = "\
+Examples:
+  pirn init hello && pirn run hello/workflow.json --input '\"world\"'
+  pirn validate workflow.json
+  pirn graph workflow.json --format svg > workflow.svg
+
+Exit codes: 0 completed or valid, 1 failed or invalid, 2 wrong usage or an unreadable file, 130 interrupted.
+`pirn COMMAND --help` has examples of each."
+)]
 struct Cli {
+    /// Colours in what is written
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
+    color: Color,
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Subcommand)]
 enum Command {
+    /// Write a folder with a workflow that runs
+    Init(init::Args),
     /// Run a workflow: progress on stderr, the result on stdout
     Run(run::Args),
     /// Check workflow files: every error and warning, with its place
     Validate(validate::Args),
     /// Try every order in which branches can end: is the outcome the same?
     Explore(explore::Args),
-    /// Draw a workflow
+    /// Draw workflows: Mermaid, Graphviz or SVG
     Graph(graph::Args),
     /// What would the model see? Selection, layout, tool blocks, compression, batches, tokens, over JSON
     Context(context::Args),
@@ -43,17 +70,82 @@ enum Command {
     Schema(schema::Args),
     /// List the tools of a config file, or call one
     Tools(tools::Args),
+    /// Print a script that completes commands in a shell
+    Completions(completions::Args),
+    /// Print a manual page, or write all of them
+    Man(man::Args),
 }
 
 fn main() -> ExitCode {
-    match Cli::parse().command {
-        Command::Run(args) => run::run(&args),
-        Command::Validate(args) => validate::run(&args),
-        Command::Explore(args) => explore::run(&args),
-        Command::Context(args) => context::run(&args),
-        Command::Graph(args) => graph::run(&args),
-        Command::Models(args) => models::run(&args),
-        Command::Schema(args) => schema::run(&args),
-        Command::Tools(args) => tools::run(args),
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return unparsed(&error),
+    };
+    cli.color.apply();
+    let output = cli.command.output();
+    cli.command.run().unwrap_or_else(|failure| failure.report(output))
+}
+
+impl Command {
+    fn run(self) -> Result<ExitCode, Failure> {
+        match self {
+            Self::Init(args) => init::run(&args),
+            Self::Run(args) => run::run(&args),
+            Self::Validate(args) => validate::run(&args),
+            Self::Explore(args) => explore::run(&args),
+            Self::Graph(args) => graph::run(&args),
+            Self::Context(args) => context::run(&args),
+            Self::Models(args) => models::run(&args),
+            Self::Schema(args) => Ok(schema::run(&args)),
+            Self::Tools(args) => tools::run(args),
+            Self::Completions(args) => Ok(completions::run(&args, Cli::command())),
+            Self::Man(args) => man::run(&args, Cli::command()),
+        }
     }
+
+    /// How a failure is to be told.
+    fn output(&self) -> Output {
+        match self {
+            Self::Run(args) => args.output,
+            Self::Validate(args) => args.output,
+            Self::Explore(args) => args.output,
+            Self::Models(args) => args.output(),
+            Self::Tools(args) => args.output(),
+            Self::Init(_)
+            | Self::Graph(_)
+            | Self::Context(_)
+            | Self::Schema(_)
+            | Self::Completions(_)
+            | Self::Man(_) => Output::Text,
+        }
+    }
+}
+
+/// Arguments that are none, or a question for help.
+fn unparsed(error: &clap::Error) -> ExitCode {
+    let asks = matches!(
+        error.kind(),
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+    );
+    if asks || !wants_json() {
+        error.exit();
+    }
+    let message = error.render().to_string();
+    let first = message.lines().next().unwrap_or_default();
+    let failure = Failure::usage("USAGE", first.trim_start_matches("error: "));
+    let near = error
+        .get(ContextKind::SuggestedArg)
+        .map(|near| format!("did you mean {near}?"));
+    match near {
+        Some(near) => failure.with_help(near),
+        None => failure,
+    }
+    .report(Output::Json)
+}
+
+/// Whether the arguments, though wrong, ask for JSON.
+fn wants_json() -> bool {
+    let words: Vec<_> = std::env::args().collect();
+    words.iter().any(|word| word == "--output=json")
+        || words.windows(2).any(|pair| pair[0] == "--output" && pair[1] == "json")
 }

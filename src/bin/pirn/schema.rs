@@ -6,9 +6,21 @@ use crate::terminal::answer;
 
 /// Arguments of `pirn schema`.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Example:
+  pirn schema > pirn.schema.json
+
+A workflow file that says \"$schema\": \"./pirn.schema.json\" is completed and checked by editors.
+
+Exit code: 0.")]
 pub(crate) struct Args {}
+
+/// The schema as text.
+pub(crate) fn text() -> String {
+    format!("{:#}\n", pirn_core::definition::schema())
+}
 
 /// Prints the schema.
 pub(crate) fn run(_: &Args) -> ExitCode {
-    answer(&format!("{:#}\n", pirn_core::definition::schema()), 0)
+    answer(&text(), 0)
 }

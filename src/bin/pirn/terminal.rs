@@ -1,22 +1,91 @@
-//! What reaches the terminal, and the exit codes (SPEC section 8).
+//! What reaches the terminal, its width and colours, and the exit codes.
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
+use console::Term;
 use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::failure::Failure;
 
 /// Failed, or invalid.
 pub(crate) const FAILED: u8 = 1;
 /// Wrong usage, or an unreadable file.
 pub(crate) const USAGE: u8 = 2;
+/// Stopped by Ctrl-C.
+pub(crate) const INTERRUPTED: u8 = 130;
+
+/// Columns where nobody says how many there are.
+const DEFAULT_COLUMNS: usize = 100;
 
 /// How a command prints its result.
-#[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
+#[derive(Clone, Copy, Default, PartialEq, clap::ValueEnum)]
 pub(crate) enum Output {
     /// For people
+    #[default]
     Text,
-    /// For programs
+    /// For programs: failures too are one JSON object on stdout
     Json,
+}
+
+/// Whether output has colours.
+#[derive(Clone, Copy, Default, PartialEq, clap::ValueEnum)]
+pub(crate) enum Color {
+    /// On a terminal, unless NO_COLOR is set
+    #[default]
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+impl Color {
+    /// From now on, for everything that is written.
+    pub(crate) fn apply(self) {
+        let chosen = match self {
+            Self::Always => true,
+            Self::Never => false,
+            Self::Auto if is_without_colour() => false,
+            Self::Auto => return,
+        };
+        console::set_colors_enabled(chosen);
+        console::set_colors_enabled_stderr(chosen);
+    }
+}
+
+/// `NO_COLOR` is set, or the terminal is a dumb one.
+fn is_without_colour() -> bool {
+    std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+        || std::env::var_os("TERM").is_some_and(|term| term == "dumb")
+}
+
+/// What something is drawn on.
+#[derive(Clone, Copy)]
+pub(crate) struct Screen {
+    pub(crate) columns: usize,
+    pub(crate) has_colour: bool,
+}
+
+/// Stdout.
+pub(crate) fn on_stdout() -> Screen {
+    Screen {
+        columns: columns(&Term::stdout()),
+        has_colour: console::colors_enabled(),
+    }
+}
+
+/// Stderr.
+pub(crate) fn on_stderr() -> Screen {
+    Screen {
+        columns: columns(&Term::stderr()),
+        has_colour: console::colors_enabled_stderr(),
+    }
+}
+
+fn columns(term: &Term) -> usize {
+    let columns = term.size_checked().map(|(_, columns)| usize::from(columns));
+    columns.unwrap_or(DEFAULT_COLUMNS).max(20)
 }
 
 /// A bar of `len` steps on stderr; hidden where nobody is to be shown one.
@@ -30,19 +99,21 @@ pub(crate) fn bar(is_quiet: bool, len: u64, template: &str) -> ProgressBar {
     bar
 }
 
+/// One line on stderr, outside a run.
+pub(crate) fn say(text: &str) {
+    // Where stderr is gone nobody is there to be told.
+    let _ = writeln!(io::stderr().lock(), "pirn: {text}");
+}
+
 /// Writes the result to stdout and ends with `code`. A reader that went away is no failure: it had what it wanted.
 pub(crate) fn answer(text: &str, code: u8) -> ExitCode {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => ExitCode::from(code),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::from(code),
-        Err(error) => complain(&format!("cannot write the result: {error}"), FAILED),
+        Err(error) => {
+            let message = format!("cannot write the result: {error}");
+            Failure::failed("WRITE_FAILED", message).report(Output::Text)
+        }
     }
-}
-
-/// Says on stderr what went wrong and ends with `code`.
-pub(crate) fn complain(text: &str, code: u8) -> ExitCode {
-    // where stderr is gone too, the exit code is all that is left to say it
-    let _ = writeln!(io::stderr().lock(), "pirn: {text}");
-    ExitCode::from(code)
 }

@@ -10,18 +10,26 @@ use pirn::profiles;
 use pirn::tools::{Approval, McpServers, ToolInfo, ToolRegistry, ToolsConfig, load_tools};
 use pirn_actors::host::{Host, HostConfig, HostRuntime};
 use pirn_actors::ports::Tools;
+use pirn_core::definition::nearest;
 use pirn_core::message::ToolCall;
 use serde_json::{Value, json};
 
-use crate::config::no_config;
+use crate::config::{invalid_config, no_config};
+use crate::failure::Failure;
 use crate::interrupt;
-use crate::terminal::{FAILED, Output, USAGE, answer, complain};
+use crate::terminal::{Output, answer};
 
 /// How long what a call has left may take to end, milliseconds.
 const GRACE: u64 = 500;
 
 /// Arguments of `pirn tools`.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  pirn tools list
+  pirn tools call get_order '{\"order\": \"HB-20977\"}' --config support-desk/pirn.toml
+
+Exit codes: 0, 1 the call failed, 2 wrong usage, no such tool or an unreadable file.")]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -32,7 +40,7 @@ enum Command {
     /// Every tool that the config gives, with its source and schema; starts its MCP servers to ask them
     List {
         /// How to print them
-        #[arg(long, value_enum, default_value_t = Output::Text)]
+        #[arg(long, value_enum, default_value_t)]
         output: Output,
         #[command(flatten)]
         config: Config,
@@ -44,6 +52,9 @@ enum Command {
         /// Its arguments, JSON
         #[arg(value_name = "JSON", default_value = "{}")]
         arguments: String,
+        /// How to print the result
+        #[arg(long, value_enum, default_value_t)]
+        output: Output,
         #[command(flatten)]
         config: Config,
     },
@@ -56,28 +67,35 @@ struct Config {
     config: Option<PathBuf>,
 }
 
+impl Args {
+    pub(crate) fn output(&self) -> Output {
+        match self.command {
+            Command::List { output, .. } | Command::Call { output, .. } => output,
+        }
+    }
+}
+
 /// Lists or calls.
-pub(crate) fn run(args: Args) -> ExitCode {
+pub(crate) fn run(args: Args) -> Result<ExitCode, Failure> {
     let config = match &args.command {
         Command::List { config, .. } | Command::Call { config, .. } => config,
     };
     let path = config.config.as_deref().unwrap_or(Path::new(profiles::FILE_NAME));
     if config.config.is_none() && !path.is_file() {
-        return complain(&no_config(), USAGE);
+        return Err(no_config());
     }
-    let config = match load_tools(path) {
-        Ok(config) => config,
-        Err(error) => return complain(&error.to_string(), USAGE),
-    };
+    let config = load_tools(path).map_err(|error| invalid_config(&error))?;
     // From here on, an interrupt ends the servers too.
     interrupt::listen();
-    let tools = match registry(config) {
-        Ok(tools) => tools,
-        Err(message) => return complain(&message, FAILED),
-    };
+    let tools = registry(config)?;
     let code = match args.command {
-        Command::List { output, .. } => list(&tools, output),
-        Command::Call { name, arguments, .. } => call(&tools, &name, &arguments),
+        Command::List { output, .. } => Ok(list(&tools, output)),
+        Command::Call {
+            name,
+            arguments,
+            output,
+            ..
+        } => call(&tools, &name, &arguments, output),
     };
     tools.close();
     code
@@ -87,14 +105,14 @@ pub(crate) fn run(args: Args) -> ExitCode {
 ///
 /// # Errors
 /// A line a server that does not start.
-pub(crate) fn registry(config: ToolsConfig) -> Result<ToolRegistry, String> {
+pub(crate) fn registry(config: ToolsConfig) -> Result<ToolRegistry, Failure> {
     let mut tools = ToolRegistry::new();
     let servers = config.mcp_servers.clone();
     tools.configure(config);
     if !servers.is_empty() {
         let servers = McpServers::start_blocking(servers).map_err(|faults| {
             let lines: Vec<String> = faults.iter().map(|fault| format!("MCP server {fault}")).collect();
-            lines.join("\n")
+            Failure::failed("MCP_SERVER_FAILED", lines.join("\n"))
         })?;
         tools.add_servers(servers);
     }
@@ -166,16 +184,16 @@ fn as_text(tool: &ToolInfo) -> String {
     text
 }
 
-fn call(tools: &ToolRegistry, name: &str, arguments: &str) -> ExitCode {
-    let arguments = match serde_json::from_str(arguments) {
-        Ok(arguments) => arguments,
-        Err(error) => return complain(&format!("the arguments are no JSON: {error}"), USAGE),
-    };
+fn call(tools: &ToolRegistry, name: &str, arguments: &str, output: Output) -> Result<ExitCode, Failure> {
+    let arguments = serde_json::from_str(arguments).map_err(|error| {
+        Failure::usage("INVALID_ARGUMENTS", format!("the arguments are not JSON: {error}"))
+            .with_help("put them into single quotes: '{\"name\": \"value\"}'")
+    })?;
     if !tools.has(name) {
-        return complain(&format!("there is no tool {name}; there are: {}", names(tools)), USAGE);
+        return Err(no_tool(tools, name));
     }
     let mut tools = tools.clone();
-    // Who calls by hand has consented.
+    // Whoever calls by hand has consented.
     tools.approve(|_| pirn::tools::Verdict::Allow);
     let call = ToolCall {
         id: "1".to_owned(),
@@ -183,29 +201,35 @@ fn call(tools: &ToolRegistry, name: &str, arguments: &str) -> ExitCode {
         arguments,
     };
     let offered = [Arc::from(name)];
-    let host = match HostRuntime::start(HostConfig {
+    let host = HostRuntime::start(HostConfig {
         arbiters: 1,
         ..HostConfig::default()
-    }) {
-        Ok(host) => host,
-        Err(error) => return complain(&format!("no threads: {error}"), FAILED),
-    };
-    let (told, heard) = channel();
+    })
+    .map_err(|error| Failure::failed("NO_THREADS", format!("no threads: {error}")))?;
+    let (sender, receiver) = channel();
     let start = move |host: &Host| {
         let work = tools.call(&offered, call.into(), host.work_clock());
         // Whoever waits is there until it hears.
-        let work = Box::pin(async move { told.send(work.await).unwrap_or(()) });
+        let work = Box::pin(async move { sender.send(work.await).unwrap_or(()) });
         host.external(work).detach();
     };
-    let result = host.run_on(0, start).ok().and_then(|()| heard.recv().ok());
+    let result = host.run_on(0, start).ok().and_then(|()| receiver.recv().ok());
     host.stop(GRACE);
     match result {
-        Some(result) if result.failed => complain(&result.content, FAILED),
-        Some(result) => answer(&format!("{}\n", result.content.trim_end_matches('\n')), 0),
-        None => complain("the call ended without an answer", FAILED),
+        Some(result) if result.failed => Err(Failure::failed("TOOL_ERROR", result.content)),
+        Some(result) => Ok(match output {
+            Output::Text => answer(&format!("{}\n", result.content.trim_end_matches('\n')), 0),
+            Output::Json => answer(&format!("{:#}\n", json!({"result": result.content})), 0),
+        }),
+        None => Err(Failure::failed("TOOL_ERROR", "the call ended without an answer")),
     }
 }
 
-fn names(tools: &ToolRegistry) -> String {
-    tools.names().collect::<Vec<_>>().join(", ")
+fn no_tool(tools: &ToolRegistry, name: &str) -> Failure {
+    let list = tools.names().collect::<Vec<_>>().join(", ");
+    let failure = Failure::usage("UNKNOWN_TOOL", format!("there is no tool {name}; there are: {list}"));
+    match nearest(name, tools.names()) {
+        Some(near) => failure.with_help(format!("did you mean {near}?")),
+        None => failure,
+    }
 }

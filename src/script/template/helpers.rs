@@ -15,6 +15,14 @@ pub(super) const HELPERS: &[&str] = &[
     "json", SHOW, LENGTH, STEP,
 ];
 
+/// The names that a template may call: `if`, `each`, `json`, ...
+pub fn template_helpers() -> impl Iterator<Item = &'static str> {
+    HELPERS
+        .iter()
+        .copied()
+        .filter(|name| ![SHOW, LENGTH, STEP].contains(name))
+}
+
 /// What a text may be put together from: pieces, values, turns of loops.
 pub(super) const MAX_STEPS: usize = 1_000_000;
 

@@ -14,10 +14,12 @@ use handlebars::{
     Context, Path as BarPath, PathSeg, RenderContext, RenderError, RenderErrorReason, Renderable,
     Template as BarTemplate,
 };
+use pirn_core::definition::nearest;
 use pirn_core::error::RunErrorCode;
 use pirn_core::script::{MAX_TEXT, PlainText, Scope, ScriptFault, bare_name};
 use serde_json::{Map, Value, json};
 
+pub use self::helpers::template_helpers;
 use self::helpers::{Bounded, HELPERS, LENGTH, MAX_STEPS, REGISTRY, SHOW, STEP_TAG};
 use self::source::{depth, with_dotted_brackets};
 use super::TextFault;
@@ -320,7 +322,9 @@ fn known_helper(name: &Parameter) -> Result<(), TextFault> {
         Parameter::Name(name) if HELPERS.contains(&name.as_str()) => Ok(()),
         Parameter::Path(BarPath::Relative((_, name))) if HELPERS.contains(&name.as_str()) => Ok(()),
         Parameter::Name(name) | Parameter::Path(BarPath::Relative((_, name))) => {
-            Err(unknown(&format!("there is no helper `{name}`")))
+            let near = nearest(name, super::template_helpers());
+            let meant = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+            Err(unknown(&format!("there is no helper `{name}`{meant}")))
         }
         _ => Err(unknown("this is no helper")),
     }

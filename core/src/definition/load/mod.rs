@@ -13,6 +13,7 @@ mod trigger;
 mod workflow;
 
 use std::collections::BTreeSet;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -26,6 +27,9 @@ use super::origin::{Holes, Located, Origin, Source, SourceFile};
 use super::{Profile, TriggerDefinition, WorkflowDefinition};
 
 pub use nearest::nearest;
+
+/// The field by which a file names the JSON Schema that editors complete it by.
+pub(super) const SCHEMA_FIELD: &str = "$schema";
 
 /// The definitions read from a text.
 #[derive(Clone, Debug, Default)]
@@ -66,7 +70,7 @@ impl Loaded {
 }
 
 /// Reads a text: one workflow, one trigger, a list of workflows, or a bundle `{workflows[], triggers[],
-/// profiles[]}`.
+/// profiles[]}`. An object may name its JSON Schema as `$schema`.
 ///
 /// ```
 /// use pirn_core::definition::{SourceFile, load};
@@ -103,6 +107,29 @@ pub fn load(file: &SourceFile) -> Loaded {
     loader.out
 }
 
+/// A trigger as it is documented: `{id, name?, type: "EVENT", condition, action, ...}`, aliases and all.
+///
+/// ```
+/// use pirn_core::definition::TriggerDefinition;
+/// let text = r#"{"id": "t", "type": "EVENT", "condition": {"eventType": "NODE_FAILED"}, "action": {"type": "stop_thread"}}"#;
+/// assert_eq!(text.parse::<TriggerDefinition>().map(|trigger| trigger.id), Ok("t".to_owned()));
+/// let wrong = r#"{"id": "t", "condition": {"eventType": "NODE_FAILD"}, "action": {"type": "stop_thread"}}"#;
+/// assert_eq!(wrong.parse::<TriggerDefinition>().unwrap_err()[0].help.as_deref(), Some("did you mean `NODE_FAILED`?"));
+/// ```
+impl FromStr for TriggerDefinition {
+    type Err = Vec<Fault>;
+
+    fn from_str(text: &str) -> Result<Self, Vec<Fault>> {
+        let file = SourceFile::new("trigger", text);
+        let loaded = load(&file);
+        match loaded.triggers.into_iter().next() {
+            Some(trigger) if loaded.faults.is_empty() => Ok(trigger.value),
+            _ if !loaded.faults.is_empty() => Err(loaded.faults),
+            _ => Err(vec![file.fault_at(FaultCode::InvalidValue, "", "expected a trigger")]),
+        }
+    }
+}
+
 /// One text being read.
 struct Loader {
     source: Arc<Source>,
@@ -112,7 +139,9 @@ struct Loader {
 }
 
 impl Loader {
-    fn root(&mut self, root: Tree) {
+    fn root(&mut self, mut root: Tree) {
+        // For editors; the loader has one form to read.
+        root.take(SCHEMA_FIELD);
         match root.value {
             Json::List(items) => {
                 for item in items {

@@ -1,4 +1,4 @@
-//! `pirn context`: what would the model see? The pure functions of SPEC sections 3 and 7 over JSON.
+//! `pirn context`: what would the model see? Pure functions over JSON.
 
 mod input;
 mod operation;
@@ -8,12 +8,23 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
+use crate::failure::Failure;
 use crate::files;
-use crate::terminal::{FAILED, USAGE, answer, complain};
+use crate::terminal::{FAILED, answer};
 use input::BadInput;
 
 /// Arguments of `pirn context`.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  echo '{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}]}' | pirn context count
+  echo '{\"messages\": [...], \"options\": {\"lastN\": 2}}' | pirn context select
+  pirn run workflow.json --output json | pirn context show -
+
+All but `show` read one JSON object from stdin and write one to stdout; what is wrong with the input is
+{error: {code, message, pointer}}.
+
+Exit codes: 0, 1 wrong input, 2 wrong usage or an unreadable file.")]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -42,7 +53,7 @@ enum Command {
 }
 
 /// Answers one question.
-pub(crate) fn run(args: &Args) -> ExitCode {
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let asked: fn(&str) -> Result<serde_json::Value, BadInput> = match &args.command {
         Command::Select => operation::select,
         Command::Layout => operation::layout,
@@ -52,25 +63,21 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         Command::Count => operation::count,
         Command::Show { file } => return show(file),
     };
-    let text = match files::read_stdin() {
-        Ok(text) => text,
-        Err(error) => return refuse(&BadInput::unreadable(&error)),
-    };
-    match asked(&text) {
+    let asked = files::read_stdin("the input (JSON)")
+        .map_err(|error| BadInput::unreadable(&error))
+        .and_then(|text| asked(&text));
+    Ok(match asked {
         Ok(result) => answer(&format!("{result}\n"), 0),
         Err(error) => refuse(&error),
-    }
+    })
 }
 
-fn show(file: &str) -> ExitCode {
-    let text = match files::read(&[file.to_owned()]) {
-        Ok(files) => files.iter().map(|file| &*file.text).collect::<String>(),
-        Err(message) => return complain(&message, USAGE),
-    };
-    match show::conversation(&text) {
+fn show(file: &str) -> Result<ExitCode, Failure> {
+    let text = files::read_named(file)?;
+    Ok(match show::conversation(&text) {
         Ok(shown) => answer(&shown, 0),
         Err(error) => refuse(&error),
-    }
+    })
 }
 
 fn refuse(error: &BadInput) -> ExitCode {

@@ -11,6 +11,7 @@ use pirn_core::conversation::{
     tool_blocks,
 };
 use pirn_core::definition::Pinned;
+use pirn_core::error::RunErrorCode;
 use pirn_core::message::{Message, Role};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -54,9 +55,18 @@ enum Pending {
     Message(Arc<Message>),
 }
 
-/// Places and mends nothing: that a sub-agent has a role is checked where it is started.
+/// Places and mends nothing.
 pub(super) fn layout(text: &str) -> Result<Value, BadInput> {
     let input: Layout = parse(text)?;
+    let has_role = input.pinned.role.as_deref().is_some_and(|role| !role.trim().is_empty());
+    if input.agent == AgentKind::Sub && !has_role {
+        let message = "a sub-agent needs a role: give `pinned.role`";
+        return Err(BadInput::new(
+            RunErrorCode::SubAgentRoleMissing.as_str(),
+            message,
+            "/pinned/role",
+        ));
+    }
     let mut history = input.history;
     if input.agent == AgentKind::Main {
         history.retain(|message| !message.sub_agent_internal);

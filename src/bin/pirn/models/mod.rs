@@ -2,20 +2,28 @@
 
 mod probe;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Subcommand;
 use pirn::profiles::{FILE_NAME, load_profiles};
 use pirn::{Engine, Profile};
+use pirn_core::definition::nearest;
 use serde_json::json;
 
 use self::probe::Checked;
-use crate::config::no_config;
-use crate::terminal::{FAILED, Output, USAGE, answer, complain};
+use crate::config::{invalid_config, no_config};
+use crate::failure::Failure;
+use crate::terminal::{FAILED, Output, answer};
 
 /// Arguments of `pirn models`.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  pirn models check
+  pirn models check assistant --profiles models.toml --output json
+
+Exit codes: 0 every profile that was asked answers, 1 one does not, 2 wrong usage or an unreadable file.")]
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -34,43 +42,41 @@ struct CheckArgs {
     /// TOML or JSON (default: pirn.toml here)
     #[arg(long, value_name = "FILE")]
     profiles: Option<PathBuf>,
-    #[arg(long, value_enum, default_value = "text")]
+    /// How to print it
+    #[arg(long, value_enum, default_value_t)]
     output: Output,
 }
 
+impl Args {
+    pub(crate) fn output(&self) -> Output {
+        let Command::Check(args) = &self.command;
+        args.output
+    }
+}
+
 /// Ends with 0 where every profile that was asked answers.
-pub(crate) fn run(args: &Args) -> ExitCode {
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     match &args.command {
         Command::Check(args) => check(args),
     }
 }
 
-fn check(args: &CheckArgs) -> ExitCode {
+fn check(args: &CheckArgs) -> Result<ExitCode, Failure> {
     let path = args.profiles.clone().unwrap_or_else(|| PathBuf::from(FILE_NAME));
     if args.profiles.is_none() && !path.is_file() {
-        return complain(&no_config(), USAGE);
+        return Err(no_config());
     }
-    let profiles = match load_profiles(&path) {
-        Ok(profiles) => profiles,
-        Err(error) => return complain(&error.to_string(), USAGE),
-    };
+    let profiles = load_profiles(&path).map_err(|error| invalid_config(&error))?;
     let chosen: Vec<&Profile> = profiles
         .iter()
         .filter(|profile| args.profile.as_ref().is_none_or(|id| profile.id == *id))
         .collect();
     if chosen.is_empty() {
-        let ids: Vec<&str> = profiles.iter().map(|profile| profile.id.as_str()).collect();
-        let wanted = args.profile.as_deref().unwrap_or("of any kind");
-        let message = format!(
-            "there is no profile {wanted}; {} has: {}",
-            path.display(),
-            ids.join(", ")
-        );
-        return complain(&message, USAGE);
+        return Err(no_profile(args.profile.as_deref(), &path, &profiles));
     }
     // All at once, so that a fault is not taken for a profile that does not answer.
     if let Err(error) = Engine::builder().profiles(profiles.iter().cloned()).build() {
-        return complain(&error.to_string(), FAILED);
+        return Err(Failure::failed("INVALID_PROFILE", error.to_string()));
     }
     let checked: Vec<Checked> = chosen.into_iter().map(probe::check).collect();
     let code = if checked.iter().all(Checked::works) { 0 } else { FAILED };
@@ -78,5 +84,21 @@ fn check(args: &CheckArgs) -> ExitCode {
         Output::Text => checked.iter().map(Checked::as_text).collect::<Vec<_>>().join("\n"),
         Output::Json => format!("{:#}\n", json!({ "profiles": checked })),
     };
-    answer(&text, code)
+    Ok(answer(&text, code))
+}
+
+fn no_profile(wanted: Option<&str>, path: &Path, profiles: &[Profile]) -> Failure {
+    let ids = || profiles.iter().map(|profile| profile.id.as_str());
+    let list = ids().collect::<Vec<_>>().join(", ");
+    let Some(wanted) = wanted else {
+        return Failure::usage("UNKNOWN_PROFILE", format!("{} has no profile", path.display()));
+    };
+    let failure = Failure::usage(
+        "UNKNOWN_PROFILE",
+        format!("there is no profile {wanted}; {} has: {list}", path.display()),
+    );
+    match nearest(wanted, ids()) {
+        Some(near) => failure.with_help(format!("did you mean {near}?")),
+        None => failure,
+    }
 }

@@ -8,7 +8,7 @@ use futures::FutureExt;
 use futures::channel::oneshot;
 use pirn::tools::{Approval, ApprovalRequest, ToolRegistry, Verdict};
 
-use super::floor::{self, Floor};
+use super::prompt_gate::{self, PromptGate};
 
 /// Which calls are asked about.
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
@@ -25,7 +25,7 @@ pub(super) enum Approve {
 type Question = (ApprovalRequest, oneshot::Sender<Verdict>);
 
 /// Has the tools ask. Whether questions may come on the terminal.
-pub(super) fn set(tools: &mut ToolRegistry, which: Approve, floor: &Floor) -> bool {
+pub(super) fn set(tools: &mut ToolRegistry, which: Approve, gate: &PromptGate) -> bool {
     let any_marked = tools.list().any(|tool| tool.options.approval == Approval::Ask);
     let asks = match which {
         Approve::None => {
@@ -47,8 +47,8 @@ pub(super) fn set(tools: &mut ToolRegistry, which: Approve, floor: &Floor) -> bo
     }
     let (ask, questions) = channel();
     let asking = std::thread::Builder::new().name("pirn-consent".to_owned()).spawn({
-        let floor = floor.clone();
-        move || answer(&questions, &floor)
+        let gate = gate.clone();
+        move || answer(&questions, &gate)
     });
     if asking.is_ok() {
         tools.approve_async(move |request| question(which, request, &ask).boxed());
@@ -62,13 +62,13 @@ fn question(
     ask: &Sender<Question>,
 ) -> impl Future<Output = Verdict> + Send + 'static {
     let is_asked = request.is_marked || which == Approve::Each;
-    let (told, heard) = oneshot::channel();
-    let sent = is_asked.then(|| ask.send((request, told)).is_ok());
+    let (sender, receiver) = oneshot::channel();
+    let sent = is_asked.then(|| ask.send((request, sender)).is_ok());
     async move {
         match sent {
             None => Verdict::Allow,
             Some(false) => refused(),
-            Some(true) => heard.await.unwrap_or_else(|_| refused()),
+            Some(true) => receiver.await.unwrap_or_else(|_| refused()),
         }
     }
 }
@@ -78,15 +78,15 @@ fn refused() -> Verdict {
 }
 
 /// One question after the other.
-fn answer(questions: &Receiver<Question>, floor: &Floor) {
-    for (request, told) in questions {
+fn answer(questions: &Receiver<Question>, gate: &PromptGate) {
+    for (request, sender) in questions {
         // Its run was stopped while it waited.
-        if told.is_canceled() {
+        if sender.is_canceled() {
             continue;
         }
-        let verdict = floor.ask(|| asked(&request));
+        let verdict = gate.ask(|| asked(&request));
         // As above: then the answer is nobody's.
-        told.send(verdict).unwrap_or(());
+        sender.send(verdict).unwrap_or(());
     }
 }
 
@@ -111,7 +111,7 @@ fn asked(request: &ApprovalRequest) -> Verdict {
     match stdin().read_line(&mut line) {
         // The end of the input is no answer, and ends no line.
         Ok(0) | Err(_) => {
-            floor::put(&[String::new()]);
+            prompt_gate::put(&[String::new()]);
             return refused();
         }
         Ok(_) => {}

@@ -1,18 +1,19 @@
 //! What a run is given on the command line.
 
-use std::process::ExitCode;
+use std::collections::BTreeSet;
+use std::path::Path;
 
+use pirn::check::{Checked, World, check};
 use pirn::{Message, Pinned};
-use pirn_core::definition::{Loaded, SourceFile, TriggerAction};
-use pirn_core::graph::{Compiled, NodeKind};
+use pirn_core::definition::{TriggerAction, nearest};
+use pirn_core::graph::NodeKind;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::config::{Config, ConfigFile};
+use crate::failure::Failure;
 use crate::files::{self, read_stdin};
-use crate::run::wants::WantsInput;
-use crate::terminal::{FAILED, USAGE, complain};
-use crate::validate;
+use crate::run::missing_input::MissingInput;
 
 /// What a run is made of.
 #[derive(clap::Args)]
@@ -24,7 +25,7 @@ pub(crate) struct Given {
     #[arg(long, value_name = "ID")]
     pub(crate) workflow: Option<String>,
     /// The run's input: JSON, @FILE, or - for stdin
-    #[arg(long, value_name = "JSON", default_value = "null")]
+    #[arg(long, value_name = "JSON", default_value = "null", allow_hyphen_values = true)]
     input: String,
     /// A JSON list of messages that the main thread starts with
     #[arg(long, value_name = "FILE")]
@@ -38,9 +39,7 @@ pub(crate) struct Given {
 
 /// Everything read, checked and chosen.
 pub(crate) struct Opened {
-    pub(crate) sources: Vec<SourceFile>,
-    pub(crate) loaded: Loaded,
-    pub(crate) compiled: Compiled,
+    pub(crate) checked: Checked,
     pub(crate) workflow: String,
     pub(crate) inputs: Inputs,
 }
@@ -51,98 +50,124 @@ pub(crate) struct Inputs {
     pub(crate) conversation: Vec<Message>,
     pub(crate) pinned: Pinned,
     pub(crate) config: Config,
-    pub(crate) wants: WantsInput,
+    pub(crate) missing_input: MissingInput,
 }
 
 /// Reads, checks and chooses what is to be run.
 ///
 /// # Errors
-/// The exit code; what is wrong stands on stderr.
-pub(crate) fn open(given: &Given) -> Result<Opened, ExitCode> {
-    let unusable = |message: String| complain(&message, USAGE);
-    let sources = files::read(&given.files).map_err(unusable)?;
-    let config = given.config.read(&given.files).map_err(unusable)?;
-    let loaded = Loaded::of(&sources);
-    let compiled = validate::check(&sources, &loaded, config.as_ref());
-    let mut inputs = read(given, config.unwrap_or_default()).map_err(unusable)?;
-    if !compiled.faults.is_empty() {
-        let shown = validate::shown(sources, Some(&inputs.config));
-        return Err(complain(validate::as_text(&shown, &compiled).trim_end(), FAILED));
+/// A file cannot be read, or something in it is wrong.
+pub(crate) fn open(given: &Given) -> Result<Opened, Failure> {
+    let files = files::read(&given.files)?;
+    let config = given.config.read(&given.files)?;
+    let functions = BTreeSet::new();
+    let text = config.as_ref().and_then(|config| config.text.as_ref());
+    let checked = check(
+        &files,
+        &World {
+            config: text,
+            functions: Some(&functions),
+        },
+    );
+    if !checked.faults().is_empty() {
+        return Err(Failure::invalid(files, text, checked));
     }
-    let workflow = chosen(given.workflow.as_deref(), &compiled, &loaded).map_err(unusable)?;
-    inputs.wants = WantsInput::of(&compiled, &workflow, &inputs.input);
+    let mut inputs = read(given, config.unwrap_or_default())?;
+    let workflow = chosen(given.workflow.as_deref(), &checked)?;
+    inputs.missing_input = MissingInput::of(checked.compiled(), &workflow, &inputs.input);
     Ok(Opened {
-        sources,
-        loaded,
-        compiled,
+        checked,
         workflow,
         inputs,
     })
 }
 
-/// One sentence where one cannot be read.
-fn read(args: &Given, config: Config) -> Result<Inputs, String> {
+fn read(args: &Given, config: Config) -> Result<Inputs, Failure> {
     let input = match args.input.as_str() {
-        "-" => parsed(
-            "stdin",
-            &read_stdin().map_err(|error| format!("cannot read stdin: {error}"))?,
-        )?,
+        "-" => {
+            let text = read_stdin("the run's input (JSON)")
+                .map_err(|error| Failure::usage("UNREADABLE_FILE", format!("cannot read stdin: {error}")))?;
+            parsed("the run's input on stdin", &text)?
+        }
         text => match text.strip_prefix('@') {
-            Some(path) => parsed(path, &file(path)?)?,
-            None => parsed("--input", text)?,
+            Some(path) => parsed(path, &files::read_named(path)?)?,
+            None => parsed("--input", text).map_err(|failure| failure.with_help(input_hint(text)))?,
         },
-    };
-    let conversation = match &args.conversation {
-        Some(path) => parsed(path, &file(path)?)?,
-        None => Vec::new(),
-    };
-    let pinned = match &args.pinned {
-        Some(path) => parsed(path, &file(path)?)?,
-        None => Pinned::default(),
     };
     Ok(Inputs {
         input,
-        conversation,
-        pinned,
+        conversation: from_file(args.conversation.as_deref())?.unwrap_or_default(),
+        pinned: from_file(args.pinned.as_deref())?.unwrap_or_default(),
         config,
-        wants: WantsInput::default(),
+        missing_input: MissingInput::default(),
     })
 }
 
-fn file(path: &str) -> Result<String, String> {
-    files::read_file(path).map_err(|error| format!("cannot read {path}: {error}"))
+fn from_file<T: DeserializeOwned>(path: Option<&str>) -> Result<Option<T>, Failure> {
+    path.map(|path| parsed(path, &files::read_named(path)?)).transpose()
 }
 
-fn parsed<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, String> {
-    serde_json::from_str(text).map_err(|error| format!("{name} is not what it should be: {error}"))
+fn parsed<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, Failure> {
+    serde_json::from_str(text).map_err(|error| Failure::usage("INVALID_INPUT", format!("invalid {name}: {error}")))
+}
+
+/// How the input was probably meant.
+fn input_hint(text: &str) -> String {
+    if Path::new(text).is_file() {
+        return format!("to read a file: --input @{text}");
+    }
+    if text.trim_start().starts_with(['{', '[']) {
+        return "JSON has double quotes around names and texts; in a shell, put single quotes around it: \
+                --input '{\"name\": \"value\"}', or read a file: --input @FILE"
+            .to_owned();
+    }
+    let quoted = Value::String(text.to_owned()).to_string();
+    format!(
+        "a text is JSON with its quotes: --input '{}'; a file: --input @FILE; stdin: --input -",
+        quoted.replace('\'', r"'\''")
+    )
 }
 
 /// The workflow that is asked for, or the first that no other workflow calls and no trigger starts.
-fn chosen(asked: Option<&str>, compiled: &Compiled, loaded: &Loaded) -> Result<String, String> {
-    let ids: Vec<&str> = compiled.graphs.iter().map(|graph| &*graph.workflow_id).collect();
-    if let Some(id) = asked {
+fn chosen(wanted: Option<&str>, checked: &Checked) -> Result<String, Failure> {
+    let graphs = checked.graphs();
+    let ids: Vec<&str> = graphs.iter().map(|graph| &*graph.workflow_id).collect();
+    if let Some(id) = wanted {
         return if ids.contains(&id) {
             Ok(id.to_owned())
         } else {
-            Err(format!("there is no workflow {id}; the files have {}", ids.join(", ")))
+            Err(no_workflow(id, &ids))
         };
     }
     let is_called = |id: &str| {
-        let mut nodes = compiled.graphs.iter().flat_map(|graph| &graph.nodes);
+        let mut nodes = graphs.iter().flat_map(|graph| &graph.nodes);
         nodes.any(|node| matches!(&node.kind, NodeKind::Subgraph { workflow_id, .. } if **workflow_id == *id))
     };
     let is_triggered = |id: &str| {
-        let own = compiled.graphs.iter().flat_map(|graph| &graph.triggers);
-        let mut triggers = own.chain(loaded.triggers.iter().map(|trigger| &trigger.value));
+        let own = graphs.iter().flat_map(|graph| &graph.triggers);
+        let mut triggers = own.chain(checked.loaded().triggers.iter().map(|trigger| &trigger.value));
         triggers.any(
             |trigger| matches!(&trigger.action, TriggerAction::StartWorkflow { workflow_id, .. } if workflow_id == id),
         )
     };
-    let normal = || compiled.graphs.iter().filter(|graph| !graph.triggered);
+    let normal = || graphs.iter().filter(|graph| !graph.triggered);
     let first = normal()
         .find(|graph| !is_called(&graph.workflow_id) && !is_triggered(&graph.workflow_id))
         .or_else(|| normal().next());
-    first
-        .map(|graph| graph.workflow_id.to_string())
-        .ok_or_else(|| "the files have no workflow that can be run by itself".to_owned())
+    first.map(|graph| graph.workflow_id.to_string()).ok_or_else(|| {
+        Failure::usage(
+            "WORKFLOW_NOT_FOUND",
+            "the files have no workflow that can be run by itself",
+        )
+        .with_help("a workflow that can has a START node; one with START_FROM_TRIGGER is started by a trigger")
+    })
+}
+
+fn no_workflow(id: &str, ids: &[&str]) -> Failure {
+    let message = format!("there is no workflow {id}; the files have {}", ids.join(", "));
+    let failure = Failure::usage("WORKFLOW_NOT_FOUND", message);
+    match nearest(id, ids.iter().copied()) {
+        Some(near) => failure.with_help(format!("did you mean {near}?")),
+        None => failure,
+    }
 }

@@ -1,30 +1,36 @@
-//! `pirn run FILE...`: runs a workflow; progress on stderr, the result on stdout (SPEC section 8).
+//! `pirn run FILE...`: runs a workflow; progress on stderr, the result on stdout.
 
+mod advice;
 mod consent;
-mod floor;
 pub(crate) mod inputs;
-pub(crate) mod progress;
+mod line_buffer;
+mod missing_input;
+mod progress;
+mod prompt_gate;
 mod record;
 mod seeds;
-mod spoken;
-mod wants;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
+use pirn::check::Checked;
 use pirn::faults::load_faults;
 use pirn::tools::ToolRegistry;
 use pirn::{BuildError, Engine, RunError, RunReport, ThreadStatus};
-use pirn_core::graph::{Compiled, NodeKind};
+use pirn_core::definition::{FaultCode, nearest};
+use pirn_core::graph::NodeKind;
 use serde_json::Value;
 
+use crate::config::invalid_config;
+use crate::failure::Failure;
 use crate::interrupt::{self, Interrupt};
-use crate::terminal::{FAILED, Output, USAGE, answer, complain};
+use crate::terminal::{FAILED, INTERRUPTED, Output, answer, say};
 use crate::tools;
 use consent::Approve;
-use floor::Floor;
 use inputs::{Given, Inputs, Opened};
-use wants::WantsInput;
+use missing_input::MissingInput;
+use progress::{Replies, Style};
+use prompt_gate::PromptGate;
 
 /// Events that may wait for the terminal or the events file.
 const BUFFER: usize = 65_536;
@@ -34,15 +40,30 @@ const GRACE: Duration = Duration::from_millis(500);
 
 /// Arguments of `pirn run`.
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  pirn run workflow.json --input '{\"name\": \"Ada\"}'
+  pirn run workflow.json --input @input.json --output json > report.json
+  pirn run main.json trigger.json --profiles models.toml --events events.jsonl
+  pirn run workflow.json --virtual-time --seed 7
+
+JSON: {runId, threadId, workflowId, status, output, variables, error?, conversation{messages, markMap},
+tokens{context, spent}, nodes[], threads[], firings?[], elapsedMs}; {error{code, message, help?}} where nothing ran.
+
+Exit codes: 0 completed, 1 failed or invalid, 2 wrong usage or an unreadable file, 130 interrupted. Ctrl-C stops the run,
+which ends CANCELLED with what had finished; a second one ends the process.")]
 pub(crate) struct Args {
     #[command(flatten)]
     given: Given,
     /// How to print the result
-    #[arg(long, value_enum, default_value_t = Output::Text)]
-    output: Output,
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) output: Output,
     /// Write every event as a line of JSON
     #[arg(long, value_name = "FILE")]
     events: Option<String>,
+    /// Stop the run after so long, with status TIMEOUT
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    timeout: Option<Duration>,
     /// A clock that jumps: waits pass at once, the same seed gives the same order
     #[arg(long)]
     virtual_time: bool,
@@ -60,64 +81,62 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t = Approve::Ask, value_name = "WHICH")]
     approve: Approve,
     /// Show replies on stderr as they come, also where it is no terminal
-    #[arg(long)]
+    #[arg(long, conflicts_with = "no_stream")]
     stream: bool,
+    /// Show no replies on stderr
+    #[arg(long)]
+    no_stream: bool,
+    /// Show every node, and replies in full
+    #[arg(long, short, conflicts_with = "quiet")]
+    verbose: bool,
     /// No progress on stderr
     #[arg(long, short)]
     quiet: bool,
 }
 
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "expected a number of seconds".to_owned())?;
+    Duration::try_from_secs_f64(seconds)
+        .ok()
+        .filter(|limit| !limit.is_zero())
+        .ok_or_else(|| "expected a positive number of seconds".to_owned())
+}
+
 /// Runs, and ends with 0 where the run completed.
-pub(crate) fn run(args: &Args) -> ExitCode {
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let Opened {
-        sources,
-        loaded,
-        compiled,
+        checked,
         workflow,
         inputs,
-    } = match inputs::open(&args.given) {
-        Ok(opened) => opened,
-        Err(code) => return code,
-    };
-    if !args.quiet && uses_a_model(&compiled) && inputs.config.profiles.is_empty() && loaded.profiles.is_empty() {
-        progress::say("no model profile is configured: the built-in offline model answers (it repeats the prompt)");
-    }
-    if let (false, count @ 1..) = (args.quiet, compiled.warnings.len()) {
-        let plural = if count == 1 { "" } else { "s" };
-        progress::say(&format!(
-            "{count} warning{plural} about the files: pirn validate says which"
-        ));
+    } = inputs::open(&args.given)?;
+    if !args.quiet {
+        notices(&checked, &inputs);
     }
     // Before the first program is started, so that an interrupt ends it.
     let interrupt = interrupt::listen();
-    let mut tools = match tools::registry(inputs.config.tools.clone()) {
-        Ok(tools) => tools,
-        Err(message) => return complain(&message, FAILED),
-    };
+    let mut tools = tools::registry(inputs.config.tools.clone())?;
     if !args.quiet {
-        for (node, name) in unknown_tools(&compiled, &tools) {
-            progress::say(&format!(
-                "node {node} names the tool {name}, and there is none of that name"
+        for (node, name) in unknown_tools(&checked, &tools) {
+            let near = nearest(&name, tools.names());
+            let meant = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
+            say(&format!(
+                "node {node} names the tool {name}, and there is none of that name{meant}"
             ));
         }
     }
-    let floor = Floor::default();
-    let prompts = consent::set(&mut tools, args.approve, &floor);
-    let faults = match args.faults.as_ref().map(load_faults) {
-        Some(Ok(faults)) => faults,
-        Some(Err(error)) => return complain(&error.to_string(), USAGE),
+    let gate = PromptGate::default();
+    let prompts = consent::set(&mut tools, args.approve, &gate);
+    let faults = match &args.faults {
+        Some(path) => load_faults(path).map_err(|error| invalid_config(&error))?,
         None => inputs.config.faults.clone(),
     };
     let profiles = inputs.config.profiles.clone();
     let build = move || {
-        let mut builder = Engine::builder()
+        Engine::builder()
             .profiles(profiles.clone())
             .tools(tools.clone())
-            .faults(faults.clone());
-        for source in &sources {
-            builder = builder.file(source.name.clone(), source.text.to_string());
-        }
-        builder
+            .faults(faults.clone())
+            .checked(checked.clone())
     };
     let first = args.seed.unwrap_or(0);
     if let Some(count) = args.seeds {
@@ -130,55 +149,74 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     if args.virtual_time {
         builder = builder.simulated(first);
     }
-    match builder.build() {
-        Ok(engine) => execute(args, &engine, &workflow, inputs, prompts.then_some(&floor), &interrupt),
-        Err(error) => unbuilt(&error),
+    let engine = builder.build().map_err(|error| unbuilt(&error))?;
+    execute(args, &engine, &workflow, inputs, prompts.then_some(&gate), &interrupt)
+}
+
+/// What a person should know before the run begins.
+fn notices(checked: &Checked, inputs: &Inputs) {
+    if uses_a_model(checked) && inputs.config.profiles.is_empty() && checked.loaded().profiles.is_empty() {
+        say("no model profile is configured: the built-in offline model answers (it repeats the prompt)");
+    }
+    // Another model than the one that is named must not answer unseen.
+    let is_profile = |code| code == FaultCode::UnknownProfile;
+    for warning in checked.warnings().iter().filter(|warning| is_profile(warning.code)) {
+        say(&warning.to_string());
+    }
+    if let count @ 1.. = checked.warnings().len() {
+        let plural = if count == 1 { "" } else { "s" };
+        say(&format!(
+            "{count} warning{plural} about the files: pirn validate says which"
+        ));
     }
 }
 
-fn unbuilt(error: &BuildError) -> ExitCode {
-    match error {
-        BuildError::Profiles(faults) => {
-            let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
-            complain(&lines.join("\n"), FAILED)
+fn unbuilt(error: &BuildError) -> Failure {
+    let code = match error {
+        BuildError::Profiles(_) => "INVALID_PROFILE",
+        BuildError::Workflows(_) => "INVALID_WORKFLOW",
+        BuildError::Threads(_) | BuildError::Local(_) | BuildError::Settings(..) | BuildError::Engine(_) => {
+            "ENGINE_NOT_BUILT"
         }
-        error => complain(&error.to_string(), FAILED),
-    }
+    };
+    Failure::failed(code, error.to_string())
 }
 
-/// `floor`: where questions may come on the terminal.
+/// `gate`: where questions may come on the terminal.
 fn execute(
     args: &Args,
     engine: &Engine,
     workflow: &str,
     inputs: Inputs,
-    floor: Option<&Floor>,
+    gate: Option<&PromptGate>,
     interrupt: &Interrupt,
-) -> ExitCode {
-    let wants = inputs.wants;
+) -> Result<ExitCode, Failure> {
+    let missing_input = inputs.missing_input;
     let mut prepared = engine
         .run(workflow)
         .input(inputs.input)
         .conversation(inputs.conversation)
         .pinned(inputs.pinned);
+    if let Some(limit) = args.timeout {
+        prepared = prepared.deadline(limit);
+    }
     let record = match &args.events {
-        Some(path) => match record::start(path, prepared.blocking_events(&[], BUFFER)) {
-            Ok(record) => Some(record),
-            Err(error) => return complain(&format!("cannot write {path}: {error}"), USAGE),
-        },
+        Some(path) => Some(
+            record::start(path, prepared.blocking_events(&[], BUFFER))
+                .map_err(|error| Failure::usage("WRITE_FAILED", format!("cannot write {path}: {error}")))?,
+        ),
         None => None,
     };
-    let style = progress::Style::suiting(floor.is_some());
+    let style = Style::suiting(gate.is_some(), replies(args), args.verbose);
     let shown = (!args.quiet).then(|| {
-        let events = prepared.blocking_events(&style.types(args.stream), BUFFER);
-        progress::start(events, style, floor.cloned().unwrap_or_default())
+        let events = prepared.blocking_events(&style.types(), BUFFER);
+        progress::start(events, style, gate.cloned().unwrap_or_default())
     });
     // Before the run's first sign of life, so that no Ctrl-C after it is lost.
     interrupt.expects_a_run();
-    let run = match prepared.start() {
-        Ok(run) => run,
-        Err(error) => return complain(&error.to_string(), FAILED),
-    };
+    let run = prepared
+        .start()
+        .map_err(|error| Failure::failed(error.code.as_str(), error.to_string()))?;
     interrupt.stops(&run);
 
     engine.cancel_if_deadlocked(&run);
@@ -188,38 +226,57 @@ fn execute(
     }
     // Flushes the bus: after it, both readers see their end.
     engine.shutdown_blocking(GRACE);
-    if let Some(floor) = floor {
-        floor.clear();
+    if let Some(gate) = gate {
+        gate.clear();
     }
     let recorded = record.map_or(Ok(()), record::Record::finish);
+    let was_interrupted = report.status == ThreadStatus::Cancelled && interrupt.was_heard();
     if let Some(shown) = shown {
-        shown.finish(&report);
+        shown.finish(&report, was_interrupted);
     }
-    if let Err(error) = recorded {
-        return complain(&format!("cannot write the events: {error}"), FAILED);
+    recorded.map_err(|error| Failure::usage("WRITE_FAILED", format!("cannot write the events: {error}")))?;
+    if report.status != ThreadStatus::Completed && args.virtual_time && !args.quiet && !was_interrupted {
+        let seed = args.seed.unwrap_or(0);
+        say(&format!("the same run again: --virtual-time --seed {seed}"));
     }
-    if report.status != ThreadStatus::Completed && args.virtual_time && !args.quiet {
-        progress::say(&format!(
-            "the same run again: --virtual-time --seed {}",
-            args.seed.unwrap_or(0)
-        ));
-    }
-    print(args.output, &report, wants)
+    print(args, &report, missing_input, was_interrupted)
 }
 
-fn print(output: Output, report: &RunReport, wants: WantsInput) -> ExitCode {
-    let code = if report.status == ThreadStatus::Completed {
-        0
-    } else {
-        FAILED
+/// Which replies are shown.
+fn replies(args: &Args) -> Replies {
+    match (args.stream, args.no_stream) {
+        (_, true) => Replies::Never,
+        (true, false) => Replies::Always,
+        (false, false) => Replies::OnTerminal,
+    }
+}
+
+fn print(
+    args: &Args,
+    report: &RunReport,
+    missing_input: MissingInput,
+    was_interrupted: bool,
+) -> Result<ExitCode, Failure> {
+    let code = match (was_interrupted, report.status) {
+        (true, _) => INTERRUPTED,
+        (false, ThreadStatus::Completed) => 0,
+        (false, _) => FAILED,
     };
-    match (output, &report.error) {
-        (Output::Json, _) => match serde_json::to_string_pretty(report) {
-            Ok(text) => answer(&format!("{text}\n"), code),
-            Err(error) => complain(&error.to_string(), FAILED),
-        },
-        (Output::Text, None) => answer(&plain(&report.output), code),
-        (Output::Text, Some(error)) => complain(&explained(report.status, error, wants), code),
+    match (args.output, &report.error) {
+        (Output::Json, _) => {
+            let text = serde_json::to_string_pretty(report);
+            let text = text.map_err(|error| Failure::failed("WRITE_FAILED", error.to_string()))?;
+            Ok(answer(&format!("{text}\n"), code))
+        }
+        (Output::Text, None) => Ok(answer(&plain(&report.output), code)),
+        // The last line of the progress has said it.
+        (Output::Text, Some(_)) if was_interrupted => {
+            if args.quiet {
+                say("interrupted");
+            }
+            Ok(ExitCode::from(code))
+        }
+        (Output::Text, Some(error)) => Err(explained(report.status, error, missing_input)),
     }
 }
 
@@ -231,23 +288,28 @@ fn plain(output: &Value) -> String {
     }
 }
 
-fn explained(status: ThreadStatus, error: &RunError, wants: WantsInput) -> String {
+fn explained(status: ThreadStatus, error: &RunError, missing_input: MissingInput) -> Failure {
     let mut text = format!("the run ended {}: {error}", status.as_str());
     let causes = || std::iter::successors(Some(error), |error| error.cause.as_ref());
     for cause in causes().skip(1) {
         text.push_str("\n  caused by ");
         text.push_str(&cause.to_string());
     }
-    if let Some(hint) = wants.hint(causes().map(|cause| cause.code)) {
-        text.push_str("\n  ");
-        text.push_str(hint);
+    let failure = Failure::failed(error.code.as_str(), text);
+    let innermost = causes().last().map_or(error.code, |cause| cause.code);
+    let hint = missing_input.hint(causes().map(|cause| cause.code));
+    match hint
+        .or_else(|| advice::advice(error.code))
+        .or_else(|| advice::advice(innermost))
+    {
+        Some(hint) => failure.with_help(hint),
+        None => failure,
     }
-    text
 }
 
-/// What LLM nodes name and nothing gives, with the node.
-fn unknown_tools(compiled: &Compiled, tools: &ToolRegistry) -> Vec<(String, String)> {
-    let nodes = compiled.graphs.iter().flat_map(|graph| &graph.nodes);
+/// The tools that LLM nodes name and nothing gives, with the node.
+fn unknown_tools(checked: &Checked, tools: &ToolRegistry) -> Vec<(String, String)> {
+    let nodes = checked.graphs().iter().flat_map(|graph| &graph.nodes);
     let named = nodes.filter_map(|node| match &node.kind {
         NodeKind::Llm(llm) => Some((node, &llm.tools)),
         _other => None,
@@ -256,7 +318,7 @@ fn unknown_tools(compiled: &Compiled, tools: &ToolRegistry) -> Vec<(String, Stri
     each.filter(|(_, name)| !tools.has(name)).collect()
 }
 
-fn uses_a_model(compiled: &Compiled) -> bool {
-    let mut nodes = compiled.graphs.iter().flat_map(|graph| &graph.nodes);
+fn uses_a_model(checked: &Checked) -> bool {
+    let mut nodes = checked.graphs().iter().flat_map(|graph| &graph.nodes);
     nodes.any(|node| matches!(node.kind, NodeKind::Llm(_)))
 }

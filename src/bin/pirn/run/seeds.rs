@@ -7,9 +7,10 @@ use pirn::simulate::{Progress, SimulateError, Simulation, simulate};
 use serde_json::{Value, json};
 
 use super::inputs::Inputs;
-use super::{Args, Output, progress};
+use super::{Args, Output};
+use crate::failure::Failure;
 use crate::interrupt::Interrupt;
-use crate::terminal::{FAILED, USAGE, answer, bar, complain};
+use crate::terminal::{FAILED, INTERRUPTED, answer, bar, say};
 
 /// What a shell takes as it is.
 const PLAIN: &str = "-_./=:,@%+";
@@ -22,19 +23,19 @@ pub(super) fn play(
     inputs: &Inputs,
     build: impl FnMut() -> EngineBuilder + 'static,
     interrupt: &Interrupt,
-) -> ExitCode {
+) -> Result<ExitCode, Failure> {
     let Some(end) = first.checked_add(count) else {
         let message = format!(
             "there are no {count} seeds from {first} on: the last one is {}",
             u64::MAX
         );
-        return complain(&message, USAGE);
+        return Err(Failure::usage("USAGE", message));
     };
     let bar = bar(args.quiet, count, "{bar:30} {pos} of {len} seeds, {msg}");
     // Before the first sign of life, so that no Ctrl-C after it is lost.
     interrupt.expects_a_run();
     if !args.quiet {
-        progress::say(&format!("{count} seeds from {first} on"));
+        say(&format!("{count} seeds from {first} on"));
     }
     let simulated = simulate(build)
         .workflow(workflow)
@@ -60,15 +61,18 @@ pub(super) fn play(
         .run();
     bar.finish_and_clear();
     match simulated {
-        Ok(simulated) => told(args, &simulated),
-        Err(SimulateError::Build(error)) => super::unbuilt(&error),
-        Err(SimulateError::Refused(error)) => complain(&error.to_string(), FAILED),
+        Ok(simulated) => Ok(report(args, &simulated)),
+        Err(SimulateError::Build(error)) => Err(super::unbuilt(&error)),
+        Err(SimulateError::Refused(error)) => Err(Failure::failed(error.code.as_str(), error.to_string())),
     }
 }
 
-fn told(args: &Args, simulated: &Simulation) -> ExitCode {
-    let is_good = simulated.failure.is_none() && !simulated.interrupted;
-    let code = if is_good { 0 } else { FAILED };
+fn report(args: &Args, simulated: &Simulation) -> ExitCode {
+    let code = match (&simulated.failure, simulated.interrupted) {
+        (Some(_), _) => FAILED,
+        (None, true) => INTERRUPTED,
+        (None, false) => 0,
+    };
     let given: Vec<String> = std::env::args().skip(1).collect();
     let again = simulated
         .failure

@@ -6,13 +6,13 @@ use std::fmt::Write;
 use super::meter::grouped;
 
 /// A fork of more paths is summed up.
-const MANY: usize = 12;
+const MAX_SHOWN_PATHS: usize = 12;
 /// Characters of the list of a fork's paths.
-const NAMES: usize = 60;
+const NAMES_WIDTH: usize = 60;
 /// Lines of its own branches that one FORK node gets in a run: one in a loop is summed up from then on.
-const LINES: usize = 96;
+const MAX_LINES: usize = 96;
 /// Branches of a summed-up fork whose failure is told.
-const FAILURES: u64 = 3;
+const MAX_FAILURES: u64 = 3;
 
 /// How a branch ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -48,9 +48,9 @@ pub(super) struct Forks {
 
 impl Forks {
     /// A fork starts; its line.
-    pub(super) fn start(&mut self, parent: &str, name: &str, workflow: &str, node: &str, paths: &[String]) -> String {
+    pub(super) fn start(&mut self, parent: &str, workflow: &str, node: &str, paths: &[String]) -> String {
         let lines = self.lines.entry((workflow.to_owned(), node.to_owned())).or_default();
-        let quiet = paths.len() > MANY || *lines + paths.len() > LINES;
+        let quiet = paths.len() > MAX_SHOWN_PATHS || *lines + paths.len() > MAX_LINES;
         if !quiet {
             *lines += paths.len();
         }
@@ -64,19 +64,20 @@ impl Forks {
             quiet,
             ..Fork::default()
         });
-        let most = if paths.len() > MANY { 4 } else { paths.len() };
+        let most = if paths.len() > MAX_SHOWN_PATHS { 4 } else { paths.len() };
         let mut width = 0;
         let fitting = paths.iter().take_while(|path| {
             width += path.chars().count() + 2;
-            width <= NAMES
+            width <= NAMES_WIDTH
         });
         let shown = fitting.count().clamp(1, most.max(1)).min(paths.len());
         let more = match paths.len() - shown {
             0 => String::new(),
             more => format!(" and {} more", grouped(more as u64)),
         };
+        let plural = if paths.len() == 1 { "branch" } else { "branches" };
         format!(
-            "Y {name} forks into {}: {}{more}",
+            "{node} forks into {} {plural}: {}{more}",
             grouped(paths.len() as u64),
             paths[..shown].join(", ")
         )
@@ -105,12 +106,12 @@ impl Forks {
         if !fork.quiet {
             return (true, None);
         }
-        let shown = end == End::Failed && fork.failed <= FAILURES;
+        let shown = end == End::Failed && fork.failed <= MAX_FAILURES;
         let ended = fork.completed + fork.failed + fork.cancelled;
         // A line at every quarter; after the join only the last.
         let quarter = |count: u64| count * 4 / fork.of.max(1);
         let is_due = quarter(ended) > quarter(ended - 1) && (!fork.joined || ended == fork.of);
-        (shown, is_due.then(|| format!("  {}", fork.counts())))
+        (shown, is_due.then(|| fork.counts()))
     }
 
     /// What had ended when the join of `parent` answered.
@@ -147,8 +148,8 @@ mod tests {
     #[test]
     fn a_thousand_branches_are_a_handful_of_lines() {
         let mut forks = Forks::default();
-        let first = forks.start("t", "main", "w", "fork", &paths(1000));
-        assert_eq!(first, "Y main forks into 1,000: p0, p1, p2, p3 and 996 more");
+        let first = forks.start("t", "w", "fork", &paths(1000));
+        assert_eq!(first, "fork forks into 1,000 branches: p0, p1, p2, p3 and 996 more");
         let mut lines = Vec::new();
         for (place, path) in paths(1000).iter().enumerate() {
             assert!(forks.is_quiet("w", path));
@@ -163,10 +164,10 @@ mod tests {
                 "p0",
                 "p100",
                 "p200",
-                "  247 of 1,000 completed, 3 failed",
-                "  495 of 1,000 completed, 5 failed",
-                "  742 of 1,000 completed, 8 failed",
-                "  990 of 1,000 completed, 10 failed",
+                "247 of 1,000 completed, 3 failed",
+                "495 of 1,000 completed, 5 failed",
+                "742 of 1,000 completed, 8 failed",
+                "990 of 1,000 completed, 10 failed",
             ]
         );
         assert_eq!(forks.joined("t").as_deref(), Some("990 of 1,000 completed, 10 failed"));
@@ -176,17 +177,17 @@ mod tests {
     fn a_fork_in_a_loop_is_summed_up_in_the_end() {
         let mut forks = Forks::default();
         let shown = (0..100).filter(|_| {
-            forks.start("t", "main", "w", "fork", &paths(3));
+            forks.start("t", "w", "fork", &paths(3));
             !forks.is_quiet("w", "p0")
         });
-        assert_eq!(shown.count(), LINES / 3);
+        assert_eq!(shown.count(), MAX_LINES / 3);
     }
 
     #[test]
     fn the_inner_fork_joins_before_the_outer() {
         let mut forks = Forks::default();
-        forks.start("t", "main", "w", "outer", &["a".into(), "b".into()]);
-        forks.start("t.a", "a", "w", "inner", &["c".into()]);
+        forks.start("t", "w", "outer", &["a".into(), "b".into()]);
+        forks.start("t.a", "w", "inner", &["c".into()]);
         forks.end("w", "c", End::Completed);
         assert_eq!(forks.joined("t.a").as_deref(), Some("1 of 1 completed"));
         forks.end("w", "a", End::Completed);

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use console::{Style, Term, truncate_str};
+use console::{Term, truncate_str};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::view::View;
 
 /// Threads that are shown at once.
-const MOST: usize = 8;
+const MAX_THREADS: usize = 8;
 
 /// The lower part of the terminal.
 pub(super) struct Live {
@@ -31,10 +31,10 @@ impl Live {
         let (rows, columns) = Term::stderr().size();
         let columns = usize::from(columns).max(20);
         for line in lines {
-            self.bar.println(coloured(line));
+            self.bar.println(line);
         }
         // What is wider than the terminal would wrap and not be cleared; the spinner and its space stand before it.
-        let most = MOST.min(usize::from(rows) / 3).max(1);
+        let most = MAX_THREADS.min(usize::from(rows) / 3).max(1);
         let now = view.now(most).into_iter().enumerate().map(|(place, line)| {
             let indent = if place == 0 { "" } else { "  " };
             let width = columns - 3 - indent.len();
@@ -47,19 +47,4 @@ impl Live {
     pub(super) fn end(&self) {
         self.bar.finish_and_clear();
     }
-}
-
-fn coloured(line: &str) -> String {
-    let style = Style::new().for_stderr();
-    let style = match line.chars().next() {
-        Some('<') => style.green(),
-        Some('!') => style.red(),
-        Some('x') => style.yellow(),
-        Some('=') => style.green().bold(),
-        Some('#') => style.cyan(),
-        Some('*') => style.magenta(),
-        Some('Y') => style.blue(),
-        Some(_) | None => return line.to_owned(),
-    };
-    style.apply_to(line).to_string()
 }

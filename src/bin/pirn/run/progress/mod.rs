@@ -1,27 +1,24 @@
-//! Progress on stderr: a line for what a person wants to know. On a terminal, what runs now is shown below the lines.
-//!
-//! | sign | |
-//! |---|---|
-//! | `>` `<` | a thread started, completed |
-//! | `!` `x` | something failed, a thread was cancelled |
-//! | `Y` `=` | a fork, its join |
-//! | `#` | tokens of a conversation, a compression |
-//! | `*` | a trigger fired, a notification |
+//! Progress on stderr: a line for what a person wants to know, with when it was and in which thread. On a terminal, what runs
+//! now is shown below the lines.
 
 mod forks;
+mod line;
 mod live;
 mod meter;
+mod replies;
+mod summary;
 mod view;
 
-use std::io::{IsTerminal, Write, stderr};
+use std::io::{IsTerminal, stderr};
 use std::thread::JoinHandle;
 
+use console::Term;
 use pirn::{BlockingEvents, EventType, RunReport};
 
-use super::floor::{self, Floor};
+use super::prompt_gate::{self, PromptGate};
+use crate::terminal::say;
 use live::Live;
-use meter::grouped;
-use view::View;
+use view::{Compressions, View};
 
 /// What the terminal shows of a run.
 const TYPES: &[EventType] = &[
@@ -33,6 +30,8 @@ const TYPES: &[EventType] = &[
     EventType::ThreadResumed,
     EventType::ThreadForkStarted,
     EventType::ThreadJoinConditionMet,
+    EventType::NodeStarted,
+    EventType::NodeCompleted,
     EventType::NodeFailed,
     EventType::RequestPrepared,
     EventType::ToolCallStarted,
@@ -47,92 +46,98 @@ const TYPES: &[EventType] = &[
     EventType::Notification,
 ];
 
-/// What only the part that moves shows.
-const MOVING: &[EventType] = &[EventType::NodeStarted, EventType::LlmToken];
+/// When replies of models are shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Replies {
+    Always,
+    OnTerminal,
+    Never,
+}
 
 /// How progress is shown.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Style {
-    /// Lines without colours: no terminal, or `NO_COLOR` is set.
-    Plain,
-    /// Colours, and what runs now below the lines.
-    Moving,
+#[derive(Clone, Copy)]
+pub(super) struct Style {
+    /// What runs now stands below the lines.
+    moves: bool,
+    /// Replies are shown.
+    replies: bool,
+    /// Every node, and replies in full.
+    verbose: bool,
+    /// Columns to wrap at; none where nobody reads it on a screen.
+    columns: Option<usize>,
 }
 
 impl Style {
     /// What suits stderr; nothing moves where questions may come on the terminal.
-    pub(super) fn suiting(prompts: bool) -> Self {
-        let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    pub(super) fn suiting(prompts: bool, replies: Replies, verbose: bool) -> Self {
+        let is_terminal = stderr().is_terminal();
         let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-        if stderr().is_terminal() && !prompts && !is_set("NO_COLOR") && !is_dumb {
-            Self::Moving
-        } else {
-            Self::Plain
+        Self {
+            moves: is_terminal && !prompts && !is_dumb,
+            replies: match replies {
+                Replies::Always => true,
+                Replies::OnTerminal => is_terminal && !prompts,
+                Replies::Never => false,
+            },
+            verbose,
+            columns: is_terminal.then(|| usize::from(Term::stderr().size().1)),
         }
     }
 
-    /// The events that are shown so; replies as they come where something moves, or where they are asked for.
-    pub(super) fn types(self, replies: bool) -> Vec<EventType> {
-        match (self, replies) {
-            (Self::Plain, false) => TYPES.to_vec(),
-            (Self::Plain, true) => [TYPES, &[EventType::LlmToken]].concat(),
-            (Self::Moving, _) => [TYPES, MOVING].concat(),
+    /// The events that are shown so.
+    pub(super) fn types(self) -> Vec<EventType> {
+        let mut types = TYPES.to_vec();
+        if self.replies {
+            types.push(EventType::LlmToken);
         }
+        types
     }
 }
 
 /// A view that is being drawn.
 pub(super) struct Shown {
-    drawer: Option<JoinHandle<()>>,
-}
-
-/// One line, outside a run.
-pub(crate) fn say(text: &str) {
-    // Where stderr is gone nobody is there to be told.
-    let _ = writeln!(stderr().lock(), "pirn: {text}");
+    drawer: Option<JoinHandle<Compressions>>,
+    columns: Option<usize>,
 }
 
 /// Draws until the events end.
-pub(super) fn start(events: BlockingEvents, style: Style, floor: Floor) -> Shown {
+pub(super) fn start(events: BlockingEvents, style: Style, gate: PromptGate) -> Shown {
     let drawer = std::thread::Builder::new()
         .name("pirn-progress".to_owned())
         .spawn(move || {
-            let mut view = View::default();
-            let live = (style == Style::Moving).then(Live::new);
+            let mut view = View::new(style.verbose);
+            let live = style.moves.then(Live::new);
             for heard in events {
                 let lines = view.hear(&heard);
+                let rendered: Vec<String> = lines.iter().flat_map(|line| line.render(style.columns)).collect();
                 match &live {
-                    Some(live) => live.show(&lines, &view),
-                    None => floor.write(&lines),
+                    Some(live) => live.show(&rendered, &view),
+                    None => gate.write(&rendered),
                 }
             }
             if let Some(live) = live {
                 live.end();
             }
+            view.compressions()
         });
-    Shown { drawer: drawer.ok() }
+    Shown {
+        drawer: drawer.ok(),
+        columns: style.columns,
+    }
 }
 
 impl Shown {
     /// Waits for the last line, and sums up.
-    pub(super) fn finish(self, report: &RunReport) {
-        if let Some(drawer) = self.drawer
-            && drawer.join().is_err()
-        {
-            say("the progress view panicked; the run did not");
-        }
-        let threads = report.threads.len();
-        let spent = grouped(report.tokens.spent.total);
-        floor::put(&[format!(
-            "{} after {}: {} thread{}, {spent} tokens spent",
-            report.status.as_str().to_lowercase(),
-            seconds(report.elapsed_ms),
-            grouped(threads as u64),
-            if threads == 1 { "" } else { "s" },
-        )]);
+    pub(super) fn finish(self, report: &RunReport, was_interrupted: bool) {
+        let compressions = match self.drawer.map(JoinHandle::join) {
+            Some(Ok(compressions)) => compressions,
+            Some(Err(_)) => {
+                say("the progress view panicked; the run did not");
+                Compressions::default()
+            }
+            None => Compressions::default(),
+        };
+        let line = summary::line(report, compressions, was_interrupted);
+        prompt_gate::put(&line.render(self.columns));
     }
-}
-
-fn seconds(ms: u64) -> String {
-    format!("{}.{} s", grouped(ms / 1000), ms % 1000 / 100)
 }

@@ -5,25 +5,43 @@ use std::collections::BTreeMap;
 use pirn::{Event, EventType, Heard};
 use serde_json::Value;
 
-use super::super::spoken::Spoken;
 use super::forks::{End, Forks};
+use super::line::{Line, Tone, seconds};
 use super::meter::{clipped, grouped, meter, percent};
+use super::replies::{Manner, Reply};
 
 /// Characters of a line that is not over that are shown: the last ones.
-const TAIL: usize = 120;
+const TAIL_WIDTH: usize = 120;
 /// Tool calls that get a line each; the rest is left out.
-const CALLS: usize = 200;
+const MAX_CALLS: usize = 200;
+/// Times that one node gets a line; one in a loop is left out from then on.
+const MAX_NODE_LINES: u32 = 12;
+/// Nodes of a branch that its line names.
+const MAX_NAMED_NODES: usize = 6;
 
 /// The state of what is shown.
 #[derive(Default)]
 pub(super) struct View {
+    verbose: bool,
     threads: BTreeMap<String, Thread>,
     /// Those that run, in the order they started.
     running: BTreeMap<u64, String>,
     started: u64,
     forks: Forks,
-    spoken: Spoken,
     calls: usize,
+    /// Lines that each node of a workflow had.
+    node_lines: BTreeMap<(String, String), u32>,
+    /// The first event's time.
+    begin: Option<u64>,
+    compressions: Compressions,
+}
+
+/// Compressions that took effect in threads that go on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Compressions {
+    pub(super) count: u64,
+    /// Tokens that the requests after them do without.
+    pub(super) saved: u64,
 }
 
 /// A thread that has been heard of.
@@ -32,26 +50,51 @@ struct Thread {
     place: u64,
     name: String,
     kind: String,
-    quiet: bool,
+    /// One of a fork that is summed up.
+    is_quiet: bool,
+    began: u64,
     node: String,
+    node_began: u64,
+    /// The nodes that did something, with their milliseconds.
+    nodes: Vec<(String, u64)>,
     /// Context tokens of the last request, and their limit.
     context: Option<(u64, Option<u64>)>,
     /// The last failure that was told, not to tell it twice.
-    told: String,
+    failure: String,
+    reply: Reply,
 }
 
 impl View {
+    pub(super) fn new(verbose: bool) -> Self {
+        Self {
+            verbose,
+            ..Self::default()
+        }
+    }
+
     /// Takes in what was heard; the lines to write.
-    pub(super) fn hear(&mut self, heard: &Heard) -> Vec<String> {
+    pub(super) fn hear(&mut self, heard: &Heard) -> Vec<Line> {
         match heard {
-            Heard::Lagged(count) => vec![format!("({} events were too fast to show)", grouped(*count))],
-            Heard::Event(event) if event.raised.event_type == EventType::LlmToken => self.said(event),
+            Heard::Lagged(count) => vec![Line {
+                at: None,
+                depth: 0,
+                tone: Tone::Quiet,
+                text: format!("({} events were too fast to show)", grouped(*count)),
+            }],
             Heard::Event(event) => {
-                let before = self.spoken.end(&event.thread_id);
-                let before = before.map(|line| self.quoted(&event.thread_id, &line));
-                before.into_iter().chain(self.event(event)).collect()
+                self.begin.get_or_insert(event.timestamp);
+                if event.raised.event_type == EventType::LlmToken {
+                    self.said(event)
+                } else {
+                    self.event(event)
+                }
             }
         }
+    }
+
+    /// What was saved, when the events have ended.
+    pub(super) fn compressions(&self) -> Compressions {
+        self.compressions
     }
 
     /// What runs now: a line for each of at most `most` threads.
@@ -62,71 +105,80 @@ impl View {
             most
         };
         let threads = self.running.values().take(shown);
-        let mut lines: Vec<String> = threads
-            .filter_map(|id| Some(self.threads.get(id)?.now(self.spoken.so_far(id))))
-            .collect();
+        let mut lines: Vec<String> = threads.filter_map(|id| Some(self.threads.get(id)?.now())).collect();
         if self.running.len() > shown {
             lines.push(format!("and {} more", grouped((self.running.len() - shown) as u64)));
         }
         lines
     }
 
-    fn name(&self, thread: &str) -> String {
-        let known = self.threads.get(thread);
-        known.map_or_else(|| thread.to_owned(), |thread| thread.name.clone())
+    /// A line about a thread: `NAME: TEXT`.
+    fn line(&self, event: &Event, tone: Tone, text: impl AsRef<str>) -> Line {
+        let known = self.threads.get(&*event.thread_id);
+        let name = known.map_or(&*event.thread_id, |thread| thread.name.as_str());
+        Line {
+            at: Some(event.timestamp.saturating_sub(self.begin.unwrap_or_default())),
+            depth: usize::from(known.is_some_and(|thread| thread.kind != "main")),
+            tone,
+            text: format!("{name}: {}", text.as_ref()),
+        }
     }
 
-    fn event(&mut self, event: &Event) -> Vec<String> {
+    fn event(&mut self, event: &Event) -> Vec<Line> {
         let facts = Facts(event);
         let id = &*event.thread_id;
-        let name = self.name(id);
-        let one = |line: String| vec![line];
         match event.raised.event_type {
             EventType::ThreadStarted => self.started(event),
             EventType::ThreadCompleted => self.ended(event, End::Completed),
             EventType::ThreadFailed => self.ended(event, End::Failed),
             EventType::ThreadCancelled => self.ended(event, End::Cancelled),
-            EventType::ThreadPaused => one(format!("  {name} is paused")),
-            EventType::ThreadResumed => one(format!("  {name} goes on")),
+            EventType::ThreadPaused => vec![self.line(event, Tone::Plain, "paused")],
+            EventType::ThreadResumed => vec![self.line(event, Tone::Plain, "resumed")],
             EventType::ThreadForkStarted => {
                 let paths = facts.list("forkPathIds");
-                one(self
-                    .forks
-                    .start(id, &name, &event.workflow_id, &facts.text("nodeId"), &paths))
+                let text = self.forks.start(id, &event.workflow_id, &facts.text("nodeId"), &paths);
+                vec![self.line(event, Tone::Turn, text)]
             }
             EventType::ThreadJoinConditionMet => {
-                let counts = self
-                    .forks
-                    .joined(id)
-                    .map_or_else(String::new, |counts| format!(", {counts}"));
-                one(format!("= {name} joined: {}{counts}", facts.text("joinStrategy")))
+                let counts = self.forks.joined(id);
+                let counts = counts.map_or_else(String::new, |counts| format!(": {counts}"));
+                let node = self.threads.get(id).map_or("", |thread| thread.node.as_str());
+                let text = format!("{node} joined by {}{counts}", facts.text("joinStrategy"));
+                vec![self.line(event, Tone::Turn, text)]
             }
-            EventType::NodeStarted => self.changed(id, |thread| thread.node = facts.text("nodeId")),
+            EventType::NodeStarted => self.node_started(event),
+            EventType::NodeCompleted => self.node_completed(event),
             EventType::RequestPrepared => self.changed(id, |thread| {
                 thread.context = Some((facts.number("tokensUsed"), facts.some_number("tokenLimit")));
             }),
             EventType::NodeFailed => self.node_failed(event),
-            EventType::ToolCallStarted => self.tool_call(event, &name),
-            EventType::ToolCallFailed => one(format!(
-                "! {name}: {} failed: {}",
-                facts.text("name"),
-                clipped(facts.text("result").lines().next().unwrap_or_default(), 200)
-            )),
-            EventType::TokenUsageWarning | EventType::TokenLimitExceeded => self.tokens(event, &name),
-            EventType::CompressionCompleted => self.compressed(event, &name),
-            EventType::CompressionFailed => one(format!("! {name}: the compression failed: {}", facts.error())),
-            EventType::TriggeredSubgraphStarted => {
-                one(format!("* trigger {} fired for {name}", facts.text("triggerId")))
+            EventType::ToolCallStarted => self.tool_call(event),
+            EventType::ToolCallFailed => {
+                let result = facts.text("result");
+                let reason = clipped(result.lines().next().unwrap_or_default(), 200);
+                let text = format!("tool {} failed: {reason}", facts.text("name"));
+                vec![self.line(event, Tone::Bad, text)]
             }
-            EventType::TriggeredSubgraphFailed | EventType::TriggerFailed => one(format!(
-                "! trigger {} failed: {}",
-                facts.text("triggerId"),
-                facts.error()
-            )),
-            EventType::Notification => one(format!("* {}", facts.text("message"))),
+            EventType::TokenUsageWarning | EventType::TokenLimitExceeded => self.tokens(event),
+            EventType::CompressionCompleted => self.compressed(event),
+            EventType::CompressionFailed => {
+                let text = format!("the compression failed: {}", facts.error());
+                vec![self.line(event, Tone::Bad, text)]
+            }
+            EventType::TriggeredSubgraphStarted => {
+                let text = format!("trigger {} fired", facts.text("triggerId"));
+                vec![self.line(event, Tone::Turn, text)]
+            }
+            EventType::TriggeredSubgraphFailed | EventType::TriggerFailed => {
+                let text = format!("trigger {} failed: {}", facts.text("triggerId"), facts.error());
+                vec![self.line(event, Tone::Bad, text)]
+            }
+            EventType::Notification => {
+                let text = format!("notification: {}", facts.text("message"));
+                vec![self.line(event, Tone::Turn, text)]
+            }
             EventType::ThreadForkCompleted
             | EventType::ThreadJoinStarted
-            | EventType::NodeCompleted
             | EventType::MessageAdded
             | EventType::RequestMended
             | EventType::TriggeredSubgraphCompleted
@@ -141,102 +193,233 @@ impl View {
     }
 
     /// The lines of a reply that are whole with this piece.
-    fn said(&mut self, event: &Event) -> Vec<String> {
-        let thread = &*event.thread_id;
-        if event.raised.data.contains_key("restart") {
-            let void = self.spoken.end(thread).unwrap_or_default();
-            return vec![self.quoted(thread, &format!("{void} ... (asked again)"))];
-        }
-        let whole = self.spoken.hear(thread, &Facts(event).text("text"));
-        whole.iter().map(|line| self.quoted(thread, line)).collect()
+    fn said(&mut self, event: &Event) -> Vec<Line> {
+        let Some(thread) = self
+            .threads
+            .get_mut(&*event.thread_id)
+            .filter(|thread| !thread.is_quiet)
+        else {
+            return Vec::new();
+        };
+        let lines = if event.raised.data.contains_key("restart") {
+            thread.reply.restart()
+        } else {
+            thread.reply.push(&Facts(event).text("text"))
+        };
+        self.quoted(event, lines)
     }
 
-    fn quoted(&self, thread: &str, line: &str) -> String {
-        format!("  {} | {line}", self.name(thread))
+    fn quoted(&self, event: &Event, lines: Vec<String>) -> Vec<Line> {
+        let kind = self.threads.get(&*event.thread_id).map(|thread| thread.kind.as_str());
+        let depth = usize::from(kind != Some("main"));
+        let quoted = lines.into_iter().map(|text| Line {
+            at: None,
+            depth: depth + 1,
+            tone: Tone::Quiet,
+            text: format!("| {text}"),
+        });
+        quoted.collect()
     }
 
-    fn changed(&mut self, id: &str, change: impl FnOnce(&mut Thread)) -> Vec<String> {
+    fn changed(&mut self, id: &str, change: impl FnOnce(&mut Thread)) -> Vec<Line> {
         if let Some(thread) = self.threads.get_mut(id) {
             change(thread);
         }
         Vec::new()
     }
 
-    fn started(&mut self, event: &Event) -> Vec<String> {
+    fn started(&mut self, event: &Event) -> Vec<Line> {
         let facts = Facts(event);
         let (kind, path) = (facts.text("kind"), facts.text("pathId"));
         let name = match kind.as_str() {
             "main" => event.workflow_id.to_string(),
             "branch" => format!("branch {path}"),
+            "subgraph" => format!("called {}", event.workflow_id),
             kind => format!("{kind} {}", event.workflow_id),
+        };
+        let manner = match kind.as_str() {
+            _ if self.verbose => Manner::Live,
+            "main" | "subgraph" => Manner::Live,
+            "triggered" => Manner::Counted,
+            _ => Manner::Folded,
         };
         self.started += 1;
         let thread = Thread {
             place: self.started,
             name,
-            quiet: kind == "branch" && self.forks.is_quiet(&event.workflow_id, &path),
+            is_quiet: kind == "branch" && self.forks.is_quiet(&event.workflow_id, &path),
+            began: event.timestamp,
+            reply: Reply::new(manner),
             kind,
             ..Thread::default()
         };
-        let line = (!thread.quiet).then(|| format!("> {} started", thread.name));
+        // The line of the fork has named its branches.
+        let is_told = thread.kind != "branch" || (self.verbose && !thread.is_quiet);
         self.running.insert(thread.place, event.thread_id.to_string());
         self.threads.insert(event.thread_id.to_string(), thread);
-        line.into_iter().collect()
+        if is_told {
+            vec![self.line(event, Tone::Plain, "started")]
+        } else {
+            Vec::new()
+        }
     }
 
-    fn ended(&mut self, event: &Event, end: End) -> Vec<String> {
+    fn ended(&mut self, event: &Event, end: End) -> Vec<Line> {
         let facts = Facts(event);
         let path = facts.text("pathId");
-        let thread = self.threads.remove(&*event.thread_id).unwrap_or_default();
-        self.running.remove(&thread.place);
         let (shown, summed) = if path.is_empty() {
             (true, None)
         } else {
             self.forks.end(&event.workflow_id, &path, end)
         };
-        // A branch that was never started has no name yet.
-        let name = match (thread.name.is_empty(), path.is_empty()) {
-            (false, _) => thread.name,
-            (true, false) => format!("branch {path}"),
-            (true, true) => event.thread_id.to_string(),
-        };
+        let rest = self.threads.get_mut(&*event.thread_id).map(|thread| {
+            let hidden = thread.reply.hidden();
+            // What a loser has begun to say is nobody's.
+            if end == End::Completed {
+                (thread.reply.finish(), 0)
+            } else {
+                (Vec::new(), hidden)
+            }
+        });
+        let (rest, hidden) = rest.unwrap_or_default();
+        let mut lines = self.quoted(event, rest);
+        let mut thread = self.threads.remove(&*event.thread_id).unwrap_or_default();
+        self.running.remove(&thread.place);
+        // The last line of all is the main thread's.
+        let is_main = thread.kind == "main";
+        if thread.name.is_empty() {
+            // A branch that was never started.
+            thread.name = if path.is_empty() {
+                event.thread_id.to_string()
+            } else {
+                format!("branch {path}")
+            };
+            thread.began = event.timestamp;
+            "branch".clone_into(&mut thread.kind);
+        }
         let error = facts.error();
         // Its node has told so, with the reason.
-        let is_echo = end == End::Failed && !thread.told.is_empty() && error == thread.told;
-        let reason = if error.is_empty() || error == thread.told {
+        let is_echo = end == End::Failed && !thread.failure.is_empty() && error == thread.failure;
+        let reason = if error.is_empty() || error == thread.failure {
             String::new()
         } else {
             format!(": {error}")
         };
-        let sign = match end {
-            End::Completed => '<',
-            End::Failed => '!',
-            End::Cancelled => 'x',
-        };
-        let status = facts.text("status").to_lowercase();
-        let line = (shown && !is_echo).then(|| format!("{sign} {name} {status}{reason}"));
-        line.into_iter().chain(summed).collect()
+        if shown && !is_echo && !is_main {
+            let tone = match end {
+                End::Completed => Tone::Good,
+                End::Failed | End::Cancelled => Tone::Bad,
+            };
+            let took = seconds(event.timestamp.saturating_sub(thread.began));
+            let verb = if end == End::Completed { "in" } else { "after" };
+            let status = facts.text("status").to_lowercase();
+            let unheard = match hidden {
+                0 => String::new(),
+                count => format!(" ({} characters of its reply are not shown)", grouped(count)),
+            };
+            let nodes = if self.verbose {
+                String::new()
+            } else {
+                thread.named_nodes()
+            };
+            let text = format!("{status} {verb} {took}{nodes}{reason}{unheard}");
+            self.threads.insert(event.thread_id.to_string(), thread);
+            lines.push(self.line(event, tone, text));
+            self.threads.remove(&*event.thread_id);
+        }
+        lines.extend(summed.map(|counts| Line {
+            text: counts,
+            ..self.line(event, Tone::Plain, "")
+        }));
+        lines
     }
 
-    fn node_failed(&mut self, event: &Event) -> Vec<String> {
+    fn node_started(&mut self, event: &Event) -> Vec<Line> {
         let facts = Facts(event);
-        let Some(thread) = self.threads.get_mut(&*event.thread_id).filter(|thread| !thread.quiet) else {
+        let (node, node_type) = (facts.text("nodeId"), facts.text("nodeType"));
+        let text = format!("{node} ({node_type}) started");
+        let is_told = self.verbose && facts.number("attempt") <= 1;
+        let Some(thread) = self.threads.get_mut(&*event.thread_id) else {
             return Vec::new();
         };
-        thread.told = facts.error();
-        vec![format!(
-            "! {} failed at {}: {}",
-            thread.name,
-            facts.text("nodeId"),
-            thread.told
-        )]
+        thread.node = node;
+        thread.node_began = event.timestamp;
+        if is_told && !thread.is_quiet {
+            vec![self.line(event, Tone::Quiet, text)]
+        } else {
+            Vec::new()
+        }
     }
 
-    fn tool_call(&mut self, event: &Event, name: &str) -> Vec<String> {
+    fn node_completed(&mut self, event: &Event) -> Vec<Line> {
         let facts = Facts(event);
-        let is_quiet = self.threads.get(&*event.thread_id).is_some_and(|thread| thread.quiet);
+        let node = facts.text("nodeId");
+        let Some(thread) = self
+            .threads
+            .get_mut(&*event.thread_id)
+            .filter(|thread| !thread.is_quiet)
+        else {
+            return Vec::new();
+        };
+        let took = event.timestamp.saturating_sub(thread.node_began);
+        let works = does_work(&facts.text("nodeType"));
+        if works && thread.nodes.len() <= MAX_NAMED_NODES {
+            thread.nodes.push((node.clone(), took));
+        }
+        let rest = thread.reply.finish();
+        let is_main = thread.kind == "main";
+        let mut lines = self.quoted(event, rest);
+        if self.verbose || (works && is_main) {
+            lines.extend(self.node_line(event, &node, took));
+        }
+        lines
+    }
+
+    fn node_line(&mut self, event: &Event, node: &str, took: u64) -> Option<Line> {
+        let key = (event.workflow_id.to_string(), node.to_owned());
+        let count = self.node_lines.entry(key).or_default();
+        *count += 1;
+        let count = *count;
+        if count > MAX_NODE_LINES && !self.verbose {
+            let text = format!("{node} goes on; further times are not shown (--verbose shows them)");
+            return (count == MAX_NODE_LINES + 1).then(|| self.line(event, Tone::Quiet, text));
+        }
+        let facts = Facts(event);
+        let attempts = match facts.number("attempts") {
+            0 | 1 => String::new(),
+            attempts => format!(" at attempt {attempts}"),
+        };
+        let used = event.raised.data.get("output").and_then(|output| output.get("usage"));
+        let used = used.and_then(|used| Some((used.get("input")?.as_u64()?, used.get("output")?.as_u64()?)));
+        let used = used.map_or_else(String::new, |(input, output)| {
+            format!(" ({} tokens in, {} out)", grouped(input), grouped(output))
+        });
+        let text = format!("{node} completed in {}{attempts}{used}", seconds(took));
+        Some(self.line(event, Tone::Plain, text))
+    }
+
+    fn node_failed(&mut self, event: &Event) -> Vec<Line> {
+        let facts = Facts(event);
+        let Some(thread) = self
+            .threads
+            .get_mut(&*event.thread_id)
+            .filter(|thread| !thread.is_quiet)
+        else {
+            return Vec::new();
+        };
+        thread.failure = facts.error();
+        let text = format!("{} failed: {}", facts.text("nodeId"), thread.failure);
+        vec![self.line(event, Tone::Bad, text)]
+    }
+
+    fn tool_call(&mut self, event: &Event) -> Vec<Line> {
+        let facts = Facts(event);
+        let is_quiet = self
+            .threads
+            .get(&*event.thread_id)
+            .is_some_and(|thread| thread.is_quiet);
         self.calls += usize::from(!is_quiet);
-        if is_quiet || self.calls > CALLS {
+        if is_quiet || (self.calls > MAX_CALLS && !self.verbose) {
             return Vec::new();
         }
         let arguments = event
@@ -244,60 +427,64 @@ impl View {
             .data
             .get("arguments")
             .map_or_else(String::new, Value::to_string);
-        vec![format!(
-            "  {name} calls {} {}",
+        let text = format!(
+            "{} calls {} {}",
+            facts.text("nodeId"),
             facts.text("name"),
             clipped(&arguments, 60)
-        )]
+        );
+        vec![self.line(event, Tone::Plain, text)]
     }
 
     /// A branch begins with its parent's conversation, whose size has been told.
-    fn tokens(&mut self, event: &Event, name: &str) -> Vec<String> {
+    fn tokens(&mut self, event: &Event) -> Vec<Line> {
         let facts = Facts(event);
         let is_over = event.raised.event_type == EventType::TokenLimitExceeded;
         let thread = self.threads.get(&*event.thread_id);
-        if thread.is_some_and(|thread| thread.quiet || (thread.kind == "branch" && !is_over)) {
+        if thread.is_some_and(|thread| thread.is_quiet || (thread.kind == "branch" && !is_over)) {
             return Vec::new();
         }
         let (used, limit) = (facts.number("tokensUsed"), facts.number("tokenLimit"));
-        let of = format!("{} / {} tokens", grouped(used), grouped(limit));
-        vec![if is_over {
-            format!("# {name}: {of}, over the limit")
+        let of = format!("the next request has {} of {} tokens", grouped(used), grouped(limit));
+        let text = if is_over {
+            format!("{of}: over the limit")
         } else {
-            format!("# {name}: {of}, {} %", percent(used, limit))
-        }]
+            format!("{of} ({} %)", percent(used, limit))
+        };
+        vec![self.line(event, Tone::Turn, text)]
     }
 
-    fn compressed(&mut self, event: &Event, name: &str) -> Vec<String> {
+    fn compressed(&mut self, event: &Event) -> Vec<Line> {
         let facts = Facts(event);
         let thread = self.threads.get(&*event.thread_id);
         // What a trigger started works on a copy; it is told when its thread takes it over.
-        if thread.is_some_and(|thread| thread.kind == "triggered" || thread.quiet) {
+        if thread.is_some_and(|thread| thread.kind == "triggered" || thread.is_quiet) {
             return Vec::new();
         }
+        let (before, after) = (facts.number("tokensBefore"), facts.number("tokensAfter"));
         if event.raised.data.get("changed") == Some(&Value::Bool(false)) {
-            let stay = grouped(facts.number("tokensBefore"));
-            return vec![format!(
-                "# {name}: the compression would not be smaller, {stay} tokens stay"
-            )];
+            let text = format!("the compression would not be smaller: {} tokens stay", grouped(before));
+            return vec![self.line(event, Tone::Turn, text)];
         }
-        let from_to = |before: &str, after: &str| {
-            format!("{} -> {}", grouped(facts.number(before)), grouped(facts.number(after)))
-        };
-        let of = match thread.and_then(|thread| thread.context?.1) {
-            Some(limit) => format!(" of {}", grouped(limit)),
+        self.compressions.count += 1;
+        self.compressions.saved += before.saturating_sub(after);
+        let limit = match thread.and_then(|thread| thread.context?.1) {
+            Some(limit) => format!(" (limit {})", grouped(limit)),
             None => String::new(),
         };
-        vec![format!(
-            "# {name} compressed: {} messages, {} tokens{of}",
-            from_to("messagesBefore", "messagesAfter"),
-            from_to("tokensBefore", "tokensAfter"),
-        )]
+        let text = format!(
+            "compressed from {} to {} messages, from {} to {} tokens{limit}",
+            grouped(facts.number("messagesBefore")),
+            grouped(facts.number("messagesAfter")),
+            grouped(before),
+            grouped(after)
+        );
+        vec![self.line(event, Tone::Turn, text)]
     }
 }
 
 impl Thread {
-    fn now(&self, reply: Option<&str>) -> String {
+    fn now(&self) -> String {
         let mut line = self.name.clone();
         if !self.node.is_empty() {
             line.push_str(" · ");
@@ -308,13 +495,39 @@ impl Thread {
             Some((used, None)) => line = format!("{line}  {} tokens", grouped(used)),
             None => {}
         }
-        if let Some(reply) = reply {
-            let skipped = reply.chars().count().saturating_sub(TAIL);
+        if let Some(reply) = self.reply.unfinished() {
+            let skipped = reply.chars().count().saturating_sub(TAIL_WIDTH);
             line.push_str("  ");
             line.extend(reply.chars().skip(skipped));
         }
         line
     }
+
+    /// ` (read 0.1 s, write 1.2 s)`, where it has more than one node to name or its one is not called as it is.
+    fn named_nodes(&self) -> String {
+        let is_said = match self.nodes.as_slice() {
+            [] => true,
+            [(only, _)] => self.name.ends_with(only.as_str()),
+            _ => false,
+        };
+        if is_said {
+            return String::new();
+        }
+        let first = self.nodes.iter().take(MAX_NAMED_NODES);
+        let mut names: Vec<String> = first.map(|(node, took)| format!("{node} {}", seconds(*took))).collect();
+        if self.nodes.len() > MAX_NAMED_NODES {
+            names.push("and more".to_owned());
+        }
+        format!(" ({})", names.join(", "))
+    }
+}
+
+/// Whether nodes of this type take time that somebody wants to know of.
+fn does_work(node_type: &str) -> bool {
+    !matches!(
+        node_type,
+        "START" | "END" | "VARIABLE" | "ROUTE" | "FORK" | "JOIN" | "START_FROM_TRIGGER" | "CONTINUE_FROM_TRIGGER"
+    )
 }
 
 /// The fields of an event.

@@ -1,11 +1,11 @@
-//! Who may write on the terminal: while a question is open there, lines wait behind it.
+//! The terminal that questions and lines share: while a question is open there, lines wait behind it.
 
 use std::io::{Write, stderr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A terminal that questions and lines share.
 #[derive(Clone, Default)]
-pub(super) struct Floor {
+pub(super) struct PromptGate {
     state: Arc<Mutex<State>>,
 }
 
@@ -15,7 +15,7 @@ struct State {
     waiting: Vec<String>,
 }
 
-impl Floor {
+impl PromptGate {
     /// Writes lines, or keeps them until the question is answered.
     pub(super) fn write(&self, lines: &[String]) {
         let mut state = self.state();

@@ -6,9 +6,9 @@ use serde_json::Value;
 
 /// Whether a workflow that reads an input was given none.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct WantsInput(bool);
+pub(crate) struct MissingInput(bool);
 
-impl WantsInput {
+impl MissingInput {
     /// Of the workflow with this id.
     pub(crate) fn of(compiled: &Compiled, workflow: &str, input: &Value) -> Self {
         let mut graphs = compiled.graphs.iter();

@@ -1,0 +1,363 @@
+//! Workflows as a drawing, for Mermaid, Graphviz and whatever else draws boxes and arrows. Works on definitions, so that
+//! broken ones can be looked at.
+
+mod dot;
+mod mermaid;
+
+use std::collections::BTreeMap;
+
+use crate::definition::{
+    ForkStrategy, JoinStrategy, NodeConfig, NodeDefinition, TriggerAction, TriggerDefinition, WorkflowDefinition,
+};
+
+pub use dot::dot;
+pub use mermaid::mermaid;
+
+/// Boxes and arrows: the workflows of some files, the triggers between them.
+#[derive(Clone, Debug, Default)]
+pub struct Drawing {
+    /// Every box; arrows name them by their place.
+    pub boxes: Vec<NodeBox>,
+    /// The workflows, in order.
+    pub groups: Vec<Group>,
+    /// Every arrow, by the box it starts at.
+    pub arrows: Vec<Arrow>,
+}
+
+/// A workflow in a drawing.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// Its id, and its name where it has one.
+    pub title: String,
+    /// Its boxes.
+    pub boxes: std::ops::Range<usize>,
+}
+
+/// A node or a trigger in a drawing.
+#[derive(Clone, Debug)]
+pub struct NodeBox {
+    /// One or two lines: the id, the type and what it is best known by.
+    pub label: String,
+    /// Its form.
+    pub shape: Shape,
+}
+
+/// The form of a box.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// START and END.
+    Terminal,
+    /// What does something.
+    Box,
+    /// ROUTE.
+    Diamond,
+    /// FORK.
+    Spread,
+    /// JOIN.
+    Gather,
+    /// SUBGRAPH.
+    Frame,
+    /// A trigger, and the two ends of what it starts.
+    Trigger,
+}
+
+/// A way from one box to another.
+#[derive(Clone, Debug)]
+pub struct Arrow {
+    /// The box it starts at.
+    pub from: usize,
+    /// The box it leads to.
+    pub to: usize,
+    /// What stands on it.
+    pub label: Option<String>,
+    /// What kind of way.
+    pub style: ArrowStyle,
+}
+
+/// What kind of way an arrow is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArrowStyle {
+    /// An edge or a route.
+    Plain,
+    /// A path of a fork.
+    Path,
+    /// On error, a call, or what a trigger starts.
+    Dashed,
+}
+
+impl Drawing {
+    /// The drawing of these workflows and of the triggers beside them.
+    pub fn of(workflows: &[&WorkflowDefinition], triggers: &[&TriggerDefinition]) -> Self {
+        let mut drawing = Self::default();
+        let mut starts = BTreeMap::new();
+        for workflow in workflows {
+            drawing.workflow(workflow, &mut starts);
+        }
+        for trigger in triggers {
+            drawing.boxes.push(trigger_box(trigger));
+        }
+        let first_trigger = drawing.boxes.len() - triggers.len();
+        for (place, trigger) in triggers.iter().enumerate() {
+            drawing.started_by(first_trigger + place, trigger, &starts);
+        }
+        for (group, workflow) in workflows.iter().enumerate() {
+            let first = drawing.groups[group].boxes.start;
+            for (place, node) in workflow.nodes.iter().enumerate() {
+                if let NodeConfig::Subgraph(call) = &node.config {
+                    drawing.link(first + place, starts.get(call.subgraph_id.as_str()), "calls");
+                }
+            }
+            for (place, trigger) in workflow.triggers.iter().enumerate() {
+                drawing.started_by(first + workflow.nodes.len() + place, trigger, &starts);
+            }
+        }
+        drawing.arrows.sort_by_key(|arrow| arrow.from);
+        drawing
+    }
+
+    fn workflow<'w>(&mut self, workflow: &'w WorkflowDefinition, starts: &mut BTreeMap<&'w str, usize>) {
+        let first = self.boxes.len();
+        self.boxes.extend(workflow.nodes.iter().map(|node| NodeBox {
+            label: label(node),
+            shape: shape(&node.config),
+        }));
+        self.boxes.extend(workflow.triggers.iter().map(trigger_box));
+        let title = match workflow.name.as_deref() {
+            Some(name) if name != workflow.id => format!("{}: {name}", workflow.id),
+            Some(_) | None => workflow.id.clone(),
+        };
+        self.groups.push(Group {
+            title,
+            boxes: first..self.boxes.len(),
+        });
+        let begins = |node: &NodeDefinition| matches!(node.config, NodeConfig::Start | NodeConfig::StartFromTrigger);
+        if let Some(start) = workflow.nodes.iter().position(begins) {
+            starts.entry(&workflow.id).or_insert(first + start);
+        }
+        self.arrows.extend(ways(workflow).into_iter().map(|way| Arrow {
+            from: first + way.from,
+            to: first + way.to,
+            ..way
+        }));
+    }
+
+    fn started_by(&mut self, trigger_box: usize, trigger: &TriggerDefinition, starts: &BTreeMap<&str, usize>) {
+        let (_, started) = action(&trigger.action);
+        self.link(trigger_box, started.and_then(|id| starts.get(id)), "starts");
+    }
+
+    fn link(&mut self, from: usize, to: Option<&usize>, label: &str) {
+        self.arrows.extend(to.map(|to| Arrow {
+            from,
+            to: *to,
+            label: Some(label.to_owned()),
+            style: ArrowStyle::Dashed,
+        }));
+    }
+}
+
+/// The word of an action, and the workflow it starts.
+fn action(action: &TriggerAction) -> (&'static str, Option<&str>) {
+    match action {
+        TriggerAction::StartWorkflow { workflow_id, .. } => ("START_WORKFLOW", Some(workflow_id)),
+        TriggerAction::ExecuteTriggeredSubgraph(execute) => {
+            ("EXECUTE_TRIGGERED_SUBGRAPH", Some(&execute.triggered_workflow_id))
+        }
+        TriggerAction::StopThread { .. } => ("STOP_THREAD", None),
+        TriggerAction::PauseThread { .. } => ("PAUSE_THREAD", None),
+        TriggerAction::ResumeThread { .. } => ("RESUME_THREAD", None),
+        TriggerAction::SetVariable { .. } => ("SET_VARIABLE", None),
+        TriggerAction::SendNotification { .. } => ("SEND_NOTIFICATION", None),
+        TriggerAction::Custom { .. } => ("CUSTOM", None),
+    }
+}
+
+fn trigger_box(trigger: &TriggerDefinition) -> NodeBox {
+    let event = trigger.condition.event_name.as_deref();
+    let event = event.unwrap_or(trigger.condition.event_type.as_str());
+    NodeBox {
+        label: format!("{}\nTRIGGER on {event}: {}", trigger.id, action(&trigger.action).0),
+        shape: Shape::Trigger,
+    }
+}
+
+fn shape(config: &NodeConfig) -> Shape {
+    match config {
+        NodeConfig::Start | NodeConfig::End(_) => Shape::Terminal,
+        NodeConfig::Route(_) => Shape::Diamond,
+        NodeConfig::Fork(_) => Shape::Spread,
+        NodeConfig::Join(_) => Shape::Gather,
+        NodeConfig::Subgraph(_) => Shape::Frame,
+        NodeConfig::StartFromTrigger | NodeConfig::ContinueFromTrigger(_) => Shape::Trigger,
+        NodeConfig::Variable(_)
+        | NodeConfig::Llm(_)
+        | NodeConfig::Code(_)
+        | NodeConfig::ContextProcessor(_)
+        | NodeConfig::Wait(_) => Shape::Box,
+    }
+}
+
+fn label(node: &NodeDefinition) -> String {
+    let title = match node.name.as_deref() {
+        Some(name) if name != node.id => format!("{}: {name}", node.id),
+        Some(_) | None => node.id.clone(),
+    };
+    format!("{title}\n{}{}", node.config.type_name(), known_by(&node.config))
+}
+
+/// What a node is best known by, after its type.
+fn known_by(config: &NodeConfig) -> String {
+    match config {
+        NodeConfig::Join(join) => {
+            let strategy = match join.join_strategy {
+                JoinStrategy::AllCompleted => "ALL_COMPLETED",
+                JoinStrategy::AnyCompleted => "ANY_COMPLETED",
+                JoinStrategy::AllFailed => "ALL_FAILED",
+                JoinStrategy::AnyFailed => "ANY_FAILED",
+                JoinStrategy::SuccessCountThreshold => "SUCCESS_COUNT_THRESHOLD",
+            };
+            let threshold = join.threshold.map_or_else(String::new, |count| format!(" {count}"));
+            let timeout = join.timeout.filter(|seconds| *seconds > 0.0);
+            let timeout = timeout.map_or_else(String::new, |seconds| format!(", {seconds} s"));
+            format!(" {strategy}{threshold}{timeout}")
+        }
+        NodeConfig::Fork(fork) if fork.fork_strategy == ForkStrategy::Serial => " serial".to_owned(),
+        NodeConfig::Subgraph(call) => format!(" {}", call.subgraph_id),
+        _ => String::new(),
+    }
+}
+
+/// Every way a thread can take, in the order of the nodes; names that lead nowhere are left out.
+fn ways(definition: &WorkflowDefinition) -> Vec<Arrow> {
+    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+    for (place, node) in definition.nodes.iter().enumerate() {
+        places.entry(&node.id).or_insert(place);
+    }
+    let mut out = Vec::new();
+    let mut add = |from: usize, to: &str, label: Option<String>, style: ArrowStyle| {
+        if let Some(to) = places.get(to).copied() {
+            out.push(Arrow { from, to, label, style });
+        }
+    };
+    let mut own_ways = vec![false; definition.nodes.len()];
+    for (place, node) in definition.nodes.iter().enumerate() {
+        if let NodeConfig::Route(route) = &node.config {
+            own_ways[place] = !route.routes.is_empty() || route.default_target_node_id.is_some();
+            for one in &route.routes {
+                add(
+                    place,
+                    &one.target_node_id,
+                    Some(one.condition.clone()),
+                    ArrowStyle::Plain,
+                );
+            }
+            if let Some(target) = &route.default_target_node_id {
+                add(place, target, Some("otherwise".to_owned()), ArrowStyle::Plain);
+            }
+        }
+        if let NodeConfig::Fork(fork) = &node.config {
+            own_ways[place] = true;
+            for (path, child) in fork.fork_path_ids.iter().zip(&fork.child_node_ids) {
+                add(place, child, Some(path.clone()), ArrowStyle::Path);
+            }
+        }
+        if let Some(on_error) = &node.on_error {
+            let label = Some("on error".to_owned());
+            add(place, &on_error.target_node_id, label, ArrowStyle::Dashed);
+        }
+    }
+    for edge in &definition.edges {
+        if let Some(from) = places
+            .get(edge.source_node_id.as_str())
+            .copied()
+            .filter(|from| !own_ways[*from])
+        {
+            let label = edge.label.clone().or_else(|| edge.condition.clone());
+            add(from, &edge.target_node_id, label, ArrowStyle::Plain);
+        }
+    }
+    out.sort_by_key(|arrow| arrow.from);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Drawing, dot, mermaid};
+    use crate::definition::{SourceFile, load};
+
+    fn drawn() -> Drawing {
+        let text = r#"{"id": "say \"hi\"", "nodes": [
+            {"id": "s", "type": "START"},
+            {"id": "r", "type": "ROUTE", "config": {"routes": [{"condition": "a < \"b\" | c", "targetNodeId": "f"}],
+             "defaultTargetNodeId": "e"}},
+            {"id": "f", "type": "FORK", "config": {"forkPathIds": ["p"], "childNodeIds": ["c"]}},
+            {"id": "c", "type": "LLM", "name": "back\\slash\nand line", "onError": {"targetNodeId": "j"}},
+            {"id": "j", "type": "JOIN", "config": {"forkPathIds": ["p"], "joinStrategy": "ALL_COMPLETED"}},
+            {"id": "e", "type": "END"}],
+            "edges": [{"from": "s", "to": "r"}, {"from": "f", "to": "c"}, {"from": "c", "to": "j"},
+                      {"from": "j", "to": "e"}, {"from": "j", "to": "nowhere"}]}"#;
+        let loaded = load(&SourceFile::new("drawn.json", text));
+        assert!(loaded.faults.is_empty(), "{:?}", loaded.faults);
+        drawing(&loaded)
+    }
+
+    fn drawing(loaded: &crate::definition::Loaded) -> Drawing {
+        let workflows: Vec<_> = loaded.workflows.iter().map(|one| &one.value).collect();
+        let triggers: Vec<_> = loaded.triggers.iter().map(|one| &one.value).collect();
+        Drawing::of(&workflows, &triggers)
+    }
+
+    #[test]
+    fn all_workflows_are_one_drawing_with_calls_and_triggers() {
+        let text = r#"{"workflows": [
+            {"id": "main", "nodes": [{"id": "s", "type": "START"},
+                {"id": "c", "type": "SUBGRAPH", "config": {"subgraphId": "other"}}, {"id": "e", "type": "END"}],
+             "edges": [{"from": "s", "to": "c"}, {"from": "c", "to": "e"}]},
+            {"id": "other", "nodes": [{"id": "s", "type": "START"}, {"id": "e", "type": "END"}],
+             "edges": [{"from": "s", "to": "e"}]}],
+            "triggers": [{"id": "t", "type": "EVENT", "condition": {"eventType": "NODE_FAILED"},
+             "action": {"type": "START_WORKFLOW", "parameters": {"workflowId": "other"}}}]}"#;
+        let loaded = load(&SourceFile::new("two.json", text));
+        assert!(loaded.faults.is_empty(), "{:?}", loaded.faults);
+        let text = mermaid(&drawing(&loaded));
+        assert_eq!(
+            text,
+            "flowchart TD\n  subgraph w0[\"main\"]\n    n0([\"s<br/>START\"])\n    n1[[\"c<br/>SUBGRAPH other\"]]\n    \
+             n2([\"e<br/>END\"])\n  end\n  subgraph w1[\"other\"]\n    n3([\"s<br/>START\"])\n    n4([\"e<br/>END\"])\n  end\n  \
+             n5{{\"t<br/>TRIGGER on NODE_FAILED: START_WORKFLOW\"}}\n  \
+             n0 --> n1\n  n1 --> n2\n  n1 -.->|\"calls\"| n3\n  n3 --> n4\n  n5 -.->|\"starts\"| n3\n"
+        );
+        let dot = dot(&drawing(&loaded));
+        assert_eq!(dot.matches("digraph").count(), 1);
+        assert!(dot.contains("subgraph \"cluster_0\" {"), "{dot}");
+    }
+
+    #[test]
+    fn mermaid_shows_kinds_and_ways_and_escapes_labels() {
+        let text = mermaid(&drawn());
+        assert_eq!(
+            text,
+            "flowchart TD\n  n0([\"s<br/>START\"])\n  n1{\"r<br/>ROUTE\"}\n  n2[/\"f<br/>FORK\"\\]\n  \
+             n3[\"c: back#92;slash<br/>and line<br/>LLM\"]\n  n4[\\\"j<br/>JOIN ALL_COMPLETED\"/]\n  n5([\"e<br/>END\"])\n  \
+             n0 --> n1\n  n1 -->|\"a #60; #34;b#34; #124; c\"| n2\n  n1 -->|\"otherwise\"| n5\n  n2 ==>|\"p\"| n3\n  \
+             n3 -.->|\"on error\"| n4\n  n3 --> n4\n  n4 --> n5\n"
+        );
+    }
+
+    #[test]
+    fn dot_shows_kinds_and_ways_and_escapes_labels() {
+        let text = dot(&drawn());
+        assert!(text.starts_with("digraph \"say \\\"hi\\\"\" {\n"), "{text}");
+        assert!(
+            text.contains("n3 [label=\"c: back\\\\slash\\nand line\\nLLM\", shape=box];"),
+            "{text}"
+        );
+        assert!(
+            text.contains("n1 -> n2 [style=solid, label=\"a < \\\"b\\\" | c\"];"),
+            "{text}"
+        );
+        assert!(text.contains("n2 -> n3 [style=bold, label=\"p\"];"), "{text}");
+        assert!(text.contains("n3 -> n4 [style=dashed, label=\"on error\"];"), "{text}");
+        assert!(text.ends_with("}\n"));
+    }
+}

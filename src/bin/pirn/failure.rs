@@ -1,0 +1,91 @@
+//! Why a command did not do what it was asked, for people on stderr and for programs on stdout.
+
+use std::io::{Write, stderr};
+use std::process::ExitCode;
+
+use pirn::check::{Checked, SourceFile};
+use pirn::config::ConfigText;
+use serde_json::{Value, json};
+
+use crate::redact::masked;
+use crate::terminal::{FAILED, Output, USAGE, answer};
+use crate::{faults, terminal};
+
+/// One failure. As JSON `{error: {code, message, help?}}`, with `errors` and `warnings` where files have faults.
+pub(crate) struct Failure {
+    exit: u8,
+    code: &'static str,
+    message: String,
+    help: Option<String>,
+    files: Option<Box<(Vec<SourceFile>, Checked)>>,
+}
+
+impl Failure {
+    /// The run, the call or the check failed: exit 1.
+    pub(crate) fn failed(code: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            exit: FAILED,
+            code,
+            message: message.into(),
+            help: None,
+            files: None,
+        }
+    }
+
+    /// Wrong usage, or an unreadable file: exit 2.
+    pub(crate) fn usage(code: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            exit: USAGE,
+            ..Self::failed(code, message)
+        }
+    }
+
+    /// Files that have faults, each shown in its text: exit 1.
+    pub(crate) fn invalid(files: Vec<SourceFile>, config: Option<&ConfigText>, checked: Checked) -> Self {
+        let count = checked.faults().len();
+        let plural = if count == 1 { "" } else { "s" };
+        let shown = faults::texts(files, config);
+        Self {
+            files: Some(Box::new((shown, checked))),
+            ..Self::failed("INVALID_WORKFLOW", format!("{count} error{plural} in the files"))
+        }
+    }
+
+    /// The same failure with what to do about it.
+    pub(crate) fn with_help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// Says it, and gives the exit code.
+    pub(crate) fn report(self, output: Output) -> ExitCode {
+        match output {
+            Output::Json => answer(&format!("{:#}\n", self.json()), self.exit),
+            Output::Text => {
+                let text = self.text();
+                // Where stderr is gone too, the exit code is all that is left to say it.
+                let _ = writeln!(stderr().lock(), "{}", masked(text.trim_end()));
+                ExitCode::from(self.exit)
+            }
+        }
+    }
+
+    fn json(&self) -> Value {
+        let mut error = json!({"code": self.code, "message": masked(&self.message)});
+        if let Some(help) = &self.help {
+            error["help"] = json!(masked(help));
+        }
+        match self.files.as_deref() {
+            Some((_, checked)) => json!({"error": error, "errors": checked.faults(), "warnings": checked.warnings()}),
+            None => json!({ "error": error }),
+        }
+    }
+
+    fn text(&self) -> String {
+        if let Some((files, checked)) = self.files.as_deref() {
+            return faults::text(files, checked, terminal::on_stderr());
+        }
+        let help = self.help.as_ref().map(|help| format!("\n  help: {help}"));
+        format!("pirn: {}{}", self.message, help.unwrap_or_default())
+    }
+}

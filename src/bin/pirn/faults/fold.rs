@@ -1,0 +1,144 @@
+//! Which faults are causes, and which follow from them: a misspelt target leaves nodes unreachable and forks unpaired.
+
+use std::collections::BTreeMap;
+
+use pirn::check::Fault;
+use pirn_core::definition::FaultCode;
+
+use super::counted;
+
+/// The faults of a set of files, apart.
+pub(super) struct Folded<'f> {
+    /// What to mend.
+    pub(super) causes: Vec<&'f Fault>,
+    /// What may be gone when that is mended.
+    following: Vec<&'f Fault>,
+}
+
+impl<'f> Folded<'f> {
+    pub(super) fn of(faults: &'f [Fault]) -> Self {
+        let has_cause = |fault: &Fault| {
+            faults
+                .iter()
+                .any(|other| is_cause_of(other.code, fault.code) && same_workflow(other, fault))
+        };
+        let (following, causes) = faults.iter().partition(|fault| has_cause(fault));
+        Self { causes, following }
+    }
+
+    /// `3 more errors follow from these: 2 UNREACHABLE_NODE, 1 DEAD_END`.
+    pub(super) fn following(&self) -> Option<String> {
+        let mut by_code: BTreeMap<&str, usize> = BTreeMap::new();
+        for fault in &self.following {
+            *by_code.entry(fault.code.as_str()).or_default() += 1;
+        }
+        let list: Vec<String> = by_code.iter().map(|(code, count)| format!("{count} {code}")).collect();
+        let count = self.following.len();
+        let verb = if count == 1 { "follows" } else { "follow" };
+        (count > 0).then(|| {
+            format!(
+                "{} {verb} from these: {}",
+                counted(count, "more error"),
+                list.join(", ")
+            )
+        })
+    }
+}
+
+/// Whether mending `cause` may mend `fault`: what is missing or misnamed comes before the shape of the graph, and that
+/// before the pairs of its forks.
+fn is_cause_of(cause: FaultCode, fault: FaultCode) -> bool {
+    rank(fault) != INDEPENDENT && rank(cause) < rank(fault)
+}
+
+fn rank(code: FaultCode) -> u8 {
+    match code {
+        FaultCode::UnreachableNode | FaultCode::DeadEnd => 2,
+        FaultCode::UnpairedFork
+        | FaultCode::UnpairedJoin
+        | FaultCode::ForkJoinNotReachable
+        | FaultCode::InvalidTriggeredWorkflow => 1,
+        FaultCode::UnknownField
+        | FaultCode::MissingField
+        | FaultCode::InvalidValue
+        | FaultCode::InvalidJson
+        | FaultCode::DuplicateField
+        | FaultCode::DuplicateNodeId
+        | FaultCode::UnknownNodeReference
+        | FaultCode::InvalidEdge
+        | FaultCode::InvalidForkPathIds
+        | FaultCode::ForkJoinMismatch
+        | FaultCode::DuplicateForkPathId => 0,
+        // Wrong by itself, and the cause of nothing else.
+        _ => INDEPENDENT,
+    }
+}
+
+/// No cause of others, and none of them a cause of it.
+const INDEPENDENT: u8 = u8::MAX;
+
+fn same_workflow(one: &Fault, other: &Fault) -> bool {
+    one.file == other.file && workflow_of(&one.pointer) == workflow_of(&other.pointer)
+}
+
+/// The beginning of a pointer that names the workflow: `/workflows/2`, `/0`, or nothing where a file is one.
+fn workflow_of(pointer: &str) -> &str {
+    let is_in_list = pointer.as_bytes().get(1).is_some_and(u8::is_ascii_digit);
+    let steps = if pointer.starts_with("/workflows/") {
+        2
+    } else {
+        usize::from(is_in_list)
+    };
+    let end = pointer
+        .match_indices('/')
+        .nth(steps)
+        .map_or(pointer.len(), |(at, _)| at);
+    if steps == 0 { "" } else { &pointer[..end] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fault(code: FaultCode, pointer: &str) -> Fault {
+        Fault {
+            code,
+            message: String::new(),
+            pointer: pointer.to_owned(),
+            file: None,
+            position: None,
+            help: None,
+        }
+    }
+
+    #[test]
+    fn a_misspelt_target_folds_what_follows_in_its_own_workflow_only() {
+        let faults = [
+            fault(FaultCode::UnreachableNode, "/workflows/0/nodes/3"),
+            fault(FaultCode::UnknownNodeReference, "/workflows/0/edges/1/to"),
+            fault(FaultCode::UnreachableNode, "/workflows/1/nodes/3"),
+            fault(FaultCode::InvalidTimeout, "/workflows/0/nodes/2/config/timeout"),
+        ];
+        let folded = Folded::of(&faults);
+        let causes: Vec<&str> = folded.causes.iter().map(|fault| fault.pointer.as_str()).collect();
+        assert_eq!(
+            causes,
+            [
+                "/workflows/0/edges/1/to",
+                "/workflows/1/nodes/3",
+                "/workflows/0/nodes/2/config/timeout"
+            ]
+        );
+        assert_eq!(
+            folded.following().as_deref(),
+            Some("1 more error follows from these: 1 UNREACHABLE_NODE")
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_by_itself_is_a_cause() {
+        let faults = [fault(FaultCode::UnreachableNode, "/nodes/3")];
+        let folded = Folded::of(&faults);
+        assert_eq!((folded.causes.len(), folded.following()), (1, None));
+    }
+}

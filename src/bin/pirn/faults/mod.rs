@@ -1,0 +1,73 @@
+//! What is wrong with files, for a person: causes first, each in its text, what follows from them counted.
+
+mod fold;
+mod picture;
+
+use std::fmt::Write;
+
+use pirn::check::{Checked, Fault, SourceFile};
+use pirn::config::ConfigText;
+
+use crate::redact::masked;
+use crate::terminal::Screen;
+use fold::Folded;
+
+/// Faults that are shown; the rest is counted.
+const MAX_SHOWN: usize = 20;
+
+/// Every text that a fault may be shown in.
+pub(crate) fn texts(mut files: Vec<SourceFile>, config: Option<&ConfigText>) -> Vec<SourceFile> {
+    files.extend(config.map(|text| text.source().clone()));
+    files
+}
+
+/// The faults and warnings with their source lines, and the verdict.
+pub(crate) fn text(files: &[SourceFile], checked: &Checked, screen: Screen) -> String {
+    let mut out = String::new();
+    let folded = Folded::of(checked.faults());
+    show(files, &folded.causes, "error", screen, &mut out);
+    if let Some(line) = folded.following() {
+        put(&mut out, format_args!("{line}\n\n"));
+    }
+    let warnings: Vec<&Fault> = checked.warnings().iter().collect();
+    show(files, &warnings, "warning", screen, &mut out);
+    put(&mut out, format_args!("{}\n", verdict(checked)));
+    masked(&out).into_owned()
+}
+
+fn show(files: &[SourceFile], faults: &[&Fault], level: &str, screen: Screen, out: &mut String) {
+    for fault in faults.iter().take(MAX_SHOWN) {
+        picture::draw(files, fault, level, screen, out);
+    }
+    if let Some(more @ 1..) = faults.len().checked_sub(MAX_SHOWN) {
+        put(
+            out,
+            format_args!(
+                "and {}; --output json lists all\n\n",
+                counted(more, &format!("more {level}"))
+            ),
+        );
+    }
+}
+
+/// `invalid: 2 errors, 0 warnings`.
+fn verdict(checked: &Checked) -> String {
+    let word = if checked.faults().is_empty() {
+        "valid"
+    } else {
+        "invalid"
+    };
+    let (errors, warnings) = (checked.faults().len(), checked.warnings().len());
+    format!("{word}: {}, {}", counted(errors, "error"), counted(warnings, "warning"))
+}
+
+/// `2 errors`.
+pub(crate) fn counted(count: usize, word: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {word}{plural}")
+}
+
+fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
+    // Writing to a string does not fail.
+    let _ = out.write_fmt(text);
+}

@@ -1,0 +1,105 @@
+//! One fault in its text, cut to the width of the screen around the mark.
+
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+use pirn::check::{Fault, SourceFile};
+
+use super::put;
+use crate::terminal::Screen;
+
+/// Bytes around a place that are looked at: a file of one line may have millions.
+const WINDOW: usize = 2000;
+
+pub(super) fn draw(files: &[SourceFile], fault: &Fault, level: &str, screen: Screen, out: &mut String) {
+    let level = if level == "error" { Level::ERROR } else { Level::WARNING };
+    let title = level.primary_title(fault.message.as_str()).id(fault.code.as_str());
+    let file = fault
+        .file
+        .as_ref()
+        .and_then(|name| files.iter().find(|file| file.name == *name));
+    let marked = file.zip(fault.position).map(|(file, position)| {
+        let place = Place::of(&file.text, position.offset, position.length);
+        let mark = AnnotationKind::Primary.span(place.mark.clone());
+        let label = match (fault.pointer.as_str(), place.is_cut) {
+            ("", false) => None,
+            (pointer, false) => Some(pointer.to_owned()),
+            (pointer, true) => Some(format!("{pointer} (column {} of the file)", position.column)),
+        };
+        Snippet::source(place.line)
+            .path(file.name.as_str())
+            .line_start(position.line as usize)
+            .annotation(mark.label(label))
+    });
+    let group = match marked {
+        Some(snippet) => title.element(snippet),
+        None => Group::with_title(title),
+    };
+    let group = match &fault.help {
+        Some(help) => group.element(Level::HELP.message(help.as_str())),
+        None => group,
+    };
+    let renderer = if screen.has_colour {
+        Renderer::styled()
+    } else {
+        Renderer::plain()
+    };
+    put(
+        out,
+        format_args!("{}\n\n", renderer.term_width(screen.columns).render(&[group])),
+    );
+}
+
+/// The line of a fault, and what of it is marked.
+struct Place<'t> {
+    line: &'t str,
+    mark: std::ops::Range<usize>,
+    /// The line does not begin where the file's line does.
+    is_cut: bool,
+}
+
+impl<'t> Place<'t> {
+    /// The mark ends with its first line: a whole object would bury the message.
+    fn of(text: &'t str, offset: usize, length: usize) -> Self {
+        let offset = floor(text, offset);
+        let from = floor(text, offset.saturating_sub(WINDOW));
+        let to = floor(text, offset.saturating_add(WINDOW));
+        let line_start = text[from..offset].rfind('\n').map(|at| from + at + 1);
+        let start = line_start.unwrap_or(from);
+        let end = text[offset..to].find('\n').map_or(to, |at| offset + at);
+        let line = text[start..end].trim_end_matches('\r');
+        let begin = (offset - start).min(line.len());
+        let stop = floor(line, (begin + length.max(1)).min(line.len()));
+        Self {
+            line,
+            mark: begin..stop.max(begin),
+            is_cut: line_start.is_none() && from > 0,
+        }
+    }
+}
+
+/// The nearest place at or before `at` where a character begins.
+fn floor(text: &str, at: usize) -> usize {
+    let mut at = at.min(text.len());
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Place;
+
+    #[test]
+    fn the_mark_stays_on_its_line_wherever_it_is() {
+        let text = "{\n  \"ä\": {\n  }\n}";
+        for offset in 0..=text.len() {
+            for length in 0..6 {
+                let place = Place::of(text, offset, length);
+                assert!(place.line.get(place.mark.clone()).is_some(), "{offset} {length}");
+                assert!(!place.line.contains('\n'));
+            }
+        }
+        let long = "x".repeat(100_000);
+        assert!(Place::of(&long, 50_000, 3).line.len() <= 4_000);
+    }
+}

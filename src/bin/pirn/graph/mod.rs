@@ -1,0 +1,86 @@
+//! `pirn graph FILE...`: draws what files say, also where it is not valid yet.
+
+use std::process::ExitCode;
+
+use clap::ValueEnum;
+use pirn_core::definition::{Loaded, nearest};
+use pirn_core::graph::draw::{self, Drawing};
+
+use crate::failure::Failure;
+use crate::files;
+use crate::terminal::answer;
+
+mod svg;
+
+/// Arguments of `pirn graph`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  pirn graph workflow.json
+  pirn graph workflow.json trigger.json --format svg > workflow.svg
+  pirn graph workflow.json --format dot | dot -Tpdf > workflow.pdf
+
+All workflows of the files are one drawing, with the triggers between them; a JOIN shows its strategy.
+
+Exit codes: 0, 1 nothing to draw, 2 wrong usage or an unreadable file.")]
+pub(crate) struct Args {
+    /// Workflow files, or - for stdin
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<String>,
+    /// How to draw
+    #[arg(long, value_enum, default_value_t = Format::Mermaid)]
+    format: Format,
+    /// Only this workflow
+    #[arg(long, value_name = "ID")]
+    workflow: Option<String>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    Mermaid,
+    Dot,
+    Svg,
+}
+
+/// Draws every workflow of the files.
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let files = files::read(&args.files)?;
+    let loaded = Loaded::of(&files);
+    let wanted = |id: &str| args.workflow.as_deref().is_none_or(|wanted| wanted == id);
+    let workflows: Vec<_> = loaded
+        .workflows
+        .iter()
+        .map(|workflow| &workflow.value)
+        .filter(|workflow| wanted(&workflow.id))
+        .collect();
+    if workflows.is_empty() {
+        return Err(nothing_to_draw(args, &loaded));
+    }
+    let triggers: Vec<_> = loaded.triggers.iter().map(|trigger| &trigger.value).collect();
+    let drawing = Drawing::of(&workflows, &triggers);
+    let text = match args.format {
+        Format::Mermaid => draw::mermaid(&drawing),
+        Format::Dot => draw::dot(&drawing),
+        Format::Svg => svg::svg(&drawing),
+    };
+    Ok(answer(&text, 0))
+}
+
+fn nothing_to_draw(args: &Args, loaded: &Loaded) -> Failure {
+    let names = args.files.join(", ");
+    if let Some(wanted) = &args.workflow
+        && !loaded.workflows.is_empty()
+    {
+        let ids: Vec<&str> = loaded.workflows.iter().map(|workflow| &*workflow.value.id).collect();
+        let message = format!("there is no workflow {wanted}; {names} has {}", ids.join(", "));
+        let failure = Failure::failed("WORKFLOW_NOT_FOUND", message);
+        return match nearest(wanted, ids.iter().copied()) {
+            Some(near) => failure.with_help(format!("did you mean {near}?")),
+            None => failure,
+        };
+    }
+    match loaded.faults.first() {
+        Some(fault) => Failure::failed(fault.code.as_str(), fault.to_string()),
+        None => Failure::failed("WORKFLOW_NOT_FOUND", format!("{names} has no workflow")),
+    }
+}

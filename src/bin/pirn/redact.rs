@@ -1,0 +1,62 @@
+//! Keys in what is shown: a line of a file may hold one where none should be.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use regex::{Captures, Regex};
+
+/// A field that is named like a key and its value, user info in a URL, a bearer token, and what begins like the keys of
+/// the large providers. The part to hide is the group `key`.
+static KEYS: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new(concat!(
+        r#"(?i)\b(?:[a-z0-9_-]*api[_-]?key|[a-z_-]*secret|password|passwd|access[_-]?token|auth[_-]?token|x-api-key)"#,
+        r#"\\?["']?\s*(?::\s*\\?["']|=\s*\\?["']?)(?P<a>[^"'\s,}\\]+)"#,
+        r#"|[a-z][a-z0-9+.-]*://(?P<b>[^/@\s"']+)@"#,
+        r#"|\bbearer\s+(?P<c>[a-z0-9._~+/=-]{8,})"#,
+        r#"|\b(?P<d>(?:sk|pk|rk|xai|gsk|hf|ghp|gho)[-_][a-z0-9_-]{8,})"#,
+        r#"|\b(?P<e>AIza[a-z0-9_-]{20,})"#,
+    ))
+    .ok()
+});
+
+/// The text with every key in it replaced by as many asterisks as it has bytes, so that places in it stay what they were.
+pub(crate) fn masked(text: &str) -> Cow<'_, str> {
+    let Some(keys) = KEYS.as_ref() else {
+        return Cow::Borrowed(text);
+    };
+    keys.replace_all(text, |found: &Captures<'_>| {
+        let whole = &found[0];
+        let key = ["a", "b", "c", "d", "e"].iter().find_map(|name| found.name(name));
+        let Some(key) = key else { return whole.to_owned() };
+        let start = key.start() - found.get(0).map_or(0, |all| all.start());
+        let (before, rest) = whole.split_at(start);
+        format!("{before}{}{}", "*".repeat(key.len()), &rest[key.len()..])
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::masked;
+
+    #[test]
+    fn no_key_is_shown_and_every_place_stays() {
+        for (text, shown) in [
+            (r#"{"apiKey": "abc", "id": 1}"#, r#"{"apiKey": "***", "id": 1}"#),
+            ("api_key = 'abc'", "api_key = '***'"),
+            ("OPENAI_API_KEY=abcd next", "OPENAI_API_KEY=**** next"),
+            ("https://me:pw@host/x", "https://*****@host/x"),
+            ("Authorization: Bearer abcdefgh", "Authorization: Bearer ********"),
+            ("the key sk-12345678 is wrong", "the key *********** is wrong"),
+        ] {
+            assert_eq!(masked(text), shown);
+        }
+        for text in [
+            r#"apiKeyEnv = "OPENAI_API_KEY""#,
+            r#""tokenLimit": 100"#,
+            "https://host/a@b",
+            "task-12345678-of-many",
+        ] {
+            assert_eq!(masked(text), text);
+        }
+    }
+}

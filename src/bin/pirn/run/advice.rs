@@ -1,0 +1,41 @@
+//! The next step after a run that failed, by its error's code.
+
+use pirn::RunErrorCode;
+
+/// One sentence on what to change; none where the message says it.
+pub(super) fn advice(code: RunErrorCode) -> Option<&'static str> {
+    Some(match code {
+        RunErrorCode::NodeTimeout => {
+            "give it more time (`timeoutMs`, `timeout`, --timeout), or say where to go instead: `onError`"
+        }
+        RunErrorCode::ScriptLimitExceeded => {
+            "an expression has 50 ms, CODE 5 s; docs/reference/limits.md lists every limit"
+        }
+        RunErrorCode::TemplateError => {
+            "give the value in the input, or ask whether it is there: {{#if path}}...{{/if}}"
+        }
+        RunErrorCode::NoRouteMatched => "give the ROUTE a `defaultTargetNodeId`",
+        RunErrorCode::NoEdgeSatisfied => "give the node an edge without `condition`: it is taken when no other holds",
+        RunErrorCode::JoinConditionNotMet => {
+            "the causes below say why paths failed; `onError` of the JOIN goes on without them"
+        }
+        RunErrorCode::JoinTimeout => "a longer `timeout` of the JOIN, a strategy that needs fewer paths, or `onError`",
+        RunErrorCode::MainThreadNotFound => "leave out `mainPathId`: then the first path that completed counts",
+        RunErrorCode::VariableMergeConflict => "`mergeVariables: \"main\"`, or a variable of its own for each path",
+        RunErrorCode::ReadonlyVariable => "assign another variable, or take `readonly` away",
+        RunErrorCode::MaxStepsExceeded => "a loop needs a way out; `config.maxSteps` is the limit (default 1000)",
+        RunErrorCode::TokenBudgetExceeded => "a shorter prompt, or a larger `config.tokenLimit`",
+        RunErrorCode::ModelError => {
+            "`pirn models check` says which profiles work; a scripted one needs a response that fits"
+        }
+        RunErrorCode::SubAgentRoleMissing => "give the SUBGRAPH's `agent` a `role`",
+        RunErrorCode::Overloaded => "`config.maxDepth` bounds how deep threads nest (default 10)",
+        RunErrorCode::NodeFailed
+        | RunErrorCode::ScriptError
+        | RunErrorCode::ConversationManagerMergeFailed
+        | RunErrorCode::ToolError
+        | RunErrorCode::WorkflowNotFound
+        | RunErrorCode::Cancelled
+        | RunErrorCode::ActorPanicked => return None,
+    })
+}

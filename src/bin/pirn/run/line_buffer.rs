@@ -1,0 +1,52 @@
+//! A text that comes in pieces: whole lines, and the beginning of the next one.
+
+/// The line of a text that is not over.
+#[derive(Debug, Default)]
+pub(super) struct LineBuffer {
+    open: String,
+}
+
+impl LineBuffer {
+    /// A piece has come: the lines that are whole now. What would move a terminal's cursor is left out.
+    pub(super) fn push(&mut self, piece: &str) -> Vec<String> {
+        self.open
+            .extend(piece.chars().filter(|c| *c == '\n' || !c.is_control()));
+        let Some(end) = self.open.rfind('\n') else {
+            return Vec::new();
+        };
+        let rest = self.open.split_off(end + 1);
+        let whole = std::mem::replace(&mut self.open, rest);
+        whole.lines().map(str::to_owned).collect()
+    }
+
+    /// The line that is not over.
+    pub(super) fn unfinished(&self) -> Option<&str> {
+        Some(self.open.as_str()).filter(|line| !line.is_empty())
+    }
+
+    /// Ends the line.
+    pub(super) fn take(&mut self) -> Option<String> {
+        Some(std::mem::take(&mut self.open)).filter(|line| !line.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_come_whole() {
+        let mut lines = LineBuffer::default();
+        assert_eq!(lines.push("one "), [""; 0]);
+        assert_eq!(lines.unfinished(), Some("one "));
+        assert_eq!(lines.push("line\nand\nmore"), ["one line", "and"]);
+        assert_eq!(lines.take().as_deref(), Some("more"));
+        assert_eq!(lines.take(), None);
+    }
+
+    #[test]
+    fn a_model_does_not_steer_the_terminal() {
+        let mut lines = LineBuffer::default();
+        assert_eq!(lines.push("\u{1b}[2Jred\r\u{7}\n"), ["[2Jred"]);
+    }
+}

@@ -1,0 +1,120 @@
+//! One line of progress: when, of which thread, what; wrapped at words, with colours.
+
+use std::borrow::Cow;
+
+use console::Style;
+use textwrap::{Options, WordSplitter, wrap};
+
+/// Columns of the time that a line begins with.
+const TIME: usize = 9;
+
+/// What kind of news a line is, for its colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tone {
+    /// A step.
+    Plain,
+    /// It went well.
+    Good,
+    /// It failed.
+    Bad,
+    /// A fork, a join, a compression, a trigger.
+    Turn,
+    /// What a model says, or what was left out.
+    Quiet,
+}
+
+/// News of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Line {
+    /// Milliseconds since the run's first event; none: it goes on from the line before.
+    pub(super) at: Option<u64>,
+    /// How far inside: branches and sub-workflows stand below what started them.
+    pub(super) depth: usize,
+    pub(super) tone: Tone,
+    pub(super) text: String,
+}
+
+impl Line {
+    /// As lines of a terminal of so many columns; of no width: one line, whatever its length.
+    pub(super) fn render(&self, columns: Option<usize>) -> Vec<String> {
+        let time = self.at.map_or_else(String::new, seconds);
+        let head = format!("{time:>width$}  {}", "  ".repeat(self.depth), width = TIME - 2);
+        let texts = match columns {
+            None => vec![self.text.clone()],
+            Some(columns) => {
+                // Never so narrow that a word has no room.
+                let width = columns.saturating_sub(head.len() + 1).max(20);
+                let options = Options::new(width)
+                    .subsequent_indent("  ")
+                    .word_splitter(WordSplitter::NoHyphenation);
+                wrap(&self.text, options).into_iter().map(Cow::into_owned).collect()
+            }
+        };
+        let blank = " ".repeat(head.len());
+        let heads = std::iter::once(head.as_str()).chain(std::iter::repeat(blank.as_str()));
+        let dim = Style::new().for_stderr().dim();
+        texts
+            .iter()
+            .zip(heads)
+            .map(|(text, head)| format!("{}{}", dim.apply_to(head), self.tone.style().apply_to(text)))
+            .collect()
+    }
+}
+
+impl Tone {
+    /// Colours of the terminal's own sixteen, which are readable on its ground, light or dark.
+    fn style(self) -> Style {
+        let style = Style::new().for_stderr();
+        match self {
+            Self::Plain => style,
+            Self::Good => style.green(),
+            Self::Bad => style.red(),
+            Self::Turn => style.cyan(),
+            Self::Quiet => style.dim(),
+        }
+    }
+}
+
+/// `1.5 s`.
+pub(super) fn seconds(ms: u64) -> String {
+    format!("{}.{} s", super::meter::grouped(ms / 1000), ms % 1000 / 100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(text: &str) -> Line {
+        Line {
+            at: Some(1_250),
+            depth: 1,
+            tone: Tone::Plain,
+            text: text.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_line_is_wrapped_at_words_and_goes_on_under_its_beginning() {
+        console::set_colors_enabled_stderr(false);
+        assert_eq!(line("one two").render(None), ["  1.2 s    one two"]);
+        let text = "a long text that does not fit in forty columns";
+        assert_eq!(
+            line(text).render(Some(40)),
+            [
+                "  1.2 s    a long text that does not fit",
+                "             in forty columns"
+            ]
+        );
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal() {
+        console::set_colors_enabled_stderr(false);
+        let long = format!("{} {}", "界".repeat(100), "x".repeat(300));
+        for columns in 40..130 {
+            for shown in line(&long).render(Some(columns)) {
+                assert!(console::measure_text_width(&shown) < columns, "{columns}: {shown}");
+            }
+        }
+    }
+}

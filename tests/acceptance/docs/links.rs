@@ -1,0 +1,113 @@
+//! Links and the table of contents.
+
+use std::collections::BTreeSet;
+
+use super::{page, pages, root};
+
+/// The targets of a page's links, code left out.
+fn links(page: &str) -> Vec<String> {
+    let mut text = String::new();
+    let mut is_code = false;
+    for line in page.lines() {
+        if line.trim_start().starts_with("```") {
+            is_code = !is_code;
+        } else if !is_code {
+            // Between back ticks nothing is a link.
+            text.extend(line.split('`').step_by(2));
+            text.push('\n');
+        }
+    }
+    let rests = text.split("](").skip(1);
+    rests
+        .filter_map(|rest| rest.split(')').next())
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The anchor of a heading, as mdBook and GitHub make it.
+fn anchor(heading: &str) -> String {
+    let plain = heading.trim_start_matches('#').trim().to_lowercase();
+    plain
+        .chars()
+        .filter_map(|c| match c {
+            ' ' => Some('-'),
+            c if c.is_alphanumeric() || c == '-' || c == '_' => Some(c),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn every_link_leads_to_a_file_and_every_anchor_to_a_heading() {
+    let mut dead = Vec::new();
+    for name in pages() {
+        let folder = root().join(&name).parent().expect("a folder").to_owned();
+        for link in links(&page(&name)) {
+            if link.starts_with("http://") || link.starts_with("https://") {
+                continue;
+            }
+            let (path, heading) = link.split_once('#').unwrap_or((&link, ""));
+            let target = if path.is_empty() {
+                root().join(&name)
+            } else {
+                folder.join(path)
+            };
+            if !target.exists() {
+                dead.push(format!("{name}: {link}: there is no such file"));
+            } else if !heading.is_empty() {
+                let text = std::fs::read_to_string(&target).expect("readable");
+                let headings = text.lines().filter(|line| line.starts_with('#'));
+                if !headings.map(anchor).any(|anchor| anchor == heading) {
+                    dead.push(format!("{name}: {link}: there is no such heading"));
+                }
+            }
+        }
+    }
+    assert!(dead.is_empty(), "{}", dead.join("\n"));
+}
+
+#[test]
+fn the_table_of_contents_names_every_page_once() {
+    let listed: Vec<String> = links(&page("docs/SUMMARY.md"))
+        .iter()
+        .map(|link| format!("docs/{link}"))
+        .collect();
+    let once: BTreeSet<&String> = listed.iter().collect();
+    assert_eq!(once.len(), listed.len(), "a page stands twice");
+    let there: Vec<String> = pages()
+        .into_iter()
+        .filter(|name| name.starts_with("docs/") && name != "docs/SUMMARY.md")
+        .collect();
+    assert_eq!(once.into_iter().cloned().collect::<Vec<_>>(), there);
+}
+
+/// mdBook reads a prefix, parts with titles, and lists; nothing else.
+#[test]
+fn the_table_of_contents_has_the_form_that_mdbook_reads() {
+    for line in page("docs/SUMMARY.md").lines() {
+        let is_item = line.trim_start().starts_with("- [") && line.ends_with(".md)");
+        let is_prefix = line.starts_with('[') && line.ends_with(".md)");
+        assert!(
+            line.is_empty() || line.starts_with("# ") || is_item || is_prefix,
+            "{line}"
+        );
+    }
+}
+
+/// Those who read the pages have neither the specification nor the design documents.
+#[test]
+fn no_page_refers_to_what_its_readers_do_not_have() {
+    let mut found = Vec::new();
+    for name in pages() {
+        for (at, line) in page(&name).lines().enumerate() {
+            let words: Vec<&str> = line.split(|c: char| !c.is_alphanumeric()).collect();
+            let is_seed = words
+                .windows(2)
+                .any(|pair| pair[0].eq_ignore_ascii_case("seed") && pair[1].len() == 3 && pair[1].starts_with("00"));
+            if words.contains(&"SPEC") || words.contains(&"DESIGN") || is_seed {
+                found.push(format!("{name}:{}: {line}", at + 1));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}

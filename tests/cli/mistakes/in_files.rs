@@ -1,0 +1,425 @@
+//! Mistakes in workflow files and profiles, found by `pirn validate`.
+
+use serde_json::{Value, json};
+
+use super::{flow, forked, tells, with, with_node, with_profile};
+use crate::command::pirn_with;
+
+/// What is wrong, the file, the exit code; and what is said: the code or sentence, the place, the way to mend it.
+type Mistake = (&'static str, Value, i32, [&'static str; 3]);
+
+fn mistakes() -> Vec<Mistake> {
+    let ask = || with_node("LLM", &json!({"prompt": "hi"}));
+    let trigger = |condition: Value, action: Value| {
+        let mut flow = flow();
+        flow["triggers"] = json!([{"id": "t", "condition": condition, "action": action}]);
+        flow
+    };
+    vec![
+        (
+            "an edge to a misspelt node",
+            with(flow(), "/edges/0/to", json!("wrok")),
+            1,
+            ["unknown node `wrok`", "/edges/0/to", "did you mean `work`?"],
+        ),
+        (
+            "a misspelt type",
+            with_node("LMM", &json!({})),
+            1,
+            ["unknown node type `LMM`", "/nodes/1/type", "did you mean `LLM`?"],
+        ),
+        (
+            "a misspelt field",
+            with_node("LLM", &json!({"promt": "hi"})),
+            1,
+            [
+                "unknown field `promt`",
+                "/nodes/1/config/promt",
+                "did you mean `prompt`?",
+            ],
+        ),
+        (
+            "a field that is missing",
+            with_node("VARIABLE", &json!({"expression": "1"})),
+            1,
+            ["MISSING_FIELD", "/nodes/1/config", "`variableName` is missing"],
+        ),
+        (
+            "a text for a number",
+            with(flow(), "/config", json!({"maxSteps": "many"})),
+            1,
+            ["`maxSteps`", "/config/maxSteps", "expected a whole number"],
+        ),
+        (
+            "no END",
+            json!({"id": "x", "nodes": [{"id": "start", "type": "START"}], "edges": []}),
+            1,
+            ["MISSING_END", "/nodes", "the workflow has no END"],
+        ),
+        (
+            "no START",
+            json!({"id": "x", "nodes": [{"id": "end", "type": "END"}], "edges": []}),
+            1,
+            ["MISSING_START", "/nodes", "START"],
+        ),
+        (
+            "one id for two nodes",
+            with(flow(), "/nodes/2/id", json!("work")),
+            1,
+            ["DUPLICATE_NODE_ID", "/nodes/2/id", "another node is called `work` too"],
+        ),
+        (
+            "an expression that does not parse",
+            with_node("VARIABLE", &json!({"variableName": "n", "expression": "1 +"})),
+            1,
+            ["INVALID_EXPRESSION", "/nodes/1/config/expression", "SyntaxError"],
+        ),
+        (
+            "a script that does not parse",
+            with_node("CODE", &json!({"code": "const a = 1;\nreturn a +;"})),
+            1,
+            ["unexpected token", "/nodes/1/config/code", "line 2"],
+        ),
+        (
+            "a block of a template that does not end",
+            with_node("LLM", &json!({"prompt": "{{#if x}}a"})),
+            1,
+            ["INVALID_TEMPLATE", "/nodes/1/config/prompt", "line 1"],
+        ),
+        (
+            "a misspelt helper",
+            with_node("LLM", &json!({"prompt": "{{#eahc list}}a{{/eahc}}"})),
+            1,
+            [
+                "there is no helper `eahc`",
+                "/nodes/1/config/prompt",
+                "did you mean `each`?",
+            ],
+        ),
+        (
+            "a misspelt profile",
+            with_profile(
+                with_node("LLM", &json!({"prompt": "hi", "profileId": "asistant"})),
+                json!({"id": "assistant", "provider": "echo"}),
+            ),
+            0,
+            [
+                "unknown profile `asistant`",
+                "/config/profileId",
+                "did you mean `assistant`?",
+            ],
+        ),
+        (
+            "a misspelt provider",
+            with_profile(ask(), json!({"id": "a", "provider": "opnai", "model": "m"})),
+            1,
+            ["INVALID_PROFILE", "/profiles/0/provider", "openai"],
+        ),
+        (
+            "a misspelt field of a scripted response",
+            with_profile(
+                ask(),
+                json!({"id": "a", "provider": "scripted", "responses": [{"contnt": "x"}]}),
+            ),
+            1,
+            ["unknown field `contnt`", "/profiles/0/responses/0", "content"],
+        ),
+        (
+            "a key in a file",
+            with_profile(
+                ask(),
+                json!({"id": "a", "provider": "openai", "model": "m", "apiKey": "k-12345"}),
+            ),
+            1,
+            ["never holds the key", "/profiles/0/apiKey", "name that in `apiKeyEnv`"],
+        ),
+        (
+            "a strategy of a join that is none",
+            with(forked(), "/nodes/4/config/joinStrategy", json!("ALL")),
+            1,
+            [
+                "INVALID_JOIN_STRATEGY",
+                "/nodes/4/config/joinStrategy",
+                "expected one of ALL_COMPLETED",
+            ],
+        ),
+        (
+            "a threshold that no fork reaches",
+            with(
+                with(
+                    forked(),
+                    "/nodes/4/config/joinStrategy",
+                    json!("SUCCESS_COUNT_THRESHOLD"),
+                ),
+                "/nodes/4/config/threshold",
+                json!(3),
+            ),
+            1,
+            ["INVALID_THRESHOLD", "/nodes/4/config/threshold", "from 1 to 2"],
+        ),
+        (
+            "a threshold that is missing",
+            with(
+                forked(),
+                "/nodes/4/config/joinStrategy",
+                json!("SUCCESS_COUNT_THRESHOLD"),
+            ),
+            1,
+            [
+                "INVALID_THRESHOLD",
+                "/nodes/4/config",
+                "needs a `threshold` from 1 to 2",
+            ],
+        ),
+        (
+            "paths in another order",
+            with(forked(), "/nodes/4/config/forkPathIds", json!(["b", "a"])),
+            1,
+            [
+                "FORK_JOIN_MISMATCH",
+                "/nodes/4/config/forkPathIds",
+                "the FORK has [a, b]",
+            ],
+        ),
+        (
+            "a join of other paths",
+            with(forked(), "/nodes/4/config/forkPathIds", json!(["c", "d"])),
+            1,
+            [
+                "UNPAIRED_FORK",
+                "/nodes/1",
+                "no JOIN has the path ids of the FORK `fork`",
+            ],
+        ),
+        (
+            "a path that starts at a misspelt node",
+            with(forked(), "/nodes/1/config/childNodeIds", json!(["left", "rihgt"])),
+            1,
+            [
+                "unknown node `rihgt`",
+                "/nodes/1/config/childNodeIds/1",
+                "did you mean `right`?",
+            ],
+        ),
+        (
+            "a main path that is none",
+            with(forked(), "/nodes/4/config/mainPathId", json!("c")),
+            1,
+            ["MAIN_PATH_ID_NOT_FOUND", "/nodes/4/config/mainPathId", "[a, b]"],
+        ),
+        (
+            "a misspelt workflow that is called",
+            json!([
+                with_node("SUBGRAPH", &json!({"subgraphId": "othr"})),
+                with(flow(), "/id", json!("other"))
+            ]),
+            1,
+            [
+                "unknown workflow `othr`",
+                "/0/nodes/1/config/subgraphId",
+                "did you mean `other`?",
+            ],
+        ),
+        (
+            "a workflow that is in another file",
+            with_node("SUBGRAPH", &json!({"subgraphId": "translate"})),
+            1,
+            [
+                "unknown workflow `translate`",
+                "/nodes/1/config/subgraphId",
+                "give the file that defines it too",
+            ],
+        ),
+        (
+            "a misspelt event",
+            trigger(json!({"eventType": "NODE_FAILD"}), json!({"type": "STOP_THREAD"})),
+            1,
+            [
+                "NODE_FAILD",
+                "/triggers/0/condition/eventType",
+                "did you mean `NODE_FAILED`?",
+            ],
+        ),
+        (
+            "a custom event without a name",
+            trigger(json!({"eventType": "CUSTOM"}), json!({"type": "STOP_THREAD"})),
+            1,
+            ["MISSING_FIELD", "/triggers/0/condition", "needs `eventName`"],
+        ),
+        (
+            "a misspelt action",
+            trigger(json!({"eventType": "NODE_FAILED"}), json!({"type": "STOP_TREAD"})),
+            1,
+            ["STOP_TREAD", "/triggers/0/action/type", "did you mean `STOP_THREAD`?"],
+        ),
+        (
+            "a triggered workflow that is none",
+            json!([
+                trigger(
+                    json!({"eventType": "NODE_FAILED"}),
+                    json!({"type": "EXECUTE_TRIGGERED_SUBGRAPH", "parameters": {"triggeredWorkflowId": "other"}})
+                ),
+                with(flow(), "/id", json!("other"))
+            ]),
+            1,
+            [
+                "INVALID_TRIGGERED_WORKFLOW",
+                "triggeredWorkflowId",
+                "it has no START_FROM_TRIGGER",
+            ],
+        ),
+        (
+            "code and function at once",
+            with_node("CODE", &json!({"code": "return 1", "function": "f"})),
+            1,
+            [
+                "INVALID_VALUE",
+                "/nodes/1/config",
+                "either `code` or `function`, not both",
+            ],
+        ),
+        (
+            "a time that is none",
+            with_node("WAIT", &json!({"seconds": -1})),
+            1,
+            ["INVALID_TIMEOUT", "/nodes/1/config/seconds", "expected seconds from 0"],
+        ),
+        (
+            "a misspelt code to retry on",
+            with(
+                flow(),
+                "/nodes/1/retry",
+                json!({"maxAttempts": 2, "retryOn": ["SCRIPT_EROR"]}),
+            ),
+            1,
+            [
+                "unknown error code `SCRIPT_EROR`",
+                "/nodes/1/retry/retryOn/0",
+                "did you mean `SCRIPT_ERROR`?",
+            ],
+        ),
+        (
+            "a misspelt node to go to on an error",
+            with(flow(), "/nodes/1/onError", json!({"targetNodeId": "edn"})),
+            1,
+            [
+                "unknown node `edn`",
+                "/nodes/1/onError/targetNodeId",
+                "did you mean `end`?",
+            ],
+        ),
+        (
+            "a misspelt target of a route",
+            with_node(
+                "ROUTE",
+                &json!({"routes": [{"condition": "true", "targetNodeId": "edn"}]}),
+            ),
+            1,
+            [
+                "unknown node `edn`",
+                "/nodes/1/config/routes/0/targetNodeId",
+                "did you mean `end`?",
+            ],
+        ),
+        (
+            "a misspelt operation",
+            with_node("CONTEXT_PROCESSOR", &json!({"operation": "trunkate", "keepLast": 1})),
+            1,
+            [
+                "unknown operation",
+                "/nodes/1/config/operation",
+                "did you mean `truncate`?",
+            ],
+        ),
+        (
+            "a misspelt role",
+            with_node(
+                "CONTEXT_PROCESSOR",
+                &json!({"operation": "insert", "messages": [{"role": "usr", "content": "x"}]}),
+            ),
+            1,
+            [
+                "expected one of system",
+                "/nodes/1/config/messages/0/role",
+                "did you mean `user`?",
+            ],
+        ),
+        (
+            "a misspelt strategy of a compression",
+            with_node(
+                "CONTEXT_PROCESSOR",
+                &json!({"operation": "compress", "strategy": "sumarize"}),
+            ),
+            0,
+            [
+                "nothing is compressed",
+                "/nodes/1/config/strategy",
+                "did you mean `summarize`?",
+            ],
+        ),
+        (
+            "a tokenizer that nobody knows",
+            with(flow(), "/config", json!({"tokenizer": "o2000k"})),
+            0,
+            [
+                "unknown tokenizer `o2000k`",
+                "/config/tokenizer",
+                "tokens are estimated",
+            ],
+        ),
+        (
+            "a selection of nothing",
+            with_node(
+                "CONTEXT_PROCESSOR",
+                &json!({"operation": "replace", "target": {}, "replacement": "x"}),
+            ),
+            1,
+            ["INVALID_HISTORY_OPTIONS", "/nodes/1/config/target", "lastN"],
+        ),
+        (
+            "a limit of tokens without anything that compresses",
+            with(flow(), "/config", json!({"tokenLimit": 100})),
+            0,
+            ["TOKEN_LIMIT_WITHOUT_COMPRESSION", "/config/tokenLimit", "help: "],
+        ),
+    ]
+}
+
+#[test]
+fn every_mistake_in_a_file_is_told_with_its_place_and_its_remedy() {
+    let mistakes = mistakes();
+    assert!(mistakes.len() >= 40, "{}", mistakes.len());
+    for (name, file, code, parts) in &mistakes {
+        let text = format!("{file:#}");
+        let ended = pirn_with(text.as_bytes(), &["validate", "-"]);
+        tells(name, &ended, *code, parts);
+        // The same for a program, with line and column.
+        let report = pirn_with(text.as_bytes(), &["validate", "-", "--output", "json"]).json();
+        let told = [&report["errors"], &report["warnings"]];
+        let first = told
+            .into_iter()
+            .find_map(|list| list.get(0))
+            .expect("something is told");
+        assert!(first["line"].is_u64() && first["column"].is_u64(), "{name}: {first}");
+    }
+}
+
+#[test]
+fn what_is_no_json_is_told_where_and_why() {
+    for (name, text, parts) in [
+        (
+            "a comma too many",
+            r#"{"id": "w", "nodes": [],}"#,
+            ["INVALID_JSON", "1:24", "a comma before `}`"],
+        ),
+        ("single quotes", "{'id': 'w'}", ["INVALID_JSON", "1:2", "double quotes"]),
+        (
+            "a comment",
+            "{\"id\": \"w\" // x\n}",
+            ["INVALID_JSON", "1:12", "JSON has no comments"],
+        ),
+        ("nothing", "", ["INVALID_JSON", "1:1", "expected a value"]),
+    ] {
+        tells(name, &pirn_with(text.as_bytes(), &["validate", "-"]), 1, &parts);
+    }
+}

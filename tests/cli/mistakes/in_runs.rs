@@ -1,0 +1,129 @@
+//! Mistakes that show when a workflow runs.
+
+use serde_json::json;
+
+use super::{flow, tells, with, with_node, with_profile};
+use crate::command::pirn_with;
+
+#[test]
+fn every_mistake_that_shows_in_a_run_is_told_with_its_node_and_its_remedy() {
+    let ask = |prompt: &str| with_node("LLM", &json!({"prompt": prompt}));
+    for (name, file, code, parts) in [
+        (
+            "a path that the input does not have",
+            ask("Hi {{input.naem}}"),
+            1,
+            &[
+                "TEMPLATE_ERROR",
+                "`input.naem` does not exist",
+                "(node work)",
+                "--input",
+            ][..],
+        ),
+        (
+            "a clock",
+            with_node("CODE", &json!({"code": "return Date.now()"})),
+            1,
+            &[
+                "SCRIPT_ERROR",
+                "there is no clock here",
+                "(node work)",
+                "pass the time in as input",
+            ],
+        ),
+        (
+            "chance",
+            with_node("CODE", &json!({"code": "return Math.random()"})),
+            1,
+            &["SCRIPT_ERROR", "without a seed", "(node work)"],
+        ),
+        (
+            "no route",
+            with_node(
+                "ROUTE",
+                &json!({"routes": [{"condition": "output != null", "targetNodeId": "end"}]}),
+            ),
+            1,
+            &["NO_ROUTE_MATCHED", "(node work)", "defaultTargetNodeId"],
+        ),
+        (
+            "no edge",
+            with(flow(), "/edges/1/condition", json!("output != 1")),
+            1,
+            &["NO_EDGE_SATISFIED", "(node work)", "an edge without `condition`"],
+        ),
+        (
+            "a loop without end",
+            {
+                let mut flow = with_node("VARIABLE", &json!({"variableName": "n", "expression": "1"}));
+                flow["edges"][1]["condition"] = json!("n != 1");
+                let edges = flow["edges"].as_array_mut().expect("a list");
+                edges.push(json!({"from": "work", "to": "work"}));
+                flow
+            },
+            1,
+            &["MAX_STEPS_EXCEEDED", "(node work)", "config.maxSteps"],
+        ),
+        (
+            "a script without a response that fits",
+            with_profile(
+                ask("hello"),
+                json!({"id": "a", "provider": "scripted", "responses": [{"match": "bye", "content": "x"}]}),
+            ),
+            1,
+            &["MODEL_ERROR", "profile `a` has no response left", "(node work)"],
+        ),
+        (
+            "another type",
+            with_node(
+                "VARIABLE",
+                &json!({"variableName": "n", "expression": "'abc'", "variableType": "number"}),
+            ),
+            1,
+            &["NODE_FAILED", "variable n holds a number", "(node work)"],
+        ),
+        (
+            "a read-only variable",
+            with(
+                with_node("VARIABLE", &json!({"variableName": "n", "expression": "2"})),
+                "/variables",
+                json!([{"name": "n", "value": 1, "readonly": true}]),
+            ),
+            1,
+            &[
+                "READONLY_VARIABLE",
+                "variable n is read-only",
+                "(node work)",
+                "assign another variable",
+            ],
+        ),
+        (
+            "a function that only a program has",
+            with_node("CODE", &json!({"function": "shout"})),
+            1,
+            &[
+                "UNKNOWN_FUNCTION",
+                "/nodes/1/config/function",
+                "unknown function `shout`",
+            ],
+        ),
+        (
+            "a profile that is another",
+            with_profile(
+                with_node("LLM", &json!({"prompt": "hi", "profileId": "asistant"})),
+                json!({"id": "assistant", "provider": "echo"}),
+            ),
+            0,
+            &["unknown profile `asistant`: the default one is used; did you mean `assistant`?"],
+        ),
+        (
+            "a tool that nobody gives",
+            with_node("LLM", &json!({"prompt": "hi", "tools": ["serch"]})),
+            0,
+            &["node work names the tool serch"],
+        ),
+    ] {
+        let ended = pirn_with(file.to_string().as_bytes(), &["run", "-"]);
+        tells(name, &ended, code, parts);
+    }
+}

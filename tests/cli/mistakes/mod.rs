@@ -1,0 +1,65 @@
+//! Typical mistakes, each with what a person is told: what is wrong, where it is, how to mend it.
+
+mod at_the_line;
+mod in_files;
+mod in_runs;
+
+use serde_json::{Value, json};
+
+use crate::command::Ended;
+
+/// A workflow `start`, `work`, `end`, in which `work` is this node.
+fn with_node(node_type: &str, config: &Value) -> Value {
+    let mut flow = flow();
+    flow["nodes"][1] = json!({"id": "work", "type": node_type, "config": config});
+    flow
+}
+
+/// A valid one.
+fn flow() -> Value {
+    json!({"id": "flow", "nodes": [
+        {"id": "start", "type": "START"},
+        {"id": "work", "type": "CODE", "config": {"code": "return 1"}},
+        {"id": "end", "type": "END"}],
+        "edges": [{"from": "start", "to": "work"}, {"from": "work", "to": "end"}]})
+}
+
+/// A valid one with a fork of two paths.
+fn forked() -> Value {
+    json!({"id": "forked", "nodes": [
+        {"id": "start", "type": "START"},
+        {"id": "fork", "type": "FORK", "config": {"forkPathIds": ["a", "b"], "childNodeIds": ["left", "right"]}},
+        {"id": "left", "type": "CODE", "config": {"code": "return 1"}},
+        {"id": "right", "type": "CODE", "config": {"code": "return 2"}},
+        {"id": "join", "type": "JOIN", "config": {"forkPathIds": ["a", "b"], "joinStrategy": "ALL_COMPLETED"}},
+        {"id": "end", "type": "END"}],
+        "edges": [{"from": "start", "to": "fork"}, {"from": "fork", "to": "left"}, {"from": "fork", "to": "right"},
+            {"from": "left", "to": "join"}, {"from": "right", "to": "join"}, {"from": "join", "to": "end"}]})
+}
+
+/// The file with another value at a pointer.
+fn with(mut file: Value, pointer: &str, value: Value) -> Value {
+    let (parent, key) = pointer.rsplit_once('/').expect("a pointer");
+    let parent = file.pointer_mut(parent).expect("it leads somewhere");
+    match key.parse::<usize>() {
+        Ok(index) if parent.is_array() => parent[index] = value,
+        _ => parent[key] = value,
+    }
+    file
+}
+
+/// With a profile beside it.
+#[allow(clippy::needless_pass_by_value)] // literals at every call
+fn with_profile(flow: Value, profile: Value) -> Value {
+    json!({"workflows": [flow], "profiles": [profile]})
+}
+
+#[track_caller]
+fn tells(name: &str, ended: &Ended, code: i32, parts: &[&str]) {
+    let said = format!("{}{}", ended.stdout, ended.stderr);
+    assert_eq!(ended.code, Some(code), "{name}: {said}");
+    for part in parts {
+        assert!(said.contains(part), "{name}: {part:?} is not in\n{said}");
+    }
+    assert!(!said.contains("panicked"), "{name}: {said}");
+}

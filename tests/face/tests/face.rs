@@ -1,0 +1,252 @@
+//! What an embedding program writes, with `pirn` as its only dependency.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use pirn::serde_json::{Value, json};
+use pirn::{
+    CancelOnDrop, Engine, EventFilter, EventType, Heard, Message, Model, ModelCall, ModelReply, PinSection, Pinned,
+    Profile, Role, RunError, RunErrorCode, RunHandle, RunReport, ThreadKind, ThreadStatus, Tokenizer, Tool, ToolSpec,
+    TriggerAction, TriggerCondition, TriggerDefinition, TriggerState, WorkClock,
+};
+
+type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// Says how the last message was.
+struct Critic;
+
+impl Model for Critic {
+    fn call(&self, call: ModelCall) -> Work<Result<ModelReply, RunError>> {
+        Box::pin(async move {
+            call.clock.sleep(250).await;
+            let last = call
+                .request
+                .messages
+                .last()
+                .ok_or_else(|| RunError::new(RunErrorCode::ModelError, "nothing to read"))?;
+            call.tokens.put("Very ");
+            call.tokens.put("good.");
+            Ok(ModelReply {
+                content: format!("Very good: {}", last.content),
+                ..ModelReply::default()
+            })
+        })
+    }
+}
+
+/// Doubles a number after a while.
+struct Double;
+
+impl Tool for Double {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "double".to_owned(),
+            description: "Doubles a number".to_owned(),
+            parameters: json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}),
+        }
+    }
+
+    fn call(&self, arguments: Value, clock: WorkClock) -> Work<Result<String, String>> {
+        Box::pin(async move {
+            clock.sleep(1_000).await;
+            let n = arguments["n"].as_i64().ok_or("n is missing")?;
+            Ok((2 * n).to_string())
+        })
+    }
+
+    fn is_external(&self) -> bool {
+        false
+    }
+}
+
+/// A token a word.
+struct Words;
+
+impl Tokenizer for Words {
+    fn name(&self) -> &'static str {
+        "words"
+    }
+
+    fn count(&self, text: &str) -> u64 {
+        text.split_whitespace().count() as u64
+    }
+}
+
+fn line(nodes: &[Value]) -> String {
+    let mut all = vec![json!({"id": "start", "type": "START"})];
+    all.extend_from_slice(nodes);
+    all.push(json!({"id": "end", "type": "END"}));
+    let ids: Vec<&Value> = all.iter().map(|node| &node["id"]).collect();
+    let edges: Vec<Value> = ids
+        .windows(2)
+        .map(|pair| json!({"from": pair[0], "to": pair[1]}))
+        .collect();
+    json!({"id": "flow", "config": {"tokenizer": "words"}, "nodes": all, "edges": edges}).to_string()
+}
+
+#[test]
+fn a_model_of_ones_own_answers_and_streams() {
+    let engine = Engine::builder()
+        .model("critic", Arc::new(Critic))
+        .tokenizer("words", Arc::new(Words))
+        .workflows(line(&[
+            json!({"id": "ask", "type": "LLM", "config": {"profileId": "critic", "prompt": "three small words"}}),
+        ]))
+        .virtual_time(None)
+        .build()
+        .expect("valid");
+    let mut prepared = engine.run("flow");
+    let events = prepared.blocking_events(&[EventType::LlmToken], 10);
+    let report: Arc<RunReport> = prepared.start().expect("admitted").outcome_blocking();
+    assert_eq!(report.output["content"], "Very good: three small words");
+    assert_eq!(report.elapsed_ms, 250);
+    engine.shutdown_blocking(Duration::ZERO);
+    let pieces: Vec<String> = events
+        .map(|heard| match heard {
+            Heard::Event(event) => event.to_json()["text"].as_str().unwrap_or_default().to_owned(),
+            Heard::Lagged(count) => format!("missed {count}"),
+        })
+        .collect();
+    assert_eq!(pieces, ["Very ", "good."]);
+}
+
+#[test]
+fn a_tool_of_ones_own_is_called_by_a_scripted_model() {
+    let profile = json!({"id": "p", "provider": "scripted",
+        "responses": [{"toolCalls": [{"name": "double", "arguments": {"n": 21}}]}, {"content": "done"}]});
+    let flow = line(&[json!({"id": "ask", "type": "LLM", "config": {"prompt": "go", "tools": ["double"]}})]);
+    let engine = Engine::builder()
+        .tool(Arc::new(Double))
+        .workflows(format!("{{\"workflows\": [{flow}], \"profiles\": [{profile}]}}"))
+        .virtual_time(None)
+        .build()
+        .expect("valid");
+    let report = engine.start("flow", Value::Null).expect("admitted").outcome_blocking();
+    let results: Vec<&Message> = report
+        .conversation
+        .messages
+        .iter()
+        .filter(|one| one.role == Role::Tool)
+        .map(|one| &**one)
+        .collect();
+    assert_eq!((results.len(), results[0].content.as_str()), (1, "42"));
+}
+
+#[test]
+fn functions_take_any_future_and_a_panic_keeps_its_text() {
+    async fn slow(input: Value) -> Result<Value, String> {
+        assert!(input["n"].is_number(), "n is no number");
+        Ok(json!({ "got": input["n"] }))
+    }
+    let engine = Engine::builder()
+        .function("quick", |input| Ok(json!({"n": input["n"]})))
+        .async_function("slow", slow)
+        .workflows(line(&[
+            json!({"id": "a", "type": "CODE", "config": {"function": "quick"}}),
+            json!({"id": "b", "type": "CODE", "config": {"function": "slow"}}),
+        ]))
+        .build()
+        .expect("valid");
+    let run = |n: Value| {
+        engine
+            .start("flow", json!({ "n": n }))
+            .expect("admitted")
+            .outcome_blocking()
+    };
+    assert_eq!(run(json!(1)).output, json!({"got": 1}));
+    let failed = run(json!("one"));
+    let error = failed.error.as_ref().expect("it failed");
+    assert!(
+        error.message.contains("function slow panicked: n is no number"),
+        "{error}"
+    );
+}
+
+#[test]
+fn triggers_read_the_documented_json_and_can_be_taken_apart() {
+    let text = r#"{"id": "stop", "type": "EVENT", "condition": {"eventType": "CUSTOM", "eventName": "enough"},
+        "action": {"type": "STOP_THREAD", "parameters": {}}, "maxTriggers": 1}"#;
+    let trigger: TriggerDefinition = text.parse().expect("as documented");
+    let TriggerCondition {
+        event_type, event_name, ..
+    } = &trigger.condition;
+    assert_eq!(
+        (*event_type, event_name.as_deref()),
+        (EventType::Custom, Some("enough"))
+    );
+    assert!(matches!(trigger.action, TriggerAction::StopThread { .. }));
+    let state = |_: &TriggerState| ();
+    let _ = state;
+}
+
+#[test]
+fn runs_are_pinned_stopped_by_a_guard_and_by_a_deadline() {
+    let engine = Engine::builder()
+        .workflows(line(&[
+            json!({"id": "wait", "type": "WAIT", "config": {"seconds": 3600}}),
+        ]))
+        .build()
+        .expect("valid");
+    let run: RunHandle = engine
+        .run("flow")
+        .pinned(Pinned::default())
+        .conversation(vec![Message::new(Role::User, "hi")])
+        .start()
+        .expect("admitted");
+    run.pin(PinSection::Role, json!("tester"));
+    let guard: CancelOnDrop = run.cancel_on_drop("nobody waits");
+    drop(guard);
+    let report = run.outcome_blocking();
+    assert_eq!(report.status, ThreadStatus::Cancelled);
+    assert_eq!(report.error.as_ref().map(|error| &*error.message), Some("nobody waits"));
+    let kept = engine.start("flow", Value::Null).expect("admitted");
+    kept.cancel_on_drop("never").disarm();
+    assert!(kept.try_outcome().is_none());
+    let late = engine
+        .run("flow")
+        .deadline(Duration::from_millis(20))
+        .start()
+        .expect("admitted");
+    assert_eq!(late.outcome_blocking().status, ThreadStatus::Timeout);
+    assert!(report.threads.iter().all(|thread| thread.kind == ThreadKind::Main));
+    engine.shutdown_blocking(Duration::ZERO);
+}
+
+#[test]
+fn a_workflow_that_is_not_there_is_named_with_the_nearest() {
+    let engine = Engine::builder().workflows(line(&[])).build().expect("valid");
+    let error = engine.start("flwo", Value::Null).expect_err("there is none");
+    assert_eq!(error.code, RunErrorCode::WorkflowNotFound);
+    assert_eq!(error.message, "there is no workflow flwo; did you mean flow?");
+}
+
+#[test]
+fn events_are_a_stream_and_profiles_are_values() {
+    let profile: Profile = pirn::serde_json::from_value(json!({"id": "p", "provider": "echo"})).expect("a profile");
+    let engine = Engine::builder()
+        .profiles([profile])
+        .workflows(line(&[]))
+        .virtual_time(None)
+        .build()
+        .expect("valid");
+    let _events = engine.events(EventFilter::default(), 10);
+    let explored = pirn::explore(Engine::builder().workflows(line(&[])))
+        .run()
+        .expect("valid");
+    assert_eq!(explored.outcomes.len(), 1);
+    let played = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&played);
+    let simulated = pirn::simulate(|| Engine::builder().workflows(line(&[])))
+        .seeds(0..3)
+        .check(move |_| {
+            count.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        })
+        .run()
+        .expect("valid");
+    assert!(simulated.failure.is_none());
+    assert_eq!(played.load(Ordering::SeqCst), 3);
+}
