@@ -1,4 +1,4 @@
-//! Reading profiles from a file (SPEC section 9): `pirn.toml` beside the workflow, or `--profiles FILE`.
+//! Reading profiles from a file: `pirn.toml` beside the workflow, or `--profiles FILE`.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

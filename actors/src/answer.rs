@@ -1,6 +1,6 @@
 //! A reply slot that always answers: with a value, or, when it is dropped unused, with [`Lost`].
 //!
-//! Every effect answers exactly once (DESIGN "Actors"). Work that panics, is aborted or forgets its answer
+//! Every effect answers exactly once. Work that panics, is aborted or forgets its answer
 //! drops the slot, and the drop answers for it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,7 +1,7 @@
 //! How many triggers stand between a run's own steps and what the host's code does just now.
 //!
 //! A function that a trigger calls can raise an event, through a `RunHandle`, that calls it again. What it raises is one
-//! link further down the chain than what it was called for, so the chain has its end (SPEC section 5). Nobody hands a
+//! link further down the chain than what it was called for, so the chain has its end. Nobody hands a
 //! depth to such code and nobody has to: while it is called, and while its future is polled, the depth is the thread's.
 //! What it does in a task or thread of its own is not known to be its doing.
 

@@ -2,7 +2,7 @@
 //!
 //! Machines (in `pirn-core`) decide; what lives here only carries messages and effects. An actor is started
 //! with [`contain::start_contained`] and asks its [`host::Host`] for time, timers and tasks; nothing here asks
-//! actix or tokio directly (DESIGN "Actors").
+//! actix or tokio directly.
 
 pub mod answer;
 pub mod cause;

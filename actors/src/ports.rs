@@ -139,7 +139,7 @@ pub trait Model: Send + Sync + 'static {
 
 /// Chooses the model for an LLM node.
 pub trait Models: Send + Sync + 'static {
-    /// The profile with this id, or the default one (SPEC section 9), and its model.
+    /// The profile with this id, or the default one, and its model.
     fn choose(&self, profile_id: Option<&str>) -> (Arc<Profile>, Arc<dyn Model>);
 }
 

@@ -1,4 +1,4 @@
-//! One message of a conversation (SPEC section 3).
+//! One message of a conversation.
 
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ pub struct Message {
     /// The call a tool message answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
-    /// Left out of a main agent's requests (seed 004).
+    /// Left out of a main agent's requests.
     #[serde(default, skip_serializing_if = "is_false")]
     pub sub_agent_internal: bool,
     /// Anything the user attaches.

@@ -129,7 +129,7 @@ impl EngineBuilder {
         self
     }
 
-    /// Compresses every conversation that outgrows its token limit (SPEC section 6).
+    /// Compresses every conversation that outgrows its token limit.
     #[must_use]
     pub fn compression(self, compression: &Compression) -> Self {
         self.file("ready-made compression", compression.bundle().to_string())
@@ -238,7 +238,7 @@ impl EngineBuilder {
         self
     }
 
-    /// Model profiles (SPEC section 9).
+    /// Model profiles.
     #[must_use]
     pub fn profiles(mut self, profiles: impl IntoIterator<Item = Profile>) -> Self {
         self.profiles.extend(profiles);

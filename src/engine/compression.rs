@@ -1,4 +1,4 @@
-//! Ready-made compression (SPEC section 6): a triggered sub-workflow and its trigger, in one line.
+//! Ready-made compression: a triggered sub-workflow and its trigger, in one line.
 
 use serde_json::{Value, json};
 

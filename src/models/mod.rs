@@ -1,4 +1,4 @@
-//! Models that need no network, and the registry that finds the model of a profile (SPEC section 9).
+//! Models that need no network, and the registry that finds the model of a profile.
 //!
 //! - `scripted` answers with what its profile says, in order.
 //! - `echo` repeats the last user message.

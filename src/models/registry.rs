@@ -16,7 +16,7 @@ use super::{Echo, Extractive, ProfileFault, Scripted};
 /// Models registered in code, by the name of a provider or the id of a profile.
 pub type ModelsByName = BTreeMap<String, Arc<dyn Model>>;
 
-/// Chooses the model of an LLM node (SPEC section 9): the profile it names; where there is none, the profile `default`,
+/// Chooses the model of an LLM node: the profile it names; where there is none, the profile `default`,
 /// else the first defined, else the built-in `echo`. The profiles `echo` and `extractive` exist in any case.
 #[derive(Clone)]
 pub struct ModelRegistry {

@@ -1,4 +1,4 @@
-//! `scripted`: answers with what its profile says (SPEC section 9).
+//! `scripted`: answers with what its profile says.
 
 use std::sync::Arc;
 

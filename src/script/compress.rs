@@ -1,4 +1,4 @@
-//! `compressMessages`, which CODE can call (SPEC section 7).
+//! `compressMessages`, which CODE can call.
 
 use pirn_core::conversation::Tokenizer;
 use pirn_core::conversation::compression::{Compression, CompressionContext, compress, finish_summary};

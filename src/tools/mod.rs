@@ -1,7 +1,7 @@
 //! Tools by name: from Rust functions, and from a config file as programs and HTTP requests (docs/tools.md).
 //!
 //! A tool that is unknown, refused, fails, panics, is called wrongly or takes too long answers the model with a text that
-//! says so; none of that ends a run (SPEC section 3).
+//! says so; none of that ends a run.
 #![cfg_attr(feature = "tools", doc = include_str!("../../docs/tools.md"))]
 
 mod approval;

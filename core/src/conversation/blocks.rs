@@ -1,5 +1,5 @@
-//! Tool blocks: an assistant message with tool calls and the longest run of tool messages directly after it (SPEC
-//! section 3, cases I18 to I24). Nothing ever splits one.
+//! Tool blocks: an assistant message with tool calls and the longest run of tool messages directly after it
+//! (cases I18 to I24). Nothing ever splits one.
 
 use std::ops::Range;
 

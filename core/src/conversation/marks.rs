@@ -1,4 +1,4 @@
-//! The mark map: which part of an append-only history is visible (SPEC section 3, cases D01 to D19).
+//! The mark map: which part of an append-only history is visible.
 //!
 //! Invariants of a checked map over a history of `length` messages:
 //! 1. `batch_boundaries` and `boundary_to_batch` are equally long and not empty;

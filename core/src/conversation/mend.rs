@@ -1,5 +1,5 @@
 //! The pair rule: in what a model gets, every tool call is followed by its result, and every result follows its call
-//! (SPEC section 3). Histories come in broken; requests go out mended. The history itself is never changed.
+//!. Histories come in broken; requests go out mended. The history itself is never changed.
 
 use std::collections::VecDeque;
 

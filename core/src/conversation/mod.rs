@@ -1,4 +1,4 @@
-//! The conversation: history, batches, selection, tokens, pinned context, requests, compression (SPEC sections 3 and 7).
+//! The conversation: history, batches, selection, tokens, pinned context, requests, compression.
 //!
 //! - [`Conversation`] is the log; its clone is the O(1) snapshot that FORK needs.
 //! - [`select`] is the one selection, [`tool_blocks`] the one notion of a block, [`mend`] the one pair rule.

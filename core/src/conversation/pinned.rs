@@ -1,4 +1,4 @@
-//! The pinned context as text (seed 004, SPEC section 3): up to four user messages, always in the same order.
+//! The pinned context as text: up to four user messages, always in the same order.
 
 use std::fmt::Write as _;
 

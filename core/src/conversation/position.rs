@@ -1,4 +1,4 @@
-//! Where the pinned context goes (seed 004, SPEC section 3, cases I01 to I25): found from the tail, so the work does
+//! Where the pinned context goes: found from the tail, so the work does
 //! not grow with the history.
 
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,5 @@
 //! What a model is sent: system first, the visible history with every tool call answered, the pinned context in its
-//! place, the pending user message last (SPEC section 3). A projection: nothing of it is stored.
+//! place, the pending user message last. A projection: nothing of it is stored.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Selection: one set of options for every place that takes messages (seed 000, SPEC section 3, cases C01 to C29).
+//! Selection: one set of options for every place that takes messages.
 
 use std::sync::Arc;
 

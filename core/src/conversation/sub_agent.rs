@@ -1,4 +1,4 @@
-//! A sub-agent's first prompt (seed 004): the prompt, its role, its instructions, blank lines between.
+//! A sub-agent's first prompt: the prompt, its role, its instructions, blank lines between.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What text costs (SPEC section 3, "Tokens"). A message is counted once, when it is made ready to be appended.
+//! What text costs. A message is counted once, when it is made ready to be appended.
 
 use std::sync::Arc;
 

@@ -301,7 +301,7 @@ impl ForkJoinMachine {
         Ok(())
     }
 
-    /// 0 is no timeout (SPEC section 4), also where a caller built the rule by hand.
+    /// 0 is no timeout, also where a caller built the rule by hand.
     fn timeout_ms(&self) -> Option<u64> {
         self.rule.timeout_ms.filter(|after_ms| *after_ms > 0)
     }
@@ -404,8 +404,8 @@ impl ForkJoinMachine {
         self.close_when_all_ended(out);
     }
 
-    /// `onDecided: detach` spares the losers of a race. A timeout and a cancel leave nobody to run on for: SPEC
-    /// section 4 cancels the rest on expiry without exception, and a cancel goes down the whole tree.
+    /// `onDecided: detach` spares the losers of a race. A timeout and a cancel leave nobody to run on for: a timeout
+    /// cancels the rest on expiry without exception, and a cancel goes down the whole tree.
     fn rest_after(&self, verdict: &Verdict) -> PathStatus {
         match (verdict, self.rule.on_decided) {
             (Verdict::TimedOut | Verdict::Cancelled, _) => PathStatus::Stopped,

@@ -1,5 +1,5 @@
 //! What a supervisor decides about one fork: which paths run, when its JOIN is decided and how, and what comes
-//! out of it (SPEC section 4, seed 001).
+//! out of it.
 //!
 //! [`ForkJoinMachine`] decides. [`join_output`], [`join_error`] and [`merge_variables`] turn its verdict into what
 //! the parent sees. All of it is pure: the supervisor carries the effects.

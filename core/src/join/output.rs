@@ -1,4 +1,4 @@
-//! What a JOIN gives its parent: the output, or the error (SPEC section 4).
+//! What a JOIN gives its parent: the output, or the error.
 
 use std::sync::Arc;
 

@@ -69,7 +69,7 @@ impl PathStatus {
         }
     }
 
-    /// Whether it counts as F in SPEC section 4: FAILED, TIMEOUT, or cancelled by someone else.
+    /// Whether it counts as failed: FAILED, TIMEOUT, or cancelled by someone else.
     pub fn counts_as_failed(self) -> bool {
         match self {
             Self::Failed | Self::Timeout | Self::Cancelled => true,

@@ -1,4 +1,4 @@
-//! When a join is decided, and whose conversation and variables come back (SPEC section 4).
+//! When a join is decided, and whose conversation and variables come back.
 //!
 //! | strategy | succeeds when | fails as soon as |
 //! |---|---|---|

@@ -1,4 +1,4 @@
-//! Thread variables that come back at a JOIN (SPEC section 4, `mergeVariables`).
+//! Thread variables that come back at a JOIN.
 //!
 //! A branch *wrote* a variable when its value at the JOIN differs from the snapshot taken at FORK. So where one
 //! branch changed `x` and another left it alone, the change comes back; it is a conflict only when two branches

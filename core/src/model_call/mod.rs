@@ -1,5 +1,5 @@
 //! One call of a model, as far as it is decided here: which profile is asked, when it is asked again, and whether
-//! there is room for the request (SPEC section 9).
+//! there is room for the request.
 //!
 //! 1. [`Attempts`] decides after every failure: try again after a delay, go on with the next profile, or give up.
 //! 2. [`Gate`] decides when a request may start: so many at once, so many tokens a minute, in the order they came.

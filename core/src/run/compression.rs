@@ -1,5 +1,4 @@
-//! What compresses a conversation: the built-in compressions, and how a result takes the place of what was visible (SPEC
-//! section 7).
+//! What compresses a conversation: the built-in compressions, and how a result takes the place of what was visible.
 
 use std::sync::Arc;
 

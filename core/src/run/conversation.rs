@@ -1,4 +1,4 @@
-//! A conversation of the run: answers its thread, and whoever shares it (SPEC section 3).
+//! A conversation of the run: answers its thread, and whoever shares it.
 //!
 //! It is told things by messages alone, so all that a thread has said in it is in it when the thread says something later.
 

@@ -1,4 +1,4 @@
-//! Triggered sub-workflows: the life of each firing of a trigger, and which of a thread's has its turn (SPEC section 6).
+//! Triggered sub-workflows: the life of each firing of a trigger, and which of a thread's has its turn.
 //!
 //! | state | its turn comes | prepared | its thread begins | its run begins | it ended | applied | failed | its main thread ended |
 //! |---|---|---|---|---|---|---|---|---|

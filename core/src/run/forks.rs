@@ -1,4 +1,4 @@
-//! The forks of a run: their paths' threads, their joins' verdicts, and what those give the parent (SPEC section 4).
+//! The forks of a run: their paths' threads, their joins' verdicts, and what those give the parent.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The tree of a run's threads: who started whom, how deep, and what ends with whom (SPEC section 4).
+//! The tree of a run's threads: who started whom, how deep, and what ends with whom.
 //!
 //! | what happens | to the thread | to what it started |
 //! |---|---|---|

@@ -1,4 +1,4 @@
-//! What a firing gives a triggered sub-workflow and takes back from it (SPEC section 6).
+//! What a firing gives a triggered sub-workflow and takes back from it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -484,7 +484,7 @@ fn merge(run: &FiringRun, change: Change, globals: Assigned) -> Merge {
     }
 }
 
-/// The child's input (SPEC section 6).
+/// The child's input.
 fn child_input(
     firing: &Firing,
     prepared: &Prepared,

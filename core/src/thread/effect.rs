@@ -134,7 +134,7 @@ pub enum Input {
     },
 }
 
-/// What a triggered sub-workflow hands to its main thread (SPEC section 6). All or nothing.
+/// What a triggered sub-workflow hands to its main thread. All or nothing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TriggeredResult {
     /// Variables of the thread to assign.

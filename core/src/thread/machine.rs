@@ -38,7 +38,7 @@ use crate::graph::{Graph, NodeIx};
 use crate::status::ThreadStatus;
 use crate::value::Output;
 
-/// Nodes a thread may enter where the workflow does not say (SPEC section 2, `config.maxSteps`).
+/// Nodes a thread may enter where the workflow does not say.
 pub const DEFAULT_MAX_STEPS: u64 = 1000;
 
 /// How a thread came to be.

@@ -1,4 +1,4 @@
-//! One thread of execution as a machine (SPEC sections 2 and 4; DESIGN "Machines").
+//! One thread of execution as a machine.
 //!
 //! [`ThreadMachine::step`] takes an [`Input`] and appends [`Effect`]s. A node type is one file in `nodes/` and one
 //! row in `nodes/mod.rs`.

@@ -1,4 +1,4 @@
-//! When a failed attempt is followed by another (SPEC section 2, `retry`).
+//! When a failed attempt is followed by another.
 
 use super::machine::ThreadMachine;
 use crate::Millis;

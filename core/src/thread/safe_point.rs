@@ -1,4 +1,4 @@
-//! Safe points: the moment between two nodes, where pauses, holds and what triggers bring take effect (SPEC section 1).
+//! Safe points: the moment between two nodes, where pauses, holds and what triggers bring take effect.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -4,7 +4,7 @@
 //! 1. It stands in the assistant message's `metadata.reasoning`, opaque to everybody else, and only where the message asks
 //!    for tools: providers want it nowhere else.
 //! 2. It goes back to the provider and model that it came from and to no other, and only within the turn that it was said
-//!    in: what came after the last assistant message without tool calls (SPEC section 7).
+//!    in: what came after the last assistant message without tool calls.
 
 use std::collections::BTreeMap;
 

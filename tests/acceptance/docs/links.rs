@@ -94,6 +94,34 @@ fn the_table_of_contents_has_the_form_that_mdbook_reads() {
     }
 }
 
+/// Nor does the documentation of the code.
+#[test]
+fn no_rustdoc_refers_to_what_its_readers_do_not_have() {
+    let mut found = Vec::new();
+    let mut folders: Vec<_> = ["core/src", "sync/src", "actors/src", "store/src", "src"]
+        .map(|name| root().join(name))
+        .into();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).expect("readable") {
+            let path = entry.expect("readable").path();
+            if path.is_dir() && path.file_name().is_some_and(|name| name != "tests") {
+                folders.push(path);
+            } else if path.extension().is_some_and(|ending| ending == "rs") {
+                let text = std::fs::read_to_string(&path).expect("readable");
+                let docs = text
+                    .lines()
+                    .filter(|line| line.trim_start().starts_with("///") || line.starts_with("//!"));
+                let named = docs.filter(|line| {
+                    let mut words = line.split(|c: char| !c.is_alphanumeric());
+                    words.any(|word| word == "SPEC" || word == "DESIGN")
+                });
+                found.extend(named.map(|line| format!("{}: {line}", path.display())));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
 /// Those who read the pages have neither the specification nor the design documents.
 #[test]
 fn no_page_refers_to_what_its_readers_do_not_have() {

@@ -1,4 +1,4 @@
-//! What goes into a compression and what comes out (seed 003).
+//! What goes into a compression and what comes out.
 
 use std::sync::Arc;
 

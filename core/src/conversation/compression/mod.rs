@@ -1,4 +1,4 @@
-//! Compression strategies as pure functions (seed 003, SPEC section 7).
+//! Compression strategies as pure functions.
 //!
 //! Promises, each with a test: a tool block is kept or goes as a whole; the current turn stays beyond any count; system
 //! messages stay and stand first (`keep_recent` alone treats them like any other); the result is smaller, or it is no

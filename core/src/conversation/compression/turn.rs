@@ -1,4 +1,4 @@
-//! The current turn: what came after the last assistant message without tool calls (SPEC section 7).
+//! The current turn: what came after the last assistant message without tool calls.
 
 use super::super::Conversation;
 use crate::message::{Message, Role};

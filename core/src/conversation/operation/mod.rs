@@ -1,4 +1,4 @@
-//! CONTEXT_PROCESSOR's changes of the conversation (SPEC section 2, cases D14 to D18 and E01 to E16).
+//! CONTEXT_PROCESSOR's changes of the conversation.
 //!
 //! All but an insert at the end start a new batch: what was visible is archived. Leading system messages that stay, stay
 //! first; no tool block is split: it is kept, or goes, as a whole.
