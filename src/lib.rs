@@ -16,7 +16,7 @@ pub mod tools;
 
 pub use engine::{
     BlockingEvents, BuildError, CancelOnDrop, Compression, Engine, EngineBuilder, EventFilter, Events, FiringOutcome,
-    FiringReport, Heard, History, NodeReport, NotLocalContext, RunBuilder, RunHandle, RunReport, RunStatus,
+    FiringReport, Heard, History, Journal, NodeReport, NotLocalContext, RunBuilder, RunHandle, RunReport, RunStatus,
     ShutdownReport, ThreadList, ThreadReport,
 };
 pub use explore::explore;

@@ -210,7 +210,7 @@ impl StreamHandler<BusMsg> for EventBusActor {
                     thread_id,
                     answer,
                 }),
-                None => answer.give(Outcome::Held(Vec::new())),
+                None => answer.give(Outcome::HeldByFiring(Vec::new())),
             },
             BusMsg::Wait {
                 run_id,

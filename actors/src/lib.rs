@@ -17,6 +17,7 @@ mod function_table;
 mod history;
 pub mod host;
 mod input;
+pub mod journal;
 mod line;
 mod mailbox;
 mod panic_text;

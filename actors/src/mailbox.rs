@@ -16,7 +16,8 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use actix::{Actor, ActorContext, Context, Handler};
-use pirn_core::run::{Effect, Message, RunMachine, ThreadNo, ToConversation};
+use pirn_core::Millis;
+use pirn_core::run::{Begun, Effect, Message, RunMachine, ThreadNo, ToConversation};
 use pirn_core::thread::EffectId;
 
 use crate::contain::{Exit, contained};
@@ -57,6 +58,7 @@ pub(crate) struct Turn<'a> {
     pub(crate) run: &'a Rc<RunShared>,
     pub(crate) machine: &'a mut RunMachine,
     pub(crate) mailbox: &'a Weak<LocalMailbox>,
+    now: Millis,
     effects: &'a mut Vec<Effect>,
 }
 
@@ -64,8 +66,7 @@ impl Turn<'_> {
     /// Steps the run's machine with a message.
     pub(crate) fn step(&mut self, message: Message) {
         let mut world = RunWorld(self.run);
-        self.machine
-            .step(self.run.host.now(), message, &mut world, self.effects);
+        self.machine.step(self.now, message, &mut world, self.effects);
     }
 
     /// Calls back on this arbiter with a message, unless the run has ended by then.
@@ -96,9 +97,7 @@ impl Addressee {
             Message::Conversation(owner, ToConversation::Serve { thread, effect, .. }) => {
                 Self::Conversation(*owner, Some((*thread, *effect)))
             }
-            Message::Conversation(owner, ToConversation::Forward(..) | ToConversation::CompressionEnded) => {
-                Self::Conversation(*owner, None)
-            }
+            Message::Conversation(owner, _) => Self::Conversation(*owner, None),
         }
     }
 }
@@ -115,9 +114,19 @@ enum Served {
 
 impl LocalMailbox {
     fn new(run: Rc<RunShared>, spec: RunSpec) -> Rc<Self> {
-        let mut effects = Vec::new();
+        // Most steps want one thing done.
+        let mut effects = Vec::with_capacity(1);
         let (supervisor, seed) = SupervisorActor::new(&run, spec);
-        let machine = RunMachine::new(run.host.now(), seed, &mut RunWorld(&run), &mut effects);
+        let now = run.host.now();
+        let begun = Begun {
+            at: now,
+            listening: run.listening(),
+            seed,
+        };
+        if let Some(journal) = &run.engine.ports.journal {
+            journal.begun(&begun);
+        }
+        let machine = RunMachine::new(begun.at, begun.seed, &mut RunWorld(&run), &mut effects);
         Rc::new_cyclic(|own| {
             let mut actors = Actors {
                 machine,
@@ -127,7 +136,7 @@ impl LocalMailbox {
                 effects,
                 has_begun: false,
             };
-            actors.carry(&run, own);
+            actors.carry(now, &run, own);
             Self {
                 run,
                 actors: RefCell::new(actors),
@@ -143,7 +152,7 @@ impl LocalMailbox {
             // In the middle of a turn, by way of somebody's destructor: it comes in its order.
             return self.run.supervisor.do_send(SupervisorMsg::Tell(message));
         };
-        actors.machine.tell(message);
+        self.run.tell(&mut actors.machine, message);
         drop(actors);
         if let Some(lost) = self.serve() {
             self.run.supervisor.do_send(SupervisorMsg::Lost(lost));
@@ -188,13 +197,14 @@ impl Actors {
         if !self.has_begun {
             return Served::All;
         }
+        let now = run.host.now();
         for _ in 0..AT_ONCE {
             let Some(message) = self.machine.next_message() else {
                 return Served::All;
             };
             let addressee = Addressee::of(&message);
-            if let Err(exit) = contained(|| self.handle(message, run, own))
-                && let Some(lost) = self.panicked(addressee, &exit, run, own)
+            if let Err(exit) = contained(|| self.handle(message, now, run, own))
+                && let Some(lost) = self.panicked(addressee, &exit, now, run, own)
             {
                 return Served::Lost(lost);
             }
@@ -207,11 +217,12 @@ impl Actors {
     }
 
     /// Has the actor that a message is for handle it, and carries out what follows.
-    fn handle(&mut self, message: Message, run: &Rc<RunShared>, own: &Weak<LocalMailbox>) {
+    fn handle(&mut self, message: Message, now: Millis, run: &Rc<RunShared>, own: &Weak<LocalMailbox>) {
         let mut turn = Turn {
             run,
             machine: &mut self.machine,
             mailbox: own,
+            now,
             effects: &mut self.effects,
         };
         match message {
@@ -223,18 +234,22 @@ impl Actors {
             },
             Message::Conversation(owner, message) => self.conversations.handle(owner, message, &mut turn),
         }
-        self.carry(run, own);
+        self.carry(now, run, own);
     }
 
     /// Carries out what the machine wants done.
-    fn carry(&mut self, run: &Rc<RunShared>, own: &Weak<LocalMailbox>) {
+    fn carry(&mut self, now: Millis, run: &Rc<RunShared>, own: &Weak<LocalMailbox>) {
         let mut effects = std::mem::take(&mut self.effects);
         let mut none = Vec::new();
         for effect in effects.drain(..) {
+            if let Some(journal) = &run.engine.ports.journal {
+                journal.did(&run.run_id, &effect);
+            }
             let mut turn = Turn {
                 run,
                 machine: &mut self.machine,
                 mailbox: own,
+                now,
                 effects: &mut none,
             };
             match effect {
@@ -261,6 +276,7 @@ impl Actors {
         &mut self,
         addressee: Addressee,
         exit: &Exit,
+        now: Millis,
         run: &Rc<RunShared>,
         own: &Weak<LocalMailbox>,
     ) -> Option<String> {
@@ -276,7 +292,7 @@ impl Actors {
             Addressee::Conversation(owner, asker) => self.machine.conversation_panicked(owner, message, asker),
         }
         // What it had said before stays said.
-        match contained(|| self.carry(run, own)) {
+        match contained(|| self.carry(now, run, own)) {
             Err(Exit::Panicked { message }) => Some(message),
             Ok(()) | Err(Exit::Stopped | Exit::Dropped) => None,
         }
@@ -365,7 +381,7 @@ impl Handler<SupervisorMsg> for RunActor {
             message => {
                 let machine = &mut mailbox.actors.borrow_mut().machine;
                 if let Some(message) = message.for_machine(machine) {
-                    machine.tell(message);
+                    self.run.tell(machine, message);
                 }
             }
         }

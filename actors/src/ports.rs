@@ -283,6 +283,8 @@ pub type Notify = dyn Fn(&str, Option<&str>) + Send + Sync;
 /// Everything an engine is given.
 #[derive(Clone)]
 pub struct Ports {
+    /// Keeps what runs are told, where anybody wants that.
+    pub journal: Option<Arc<dyn crate::journal::Journal>>,
     /// Models by profile.
     pub models: Arc<dyn Models>,
     /// Tools by name.

@@ -1,26 +1,24 @@
 //! What the actors of one run share on their arbiter.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 
-use pirn_core::conversation::Tokenizer;
 use pirn_core::event::RaisedEvent;
-use pirn_core::run::Listening;
 pub use pirn_core::run::{
     ConversationReport, FiringOutcome, FiringReport, NodeReport, RunReport, RunStatus, ThreadReport, TokenReport,
 };
+use pirn_core::run::{Listening, Message, RunMachine, Told};
 
 use crate::engine::{EngineShared, Local};
 use crate::host::Host;
 use crate::line::SupervisorLine;
 use crate::protocol::bus::{BusMsg, BusSender, Source, WaiterId};
+use crate::world::InPlace;
 
 /// A run's way in for whoever is not one of its actors. An address of its own costs every holder two allocations; whoever
 /// holds one here shares it.
 pub(crate) type SupervisorAddr = Arc<SupervisorLine>;
-
-/// A tokenizer, and what a workflow calls it.
-type NamedTokenizer = (Option<String>, Arc<dyn Tokenizer>);
 
 /// Shared by the actors of one run; never leaves their thread.
 pub(crate) struct RunShared {
@@ -28,8 +26,7 @@ pub(crate) struct RunShared {
     pub(crate) host: Host,
     pub(crate) run_id: Arc<str>,
     pub(crate) local: Local,
-    /// By the name that a workflow gives, see [`Self::tokenizer`].
-    tokenizers: RefCell<Vec<NamedTokenizer>>,
+    pub(crate) in_place: InPlace,
     pub(crate) supervisor: SupervisorAddr,
     next_waiter: Cell<WaiterId>,
     /// Whether the bus was told anything of this run.
@@ -45,29 +42,15 @@ impl RunShared {
         supervisor: SupervisorAddr,
     ) -> Self {
         Self {
+            in_place: InPlace::new(Arc::clone(&engine), Rc::clone(&local.evaluator)),
             engine,
             host,
             run_id,
             local,
-            tokenizers: RefCell::default(),
             supervisor,
             next_waiter: Cell::default(),
             is_on_bus: Cell::default(),
         }
-    }
-
-    /// The tokenizer of this name, asked for once a run: a fork whose branches all speak does not make one for each.
-    pub(crate) fn tokenizer(&self, name: Option<&str>) -> Arc<dyn Tokenizer> {
-        // A run has few workflows, most one.
-        let known = |known: &&NamedTokenizer| known.0.as_deref() == name;
-        if let Some((_, tokenizer)) = self.tokenizers.borrow().iter().find(known) {
-            return Arc::clone(tokenizer);
-        }
-        let tokenizer = (self.engine.ports.tokenizer)(name);
-        let mut tokenizers = self.tokenizers.borrow_mut();
-        tokenizers.reserve_exact(1);
-        tokenizers.push((name.map(str::to_owned), Arc::clone(&tokenizer)));
-        tokenizer
     }
 
     /// Who listens to what just now.
@@ -78,6 +61,21 @@ impl RunShared {
             watched: interest.triggers(),
             holding: interest.holding(),
         }
+    }
+
+    /// Tells the run's machine something from outside, for the record too.
+    pub(crate) fn tell(&self, machine: &mut RunMachine, message: Message) {
+        if let Some(journal) = &self.engine.ports.journal {
+            let told = Told {
+                at: self.host.now(),
+                after: machine.steps(),
+                listening: self.listening(),
+                message,
+            };
+            journal.told(&self.run_id, &told);
+            return machine.tell(told.message);
+        }
+        machine.tell(message);
     }
 
     /// The bus, to be told something of this run: then it is told of the run's end too.

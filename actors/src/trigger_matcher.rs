@@ -343,7 +343,7 @@ impl StreamHandler<MatcherMsg> for TriggerMatcherActor {
                 answer,
             } => {
                 let held = self.holds.remove(&(run_id, thread_id)).unwrap_or_default();
-                answer.give(Outcome::Held(held));
+                answer.give(Outcome::HeldByFiring(held));
             }
             MatcherMsg::Add {
                 owner,

@@ -229,6 +229,7 @@ impl Scripts for Nothing {
 fn ports() -> Ports {
     let function = Function::Inline(Arc::new(|input: &Input<'_>| Ok(input.clone())));
     Ports {
+        journal: None,
         models: Arc::new(Nothing),
         tools: Arc::new(Nothing),
         functions: Arc::new(BTreeMap::from([("f".to_owned(), function)])),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use futures::future::{BoxFuture, FutureExt};
 use pirn_actors::engine::{EngineParts, EngineShared};
 use pirn_actors::host::{HostConfig, NotLocalContext};
+use pirn_actors::journal::Journal;
 use pirn_actors::ports::{Function, Input, Model, Notify, Ports, Tool};
 use pirn_core::conversation::Tokenizer;
 use pirn_core::definition::{Fault, Loaded, Profile, SourceFile, TriggerDefinition};
@@ -94,6 +95,7 @@ pub struct EngineBuilder {
     notify: Option<Arc<Notify>>,
     seed: Option<u64>,
     faults: Faults,
+    journal: Option<Arc<dyn Journal>>,
 }
 
 /// Which clock an engine lives by.
@@ -107,6 +109,13 @@ enum Clock {
 }
 
 impl EngineBuilder {
+    /// Keeps what the engine's runs are told, so that they can be [rebuilt](Engine::rebuild).
+    #[must_use]
+    pub fn journal(mut self, journal: Arc<dyn Journal>) -> Self {
+        self.journal = Some(journal);
+        self
+    }
+
     /// The workflows (and triggers and profiles) of a JSON text.
     #[must_use]
     pub fn workflows(self, text: impl Into<String>) -> Self {
@@ -449,6 +458,7 @@ impl EngineBuilder {
         profiles.extend(in_files.map(|profile| profile.value.clone()));
         let models = ModelRegistry::with_models(profiles, &self.models).map_err(BuildError::Profiles)?;
         Ok(Ports {
+            journal: self.journal.take(),
             models: Arc::new(models),
             tools: Arc::new(std::mem::take(&mut self.tools)),
             functions: Arc::new(std::mem::take(&mut self.functions)),

@@ -16,6 +16,7 @@ use pirn_core::definition::{Fault, Loaded, Pinned, SourceFile, TriggerDefinition
 use pirn_core::error::RunError;
 use pirn_core::event::EventType;
 use pirn_core::graph::{CompileContext, Compiled, Graph, compile_loaded};
+use pirn_core::run::{Begun, Effect, Told};
 use pirn_core::trigger::{Owner, TriggerState};
 use pirn_sync::{Completion, Lost, completion};
 use serde_json::Value;
@@ -28,6 +29,7 @@ pub use compression::Compression;
 pub use events::{BlockingEvents, EventFilter, Events, Heard};
 pub use handle::{CancelOnDrop, RunHandle};
 pub use pirn_actors::host::NotLocalContext;
+pub use pirn_actors::journal::Journal;
 pub use pirn_actors::run::{FiringOutcome, FiringReport, NodeReport, RunReport, ThreadReport};
 pub use pirn_actors::supervisor::RunStatus;
 pub use pirn_actors::{History, ThreadList};
@@ -218,6 +220,14 @@ impl Engine {
             run.cancel("it waits for ever: nothing can happen any more that it waits for");
             self.wait_idle();
         }
+    }
+
+    /// What a run wanted done all along, from what a [`Journal`] has of it, in order. Nothing of that is done, and nothing
+    /// outside is asked; expressions, templates and functions that are called in place are evaluated once more.
+    ///
+    /// A journal of the same engine, or of one with the same workflows, is expected: another one gives other effects.
+    pub fn rebuild(&self, begun: Begun, told: impl IntoIterator<Item = Told>) -> Vec<Effect> {
+        self.shared.rebuild(begun, told).1
     }
 
     /// Runs under way.

@@ -2,7 +2,7 @@
 
 use futures::executor::block_on;
 use pirn::{Engine, EventType, Heard, Message, Role};
-use pirn_tests::world::{code, line, node, run_in};
+use pirn_tests::world::{code, line, node, run_unrecorded};
 use serde_json::{Map, Value, json};
 
 use crate::triggered::{look, looking};
@@ -138,7 +138,7 @@ fn f19_the_seeds_trigger_starts_its_workflow_with_the_fields_it_names() {
         "profiles": [{"id": "m", "provider": "echo"}]});
     let (builder, seen) = looking();
     let words = "many words of no weight at all ".repeat(10);
-    let ran = run_in(
+    let ran = run_unrecorded(
         builder,
         &file,
         Value::Null,

@@ -6,6 +6,7 @@ mod local;
 mod nudges;
 mod panics;
 mod pauses;
+mod rebuilt;
 mod stress;
 mod time_limits;
 mod waiting_inside;

@@ -1,5 +1,6 @@
 //! What the scenario tests share.
 
+pub mod rebuilt;
 pub mod schedules;
 pub mod servers;
 pub mod stress;

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pirn::{Engine, EngineBuilder, Heard, RunReport, Tokenizer};
+use pirn::{Engine, EngineBuilder, Heard, Journal, RunReport, Tokenizer};
 use pirn_core::event::{Event, EventType};
 use pirn_core::message::{Message, Role};
 use pirn_core::status::ThreadStatus;
 use serde_json::{Value, json};
+
+use crate::rebuilt::Recorder;
 
 /// More events than any scenario raises.
 const EVENTS: usize = 1 << 20;
@@ -40,12 +42,31 @@ pub fn run_seeded(bundle: &Value, input: Value, seed: u64) -> Ran {
     run_in(Engine::builder().virtual_time(Some(seed)), bundle, input, Vec::new())
 }
 
-/// As [`run`], in an engine with more than the bundle, and with a conversation to start with.
+/// As [`run`], in an engine with more than the bundle, and with a conversation to start with. The run is rebuilt from what
+/// it was told, and must do the same once more.
 ///
 /// # Panics
 /// As [`run`].
 #[track_caller]
 pub fn run_in(builder: EngineBuilder, bundle: &Value, input: Value, conversation: Vec<Message>) -> Ran {
+    let recorder = Arc::new(Recorder::default());
+    let builder = builder.journal(Arc::clone(&recorder) as Arc<dyn Journal>);
+    let (ran, engine) = play(builder, bundle, input, conversation);
+    recorder.check(&engine);
+    ran
+}
+
+/// As [`run_in`], for a scenario with functions that keep or count their calls: rebuilding it would call them again.
+///
+/// # Panics
+/// As [`run`].
+#[track_caller]
+pub fn run_unrecorded(builder: EngineBuilder, bundle: &Value, input: Value, conversation: Vec<Message>) -> Ran {
+    play(builder, bundle, input, conversation).0
+}
+
+#[track_caller]
+fn play(builder: EngineBuilder, bundle: &Value, input: Value, conversation: Vec<Message>) -> (Ran, Engine) {
     let engine = match builder.workflows(bundle.to_string()).build() {
         Ok(engine) => engine,
         Err(error) => panic!("the scenario's workflows have faults: {error}"),
@@ -75,7 +96,7 @@ pub fn run_in(builder: EngineBuilder, bundle: &Value, input: Value, conversation
     );
     let ran = Ran { report, events };
     ran.check();
-    ran
+    (ran, engine)
 }
 
 impl Ran {

@@ -26,7 +26,7 @@ use crate::protocol::events::{Deliver, EventFilter};
 use crate::supervisor::{Control, SupervisorMsg};
 pub use admission::{AdmittedRun, RunRequest};
 pub(crate) use admission::{DetachedRun, OnEnd};
-pub(crate) use local::Local;
+pub(crate) use local::{Local, SharedEvaluator};
 use run_ids::RunIds;
 use runs::Runs;
 pub use started::StartedRun;

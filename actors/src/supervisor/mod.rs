@@ -235,6 +235,6 @@ fn start_run(start: DetachedStart, turn: &mut Turn<'_>) {
     if let Err(error) = turn.run.engine.start_detached(DetachedRun::of(start, on_end)) {
         let output = Err(error);
         let ended = ToSupervisor::DetachedEnded { firing, output };
-        turn.machine.tell(Message::Supervisor(ended));
+        turn.run.tell(turn.machine, Message::Supervisor(ended));
     }
 }

@@ -61,7 +61,7 @@ impl ThreadActor {
             | Effect::SetGlobal { .. }
             | Effect::Pin { .. }
             | Effect::Emit(_)
-            | Effect::Announce { .. }
+            | Effect::RaiseAndAwaitTriggers { .. }
             | Effect::Applied { .. }
             | Effect::Drop { .. }
             | Effect::Ended(_) => None,

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::ThreadNo;
 use super::mailbox::Mailbox;
 use super::message::{
-    Assigned, Change, Ended, Forwarded, Handed, Merge, Message, Prepared, Request, ToConversation, ToSupervisor,
+    Assigned, Change, Forwarded, HandedConversation, Merge, Message, Prepared, Request, ToConversation, ToSupervisor,
     ToThread,
 };
 use super::step::Step;
@@ -32,7 +32,7 @@ use crate::thread::{
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Speech {
     /// It belongs to the thread.
-    Own(Box<OwnConversation>),
+    Own(OwnConversation),
     /// It belongs to this one.
     Shared(ThreadNo),
     /// It belonged to the thread, and its actor panicked.
@@ -83,14 +83,15 @@ impl ConversationTurn<'_, '_> {
                 answer(self.mailbox, thread, effect, outcome);
             }
             ToConversation::Forward(thread, forwarded) => {
-                let conversation = match *forwarded {
-                    Forwarded::Ended(_) => self.own.machine.conversation().clone(),
-                    Forwarded::Fork { .. }
-                    | Forwarded::Call { .. }
-                    | Forwarded::Drop { .. }
-                    | Forwarded::Prepared { .. } => self.own.machine.snapshot(),
-                };
+                let conversation = self.own.machine.snapshot();
                 forward(self.mailbox, thread, *forwarded, self.owner, Some(conversation));
+            }
+            ToConversation::Ended(thread, mut ended) => {
+                if let Some(artifacts) = &mut ended.artifacts {
+                    artifacts.conversation = Some(self.own.machine.conversation().clone());
+                }
+                self.mailbox
+                    .send(Message::Supervisor(ToSupervisor::Ended { thread, ended }));
             }
             ToConversation::CompressionEnded => self.compression_ended(),
         }
@@ -365,6 +366,9 @@ pub(super) fn refuse(mailbox: &mut Mailbox, owner: ThreadNo, message: ToConversa
     match message {
         ToConversation::Serve { thread, effect, .. } => answer(mailbox, thread, effect, Outcome::Failed(lost())),
         ToConversation::Forward(thread, forwarded) => forward(mailbox, thread, *forwarded, owner, None),
+        ToConversation::Ended(thread, ended) => {
+            mailbox.send(Message::Supervisor(ToSupervisor::Ended { thread, ended }));
+        }
         ToConversation::CompressionEnded => {}
     }
 }
@@ -395,9 +399,9 @@ fn forward(
             mode,
         } => {
             let conversation = match (mode, conversation) {
-                (ConversationMode::Share, _) => Handed::Shared(owner),
-                (ConversationMode::None, _) => Handed::Snapshot(Conversation::new()),
-                (ConversationMode::Fork, Some(conversation)) => Handed::Snapshot(conversation),
+                (ConversationMode::Share, _) => HandedConversation::Shared(owner),
+                (ConversationMode::None, _) => HandedConversation::Snapshot(Conversation::new()),
+                (ConversationMode::Fork, Some(conversation)) => HandedConversation::Snapshot(conversation),
                 (ConversationMode::Fork, None) => return,
             };
             ToSupervisor::Call {
@@ -418,19 +422,8 @@ fn forward(
             });
             ToSupervisor::Prepared { firing, prepared }
         }
-        Forwarded::Ended(ended) => ToSupervisor::Ended {
-            thread,
-            ended: Box::new(with_conversation(ended, conversation)),
-        },
     };
     mailbox.send(Message::Supervisor(message));
-}
-
-fn with_conversation(mut ended: Ended, conversation: Option<Conversation>) -> Ended {
-    if let Some(artifacts) = &mut ended.artifacts {
-        artifacts.conversation = conversation;
-    }
-    ended
 }
 
 /// The error of a conversation whose actor is gone.

@@ -36,7 +36,7 @@ pub enum Effect {
         effect: EffectId,
     },
     /// A thread asks which firings hold it, once every trigger of what was raised has been matched: it is answered with
-    /// [`thread::Outcome::Held`].
+    /// [`thread::Outcome::HeldByFiring`].
     AwaitTriggers {
         /// Which.
         thread: ThreadNo,

@@ -34,7 +34,7 @@ use super::forks::ForkRun;
 use super::graphs::Graphs;
 use super::mailbox::Mailbox;
 use super::message::{
-    Artifacts, Assignment, Control, Ended, Forwarded, Handed, Message, Timer, ToConversation, ToSupervisor, ToThread,
+    Artifacts, Assignment, Control, Ended, HandedConversation, Message, Timer, ToConversation, ToSupervisor, ToThread,
 };
 use super::quiescence::{Quiescence, Quiet};
 use super::start::Start;
@@ -85,15 +85,7 @@ pub(super) enum Slot {
     /// It has heard nothing yet. What it starts with; a branch finds that in its fork.
     NotStarted(Option<Box<Start>>),
     Live(Box<LiveThread>),
-    Ended(Box<EndedThread>),
-}
-
-/// A thread that has ended.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct EndedThread {
-    pub(super) end: ThreadEnd,
-    /// None where nobody takes them over, as of most branches.
-    pub(super) artifacts: Option<Box<Artifacts>>,
+    Ended(Box<Ended>),
 }
 
 /// A whole run. See the table above.
@@ -128,6 +120,9 @@ pub struct RunMachine {
     /// its cleaning up, which after a fork of many branches takes a while.
     #[serde(skip)]
     remains: Option<Box<LiveThread>>,
+    /// The place of a thread that has ended: the next one begins there.
+    #[serde(skip)]
+    spare: Option<Box<LiveThread>>,
     #[serde(skip)]
     buffers: EffectBuffers,
 }
@@ -156,10 +151,11 @@ impl RunMachine {
             awaited: EventMask::NONE,
             steps: 0,
             remains: None,
+            spare: None,
             buffers: EffectBuffers::default(),
         };
         let start = Start {
-            conversation: Handed::Snapshot(seed.conversation),
+            conversation: HandedConversation::Snapshot(seed.conversation),
             trigger_depth: seed.trigger_depth,
             is_unlimited: seed.is_unlimited,
             ..Start::of(seed.graph, ThreadKind::Main, Origin::Main, seed.input)
@@ -185,7 +181,11 @@ impl RunMachine {
     /// The next message to [`Self::step`] with.
     pub fn next_message(&mut self) -> Option<Message> {
         let message = self.mailbox.take();
-        self.steps += u64::from(message.is_some());
+        match &message {
+            Some(_) => self.steps += 1,
+            // A run that waits has no room for a thread to come.
+            None => self.spare = None,
+        }
         message
     }
 
@@ -227,7 +227,7 @@ impl RunMachine {
         out.push(Effect::ThreadEnded { thread });
         if is_known {
             let (owner, ended) = (live.speaks_in(thread), live.panicked(message));
-            let message = ToConversation::Forward(thread, Box::new(Forwarded::Ended(ended)));
+            let message = ToConversation::Ended(thread, Box::new(ended));
             return self.mailbox.send(Message::Conversation(owner, message));
         }
         let end = ThreadEnd {
@@ -390,13 +390,13 @@ impl RunMachine {
             Slot::Live(_) | Slot::Ended(_) => return,
         };
         let token_limit = self.graphs.token_limit(at.graph).filter(|_| !at.is_unlimited);
-        let own = |conversation| Speech::Own(Box::new(OwnConversation::new(conversation, token_limit)));
+        let own = |conversation| Speech::Own(OwnConversation::new(conversation, token_limit));
         let made = match (start, at.origin) {
             (Some(start), _) => {
                 let made = start.into_machine(ThreadId::new(Arc::clone(&self.run_id), no));
                 made.map(|(machine, conversation)| match conversation {
-                    Handed::Snapshot(conversation) => (machine, own(conversation)),
-                    Handed::Shared(owner) => (machine, Speech::Shared(owner)),
+                    HandedConversation::Snapshot(conversation) => (machine, own(conversation)),
+                    HandedConversation::Shared(owner) => (machine, Speech::Shared(owner)),
                 })
             }
             (None, Origin::Branch { fork, path, .. }) => {
@@ -406,7 +406,15 @@ impl RunMachine {
             (None, Origin::Main | Origin::Called { .. } | Origin::Triggered { .. }) => None,
         };
         if let Some((machine, speech)) = made {
-            self.slots[no as usize] = Slot::Live(Box::new(LiveThread::new(machine, speech)));
+            let keeps_artifacts = self.keeps_artifacts(no);
+            let live = LiveThread::new(machine, speech, keeps_artifacts);
+            self.slots[no as usize] = Slot::Live(match self.spare.take() {
+                Some(mut place) => {
+                    *place = live;
+                    place
+                }
+                None => Box::new(live),
+            });
         }
     }
 
@@ -482,7 +490,7 @@ impl RunMachine {
             ToSupervisor::Drop { thread, effect } => self.drop_effect(thread, effect, step),
             ToSupervisor::Prepared { firing, prepared } => self.prepared(firing, prepared, step),
             ToSupervisor::Applied { firing, error } => self.applied(firing, error, step),
-            ToSupervisor::Ended { thread, ended } => self.ended(thread, *ended, step),
+            ToSupervisor::Ended { thread, ended } => self.ended(thread, ended, step),
             ToSupervisor::ConversationLost { thread, error } => {
                 self.send(thread, ToThread::Input(Input::Fail(error)));
             }
@@ -620,18 +628,13 @@ impl RunMachine {
     }
 
     /// A thread has ended, by its own word or because its actor panicked.
-    fn ended(&mut self, thread: ThreadNo, ended: Ended, step: &mut Step<'_>) {
-        let Ended {
-            end,
-            spent,
-            panicked,
-            artifacts,
-        } = ended;
+    fn ended(&mut self, thread: ThreadNo, mut ended: Box<Ended>, step: &mut Step<'_>) {
         if !self.tree.is_live(thread) {
             return;
         }
-        if panicked {
-            let (status, path_id, error) = (end.status, self.path_id(thread), end.error.clone());
+        let status = ended.end.status;
+        if ended.panicked {
+            let (path_id, error) = (self.path_id(thread), ended.end.error.clone());
             self.emit(thread, EventType::ThreadFailed, step, || {
                 vec![
                     ("status", json!(status)),
@@ -641,13 +644,18 @@ impl RunMachine {
                 ]
             });
         }
-        let artifacts = artifacts.filter(|_| self.keeps_artifacts(thread));
-        let status = end.status;
-        let ended = Slot::Ended(Box::new(EndedThread { end, artifacts }));
-        if let (Slot::Live(live), 0) = (std::mem::replace(&mut self.slots[thread as usize], ended), thread) {
-            self.remains = Some(live);
+        if ended.artifacts.is_some() && !self.keeps_artifacts(thread) {
+            ended.artifacts = None;
         }
-        self.spent.add(spent);
+        self.spent.add(ended.spent);
+        let slot = std::mem::replace(&mut self.slots[thread as usize], Slot::Ended(ended));
+        if let Slot::Live(live) = slot {
+            if thread == 0 {
+                self.remains = Some(live);
+            } else {
+                self.spare = Some(live);
+            }
+        }
         let Some(owned) = self.tree.end(thread) else { return };
         let Some(at) = self.tree.get(thread) else { return };
         let (origin, trigger_depth) = (at.origin, at.trigger_depth);
@@ -801,7 +809,7 @@ impl RunMachine {
         }
     }
 
-    fn ended_thread(&self, thread: ThreadNo) -> Option<&EndedThread> {
+    fn ended_thread(&self, thread: ThreadNo) -> Option<&Ended> {
         match self.slots.get(thread as usize)? {
             Slot::Ended(ended) => Some(ended),
             Slot::NotStarted(_) | Slot::Live(_) => None,

@@ -18,6 +18,8 @@ const IN_A_ROW: u32 = 1_024;
 /// See the module.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Mailbox {
+    /// Before all other mail: most runs that wake are told one thing.
+    first: Option<Message>,
     mail: VecDeque<Message>,
     /// Waits until there is no mail.
     later: VecDeque<Message>,
@@ -27,7 +29,11 @@ pub(super) struct Mailbox {
 impl Mailbox {
     /// At the end of the queue.
     pub(super) fn send(&mut self, message: Message) {
-        self.mail.push_back(message);
+        if self.first.is_none() && self.mail.is_empty() {
+            self.first = Some(message);
+        } else {
+            self.mail.push_back(message);
+        }
     }
 
     /// When nothing else waits, after what waits for that already.
@@ -41,23 +47,27 @@ impl Mailbox {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.mail.is_empty() && self.later.is_empty()
+        self.first.is_none() && self.mail.is_empty() && self.later.is_empty()
     }
 
     pub(super) fn take(&mut self) -> Option<Message> {
         if self.in_a_row < IN_A_ROW
-            && let Some(message) = self.mail.pop_front()
+            && let Some(message) = self.next_mail()
         {
             self.in_a_row += 1;
             return Some(message);
         }
         self.in_a_row = 0;
-        let next = self.later.pop_front().or_else(|| self.mail.pop_front());
-        if next.is_none() {
+        let next = self.later.pop_front().or_else(|| self.next_mail());
+        if next.is_none() && self.mail.capacity() + self.later.capacity() > 0 {
             // A run that waits has no room for those that do not.
             *self = Self::default();
         }
         next
+    }
+
+    fn next_mail(&mut self) -> Option<Message> {
+        self.first.take().or_else(|| self.mail.pop_front())
     }
 }
 

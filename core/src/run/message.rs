@@ -125,7 +125,7 @@ pub enum ToSupervisor {
         /// The child's input.
         input: Arc<Value>,
         /// The child's conversation.
-        conversation: Box<Handed>,
+        conversation: Box<HandedConversation>,
     },
     /// A thread no longer awaits a fork or a called workflow.
     Drop {
@@ -222,6 +222,8 @@ pub enum ToConversation {
     },
     /// A thread tells its supervisor something, and with it how its conversation is after all that it has said in it.
     Forward(ThreadNo, Box<Forwarded>),
+    /// A thread tells its supervisor that it has ended, and what it leaves.
+    Ended(ThreadNo, Box<Ended>),
     /// A compression has ended, well or not.
     CompressionEnded,
 }
@@ -284,13 +286,11 @@ pub enum Forwarded {
         /// How, but for the conversation.
         prepared: Prepared,
     },
-    /// It has ended.
-    Ended(Ended),
 }
 
 /// A conversation as one thread hands it to another.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Handed {
+pub enum HandedConversation {
     /// As it was at that moment.
     Snapshot(Conversation),
     /// Both speak in the one that belongs to this thread.
@@ -330,7 +330,7 @@ pub struct Ended {
     pub spent: Spent,
     /// Its actor panicked: nobody has said yet that it ended.
     pub panicked: bool,
-    /// What it leaves to whoever it ran for; dropped where nobody takes it over.
+    /// What it leaves to whoever it ran for; none where nobody takes it over.
     pub artifacts: Option<Box<Artifacts>>,
 }
 
@@ -398,5 +398,16 @@ impl Control {
             Self::Pause => Input::Pause { trigger_depth },
             Self::Resume => Input::Resume { trigger_depth },
         }
+    }
+}
+
+#[cfg(all(test, target_pointer_width = "64"))]
+mod tests {
+    use super::*;
+
+    /// A queue of many messages is moved about: each has its size.
+    #[test]
+    fn a_message_stays_small() {
+        assert!(size_of::<Message>() <= 120, "{}", size_of::<Message>());
     }
 }

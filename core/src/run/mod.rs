@@ -42,8 +42,8 @@ pub use effect::{DetachedStart, Effect};
 pub use firing::Firing;
 pub use machine::{RunMachine, RunSeed, is_in_place};
 pub use message::{
-    Artifacts, Assigned, Assignment, BranchStart, Change, Control, Ended, Forwarded, Handed, Merge, Message, Prepared,
-    Request, Timer, ToConversation, ToSupervisor, ToThread,
+    Artifacts, Assigned, Assignment, BranchStart, Change, Control, Ended, Forwarded, HandedConversation, Merge,
+    Message, Prepared, Request, Timer, ToConversation, ToSupervisor, ToThread,
 };
 pub use messages::Messages;
 pub use record::{Begun, Listening, Told};

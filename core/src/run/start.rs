@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::message::{Handed, Timer};
+use super::message::{HandedConversation, Timer};
 use super::step::Step;
 use super::tree::{Branching, Origin, Owned};
 use super::{Effect, RunMachine, ThreadNo};
@@ -31,7 +31,7 @@ pub(super) struct Start {
     pub(super) origin: Origin,
     pub(super) input: Arc<Value>,
     pub(super) variables: Variables,
-    pub(super) conversation: Handed,
+    pub(super) conversation: HandedConversation,
     pub(super) agent: Option<AgentConfig>,
     pub(super) depth: u32,
     pub(super) trigger_depth: u32,
@@ -48,7 +48,7 @@ impl Start {
             kind,
             origin,
             input,
-            conversation: Handed::Snapshot(Conversation::new()),
+            conversation: HandedConversation::Snapshot(Conversation::new()),
             agent: None,
             depth: 0,
             trigger_depth: 0,
@@ -59,7 +59,7 @@ impl Start {
 
     /// The thread as it is before its first step, and the conversation it starts with; none before it was attached to
     /// its workflow.
-    pub(super) fn into_machine(self, thread_id: ThreadId) -> Option<(ThreadMachine, Handed)> {
+    pub(super) fn into_machine(self, thread_id: ThreadId) -> Option<(ThreadMachine, HandedConversation)> {
         let graph = self.graph?;
         let seed = ThreadSeed {
             thread_id,
@@ -125,7 +125,7 @@ impl RunMachine {
         effect: EffectId,
         node: NodeIx,
         input: Arc<Value>,
-        conversation: Handed,
+        conversation: HandedConversation,
         step: &mut Step<'_>,
     ) {
         let Some(at) = self.tree.get(parent).filter(|_| self.tree.is_live(parent)).cloned() else {

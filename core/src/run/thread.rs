@@ -26,7 +26,7 @@ use crate::event::{EventMask, EventType, RaisedEvent};
 use crate::graph::{NodeIx, NodeKind};
 use crate::status::ThreadStatus;
 use crate::thread::{
-    self, ConversationOp, EffectId, FiringId, Input, Moment, NodeRecord, Outcome, Output, ThreadEnd, ThreadKind,
+    self, ConversationOp, EffectId, Environment, FiringId, Input, NodeRecord, Outcome, Output, ThreadEnd, ThreadKind,
     ThreadMachine, ThreadScope, Variables,
 };
 
@@ -43,6 +43,8 @@ pub(super) struct LiveThread {
     supervised: Option<EffectId>,
     /// It is asked nothing more.
     has_panicked: bool,
+    /// Whether anybody may take over what it leaves.
+    keeps_artifacts: bool,
     rare: Option<Box<Rare>>,
 }
 
@@ -55,19 +57,30 @@ struct Rare {
 }
 
 /// Effects to carry out, and those a step has just asked for: lent to whichever thread takes its turn.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct EffectBuffers {
     queue: VecDeque<thread::Effect>,
     out: Vec<thread::Effect>,
 }
 
+impl Default for EffectBuffers {
+    fn default() -> Self {
+        Self {
+            queue: VecDeque::new(),
+            // Most steps ask for one thing.
+            out: Vec::with_capacity(1),
+        }
+    }
+}
+
 impl LiveThread {
-    pub(super) fn new(machine: ThreadMachine, speech: Speech) -> Self {
+    pub(super) fn new(machine: ThreadMachine, speech: Speech, keeps_artifacts: bool) -> Self {
         Self {
             machine,
             speech,
             supervised: None,
             has_panicked: false,
+            keeps_artifacts,
             rare: None,
         }
     }
@@ -101,12 +114,14 @@ impl LiveThread {
             end,
             spent: *self.machine.spent(),
             panicked,
-            artifacts: Some(Box::new(Artifacts {
-                variables: self.machine.variables().clone(),
-                history,
-                node: self.machine.node(),
-                conversation: None,
-            })),
+            artifacts: self.keeps_artifacts.then(|| {
+                Box::new(Artifacts {
+                    variables: self.machine.variables().clone(),
+                    history,
+                    node: self.machine.node(),
+                    conversation: None,
+                })
+            }),
         }
     }
 }
@@ -178,13 +193,13 @@ impl ThreadTurn<'_, '_> {
     }
 
     fn hear(&mut self, input: Input) {
-        let moment = Moment {
+        let environment = Environment {
             random: self.random(),
             interest: self.step.interest(),
             holding: self.step.listening.holding,
         };
         self.step.world.heard(self.no, &input);
-        self.live.machine.step(moment, input, &mut self.buffers.out);
+        self.live.machine.step(environment, input, &mut self.buffers.out);
     }
 
     /// The same in every run of the same seed, whatever other threads do meanwhile.
@@ -270,7 +285,7 @@ impl ThreadTurn<'_, '_> {
                 });
             }
             thread::Effect::Emit(event) => self.emit(event),
-            thread::Effect::Announce { id, event } => {
+            thread::Effect::RaiseAndAwaitTriggers { id, event } => {
                 if let Some(event) = event {
                     self.emit(event);
                 }
@@ -299,7 +314,9 @@ impl ThreadTurn<'_, '_> {
                 };
                 let ended = self.live.ended(end, history, false);
                 self.step.out.push(Effect::ThreadEnded { thread: self.no });
-                self.forward(Forwarded::Ended(ended));
+                let message = ToConversation::Ended(self.no, Box::new(ended));
+                let owner = self.live.speaks_in(self.no);
+                self.mailbox.send(Message::Conversation(owner, message));
             }
             thread::Effect::WaitEvent { id, event } => {
                 let named = EventType::ALL.iter().find(|named| named.as_str() == &*event);

@@ -7,7 +7,9 @@ use serde_json::{Map, Value, json};
 
 use super::effect::DetachedStart;
 use super::firing::{Admitted, Firing, FiringRun, FiringState, too_late};
-use super::message::{Artifacts, Assigned, Change, Handed, Merge, Prepared, Timer, ToConversation, ToThread};
+use super::message::{
+    Artifacts, Assigned, Change, HandedConversation, Merge, Prepared, Timer, ToConversation, ToThread,
+};
 use super::report::NodeReport;
 use super::start::Start;
 use super::step::Step;
@@ -559,7 +561,7 @@ fn included_history(firing: &Firing, prepared: &Prepared) -> Option<Vec<ChatMess
 }
 
 /// Where the child's conversation starts: the main's visible messages on a token event, else what it was handed.
-fn child_conversation(firing: &Firing, prepared: &Prepared) -> Handed {
+fn child_conversation(firing: &Firing, prepared: &Prepared) -> HandedConversation {
     let known = prepared.conversation.visible();
     let messages: Vec<Counted> = if firing.is_token_event() {
         known.iter().cloned().collect()
@@ -573,7 +575,7 @@ fn child_conversation(firing: &Firing, prepared: &Prepared) -> Handed {
             })
             .collect()
     };
-    Handed::Snapshot(Conversation::from_messages(messages))
+    HandedConversation::Snapshot(Conversation::from_messages(messages))
 }
 
 fn visible(conversation: &Conversation) -> Vec<ChatMessage> {

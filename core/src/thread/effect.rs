@@ -30,7 +30,7 @@ pub type FiringId = u64;
 
 /// What the world knows at a step: chance, and who listens. What time it is no thread asks: it asks for timers.
 #[derive(Clone, Copy, Debug)]
-pub struct Moment {
+pub struct Environment {
     /// A fresh random number, for jitter.
     pub random: u64,
     /// Event types somebody listens to; others are not built.
@@ -177,7 +177,7 @@ pub enum ConversationOp {
     Apply(ContextChange),
     /// A built-in compression: [`Outcome::Done`], or [`Outcome::Summarize`] where a model must write the summary.
     Compress(CompressionConfig),
-    /// The model's summary for the plan that [`Outcome::Summarize`] brought: [`Outcome::Done`].
+    /// The model's summary for the plan that [`Outcome::Summarize`] pending: [`Outcome::Done`].
     FinishSummary(String),
     /// Build the next model request: [`Outcome::Prepared`].
     Prepare {
@@ -190,7 +190,7 @@ pub enum ConversationOp {
         /// The limit was announced for this call already: crossing it is not said again.
         recheck: bool,
     },
-    /// Take in what a firing brought: [`Outcome::Done`], or an error and no change.
+    /// Take in what a firing pending: [`Outcome::Done`], or an error and no change.
     Merge(FiringId),
 }
 
@@ -344,8 +344,8 @@ pub enum Effect {
     },
     /// Tell who listens.
     Emit(RaisedEvent),
-    /// Tell who listens, and answer when every trigger has been matched: [`Outcome::Held`].
-    Announce {
+    /// Tell who listens, and answer when every trigger has been matched: [`Outcome::HeldByFiring`].
+    RaiseAndAwaitTriggers {
         /// Answer here.
         id: EffectId,
         /// What happened; absent: only ask about what was told before.
@@ -398,7 +398,7 @@ pub enum Outcome {
     /// The event waited for, as JSON.
     Event(Output),
     /// Every trigger has been matched; these firings hold the thread until they end.
-    Held(Vec<FiringId>),
+    HeldByFiring(Vec<FiringId>),
     /// It failed.
     Failed(RunError),
 }

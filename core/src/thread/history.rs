@@ -34,11 +34,6 @@ impl History {
         self.before.iter().chain(&self.last)
     }
 
-    pub(super) fn clear(&mut self) {
-        self.before.clear();
-        self.last = None;
-    }
-
     pub(super) fn take(&mut self) -> Vec<NodeRecord> {
         let mut all = std::mem::take(&mut self.before);
         all.extend(self.last.take());

@@ -51,15 +51,6 @@ impl ThreadId {
         }
         text.into()
     }
-
-    /// Becomes the id of another thread of the same run, or of another.
-    pub(super) fn become_another(&mut self, run_id: &Arc<str>, no: u32) {
-        if !Arc::ptr_eq(&self.run_id, run_id) {
-            self.run_id.clone_from(run_id);
-        }
-        self.no = no;
-        self.text.take();
-    }
 }
 
 /// An id that was read somewhere.
@@ -99,10 +90,8 @@ mod tests {
 
     #[test]
     fn an_id_that_was_written_down_reads_the_same() {
-        let mut id = ThreadId::new("r".into(), 12);
+        let id = ThreadId::new("r".into(), 12);
         let again: ThreadId = serde_json::from_value(serde_json::json!(id)).unwrap();
         assert_eq!(&**again.text(), "r.12");
-        id.become_another(&"r".into(), 13);
-        assert_eq!(&**id.text(), "r.13");
     }
 }

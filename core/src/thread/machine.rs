@@ -24,14 +24,14 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::effect::{Effect, EffectId, Input, Moment};
+use super::effect::{Effect, EffectId, Environment, Input};
 use super::history::History;
 use super::id::ThreadId;
 use super::nodes::NodeRun;
-use super::safe_point::{Brought, SafePointWork, Stop, TriggerAssignment};
+use super::safe_point::{PendingResults, SafePointWork, Stop, TriggerAssignment};
 use super::seed::{BranchSeed, Snapshot, ThreadSeed};
 use super::state::{Outputs, Variable, Variables};
-use super::walk::Walk;
+use super::step::StepContext;
 use crate::conversation::Spent;
 use crate::definition::{AgentConfig, VariableScope};
 use crate::graph::{Graph, NodeIx};
@@ -115,9 +115,9 @@ pub struct ThreadMachine {
     /// It is to pause, and how many triggers stand between the run's own steps and that.
     pub(super) pause: Option<u32>,
     /// An event with a holding trigger was raised since the last question.
-    pub(super) unsettled: bool,
-    /// What triggers have brought; most threads never see one.
-    pub(super) brought: Option<Box<Brought>>,
+    pub(super) needs_trigger_check: bool,
+    /// What triggers have pending; most threads never see one.
+    pub(super) pending: Option<Box<PendingResults>>,
     /// What came while the conversation takes in a firing's result: it cannot be taken back, so this has its turn after.
     pub(super) stop: Option<Box<Stop>>,
 }
@@ -150,8 +150,8 @@ impl ThreadMachine {
             prompted: false,
             trigger_depth: seed.trigger_depth,
             pause: None,
-            unsettled: false,
-            brought: None,
+            needs_trigger_check: false,
+            pending: None,
             stop: None,
         }
     }
@@ -180,76 +180,8 @@ impl ThreadMachine {
         Self::new(Arc::clone(graph), whole)
     }
 
-    /// Becomes [`Self::branch`] in the place of a thread that has ended, of which nothing stays but room. What both start
-    /// with is not copied again: a fork of many short branches has one after the other in the same place.
-    pub fn become_branch(&mut self, graph: &Arc<Graph>, seed: &BranchSeed<'_>) {
-        // Every field by name: one that is added later is thought of here.
-        let Self {
-            graph: own_graph,
-            thread_id,
-            path_id,
-            kind,
-            first,
-            stop_at,
-            status,
-            at,
-            run,
-            attempt,
-            deadline,
-            steps,
-            last_effect,
-            input,
-            last,
-            variables,
-            outputs,
-            history,
-            spent,
-            agent,
-            trigger_depth,
-            first_prompt,
-            prompted,
-            pause,
-            unsettled,
-            brought,
-            stop,
-        } = self;
-        if !own_graph.as_ref().is_some_and(|own| Arc::ptr_eq(own, graph)) {
-            *own_graph = Some(Arc::clone(graph));
-        }
-        thread_id.become_another(seed.run_id, seed.no);
-        *path_id = Some(Arc::clone(seed.path_id));
-        *kind = ThreadKind::Branch;
-        *first = seed.first;
-        *stop_at = Some(seed.stop_at);
-        *status = ThreadStatus::Created;
-        *at = seed.first;
-        if !matches!(run, NodeRun::Idle) {
-            *run = NodeRun::Idle;
-        }
-        *attempt = 0;
-        *deadline = None;
-        *steps = 0;
-        *last_effect = 0;
-        if !Arc::ptr_eq(input, &seed.snapshot.input) {
-            input.clone_from(&seed.snapshot.input);
-        }
-        last.become_snapshot(&seed.snapshot.last);
-        variables.become_snapshot(&seed.snapshot.variables);
-        outputs.become_snapshot(&seed.snapshot.outputs);
-        history.clear();
-        *spent = Spent::default();
-        *agent = None;
-        *trigger_depth = seed.trigger_depth;
-        *first_prompt = false;
-        *prompted = false;
-        *pause = None;
-        *unsettled = false;
-        *brought = None;
-        *stop = None;
-    }
-
-    pub(super) fn brought_mut(&mut self) -> &mut Brought {
-        self.brought.get_or_insert_default()
+    pub(super) fn pending_mut(&mut self) -> &mut PendingResults {
+        self.pending.get_or_insert_default()
     }
 
     // ---- what it is
@@ -353,13 +285,13 @@ impl ThreadMachine {
     // ---- what happens to it
 
     /// Takes one input; what should happen is appended to `out`.
-    pub fn step(&mut self, moment: Moment, input: Input, out: &mut Vec<Effect>) {
+    pub fn step(&mut self, environment: Environment, input: Input, out: &mut Vec<Effect>) {
         if self.status.is_final() {
             return;
         }
-        let mut walk = Walk {
+        let mut walk = StepContext {
             thread: self,
-            moment,
+            environment,
             out,
         };
         match input {
@@ -373,8 +305,8 @@ impl ThreadMachine {
             Input::Pause { trigger_depth } => walk.thread.pause = Some(trigger_depth),
             Input::Resume { trigger_depth } => walk.resume(trigger_depth),
             Input::Raised => {
-                walk.thread.unsettled = true;
-                walk.look_around();
+                walk.thread.needs_trigger_check = true;
+                walk.poll_safe_point();
             }
             Input::Triggered { firing, result } => walk.triggered(firing, result),
             Input::Assign {
@@ -390,10 +322,10 @@ impl ThreadMachine {
                     trigger_depth,
                 };
                 walk.thread
-                    .brought_mut()
+                    .pending_mut()
                     .arrived
                     .push_back(SafePointWork::Assign(assignment));
-                walk.look_around();
+                walk.poll_safe_point();
             }
         }
     }

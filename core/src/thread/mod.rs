@@ -13,12 +13,12 @@ mod retry;
 mod safe_point;
 mod seed;
 mod state;
-mod walk;
+mod step;
 
 pub use crate::value::Output;
 pub use effect::{
-    CancelReason, ContextChange, ConversationOp, Effect, EffectId, Evaluation, FiringId, Input, Joined, ModelReply,
-    Moment, Outcome, Prepared, ThreadEnd, TimerPurpose, ToolResult, TriggeredResult,
+    CancelReason, ContextChange, ConversationOp, Effect, EffectId, Environment, Evaluation, FiringId, Input, Joined,
+    ModelReply, Outcome, Prepared, ThreadEnd, TimerPurpose, ToolResult, TriggeredResult,
 };
 pub use evaluate::{ThreadScope, evaluate, spec_value};
 pub use id::ThreadId;

@@ -8,16 +8,16 @@ use serde_json::{Value, json};
 
 use super::effect::{ConversationOp, Effect, EffectId, FiringId, Outcome, TriggeredResult};
 use super::nodes::{NodeRun, Progress};
-use super::walk::Walk;
+use super::step::StepContext;
 use crate::definition::VariableScope;
 use crate::error::RunError;
 use crate::event::EventType;
 use crate::graph::NodeIx;
 use crate::status::ThreadStatus;
 
-/// What triggers have brought a thread.
+/// What triggers have pending a thread.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Brought {
+pub(super) struct PendingResults {
     /// Firings that hold it.
     held: Vec<FiringId>,
     /// Firings that hold the thread and ended before it learned of them.
@@ -30,7 +30,7 @@ pub(super) struct Brought {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum SafePointWork {
     Triggered {
-        handed: Handed,
+        merge: PendingMerge,
         conversation: bool,
         is_compression: bool,
     },
@@ -72,7 +72,7 @@ pub fn variable_fields(name: &str, value: &Value, scope: VariableScope) -> [(&'s
 
 /// What a firing hands to the thread beside messages.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Handed {
+pub(super) struct PendingMerge {
     pub(super) firing: FiringId,
     /// To assign, all or none.
     pub(super) variables: Vec<(Arc<str>, Arc<Value>)>,
@@ -80,7 +80,7 @@ pub(super) struct Handed {
     pub(super) trigger_depth: u32,
 }
 
-impl Walk<'_> {
+impl StepContext<'_> {
     /// The thread stands between two nodes and is about to enter `next`.
     pub(super) fn arrive(&mut self, next: NodeIx) {
         self.thread.at = next;
@@ -103,14 +103,14 @@ impl Walk<'_> {
 
     /// Applies what has arrived; asks about holds. What it still waits for, or none.
     pub(super) fn settle(&mut self) -> Option<NodeRun> {
-        if let Some((id, handed)) = self.apply_arrived(When::BetweenNodes) {
-            return Some(NodeRun::Merging { id, handed });
+        if let Some((id, merge)) = self.apply_arrived(When::BetweenNodes) {
+            return Some(NodeRun::Merging { id, merge });
         }
-        if self.thread.unsettled {
-            self.thread.unsettled = false;
+        if self.thread.needs_trigger_check {
+            self.thread.needs_trigger_check = false;
             let id = self.next_effect();
-            self.out.push(Effect::Announce { id, event: None });
-            return Some(NodeRun::Settling { id });
+            self.out.push(Effect::RaiseAndAwaitTriggers { id, event: None });
+            return Some(NodeRun::AwaitingTriggers { id });
         }
         None
     }
@@ -133,46 +133,46 @@ impl Walk<'_> {
     }
 
     pub(super) fn is_held(&self) -> bool {
-        let brought = self.thread.brought.as_ref();
-        brought.is_some_and(|brought| !brought.held.is_empty())
+        let pending = self.thread.pending.as_ref();
+        pending.is_some_and(|pending| !pending.held.is_empty())
     }
 
     pub(super) fn hold(&mut self, firings: Vec<FiringId>) {
         for firing in firings {
-            let brought = self.thread.brought_mut();
-            match brought.released.iter().position(|released| *released == firing) {
+            let pending = self.thread.pending_mut();
+            match pending.released.iter().position(|released| *released == firing) {
                 Some(place) => {
-                    brought.released.remove(place);
+                    pending.released.remove(place);
                 }
-                None => brought.held.push(firing),
+                None => pending.held.push(firing),
             }
         }
     }
 
     /// Applies what has arrived, in order, up to what the conversation must answer first: that is returned.
-    pub(super) fn apply_arrived(&mut self, when: When) -> Option<(EffectId, Handed)> {
+    pub(super) fn apply_arrived(&mut self, when: When) -> Option<(EffectId, PendingMerge)> {
         let may_now = |work: &SafePointWork| match (when, work) {
             (When::BetweenNodes, _) => true,
             (When::BeforeModelCall, SafePointWork::Triggered { is_compression, .. }) => *is_compression,
             (When::BeforeModelCall, SafePointWork::Assign(_)) => false,
         };
-        while let Some(brought) = &mut self.thread.brought {
-            let place = brought.arrived.iter().position(may_now)?;
-            match brought.arrived.remove(place)? {
+        while let Some(pending) = &mut self.thread.pending {
+            let place = pending.arrived.iter().position(may_now)?;
+            match pending.arrived.remove(place)? {
                 SafePointWork::Assign(assignment) => self.assign_for_trigger(assignment),
                 SafePointWork::Triggered {
-                    handed,
+                    merge,
                     conversation: false,
                     ..
-                } => self.merged(&handed, Outcome::Done),
+                } => self.merged(&merge, Outcome::Done),
                 SafePointWork::Triggered {
-                    handed,
+                    merge,
                     conversation: true,
                     ..
                 } => {
-                    let firing = handed.firing;
+                    let firing = merge.firing;
                     // The variables are checked first: all or nothing, and the conversation cannot be taken back.
-                    if let Err(error) = self.thread.variables.clone().assign_all(&handed.variables) {
+                    if let Err(error) = self.thread.variables.clone().assign_all(&merge.variables) {
                         self.out.push(Effect::Applied {
                             firing,
                             error: Some(error),
@@ -181,7 +181,7 @@ impl Walk<'_> {
                     }
                     let id = self.next_effect();
                     self.converse(id, ConversationOp::Merge(firing));
-                    return Some((id, handed));
+                    return Some((id, merge));
                 }
             }
         }
@@ -204,12 +204,12 @@ impl Walk<'_> {
     }
 
     /// The conversation has taken in a firing's messages, or could not; its variables follow.
-    pub(super) fn merged(&mut self, handed: &Handed, outcome: Outcome) {
+    pub(super) fn merged(&mut self, merge: &PendingMerge, outcome: Outcome) {
         let error = match outcome {
             Outcome::Failed(error) => Some(error),
-            _ => self.take_variables(&handed.variables, handed.trigger_depth).err(),
+            _ => self.take_variables(&merge.variables, merge.trigger_depth).err(),
         };
-        let firing = handed.firing;
+        let firing = merge.firing;
         self.out.push(Effect::Applied { firing, error });
     }
 
@@ -249,16 +249,16 @@ impl Walk<'_> {
     }
 
     pub(super) fn triggered(&mut self, firing: FiringId, result: TriggeredResult) {
-        let brought = self.thread.brought_mut();
-        match brought.held.iter().position(|held| *held == firing) {
+        let pending = self.thread.pending_mut();
+        match pending.held.iter().position(|held| *held == firing) {
             Some(place) => {
-                brought.held.remove(place);
+                pending.held.remove(place);
             }
-            None if result.holds => brought.released.push(firing),
+            None if result.holds => pending.released.push(firing),
             None => {}
         }
-        brought.arrived.push_back(SafePointWork::Triggered {
-            handed: Handed {
+        pending.arrived.push_back(SafePointWork::Triggered {
+            merge: PendingMerge {
                 firing,
                 variables: result.variables,
                 trigger_depth: result.trigger_depth,
@@ -266,16 +266,16 @@ impl Walk<'_> {
             conversation: result.conversation,
             is_compression: result.is_compression,
         });
-        self.look_around();
+        self.poll_safe_point();
     }
 
     /// Something came that takes effect at a safe point: if the thread stands at one, it does now.
-    pub(super) fn look_around(&mut self) {
+    pub(super) fn poll_safe_point(&mut self) {
         match self.thread.run {
             NodeRun::SafePoint => self.safe_point(),
             NodeRun::Llm(ref stage) if stage.is_safe_point() => {
                 if let Some(progress) = super::nodes::llm::safe_point(self) {
-                    self.go_on(progress);
+                    self.advance(progress);
                 }
             }
             _ => {}

@@ -79,13 +79,6 @@ impl Variables {
         Ok(())
     }
 
-    /// Becomes `snapshot`; one that it is already costs nothing.
-    pub(super) fn become_snapshot(&mut self, snapshot: &Self) {
-        if !self.0.ptr_eq(&snapshot.0) {
-            self.0.clone_from(&snapshot.0);
-        }
-    }
-
     /// Names and values, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Value>)> {
         self.0.iter().map(|(name, variable)| (name, &variable.value))
@@ -245,16 +238,6 @@ impl Outputs {
             newest: None,
             own: Vec::new(),
             shared: self.shared.clone(),
-        }
-    }
-
-    /// Becomes `snapshot`; what both share already is not touched.
-    pub(super) fn become_snapshot(&mut self, snapshot: &Self) {
-        let Self { newest, own, shared } = self;
-        newest.clone_from(&snapshot.newest);
-        own.clone_from(&snapshot.own);
-        if !shared.ptr_eq(&snapshot.shared) {
-            shared.clone_from(&snapshot.shared);
         }
     }
 

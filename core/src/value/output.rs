@@ -66,19 +66,6 @@ impl Output {
         Ok(self)
     }
 
-    /// Becomes `snapshot`; one that it is already costs nothing.
-    pub(crate) fn become_snapshot(&mut self, snapshot: &Self) {
-        let is_the_same = match (&self.0, &snapshot.0) {
-            (Representation::Value(own), Representation::Value(other)) => Arc::ptr_eq(own, other),
-            (Representation::Later(own), Representation::Later(other)) => Arc::ptr_eq(own, other),
-            (Representation::Nothing, Representation::Nothing) => true,
-            (Representation::Nothing | Representation::Value(_) | Representation::Later(_), _) => false,
-        };
-        if !is_the_same {
-            self.clone_from(snapshot);
-        }
-    }
-
     /// The value.
     pub fn value(&self) -> &Arc<Value> {
         static NOTHING: LazyLock<Arc<Value>> = LazyLock::new(Arc::default);

@@ -19,7 +19,7 @@ fn message() -> impl Strategy<Value = Message> {
         Just(Outcome::Value(Arc::new(json!(1)))),
         Just(Outcome::Elapsed),
         Just(Outcome::Choice(Some(9))),
-        Just(Outcome::Held(vec![1])),
+        Just(Outcome::HeldByFiring(vec![1])),
         Just(Outcome::Failed(RunError::new(RunErrorCode::NodeFailed, "on purpose"))),
     ];
     let input = prop_oneof![

@@ -103,6 +103,10 @@ impl Oracle {
         self.threads.iter().map(|thread| thread.status).collect()
     }
 
+    pub(crate) fn is_detached(&self, no: usize) -> bool {
+        self.threads[no].is_detached
+    }
+
     /// Those that work.
     pub(crate) fn working(&self) -> Vec<usize> {
         let works =

@@ -110,6 +110,14 @@ impl Both {
             oracle.is_reported(),
             "the outcome after {order:?}"
         );
+        if let Some(report) = &play.report {
+            let waits = |(no, status): (usize, bool)| !status && !oracle.is_detached(no);
+            let ends = report.threads.iter().map(|thread| thread.status.is_final());
+            assert!(
+                !ends.enumerate().any(waits),
+                "the outcome came too early after {order:?}"
+            );
+        }
         assert_eq!(play.is_settled, oracle.is_settled(), "the end after {order:?}");
     }
 }

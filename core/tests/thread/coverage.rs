@@ -10,9 +10,9 @@ const ASKS_NOTHING: [&str; 5] = ["CREATED", "PAUSED SafePoint", "SafePoint", "Ll
 
 /// Where it asks for something. A paused thread still takes in what triggers bring.
 const ASKS: [&str; 32] = [
-    "PAUSED Settling",
+    "PAUSED AwaitingTriggers",
     "PAUSED Merging",
-    "Settling",
+    "AwaitingTriggers",
     "Merging",
     "Edges",
     "RetryDelay",
@@ -48,10 +48,10 @@ const ASKS: [&str; 32] = [
 const NO_LIMIT: [&str; 10] = [
     "CREATED",
     "PAUSED SafePoint",
-    "PAUSED Settling",
+    "PAUSED AwaitingTriggers",
     "PAUSED Merging",
     "SafePoint",
-    "Settling",
+    "AwaitingTriggers",
     "Merging",
     "Edges",
     "RetryDelay",

@@ -7,7 +7,7 @@ use pirn_core::definition::{SourceFile, load};
 use pirn_core::event::EventMask;
 use pirn_core::graph::{CompileContext, compile_loaded};
 use pirn_core::thread::{
-    Effect, Input, Joined, Moment, Outcome, Output, Outputs, ThreadKind, ThreadMachine, ThreadSeed, Variables,
+    Effect, Environment, Input, Joined, Outcome, Output, Outputs, ThreadKind, ThreadMachine, ThreadSeed, Variables,
 };
 use serde_json::{Value, json};
 
@@ -45,13 +45,13 @@ fn machine() -> ThreadMachine {
 }
 
 fn step(machine: &mut ThreadMachine, input: Input) -> Vec<Effect> {
-    let moment = Moment {
+    let environment = Environment {
         random: 0,
         interest: EventMask::NONE,
         holding: EventMask::NONE,
     };
     let mut out = Vec::new();
-    machine.step(moment, input, &mut out);
+    machine.step(environment, input, &mut out);
     out
 }
 

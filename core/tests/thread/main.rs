@@ -4,6 +4,5 @@ mod coverage;
 mod graph;
 mod kind;
 mod lazy_input;
-mod place;
 mod walk;
 mod world;

@@ -9,8 +9,8 @@ use pirn_core::graph::NodeKind;
 use pirn_core::message::ToolCall;
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::{
-    ConversationOp, Effect, EffectId, Evaluation, FiringId, Joined, ModelReply, Moment, NodeStatus, Outcome, Output,
-    Outputs, Prepared, ThreadKind, ThreadMachine, ThreadSeed, TimerPurpose, ToolResult, Variables,
+    ConversationOp, Effect, EffectId, Environment, Evaluation, FiringId, Joined, ModelReply, NodeStatus, Outcome,
+    Output, Outputs, Prepared, ThreadKind, ThreadMachine, ThreadSeed, TimerPurpose, ToolResult, Variables,
 };
 use serde_json::{Value, json};
 
@@ -41,7 +41,7 @@ pub(crate) enum Wanted {
 pub(crate) struct World {
     pub(crate) dice: Dice,
     pub(crate) machine: ThreadMachine,
-    pub(crate) moment: Moment,
+    pub(crate) environment: Environment,
     pub(crate) open: BTreeMap<EffectId, Wanted>,
     /// Effects that stay welcome after the thread's end: a message that is being appended stands, whoever asks.
     pub(crate) appends: BTreeSet<EffectId>,
@@ -65,7 +65,7 @@ impl World {
         let holding = dice.below(2) > 0;
         Self {
             machine: ThreadMachine::new(graph(), seed_of(&mut dice)),
-            moment: Moment {
+            environment: Environment {
                 random: seed,
                 interest: mask(everyone),
                 holding: mask(holding && everyone),
@@ -142,7 +142,7 @@ impl World {
                 let holds = self.dice.below(3) == 0;
                 let firings: Vec<FiringId> = holds.then(|| self.firing()).into_iter().collect();
                 self.held.extend(&firings);
-                Outcome::Held(firings)
+                Outcome::HeldByFiring(firings)
             }
         }
     }
@@ -200,7 +200,7 @@ impl World {
             },
             Effect::WaitEvent { id, .. } => (id, Wanted::Event),
             Effect::Pin { id, .. } => (id, Wanted::Done),
-            Effect::Announce { id, .. } => (id, Wanted::Held),
+            Effect::RaiseAndAwaitTriggers { id, .. } => (id, Wanted::Held),
             Effect::Applied { firing, .. } => {
                 let applied = self
                     .firings
@@ -240,7 +240,7 @@ impl World {
         for (firing, applied) in &self.firings {
             assert_eq!(*applied, 1, "firing {firing} has an answer");
         }
-        if self.moment.interest.contains(EventType::CompressionFailed) {
+        if self.environment.interest.contains(EventType::CompressionFailed) {
             let (asked, answered) = self.compressions;
             assert_eq!(asked, answered, "every compression is answered once");
         }

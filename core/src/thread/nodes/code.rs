@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{NodeRun, Progress, done, evaluate, failure, value_or};
 use crate::graph::{NodeKind, ValueSpec};
 use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome};
-use crate::thread::walk::Walk;
+use crate::thread::step::StepContext;
 use crate::value::Output;
 
 /// What it awaits.
@@ -27,7 +27,7 @@ impl Stage {
     }
 }
 
-pub(super) fn enter(walk: &mut Walk<'_>, input: Option<&ValueSpec>) -> Progress {
+pub(super) fn enter(walk: &mut StepContext<'_>, input: Option<&ValueSpec>) -> Progress {
     match input {
         Some(ValueSpec::Literal(value)) => work(walk, Arc::clone(value).into()),
         Some(_) => {
@@ -46,7 +46,7 @@ pub(super) fn enter(walk: &mut Walk<'_>, input: Option<&ValueSpec>) -> Progress 
     }
 }
 
-pub(super) fn answer(walk: &mut Walk<'_>, stage: Stage, effect: EffectId, outcome: Outcome) -> Progress {
+pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId, outcome: Outcome) -> Progress {
     if stage.id() != effect {
         return Progress::Wait(NodeRun::Code(stage));
     }
@@ -57,7 +57,7 @@ pub(super) fn answer(walk: &mut Walk<'_>, stage: Stage, effect: EffectId, outcom
     }
 }
 
-fn work(walk: &mut Walk<'_>, input: Output) -> Progress {
+fn work(walk: &mut StepContext<'_>, input: Output) -> Progress {
     let id = walk.next_effect();
     let node = walk.thread.at;
     walk.out.push(match walk.thread.graph().node(node).kind {

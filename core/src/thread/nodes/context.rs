@@ -10,7 +10,7 @@ use crate::event::EventType;
 use crate::graph::{ContextNode, NodeKind};
 use crate::message::{Message, Role};
 use crate::thread::effect::{ContextChange, ConversationOp, Effect, EffectId, Evaluation, Outcome};
-use crate::thread::walk::Walk;
+use crate::thread::step::StepContext;
 
 /// What it awaits.
 #[derive(Debug, Serialize, Deserialize)]
@@ -44,7 +44,7 @@ impl Stage {
     }
 }
 
-pub(super) fn enter(walk: &mut Walk<'_>, node: &ContextNode) -> Progress {
+pub(super) fn enter(walk: &mut StepContext<'_>, node: &ContextNode) -> Progress {
     let op = match node {
         ContextNode::Insert { .. } | ContextNode::Replace { .. } => {
             let id = evaluate(walk, Evaluation::Texts);
@@ -64,7 +64,7 @@ pub(super) fn enter(walk: &mut Walk<'_>, node: &ContextNode) -> Progress {
     ask(walk, op)
 }
 
-pub(super) fn answer(walk: &mut Walk<'_>, stage: Stage, effect: EffectId, outcome: Outcome) -> Progress {
+pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId, outcome: Outcome) -> Progress {
     if stage.id() != effect {
         return Progress::Wait(NodeRun::Context(stage));
     }
@@ -113,7 +113,7 @@ pub(super) fn answer(walk: &mut Walk<'_>, stage: Stage, effect: EffectId, outcom
 }
 
 /// Stops the node; a summary that a model was writing is not taken in. What the conversation has begun it ends first.
-pub(super) fn abandon(walk: &mut Walk<'_>, stage: &Stage) {
+pub(super) fn abandon(walk: &mut StepContext<'_>, stage: &Stage) {
     walk.out.push(Effect::Drop { id: stage.id() });
     if let Stage::Summary { .. } = stage {
         tell_failed(walk, &stopped());
@@ -125,24 +125,24 @@ fn stopped() -> RunError {
 }
 
 /// Every compression is answered once: where the conversation did not take one in, COMPRESSION_FAILED says so.
-fn tell_failed(walk: &mut Walk<'_>, error: &RunError) {
+fn tell_failed(walk: &mut StepContext<'_>, error: &RunError) {
     walk.emit(EventType::CompressionFailed, |_| [("error", json!(error))]);
 }
 
-fn compress(walk: &mut Walk<'_>, op: ConversationOp) -> Progress {
+fn compress(walk: &mut StepContext<'_>, op: ConversationOp) -> Progress {
     let id = walk.next_effect();
     walk.converse(id, op);
     Progress::Wait(NodeRun::Context(Stage::Compressing { id }))
 }
 
-fn ask(walk: &mut Walk<'_>, op: ConversationOp) -> Progress {
+fn ask(walk: &mut StepContext<'_>, op: ConversationOp) -> Progress {
     let id = walk.next_effect();
     walk.converse(id, op);
     Progress::Wait(NodeRun::Context(Stage::Work { id }))
 }
 
 /// The operation with its rendered texts in place.
-fn resolve(walk: &Walk<'_>, texts: Vec<Option<String>>) -> Option<ContextChange> {
+fn resolve(walk: &StepContext<'_>, texts: Vec<Option<String>>) -> Option<ContextChange> {
     let graph = walk.thread.graph();
     let NodeKind::Context(node) = &graph.node(walk.thread.at).kind else {
         return None;

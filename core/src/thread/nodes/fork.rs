@@ -6,14 +6,14 @@ use super::{NodeRun, Progress, failure};
 use crate::event::EventType;
 use crate::graph::{Fork, ForkIx};
 use crate::thread::effect::{Effect, Outcome};
-use crate::thread::walk::Walk;
+use crate::thread::step::StepContext;
 
 /// FORK passes the last output on; its paths start when JOIN begins to wait, which is at once.
-pub(super) fn enter_fork(walk: &mut Walk<'_>, fork: &Fork) -> Progress {
+pub(super) fn enter_fork(walk: &mut StepContext<'_>, fork: &Fork) -> Progress {
     Progress::DoneAt(walk.thread.last.clone(), fork.join_node)
 }
 
-pub(super) fn enter_join(walk: &mut Walk<'_>, ix: ForkIx, fork: &Fork) -> Progress {
+pub(super) fn enter_join(walk: &mut StepContext<'_>, ix: ForkIx, fork: &Fork) -> Progress {
     let id = walk.next_effect();
     walk.emit(EventType::ThreadForkStarted, |thread| {
         [
@@ -36,7 +36,7 @@ pub(super) fn enter_join(walk: &mut Walk<'_>, ix: ForkIx, fork: &Fork) -> Progre
     Progress::Wait(NodeRun::Join { id })
 }
 
-pub(super) fn answer(walk: &mut Walk<'_>, outcome: Outcome) -> Progress {
+pub(super) fn answer(walk: &mut StepContext<'_>, outcome: Outcome) -> Progress {
     match outcome {
         Outcome::Joined(joined) => {
             if let Err(error) = walk.thread.variables.assign_all(&joined.variables) {

@@ -29,8 +29,8 @@ use crate::graph::{LlmNode, NodeKind};
 use crate::message::{Message, Role, ToolCall};
 use crate::model_call::ModelFailure;
 use crate::thread::effect::{ConversationOp, Effect, EffectId, Evaluation, ModelReply, Outcome, Prepared, ToolResult};
-use crate::thread::safe_point::{Handed, When};
-use crate::thread::walk::Walk;
+use crate::thread::safe_point::{PendingMerge, When};
+use crate::thread::step::StepContext;
 
 /// What it awaits, and what it has gathered.
 #[derive(Debug, Serialize, Deserialize)]
@@ -63,7 +63,7 @@ enum At {
     Held,
     Merging {
         id: EffectId,
-        handed: Handed,
+        merge: PendingMerge,
     },
     Calling {
         id: EffectId,
@@ -114,7 +114,7 @@ impl Stage {
     }
 }
 
-pub(super) fn enter(walk: &mut Walk<'_>, node: &LlmNode) -> Progress {
+pub(super) fn enter(walk: &mut StepContext<'_>, node: &LlmNode) -> Progress {
     let stage = Stage {
         at: At::Held,
         system: None,
@@ -129,7 +129,7 @@ pub(super) fn enter(walk: &mut Walk<'_>, node: &LlmNode) -> Progress {
     stage.to(At::Texts { id })
 }
 
-pub(super) fn answer(walk: &mut Walk<'_>, stage: Stage, effect: EffectId, outcome: Outcome) -> Progress {
+pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId, outcome: Outcome) -> Progress {
     let Stage {
         at,
         system,
@@ -158,13 +158,13 @@ pub(super) fn answer(walk: &mut Walk<'_>, stage: Stage, effect: EffectId, outcom
             other => Progress::Failed(failure(other)),
         },
         At::Announcing { id } if id == effect => {
-            if let Outcome::Held(firings) = outcome {
+            if let Outcome::HeldByFiring(firings) = outcome {
                 walk.hold(firings);
             }
             prepare(walk, stage)
         }
-        At::Merging { id, handed } if id == effect => {
-            walk.merged(&handed, outcome);
+        At::Merging { id, merge } if id == effect => {
+            walk.merged(&merge, outcome);
             walk.unless_stopped(|walk| prepare(walk, stage))
         }
         At::Calling { id } if id == effect => match outcome {
@@ -185,7 +185,7 @@ pub(super) fn answer(walk: &mut Walk<'_>, stage: Stage, effect: EffectId, outcom
 }
 
 /// Something arrived while the node is held before its model call.
-pub(in crate::thread) fn safe_point(walk: &mut Walk<'_>) -> Option<Progress> {
+pub(in crate::thread) fn safe_point(walk: &mut StepContext<'_>) -> Option<Progress> {
     match std::mem::take(&mut walk.thread.run) {
         NodeRun::Llm(stage) => Some(prepare(walk, *stage)),
         other => {
@@ -196,14 +196,14 @@ pub(in crate::thread) fn safe_point(walk: &mut Walk<'_>) -> Option<Progress> {
 }
 
 /// Stops the node; calls that stand unanswered in the conversation are answered.
-pub(super) fn abandon(walk: &mut Walk<'_>, stage: Stage) {
+pub(super) fn abandon(walk: &mut StepContext<'_>, stage: Stage) {
     const CANCELLED: &str = "The tool call was cancelled before it had a result.";
     match stage.at {
         At::Held | At::Answering { .. } | At::Closing { .. } => {}
         At::Texts { id } | At::Prompting { id } | At::Preparing { id } | At::Announcing { id } | At::Calling { id } => {
             walk.out.push(Effect::Drop { id });
         }
-        At::Merging { id, handed } => NodeRun::Merging { id, handed }.abandon(walk),
+        At::Merging { id, merge } => NodeRun::Merging { id, merge }.abandon(walk),
         At::Replying { calls, .. } => {
             let results = calls
                 .into_iter()
@@ -227,14 +227,14 @@ pub(super) fn abandon(walk: &mut Walk<'_>, stage: Stage) {
     }
 }
 
-fn append_unasked(walk: &mut Walk<'_>, messages: Vec<Message>) {
+fn append_unasked(walk: &mut StepContext<'_>, messages: Vec<Message>) {
     if !messages.is_empty() {
         walk.converse(0, ConversationOp::Append(messages));
     }
 }
 
 /// The prompt joins the conversation once, however often the node is tried.
-fn prompt(walk: &mut Walk<'_>, mut stage: Stage, texts: Vec<Option<String>>) -> Progress {
+fn prompt(walk: &mut StepContext<'_>, mut stage: Stage, texts: Vec<Option<String>>) -> Progress {
     let mut texts = texts.into_iter();
     let prompt = texts.next().flatten();
     stage.system = texts.next().flatten();
@@ -254,16 +254,16 @@ fn prompt(walk: &mut Walk<'_>, mut stage: Stage, texts: Vec<Option<String>>) -> 
     stage.to(At::Prompting { id })
 }
 
-fn append(walk: &mut Walk<'_>, messages: Vec<Message>) -> EffectId {
+fn append(walk: &mut StepContext<'_>, messages: Vec<Message>) -> EffectId {
     let id = walk.next_effect();
     walk.converse(id, ConversationOp::Append(messages));
     id
 }
 
 /// Asks for the next request, once nothing holds the thread.
-fn prepare(walk: &mut Walk<'_>, stage: Stage) -> Progress {
-    if let Some((id, handed)) = walk.apply_arrived(When::BeforeModelCall) {
-        return stage.to(At::Merging { id, handed });
+fn prepare(walk: &mut StepContext<'_>, stage: Stage) -> Progress {
+    if let Some((id, merge)) = walk.apply_arrived(When::BeforeModelCall) {
+        return stage.to(At::Merging { id, merge });
     }
     if walk.is_held() {
         return stage.to(At::Held);
@@ -285,7 +285,7 @@ fn prepare(walk: &mut Walk<'_>, stage: Stage) -> Progress {
     stage.to(At::Preparing { id })
 }
 
-fn call(walk: &mut Walk<'_>, mut stage: Stage, prepared: Prepared) -> Progress {
+fn call(walk: &mut StepContext<'_>, mut stage: Stage, prepared: Prepared) -> Progress {
     let mut crossed = None;
     for event in prepared.events {
         if event.event_type == EventType::TokenLimitExceeded && walk.listens(EventType::TokenLimitExceeded) {
@@ -298,7 +298,7 @@ fn call(walk: &mut Walk<'_>, mut stage: Stage, prepared: Prepared) -> Progress {
         stage.announced = true;
         let id = walk.next_effect();
         let event = event.at_depth(walk.thread.trigger_depth);
-        walk.out.push(Effect::Announce { id, event: Some(event) });
+        walk.out.push(Effect::RaiseAndAwaitTriggers { id, event: Some(event) });
         return stage.to(At::Announcing { id });
     }
     stage.announced = false;
@@ -313,7 +313,7 @@ fn call(walk: &mut Walk<'_>, mut stage: Stage, prepared: Prepared) -> Progress {
     stage.to(At::Calling { id })
 }
 
-fn replied(walk: &mut Walk<'_>, mut stage: Stage, reply: ModelReply) -> Progress {
+fn replied(walk: &mut StepContext<'_>, mut stage: Stage, reply: ModelReply) -> Progress {
     walk.thread.spent.add(reply.usage);
     stage.usage.add(reply.usage);
     let message = Message {
@@ -330,13 +330,13 @@ fn replied(walk: &mut Walk<'_>, mut stage: Stage, reply: ModelReply) -> Progress
 }
 
 /// The model gave no reply; what it cost all the same counts.
-pub(super) fn call_error(walk: &mut Walk<'_>, outcome: Outcome) -> RunError {
+pub(super) fn call_error(walk: &mut StepContext<'_>, outcome: Outcome) -> RunError {
     let error = failure(outcome);
     walk.thread.spent.add(ModelFailure::of(&error).spent);
     error
 }
 
-fn after_reply(walk: &mut Walk<'_>, mut stage: Stage, content: String, calls: Vec<ToolCall>) -> Progress {
+fn after_reply(walk: &mut StepContext<'_>, mut stage: Stage, content: String, calls: Vec<ToolCall>) -> Progress {
     if calls.is_empty() {
         return done(&stage, &content, &calls);
     }
@@ -359,7 +359,7 @@ fn after_reply(walk: &mut Walk<'_>, mut stage: Stage, content: String, calls: Ve
     stage.to(At::Tools { calls: running })
 }
 
-fn start_tool(walk: &mut Walk<'_>, call: ToolCall) -> Running {
+fn start_tool(walk: &mut StepContext<'_>, call: ToolCall) -> Running {
     let id = walk.next_effect();
     walk.emit(EventType::ToolCallStarted, |thread| {
         [
@@ -379,7 +379,7 @@ fn start_tool(walk: &mut Walk<'_>, call: ToolCall) -> Running {
 }
 
 fn tool_answer(
-    walk: &mut Walk<'_>,
+    walk: &mut StepContext<'_>,
     stage: Stage,
     mut calls: Vec<Running>,
     effect: EffectId,

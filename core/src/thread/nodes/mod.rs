@@ -12,8 +12,8 @@ pub(super) mod wait;
 use std::sync::Arc;
 
 use super::effect::{Effect, EffectId, Evaluation, Outcome};
-use super::safe_point::{Handed, Stop};
-use super::walk::{Walk, no_edge};
+use super::safe_point::{PendingMerge, Stop};
+use super::step::{StepContext, no_edge};
 use crate::error::{RunError, RunErrorCode};
 use crate::graph::{NodeIx, NodeKind};
 use crate::value::Output;
@@ -50,13 +50,13 @@ pub(in crate::thread) enum NodeRun {
     /// Held or paused before a node.
     SafePoint,
     /// Whether triggers hold it.
-    Settling {
+    AwaitingTriggers {
         id: EffectId,
     },
-    /// The conversation takes in what a firing brought.
+    /// The conversation takes in what a firing pending.
     Merging {
         id: EffectId,
-        handed: Handed,
+        merge: PendingMerge,
     },
     /// Which edge holds.
     Edges {
@@ -88,7 +88,7 @@ pub(in crate::thread) enum NodeRun {
 }
 
 /// Enters the node the thread stands at.
-pub(in crate::thread) fn enter(walk: &mut Walk<'_>) -> Progress {
+pub(in crate::thread) fn enter(walk: &mut StepContext<'_>) -> Progress {
     let graph = Arc::clone(walk.thread.graph());
     match &graph.node(walk.thread.at).kind {
         NodeKind::Start | NodeKind::StartFromTrigger => Progress::Done(Arc::clone(&walk.thread.input).into()),
@@ -112,16 +112,16 @@ pub(in crate::thread) fn enter(walk: &mut Walk<'_>) -> Progress {
 
 impl NodeRun {
     /// Takes an answer. One that is not awaited leaves everything as it is.
-    pub(in crate::thread) fn answer(self, walk: &mut Walk<'_>, effect: EffectId, outcome: Outcome) -> Progress {
+    pub(in crate::thread) fn answer(self, walk: &mut StepContext<'_>, effect: EffectId, outcome: Outcome) -> Progress {
         match self {
-            Self::Settling { id } if id == effect => {
-                if let Outcome::Held(firings) = outcome {
+            Self::AwaitingTriggers { id } if id == effect => {
+                if let Outcome::HeldByFiring(firings) = outcome {
                     walk.hold(firings);
                 }
                 Progress::SafePoint
             }
-            Self::Merging { id, handed } if id == effect => {
-                walk.merged(&handed, outcome);
+            Self::Merging { id, merge } if id == effect => {
+                walk.merged(&merge, outcome);
                 walk.unless_stopped(|_| Progress::SafePoint)
             }
             Self::Edges { id } if id == effect => chosen_edge(walk, outcome),
@@ -137,7 +137,7 @@ impl NodeRun {
             Self::Wait { id } if id == effect => wait::answer(walk, outcome),
             stale @ (Self::Idle
             | Self::SafePoint
-            | Self::Settling { .. }
+            | Self::AwaitingTriggers { .. }
             | Self::Merging { .. }
             | Self::Edges { .. }
             | Self::RetryDelay { .. }
@@ -156,7 +156,7 @@ impl NodeRun {
             Self::Context(stage) => stage.is_compressing(),
             Self::Idle
             | Self::SafePoint
-            | Self::Settling { .. }
+            | Self::AwaitingTriggers { .. }
             | Self::Edges { .. }
             | Self::RetryDelay { .. }
             | Self::End { .. }
@@ -170,10 +170,10 @@ impl NodeRun {
     }
 
     /// Stops what is under way: its answers are no longer wanted.
-    pub(in crate::thread) fn abandon(self, walk: &mut Walk<'_>) {
+    pub(in crate::thread) fn abandon(self, walk: &mut StepContext<'_>) {
         match self {
             Self::Idle | Self::SafePoint => {}
-            Self::Settling { id }
+            Self::AwaitingTriggers { id }
             | Self::Edges { id }
             | Self::RetryDelay { id }
             | Self::End { id }
@@ -181,9 +181,9 @@ impl NodeRun {
             | Self::Join { id }
             | Self::Wait { id } => walk.out.push(Effect::Drop { id }),
             // A thread is not stopped in the middle of it: `is_merging`.
-            Self::Merging { id, handed } => {
+            Self::Merging { id, merge } => {
                 walk.out.push(Effect::Drop { id });
-                walk.merged(&handed, Outcome::Failed(failure(Outcome::Done)));
+                walk.merged(&merge, Outcome::Failed(failure(Outcome::Done)));
             }
             Self::Variable(stage) => walk.out.push(Effect::Drop { id: stage.id() }),
             Self::Code(stage) => walk.out.push(Effect::Drop { id: stage.id() }),
@@ -195,7 +195,7 @@ impl NodeRun {
 }
 
 /// Asks for an evaluation of the current node's texts.
-pub(super) fn evaluate(walk: &mut Walk<'_>, what: Evaluation) -> EffectId {
+pub(super) fn evaluate(walk: &mut StepContext<'_>, what: Evaluation) -> EffectId {
     let id = walk.next_effect();
     let node = walk.thread.at;
     walk.out.push(Effect::Evaluate { id, node, what });
@@ -231,14 +231,14 @@ pub(super) fn failure(outcome: Outcome) -> RunError {
         | Outcome::Child { .. }
         | Outcome::Elapsed
         | Outcome::Event(_)
-        | Outcome::Held(_) => RunError::new(
+        | Outcome::HeldByFiring(_) => RunError::new(
             RunErrorCode::NodeFailed,
             "the host answered with something the node did not ask for",
         ),
     }
 }
 
-fn chosen_edge(walk: &mut Walk<'_>, outcome: Outcome) -> Progress {
+fn chosen_edge(walk: &mut StepContext<'_>, outcome: Outcome) -> Progress {
     match outcome {
         Outcome::Choice(Some(index)) => match walk.thread.graph().node(walk.thread.at).edges.get(index as usize) {
             Some(edge) => Progress::Chosen(edge.target),

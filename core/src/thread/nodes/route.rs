@@ -6,9 +6,9 @@ use super::{NodeRun, Progress, evaluate, failure};
 use crate::error::{RunError, RunErrorCode};
 use crate::graph::{NodeIx, NodeKind};
 use crate::thread::effect::{Evaluation, Outcome};
-use crate::thread::walk::Walk;
+use crate::thread::step::StepContext;
 
-pub(super) fn enter(walk: &mut Walk<'_>, no_routes: bool, default: Option<NodeIx>) -> Progress {
+pub(super) fn enter(walk: &mut StepContext<'_>, no_routes: bool, default: Option<NodeIx>) -> Progress {
     if no_routes {
         return go_to(walk, default);
     }
@@ -16,7 +16,7 @@ pub(super) fn enter(walk: &mut Walk<'_>, no_routes: bool, default: Option<NodeIx
     Progress::Wait(NodeRun::Route { id })
 }
 
-pub(super) fn answer(walk: &mut Walk<'_>, outcome: Outcome) -> Progress {
+pub(super) fn answer(walk: &mut StepContext<'_>, outcome: Outcome) -> Progress {
     let graph = Arc::clone(walk.thread.graph());
     let NodeKind::Route { routes, default } = &graph.node(walk.thread.at).kind else {
         return Progress::Failed(failure(Outcome::Done));
@@ -29,7 +29,7 @@ pub(super) fn answer(walk: &mut Walk<'_>, outcome: Outcome) -> Progress {
 }
 
 /// A route passes the last output on: what stood before it is what the next node sees.
-fn go_to(walk: &mut Walk<'_>, target: Option<NodeIx>) -> Progress {
+fn go_to(walk: &mut StepContext<'_>, target: Option<NodeIx>) -> Progress {
     match target {
         Some(target) => Progress::DoneAt(walk.thread.last.clone(), target),
         None => Progress::Failed(RunError::new(

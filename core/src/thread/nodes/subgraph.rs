@@ -11,7 +11,7 @@ use crate::error::{RunError, RunErrorCode};
 use crate::event::EventType;
 use crate::graph::{NodeKind, ValueSpec};
 use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome};
-use crate::thread::walk::Walk;
+use crate::thread::step::StepContext;
 
 /// What it awaits.
 #[derive(Debug, Serialize, Deserialize)]
@@ -32,7 +32,7 @@ impl Stage {
     }
 }
 
-pub(super) fn enter(walk: &mut Walk<'_>, input: Option<&ValueSpec>, agent: Option<&AgentConfig>) -> Progress {
+pub(super) fn enter(walk: &mut StepContext<'_>, input: Option<&ValueSpec>, agent: Option<&AgentConfig>) -> Progress {
     if let Some(agent) = agent.filter(|agent| agent.role.as_ref().is_none_or(|role| role.trim().is_empty())) {
         let message = format!("sub-agent {} has no role", agent.id);
         return Progress::Failed(RunError::new(RunErrorCode::SubAgentRoleMissing, message));
@@ -45,7 +45,7 @@ pub(super) fn enter(walk: &mut Walk<'_>, input: Option<&ValueSpec>, agent: Optio
     child(walk, input)
 }
 
-pub(super) fn answer(walk: &mut Walk<'_>, stage: Stage, effect: EffectId, outcome: Outcome) -> Progress {
+pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId, outcome: Outcome) -> Progress {
     if stage.id() != effect {
         return Progress::Wait(NodeRun::Subgraph(stage));
     }
@@ -71,7 +71,7 @@ pub(super) fn answer(walk: &mut Walk<'_>, stage: Stage, effect: EffectId, outcom
     }
 }
 
-fn child(walk: &mut Walk<'_>, input: Arc<Value>) -> Progress {
+fn child(walk: &mut StepContext<'_>, input: Arc<Value>) -> Progress {
     let graph = Arc::clone(walk.thread.graph());
     let NodeKind::Subgraph { conversation, .. } = &graph.node(walk.thread.at).kind else {
         return Progress::Failed(failure(Outcome::Done));

@@ -10,7 +10,7 @@ use crate::definition::VariableScope;
 use crate::graph::{NodeKind, SnippetIx};
 use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome};
 use crate::thread::state::coerce;
-use crate::thread::walk::Walk;
+use crate::thread::step::StepContext;
 
 /// What it awaits.
 #[derive(Debug, Serialize, Deserialize)]
@@ -29,12 +29,12 @@ impl Stage {
     }
 }
 
-pub(super) fn enter(walk: &mut Walk<'_>, expression: SnippetIx) -> Progress {
+pub(super) fn enter(walk: &mut StepContext<'_>, expression: SnippetIx) -> Progress {
     let id = evaluate(walk, Evaluation::Value(expression));
     Progress::Wait(NodeRun::Variable(Stage::Value { id }))
 }
 
-pub(super) fn answer(walk: &mut Walk<'_>, stage: Stage, effect: EffectId, outcome: Outcome) -> Progress {
+pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId, outcome: Outcome) -> Progress {
     if stage.id() != effect {
         return Progress::Wait(NodeRun::Variable(stage));
     }
@@ -51,7 +51,7 @@ pub(super) fn answer(walk: &mut Walk<'_>, stage: Stage, effect: EffectId, outcom
     }
 }
 
-fn assign(walk: &mut Walk<'_>, value: Arc<Value>) -> Progress {
+fn assign(walk: &mut StepContext<'_>, value: Arc<Value>) -> Progress {
     let graph = Arc::clone(walk.thread.graph());
     let NodeKind::Variable {
         name,

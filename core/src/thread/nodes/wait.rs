@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::{NodeRun, Progress, done, failure};
 use crate::Millis;
 use crate::thread::effect::{Effect, Outcome, TimerPurpose};
-use crate::thread::walk::Walk;
+use crate::thread::step::StepContext;
 
-pub(super) fn enter_time(walk: &mut Walk<'_>, after_ms: Millis) -> Progress {
+pub(super) fn enter_time(walk: &mut StepContext<'_>, after_ms: Millis) -> Progress {
     let id = walk.next_effect();
     walk.out.push(Effect::Timer {
         id,
@@ -17,7 +17,7 @@ pub(super) fn enter_time(walk: &mut Walk<'_>, after_ms: Millis) -> Progress {
     Progress::Wait(NodeRun::Wait { id })
 }
 
-pub(super) fn enter_event(walk: &mut Walk<'_>, event: &Arc<str>, timeout_ms: Option<Millis>) -> Progress {
+pub(super) fn enter_event(walk: &mut StepContext<'_>, event: &Arc<str>, timeout_ms: Option<Millis>) -> Progress {
     let id = walk.next_effect();
     walk.out.push(Effect::WaitEvent {
         id,
@@ -29,7 +29,7 @@ pub(super) fn enter_event(walk: &mut Walk<'_>, event: &Arc<str>, timeout_ms: Opt
     Progress::Wait(NodeRun::Wait { id })
 }
 
-pub(super) fn answer(walk: &mut Walk<'_>, outcome: Outcome) -> Progress {
+pub(super) fn answer(walk: &mut StepContext<'_>, outcome: Outcome) -> Progress {
     match outcome {
         // A pause passes the last output on.
         Outcome::Elapsed => Progress::Done(walk.thread.last.clone()),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::effect::{
-    CancelReason, ConversationOp, Effect, EffectId, Evaluation, Moment, Outcome, ThreadEnd, TimerPurpose,
+    CancelReason, ConversationOp, Effect, EffectId, Environment, Evaluation, Outcome, ThreadEnd, TimerPurpose,
 };
 use super::machine::{DEFAULT_MAX_STEPS, NodeStatus, ThreadMachine};
 use super::nodes::{NodeRun, Progress};
@@ -15,21 +15,21 @@ use crate::event::{EventType, Field, RaisedEvent};
 use crate::status::ThreadStatus;
 use crate::value::Output;
 
-/// One step under way: the thread, the moment, and where effects go.
-pub(super) struct Walk<'a> {
+/// One step under way: the thread, the environment, and where effects go.
+pub(super) struct StepContext<'a> {
     pub(super) thread: &'a mut ThreadMachine,
-    pub(super) moment: Moment,
+    pub(super) environment: Environment,
     pub(super) out: &'a mut Vec<Effect>,
 }
 
-impl Walk<'_> {
+impl StepContext<'_> {
     pub(super) fn next_effect(&mut self) -> EffectId {
         self.thread.last_effect += 1;
         self.thread.last_effect
     }
 
     pub(super) fn listens(&self, event_type: EventType) -> bool {
-        self.moment.interest.contains(event_type)
+        self.environment.interest.contains(event_type)
     }
 
     /// Ends the attempt with NODE_TIMEOUT after this time.
@@ -57,7 +57,7 @@ impl Walk<'_> {
         }
     }
 
-    /// As [`Self::emit`], for what a trigger brought about.
+    /// As [`Self::emit`], for what a trigger pending about.
     pub(super) fn emit_caused<const N: usize>(
         &mut self,
         trigger_depth: u32,
@@ -72,8 +72,8 @@ impl Walk<'_> {
 
     pub(super) fn emit_raised(&mut self, event: RaisedEvent) {
         let event = event.at_depth(self.thread.trigger_depth);
-        if self.moment.holding.contains(event.event_type) {
-            self.thread.unsettled = true;
+        if self.environment.holding.contains(event.event_type) {
+            self.thread.needs_trigger_check = true;
         }
         if self.listens(event.event_type) {
             self.out.push(Effect::Emit(event));
@@ -101,8 +101,8 @@ impl Walk<'_> {
 
     /// Others raise these in the thread's name: it asks at its next safe point whether they hold it.
     pub(super) fn may_be_held_by(&mut self, event_types: &[EventType]) {
-        let holding = self.moment.holding;
-        self.thread.unsettled |= event_types.iter().any(|event_type| holding.contains(*event_type));
+        let holding = self.environment.holding;
+        self.thread.needs_trigger_check |= event_types.iter().any(|event_type| holding.contains(*event_type));
     }
 
     // ---- life
@@ -161,7 +161,7 @@ impl Walk<'_> {
             self.emit_caused(trigger_depth, EventType::ThreadResumed, |thread| {
                 [("nodeId", json!(thread.graph().node(thread.at).id))]
             });
-            self.look_around();
+            self.poll_safe_point();
         }
     }
 
@@ -179,7 +179,7 @@ impl Walk<'_> {
         }
         let run = std::mem::take(&mut self.thread.run);
         let progress = run.answer(self, effect, outcome);
-        self.go_on(progress);
+        self.advance(progress);
     }
 
     fn out_of_time(&mut self) {
@@ -235,12 +235,12 @@ impl Walk<'_> {
             });
         }
         let progress = super::nodes::enter(self);
-        self.go_on(progress);
+        self.advance(progress);
     }
 
     /// Goes on until something must be waited for. Nodes that need nothing are passed here without recursion being
     /// deeper than one node: `maxSteps` bounds the loop.
-    pub(super) fn go_on(&mut self, progress: Progress) {
+    pub(super) fn advance(&mut self, progress: Progress) {
         match progress {
             Progress::Wait(run) => self.thread.run = run,
             Progress::Done(output) => {
@@ -324,7 +324,7 @@ impl Walk<'_> {
                 ("error", json!(error)),
             ]
         });
-        if let Some(delay) = super::retry::delay(self.thread, &error, self.moment.random) {
+        if let Some(delay) = super::retry::delay(self.thread, &error, self.environment.random) {
             let id = self.next_effect();
             self.out.push(Effect::Timer {
                 id,
@@ -381,13 +381,13 @@ impl Walk<'_> {
         // What came too late to take effect is answered all the same.
         while let Some(work) = self.next_arrived() {
             match work {
-                SafePointWork::Triggered { handed, .. } => {
+                SafePointWork::Triggered { merge, .. } => {
                     let error = RunError::new(
                         RunErrorCode::Cancelled,
                         "the thread ended before the result could take effect",
                     );
                     self.out.push(Effect::Applied {
-                        firing: handed.firing,
+                        firing: merge.firing,
                         error: Some(error),
                     });
                 }
@@ -416,7 +416,7 @@ impl Walk<'_> {
     }
 
     fn next_arrived(&mut self) -> Option<SafePointWork> {
-        self.thread.brought.as_mut()?.arrived.pop_front()
+        self.thread.pending.as_mut()?.arrived.pop_front()
     }
 }
 
