@@ -197,26 +197,38 @@ pub fn profile_faults(loaded: &Loaded, config: Option<&ConfigText>) -> Vec<Fault
     {
         wrong = faults;
     }
-    let located = |fault: &ProfileFault| {
-        let own = loaded.profiles.iter().rev().find(|one| one.value.id == fault.profile);
-        let in_files = own.map(|one| {
-            one.origin
-                .fault_at(FaultCode::InvalidProfile, &fault.pointer, said(fault))
-        });
-        in_files
-            .or_else(|| config?.profile_fault(fault))
-            .unwrap_or_else(|| Fault {
-                code: FaultCode::InvalidProfile,
-                message: said(fault),
-                pointer: fault.pointer.clone(),
-                file: None,
-                position: None,
-                help: None,
-            })
-    };
     // The loader has said that a key has no place in a file.
     let is_told = |fault: &ProfileFault| fault.pointer == "/apiKey" && !loaded.faults.is_empty();
-    wrong.iter().filter(|fault| !is_told(fault)).map(located).collect()
+    let told = wrong.iter().filter(|fault| !is_told(fault));
+    told.map(|fault| located(fault, loaded, config)).collect()
+}
+
+/// Parameters of profiles that their providers have no place for, each at its place.
+pub fn profile_warnings(loaded: &Loaded, config: Option<&ConfigText>) -> Vec<Fault> {
+    let configured = config.and_then(|config| config.profiles().ok()).unwrap_or_default();
+    let in_files = loaded.profiles.iter().map(|profile| profile.value.clone());
+    let all = configured.into_iter().chain(in_files);
+    let warnings = all.flat_map(|profile| crate::models::warnings(&profile));
+    warnings.map(|warning| located(&warning, loaded, config)).collect()
+}
+
+/// A fault where its profile stands.
+fn located(fault: &ProfileFault, loaded: &Loaded, config: Option<&ConfigText>) -> Fault {
+    let own = loaded.profiles.iter().rev().find(|one| one.value.id == fault.profile);
+    let in_files = own.map(|one| {
+        one.origin
+            .fault_at(FaultCode::InvalidProfile, &fault.pointer, said(fault))
+    });
+    in_files
+        .or_else(|| config?.profile_fault(fault))
+        .unwrap_or_else(|| Fault {
+            code: FaultCode::InvalidProfile,
+            message: said(fault),
+            pointer: fault.pointer.clone(),
+            file: None,
+            position: None,
+            help: None,
+        })
 }
 
 fn said(fault: &ProfileFault) -> String {

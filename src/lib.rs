@@ -6,6 +6,9 @@ pub mod config;
 mod engine;
 pub mod explore;
 pub mod faults;
+pub mod formats;
+#[cfg(any(feature = "providers", feature = "tools"))]
+mod headers;
 pub mod models;
 pub mod profiles;
 pub mod scene;
@@ -29,7 +32,8 @@ pub use pirn_core::definition::{
 };
 pub use pirn_core::error::{ErrorFacts, RunError, RunErrorCode};
 pub use pirn_core::event::{Event, EventData, EventType};
-pub use pirn_core::message::{Message, Role, ToolCall};
+pub use pirn_core::message::{Message, Part, Role, ToolCall};
+pub use pirn_core::model_call::FinishReason;
 pub use pirn_core::status::ThreadStatus;
 pub use pirn_core::thread::{ModelReply, NodeStatus, ThreadKind};
 pub use pirn_core::trigger::TriggerState;

@@ -19,9 +19,9 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use pirn_actors::History;
 use pirn_core::definition::Pinned;
 use pirn_core::error::RunError;
-use pirn_core::message::Message;
 use pirn_core::status::ThreadStatus;
 use serde::Serialize;
 use serde_json::Value;
@@ -103,7 +103,7 @@ pub fn simulate(build: impl FnMut() -> EngineBuilder + 'static) -> Simulator {
         build: Box::new(build),
         workflow: None,
         input: Value::Null,
-        conversation: Vec::new(),
+        conversation: History::default(),
         pinned: Pinned::default(),
         seeds: 0..DEFAULT_SEEDS,
         keeps_going: false,
@@ -119,7 +119,7 @@ pub struct Simulator {
     build: Box<dyn FnMut() -> EngineBuilder>,
     workflow: Option<String>,
     input: Value,
-    conversation: Vec<Message>,
+    conversation: History,
     pinned: Pinned,
     seeds: Range<u64>,
     keeps_going: bool,
@@ -146,8 +146,8 @@ impl Simulator {
 
     /// What the main thread's conversation starts with.
     #[must_use]
-    pub fn conversation(mut self, messages: Vec<Message>) -> Self {
-        self.conversation = messages;
+    pub fn conversation(mut self, messages: impl Into<History>) -> Self {
+        self.conversation = messages.into();
         self
     }
 

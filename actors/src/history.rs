@@ -1,9 +1,10 @@
-//! What conversations start with.
+//! The beginnings of conversations.
 
 use std::sync::Arc;
 
-use pirn_core::conversation::{Conversation, Counted, Tokenizer};
+use pirn_core::conversation::{Conversation, ConversationError, Counted, MarkMap, Tokenizer};
 use pirn_core::message::Message;
+use pirn_core::run::ConversationReport;
 
 /// Messages for conversations to start with. They never change, and a clone costs the same whatever their number.
 ///
@@ -17,16 +18,35 @@ pub struct History {
 
 #[derive(Clone)]
 enum Kind {
-    /// As they came.
-    Uncounted(Arc<Vec<Message>>),
+    /// As they came, and which are visible; the marks fit.
+    Uncounted(Arc<Vec<Message>>, MarkMap),
     Counted(Conversation, Arc<dyn Tokenizer>),
 }
 
 impl History {
-    /// How many messages there are.
+    /// A complete history with its mark map: archived messages stay archived, and can be shown again.
+    ///
+    /// # Errors
+    /// [`ConversationError::InvalidMarkMap`] where the two do not fit.
+    pub fn of_parts(messages: Vec<Message>, marks: MarkMap) -> Result<Self, ConversationError> {
+        marks.check(messages.len())?;
+        let kind = Kind::Uncounted(Arc::new(messages), marks);
+        Ok(Self { kind })
+    }
+
+    /// The conversation that a run ended with: the next one goes on from it.
+    ///
+    /// # Errors
+    /// As [`History::of_parts`], where the report was changed.
+    pub fn of_report(report: &ConversationReport) -> Result<Self, ConversationError> {
+        let messages = report.messages.iter().map(|message| (**message).clone());
+        Self::of_parts(messages.collect(), report.mark_map.clone())
+    }
+
+    /// How many messages there are, archived ones included.
     pub fn len(&self) -> usize {
         match &self.kind {
-            Kind::Uncounted(messages) => messages.len(),
+            Kind::Uncounted(messages, _) => messages.len(),
             Kind::Counted(conversation, _) => conversation.len(),
         }
     }
@@ -47,16 +67,24 @@ impl History {
     /// The conversation of a run that counts with `tokenizer`.
     pub(crate) fn begin(self, tokenizer: &Arc<dyn Tokenizer>) -> Conversation {
         match self.kind {
-            Kind::Uncounted(messages) => counted(Arc::unwrap_or_clone(messages), tokenizer),
+            Kind::Uncounted(messages, marks) => counted(Arc::unwrap_or_clone(messages), marks, tokenizer),
             Kind::Counted(conversation, by) if is_same(&by, tokenizer) => conversation,
-            Kind::Counted(conversation, _) => counted(conversation.complete().messages(), tokenizer),
+            Kind::Counted(conversation, _) => {
+                let marks = conversation.mark_map().clone();
+                counted(conversation.complete().messages(), marks, tokenizer)
+            }
         }
     }
 }
 
-fn counted<T: Into<Arc<Message>>>(messages: Vec<T>, tokenizer: &Arc<dyn Tokenizer>) -> Conversation {
-    let messages = messages.into_iter();
-    Conversation::from_messages(messages.map(|message| Counted::new(message, &**tokenizer)))
+fn counted<T: Into<Arc<Message>>>(messages: Vec<T>, marks: MarkMap, tokenizer: &Arc<dyn Tokenizer>) -> Conversation {
+    let counted = messages.into_iter().map(|message| Counted::new(message, &**tokenizer));
+    let counted: Vec<Counted> = counted.collect();
+    if marks == MarkMap::default() {
+        return Conversation::from_messages(counted);
+    }
+    // Checked where they came in.
+    Conversation::from_parts(counted.clone(), marks).unwrap_or_else(|_| Conversation::from_messages(counted))
 }
 
 /// Whether they are one object. Both are held, so neither's place can have been given to another.
@@ -73,7 +101,7 @@ impl Default for History {
 /// Not counted: whatever starts from it counts it.
 impl From<Vec<Message>> for History {
     fn from(messages: Vec<Message>) -> Self {
-        let kind = Kind::Uncounted(Arc::new(messages));
+        let kind = Kind::Uncounted(Arc::new(messages), MarkMap::default());
         Self { kind }
     }
 }
@@ -81,7 +109,7 @@ impl From<Vec<Message>> for History {
 impl std::fmt::Debug for History {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let by = match &self.kind {
-            Kind::Uncounted(_) => None,
+            Kind::Uncounted(..) => None,
             Kind::Counted(_, tokenizer) => Some(tokenizer.name()),
         };
         f.debug_struct("History")

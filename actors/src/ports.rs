@@ -6,13 +6,13 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use pirn_core::conversation::{ModelRequest, Tokenizer};
+use pirn_core::conversation::{MessageRules, ModelRequest, Tokenizer};
 use pirn_core::definition::Profile;
 use pirn_core::error::RunError;
 use pirn_core::graph::Evaluator;
 use pirn_core::graph::Graph;
 use pirn_core::graph::SnippetIx;
-use pirn_core::message::ToolCall;
+use pirn_core::message::{Part, ToolCall};
 use pirn_core::script::Scope;
 use pirn_core::thread::{ModelReply, ToolResult};
 use serde_json::{Map, Value};
@@ -23,7 +23,7 @@ pub use crate::input::Input;
 /// One call of a model.
 #[derive(Clone)]
 pub struct ModelCall {
-    /// What to send, in order; mended, system first.
+    /// What to send, in order; repaired, system first.
     pub request: Arc<ModelRequest>,
     /// The profile that was chosen.
     pub profile: Arc<Profile>,
@@ -135,6 +135,11 @@ pub trait Model: Send + Sync + 'static {
     fn is_external(&self) -> bool {
         false
     }
+
+    /// The order of messages that it takes; requests for it are repaired accordingly.
+    fn message_rules(&self) -> MessageRules {
+        MessageRules::default()
+    }
 }
 
 /// Chooses the model for an LLM node.
@@ -161,6 +166,17 @@ pub trait Tool: Send + Sync + 'static {
 
     /// Does it. An error answers the model; it never ends the run.
     fn call(&self, arguments: Value, clock: WorkClock) -> BoxFuture<'static, Result<String, String>>;
+
+    /// Does it, where the result may hold images and files beside its text. This is what is called; by default it gives the
+    /// text of [`Tool::call`] alone.
+    fn call_with_media(
+        &self,
+        arguments: Value,
+        clock: WorkClock,
+    ) -> BoxFuture<'static, Result<(String, Vec<Part>), String>> {
+        let called = self.call(arguments, clock);
+        Box::pin(async move { called.await.map(|text| (text, Vec::new())) })
+    }
 
     /// Whether it waits for the outside world.
     fn is_external(&self) -> bool {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use pirn_core::conversation::Tokenizer;
+use pirn_core::conversation::{MessageRules, Tokenizer};
 use pirn_core::graph::{Graph, NodeIx, NodeKind};
 use pirn_core::run::{Begun, Called, Effect, Listening, RunMachine, ThreadNo, Told, World};
 use pirn_core::script::Scope;
@@ -58,6 +58,10 @@ impl InPlace {
             _ => None,
         })?;
         self.engine.ports.models.choose(profile_id).0.token_limit
+    }
+
+    fn message_rules(&self, profile_id: Option<&str>) -> MessageRules {
+        self.0.engine.ports.models.choose(profile_id).1.message_rules()
     }
 
     fn tool_tokens(&self, tools: &[Arc<str>], tokenizer: &dyn Tokenizer) -> u64 {

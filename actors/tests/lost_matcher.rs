@@ -211,8 +211,8 @@ impl Tools for Nothing {
     fn call(&self, _: &[Arc<str>], _: AskedCall, _: WorkClock) -> BoxFuture<'static, ToolResult> {
         async {
             ToolResult {
-                content: String::new(),
                 failed: true,
+                ..ToolResult::default()
             }
         }
         .boxed()

@@ -60,6 +60,8 @@ run_error_codes! {
     ModelError = "MODEL_ERROR",
     /// A tool failed in a way that ends the node.
     ToolError = "TOOL_ERROR",
+    /// The model still asks for tools after the last round that its node allows.
+    ToolRoundsExceeded = "TOOL_ROUNDS_EXCEEDED",
     /// A sub-agent has no role.
     SubAgentRoleMissing = "SUB_AGENT_ROLE_MISSING",
     /// No workflow of the engine has this id.

@@ -1,8 +1,10 @@
 //! One message of a conversation.
 
+use std::fmt;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::de::{SeqAccess, Visitor, value::SeqAccessDeserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use crate::value::{Output, levels};
@@ -48,30 +50,107 @@ pub struct ToolCall {
     pub arguments: Value,
 }
 
-/// One message. Histories share messages; nothing changes one after it was appended.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// A piece of a content that is more than text. Images and files stand there by reference: an address that the provider
+/// reads, or a `data:` address with the bytes in it, which every copy of the message shares.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(
+    tag = "type",
+    rename_all = "lowercase",
+    rename_all_fields = "camelCase",
+    deny_unknown_fields
+)]
+pub enum Part {
+    /// Text.
+    Text {
+        /// The text itself.
+        text: String,
+    },
+    /// An image.
+    Image {
+        /// `https://...`, or `data:image/png;base64,...`.
+        url: Arc<str>,
+        /// Its media type, where the address does not say: `image/png`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        media_type: Option<String>,
+        /// How closely the model is to look, for providers that can be told: `low`, `high`, `auto`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        detail: Option<String>,
+        /// Pixels, for what it costs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        width: Option<u32>,
+        /// Pixels, for what it costs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        height: Option<u32>,
+    },
+    /// A document.
+    File {
+        /// `https://...`, `data:application/pdf;base64,...`, or the id of a file that the provider keeps.
+        url: Arc<str>,
+        /// Its media type, where the address does not say: `application/pdf`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        media_type: Option<String>,
+        /// The name that the model is told.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
+    },
+}
+
+impl Part {
+    /// A piece of text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text { text: text.into() }
+    }
+
+    /// An image at an address.
+    pub fn image(url: impl Into<Arc<str>>) -> Self {
+        Self::Image {
+            url: url.into(),
+            media_type: None,
+            detail: None,
+            width: None,
+            height: None,
+        }
+    }
+
+    /// A document at an address.
+    pub fn file(url: impl Into<Arc<str>>) -> Self {
+        Self::File {
+            url: url.into(),
+            media_type: None,
+            name: None,
+        }
+    }
+
+    /// The text of a piece of text.
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text { text } => Some(text),
+            Self::Image { .. } | Self::File { .. } => None,
+        }
+    }
+}
+
+/// One message. Histories share messages; nothing changes one after it was appended.
+///
+/// In JSON its `content` is a text, or a list of [`Part`]s.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Message {
     /// Optional id, carried through unchanged.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// Who speaks.
     pub role: Role,
-    /// The text. `null` is read as empty (providers send it beside tool calls).
-    #[serde(default, deserialize_with = "null_is_empty")]
+    /// The text; where there are parts, the texts among them, a line end between.
     pub content: String,
+    /// The whole content, in order, where it is more than one text; else empty.
+    pub parts: Arc<[Part]>,
     /// Calls an assistant message asks for.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
     /// The call a tool message answers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
     /// Left out of a main agent's requests.
-    #[serde(default, skip_serializing_if = "is_false")]
     pub sub_agent_internal: bool,
     /// Anything the user attaches.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Map<String, Value>>,
 }
 
@@ -82,10 +161,24 @@ impl Message {
             id: None,
             role,
             content: content.into(),
+            parts: Arc::default(),
             tool_calls: Vec::new(),
             tool_call_id: None,
             sub_agent_internal: false,
             metadata: None,
+        }
+    }
+
+    /// A message of `role` made of these parts. None is an empty text, and a single text is just that text.
+    pub fn of_parts(role: Role, parts: impl Into<Vec<Part>>) -> Self {
+        let mut parts = parts.into();
+        if let [Part::Text { text }] = parts.as_mut_slice() {
+            return Self::new(role, std::mem::take(text));
+        }
+        let content = parts.iter().filter_map(Part::as_text).collect::<Vec<_>>().join("\n");
+        Self {
+            parts: parts.into(),
+            ..Self::new(role, content)
         }
     }
 
@@ -99,13 +192,15 @@ impl Message {
 
     /// As JSON, made when somebody looks.
     pub fn shown_later(self: &Arc<Self>) -> Output {
+        /// A list of parts, each an object, in the message.
+        const PARTS: usize = 3;
         let arguments = self.tool_calls.iter().map(|call| 3 + levels(&call.arguments));
         let metadata = self
             .metadata
             .iter()
             .flat_map(Map::values)
             .map(|value| 2 + levels(value));
-        let levels = arguments.chain(metadata).max().unwrap_or(2);
+        let levels = arguments.chain(metadata).max().unwrap_or_default().max(PARTS);
         let message = Arc::clone(self);
         Output::later(levels, move || json!(*message))
     }
@@ -113,6 +208,12 @@ impl Message {
     /// Whether this is an assistant message that asks for tools.
     pub fn asks_for_tools(&self) -> bool {
         self.role == Role::Assistant && !self.tool_calls.is_empty()
+    }
+
+    /// Whether its content is nothing, or nothing but space: what providers refuse.
+    pub fn is_blank(&self) -> bool {
+        let is_text = |part: &Part| part.as_text().is_some();
+        self.content.trim().is_empty() && self.parts.iter().all(is_text)
     }
 }
 
@@ -122,11 +223,187 @@ impl AsRef<Message> for Message {
     }
 }
 
-fn null_is_empty<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    Ok(Option::<String>::deserialize(deserializer)?.unwrap_or_default())
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: &'a Option<String>,
+    role: Role,
+    content: ShownContent<'a>,
+    #[serde(skip_serializing_if = "<[ToolCall]>::is_empty")]
+    tool_calls: &'a [ToolCall],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_call_id: &'a Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    sub_agent_internal: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata: &'a Option<Map<String, Value>>,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
-fn is_false(flag: &bool) -> bool {
-    !flag
+#[derive(Serialize)]
+#[serde(untagged)]
+enum ShownContent<'a> {
+    Text(&'a str),
+    Parts(&'a [Part]),
+}
+
+impl Serialize for Message {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let content = if self.parts.is_empty() {
+            ShownContent::Text(&self.content)
+        } else {
+            ShownContent::Parts(&self.parts)
+        };
+        Shown {
+            id: &self.id,
+            role: self.role,
+            content,
+            tool_calls: &self.tool_calls,
+            tool_call_id: &self.tool_call_id,
+            sub_agent_internal: self.sub_agent_internal,
+            metadata: &self.metadata,
+        }
+        .serialize(serializer)
+    }
+}
+
+#[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Written {
+    #[serde(default)]
+    id: Option<String>,
+    role: Role,
+    /// A text or a list of parts; null, as providers write it beside tool calls, is an empty text.
+    #[serde(default)]
+    content: Option<WrittenContent>,
+    #[serde(default)]
+    tool_calls: Vec<ToolCall>,
+    #[serde(default)]
+    tool_call_id: Option<String>,
+    #[serde(default)]
+    sub_agent_internal: bool,
+    #[serde(default)]
+    metadata: Option<Map<String, Value>>,
+}
+
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(untagged))]
+enum WrittenContent {
+    Text(String),
+    Parts(Vec<Part>),
+}
+
+impl<'de> Deserialize<'de> for WrittenContent {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Content;
+
+        impl<'de> Visitor<'de> for Content {
+            type Value = WrittenContent;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text or a list of parts")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<WrittenContent, E> {
+                Ok(WrittenContent::Text(text.to_owned()))
+            }
+
+            fn visit_string<E: serde::de::Error>(self, text: String) -> Result<WrittenContent, E> {
+                Ok(WrittenContent::Text(text))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, parts: A) -> Result<WrittenContent, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(parts)).map(WrittenContent::Parts)
+            }
+        }
+
+        deserializer.deserialize_any(Content)
+    }
+}
+
+impl<'de> Deserialize<'de> for Message {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let written = Written::deserialize(deserializer)?;
+        let plain = match written.content {
+            None => Self::new(written.role, ""),
+            Some(WrittenContent::Text(text)) => Self::new(written.role, text),
+            Some(WrittenContent::Parts(parts)) => Self::of_parts(written.role, parts),
+        };
+        Ok(Self {
+            id: written.id,
+            tool_calls: written.tool_calls,
+            tool_call_id: written.tool_call_id,
+            sub_agent_internal: written.sub_agent_internal,
+            metadata: written.metadata,
+            ..plain
+        })
+    }
+}
+
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for Message {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Message".into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        Written::json_schema(generator)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_content_is_a_text_or_a_list_of_parts_there_and_back() {
+        let parts = json!([
+            {"type": "text", "text": "look:"},
+            {"type": "image", "url": "https://example.test/a.png", "mediaType": "image/png"},
+            {"type": "file", "url": "data:application/pdf;base64,AA==", "name": "a.pdf"},
+            {"type": "text", "text": "and say"},
+        ]);
+        for (content, text) in [
+            (json!("hi"), "hi"),
+            (
+                json!([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]),
+                "a\nb",
+            ),
+            (parts, "look:\nand say"),
+        ] {
+            let written = json!({"role": "user", "content": content});
+            let message: Message = serde_json::from_value(written.clone()).unwrap();
+            assert_eq!(message.content, text);
+            assert_eq!(json!(message), written);
+        }
+        for (content, text) in [
+            (json!(null), ""),
+            (json!([]), ""),
+            (json!([{"type": "text", "text": "one"}]), "one"),
+        ] {
+            let message: Message = serde_json::from_value(json!({"role": "user", "content": content})).unwrap();
+            assert_eq!(json!(message), json!({"role": "user", "content": text}));
+        }
+    }
+
+    #[test]
+    fn what_is_no_content_is_refused_in_words() {
+        for (content, words) in [
+            (json!(7), "a text or a list of parts"),
+            (json!([{"type": "sound", "url": "x"}]), "unknown variant `sound`"),
+            (json!([{"type": "image"}]), "missing field `url`"),
+        ] {
+            let refused = serde_json::from_value::<Message>(json!({"role": "user", "content": content})).unwrap_err();
+            assert!(refused.to_string().contains(words), "{refused}");
+        }
+    }
+
+    #[test]
+    fn an_image_alone_is_not_blank() {
+        assert!(Message::new(Role::User, " \n").is_blank());
+        assert!(!Message::of_parts(Role::User, vec![Part::image("https://example.test/a.png")]).is_blank());
+    }
 }

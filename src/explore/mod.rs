@@ -27,9 +27,9 @@ mod search;
 
 use std::collections::BTreeMap;
 
+use pirn_actors::History;
 use pirn_core::definition::Pinned;
 use pirn_core::error::RunError;
-use pirn_core::message::Message;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -105,7 +105,7 @@ pub fn explore(builder: EngineBuilder) -> Explorer {
         builder,
         workflow: None,
         input: Value::Null,
-        conversation: Vec::new(),
+        conversation: History::default(),
         pinned: Pinned::default(),
         max_schedules: DEFAULT_SCHEDULES,
         samples: DEFAULT_SAMPLES,
@@ -126,7 +126,7 @@ pub struct Explorer {
     builder: EngineBuilder,
     workflow: Option<String>,
     input: Value,
-    conversation: Vec<Message>,
+    conversation: History,
     pinned: Pinned,
     max_schedules: u64,
     samples: u64,
@@ -162,8 +162,8 @@ impl Explorer {
 
     /// What the main thread's conversation starts with.
     #[must_use]
-    pub fn conversation(mut self, messages: Vec<Message>) -> Self {
-        self.conversation = messages;
+    pub fn conversation(mut self, messages: impl Into<History>) -> Self {
+        self.conversation = messages.into();
         self
     }
 
@@ -252,7 +252,7 @@ impl Explorer {
         let request = pirn_actors::engine::RunRequest {
             workflow_id: workflow,
             input: self.input,
-            conversation: self.conversation.into(),
+            conversation: self.conversation,
             pinned: self.pinned,
             deadline_ms: None,
         };

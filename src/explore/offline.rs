@@ -40,7 +40,11 @@ impl Tools for OfflineTools {
     fn call(&self, names: &[Arc<str>], asked: AskedCall, clock: WorkClock) -> BoxFuture<'static, ToolResult> {
         if self.0.is_external(&asked.call.name) {
             let content = format!("(the tool {} was not called: this is an exploration)", asked.call.name);
-            return std::future::ready(ToolResult { content, failed: false }).boxed();
+            let result = ToolResult {
+                content,
+                ..ToolResult::default()
+            };
+            return std::future::ready(result).boxed();
         }
         self.0.call(names, asked, clock)
     }

@@ -8,6 +8,7 @@ use futures::future::BoxFuture;
 use pirn_actors::host::{Chance, WorkClock};
 use pirn_actors::ports::{AskedCall, Model, ModelCall, Models, Ports, ToolSpec, Tools};
 use pirn_core::Millis;
+use pirn_core::conversation::MessageRules;
 use pirn_core::definition::Profile;
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::thread::{ModelReply, ToolResult};
@@ -131,6 +132,10 @@ impl Model for FaultyModel {
     fn is_external(&self) -> bool {
         self.model.is_external()
     }
+
+    fn message_rules(&self) -> MessageRules {
+        self.model.message_rules()
+    }
 }
 
 struct FaultyTools {
@@ -157,7 +162,11 @@ impl Tools for FaultyTools {
         async move {
             match fate.pass(&clock).await {
                 Ok(()) => tools.call(&names, asked, clock).await,
-                Err(content) => ToolResult { content, failed: true },
+                Err(content) => ToolResult {
+                    content,
+                    failed: true,
+                    ..ToolResult::default()
+                },
             }
         }
         .boxed()

@@ -11,7 +11,7 @@ use futures::future::{BoxFuture, Either, select};
 use pirn_actors::host::WorkClock;
 use pirn_actors::ports::{Model, ModelCall};
 use pirn_core::Millis;
-use pirn_core::conversation::Spent;
+use pirn_core::conversation::{MessageRules, Spent};
 use pirn_core::definition::Profile;
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::model_call::{Attempts, FailureKind, ModelFailure, Next};
@@ -69,6 +69,12 @@ impl Model for Guarded {
 
     fn is_external(&self) -> bool {
         self.links.iter().any(|link| link.model.is_external())
+    }
+
+    /// A request may go to any of them.
+    fn message_rules(&self) -> MessageRules {
+        let rules = self.links.iter().map(|link| link.model.message_rules());
+        rules.fold(MessageRules::default(), MessageRules::and)
     }
 }
 

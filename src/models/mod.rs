@@ -1,4 +1,4 @@
-//! Models that need no network, and the registry that finds the model of a profile.
+//! Models, and the registry that finds the model of a profile.
 //!
 //! - `scripted` answers with what its profile says, in order.
 //! - `echo` repeats the last user message.
@@ -23,12 +23,12 @@ mod scripted;
 mod structured;
 #[cfg(test)]
 mod tests;
-mod unspaced;
 
 pub use echo::Echo;
 pub use extractive::Extractive;
 pub use fault::ProfileFault;
 #[cfg(feature = "providers")]
 pub use providers::Remote;
+pub(crate) use registry::warnings;
 pub use registry::{ModelRegistry, ModelsByName};
 pub use scripted::Scripted;

@@ -1,7 +1,7 @@
 //! What a profile says about how its model is called, whatever the provider: `timeouts`, `retry`, `limits`, `fallback`.
 
 use pirn_core::Millis;
-use pirn_core::definition::Profile;
+use pirn_core::definition::{Profile, nearest};
 use pirn_core::model_call::{GateLimits, RetryRule};
 use serde::Deserialize;
 use serde_json::Value;
@@ -9,8 +9,38 @@ use serde_json::Value;
 use super::ProfileFault;
 
 /// The names this file reads from a profile.
-#[cfg(feature = "providers")] // who reads the others leaves the rest to their models
-pub(super) const FIELDS: [&str; 4] = ["timeouts", "retry", "limits", "fallback"];
+const FIELDS: [&str; 4] = ["timeouts", "retry", "limits", "fallback"];
+
+/// The fields of a profile that neither this file nor its model, which reads `own`, knows.
+pub(super) fn unknown_fields(profile: &Profile, own: &[&str]) -> Vec<ProfileFault> {
+    let known = || {
+        let common = [
+            "model",
+            "endpoint",
+            "apiKeyEnv",
+            "parameters",
+            "tokenLimit",
+            "tokenizer",
+        ];
+        own.iter().copied().chain(FIELDS).chain(common)
+    };
+    let unknown = profile
+        .rest
+        .keys()
+        .filter(|name| !known().any(|known| known == name.as_str()));
+    let fault = |name: &String| {
+        let meant = match nearest(name, known()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("`{}` has {}", profile.provider, known().collect::<Vec<_>>().join(", ")),
+        };
+        ProfileFault::new(
+            profile.id.as_str(),
+            format!("/{name}"),
+            format!("unknown field; {meant}"),
+        )
+    };
+    unknown.map(fault).collect()
+}
 
 /// How a profile's model is called.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,6 +90,9 @@ impl CallPolicy {
         if limits.requests_at_once == Some(0) {
             fault("/limits/requestsAtOnce", "must be at least 1");
         }
+        if limits.requests_per_minute == Some(0) {
+            fault("/limits/requestsPerMinute", "must be at least 1");
+        }
         if limits.tokens_per_minute == Some(0) {
             fault("/limits/tokensPerMinute", "must be at least 1");
         }
@@ -74,6 +107,7 @@ impl CallPolicy {
             retry: retry.or_default(is_remote),
             limits: GateLimits {
                 requests_at_once: limits.requests_at_once,
+                requests_per_minute: limits.requests_per_minute,
                 tokens_per_minute: limits.tokens_per_minute,
             },
             fallback,
@@ -169,6 +203,7 @@ impl WrittenRetry {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct WrittenLimits {
     requests_at_once: Option<usize>,
+    requests_per_minute: Option<usize>,
     tokens_per_minute: Option<u64>,
 }
 
@@ -217,7 +252,7 @@ mod tests {
         let wrong = json!({
             "timeouts": {"idle": 5},
             "retry": {"maxAttempts": 0, "backoff": 0.5},
-            "limits": {"requestsAtOnce": 0, "tokensPerMinute": 0},
+            "limits": {"requestsAtOnce": 0, "requestsPerMinute": 0, "tokensPerMinute": 0},
             "fallback": ["p"],
         });
         let faults = CallPolicy::read(&profile(&wrong), true).unwrap_err();
@@ -227,6 +262,7 @@ mod tests {
             "/retry/maxAttempts",
             "/retry/backoff",
             "/limits/requestsAtOnce",
+            "/limits/requestsPerMinute",
             "/limits/tokensPerMinute",
             "/fallback",
         ];

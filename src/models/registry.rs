@@ -8,7 +8,7 @@ use pirn_core::definition::Profile;
 
 use super::extractive::Budget;
 use super::guarded::{Guarded, Link};
-use super::policy::CallPolicy;
+use super::policy::{self, CallPolicy};
 use super::room::Room;
 use super::structured::Checked;
 use super::{Echo, Extractive, ProfileFault, Scripted};
@@ -225,6 +225,21 @@ impl Entry {
 fn link_of(profile: Profile, models: &ModelsByName) -> Result<Link, Vec<ProfileFault>> {
     let model = model_of(&profile, models)?;
     let is_in_code = models.contains_key(&profile.id) || models.contains_key(&profile.provider);
+    let own: Option<&[&str]> = match profile.provider.as_str() {
+        "scripted" => Some(&["responses"]),
+        "echo" | "extractive" => Some(&[]),
+        // Their own say what they know.
+        _ => None,
+    };
+    if let Some(own) = own.filter(|_| !is_in_code) {
+        let unknown = policy::unknown_fields(&profile, own);
+        if !unknown.is_empty() {
+            return Err(unknown);
+        }
+    }
+    for warning in warnings(&profile) {
+        tracing::warn!(%warning, "a profile");
+    }
     let policy = CallPolicy::read(&profile, !is_in_code && is_remote(&profile.provider))?;
     Ok(Link {
         profile: Arc::new(profile),
@@ -232,6 +247,17 @@ fn link_of(profile: Profile, models: &ModelsByName) -> Result<Link, Vec<ProfileF
         room: (!policy.limits.is_none()).then(|| Room::new(policy.limits)),
         policy: Arc::new(policy),
     })
+}
+
+/// Fields of a profile of a built-in provider that are not wrong, and do not do what was meant.
+#[cfg(feature = "providers")]
+pub(crate) fn warnings(profile: &Profile) -> Vec<ProfileFault> {
+    super::providers::warnings(profile)
+}
+
+#[cfg(not(feature = "providers"))]
+pub(crate) fn warnings(_: &Profile) -> Vec<ProfileFault> {
+    Vec::new()
 }
 
 #[cfg(feature = "providers")]

@@ -3,6 +3,7 @@
 use pirn_actors::ports::ModelCall;
 use pirn_core::conversation::{Estimator, ModelRequest, Spent, Tokenizer, message_cost};
 use pirn_core::message::{Message, Role, ToolCall};
+use pirn_core::model_call::FinishReason;
 use pirn_core::thread::ModelReply;
 
 /// The last user message that is not pinned context.
@@ -43,6 +44,7 @@ pub(super) fn finish(call: &ModelCall, content: String, tool_calls: Vec<ToolCall
     ModelReply {
         content: reply.content,
         tool_calls: reply.tool_calls,
+        finish_reason: FinishReason::default(),
         usage: Spent::new(input, output, input.saturating_add(output)),
         metadata: None,
     }
@@ -51,7 +53,7 @@ pub(super) fn finish(call: &ModelCall, content: String, tool_calls: Vec<ToolCall
 /// The text in pieces: a word with the space after it, or a character of a script that writes no spaces. Together they
 /// are the text.
 fn pieces(text: &str) -> impl Iterator<Item = &str> {
-    text.split_inclusive(|c: char| c.is_whitespace() || super::unspaced::is_unspaced(c))
+    text.split_inclusive(|c: char| c.is_whitespace() || super::extractive::is_unspaced(c))
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use pirn_core::Millis;
 use pirn_core::definition::Profile;
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::message::ToolCall;
+use pirn_core::model_call::FinishReason;
 use pirn_core::thread::ModelReply;
 use regex::Regex;
 use serde::Deserialize;
@@ -31,6 +32,7 @@ struct Response {
     tool_calls: Vec<ToolCall>,
     pattern: Option<Regex>,
     delay: Millis,
+    finish: FinishReason,
     error: Option<Value>,
 }
 
@@ -38,7 +40,7 @@ impl Scripted {
     /// Reads `responses` of a profile.
     ///
     /// # Errors
-    /// Every response that is not `{content?, toolCalls?, match?, delayMs?, error?}`, and every bad `match`.
+    /// Every response that is not `{content?, toolCalls?, match?, delayMs?, finishReason?, error?}`, and every bad `match`.
     pub fn new(profile: &Profile) -> Result<Self, Vec<ProfileFault>> {
         let fault = |pointer: String, message: String| ProfileFault::new(profile.id.as_str(), pointer, message);
         let list = match profile.rest.get("responses") {
@@ -98,7 +100,10 @@ impl Model for Scripted {
             }
             match &response.error {
                 Some(error) => Err(said_error(error)),
-                None => Ok(finish(&call, response.content, response.tool_calls)),
+                None => Ok(ModelReply {
+                    finish_reason: response.finish,
+                    ..finish(&call, response.content, response.tool_calls)
+                }),
             }
         }
         .boxed()
@@ -115,6 +120,8 @@ struct Written {
     pattern: Option<String>,
     #[serde(default)]
     delay_ms: Millis,
+    #[serde(default)]
+    finish_reason: FinishReason,
     error: Option<Value>,
 }
 
@@ -146,6 +153,7 @@ impl Response {
             tool_calls: written.tool_calls.into_iter().enumerate().map(call).collect(),
             pattern: pattern.map_err(|error| ("/match", format!("not a regular expression: {error}")))?,
             delay: written.delay_ms,
+            finish: written.finish_reason,
             error: written.error,
         })
     }

@@ -1,14 +1,17 @@
 //! Structured output: an LLM node's `responseFormat` (a JSON Schema), checked, and asked for again once.
+//!
+//! A reply that was cut, filtered or refused is not asked for again: it would end in the same way.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn_actors::ports::{Model, ModelCall};
-use pirn_core::conversation::{Estimator, ModelRequest, message_cost};
+use pirn_core::conversation::{Estimator, MessageRules, ModelRequest, message_cost};
 use pirn_core::error::RunError;
 use pirn_core::message::{Message, Role};
-use pirn_core::model_call::{FailureKind, ModelFailure};
+use pirn_core::model_call::{FailureKind, FinishReason, ModelFailure};
 use pirn_core::thread::ModelReply;
 use serde_json::Value;
 
@@ -47,14 +50,49 @@ impl ResponseFormat {
     ///
     /// # Errors
     /// What is wrong with it, for the model.
-    fn check<'a>(&self, content: &'a str) -> Result<&'a str, String> {
+    fn check<'a>(&self, content: &'a str) -> Result<Cow<'a, str>, String> {
         let text = unfenced(content);
         let value: Value = serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
-        match &self.schema {
-            Some(schema) => fits(schema, &value).map(|()| text),
-            None => Ok(text),
+        let Some(schema) = &self.schema else {
+            return Ok(text.into());
+        };
+        match fits(schema, &value) {
+            Ok(()) => Ok(text.into()),
+            Err(fault) => {
+                // A strict schema has no optional properties: one that is absent comes as null.
+                let pruned = without_absent(schema, value.clone());
+                if pruned == value || fits(schema, &pruned).is_err() {
+                    return Err(fault);
+                }
+                Ok(pruned.to_string().into())
+            }
         }
     }
+}
+
+/// A value without the nulls of properties that its schema does not require.
+fn without_absent(schema: &Value, mut value: Value) -> Value {
+    match &mut value {
+        Value::Object(fields) => {
+            let required = schema.get("required").and_then(Value::as_array);
+            let is_required = |name: &str| required.is_some_and(|list| list.iter().any(|one| one == name));
+            fields.retain(|name, field| !field.is_null() || is_required(name));
+            for (name, field) in fields.iter_mut() {
+                if let Some(inner) = schema.get("properties").and_then(|properties| properties.get(name)) {
+                    *field = without_absent(inner, field.take());
+                }
+            }
+        }
+        Value::Array(list) => {
+            if let Some(inner) = schema.get("items") {
+                for item in list {
+                    *item = without_absent(inner, item.take());
+                }
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+    value
 }
 
 /// Holds a model to the node's `responseFormat`. A reply that does not fit is answered with what is wrong, once; none
@@ -79,7 +117,7 @@ impl Model for Checked {
         let first = inner.call(call.clone());
         async move {
             let format = ResponseFormat::read(&written);
-            let first = first.await?;
+            let first = whole(first.await?)?;
             let fault = match fitting(&format, first.clone()) {
                 Ok(reply) => return Ok(reply),
                 Err(fault) => fault,
@@ -95,6 +133,7 @@ impl Model for Checked {
             })?;
             second.usage.add(first.usage);
             let spent = second.usage;
+            let second = whole(second)?;
             fitting(&format, second).map_err(|fault| {
                 let message = format!("the reply does not fit `responseFormat`, twice: {fault}");
                 let failure = ModelFailure::new(FailureKind::BadFormat);
@@ -107,11 +146,39 @@ impl Model for Checked {
     fn is_external(&self) -> bool {
         self.inner.is_external()
     }
+
+    fn message_rules(&self) -> MessageRules {
+        self.inner.message_rules()
+    }
+}
+
+/// The reply, unless it ended before its JSON did.
+fn whole(reply: ModelReply) -> Result<ModelReply, RunError> {
+    /// Characters of a refusal that are shown.
+    const SHOWN: usize = 400;
+    if !reply.tool_calls.is_empty() || reply.finish_reason.is_whole() {
+        return Ok(reply);
+    }
+    let said: String = reply.content.chars().take(SHOWN).collect();
+    let why = match reply.finish_reason {
+        FinishReason::Length => "the reply was cut before its JSON was whole: raise `maxTokens`".to_owned(),
+        FinishReason::ContentFilter => "the provider's filter cut the reply before its JSON was whole".to_owned(),
+        FinishReason::Refusal => format!("the model refused: {said}"),
+        FinishReason::Pause => "the provider stopped the reply before its JSON was whole".to_owned(),
+        FinishReason::Malformed | FinishReason::Stop | FinishReason::ToolCalls => {
+            "the reply ended before its JSON was whole".to_owned()
+        }
+    };
+    let failure = ModelFailure {
+        spent: reply.usage,
+        ..ModelFailure::new(FailureKind::BadFormat)
+    };
+    Err(failure.into_error_ended(reply.finish_reason, why))
 }
 
 fn fitting(format: &ResponseFormat, mut reply: ModelReply) -> Result<ModelReply, String> {
     if reply.tool_calls.is_empty() {
-        reply.content = format.check(&reply.content)?.to_owned();
+        reply.content = format.check(&reply.content)?.into_owned();
     }
     Ok(reply)
 }
@@ -188,7 +255,7 @@ mod tests {
             "```json\n{\"a\": 1}\n```",
             "```\n{\"a\": 1}```\n",
         ] {
-            assert_eq!(any.check(content), Ok("{\"a\": 1}"), "{content}");
+            assert_eq!(any.check(content).as_deref(), Ok("{\"a\": 1}"), "{content}");
         }
         assert!(any.check("Sure! {}").is_err());
         assert!(any.check("``````").is_err());
@@ -198,9 +265,14 @@ mod tests {
     #[cfg(any(feature = "providers", feature = "tools"))]
     fn what_does_not_fit_is_said_with_its_place() {
         let format = ResponseFormat::read(&json!({
-            "type": "object", "properties": {"n": {"type": "integer", "minimum": 1}}, "required": ["n"],
+            "type": "object", "properties": {"n": {"type": "integer", "minimum": 1}, "m": {"type": "string"}}, "required": ["n"],
         }));
-        assert_eq!(format.check("{\"n\": 2}"), Ok("{\"n\": 2}"));
+        assert_eq!(format.check("{\"n\": 2}").as_deref(), Ok("{\"n\": 2}"));
+        assert_eq!(
+            format.check("{\"n\": 2, \"m\": null}").as_deref(),
+            Ok("{\"n\":2}"),
+            "a property that is absent"
+        );
         let fault = format.check("{\"n\": 0}").expect_err("too small");
         assert!(fault.contains("at /n"), "{fault}");
         assert!(format.check("{}").is_err());

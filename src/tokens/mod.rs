@@ -8,17 +8,23 @@ mod tiktoken;
 
 use std::sync::{Arc, LazyLock};
 
-use pirn_core::conversation::{Estimator, Tokenizer};
+use pirn_core::conversation::{Estimator, EstimatorOf, MediaRule, Tokenizer};
 
 /// The tokenizer that `name` means: a tokenizer's own name (`o200k_base`, `cl100k_base`, `estimate`, ...) or a model's
-/// (`gpt-4o`). None, or one that nobody knows: the [`Estimator`]. It is one object however often it is asked for.
+/// (`gpt-4o`). None, or one that nobody knows: the [`Estimator`]; a `claude` or `gemini` counts images by its provider's rule. It is one object however often it is asked for.
 ///
 /// ```
 /// assert_eq!(pirn::tokens::tokenizer(None).name(), "estimate");
 /// ```
 pub fn tokenizer(name: Option<&str>) -> Arc<dyn Tokenizer> {
     static ESTIMATOR: LazyLock<Arc<dyn Tokenizer>> = LazyLock::new(|| Arc::new(Estimator));
-    name.and_then(exact).unwrap_or_else(|| Arc::clone(&ESTIMATOR))
+    static CLAUDE: LazyLock<Arc<dyn Tokenizer>> = LazyLock::new(|| Arc::new(EstimatorOf(MediaRule::Anthropic)));
+    static GEMINI: LazyLock<Arc<dyn Tokenizer>> = LazyLock::new(|| Arc::new(EstimatorOf(MediaRule::Gemini)));
+    name.and_then(exact).unwrap_or_else(|| match name {
+        Some(name) if name.contains("claude") => Arc::clone(&CLAUDE),
+        Some(name) if name.contains("gemini") => Arc::clone(&GEMINI),
+        Some(_) | None => Arc::clone(&ESTIMATOR),
+    })
 }
 
 /// Whether a name means a tokenizer that Pirn brings. Without the feature `tiktoken` every name passes: it may be known

@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, LazyLock};
 
-use pirn_core::conversation::Tokenizer;
+use pirn_core::conversation::{MediaRule, Tokenizer};
+use pirn_core::message::Part;
 use tiktoken_rs::CoreBPE;
 
 /// One of OpenAI's tokenizers.
@@ -55,5 +56,9 @@ impl Tokenizer for Tiktoken {
 
     fn count(&self, text: &str) -> u64 {
         (self.tables)().count_ordinary(text) as u64
+    }
+
+    fn count_media(&self, part: &Part) -> u64 {
+        MediaRule::OpenAi.cost(part)
     }
 }

@@ -1,4 +1,4 @@
-//! What a started program sees of the environment, and texts that hold secrets.
+//! The environment of a started program.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -36,45 +36,9 @@ pub(super) fn of_program(set: &BTreeMap<String, String>, from: &[String]) -> Vec
     inherited.chain(set).collect()
 }
 
-/// The value of a `headersEnv` entry: `NAME`, or a text with `${NAME}` in it.
-///
-/// # Errors
-/// A sentence that names the variable that is not set; never a value.
-pub(super) fn expanded(source: &str) -> Result<String, String> {
-    expanded_by(source, |name| std::env::var(name).ok())
-}
-
-fn expanded_by(source: &str, lookup: impl Fn(&str) -> Option<String>) -> Result<String, String> {
-    let value_of = |name: &str| lookup(name).ok_or_else(|| format!("the environment variable `{name}` is not set"));
-    if !source.contains("${") {
-        return value_of(source);
-    }
-    let mut text = String::new();
-    let mut rest = source;
-    while let Some((before, tag)) = rest.split_once("${") {
-        let (name, after) = tag.split_once('}').ok_or("a `${` has no `}`")?;
-        text.push_str(before);
-        text.push_str(&value_of(name)?);
-        rest = after;
-    }
-    text.push_str(rest);
-    Ok(text)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_header_is_a_variable_or_a_text_with_variables() {
-        let lookup = |name: &str| (name == "TOKEN").then(|| "t0p".to_owned());
-        assert_eq!(expanded_by("TOKEN", lookup).as_deref(), Ok("t0p"));
-        assert_eq!(expanded_by("Bearer ${TOKEN}!", lookup).as_deref(), Ok("Bearer t0p!"));
-        for source in ["OTHER", "Bearer ${OTHER}"] {
-            assert!(expanded_by(source, lookup).unwrap_err().contains("`OTHER`"));
-        }
-        assert!(expanded_by("${TOKEN", lookup).is_err());
-    }
 
     #[test]
     fn a_program_gets_what_is_named_and_no_more() {

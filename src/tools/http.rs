@@ -14,7 +14,6 @@ use reqwest::{Client, Method, Request, Response, Url};
 use serde_json::{Map, Value};
 
 use super::config::{Body, HttpConfig};
-use super::headers;
 use super::output::Head;
 use super::template::Template;
 
@@ -110,7 +109,9 @@ fn explained(error: &dyn std::error::Error) -> String {
 
 fn request(config: &HttpConfig, arguments: &Value) -> Result<Request, String> {
     let mut request = Request::new(config.method.clone(), url(config, arguments)?);
-    for (name, value) in headers::of_request(&config.headers, &config.headers_env)? {
+    for (name, value) in
+        crate::headers::of_request(&config.headers, &config.headers_env, |name| std::env::var(name).ok())?
+    {
         request.headers_mut().insert(name, value);
     }
     if let Some((kind, bytes)) = body(config, arguments) {

@@ -13,7 +13,6 @@ mod config;
 #[cfg(feature = "tools")]
 mod environment;
 #[cfg(feature = "tools")]
-mod headers;
 #[cfg(feature = "tools")]
 mod http;
 #[cfg(feature = "mcp")]

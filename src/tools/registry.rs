@@ -11,6 +11,7 @@ use futures::future::{BoxFuture, Either, select};
 use pirn_actors::host::WorkClock;
 use pirn_actors::ports::{AskedCall, Tool, ToolSpec, Tools};
 use pirn_core::Millis;
+use pirn_core::message::Part;
 use pirn_core::thread::ToolResult;
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -233,7 +234,11 @@ impl Tools for ToolRegistry {
         let (places, approver) = (Arc::clone(&self.places), self.approver.clone());
         async move {
             match found.call(asked, clock, places, approver).await {
-                Ok(content) => ToolResult { content, failed: false },
+                Ok((content, media)) => ToolResult {
+                    content,
+                    media,
+                    failed: false,
+                },
                 Err(message) => failed(message),
             }
         }
@@ -255,7 +260,7 @@ impl Registered {
         clock: WorkClock,
         all_places: Arc<Semaphore>,
         approver: Option<Approver>,
-    ) -> Result<String, String> {
+    ) -> Result<(String, Vec<Part>), String> {
         let name = &self.spec.name;
         let given = if call.arguments.is_null() {
             Value::Object(serde_json::Map::new())
@@ -287,7 +292,7 @@ impl Registered {
         let timeout = self.options.timeout;
         let limit = clock.sleep(timeout);
         let panicked = |payload| Err(format!("the tool `{name}` panicked: {}", panic_message(payload)));
-        let work = match catch_unwind(AssertUnwindSafe(|| self.tool.call(given, clock))) {
+        let work = match catch_unwind(AssertUnwindSafe(|| self.tool.call_with_media(given, clock))) {
             Ok(work) => AssertUnwindSafe(work).catch_unwind(),
             Err(payload) => return panicked(payload),
         };
@@ -318,5 +323,9 @@ fn panic_message(payload: Box<dyn Any + Send>) -> String {
 }
 
 fn failed(content: String) -> ToolResult {
-    ToolResult { content, failed: true }
+    ToolResult {
+        content,
+        failed: true,
+        ..ToolResult::default()
+    }
 }

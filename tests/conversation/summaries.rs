@@ -22,9 +22,8 @@ impl Model for Writer {
         async {
             Ok(ModelReply {
                 content: "Parcel 7 waits for form 7B.".to_owned(),
-                tool_calls: Vec::new(),
                 usage: Spent::new(100, 10, 110),
-                metadata: None,
+                ..ModelReply::default()
             })
         }
         .boxed()

@@ -16,7 +16,7 @@ fn prompt() -> Value {
 }
 
 /// The model's error: a node's is its cause.
-fn cause(ran: &Ran) -> &RunError {
+pub(crate) fn cause(ran: &Ran) -> &RunError {
     let error = ran.report.error.as_ref().expect("an error");
     let mut deepest = error;
     while deepest.code != pirn::RunErrorCode::ModelError {

@@ -1,10 +1,13 @@
 //! Models across the network (SPEC section 9), against a provider on loopback.
 
 mod aimock;
+mod conversations;
 mod costs;
 mod failures;
 mod mcp;
+mod orders;
 mod reasoning;
+mod recorded;
 mod replies;
 mod structured;
 mod tools;

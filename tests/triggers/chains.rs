@@ -160,7 +160,7 @@ fn chains() -> Vec<Chain> {
         by_its_child(E::ThreadStarted, &[code("x", "return 1")]),
         by_its_child(E::MessageAdded, &[say("say", "hello")]),
         by_its_child(E::RequestPrepared, &[ask("main")]),
-        by_its_child(E::RequestMended, &[orphan, ask("main")]),
+        by_its_child(E::RequestRepaired, &[orphan, ask("main")]),
         by_its_child(E::LlmToken, &[ask("main")]),
         by_its_child(E::ToolCallStarted, &[ask("tools")]),
         by_its_child(E::ToolCallCompleted, &[ask("tools")]),

@@ -27,10 +27,18 @@ impl ThreadActor {
         let no = self.no;
         let Some(machine) = turn.machine.live(no) else { return };
         let started = match effect {
-            Effect::Model { id, node, request } => {
+            Effect::Model {
+                id,
+                node,
+                request,
+                offers_tools,
+            } => {
                 let streams = turn.machine.awaits(EventType::LlmToken)
                     || turn.run.listening().interest.contains(EventType::LlmToken);
-                Some((id, self.model(id, node, request, machine, turn.run, streams)))
+                Some((
+                    id,
+                    self.model(id, node, (request, offers_tools), machine, turn.run, streams),
+                ))
             }
             Effect::Tool { id, node, call } => Some((id, tool(no, id, node, call, machine, turn.run))),
             Effect::Function { id, node, input } => {
@@ -111,6 +119,7 @@ fn tool(
         let result = result.unwrap_or_else(|lost| ToolResult {
             content: format!("The tool failed: {lost}."),
             failed: true,
+            ..ToolResult::default()
         });
         supervisor.do_send(SupervisorMsg::Tell(answered(no, id, Outcome::Tool(result))));
     });

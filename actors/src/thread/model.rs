@@ -20,7 +20,7 @@ impl ThreadActor {
         &mut self,
         id: EffectId,
         node: NodeIx,
-        request: Arc<ModelRequest>,
+        (request, offers_tools): (Arc<ModelRequest>, bool),
         machine: &ThreadMachine,
         run: &RunShared,
         streams: bool,
@@ -41,13 +41,19 @@ impl ThreadActor {
         let mut parameters = profile.parameters.clone().unwrap_or_default();
         let own = node_parameters.iter().flat_map(|more| more.iter());
         parameters.extend(own.map(|(name, value)| (name.clone(), value.clone())));
+        let tools = run.engine.ports.tools.specs(&tools_of(machine, node));
+        if !offers_tools && !tools.is_empty() {
+            // Named all the same: providers want the definitions of what was called before.
+            parameters.remove("tool_choice");
+            parameters.insert("toolChoice".to_owned(), json!("none"));
+        }
         let session = self.sessions.entry(profile.id.clone()).or_default().clone();
         let is_external = model.is_external();
         let future = model.call(ModelCall {
             request,
             profile,
             parameters,
-            tools: run.engine.ports.tools.specs(&tools_of(machine, node)),
+            tools,
             response_format,
             session,
             clock: run.host.work_clock(),

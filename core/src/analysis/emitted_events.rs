@@ -14,7 +14,7 @@ pub(super) fn may_emit(graph: &Graph, event: EventType) -> bool {
         EventType::TokenLimitExceeded
         | EventType::TokenUsageWarning
         | EventType::RequestPrepared
-        | EventType::RequestMended
+        | EventType::RequestRepaired
         | EventType::ToolCallStarted
         | EventType::ToolCallCompleted
         | EventType::ToolCallFailed => has_llm(),

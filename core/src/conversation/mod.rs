@@ -1,7 +1,7 @@
-//! The conversation: history, batches, selection, tokens, pinned context, requests, compression.
+//! The conversation: history, batches, selection, tokens, pinned context, requests, compression .
 //!
 //! - [`Conversation`] is the log; its clone is the O(1) snapshot that FORK needs.
-//! - [`select`] is the one selection, [`tool_blocks`] the one notion of a block, [`mend`] the one pair rule.
+//! - [`select`] is the one selection, [`tool_blocks`] the one notion of a block, [`repair_tool_pairs`] the one pair rule.
 //! - [`build_request`] makes what a model gets: a projection, never stored.
 //! - [`apply`] is CONTEXT_PROCESSOR; [`compression`] holds the strategies.
 //! - [`ConversationMachine`] wraps it all for an actor.
@@ -13,8 +13,9 @@ mod error;
 mod log;
 mod machine;
 mod marks;
-mod mend;
+mod media;
 mod operation;
+mod order;
 mod pinned;
 mod position;
 mod request;
@@ -23,6 +24,7 @@ mod sub_agent;
 #[cfg(test)]
 mod tests;
 mod tokens;
+mod tool_pairs;
 mod view;
 mod watch;
 
@@ -31,13 +33,15 @@ pub use error::ConversationError;
 pub use log::{Basis, Conversation};
 pub use machine::{ConversationEffect, ConversationInput, ConversationMachine};
 pub use marks::MarkMap;
-pub use mend::{Mended, UNANSWERED, mend};
+pub use media::MediaRule;
 pub use operation::{ResolvedContext, apply};
+pub use order::{MessageRules, Repairs, USER_FIRST, USER_LAST};
 pub use pinned::pinned_messages;
 pub use position::{PinStrategy, pin_position};
 pub use request::{AgentKind, Layout, ModelRequest, RequestParts, build_request, place};
 pub use select::{SelectionWarning, check, parse_selection, pointer_of, select, select_from, select_positions};
 pub use sub_agent::{RoleMissing, first_prompt};
-pub use tokens::{Counted, Estimator, MESSAGE_OVERHEAD, Spent, Tokenizer, message_cost};
+pub use tokens::{Counted, Estimator, EstimatorOf, MESSAGE_OVERHEAD, Spent, Tokenizer, message_cost};
+pub use tool_pairs::{UNANSWERED, repair_tool_pairs};
 pub use view::Visible;
 pub use watch::{TokenSignal, TokenWatch};

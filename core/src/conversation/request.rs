@@ -1,11 +1,12 @@
-//! What a model is sent: system first, the visible history with every tool call answered, the pinned context in its
-//! place, the pending user message last. A projection: nothing of it is stored.
+//! A request for a model: system first, the visible history with every tool call answered, the pinned context in its
+//! place, the pending user message last, in the order that the provider wants. A projection: nothing of it is stored.
 
 use std::sync::Arc;
 
-use super::mend::{Mended, mend};
+use super::order::{MessageRules, Repairs, drop_blank, repair_ends};
 use super::pinned::pinned_messages;
 use super::position::{PinStrategy, pin_position};
+use super::tool_pairs::repair_tool_pairs;
 use super::{Conversation, Counted, Tokenizer};
 use crate::definition::Pinned;
 use crate::message::{Message, Role};
@@ -21,7 +22,7 @@ pub enum AgentKind {
     Sub,
 }
 
-/// What a request is made of, beside the conversation.
+/// The parts of a request beside the conversation.
 #[derive(Clone, Debug, Default)]
 pub struct RequestParts<'a> {
     /// Whose request it is.
@@ -37,19 +38,21 @@ pub struct RequestParts<'a> {
     pub pending: Option<Arc<Message>>,
     /// What the tool definitions cost.
     pub tool_tokens: u64,
+    /// The rules of the provider that will get it.
+    pub rules: MessageRules,
 }
 
 /// A request for a model.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct ModelRequest {
-    /// What is sent, in order: no call without result, no result without call.
+    /// The messages in order: no call without result, no result without call.
     pub messages: Vec<Arc<Message>>,
     /// The index of the first pinned message; none where nothing is pinned.
     pub inserted_at: Option<usize>,
     /// How many pinned messages there are.
     pub inserted: usize,
-    /// What had to be mended.
-    pub mended: Mended,
+    /// What had to be repaired.
+    pub repairs: Repairs,
     /// What it costs: messages, pinned context, tool definitions.
     pub tokens: u64,
 }
@@ -74,19 +77,31 @@ pub fn build_request(conversation: &Conversation, parts: &RequestParts<'_>, toke
         .map(counted)
         .collect();
 
-    // The pinned block never stands inside a tool block, so each side can be mended alone.
+    // The pinned block never stands inside a tool block, so each side can be repaired alone.
     let layout = place(history, pinned, parts.strategy);
     let mut before = layout.messages;
     let mut pinned = before.split_off(layout.inserted_at.unwrap_or(0));
-    let after = pinned.split_off(layout.inserted);
-    let (mut messages, mut mended) = mend(before, counted);
-    let inserted_at = layout.inserted_at.map(|_| messages.len());
+    let mut after = pinned.split_off(layout.inserted);
+    after.extend(pending);
+    let mut repairs = Repairs::default();
+    let mut repaired = |side: Vec<Counted>| {
+        let (mut side, pairs) = repair_tool_pairs(side, counted);
+        repairs.absorb(pairs);
+        repairs.absorb(drop_blank(parts.rules, &mut side));
+        side
+    };
+    let mut messages = repaired(before);
+    let mut inserted_at = layout.inserted_at.map(|_| messages.len());
     let inserted = layout.inserted;
     messages.append(&mut pinned);
-    let (mut after, mended_after) = mend(after, counted);
-    mended.absorb(mended_after);
-    messages.append(&mut after);
-    messages.extend(pending);
+    messages.append(&mut repaired(after));
+    let (ends, put_at) = repair_ends(parts.rules, &mut messages, counted);
+    repairs.absorb(ends);
+    if let (Some(at), Some(put)) = (&mut inserted_at, put_at)
+        && put <= *at
+    {
+        *at += 1;
+    }
     ModelRequest {
         tokens: messages
             .iter()
@@ -95,7 +110,7 @@ pub fn build_request(conversation: &Conversation, parts: &RequestParts<'_>, toke
         messages: messages.into_iter().map(|sent| sent.message).collect(),
         inserted_at,
         inserted,
-        mended,
+        repairs,
     }
 }
 
@@ -118,7 +133,7 @@ fn take_trailing_user(rest: &mut Vec<Counted>, first_is_prompt: bool) -> Option<
     rest.pop()
 }
 
-/// A history with the pinned context in its place; nothing is mended.
+/// A history with the pinned context in its place; nothing is repaired.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layout<M> {
     /// History, and the pinned messages among it.

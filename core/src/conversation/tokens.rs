@@ -1,10 +1,11 @@
-//! What text costs. A message is counted once, when it is made ready to be appended.
+//! The costs of messages. A message is counted once, when it is made ready to be appended.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::message::Message;
+use super::MediaRule;
+use crate::message::{Message, Part};
 
 /// Tokens that a message costs beyond its text (case H04).
 pub const MESSAGE_OVERHEAD: u64 = 4;
@@ -15,6 +16,10 @@ pub trait Tokenizer: Send + Sync {
     fn name(&self) -> &str;
     /// Tokens in `text`.
     fn count(&self, text: &str) -> u64;
+    /// Tokens of an image or a file.
+    fn count_media(&self, part: &Part) -> u64 {
+        MediaRule::most(part)
+    }
 }
 
 /// A message with its cost: what a conversation stores. Cloning it clones a pointer.
@@ -41,14 +46,16 @@ impl AsRef<Message> for Counted {
     }
 }
 
-/// What a message costs: overhead, content, and the names and arguments of its tool calls.
+/// The cost of a message: overhead, text, images and files, and the names and arguments of its tool calls.
 pub fn message_cost(message: &Message, tokenizer: &dyn Tokenizer) -> u64 {
     let calls = message.tool_calls.iter().map(|call| {
         tokenizer
             .count(&call.name)
             .saturating_add(tokenizer.count(&call.arguments.to_string()))
     });
-    calls.fold(
+    let media = message.parts.iter().filter(|part| part.as_text().is_none());
+    let media = media.map(|part| tokenizer.count_media(part));
+    calls.chain(media).fold(
         MESSAGE_OVERHEAD.saturating_add(tokenizer.count(&message.content)),
         u64::saturating_add,
     )
@@ -74,6 +81,24 @@ impl Tokenizer for Estimator {
 
     fn count(&self, text: &str) -> u64 {
         text.chars().map(quarter_tokens).sum::<u64>().div_ceil(4)
+    }
+}
+
+/// The [`Estimator`], with a provider's rule for images and files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EstimatorOf(pub MediaRule);
+
+impl Tokenizer for EstimatorOf {
+    fn name(&self) -> &str {
+        Estimator::NAME
+    }
+
+    fn count(&self, text: &str) -> u64 {
+        Estimator.count(text)
+    }
+
+    fn count_media(&self, part: &Part) -> u64 {
+        self.0.cost(part)
     }
 }
 

@@ -28,8 +28,8 @@ pub use load::{Loaded, load, nearest};
 pub use nodes::{
     AgentConfig, CodeConfig, ContinueFromTriggerConfig, ConversationMode, EndConfig, ForkConfig, ForkStrategy,
     HistoryCallback, HistoryCallbackMode, JoinConfig, JoinStrategy, LlmConfig, MergeVariables, NodeConfig, NodeExits,
-    OnDecided, Route, RouteConfig, SubgraphConfig, VariableCallback, VariableConfig, VariableScope, VariableType,
-    WaitConfig,
+    OnDecided, Route, RouteConfig, SubgraphConfig, ToolRoundLimit, VariableCallback, VariableConfig, VariableScope,
+    VariableType, WaitConfig,
 };
 pub use origin::{Located, Origin, SourceFile};
 pub use pinned::{FolderNotes, PinSection, Pinned, PinnedText, TodoItem, TodoStatus, UsefulInfo};

@@ -209,12 +209,27 @@ pub struct LlmConfig {
     /// Laid over the profile's parameters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters: Option<Map<String, Value>>,
-    /// Rounds of tool calls before the node fails (default 10).
+    /// Rounds of tool calls (default 10).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tool_rounds: Option<u32>,
+    /// What follows where the model asks for tools once more after the last round (default `fail`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_limit: Option<ToolRoundLimit>,
     /// `{ type: "json_schema", schema, name? }`: the reply is checked, retried once with the error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_format: Option<Value>,
+}
+
+/// What follows where a model asks for tools after the last round that its node allows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum ToolRoundLimit {
+    /// The node fails with `TOOL_ROUNDS_EXCEEDED`.
+    #[default]
+    Fail,
+    /// The model is asked once more, without tools.
+    Answer,
 }
 
 /// CODE: exactly one of `code` and `function`.

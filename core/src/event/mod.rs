@@ -65,7 +65,7 @@ event_types! {
     /// A model request was put together: what it costs, of how much, and where the pinned block went.
     RequestPrepared = "REQUEST_PREPARED",
     /// A model request was repaired: calls without result closed, orphan results left out.
-    RequestMended = "REQUEST_MENDED",
+    RequestRepaired = "REQUEST_REPAIRED",
     /// The next request is over the token limit.
     TokenLimitExceeded = "TOKEN_LIMIT_EXCEEDED",
     /// The next request is over 80 % of the token limit.

@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 
 use crate::definition::{
     AgentConfig, ContinueFromTriggerConfig, ConversationMode, FilterContext, ForkStrategy, JoinStrategy,
-    MergeVariables, OnDecided, PinSection, RetryPolicy, TriggerDefinition, TruncateContext, VariableDefinition,
-    VariableScope, VariableType, WorkflowConfig,
+    MergeVariables, OnDecided, PinSection, RetryPolicy, ToolRoundLimit, TriggerDefinition, TruncateContext,
+    VariableDefinition, VariableScope, VariableType, WorkflowConfig,
 };
 use crate::definition::{CompressionConfig, ConversationHistoryOptions};
 use crate::message::Role;
@@ -244,6 +244,8 @@ pub struct LlmNode {
     pub parameters: Option<Arc<Map<String, Value>>>,
     /// Rounds of tool calls.
     pub max_tool_rounds: u32,
+    /// What follows after them.
+    pub on_limit: ToolRoundLimit,
     /// Structured output.
     pub response_format: Option<Arc<Value>>,
 }

@@ -261,6 +261,7 @@ impl NodeCompiler<'_, '_> {
             tools: llm.tools.iter().map(|tool| Arc::from(tool.as_str())).collect(),
             parameters: llm.parameters.clone().map(Arc::new),
             max_tool_rounds: llm.max_tool_rounds.unwrap_or(DEFAULT_TOOL_ROUNDS),
+            on_limit: llm.on_limit.unwrap_or_default(),
             response_format: llm.response_format.clone().map(Arc::new),
         }
     }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use super::FinishReason;
 use crate::Millis;
 use crate::conversation::Spent;
 use crate::error::{RunError, RunErrorCode};
@@ -105,6 +106,15 @@ impl ModelFailure {
             details["spent"] = json!(self.spent);
         }
         RunError::new(RunErrorCode::ModelError, message).with_details(details)
+    }
+
+    /// The same error, of a reply that ended for a reason: `finishReason` in its details.
+    pub fn into_error_ended(self, finish: FinishReason, message: impl Into<String>) -> RunError {
+        let mut error = self.into_error(message);
+        if let Some(details) = &mut error.details {
+            details["finishReason"] = json!(finish);
+        }
+        error
     }
 
     /// Reads an error's details back; what says nothing is [`FailureKind::Unknown`].

@@ -1,4 +1,4 @@
-//! Room for requests: so many at once, so many tokens a minute, shared by everything that asks one profile.
+//! Room for requests: so many at once, so many requests and tokens a minute, shared by everything that asks one profile.
 //!
 //! 1. First come, first served: nobody overtakes, so a large request is not starved by small ones.
 //! 2. A request counts with an estimate from its start and with what the provider reported from its end, for one
@@ -13,14 +13,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::Millis;
 
-/// How long tokens count.
+/// How long a request and its tokens count.
 const WINDOW: Millis = 60_000;
 
-/// What there is room for; absent is no limit.
+/// The limits of a gate; absent is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateLimits {
     /// Requests under way at once, at least 1.
     pub requests_at_once: Option<usize>,
+    /// Requests that start within a minute, at least 1.
+    pub requests_per_minute: Option<usize>,
     /// Tokens of requests that started within a minute.
     pub tokens_per_minute: Option<u64>,
 }
@@ -28,7 +30,7 @@ pub struct GateLimits {
 impl GateLimits {
     /// Whether nothing is limited.
     pub fn is_none(&self) -> bool {
-        self.requests_at_once.is_none() && self.tokens_per_minute.is_none()
+        self.requests_at_once.is_none() && self.requests_per_minute.is_none() && self.tokens_per_minute.is_none()
     }
 }
 
@@ -107,13 +109,15 @@ impl Gate {
             return None;
         }
         let mut used = self.used(now);
-        if self.fits(used, tokens) {
+        let mut requests = self.recent(now).count();
+        if self.fits(requests, used, tokens) {
             return Some(0);
         }
         // What leaves the window first, until there is room.
         for counted in self.recent(now) {
             used = used.saturating_sub(counted.tokens);
-            if self.fits(used, tokens) {
+            requests = requests.saturating_sub(1);
+            if self.fits(requests, used, tokens) {
                 return Some((counted.at + WINDOW).saturating_sub(now));
             }
         }
@@ -156,7 +160,7 @@ impl Gate {
     }
 
     fn has_room(&self, tokens: u64, now: Millis) -> bool {
-        self.closed_until <= now && self.has_place() && self.fits(self.used(now), tokens)
+        self.closed_until <= now && self.has_place() && self.fits(self.recent(now).count(), self.used(now), tokens)
     }
 
     fn has_place(&self) -> bool {
@@ -165,14 +169,17 @@ impl Gate {
             .is_none_or(|most| self.under_way < most.max(1))
     }
 
-    fn fits(&self, used: u64, tokens: u64) -> bool {
+    /// Whether a request of `tokens` fits beside so many requests, which used so many tokens.
+    fn fits(&self, requests: usize, used: u64, tokens: u64) -> bool {
         let limit = self.limits.tokens_per_minute;
-        limit.is_none_or(|limit| used == 0 || used.saturating_add(tokens) <= limit)
+        let fits_tokens = limit.is_none_or(|limit| used == 0 || used.saturating_add(tokens) <= limit);
+        let most = self.limits.requests_per_minute;
+        fits_tokens && most.is_none_or(|most| requests < most.max(1))
     }
 
     /// Lets go of what is over and counts no more.
     fn forget(&mut self, now: Millis) {
-        let counts = self.limits.tokens_per_minute.is_some();
+        let counts = self.limits.tokens_per_minute.is_some() || self.limits.requests_per_minute.is_some();
         self.counted
             .retain(|counted| !counted.ended || (counts && counted.at + WINDOW > now));
     }
@@ -187,8 +194,23 @@ mod tests {
     fn gate(requests_at_once: Option<usize>, tokens_per_minute: Option<u64>) -> Gate {
         Gate::new(GateLimits {
             requests_at_once,
+            requests_per_minute: None,
             tokens_per_minute,
         })
+    }
+
+    #[test]
+    fn so_many_requests_a_minute() {
+        let mut gate = Gate::new(GateLimits {
+            requests_per_minute: Some(2),
+            ..GateLimits::default()
+        });
+        let tickets: Vec<TicketId> = (0..4).map(|_| gate.ask(1)).collect();
+        assert_eq!(gate.admit(0), tickets[..2]);
+        gate.end(tickets[0], Some(0));
+        assert_eq!(gate.admit(10_000), [0; 0], "one that has ended counts for its minute");
+        assert_eq!(gate.wake_after(10_000), Some(50_000));
+        assert_eq!(gate.admit(60_000), tickets[2..]);
     }
 
     #[test]
@@ -268,8 +290,12 @@ mod tests {
     proptest! {
         /// The oracle keeps every start for ever and counts from the definition.
         #[test]
-        fn the_limits_hold_and_order_is_kept(moves in moves(), at_once in 1usize..4, tokens in 50u64..150) {
-            let mut gate = gate(Some(at_once), Some(tokens));
+        fn the_limits_hold_and_order_is_kept(moves in moves(), at_once in 1usize..4, a_minute in 1usize..6, tokens in 50u64..150) {
+            let mut gate = Gate::new(GateLimits {
+                requests_at_once: Some(at_once),
+                requests_per_minute: Some(a_minute),
+                tokens_per_minute: Some(tokens),
+            });
             let (mut now, mut asked) = (0, Vec::new());
             let mut started: Vec<(TicketId, Millis, u64)> = Vec::new();
             let (mut ended, mut admitted_ever) = (Vec::new(), Vec::new());
@@ -289,6 +315,8 @@ mod tests {
                     let size = asked.iter().find(|one| one.0 == ticket).map(|one| one.1).unwrap();
                     let used: u64 = started.iter().filter(|one| one.1 + 60_000 > now).map(|one| one.2).sum();
                     prop_assert!(used == 0 || used + size <= tokens, "{} + {} > {}", used, size, tokens);
+                    let recent = started.iter().filter(|one| one.1 + 60_000 > now).count();
+                    prop_assert!(recent < a_minute, "{} requests in a minute", recent);
                     prop_assert!(admitted_ever.last().is_none_or(|last| *last < ticket));
                     prop_assert!(!ended.contains(&ticket));
                     started.push((ticket, now, size));

@@ -7,8 +7,10 @@
 
 mod attempts;
 mod failure;
+mod finish;
 mod gate;
 
 pub use attempts::{Attempts, Next, RetryRule};
 pub use failure::{FailureKind, ModelFailure};
+pub use finish::FinishReason;
 pub use gate::{Gate, GateLimits, TicketId};

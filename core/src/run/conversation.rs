@@ -16,8 +16,8 @@ use super::message::{
 use super::step::Step;
 use crate::conversation::compression::{SummaryPlan, replacement};
 use crate::conversation::{
-    AgentKind, Basis, Conversation, ConversationEffect, ConversationInput, ConversationMachine, Counted, PinStrategy,
-    RequestParts, ResolvedContext, TokenSignal, Tokenizer, build_request,
+    Basis, Conversation, ConversationEffect, ConversationInput, ConversationMachine, Counted, MessageRules,
+    PinStrategy, RequestParts, ResolvedContext, TokenSignal, Tokenizer, build_request,
 };
 use crate::definition::{ConversationMode, Pinned, VariableScope};
 use crate::error::{RunError, RunErrorCode};
@@ -103,7 +103,8 @@ impl ConversationTurn<'_, '_> {
                 op,
                 pinned,
                 tool_tokens,
-            } => self.answer_op(op, pinned.as_deref(), tool_tokens),
+                rules,
+            } => self.answer_op(op, pinned.as_deref(), tool_tokens, rules),
             Request::Merge(merge) => {
                 let own = self.trigger_depth;
                 self.trigger_depth = own.max(merge.trigger_depth);
@@ -185,7 +186,13 @@ impl ConversationTurn<'_, '_> {
         }
     }
 
-    fn answer_op(&mut self, op: ConversationOp, pinned: Option<&Pinned>, tool_tokens: u64) -> Outcome {
+    fn answer_op(
+        &mut self,
+        op: ConversationOp,
+        pinned: Option<&Pinned>,
+        tool_tokens: u64,
+        rules: MessageRules,
+    ) -> Outcome {
         match op {
             ConversationOp::Append(messages) => {
                 let messages = self.count(messages);
@@ -209,31 +216,27 @@ impl ConversationTurn<'_, '_> {
             }
             ConversationOp::Prepare {
                 agent, system, recheck, ..
-            } => self.prepare(agent, system.as_deref(), pinned, tool_tokens, recheck),
+            } => {
+                let from_end = self.graph().config.from_end;
+                let parts = RequestParts {
+                    agent,
+                    pinned,
+                    strategy: from_end.map_or_else(PinStrategy::default, PinStrategy::FromEnd),
+                    system: system.as_deref(),
+                    pending: None,
+                    tool_tokens,
+                    rules,
+                };
+                self.prepare(&parts, recheck)
+            }
             ConversationOp::Compress(config) => self.compress(config),
             ConversationOp::FinishSummary(text) => self.finish_summary(&text),
             ConversationOp::Merge(_) => Outcome::Done,
         }
     }
 
-    fn prepare(
-        &mut self,
-        agent: AgentKind,
-        system: Option<&str>,
-        pinned: Option<&Pinned>,
-        tool_tokens: u64,
-        recheck: bool,
-    ) -> Outcome {
-        let from_end = self.graph().config.from_end;
-        let parts = RequestParts {
-            agent,
-            pinned,
-            strategy: from_end.map_or_else(PinStrategy::default, PinStrategy::FromEnd),
-            system,
-            pending: None,
-            tool_tokens,
-        };
-        let request = build_request(self.own.machine.conversation(), &parts, &*self.tokenizer());
+    fn prepare(&mut self, parts: &RequestParts<'_>, recheck: bool) -> Outcome {
+        let request = build_request(self.own.machine.conversation(), parts, &*self.tokenizer());
         let mut events = Vec::new();
         if self.step.listens(EventType::RequestPrepared) {
             events.push(RaisedEvent::new(
@@ -246,10 +249,10 @@ impl ConversationTurn<'_, '_> {
                 ],
             ));
         }
-        if !request.mended.is_empty() {
+        if !request.repairs.is_empty() {
             events.push(RaisedEvent::new(
-                EventType::RequestMended,
-                [("mended", json!(request.mended))],
+                EventType::RequestRepaired,
+                [("repairs", json!(request.repairs))],
             ));
         }
         let signals = match self.tell(ConversationInput::BeforeModelCall { tokens: request.tokens }) {

@@ -9,7 +9,7 @@ use super::firing::Firing;
 use super::{ForkNo, ThreadNo};
 use crate::Millis;
 use crate::conversation::compression::CompressionResult;
-use crate::conversation::{Basis, Conversation, Spent};
+use crate::conversation::{Basis, Conversation, MessageRules, Spent};
 use crate::definition::{ConversationMode, PinSection, Pinned, VariableScope};
 use crate::error::RunError;
 use crate::event::RaisedEvent;
@@ -239,6 +239,8 @@ pub enum Request {
         pinned: Option<Box<Pinned>>,
         /// For a model request: what the definitions of its tools cost.
         tool_tokens: u64,
+        /// For a model request: the order of messages that its model takes.
+        rules: MessageRules,
     },
     /// Take in what a firing hands back.
     Merge(Box<Merge>),

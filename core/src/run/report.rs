@@ -10,6 +10,7 @@ use super::messages::Messages;
 use super::thread_list::ThreadList;
 use crate::conversation::{Conversation, MarkMap, Spent};
 use crate::error::RunError;
+use crate::model_call::FinishReason;
 use crate::status::ThreadStatus;
 use crate::thread::{NodeStatus, ThreadKind};
 
@@ -86,6 +87,9 @@ pub struct NodeReport {
     pub status: NodeStatus,
     /// How often it was tried.
     pub attempts: u32,
+    /// Why the last reply of an LLM node's model ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finish_reason: Option<FinishReason>,
     /// The firing whose sub-workflow it belongs to (`mergeHistory: true`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub firing: Option<u64>,

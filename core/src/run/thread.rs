@@ -19,7 +19,7 @@ use super::message::{
 };
 use super::step::Step;
 use super::world::Called;
-use crate::conversation::Conversation;
+use crate::conversation::{Conversation, MessageRules};
 use crate::definition::{PinSection, Pinned};
 use crate::error::{RunError, RunErrorCode};
 use crate::event::{EventMask, EventType, RaisedEvent};
@@ -374,9 +374,9 @@ impl ThreadTurn<'_, '_> {
             ConversationOp::Prepare { node, .. } => {
                 let machine = &self.live.machine;
                 let graph = machine.graph();
-                let tools = match &graph.node(node).kind {
-                    NodeKind::Llm(llm) => &llm.tools[..],
-                    _ => &[],
+                let (tools, profile) = match &graph.node(node).kind {
+                    NodeKind::Llm(llm) => (&llm.tools[..], llm.profile_id.as_deref()),
+                    _ => (&[][..], None),
                 };
                 let tokenizer = self.step.world.tokenizer(graph.config.tokenizer.as_deref());
                 let mut pinned = self.pinned.clone();
@@ -387,12 +387,14 @@ impl ThreadTurn<'_, '_> {
                     op,
                     pinned: Some(Box::new(pinned)),
                     tool_tokens: self.step.world.tool_tokens(tools, &*tokenizer),
+                    rules: self.step.world.message_rules(profile),
                 }
             }
             op => Request::Do {
                 op,
                 pinned: None,
                 tool_tokens: 0,
+                rules: MessageRules::default(),
             },
         };
         let (owner, request) = (self.live.speaks_in(self.no), Box::new(request));

@@ -383,6 +383,7 @@ impl RunMachine {
             node_id: Arc::clone(&graph.node(record.node).id),
             status: record.status,
             attempts: record.attempts,
+            finish_reason: record.finish_reason,
             firing: None,
         };
         history.iter().map(report).collect()

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::ThreadNo;
 use super::record::Listening;
-use crate::conversation::Tokenizer;
+use crate::conversation::{MessageRules, Tokenizer};
 use crate::graph::{Graph, NodeIx};
 use crate::script::Scope;
 use crate::thread::{Evaluation, Input, Outcome, Output};
@@ -33,6 +33,10 @@ pub trait World {
     fn token_limit(&self, graph: &Graph) -> Option<u64>;
     /// The tokenizer of a name, or the default one.
     fn tokenizer(&self, name: Option<&str>) -> Arc<dyn Tokenizer>;
+    /// The order of messages that a profile's model takes; of the default one, where none is named.
+    fn message_rules(&self, _profile_id: Option<&str>) -> MessageRules {
+        MessageRules::default()
+    }
     /// What the definitions of these tools cost.
     fn tool_tokens(&self, tools: &[Arc<str>], tokenizer: &dyn Tokenizer) -> u64;
     /// Evaluates texts of a node.

@@ -18,7 +18,8 @@ use crate::definition::{
 use crate::error::RunError;
 use crate::event::{EventMask, EventType, RaisedEvent};
 use crate::graph::{ForkIx, NodeIx, SnippetIx};
-use crate::message::{Message, ToolCall};
+use crate::message::{Message, Part, ToolCall};
+use crate::model_call::FinishReason;
 use crate::status::ThreadStatus;
 use crate::value::Output;
 
@@ -278,6 +279,8 @@ pub enum Effect {
         node: NodeIx,
         /// What to send.
         request: Arc<ModelRequest>,
+        /// Whether the model may ask for tools.
+        offers_tools: bool,
     },
     /// Call a tool: [`Outcome::Tool`].
     Tool {
@@ -408,7 +411,7 @@ pub enum Outcome {
 pub struct Prepared {
     /// What to send.
     pub request: Arc<ModelRequest>,
-    /// Events of the conversation (TOKEN_LIMIT_EXCEEDED, TOKEN_USAGE_WARNING, REQUEST_PREPARED, REQUEST_MENDED), in order. They were
+    /// Events of the conversation (TOKEN_LIMIT_EXCEEDED, TOKEN_USAGE_WARNING, REQUEST_PREPARED, REQUEST_REPAIRED), in order. They were
     /// decided by the conversation; the thread raises them so that they stand in its order.
     pub events: Vec<RaisedEvent>,
 }
@@ -435,16 +438,22 @@ pub struct ModelReply {
     /// What the provider reported, over every attempt.
     #[serde(default)]
     pub usage: Spent,
+    /// Why the reply ended. Where it asks for tools that is why, whatever stands here.
+    #[serde(default)]
+    pub finish_reason: FinishReason,
     /// The metadata of the message that it becomes: whatever the model wants to see again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Map<String, Value>>,
 }
 
-/// What a tool said, for the model.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// The result of a tool, for the model.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
     /// Text for the model.
     pub content: String,
+    /// Images and files for the model, after the text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub media: Vec<Part>,
     /// Whether it is an error.
     pub failed: bool,
 }

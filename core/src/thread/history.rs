@@ -19,6 +19,7 @@ impl History {
             node,
             status: NodeStatus::Running,
             attempts: 1,
+            finish_reason: None,
         };
         if let Some(left) = self.last.replace(entered) {
             make_room(&mut self.before, of);

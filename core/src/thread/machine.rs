@@ -35,6 +35,7 @@ use super::step::StepContext;
 use crate::conversation::Spent;
 use crate::definition::{AgentConfig, VariableScope};
 use crate::graph::{Graph, NodeIx};
+use crate::model_call::FinishReason;
 use crate::status::ThreadStatus;
 use crate::value::Output;
 
@@ -64,6 +65,9 @@ pub struct NodeRecord {
     pub status: NodeStatus,
     /// How often it was tried.
     pub attempts: u32,
+    /// Why the last reply of an LLM node's model ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finish_reason: Option<FinishReason>,
 }
 
 /// How a node went.

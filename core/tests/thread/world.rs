@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use pirn_core::conversation::{Mended, ModelRequest, Spent};
+use pirn_core::conversation::{ModelRequest, Repairs, Spent};
 use pirn_core::event::{EventMask, EventType, RaisedEvent};
 use pirn_core::graph::NodeKind;
 use pirn_core::message::ToolCall;
@@ -122,12 +122,13 @@ impl World {
                     content: "reply".to_owned(),
                     tool_calls: (0..calls).map(call).collect(),
                     usage: Spent::default(),
-                    metadata: None,
+                    ..ModelReply::default()
                 })
             }
             Wanted::Tool => Outcome::Tool(ToolResult {
                 content: "result".to_owned(),
                 failed: self.dice.below(2) == 0,
+                ..ToolResult::default()
             }),
             Wanted::Joined => Outcome::Joined(Joined {
                 output: Output::default(),
@@ -324,7 +325,7 @@ fn request() -> Arc<ModelRequest> {
         messages: Vec::new(),
         inserted_at: None,
         inserted: 0,
-        mended: Mended::default(),
+        repairs: Repairs::default(),
         tokens: 0,
     })
 }

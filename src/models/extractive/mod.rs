@@ -20,7 +20,6 @@ use serde_json::{Map, Value};
 use self::rank::ranked;
 use self::sentences::{Sentence, sentences};
 use super::reply::finish;
-use super::unspaced::is_unspaced;
 
 /// Summarizes what the user, the assistant and tools said; system messages are not part of it.
 ///
@@ -129,6 +128,11 @@ fn joined<'s, 't: 's>(chosen: impl Iterator<Item = &'s Sentence<'t>>) -> String 
         before = Some(sentence);
     }
     summary
+}
+
+/// Whether `c` is of a script that puts no spaces between words, or its punctuation.
+pub(super) fn is_unspaced(c: char) -> bool {
+    matches!(u32::from(c), 0x2e80..=0x9fff | 0xf900..=0xfaff | 0xff00..=0xffef | 0x2_0000..=0x3_ffff)
 }
 
 /// The beginning of `text`, whole characters, with dots for the rest.

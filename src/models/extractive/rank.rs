@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::is_unspaced;
 use super::sentences::Sentence;
-use crate::models::unspaced::is_unspaced;
 
 /// Terms of a sentence that count; the rest of a longer one is left out.
 const MOST_TERMS: usize = 96;

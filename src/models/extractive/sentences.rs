@@ -1,6 +1,6 @@
 //! Cuts texts into sentences.
 
-use crate::models::unspaced::is_unspaced;
+use super::is_unspaced;
 
 /// Sentences that are looked at; of longer texts the first quarter of these and the last three.
 pub(super) const MOST_SENTENCES: usize = 1000;

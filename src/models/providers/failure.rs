@@ -1,12 +1,11 @@
-//! The client library's errors in our words: what kind, when to come back, and a sentence without the key in it.
+//! Everything that goes wrong with a request, in our words: what kind, when to come back, and a sentence without the key in it.
 
 use std::error::Error as _;
 use std::time::{Duration, SystemTime};
 
-use genai::{BoxError, webc};
 use pirn_core::Millis;
 use pirn_core::error::RunError;
-use pirn_core::model_call::{FailureKind, ModelFailure};
+use pirn_core::model_call::{FailureKind, FinishReason, ModelFailure};
 use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
 use serde_json::Value;
@@ -16,78 +15,54 @@ use super::key::Key;
 /// The longest sentence, characters.
 const LONGEST: usize = 400;
 
-/// The `MODEL_ERROR` of a failed request.
-pub(super) fn error_of(error: &genai::Error, key: &Key) -> RunError {
-    let (failure, message) = classify(error);
-    // Cut only after the key is gone: half a key is a key.
-    failure.into_error(cut(&key.redact(&message)))
+/// A failed request.
+#[derive(Clone, Debug)]
+pub(super) struct Failure {
+    pub(super) failure: ModelFailure,
+    message: String,
+    finish: Option<FinishReason>,
 }
 
-fn classify(error: &genai::Error) -> (ModelFailure, String) {
-    use genai::Error as E;
-    match error {
-        E::HttpError {
-            status, body, headers, ..
-        } => refused(*status, body, headers),
-        E::WebModelCall { webc_error, .. } | E::WebAdapterCall { webc_error, .. } => of_call(webc_error),
-        E::WebStream { error, .. } => of_stream(error),
-        E::ChatResponse { body, .. } => (said_in_stream(body), format!("the provider says: {}", said(body))),
-        E::StreamParse { .. }
-        | E::SerdeJson(_)
-        | E::JsonValueExt(_)
-        | E::InvalidJsonResponseElement { .. }
-        | E::NoChatResponse { .. } => (
-            ModelFailure::new(FailureKind::Malformed),
-            format!("the reply is not what the protocol says: {error}"),
-        ),
-        // Its text holds the whole request.
-        E::ChatResponseGeneration { cause, .. } => (
-            ModelFailure::new(FailureKind::Malformed),
-            format!("the reply is not what the protocol says: {cause}"),
-        ),
-        other => (
-            ModelFailure::new(FailureKind::Rejected),
-            format!("the request can not be sent: {other}"),
-        ),
+impl Failure {
+    pub(super) fn new(kind: FailureKind, message: impl Into<String>) -> Self {
+        Self {
+            failure: ModelFailure::new(kind),
+            message: message.into(),
+            finish: None,
+        }
     }
-}
 
-fn of_call(error: &webc::Error) -> (ModelFailure, String) {
-    match error {
-        webc::Error::ResponseFailedStatus { status, body, headers } => refused(*status, body, headers),
-        webc::Error::Reqwest(error) => of_transport(error),
-        webc::Error::ResponseFailedNotJson { content_type, .. } => (
-            ModelFailure::new(FailureKind::Malformed),
-            format!("the reply is {content_type:?}, not JSON"),
-        ),
-        webc::Error::ResponseFailedInvalidJson { cause, .. } => (
-            ModelFailure::new(FailureKind::Malformed),
-            format!("the reply is not JSON: {cause}"),
-        ),
-        webc::Error::JsonValueExt(error) => (
-            ModelFailure::new(FailureKind::Malformed),
-            format!("the reply is not what the protocol says: {error}"),
-        ),
+    /// The reply is not what the protocol says.
+    pub(super) fn malformed(message: impl Into<String>) -> Self {
+        Self::new(FailureKind::Malformed, message)
+    }
+
+    /// The same, of another kind.
+    pub(super) fn of_kind(mut self, kind: FailureKind) -> Self {
+        self.failure.kind = kind;
+        self
+    }
+
+    /// With the reason for which the reply ended.
+    pub(super) fn with_finish(self, finish: FinishReason) -> Self {
+        Self {
+            finish: Some(finish),
+            ..self
+        }
+    }
+
+    /// The `MODEL_ERROR`. Cut only after the key is gone: half a key is a key.
+    pub(super) fn into_error(self, key: &Key) -> RunError {
+        let message = cut(&key.redact(&self.message));
+        match self.finish {
+            Some(finish) => self.failure.into_error_ended(finish, message),
+            None => self.failure.into_error(message),
+        }
     }
 }
 
-fn of_stream(error: &BoxError) -> (ModelFailure, String) {
-    if let Some(error) = error.downcast_ref::<genai::Error>() {
-        return classify(error);
-    }
-    if let Some(error) = error.downcast_ref::<reqwest::Error>() {
-        return of_transport(error);
-    }
-    if error.is::<std::string::FromUtf8Error>() || error.is::<std::str::Utf8Error>() {
-        let message = "the reply is not what the protocol says: it is not UTF-8";
-        return (ModelFailure::new(FailureKind::Malformed), message.to_owned());
-    }
-    let message = format!("the connection ended before the reply did: {error}");
-    (ModelFailure::new(FailureKind::Dropped), message)
-}
-
-/// Addresses are left out: they may hold what is nobody's business.
-fn of_transport(error: &reqwest::Error) -> (ModelFailure, String) {
+/// The connection failed. Addresses are left out: they may hold what is nobody's business.
+pub(super) fn of_transport(error: &reqwest::Error) -> Failure {
     let mut deepest: &dyn std::error::Error = error;
     while let Some(source) = deepest.source() {
         deepest = source;
@@ -97,53 +72,79 @@ fn of_transport(error: &reqwest::Error) -> (ModelFailure, String) {
     } else {
         String::new()
     };
-    if error.is_connect() {
-        let message = format!("no connection to the provider{because}");
-        (ModelFailure::new(FailureKind::Unreachable), message)
+    let (kind, what) = if error.is_connect() {
+        (FailureKind::Unreachable, "no connection to the provider")
     } else if error.is_timeout() {
-        let message = format!("the provider did not answer in time{because}");
-        (ModelFailure::new(FailureKind::Stalled), message)
+        (FailureKind::Stalled, "the provider did not answer in time")
     } else if error.is_builder() {
-        let message = format!("the request can not be sent{because}");
-        (ModelFailure::new(FailureKind::Rejected), message)
+        (FailureKind::Rejected, "the request can not be sent")
     } else {
-        let message = format!("the connection ended before the reply did{because}");
-        (ModelFailure::new(FailureKind::Dropped), message)
-    }
+        (FailureKind::Dropped, "the connection ended before the reply did")
+    };
+    Failure::new(kind, format!("{what}{because}"))
 }
 
 /// An answer that is not 2xx.
-fn refused(status: StatusCode, body: &str, headers: &HeaderMap) -> (ModelFailure, String) {
-    let kind = match status.as_u16() {
-        401 | 403 => FailureKind::Key,
-        429 => FailureKind::RateLimited,
-        408 | 500..=599 => FailureKind::Provider,
-        _ => FailureKind::Rejected,
-    };
+pub(super) fn refused(status: StatusCode, body: &str, headers: &HeaderMap) -> Failure {
     let body: Value = serde_json::from_str(body).unwrap_or_else(|_| Value::String(body.to_owned()));
     let failure = ModelFailure {
         status: Some(status.as_u16()),
         retry_after: retry_after(headers).or_else(|| retry_delay(&body)),
-        ..ModelFailure::new(kind)
+        ..ModelFailure::new(kind_of(status.as_u16()))
     };
-    (failure, format!("HTTP {status}: {}", said(&body)))
+    Failure {
+        failure,
+        message: format!("HTTP {status}: {}", said(&body)),
+        finish: None,
+    }
 }
 
-/// An error that comes inside a reply that had begun well.
-fn said_in_stream(body: &Value) -> ModelFailure {
-    let error = body.get("error").unwrap_or(body);
-    let word = ["type", "status", "code"]
-        .into_iter()
-        .find_map(|name| error.get(name).and_then(Value::as_str));
-    let kind = match word.unwrap_or_default().to_ascii_lowercase().as_str() {
-        "authentication_error" | "permission_error" | "invalid_api_key" | "unauthenticated" | "permission_denied" => {
-            FailureKind::Key
-        }
-        "rate_limit_error" | "rate_limit_exceeded" | "resource_exhausted" => FailureKind::RateLimited,
-        "invalid_request_error" | "not_found_error" | "invalid_argument" => FailureKind::Rejected,
-        _ => FailureKind::Provider,
+fn kind_of(status: u16) -> FailureKind {
+    match status {
+        401 | 403 => FailureKind::Key,
+        429 => FailureKind::RateLimited,
+        408 | 500..=599 => FailureKind::Provider,
+        _ => FailureKind::Rejected,
+    }
+}
+
+/// An error that comes inside a reply that had begun well: by its word, else by its number, which is a status.
+pub(super) fn of_body(body: &Value) -> Failure {
+    let error = body.get("error").filter(|error| error.is_object()).unwrap_or(body);
+    let named = |names: &[&str]| names.iter().find_map(|name| error.get(*name).and_then(Value::as_str));
+    let by_word = |word: &str| {
+        Some(match word.to_ascii_lowercase().as_str() {
+            "authentication_error"
+            | "permission_error"
+            | "invalid_api_key"
+            | "unauthenticated"
+            | "permission_denied" => FailureKind::Key,
+            "rate_limit_error" | "rate_limit_exceeded" | "resource_exhausted" => FailureKind::RateLimited,
+            "invalid_request_error"
+            | "not_found_error"
+            | "invalid_argument"
+            | "context_length_exceeded"
+            | "badrequesterror"
+            | "exceed_context_size_error" => FailureKind::Rejected,
+            _ => return None,
+        })
     };
-    ModelFailure::new(kind)
+    let number = error
+        .get("code")
+        .and_then(Value::as_u64)
+        .and_then(|code| u16::try_from(code).ok());
+    let by_number = number.filter(|code| (400..600).contains(code)).map(kind_of);
+    let kind = named(&["type"])
+        .and_then(by_word)
+        .or_else(|| named(&["status"]).and_then(by_word))
+        .or_else(|| named(&["code"]).and_then(by_word))
+        .or(by_number);
+    let mut failure = Failure::new(
+        kind.unwrap_or(FailureKind::Provider),
+        format!("the provider says: {}", said(body)),
+    );
+    failure.failure.retry_after = retry_delay(body);
+    failure
 }
 
 /// The sentence in an error's body, wherever this provider puts it.
@@ -253,9 +254,36 @@ mod tests {
         ] {
             let status = StatusCode::from_u16(status).expect("a status");
             let body = r#"{"error": {"message": "so it is"}}"#;
-            let (failure, message) = refused(status, body, &HeaderMap::new());
-            assert_eq!(failure.kind, kind, "{status}");
-            assert!(message.ends_with("so it is"), "{message}");
+            let refused = refused(status, body, &HeaderMap::new());
+            assert_eq!(refused.failure.kind, kind, "{status}");
+            assert!(refused.message.ends_with("so it is"), "{}", refused.message);
+        }
+    }
+
+    #[test]
+    fn an_error_in_a_stream_says_what_kind_it_is() {
+        for (body, kind) in [
+            (json!({"error": {"message": "m"}}), FailureKind::Provider),
+            (json!({"error": {"type": "overloaded_error"}}), FailureKind::Provider),
+            (
+                json!({"error": {"type": "BadRequestError", "code": 400}}),
+                FailureKind::Rejected,
+            ),
+            (
+                json!({"error": {"code": 429, "status": "RESOURCE_EXHAUSTED"}}),
+                FailureKind::RateLimited,
+            ),
+            (
+                json!({"error": {"code": 502, "message": "upstream"}}),
+                FailureKind::Provider,
+            ),
+            (
+                json!({"object": "error", "message": "m", "code": 400}),
+                FailureKind::Rejected,
+            ),
+            (json!({"error": "m"}), FailureKind::Provider),
+        ] {
+            assert_eq!(of_body(&body).failure.kind, kind, "{body}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! Models across the network: OpenAI-compatible, Anthropic, Gemini, Ollama (feature `providers`).
+//! Models across the network: OpenAI's protocols, Anthropic's, Gemini's, Ollama's (feature `providers`).
 //!
 //! 1. A request is one attempt; trying again, limits and fallbacks are decided outside ([`super::guarded`]).
 //! 2. Every failure says its kind in the error's details, see [`pirn_core::model_call::ModelFailure`].
@@ -6,37 +6,42 @@
 //!    provider quotes it back. It goes to the endpoint and nowhere else: redirects are not followed.
 //! 4. Dropping the call closes its connection.
 
+mod anthropic;
+mod exchange;
 mod failure;
+mod frames;
+mod gemini;
 mod key;
-mod options;
+mod ollama;
+mod openai;
+mod parameters;
 mod protocol;
-mod reasoning;
-mod reply;
-mod request;
-mod watch;
+mod responses;
+mod said;
+mod schema;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use genai::chat::ChatFrameSink;
-use genai::resolver::{AuthData, Endpoint};
-use genai::{Client, Headers, ModelIden, ServiceTarget};
 use pirn_actors::ports::{Model, ModelCall};
+use pirn_core::conversation::MessageRules;
 use pirn_core::definition::Profile;
 use pirn_core::error::RunError;
 use pirn_core::model_call::{FailureKind, ModelFailure};
 use pirn_core::thread::ModelReply;
-use reqwest::Url;
+use reqwest::{Client, Url};
+use serde::Deserialize;
+use serde_json::{Map, Value};
 
 use self::key::{Key, KeySource};
-use self::protocol::Protocol;
-use self::reasoning::Speaker;
-use self::watch::Watch;
+use self::parameters::Parameters;
+use self::protocol::{Asked, Protocol};
 use super::ProfileFault;
 use super::policy::{self, CallPolicy, Timeouts};
 use super::structured::ResponseFormat;
+use crate::headers;
 
 /// The names of the providers.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
@@ -57,15 +62,40 @@ pub struct Remote {
 struct Shared {
     profile: String,
     protocol: Protocol,
+    rules: MessageRules,
     model: String,
-    endpoint: Endpoint,
-    is_near: bool,
+    endpoint: Url,
     key_variable: Option<String>,
-    keys: KeySource,
-    streams: bool,
+    variables: KeySource,
+    written: Written,
     timeouts: Timeouts,
     /// Made with the first request: reading the system's certificates takes its time.
     client: OnceLock<Result<Client, String>>,
+}
+
+/// What a profile of these providers may have beside the fields of every profile.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Written {
+    stream: Option<bool>,
+    /// `chat` or `responses`.
+    api: Option<Api>,
+    /// A gateway before a provider that is strict about the order of messages.
+    strict_order: bool,
+    headers: BTreeMap<String, String>,
+    headers_env: BTreeMap<String, String>,
+    query: BTreeMap<String, String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Api {
+    Chat,
+    Responses,
+}
+
+impl Written {
+    const FIELDS: [&str; 6] = ["stream", "api", "strictOrder", "headers", "headersEnv", "query"];
 }
 
 impl Remote {
@@ -74,43 +104,67 @@ impl Remote {
     /// # Errors
     /// Everything that is wrong with it.
     pub fn new(profile: &Profile) -> Result<Self, Vec<ProfileFault>> {
-        Self::with_keys(profile, key::from_environment())
+        Self::with_variables(profile, key::from_environment())
     }
 
-    fn with_keys(profile: &Profile, keys: KeySource) -> Result<Self, Vec<ProfileFault>> {
-        let mut faults = Vec::new();
+    fn with_variables(profile: &Profile, variables: KeySource) -> Result<Self, Vec<ProfileFault>> {
+        let mut faults = policy::unknown_fields(profile, &Written::FIELDS);
         let mut fault = |pointer: &str, message: String| {
             faults.push(ProfileFault::new(profile.id.as_str(), pointer, message));
         };
-        let protocol = Protocol::of(&profile.provider);
-        if protocol.is_none() {
-            fault(
-                "/provider",
-                format!("`{}` is no provider of this kind", profile.provider),
-            );
+        let mut written = Written::default();
+        for name in Written::FIELDS {
+            let Some(value) = profile.rest.get(name) else { continue };
+            let one = Value::Object(Map::from_iter([(name.to_owned(), value.clone())]));
+            match Written::deserialize(one) {
+                Ok(one) => written.take(one),
+                Err(error) => fault(&format!("/{name}"), error.to_string()),
+            }
         }
-        let protocol = protocol.unwrap_or(Protocol::OpenAi);
+        if let Err(message) = headers::of_request(&written.headers, &BTreeMap::new(), |_| None) {
+            fault("/headers", message);
+        }
+        if let Some(name) = written.headers.keys().find(|name| is_secret(name)) {
+            let message = "a key has no place in a file: name the environment variable that holds it in `headersEnv`";
+            fault(&format!("/headers/{name}"), message.to_owned());
+        }
+        if let Some(name) = written.query.keys().find(|name| is_secret(name)) {
+            fault(&format!("/query/{name}"), "a key has no place in a file".to_owned());
+        }
+        let protocol = match (Protocol::of(&profile.provider), written.api) {
+            (Some(Protocol::OpenAi), Some(Api::Responses)) => Protocol::Responses,
+            (Some(Protocol::OpenAi), _) | (Some(_), None) => {
+                Protocol::of(&profile.provider).unwrap_or(Protocol::OpenAi)
+            }
+            (Some(other), Some(_)) => {
+                fault(
+                    "/api",
+                    format!("`{}` has one protocol; `api` is for openai", profile.provider),
+                );
+                other
+            }
+            (None, _) => {
+                fault(
+                    "/provider",
+                    format!("`{}` is no provider of this kind", profile.provider),
+                );
+                Protocol::OpenAi
+            }
+        };
         let model = profile.model.clone().unwrap_or_default();
         if model.is_empty() {
             fault("/model", format!("`{}` needs the name of a model", profile.provider));
         }
-        let endpoint = endpoint(profile.endpoint.as_deref().unwrap_or(protocol.endpoint()));
+        let parameters = Parameters::read(&profile.parameters.clone().unwrap_or_default());
+        if let Err((name, message)) = parameters.and_then(|read| protocol.check(&read)) {
+            fault(&format!("/parameters/{name}"), message);
+        }
+        let endpoint = endpoint(
+            profile.endpoint.as_deref().unwrap_or(protocol.endpoint()),
+            &written.query,
+        );
         if let Err(message) = &endpoint {
             fault("/endpoint", message.clone());
-        }
-        let streams = match profile.rest.get("stream") {
-            None => true,
-            Some(serde_json::Value::Bool(streams)) => *streams,
-            Some(_) => {
-                fault("/stream", "must be true or false".to_owned());
-                true
-            }
-        };
-        for name in profile.rest.keys() {
-            if name != "stream" && !policy::FIELDS.contains(&name.as_str()) {
-                let known = policy::FIELDS.join(", ");
-                fault(&format!("/{name}"), format!("unknown field; known are stream, {known}"));
-            }
         }
         let policy = CallPolicy::read(profile, true);
         match (endpoint, policy) {
@@ -118,12 +172,16 @@ impl Remote {
                 shared: Arc::new(Shared {
                     profile: profile.id.clone(),
                     protocol,
+                    rules: if written.strict_order {
+                        MessageRules::STRICT
+                    } else {
+                        protocol.message_rules()
+                    },
                     model,
-                    is_near: is_near(&endpoint),
-                    endpoint: Endpoint::from_owned(endpoint.as_str()),
+                    endpoint,
                     key_variable: key_variable(profile, protocol),
-                    keys,
-                    streams,
+                    variables,
+                    written,
                     timeouts: policy.timeouts,
                     client: OnceLock::new(),
                 }),
@@ -136,6 +194,40 @@ impl Remote {
     }
 }
 
+impl Written {
+    /// Takes over the one field that `one` has.
+    fn take(&mut self, one: Self) {
+        self.stream = self.stream.or(one.stream);
+        self.api = self.api.or(one.api);
+        self.strict_order |= one.strict_order;
+        self.headers.extend(one.headers);
+        self.headers_env.extend(one.headers_env);
+        self.query.extend(one.query);
+    }
+}
+
+/// Parameters of a profile that its provider has no place for, and does without: not wrong, and not what was meant.
+pub(super) fn warnings(profile: &Profile) -> Vec<ProfileFault> {
+    let parameters = Parameters::read(&profile.parameters.clone().unwrap_or_default()).unwrap_or_default();
+    let is_responses = profile.rest.get("api").and_then(Value::as_str) == Some("responses");
+    let passed_over: &[&str] = match Protocol::of(&profile.provider) {
+        Some(Protocol::Anthropic) => &["seed"],
+        Some(Protocol::OpenAi) if is_responses => &["seed", "stop", "topK"],
+        _ => &[],
+    };
+    let is_set = |name: &str| match name {
+        "seed" => parameters.seed.is_some(),
+        "stop" => !parameters.stop.is_empty(),
+        _ => parameters.top_k.is_some(),
+    };
+    let set = passed_over.iter().filter(|name| is_set(name));
+    let warning = |name: &&str| {
+        let message = format!("{} has no `{name}`: it is not sent", profile.provider);
+        ProfileFault::new(profile.id.as_str(), format!("/parameters/{name}"), message)
+    };
+    set.map(warning).collect()
+}
+
 impl Model for Remote {
     fn call(&self, call: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
         let shared = Arc::clone(&self.shared);
@@ -144,6 +236,10 @@ impl Model for Remote {
 
     fn is_external(&self) -> bool {
         true
+    }
+
+    fn message_rules(&self) -> MessageRules {
+        self.shared.rules
     }
 }
 
@@ -159,74 +255,58 @@ impl std::fmt::Debug for Remote {
 
 impl Shared {
     async fn ask(&self, call: &ModelCall) -> Result<ModelReply, RunError> {
+        let rejected = |message: String| ModelFailure::new(FailureKind::Rejected).into_error(message);
         let key = self.key()?;
-        let client = self.client()?;
+        let parameters = Parameters::read(&call.parameters).map_err(parameters::wrong)?;
+        self.protocol.check(&parameters).map_err(parameters::wrong)?;
         let format = call.response_format.as_deref().map(ResponseFormat::read);
-        let mut options = options::options(self.protocol, &call.parameters, format.as_ref())?;
-        options.reasoning_effort = options
-            .reasoning_effort
-            .or_else(|| self.protocol.effort_that_keeps(&self.model));
-        if let (Protocol::Ollama, Some(key)) = (self.protocol, key.expose()) {
-            // The protocol has no key; what stands in front of it may want one.
-            options.extra_headers = Some(Headers::from(("Authorization".to_owned(), format!("Bearer {key}"))));
+        let asked = Asked {
+            model: &self.model,
+            messages: &call.request.messages,
+            tools: &call.tools,
+            parameters: &parameters,
+            format: format.as_ref(),
+            streams: self.written.stream.unwrap_or(true),
+        };
+        let body = self.protocol.body(&asked);
+        let body = body.map_err(|error| rejected(format!("the request can not be sent: {error}")))?;
+        let variable = |name: &str| (self.variables)(name);
+        let headers = headers::of_request(&self.written.headers, &self.written.headers_env, variable)
+            .map_err(|message| ModelFailure::new(FailureKind::Key).into_error(message))?;
+        let mut request = self.client()?.post(self.protocol.url(&self.endpoint, &asked));
+        for (name, value) in self.protocol.headers(&key) {
+            request = request.header(name, value);
         }
-        let speaker = Speaker {
+        // Over the protocol's own: a gateway may want its key elsewhere.
+        let request = request.headers(headers.into_iter().collect());
+        let request = request
+            .header("content-type", "application/json")
+            .body(body.to_string());
+        let exchange = exchange::Exchange {
             protocol: self.protocol,
             model: &self.model,
+            streams: asked.streams,
+            timeouts: self.timeouts,
+            call,
+            key: &key,
         };
-        let request = request::chat_request(speaker, &call.request, &call.tools);
-        let target = self.target(&key);
-        if self.streams {
-            let watch = Arc::new(Watch::new(self.protocol));
-            options.raw_frame_sink = Some(Arc::clone(&watch) as Arc<dyn ChatFrameSink>);
-            let stream = client.exec_chat_stream(target, request, Some(&options)).await;
-            let stream = stream.map_err(|error| failure::error_of(&error, &key))?.stream;
-            let reply = reply::streamed(stream, speaker, &watch, self.timeouts, call, &key).await;
-            // A reply that broke off costs what was reported of it until then.
-            reply.map_err(|error| ModelFailure::spending(error, watch.spent()))
-        } else {
-            options.capture_content = None;
-            let reply = client.exec_chat(target, request, Some(&options));
-            reply::whole(reply, speaker, self.timeouts, call, &key).await
-        }
+        exchange.run(request).await
     }
 
     fn key(&self) -> Result<Key, RunError> {
         let Some(variable) = &self.key_variable else {
             return Ok(Key::none());
         };
-        Key::of(&self.keys, variable).ok_or_else(|| {
+        Key::of(&self.variables, variable).ok_or_else(|| {
             let message = format!("the environment variable {variable} with the key is not set");
             ModelFailure::new(FailureKind::Key).into_error(message)
         })
     }
 
-    fn target(&self, key: &Key) -> ServiceTarget {
-        // Servers without keys take any; the protocols have no request without one.
-        let key = key.expose().unwrap_or("none");
-        ServiceTarget {
-            endpoint: self.endpoint.clone(),
-            auth: AuthData::from_single(key),
-            model: ModelIden::new(self.protocol.adapter(), self.model.as_str()),
-        }
-    }
-
     fn client(&self) -> Result<&Client, RunError> {
-        let made = self.client.get_or_init(|| {
-            let mut web = reqwest::Client::builder()
-                .user_agent(concat!("pirn/", env!("CARGO_PKG_VERSION")))
-                .redirect(reqwest::redirect::Policy::none())
-                .tcp_nodelay(true);
-            if let Some(connect) = self.timeouts.connect {
-                web = web.connect_timeout(Duration::from_millis(connect));
-            }
-            if self.is_near {
-                web = web.no_proxy();
-            }
-            let web = web.build().map_err(|error| error.to_string())?;
-            let client = Client::builder().with_reqwest(web).build();
-            client.map_err(|error| error.to_string())
-        });
+        let made = self
+            .client
+            .get_or_init(|| exchange::client(&self.endpoint, self.timeouts));
         made.as_ref().map_err(|message| {
             let message = format!("no HTTP client: {message}");
             ModelFailure::new(FailureKind::Unreachable).into_error(message)
@@ -243,8 +323,15 @@ fn key_variable(profile: &Profile, protocol: Protocol) -> Option<String> {
     }
 }
 
+/// Whether a header or a parameter of the address is one that holds a key.
+fn is_secret(name: &str) -> bool {
+    const NAMES: [&str; 6] = ["authorization", "xapikey", "apikey", "xgoogapikey", "key", "cookie"];
+    let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
+    NAMES.iter().any(|secret| plain.eq_ignore_ascii_case(secret))
+}
+
 /// The address that paths are put after.
-fn endpoint(written: &str) -> Result<Url, String> {
+fn endpoint(written: &str, query: &BTreeMap<String, String>) -> Result<Url, String> {
     let mut url = Url::parse(written).map_err(|error| format!("not an address: {error}"))?;
     if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
         return Err("must be an http or https address".to_owned());
@@ -255,22 +342,14 @@ fn endpoint(written: &str) -> Result<Url, String> {
         );
     }
     if url.query().is_some() || url.fragment().is_some() {
-        return Err("must have neither a query nor a fragment".to_owned());
+        return Err("must have neither a query nor a fragment; `query` takes parameters".to_owned());
     }
     if !url.path().ends_with('/') {
         let path = format!("{}/", url.path());
         url.set_path(&path);
     }
-    Ok(url)
-}
-
-/// Whether the endpoint is on this machine: no proxy stands before it.
-fn is_near(endpoint: &Url) -> bool {
-    match endpoint.host_str().map(|host| host.trim_matches(['[', ']'])) {
-        Some("localhost") => true,
-        Some(host) => host
-            .parse()
-            .is_ok_and(|address: std::net::IpAddr| address.is_loopback()),
-        None => false,
+    if !query.is_empty() {
+        url.query_pairs_mut().extend_pairs(query);
     }
+    Ok(url)
 }

@@ -1,15 +1,61 @@
-//! What the four protocols differ in.
+//! The protocols: what each is called, where it listens, and which file speaks it.
 
-use genai::adapter::AdapterKind;
-use genai::chat::ReasoningEffort;
+use std::sync::Arc;
 
-/// A way of talking to a model over HTTP, by the name a profile's `provider` has.
+use pirn_actors::ports::ToolSpec;
+use pirn_core::conversation::MessageRules;
+use pirn_core::message::{Message, Role};
+use reqwest::Url;
+use serde_json::Value;
+
+use super::super::structured::ResponseFormat;
+use super::failure::Failure;
+use super::frames::{Frame, Framing};
+use super::key::Key;
+use super::parameters::Parameters;
+use super::said::Said;
+use super::{anthropic, gemini, ollama, openai, responses};
+use crate::formats::FormatError;
+use crate::formats::reasoning::{Recalled, for_model};
+
+/// A way of talking to a model over HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Protocol {
+    /// OpenAI's chat completions.
     OpenAi,
+    /// OpenAI's Responses: `api = "responses"`.
+    Responses,
     Anthropic,
     Gemini,
     Ollama,
+}
+
+/// One request, before it is in a protocol's words.
+pub(super) struct Asked<'a> {
+    pub(super) model: &'a str,
+    pub(super) messages: &'a [Arc<Message>],
+    pub(super) tools: &'a [ToolSpec],
+    pub(super) parameters: &'a Parameters,
+    pub(super) format: Option<&'a ResponseFormat>,
+    pub(super) streams: bool,
+}
+
+impl<'a> Asked<'a> {
+    /// The reasoning that goes back with a message: what this model said in the current turn, which is what came after the
+    /// last assistant message without tool calls.
+    pub(super) fn recall(&self, provider: &'static str) -> impl Fn(&'a Message) -> Recalled + use<'a> {
+        let said = |message: &Arc<Message>| message.role == Role::Assistant && !message.asks_for_tools();
+        let turn = self.messages.iter().rposition(said).map_or(0, |last| last + 1);
+        let (turn, model) = (&self.messages[turn..], self.model);
+        move |message| {
+            let is_now = turn.iter().any(|one| std::ptr::eq(&**one, message));
+            if is_now {
+                for_model(message, provider, model)
+            } else {
+                Recalled::default()
+            }
+        }
+    }
 }
 
 impl Protocol {
@@ -19,9 +65,10 @@ impl Protocol {
         Self::ALL.into_iter().find(|protocol| protocol.name() == provider)
     }
 
+    /// What a profile's `provider` has.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Self::OpenAi => "openai",
+            Self::OpenAi | Self::Responses => "openai",
             Self::Anthropic => "anthropic",
             Self::Gemini => "gemini",
             Self::Ollama => "ollama",
@@ -31,7 +78,7 @@ impl Protocol {
     /// Where the provider itself listens.
     pub(super) fn endpoint(self) -> &'static str {
         match self {
-            Self::OpenAi => "https://api.openai.com/v1/",
+            Self::OpenAi | Self::Responses => "https://api.openai.com/v1/",
             Self::Anthropic => "https://api.anthropic.com/v1/",
             Self::Gemini => "https://generativelanguage.googleapis.com/v1beta/",
             Self::Ollama => "http://localhost:11434/",
@@ -42,73 +89,118 @@ impl Protocol {
     /// goes only where it was meant to go.
     pub(super) fn key_variable(self) -> Option<&'static str> {
         match self {
-            Self::OpenAi => Some("OPENAI_API_KEY"),
+            Self::OpenAi | Self::Responses => Some("OPENAI_API_KEY"),
             Self::Anthropic => Some("ANTHROPIC_API_KEY"),
             Self::Gemini => Some("GEMINI_API_KEY"),
             Self::Ollama => None,
         }
     }
 
-    pub(super) fn adapter(self) -> AdapterKind {
+    /// The order of messages that the provider takes.
+    pub(super) fn message_rules(self) -> MessageRules {
         match self {
-            Self::OpenAi => AdapterKind::OpenAI,
-            Self::Anthropic => AdapterKind::Anthropic,
-            Self::Gemini => AdapterKind::Gemini,
-            Self::Ollama => AdapterKind::Ollama,
+            Self::Anthropic | Self::Gemini => MessageRules::STRICT,
+            Self::OpenAi | Self::Responses | Self::Ollama => MessageRules::default(),
         }
     }
 
-    /// Whether one message may hold the results of several calls.
-    pub(super) fn groups_results(self) -> bool {
+    /// The address of a request.
+    pub(super) fn url(self, endpoint: &Url, asked: &Asked<'_>) -> Url {
+        let mut url = endpoint.clone();
+        let path = match self {
+            Self::OpenAi => "chat/completions".to_owned(),
+            Self::Responses => "responses".to_owned(),
+            Self::Anthropic => "messages".to_owned(),
+            Self::Ollama => "api/chat".to_owned(),
+            Self::Gemini if asked.streams => format!("models/{}:streamGenerateContent", asked.model),
+            Self::Gemini => format!("models/{}:generateContent", asked.model),
+        };
+        url.set_path(&format!("{}{path}", endpoint.path()));
+        if self == Self::Gemini && asked.streams {
+            url.query_pairs_mut().append_pair("alt", "sse");
+        }
+        url
+    }
+
+    /// The headers that a request has, beside those of the profile.
+    pub(super) fn headers(self, key: &Key) -> Vec<(&'static str, String)> {
+        let key = key.expose();
         match self {
-            Self::OpenAi | Self::Anthropic | Self::Gemini => true,
-            Self::Ollama => false,
+            Self::OpenAi | Self::Responses | Self::Ollama => {
+                let bearer = key.map(|key| ("authorization", format!("Bearer {key}")));
+                bearer.into_iter().collect()
+            }
+            Self::Anthropic => {
+                let key = key.map(|key| ("x-api-key", key.to_owned()));
+                let version = ("anthropic-version", "2023-06-01".to_owned());
+                key.into_iter().chain([version]).collect()
+            }
+            Self::Gemini => key.map(|key| ("x-goog-api-key", key.to_owned())).into_iter().collect(),
         }
     }
 
-    /// Whether parameters beyond the common ones can be passed on.
-    pub(super) fn takes_any_parameter(self) -> bool {
+    pub(super) fn body(self, asked: &Asked<'_>) -> Result<Value, FormatError> {
         match self {
-            Self::OpenAi | Self::Anthropic | Self::Gemini => true,
-            Self::Ollama => false,
+            Self::OpenAi => openai::body(asked),
+            Self::Responses => responses::body(asked),
+            Self::Anthropic => anthropic::body(asked),
+            Self::Gemini => gemini::body(asked),
+            Self::Ollama => ollama::body(asked),
         }
     }
 
-    /// Whether a JSON Schema can be sent with the request; else only "answer in JSON".
-    pub(super) fn takes_schema(self) -> bool {
+    /// The first parameter that makes no sense for this provider, and why.
+    pub(super) fn check(self, parameters: &Parameters) -> Result<(), (String, String)> {
         match self {
-            Self::OpenAi | Self::Anthropic | Self::Gemini => true,
-            Self::Ollama => false,
+            Self::Anthropic => anthropic::check(parameters),
+            Self::Ollama => ollama::check(parameters),
+            Self::OpenAi | Self::Responses | Self::Gemini => Ok(()),
         }
     }
 
-    /// Whether reasoning is a text beside the reply, and goes back as such.
-    pub(super) fn reasons_beside_its_reply(self) -> bool {
+    pub(super) fn framing(self) -> Framing {
         match self {
-            Self::OpenAi => true,
-            Self::Anthropic | Self::Gemini | Self::Ollama => false,
+            Self::OpenAi | Self::Responses | Self::Anthropic | Self::Gemini => Framing::Events,
+            Self::Ollama => Framing::Lines,
         }
     }
 
-    /// Whether reasoning must be asked to be kept. Gemini's signatures come by themselves, and asking for its thoughts
-    /// is refused by models that have none.
-    pub(super) fn keeps_reasoning(self) -> bool {
+    /// Takes a frame of a stream.
+    pub(super) fn hear(self, frame: &Frame, said: &mut Said) -> Result<(), Failure> {
+        if matches!(self, Self::OpenAi | Self::Responses) && frame.data.trim() == "[DONE]" {
+            openai::done(said);
+            return Ok(());
+        }
+        let value: Value = serde_json::from_str(&frame.data)
+            .map_err(|error| Failure::malformed(format!("the reply is not what the protocol says: {error}")))?;
+        self.check_error(&value)?;
         match self {
-            Self::OpenAi | Self::Anthropic => true,
-            Self::Gemini | Self::Ollama => false,
+            Self::OpenAi => openai::hear(&value, said),
+            Self::Responses => responses::hear(frame.event.as_deref(), &value, said),
+            Self::Anthropic => anthropic::hear(frame.event.as_deref(), &value, said),
+            Self::Gemini => gemini::hear(&value, said),
+            Self::Ollama => ollama::hear(&value, said),
         }
     }
 
-    /// The effort that asks for nothing, where the library would take the end of the model's name for an effort
-    /// (`-low`, `-high`, `-max`) and cut it off: the name is the user's.
-    pub(super) fn effort_that_keeps(self, model: &str) -> Option<ReasoningEffort> {
-        ReasoningEffort::from_model_name(model).0?;
+    /// Takes a reply that comes in one piece.
+    pub(super) fn whole(self, body: &Value, said: &mut Said) -> Result<(), Failure> {
+        self.check_error(body)?;
         match self {
-            // Where none is given, an effort of no word is not sent.
-            Self::OpenAi => Some(ReasoningEffort::Budget(0)),
-            Self::Anthropic | Self::Gemini => Some(ReasoningEffort::Zero),
-            // It reads no effort from a name.
-            Self::Ollama => None,
+            Self::OpenAi => openai::whole(body, said),
+            Self::Responses => responses::whole(body, said),
+            Self::Anthropic => anthropic::whole(body, said),
+            Self::Gemini => gemini::hear(body, said),
+            Self::Ollama => ollama::hear(body, said),
+        }
+    }
+
+    fn check_error(self, value: &Value) -> Result<(), Failure> {
+        let checked = super::said::check_error(value);
+        if self == Self::Ollama {
+            checked.map_err(ollama::said_error)
+        } else {
+            checked
         }
     }
 }

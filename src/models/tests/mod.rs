@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use pirn_actors::host::SimulatedHost;
 use pirn_actors::ports::{Model, ModelCall, ModelSession, TokenSink};
-use pirn_core::conversation::{Estimator, Mended, ModelRequest, message_cost};
+use pirn_core::conversation::{Estimator, ModelRequest, Repairs, message_cost};
 use pirn_core::definition::Profile;
 use pirn_core::error::RunError;
 use pirn_core::message::{Message, Role};
@@ -49,7 +49,7 @@ impl Caller {
                 messages: self.messages.iter().cloned().map(Arc::new).collect(),
                 inserted_at: self.pinned.map(|(at, _)| at),
                 inserted: self.pinned.map_or(0, |(_, count)| count),
-                mended: Mended::default(),
+                repairs: Repairs::default(),
                 tokens: 0,
             }),
             profile: Arc::default(),

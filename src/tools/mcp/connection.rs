@@ -13,8 +13,18 @@ use tokio::runtime::Handle;
 
 use super::child::Child;
 use super::within;
+use crate::headers;
 use crate::tools::config::{McpServerConfig, Transport};
-use crate::tools::headers;
+
+/// A refusal for want of a key, with what to do about it.
+fn in_words(error: &str) -> String {
+    let is_refused = error.contains("401") || error.to_ascii_lowercase().contains("auth required");
+    if is_refused {
+        "it wants a key (401): give it one in `headersEnv`, such as { Authorization = \"Bearer ${TOKEN}\" }".to_owned()
+    } else {
+        error.to_owned()
+    }
+}
 
 /// A connection that has shaken hands.
 pub(super) struct Connection {
@@ -59,7 +69,9 @@ impl Connection {
                 headers,
                 headers_env,
             } => {
-                let all = headers::of_request(headers, headers_env)?.into_iter().collect();
+                let all = headers::of_request(headers, headers_env, |name| std::env::var(name).ok())?
+                    .into_iter()
+                    .collect();
                 let to = StreamableHttpClientTransportConfig::with_uri(url.as_str()).custom_headers(all);
                 let client = reqwest::Client::builder()
                     // A server elsewhere must not be handed the keys.
@@ -69,7 +81,7 @@ impl Connection {
                 let transport = StreamableHttpClientTransport::with_client(client, to);
                 match within(limit, Box::pin(about.serve(transport))).await {
                     Some(Ok(service)) => Ok(Self { service, child: None }),
-                    Some(Err(error)) => Err(error.to_string()),
+                    Some(Err(error)) => Err(in_words(&error.to_string())),
                     None => Err(late()),
                 }
             }

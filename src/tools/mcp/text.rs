@@ -1,29 +1,49 @@
-//! What a server's result says, as text.
+//! A server's result: its text, and its images.
 
-use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
+use pirn_core::message::Part;
+use rmcp::model::{CallToolResult, ContentBlock, ImageContent, ResourceContents};
 
 use crate::tools::output::Head;
 
 /// What a result without content says: providers refuse empty results.
 const EMPTY: &str = "(no content)";
 
-/// The text of a result, at most `limit` bytes; an error where the server says that it is one.
-pub(super) fn of(result: CallToolResult, limit: usize) -> Result<String, String> {
-    let mut parts: Vec<String> = result.content.into_iter().map(part).collect();
-    if parts.is_empty() {
-        parts.extend(result.structured_content.map(|value| value.to_string()));
+/// The text of a result, at most `limit` bytes, and its images; an error where the server says that it is one.
+pub(super) fn of(result: CallToolResult, limit: usize) -> Result<(String, Vec<Part>), String> {
+    let mut media = Vec::new();
+    let mut texts: Vec<String> = Vec::new();
+    for content in result.content {
+        match content {
+            ContentBlock::Image(image) if image.data.len() <= MOST_IMAGE => media.push(image_of(&image)),
+            other => texts.push(part(other)),
+        }
     }
-    let text = parts.join("\n");
+    // Where there is text, a server repeats its structured content in it.
+    if texts.is_empty() {
+        texts.extend(result.structured_content.map(|value| value.to_string()));
+    }
+    let text = texts.join("\n");
     let mut head = Head::new(limit);
     head.push(text.as_bytes());
     let text = head.into_text(true);
-    let text = if text.is_empty() { EMPTY.to_owned() } else { text };
+    let text = if text.is_empty() && media.is_empty() {
+        EMPTY.to_owned()
+    } else {
+        text
+    };
     if result.is_error == Some(true) {
         Err(text)
     } else {
-        Ok(text)
+        Ok((text, media))
     }
 }
+
+fn image_of(image: &ImageContent) -> Part {
+    Part::image(format!("data:{};base64,{}", image.mime_type, image.data))
+}
+
+/// Characters of an image's base64: providers take no larger ones.
+const MOST_IMAGE: usize = 8 << 20;
 
 /// Text as it is; what is none is named, for a model that reads text.
 fn part(content: ContentBlock) -> String {
@@ -59,15 +79,23 @@ mod tests {
     use serde_json::{Value, json};
 
     fn text(result: Value) -> Result<String, String> {
-        of(serde_json::from_value(result).expect("a result"), 60)
+        of(serde_json::from_value(result).expect("a result"), 60).map(|(text, _)| text)
+    }
+
+    #[test]
+    fn an_image_is_a_part_of_its_own() {
+        let result = json!({"content": [{"type": "text", "text": "a"}, {"type": "image", "data": "AAAA", "mimeType": "image/png"}]});
+        let result = serde_json::from_value(result).expect("a result");
+        let image = Part::image("data:image/png;base64,AAAA");
+        assert_eq!(of(result, 60), Ok(("a".to_owned(), vec![image])));
     }
 
     #[test]
     fn text_is_as_it_is_and_the_rest_is_named() {
-        let result = json!({"content": [{"type": "text", "text": "a"}, {"type": "image", "data": "AAAA", "mimeType": "image/png"}]});
+        let result = json!({"content": [{"type": "text", "text": "a"}, {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}]});
         assert_eq!(
             text(result),
-            Ok("a\n[image: image/png, 4 characters of base64 left out]".to_owned())
+            Ok("a\n[audio: audio/wav, 4 characters of base64 left out]".to_owned())
         );
         let resource = json!({"content": [{"type": "resource", "resource": {"uri": "x:y", "text": "t"}}]});
         assert_eq!(text(resource), Ok("[resource x:y]\nt".to_owned()));

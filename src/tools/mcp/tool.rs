@@ -6,6 +6,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn_actors::host::WorkClock;
 use pirn_actors::ports::{Tool, ToolSpec};
+use pirn_core::message::Part;
 use serde_json::Value;
 
 use super::server::Server;
@@ -77,7 +78,16 @@ impl Tool for McpTool {
         self.spec.clone()
     }
 
-    fn call(&self, arguments: Value, _: WorkClock) -> BoxFuture<'static, Result<String, String>> {
+    fn call(&self, arguments: Value, clock: WorkClock) -> BoxFuture<'static, Result<String, String>> {
+        let called = self.call_with_media(arguments, clock);
+        async move { called.await.map(|(text, _)| text) }.boxed()
+    }
+
+    fn call_with_media(
+        &self,
+        arguments: Value,
+        _: WorkClock,
+    ) -> BoxFuture<'static, Result<(String, Vec<Part>), String>> {
         let (server, theirs) = (Arc::clone(&self.server), self.theirs.clone());
         let limit = server.config().limits.max_output_bytes;
         let Value::Object(arguments) = arguments else {

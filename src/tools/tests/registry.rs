@@ -70,7 +70,7 @@ fn a_tool_answers() {
         result,
         ToolResult {
             content: "\"hi\"".to_owned(),
-            failed: false
+            ..ToolResult::default()
         }
     );
 }

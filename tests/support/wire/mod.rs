@@ -1,7 +1,8 @@
 //! A model provider on loopback, as bad as a test wants it to be; or a proxy before a real one. It records what it is
-//! sent, and every body is held to the pair rule.
+//! sent, and every body is held to the pair rule and to its provider's rules of order.
 
 mod pairs;
+mod rules;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -13,6 +14,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 pub use pairs::check_pairs;
+pub use rules::{check_anthropic, check_gemini};
 
 /// What is said to one request.
 #[derive(Clone, Debug)]
@@ -59,6 +61,20 @@ pub struct Request {
     pub headers: BTreeMap<String, String>,
     /// The JSON body.
     pub body: Value,
+}
+
+impl Request {
+    /// Holds it to the rules of the provider whose path it has.
+    fn check_order(&self) -> Result<(), String> {
+        let path = self.path.split('?').next().unwrap_or_default();
+        if path.ends_with("/messages") {
+            check_anthropic(&self.body)
+        } else if path.ends_with("enerateContent") {
+            check_gemini(&self.body)
+        } else {
+            Ok(())
+        }
+    }
 }
 
 /// A server that lives as long as the process.
@@ -116,7 +132,7 @@ impl Server {
         format!("http://{}{path}", self.address)
     }
 
-    /// What was asked so far. Every body holds to the pair rule.
+    /// The requests so far. Every body keeps the rules.
     ///
     /// # Panics
     /// Where one does not.
@@ -124,7 +140,8 @@ impl Server {
     pub fn requests(&self) -> Vec<Request> {
         let requests = lock(&self.shared.requests).clone();
         for request in &requests {
-            if let Err(broken) = check_pairs(&request.body) {
+            let checked = check_pairs(&request.body).and_then(|()| request.check_order());
+            if let Err(broken) = checked {
                 panic!("{broken}: {:#}", request.body);
             }
         }

@@ -7,7 +7,7 @@ use serde_json::Value;
 /// # Errors
 /// What is broken, with the message's place.
 pub fn check_pairs(body: &Value) -> Result<(), String> {
-    let messages = ["messages", "contents"]
+    let messages = ["messages", "contents", "input"]
         .into_iter()
         .find_map(|name| body[name].as_array());
     let messages = messages.ok_or("a request without messages")?;
@@ -20,7 +20,9 @@ pub fn check_pairs(body: &Value) -> Result<(), String> {
         }
         is_past_system |= !is_system;
         let answers = answers(message);
-        if answers.is_empty() && !open.is_empty() {
+        // Calls that stand beside each other are one turn.
+        let is_call = message["type"] == "function_call";
+        if answers.is_empty() && !open.is_empty() && !is_call {
             return Err(format!("message {place}: {open:?} stand unanswered before it"));
         }
         for answer in &answers {
@@ -29,7 +31,7 @@ pub fn check_pairs(body: &Value) -> Result<(), String> {
             open.remove(asked);
         }
         let calls = calls(message);
-        if !calls.is_empty() && !open.is_empty() {
+        if !calls.is_empty() && !open.is_empty() && !is_call {
             return Err(format!("message {place}: {open:?} stand unanswered before it"));
         }
         open.extend(calls);
@@ -48,6 +50,9 @@ fn text(value: &Value) -> String {
 /// The ids of the calls in a message; empty ids where the protocol has none.
 fn calls(message: &Value) -> Vec<String> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    if message["type"] == "function_call" {
+        return vec![text(&message["call_id"])];
+    }
     let mut found: Vec<String> = list(&message["tool_calls"])
         .iter()
         .map(|call| text(&call["id"]))
@@ -72,6 +77,9 @@ fn calls(message: &Value) -> Vec<String> {
 /// The ids of the calls that a message answers.
 fn answers(message: &Value) -> Vec<String> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    if message["type"] == "function_call_output" {
+        return vec![text(&message["call_id"])];
+    }
     if message["role"] == "tool" {
         return vec![text(&message["tool_call_id"])];
     }

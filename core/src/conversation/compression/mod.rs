@@ -1,4 +1,4 @@
-//! Compression strategies as pure functions.
+//! Compression strategies as pure functions .
 //!
 //! Promises, each with a test: a tool block is kept or goes as a whole; the current turn stays beyond any count; system
 //! messages stay and stand first (`keep_recent` alone treats them like any other); the result is smaller, or it is no
@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub use accept::{Accepted, accept_result, replacement};
 pub use context::{CompressionContext, CompressionResult, CompressionStats};
 pub use parameters::InvalidParameter;
-pub use summary::{SummaryPlan, extract, finish_summary, plan_summary};
+pub use summary::{SummaryPlan, finish_summary, plan_summary};
 pub use transcript::transcript;
 pub use turn::{current_turn_start, current_turn_tokens};
 

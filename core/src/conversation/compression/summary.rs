@@ -114,22 +114,3 @@ fn stands_for(plan: &SummaryPlan) -> Map<String, Value> {
 fn summary_of(message: &Message) -> Option<&Map<String, Value>> {
     message.metadata.as_ref()?.get(SUMMARY_OF)?.as_object()
 }
-
-/// A summary without a model: the beginning of every message, one line each.
-pub fn extract(messages: &[Arc<Message>]) -> String {
-    const LINE: usize = 80;
-    let lines = messages.iter().map(|message| {
-        let words: Vec<&str> = message.content.split_whitespace().collect();
-        let text = words.join(" ");
-        let start: String = text.chars().take(LINE).collect();
-        let more = if start.len() < text.len() { "..." } else { "" };
-        let calls: Vec<&str> = message.tool_calls.iter().map(|call| call.name.as_str()).collect();
-        let asked = if calls.is_empty() {
-            String::new()
-        } else {
-            format!("[asked for {}] ", calls.join(", "))
-        };
-        format!("{}: {asked}{start}{more}", message.role.as_str())
-    });
-    lines.collect::<Vec<_>>().join("\n")
-}

@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 
-use super::super::{Conversation, Counted, Estimator, mend, select, split_block, tool_blocks};
+use super::super::{Conversation, Counted, Estimator, repair_tool_pairs, select, split_block, tool_blocks};
 use super::notation::message;
 use crate::definition::{ConversationHistoryOptions, HistoryRange, RoleCount, RoleRange};
 use crate::message::{Message, Role};
@@ -154,14 +154,14 @@ proptest! {
 
     #[test]
     fn mending_leaves_no_call_and_no_result_alone(messages in histories()) {
-        let (sound, mended) = mend(messages.clone(), |stated| stated);
+        let (sound, repairs) = repair_tool_pairs(messages.clone(), |stated| stated);
         prop_assert_eq!(broken_pairs(&sound), 0);
-        prop_assert_eq!(mended.closed_calls.len() + mended.dropped_results.len(), broken_pairs(&messages));
-        prop_assert_eq!(sound.len() + mended.dropped_results.len(), messages.len() + mended.closed_calls.len());
-        if mended.is_empty() {
+        prop_assert_eq!(repairs.closed_calls.len() + repairs.dropped_results.len(), broken_pairs(&messages));
+        prop_assert_eq!(sound.len() + repairs.dropped_results.len(), messages.len() + repairs.closed_calls.len());
+        if repairs.is_empty() {
             prop_assert_eq!(&sound, &messages);
         }
-        let (again, nothing) = mend(sound.clone(), |stated| stated);
+        let (again, nothing) = repair_tool_pairs(sound.clone(), |stated| stated);
         prop_assert!(nothing.is_empty());
         prop_assert_eq!(again, sound);
     }

@@ -91,7 +91,12 @@ pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId,
             walk.may_be_held_by(&[EventType::LlmToken]);
             let id = walk.next_effect();
             let node = walk.thread.at;
-            walk.out.push(Effect::Model { id, node, request });
+            walk.out.push(Effect::Model {
+                id,
+                node,
+                request,
+                offers_tools: false,
+            });
             Progress::Wait(NodeRun::Context(Stage::Summary { id }))
         }
         (Stage::Summary { .. }, Outcome::Reply(reply)) => {

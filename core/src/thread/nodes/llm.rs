@@ -9,25 +9,24 @@
 //! | Held | the firings that hold it | Merging, Preparing |
 //! | Merging | the conversation to take in a firing's result | Held, Preparing |
 //! | Calling | the model | Replying |
-//! | Replying | the reply to stand in the conversation | done, Tools, or Closing at the last round |
+//! | Replying | the reply to stand in the conversation | done, Tools, or Closing after the last round |
 //! | Tools | every tool's result | Answering |
 //! | Answering | the results to stand in the conversation | Preparing |
-//! | Closing | the last results to stand there | done |
+//! | Closing | the refusals of its calls to stand there | failed, or Preparing the last word, without tools |
 //!
 //! Whenever the node is left early, every call that stands in the conversation gets a result that says so.
-
-use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{NodeRun, Progress, evaluate, failure};
 use crate::conversation::{AgentKind, Spent, first_prompt};
-use crate::error::RunError;
+use crate::definition::ToolRoundLimit;
+use crate::error::{RunError, RunErrorCode};
 use crate::event::EventType;
 use crate::graph::{LlmNode, NodeKind};
-use crate::message::{Message, Role, ToolCall};
-use crate::model_call::ModelFailure;
+use crate::message::{Message, Part, Role, ToolCall};
+use crate::model_call::{FinishReason, ModelFailure};
 use crate::thread::effect::{ConversationOp, Effect, EffectId, Evaluation, ModelReply, Outcome, Prepared, ToolResult};
 use crate::thread::safe_point::{PendingMerge, When};
 use crate::thread::step::StepContext;
@@ -44,6 +43,9 @@ pub(in crate::thread) struct Stage {
     usage: Spent,
     /// The limit was announced for the coming call: it is not announced again before it.
     announced: bool,
+    /// The rounds are used up: the model is asked for its last word, without tools.
+    #[serde(default)]
+    is_last_word: bool,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -72,6 +74,7 @@ enum At {
         id: EffectId,
         content: String,
         calls: Vec<ToolCall>,
+        finish: FinishReason,
     },
     Tools {
         calls: Vec<Running>,
@@ -81,8 +84,6 @@ enum At {
     },
     Closing {
         id: EffectId,
-        content: String,
-        calls: Vec<ToolCall>,
     },
 }
 
@@ -91,7 +92,8 @@ enum At {
 struct Running {
     id: EffectId,
     call: ToolCall,
-    result: Option<String>,
+    /// The message that answers it.
+    result: Option<Message>,
 }
 
 impl Stage {
@@ -121,6 +123,7 @@ pub(super) fn enter(walk: &mut StepContext<'_>, node: &LlmNode) -> Progress {
         rounds: 0,
         usage: Spent::default(),
         announced: false,
+        is_last_word: false,
     };
     if node.prompt.is_none() && node.system.is_none() {
         return prepare(walk, stage);
@@ -130,21 +133,8 @@ pub(super) fn enter(walk: &mut StepContext<'_>, node: &LlmNode) -> Progress {
 }
 
 pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId, outcome: Outcome) -> Progress {
-    let Stage {
-        at,
-        system,
-        rounds,
-        usage,
-        announced,
-    } = stage;
-    let stage = Stage {
-        at: At::Held,
-        system,
-        rounds,
-        usage,
-        announced,
-    };
-    match at {
+    let mut stage = stage;
+    match std::mem::replace(&mut stage.at, At::Held) {
         At::Texts { id } if id == effect => match outcome {
             Outcome::Texts(texts) => prompt(walk, stage, texts),
             other => Progress::Failed(failure(other)),
@@ -171,13 +161,18 @@ pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId,
             Outcome::Reply(reply) => replied(walk, stage, reply),
             other => Progress::Failed(call_error(walk, other)),
         },
-        At::Replying { id, content, calls } if id == effect => match outcome {
-            Outcome::Done => after_reply(walk, stage, content, calls),
+        At::Replying {
+            id,
+            content,
+            calls,
+            finish,
+        } if id == effect => match outcome {
+            Outcome::Done => after_reply(walk, stage, &content, calls, finish),
             other => Progress::Failed(failure(other)),
         },
         At::Tools { calls } => tool_answer(walk, stage, calls, effect, outcome),
-        At::Closing { id, content, calls } if id == effect => match outcome {
-            Outcome::Done => done(&stage, &content, &calls),
+        At::Closing { id } if id == effect => match outcome {
+            Outcome::Done => after_last_round(walk, stage),
             other => Progress::Failed(failure(other)),
         },
         unawaited => stage.to(unawaited),
@@ -217,10 +212,8 @@ pub(super) fn abandon(walk: &mut StepContext<'_>, stage: Stage) {
                 if running.result.is_none() {
                     walk.out.push(Effect::Drop { id: running.id });
                 }
-                results.push(Message::tool_result(
-                    running.call.id,
-                    running.result.unwrap_or_else(|| CANCELLED.to_owned()),
-                ));
+                let cancelled = || Message::tool_result(running.call.id, CANCELLED);
+                results.push(running.result.unwrap_or_else(cancelled));
             }
             append_unasked(walk, results);
         }
@@ -309,6 +302,7 @@ fn call(walk: &mut StepContext<'_>, mut stage: Stage, prepared: Prepared) -> Pro
         id,
         node,
         request: prepared.request,
+        offers_tools: !stage.is_last_word,
     });
     stage.to(At::Calling { id })
 }
@@ -326,6 +320,7 @@ fn replied(walk: &mut StepContext<'_>, mut stage: Stage, reply: ModelReply) -> P
         id,
         content: reply.content,
         calls: reply.tool_calls,
+        finish: reply.finish_reason,
     })
 }
 
@@ -336,27 +331,48 @@ pub(super) fn call_error(walk: &mut StepContext<'_>, outcome: Outcome) -> RunErr
     error
 }
 
-fn after_reply(walk: &mut StepContext<'_>, mut stage: Stage, content: String, calls: Vec<ToolCall>) -> Progress {
+fn after_reply(
+    walk: &mut StepContext<'_>,
+    mut stage: Stage,
+    content: &str,
+    calls: Vec<ToolCall>,
+    finish: FinishReason,
+) -> Progress {
     if calls.is_empty() {
-        return done(&stage, &content, &calls);
+        return done(walk, &stage, content, finish);
     }
-    let graph = Arc::clone(walk.thread.graph());
-    let limit = match &graph.node(walk.thread.at).kind {
-        NodeKind::Llm(node) => node.max_tool_rounds,
-        _ => 0,
-    };
-    if stage.rounds >= limit {
+    let limit = tool_rounds(walk).0;
+    if stage.is_last_word || stage.rounds >= limit {
         let said = format!("The tool was not called: the limit of {limit} tool rounds is reached.");
         let results = calls
-            .iter()
-            .map(|call| Message::tool_result(call.id.clone(), said.clone()))
+            .into_iter()
+            .map(|call| Message::tool_result(call.id, said.clone()))
             .collect();
         let id = append(walk, results);
-        return stage.to(At::Closing { id, content, calls });
+        return stage.to(At::Closing { id });
     }
     stage.rounds += 1;
     let running = calls.into_iter().map(|call| start_tool(walk, call)).collect();
     stage.to(At::Tools { calls: running })
+}
+
+/// The model asked for tools after the last round.
+fn after_last_round(walk: &mut StepContext<'_>, mut stage: Stage) -> Progress {
+    let (limit, on_limit) = tool_rounds(walk);
+    if on_limit == ToolRoundLimit::Answer && !stage.is_last_word {
+        stage.is_last_word = true;
+        return prepare(walk, stage);
+    }
+    let message = format!("the model still asks for tools after {limit} rounds of tool calls (`maxToolRounds`)");
+    let error = RunError::new(RunErrorCode::ToolRoundsExceeded, message);
+    Progress::Failed(error.with_details(json!({ "maxToolRounds": limit, "usage": stage.usage })))
+}
+
+fn tool_rounds(walk: &StepContext<'_>) -> (u32, ToolRoundLimit) {
+    match &walk.thread.graph().node(walk.thread.at).kind {
+        NodeKind::Llm(node) => (node.max_tool_rounds, node.on_limit),
+        _ => (0, ToolRoundLimit::Fail),
+    }
 }
 
 fn start_tool(walk: &mut StepContext<'_>, call: ToolCall) -> Running {
@@ -394,6 +410,7 @@ fn tool_answer(
             other => ToolResult {
                 content: failure(other).to_string(),
                 failed: true,
+                ..ToolResult::default()
             },
         };
         let event_type = if result.failed {
@@ -409,23 +426,33 @@ fn tool_answer(
                 ("result", json!(result.content)),
             ]
         });
-        running.result = Some(result.content);
+        running.result = Some(answered(&running.call, result));
     }
     if calls.iter().any(|running| running.result.is_none()) {
         return stage.to(At::Tools { calls });
     }
-    let results = calls
-        .into_iter()
-        .map(|running| Message::tool_result(running.call.id, running.result.unwrap_or_default()))
-        .collect();
+    let results = calls.into_iter().filter_map(|running| running.result).collect();
     let id = append(walk, results);
     stage.to(At::Answering { id })
 }
 
-fn done(stage: &Stage, content: &str, calls: &[ToolCall]) -> Progress {
-    let mut output = json!({ "content": content, "usage": stage.usage });
-    if !calls.is_empty() {
-        output["toolCalls"] = json!(calls);
+/// The message that answers a call.
+fn answered(call: &ToolCall, result: ToolResult) -> Message {
+    if result.media.is_empty() {
+        return Message::tool_result(call.id.clone(), result.content);
     }
+    let text = (!result.content.is_empty()).then_some(Part::Text { text: result.content });
+    let parts: Vec<Part> = text.into_iter().chain(result.media).collect();
+    Message {
+        tool_call_id: Some(call.id.clone()),
+        ..Message::of_parts(Role::Tool, parts)
+    }
+}
+
+fn done(walk: &mut StepContext<'_>, stage: &Stage, content: &str, finish: FinishReason) -> Progress {
+    if let Some(record) = walk.thread.history.last_mut() {
+        record.finish_reason = Some(finish);
+    }
+    let output = json!({ "content": content, "usage": stage.usage, "finishReason": finish });
     Progress::Done(output.into())
 }

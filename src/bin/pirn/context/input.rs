@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use pirn::formats::{self, FormatError, Read};
 use pirn_core::conversation::{Conversation, ConversationError, Counted, MarkMap, Tokenizer, pointer_of};
 use pirn_core::message::Message;
 use serde::de::DeserializeOwned;
@@ -34,12 +35,6 @@ impl BadInput {
         Self::new(error.code(), error.to_string(), format!("{place}{}", error.pointer()))
     }
 
-    /// The same refusal, of a value that stands at `place`.
-    pub(super) fn below(mut self, place: &str) -> Self {
-        self.pointer.insert_str(0, place);
-        self
-    }
-
     pub(super) fn json(&self) -> Value {
         json!({"error": {"code": self.code, "message": self.message, "pointer": self.pointer}})
     }
@@ -59,6 +54,16 @@ pub(super) fn json_of(text: &str) -> Result<Value, BadInput> {
 pub(super) fn typed<T: DeserializeOwned>(value: &Value) -> Result<T, BadInput> {
     serde_path_to_error::deserialize(value)
         .map_err(|error| BadInput::new("INVALID_INPUT", error.inner().to_string(), pointer_of(error.path())))
+}
+
+/// A conversation in the form that it seems to be in.
+pub(super) fn any_form(text: &str) -> Result<Read, BadInput> {
+    formats::read(&json_of(text)?, None).map_err(|error| of_format(&error))
+}
+
+/// A refusal of a conversation.
+pub(super) fn of_format(error: &FormatError) -> BadInput {
+    BadInput::new("INVALID_CONVERSATION", error.message.as_str(), error.pointer.as_str())
 }
 
 /// Messages and their mark map as a conversation; absent: all are visible.

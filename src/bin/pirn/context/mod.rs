@@ -1,5 +1,6 @@
 //! `pirn context`: what would the model see? Pure functions over JSON.
 
+mod convert;
 mod input;
 mod operation;
 mod show;
@@ -30,7 +31,7 @@ pub(crate) struct Args {
     command: Command,
 }
 
-/// All but `show` read JSON from stdin and write JSON to stdout.
+/// All but `show` and `convert` read JSON from stdin and write JSON to stdout.
 #[derive(Subcommand)]
 enum Command {
     /// {messages, markMap?, options}: the selected messages
@@ -47,9 +48,11 @@ enum Command {
     Count,
     /// Print a conversation: roles, batches, blocks, tokens
     Show {
-        /// A list of messages, {messages, markMap?}, or the result of a run; - for stdin
+        /// Messages, {messages, markMap?}, the result of a run, or OpenAI's, Anthropic's or Gemini's form; - for stdin
         file: String,
     },
+    /// A conversation in another form
+    Convert(convert::Args),
 }
 
 /// Answers one question.
@@ -62,6 +65,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         Command::Marks => operation::marks,
         Command::Count => operation::count,
         Command::Show { file } => return show(file),
+        Command::Convert(args) => return convert(args),
     };
     let asked = files::read_stdin("the input (JSON)")
         .map_err(|error| BadInput::unreadable(&error))
@@ -76,6 +80,14 @@ fn show(file: &str) -> Result<ExitCode, Failure> {
     let text = files::read_named(file)?;
     Ok(match show::conversation(&text) {
         Ok(shown) => answer(&shown, 0),
+        Err(error) => refuse(&error),
+    })
+}
+
+fn convert(args: &convert::Args) -> Result<ExitCode, Failure> {
+    let text = files::read_named(&args.file)?;
+    Ok(match convert::converted(args, &text) {
+        Ok(written) => answer(&format!("{written:#}\n"), 0),
         Err(error) => refuse(&error),
     })
 }

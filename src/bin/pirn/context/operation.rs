@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use pirn::models::extractive::{self, Budget};
 use pirn::tokens;
 use pirn_core::conversation::compression::{
-    Compression, CompressionContext, CompressionError, compress, extract, finish_summary,
+    Compression, CompressionContext, CompressionError, compress, finish_summary, transcript,
 };
 use pirn_core::conversation::{
     AgentKind, Estimator, MarkMap, PinStrategy, message_cost, parse_selection, pinned_messages, place, select_from,
@@ -95,7 +96,7 @@ pub(super) fn blocks(text: &str) -> Result<Value, BadInput> {
     Ok(json!({"blocks": inclusive}))
 }
 
-/// `summarize` has no model here: its summary is the beginning of every message.
+/// `summarize` is written by the offline model that a run takes where its parameters name no profile.
 pub(super) fn compact(text: &str) -> Result<Value, BadInput> {
     let context: CompressionContext = parse(text)?;
     let compression = compress(&context, &Estimator).map_err(|error| match error {
@@ -107,7 +108,11 @@ pub(super) fn compact(text: &str) -> Result<Value, BadInput> {
     })?;
     let result = match compression {
         Compression::Done(result) => result,
-        Compression::Summarize(plan) => finish_summary(&plan, &extract(&plan.to_summarize), &Estimator),
+        Compression::Summarize(plan) => {
+            let said = transcript(&plan.to_summarize);
+            let text = extractive::summary([said.as_str()], Budget::default());
+            finish_summary(&plan, &text, &Estimator)
+        }
     };
     Ok(json!(result))
 }

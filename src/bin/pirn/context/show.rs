@@ -1,37 +1,23 @@
-//! A conversation for a person: a line a message, blocks bracketed, archived batches named, a bar for the tokens.
+//! A conversation for a person, in whichever form it is: a line a message, blocks bracketed, archived batches named, a bar for the tokens.
 
 use std::fmt::Write;
 use std::io::{IsTerminal, stdout};
+use std::sync::Arc;
 
 use pirn_core::conversation::{Conversation, Counted, Estimator, MarkMap, tool_blocks};
 use pirn_core::message::{Message, Role};
 use serde_json::{Value, json};
 
-use super::input::{BadInput, conversation as conversation_of, json_of, typed};
+use super::input::{BadInput, any_form, conversation as conversation_of};
 
 const TEXT_WIDTH: usize = 64;
 const BAR_WIDTH: u64 = 12;
 
-/// Reads a list of messages, `{messages, markMap?}`, or a run's result, and prints it.
+/// Reads a conversation in any form, and prints it.
 pub(super) fn conversation(text: &str) -> Result<String, BadInput> {
-    let value = json_of(text)?;
-    let (parent, held) = match value.get("conversation") {
-        Some(held) => ("/conversation", held),
-        None => ("", &value),
-    };
-    let (place, messages) = match held {
-        Value::Array(_) => (parent.to_owned(), held.clone()),
-        _ => (
-            format!("{parent}/messages"),
-            held.get("messages").cloned().unwrap_or_default(),
-        ),
-    };
-    let messages = typed(&messages).map_err(|error: BadInput| error.below(&place))?;
-    let marks: Option<MarkMap> = match held.get("markMap") {
-        None | Some(Value::Null) => None,
-        Some(marks) => Some(typed(marks).map_err(|error: BadInput| error.below(&format!("{parent}/markMap")))?),
-    };
-    let history = conversation_of(messages, marks, &Estimator)?;
+    let read = any_form(text)?;
+    let messages = read.messages.into_iter().map(Arc::new).collect();
+    let history = conversation_of(messages, read.mark_map, &Estimator)?;
     Ok(Page {
         coloured: stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
         text: String::new(),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use pirn::check::{Checked, World, check};
-use pirn::{Message, Pinned};
+use pirn::{History, Pinned, formats};
 use pirn_core::definition::{TriggerAction, nearest};
 use pirn_core::graph::NodeKind;
 use serde::de::DeserializeOwned;
@@ -27,7 +27,7 @@ pub(crate) struct Given {
     /// The run's input: JSON, @FILE, or - for stdin
     #[arg(long, value_name = "JSON", default_value = "null", allow_hyphen_values = true)]
     input: String,
-    /// A JSON list of messages that the main thread starts with
+    /// What the main thread starts with: messages, a report's conversation, or one in OpenAI's, Anthropic's or Gemini's form
     #[arg(long, value_name = "FILE")]
     conversation: Option<String>,
     #[command(flatten)]
@@ -47,7 +47,7 @@ pub(crate) struct Opened {
 /// Input, conversation, pinned context, config.
 pub(crate) struct Inputs {
     pub(crate) input: Value,
-    pub(crate) conversation: Vec<Message>,
+    pub(crate) conversation: History,
     pub(crate) pinned: Pinned,
     pub(crate) config: Config,
     pub(crate) missing_input: MissingInput,
@@ -96,7 +96,7 @@ fn read(args: &Given, config: Config) -> Result<Inputs, Failure> {
     };
     Ok(Inputs {
         input,
-        conversation: from_file(args.conversation.as_deref())?.unwrap_or_default(),
+        conversation: args.conversation.as_deref().map(conversation).transpose()?.unwrap_or_default(),
         pinned: from_file(args.pinned.as_deref())?.unwrap_or_default(),
         config,
         missing_input: MissingInput::default(),
@@ -105,6 +105,15 @@ fn read(args: &Given, config: Config) -> Result<Inputs, Failure> {
 
 fn from_file<T: DeserializeOwned>(path: Option<&str>) -> Result<Option<T>, Failure> {
     path.map(|path| parsed(path, &files::read_named(path)?)).transpose()
+}
+
+fn conversation(path: &str) -> Result<History, Failure> {
+    let written = parsed(path, &files::read_named(path)?)?;
+    let read = formats::read(&written, None).and_then(formats::Read::history);
+    read.map_err(|error| {
+        let message = format!("{path} holds no conversation that can be read: {error}");
+        Failure::usage("INVALID_INPUT", message)
+    })
 }
 
 fn parsed<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, Failure> {

@@ -180,7 +180,7 @@ impl View {
             EventType::ThreadForkCompleted
             | EventType::ThreadJoinStarted
             | EventType::MessageAdded
-            | EventType::RequestMended
+            | EventType::RequestRepaired
             | EventType::TriggeredSubgraphCompleted
             | EventType::SubgraphStarted
             | EventType::SubgraphCompleted

@@ -1,48 +1,21 @@
-//! The pair rule: in what a model gets, every tool call is followed by its result, and every result follows its call
-//!. Histories come in broken; requests go out mended. The history itself is never changed.
+//! The pair rule: in a request every tool call is followed by its result, and every result follows its call. Histories come
+//! in broken; requests go out repaired. The history itself is never changed.
 
 use std::collections::VecDeque;
 
-use serde::{Deserialize, Serialize};
-
+use super::Repairs;
 use crate::message::{Message, Role};
 
-/// What is said where a call has no result.
+/// The result of a call that has none.
 pub const UNANSWERED: &str = "No result: this tool call was interrupted before it returned.";
-
-/// What was done to a request. Part of REQUEST_MENDED.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Mended {
-    /// Ids of calls that were closed with a stated result.
-    pub closed_calls: Vec<String>,
-    /// Results without a call before them, left out: the call ids they name, empty where they name none.
-    pub dropped_results: Vec<String>,
-}
-
-impl Mended {
-    /// Whether the history was whole.
-    pub fn is_empty(&self) -> bool {
-        self.closed_calls.is_empty() && self.dropped_results.is_empty()
-    }
-
-    /// Adds what was done to a later part.
-    pub fn absorb(&mut self, later: Mended) {
-        self.closed_calls.extend(later.closed_calls);
-        self.dropped_results.extend(later.dropped_results);
-    }
-}
 
 /// The same messages with the pair rule enforced: results in the order they came, missing ones stated at the block's
 /// end in the order of the calls. `state` makes an item of a stated result.
-pub fn mend<M: AsRef<Message>>(
+pub fn repair_tool_pairs<M: AsRef<Message>>(
     messages: impl IntoIterator<Item = M>,
     state: impl Fn(Message) -> M,
-) -> (Vec<M>, Mended) {
-    let Mended {
-        mut closed_calls,
-        mut dropped_results,
-    } = Mended::default();
+) -> (Vec<M>, Repairs) {
+    let (mut closed_calls, mut dropped_results) = (Vec::new(), Vec::new());
     let mut sound = Vec::new();
     let mut open: VecDeque<String> = VecDeque::new();
     let mut close = |open: &mut VecDeque<String>, sound: &mut Vec<M>| {
@@ -71,9 +44,10 @@ pub fn mend<M: AsRef<Message>>(
         sound.push(item);
     }
     close(&mut open, &mut sound);
-    let mended = Mended {
+    let repairs = Repairs {
         closed_calls,
         dropped_results,
+        ..Repairs::default()
     };
-    (sound, mended)
+    (sound, repairs)
 }

@@ -1,0 +1,144 @@
+//! Tokens of images and files, by the rules that providers publish.
+//!
+//! | rule | an image of `w` x `h` pixels |
+//! |---|---|
+//! | OpenAI | 85, and at high detail 170 for each tile of 512 x 512 once it is shrunk to 2048 x 2048 and its short side to 768 |
+//! | Anthropic | `w * h / 750`, once its long side is shrunk to 1568 and the whole to 1,600 tokens |
+//! | Gemini | 258 where both sides are at most 384; else 258 for each tile of `min(w, h) / 1.5`, at least 256 and at most 768 |
+//!
+//! An image whose size is not said counts as one of 1024 x 1024. A file counts by its pages, a page for each 50,000 bytes; one
+//! that stands elsewhere as one page.
+
+use crate::message::Part;
+
+/// A provider's rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MediaRule {
+    /// Tiles of 512 pixels.
+    OpenAi,
+    /// 750 pixels a token.
+    Anthropic,
+    /// Tiles of up to 768 pixels.
+    Gemini,
+}
+
+/// Pixels of a side that is not known.
+const SIDE: u32 = 1024;
+
+/// Bytes of a page.
+const PAGE: usize = 50_000;
+
+impl MediaRule {
+    const ALL: [Self; 3] = [Self::OpenAi, Self::Anthropic, Self::Gemini];
+
+    /// What a part costs by the rule that makes most of it: where the provider is not known.
+    pub fn most(part: &Part) -> u64 {
+        Self::ALL.iter().map(|rule| rule.cost(part)).max().unwrap_or_default()
+    }
+
+    /// What an image or a file costs. Text costs nothing here: it is counted by its tokenizer.
+    pub fn cost(self, part: &Part) -> u64 {
+        match part {
+            Part::Text { .. } => 0,
+            Part::Image {
+                width, height, detail, ..
+            } => self.image(
+                u64::from(width.unwrap_or(SIDE).max(1)),
+                u64::from(height.unwrap_or(SIDE).max(1)),
+                detail.as_deref(),
+            ),
+            Part::File { url, .. } => {
+                // Base64: four characters for three bytes.
+                let bytes = if url.starts_with("data:") { url.len() / 4 * 3 } else { 0 };
+                (bytes.div_ceil(PAGE).max(1) as u64).saturating_mul(self.page())
+            }
+        }
+    }
+
+    /// Text and picture of a page.
+    fn page(self) -> u64 {
+        match self {
+            Self::OpenAi => 1_500,
+            Self::Anthropic => 3_000,
+            Self::Gemini => 258,
+        }
+    }
+
+    fn image(self, width: u64, height: u64, detail: Option<&str>) -> u64 {
+        match self {
+            Self::OpenAi => {
+                if detail == Some("low") {
+                    return 85;
+                }
+                let (width, height) = shrunk(width, height, width.max(height), 2_048);
+                let (width, height) = shrunk(width, height, width.min(height), 768);
+                85 + 170 * width.div_ceil(512) * height.div_ceil(512)
+            }
+            Self::Anthropic => {
+                let (width, height) = shrunk(width, height, width.max(height), 1_568);
+                width.saturating_mul(height).div_ceil(750).min(1_600)
+            }
+            Self::Gemini => {
+                if width <= 384 && height <= 384 {
+                    return 258;
+                }
+                let tile = (width.min(height) * 2 / 3).clamp(256, 768);
+                258 * width.div_ceil(tile).saturating_mul(height.div_ceil(tile))
+            }
+        }
+    }
+}
+
+/// Both sides, made so much smaller that `side` is at most `most`.
+fn shrunk(width: u64, height: u64, side: u64, most: u64) -> (u64, u64) {
+    if side <= most {
+        return (width, height);
+    }
+    let scaled = |pixels: u64| (pixels.saturating_mul(most) / side).max(1);
+    (scaled(width), scaled(height))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn image(width: u32, height: u32, detail: Option<&str>) -> Part {
+        let mut image = Part::image("https://example.test/a.png");
+        if let Part::Image {
+            width: own_width,
+            height: own_height,
+            detail: own_detail,
+            ..
+        } = &mut image
+        {
+            (*own_width, *own_height) = (Some(width), Some(height));
+            *own_detail = detail.map(str::to_owned);
+        }
+        image
+    }
+
+    /// The figures are those of the providers' own pages.
+    #[test]
+    fn an_image_costs_what_its_provider_says() {
+        for (rule, part, cost) in [
+            (MediaRule::OpenAi, image(1024, 1024, Some("high")), 765),
+            (MediaRule::OpenAi, image(2048, 4096, None), 1_105),
+            (MediaRule::OpenAi, image(4096, 8192, Some("low")), 85),
+            (MediaRule::Anthropic, image(200, 200, None), 54),
+            (MediaRule::Anthropic, image(1000, 1000, None), 1_334),
+            (MediaRule::Gemini, image(384, 384, None), 258),
+            (MediaRule::Gemini, image(960, 540, None), 1_548),
+        ] {
+            assert_eq!(rule.cost(&part), cost, "{rule:?} {part:?}");
+        }
+    }
+
+    #[test]
+    fn no_size_is_too_large_or_too_small() {
+        for (width, height) in [(0, 0), (u32::MAX, 1), (1, u32::MAX), (u32::MAX, u32::MAX)] {
+            assert!(MediaRule::most(&image(width, height, None)) > 0);
+        }
+        let file = Part::file(format!("data:application/pdf;base64,{}", "A".repeat(200_000)));
+        assert_eq!(MediaRule::Gemini.cost(&file), 4 * 258);
+    }
+}

@@ -1,0 +1,255 @@
+//! `{systemInstruction?, contents}` of Gemini's generateContent.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use pirn_core::message::{Message, Part, Role, ToolCall};
+use serde_json::{Map, Value, json};
+
+use super::openai::media_type;
+use super::reasoning::{Recalled, Thought};
+use super::{FormatError, add_turn, arguments, data_of, data_url, list_at, pieces, text_at};
+
+/// The beginning of the ids that this provider's calls get where it gives none; they are not sent back.
+pub(crate) const OWN_ID: &str = "call-";
+
+/// Whether an id was given by the provider.
+fn is_given(id: &str) -> bool {
+    let number = id.strip_prefix(OWN_ID);
+    !id.is_empty() && !number.is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit() || c == '-'))
+}
+
+/// Writes `systemInstruction` and `contents`. Messages of one role that follow each other become one turn, the results of a
+/// block among them. `recall` gives the signatures of calls that go back to their model.
+///
+/// # Errors
+/// An image or file whose media type is not known.
+pub fn write<'a>(
+    messages: &'a [Arc<Message>],
+    recall: impl Fn(&'a Message) -> Recalled,
+) -> Result<Map<String, Value>, FormatError> {
+    let mut system: Vec<Value> = Vec::new();
+    let mut turns: Vec<Value> = Vec::new();
+    let mut calls: &[ToolCall] = &[];
+    for (place, message) in messages.iter().enumerate() {
+        let at = |error: FormatError| error.below(&format!("/{place}/content"));
+        let own = || -> Result<Vec<Value>, FormatError> { pieces(message).iter().map(of_part).collect() };
+        match message.role {
+            Role::System if message.is_blank() => {}
+            Role::System => system.push(json!({ "text": message.content })),
+            Role::User => user(&mut turns, own().map_err(at)?),
+            Role::Assistant => {
+                calls = &message.tool_calls;
+                let mut recalled = recall(message);
+                let mut parts = own().map_err(at)?;
+                for call in calls {
+                    let mut function = json!({"name": call.name, "args": arguments(&call.arguments)});
+                    if is_given(&call.id) {
+                        function["id"] = json!(call.id);
+                    }
+                    let mut part = json!({ "functionCall": function });
+                    if let Some(signature) = recalled.signature_of(&call.id) {
+                        part["thoughtSignature"] = json!(signature);
+                    }
+                    parts.push(part);
+                }
+                add_turn(&mut turns, "model", "parts", parts);
+            }
+            Role::Tool => {
+                let id = message.tool_call_id.as_deref().unwrap_or_default();
+                let name = calls
+                    .iter()
+                    .find(|call| call.id == id)
+                    .map_or("", |call| call.name.as_str());
+                let mut response = json!({"name": name, "response": {"output": message.content}});
+                if is_given(id) {
+                    response["id"] = json!(id);
+                }
+                let mut parts = vec![json!({ "functionResponse": response })];
+                for part in message.parts.iter().filter(|part| part.as_text().is_none()) {
+                    parts.push(of_part(part).map_err(at)?);
+                }
+                add_turn(&mut turns, "user", "parts", parts);
+            }
+        }
+    }
+    let mut written = Map::new();
+    if !system.is_empty() {
+        written.insert("systemInstruction".to_owned(), json!({ "parts": system }));
+    }
+    written.insert("contents".to_owned(), Value::Array(turns));
+    Ok(written)
+}
+
+/// The user's own turn stands apart from the results of tools: a call must be followed by nothing but its results.
+fn user(turns: &mut Vec<Value>, parts: Vec<Value>) {
+    let answers = |turn: &Value| turn.pointer("/parts/0/functionResponse").is_some();
+    if turns.last().is_some_and(answers) && !parts.is_empty() {
+        turns.push(json!({"role": "user", "parts": parts}));
+    } else {
+        add_turn(turns, "user", "parts", parts);
+    }
+}
+
+fn of_part(part: &Part) -> Result<Value, FormatError> {
+    let media = |url: &str, given: Option<&str>| -> Result<Value, FormatError> {
+        let kind = media_type(given, url)
+            .ok_or_else(|| FormatError::new("", format!("Gemini must be told what {url} is: give its `mediaType`")))?;
+        Ok(match data_of(url) {
+            Some((_, data)) => json!({"inlineData": {"mimeType": kind, "data": data}}),
+            None => json!({"fileData": {"mimeType": kind, "fileUri": url}}),
+        })
+    };
+    match part {
+        Part::Text { text } => Ok(json!({ "text": text })),
+        Part::Image { url, media_type, .. } | Part::File { url, media_type, .. } => media(url, media_type.as_deref()),
+    }
+}
+
+/// Reads `{systemInstruction?, contents}`, or a list of contents.
+///
+/// # Errors
+/// The first thing that is wrong, with its place.
+pub fn read(value: &Value) -> Result<Vec<Message>, FormatError> {
+    let mut reader = Reader::default();
+    for name in ["systemInstruction", "system_instruction"] {
+        if let Some(system) = value.get(name) {
+            let texts = system.get("parts").and_then(Value::as_array).into_iter().flatten();
+            let texts = texts.filter_map(|part| part.get("text")?.as_str());
+            let messages = texts.map(|text| Message::new(Role::System, text));
+            reader.read.extend(messages);
+        }
+    }
+    let (place, list) = match value.as_array() {
+        Some(list) => ("", list),
+        None => ("/contents", list_at(value, "contents")?),
+    };
+    for (at, content) in list.iter().enumerate() {
+        reader
+            .turn(content)
+            .map_err(|error| error.below(&format!("{place}/{at}")))?;
+    }
+    Ok(reader.read)
+}
+
+#[derive(Default)]
+struct Reader {
+    read: Vec<Message>,
+    /// Calls so far, for ids of those that have none.
+    calls: usize,
+    /// Name and id of the calls that wait for their results.
+    open: VecDeque<(String, String)>,
+}
+
+impl Reader {
+    fn turn(&mut self, content: &Value) -> Result<(), FormatError> {
+        let role = match content.get("role").and_then(Value::as_str).unwrap_or("user") {
+            "user" | "function" | "tool" => Role::User,
+            "model" => Role::Assistant,
+            "system" => Role::System,
+            other => return Err(FormatError::new("/role", format!("unknown role `{other}`"))),
+        };
+        let list = list_at(content, "parts")?;
+        let (mut parts, mut calls, mut recalled) = (Vec::new(), Vec::new(), Recalled::default());
+        let mut answered = false;
+        for (at, part) in list.iter().enumerate() {
+            let place = format!("/parts/{at}");
+            let signature = part.get("thoughtSignature").and_then(Value::as_str);
+            if let Some(call) = part.get("functionCall") {
+                let call = self.call(call, &format!("{place}/functionCall"))?;
+                if let Some(signature) = signature {
+                    recalled.sign(&call.id, signature);
+                }
+                calls.push(call);
+            } else if let Some(response) = part.get("functionResponse") {
+                let result = self.result(response, &format!("{place}/functionResponse"))?;
+                self.read.push(result);
+                answered = true;
+            } else if part.get("thought").and_then(Value::as_bool) == Some(true) {
+                let text = part.get("text").and_then(Value::as_str).unwrap_or_default();
+                recalled.thoughts.push(Thought::Text(text.to_owned()));
+            } else if answered && part.get("text").is_none() {
+                // An image of the results before it.
+                if let Some(last) = self.read.last_mut() {
+                    let mut with = pieces(last);
+                    with.push(media(part, &place)?);
+                    let id = last.tool_call_id.take();
+                    *last = Message::of_parts(Role::Tool, with);
+                    last.tool_call_id = id;
+                }
+            } else {
+                parts.push(match part.get("text").and_then(Value::as_str) {
+                    Some(text) => Part::text(text),
+                    None => media(part, &place)?,
+                });
+            }
+        }
+        if !parts.is_empty() || !calls.is_empty() || !answered {
+            let mut message = Message::of_parts(role, parts);
+            message.tool_calls = calls;
+            super::reasoning::note(&mut message, "gemini", recalled);
+            self.read.push(message);
+        }
+        Ok(())
+    }
+
+    fn call(&mut self, call: &Value, place: &str) -> Result<ToolCall, FormatError> {
+        let name = text_at(call, "name", place)?;
+        self.calls += 1;
+        let own = || format!("{OWN_ID}{}", self.calls);
+        let id = call.get("id").and_then(Value::as_str).map_or_else(own, str::to_owned);
+        self.open.push_back((name.to_owned(), id.clone()));
+        Ok(ToolCall {
+            id,
+            name: name.to_owned(),
+            arguments: call.get("args").cloned().unwrap_or_else(|| json!({})),
+        })
+    }
+
+    /// The result of the call that its id names, else of the first open one of its name.
+    fn result(&mut self, response: &Value, place: &str) -> Result<Message, FormatError> {
+        let name = text_at(response, "name", place)?;
+        let given = response.get("id").and_then(Value::as_str);
+        let is_its = |(called, id): &(String, String)| given.map_or(called == name, |given| id == given);
+        let open = self.open.iter().position(is_its).and_then(|at| self.open.remove(at));
+        let id = open.map_or_else(|| given.unwrap_or_default().to_owned(), |(_, id)| id);
+        let said = response.get("response").unwrap_or(&Value::Null);
+        let only = said.as_object().filter(|fields| fields.len() == 1);
+        let text = only.and_then(|fields| fields.get("output")).and_then(Value::as_str);
+        let text = text.map_or_else(|| said.to_string(), str::to_owned);
+        Ok(Message::tool_result(id, text))
+    }
+}
+
+fn media(part: &Value, place: &str) -> Result<Part, FormatError> {
+    let either = |names: [&str; 2]| names.into_iter().find_map(|name| part.get(name));
+    let field = |value: &Value, names: [&str; 2]| -> Option<String> {
+        names
+            .into_iter()
+            .find_map(|name| value.get(name)?.as_str().map(str::to_owned))
+    };
+    let (url, kind) = if let Some(data) = either(["inlineData", "inline_data"]) {
+        let kind = field(data, ["mimeType", "mime_type"]).unwrap_or_default();
+        let bytes = data.get("data").and_then(Value::as_str).unwrap_or_default();
+        (data_url(&kind, bytes), kind)
+    } else if let Some(file) = either(["fileData", "file_data"]) {
+        let kind = field(file, ["mimeType", "mime_type"]).unwrap_or_default();
+        (field(file, ["fileUri", "file_uri"]).unwrap_or_default(), kind)
+    } else {
+        let known = "text, inlineData, fileData, functionCall, functionResponse";
+        return Err(FormatError::new(place, format!("a part is one of {known}")));
+    };
+    let told = data_of(&url)
+        .is_none()
+        .then(|| kind.clone())
+        .filter(|kind| !kind.is_empty());
+    let mut read = if kind.starts_with("image/") {
+        Part::image(url)
+    } else {
+        Part::file(url)
+    };
+    if let Part::Image { media_type, .. } | Part::File { media_type, .. } = &mut read {
+        *media_type = told;
+    }
+    Ok(read)
+}

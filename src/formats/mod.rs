@@ -1,0 +1,293 @@
+//! Conversations in the forms that people have them in: Pirn's own, OpenAI's, Anthropic's, Gemini's.
+//!
+//! 1. Reading loses nothing that a model would see: texts, images, files, calls, results, reasoning.
+//! 2. Writing what was read gives the same again, but for spelling (a text and a list of one text are the same).
+//! 3. What one form can not say is an error that names it, never left out in silence.
+
+pub mod anthropic;
+pub mod gemini;
+pub mod openai;
+pub mod reasoning;
+pub mod responses;
+
+use std::fmt;
+use std::sync::Arc;
+
+use pirn_actors::History;
+use pirn_core::conversation::MarkMap;
+use pirn_core::message::Message;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+/// A form of a conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// A list of messages, `{messages, markMap?}`, or a run's report.
+    Pirn,
+    /// The `messages` of OpenAI's chat completions.
+    OpenAi,
+    /// `{system?, messages}` of Anthropic's messages.
+    Anthropic,
+    /// `{systemInstruction?, contents}` of Gemini's generateContent.
+    Gemini,
+}
+
+impl Format {
+    /// Every form.
+    pub const ALL: [Self; 4] = [Self::Pirn, Self::OpenAi, Self::Anthropic, Self::Gemini];
+
+    /// Its name: `pirn`, `openai`, `anthropic`, `gemini`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pirn => "pirn",
+            Self::OpenAi => "openai",
+            Self::Anthropic => "anthropic",
+            Self::Gemini => "gemini",
+        }
+    }
+
+    /// The form that a conversation is in, by what only that form has. A conversation of texts alone is the same in OpenAI's
+    /// form and in Pirn's.
+    pub fn of(value: &Value) -> Self {
+        let list = messages_of(value);
+        let any = |is: &dyn Fn(&Value) -> bool| list.is_some_and(|list| list.iter().any(is));
+        let is_pirn = |message: &Value| message.get("toolCalls").is_some() || message.get("toolCallId").is_some();
+        if value.get("contents").is_some() || any(&|message| message.get("parts").is_some_and(Value::is_array)) {
+            Self::Gemini
+        } else if value.get("markMap").is_some() || value.get("conversation").is_some() || any(&is_pirn) {
+            Self::Pirn
+        } else if value.get("system").is_some() || any(&anthropic::is_its) {
+            Self::Anthropic
+        } else if any(&openai::is_its) {
+            Self::OpenAi
+        } else {
+            Self::Pirn
+        }
+    }
+}
+
+/// The list of messages or contents, wherever this form has it.
+fn messages_of(value: &Value) -> Option<&Vec<Value>> {
+    let names = ["messages", "contents"];
+    let named = names.into_iter().find_map(|name| value.get(name));
+    named.unwrap_or(value).as_array()
+}
+
+/// A conversation as it was read: the complete history, and which part of it is visible.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Read {
+    /// The messages, archived ones included.
+    pub messages: Vec<Message>,
+    /// Absent: all are visible.
+    pub mark_map: Option<MarkMap>,
+}
+
+impl Read {
+    /// What a run can start from.
+    ///
+    /// # Errors
+    /// The mark map does not fit the messages.
+    pub fn history(self) -> Result<History, FormatError> {
+        let marks = self.mark_map.unwrap_or_default();
+        History::of_parts(self.messages, marks)
+            .map_err(|error| FormatError::new(format!("/markMap{}", error.pointer()), error.to_string()))
+    }
+}
+
+/// What is wrong with a conversation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FormatError {
+    /// JSON pointer to it.
+    pub pointer: String,
+    /// One sentence for a person.
+    pub message: String,
+}
+
+impl FormatError {
+    pub(crate) fn new(pointer: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            pointer: pointer.into(),
+            message: message.into(),
+        }
+    }
+
+    fn below(mut self, pointer: &str) -> Self {
+        self.pointer.insert_str(0, pointer);
+        self
+    }
+}
+
+impl fmt::Display for FormatError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.pointer.is_empty() {
+            f.write_str(&self.message)
+        } else {
+            write!(f, "{}: {}", self.pointer, self.message)
+        }
+    }
+}
+
+impl std::error::Error for FormatError {}
+
+/// Reads a conversation in `format`; in the form that it seems to be in, where that is not given.
+///
+/// ```
+/// use pirn::formats::read;
+/// use serde_json::json;
+/// let read = read(&json!({"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}), None)?;
+/// assert_eq!(read.messages[0].content, "hi");
+/// # Ok::<(), pirn::formats::FormatError>(())
+/// ```
+///
+/// # Errors
+/// The first thing that is wrong, with its place.
+pub fn read(value: &Value, format: Option<Format>) -> Result<Read, FormatError> {
+    let all_visible = |messages| Read {
+        messages,
+        mark_map: None,
+    };
+    match format.unwrap_or_else(|| Format::of(value)) {
+        Format::Pirn => pirn(value),
+        Format::OpenAi => openai::read(value).map(all_visible),
+        Format::Anthropic => anthropic::read(value).map(all_visible),
+        Format::Gemini => gemini::read(value).map(all_visible),
+    }
+}
+
+/// Writes messages in `format`.
+///
+/// # Errors
+/// What the form can not say.
+pub fn write(messages: &[Arc<Message>], format: Format) -> Result<Value, FormatError> {
+    let own = |message: &Message| reasoning::of_format(message, format);
+    match format {
+        Format::Pirn => Ok(json!(messages)),
+        Format::OpenAi => Ok(json!({ "messages": openai::write(messages, own)? })),
+        Format::Anthropic => anthropic::write(messages, own).map(Value::Object),
+        Format::Gemini => gemini::write(messages, own).map(Value::Object),
+    }
+}
+
+/// A list of messages, `{messages, markMap?}`, or a report, which has that as its `conversation`.
+fn pirn(value: &Value) -> Result<Read, FormatError> {
+    let (place, held) = match value.get("conversation") {
+        Some(held) => ("/conversation", held),
+        None => ("", value),
+    };
+    let Some(fields) = held.as_object() else {
+        let messages = typed(held).map_err(|error| error.below(place))?;
+        return Ok(Read {
+            messages,
+            mark_map: None,
+        });
+    };
+    let unknown = fields.keys().find(|name| *name != "messages" && *name != "markMap");
+    if let Some(name) = unknown {
+        let message = format!("unknown field `{name}`; a conversation has `messages` and `markMap`");
+        return Err(FormatError::new(format!("{place}/{name}"), message));
+    }
+    let part = |name: &str| held.get(name).unwrap_or(&Value::Null);
+    let below = |name: &str| format!("{place}/{name}");
+    let messages: Vec<Message> = typed(part("messages")).map_err(|error| error.below(&below("messages")))?;
+    let mark_map: Option<MarkMap> = typed(part("markMap")).map_err(|error| error.below(&below("markMap")))?;
+    if let Some(marks) = &mark_map {
+        marks
+            .check(messages.len())
+            .map_err(|error| FormatError::new(format!("{}{}", below("markMap"), error.pointer()), error.to_string()))?;
+    }
+    Ok(Read { messages, mark_map })
+}
+
+fn typed<T: DeserializeOwned>(value: &Value) -> Result<T, FormatError> {
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let pointer = pirn_core::conversation::pointer_of(error.path());
+        FormatError::new(pointer, error.inner().to_string())
+    })
+}
+
+/// A field that must be a text.
+fn text_at<'a>(value: &'a Value, name: &str, place: &str) -> Result<&'a str, FormatError> {
+    value
+        .get(name)
+        .and_then(Value::as_str)
+        .ok_or_else(|| FormatError::new(format!("{place}/{name}"), format!("`{name}` must be a text")))
+}
+
+/// A list at `name`.
+fn list_at<'a>(value: &'a Value, name: &str) -> Result<&'a Vec<Value>, FormatError> {
+    let list = value.get(name).unwrap_or(&Value::Null).as_array();
+    list.ok_or_else(|| FormatError::new(format!("/{name}"), format!("`{name}` must be a list")))
+}
+
+/// Arguments as every protocol has them: an object. A model that once wrote something else must not make every later
+/// request of the conversation one that the provider refuses.
+pub(crate) fn arguments(written: &Value) -> Value {
+    let as_written = || json!({ "asWritten": written });
+    match written {
+        Value::Object(_) => written.clone(),
+        Value::Null => json!({}),
+        Value::String(text) if text.trim().is_empty() => json!({}),
+        Value::String(text) => match serde_json::from_str(text) {
+            Ok(Value::Object(fields)) => Value::Object(fields),
+            Ok(_) | Err(_) => as_written(),
+        },
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) => as_written(),
+    }
+}
+
+/// The media type and the bytes, in base64, of a `data:` address.
+pub(crate) fn data_of(url: &str) -> Option<(&str, &str)> {
+    let (head, data) = url.strip_prefix("data:")?.split_once(',')?;
+    Some((head.strip_suffix(";base64")?, data))
+}
+
+fn data_url(media_type: &str, data: &str) -> String {
+    format!("data:{media_type};base64,{data}")
+}
+
+/// The media type of an address that has none: by its ending.
+fn media_type_of(url: &str) -> Option<&'static str> {
+    let path = url.split(['?', '#']).next().unwrap_or_default();
+    let ending = path.rsplit('.').next().unwrap_or_default().to_ascii_lowercase();
+    Some(match ending.as_str() {
+        "png" => "image/png",
+        "jpg" | "jpeg" => "image/jpeg",
+        "gif" => "image/gif",
+        "webp" => "image/webp",
+        "pdf" => "application/pdf",
+        "txt" => "text/plain",
+        _ => return None,
+    })
+}
+
+/// Whether an address is one that a provider can read.
+fn is_web(url: &str) -> bool {
+    url.starts_with("https://") || url.starts_with("http://") || url.starts_with("gs://")
+}
+
+/// A message's pieces: its parts, or its text where that is not blank.
+fn pieces(message: &Message) -> Vec<pirn_core::message::Part> {
+    use pirn_core::message::Part;
+    if !message.parts.is_empty() {
+        let is_sent = |part: &&Part| part.as_text().is_none_or(|text| !text.trim().is_empty());
+        message.parts.iter().filter(is_sent).cloned().collect()
+    } else if message.content.trim().is_empty() {
+        Vec::new()
+    } else {
+        vec![Part::text(message.content.as_str())]
+    }
+}
+
+/// Adds parts to the last turn where it has the same role, else begins one.
+fn add_turn(turns: &mut Vec<Value>, role: &str, field: &str, parts: Vec<Value>) {
+    if parts.is_empty() {
+        return;
+    }
+    if let Some(last) = turns.last_mut()
+        && last["role"] == role
+        && let Some(Value::Array(list)) = last.get_mut(field)
+    {
+        return list.extend(parts);
+    }
+    turns.push(json!({"role": role, field: parts}));
+}

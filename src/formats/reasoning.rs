@@ -1,0 +1,144 @@
+//! What a reasoning model must see again between the tool rounds of a turn: thinking blocks with their signatures,
+//! reasoning text, signatures of calls. It stands in the assistant message's `metadata.reasoning`, opaque to everybody else.
+
+use std::collections::BTreeMap;
+
+use pirn_core::message::Message;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::Format;
+
+/// Its name in a message's metadata.
+const FIELD: &str = "reasoning";
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Kept {
+    provider: String,
+    /// Absent: in a conversation that was read from elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+    /// In the order in which they came.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    thoughts: Vec<Thought>,
+    /// By the id of the call.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    signatures: BTreeMap<String, Vec<String>>,
+}
+
+/// A piece of reasoning.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Thought {
+    /// Its text.
+    Text(String),
+    /// The signature of the text before or after it.
+    Signature(String),
+    /// As the provider wrote it: a redacted block, a reasoning item.
+    Block(Value),
+}
+
+/// The reasoning of one message.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Recalled {
+    /// In the order in which it came.
+    pub thoughts: Vec<Thought>,
+    signatures: BTreeMap<String, Vec<String>>,
+}
+
+impl Recalled {
+    /// Text that came beside a reply, and its blocks.
+    pub(super) fn of_parts<'a>(text: Option<&str>, blocks: impl IntoIterator<Item = &'a Value>) -> Self {
+        let text = text
+            .filter(|text| !text.is_empty())
+            .map(|text| Thought::Text(text.to_owned()));
+        let blocks = blocks.into_iter().cloned().map(Thought::Block);
+        Self {
+            thoughts: text.into_iter().chain(blocks).collect(),
+            signatures: BTreeMap::new(),
+        }
+    }
+
+    /// Signs a call.
+    pub(crate) fn sign(&mut self, call: &str, signature: &str) {
+        self.signatures
+            .entry(call.to_owned())
+            .or_default()
+            .push(signature.to_owned());
+    }
+
+    /// Whether there is nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.thoughts.is_empty() && self.signatures.is_empty()
+    }
+
+    /// The signature of one of the message's calls.
+    pub(super) fn signature_of(&mut self, call: &str) -> Option<String> {
+        self.signatures.remove(call)?.into_iter().next()
+    }
+
+    /// Where a form has it beside the reply: the text, and the blocks.
+    pub(super) fn beside(self) -> (Option<String>, Vec<Value>) {
+        let (mut texts, mut blocks) = (Vec::new(), Vec::new());
+        for thought in self.thoughts {
+            match thought {
+                Thought::Text(text) => texts.push(text),
+                Thought::Block(block) => blocks.push(block),
+                Thought::Signature(_) => {}
+            }
+        }
+        ((!texts.is_empty()).then(|| texts.join("\n")), blocks)
+    }
+
+    /// The blocks alone.
+    pub(super) fn blocks(self) -> Vec<Value> {
+        self.beside().1
+    }
+}
+
+/// The metadata that keeps it: of a reply of `provider`'s `model`.
+pub(crate) fn metadata(provider: &str, model: Option<&str>, recalled: Recalled) -> Option<Map<String, Value>> {
+    if recalled.is_empty() {
+        return None;
+    }
+    let kept = Kept {
+        provider: provider.to_owned(),
+        model: model.map(str::to_owned),
+        thoughts: recalled.thoughts,
+        signatures: recalled.signatures,
+    };
+    Some(Map::from_iter([(FIELD.to_owned(), json!(kept))]))
+}
+
+/// Keeps it with a message that was read.
+pub(super) fn note(message: &mut Message, provider: &str, recalled: Recalled) {
+    if let Some(kept) = metadata(provider, None, recalled) {
+        message.metadata.get_or_insert_default().extend(kept);
+    }
+}
+
+/// What goes back to `provider`'s `model`, and to no other.
+pub(crate) fn for_model(message: &Message, provider: &str, model: &str) -> Recalled {
+    let is_its = |kept: &Kept| kept.provider == provider && kept.model.as_deref() == Some(model);
+    kept(message).filter(is_its).map(recalled).unwrap_or_default()
+}
+
+/// What stands in a conversation that is written in `format`, whichever model it came from.
+pub(super) fn of_format(message: &Message, format: Format) -> Recalled {
+    let is_its = |kept: &Kept| kept.provider == format.name();
+    kept(message).filter(is_its).map(recalled).unwrap_or_default()
+}
+
+/// Anybody may write metadata: what is not ours is nobody's.
+fn kept(message: &Message) -> Option<Kept> {
+    let written = message.metadata.as_ref()?.get(FIELD)?;
+    Kept::deserialize(written).ok()
+}
+
+fn recalled(kept: Kept) -> Recalled {
+    Recalled {
+        thoughts: kept.thoughts,
+        signatures: kept.signatures,
+    }
+}

@@ -1,0 +1,71 @@
+//! Headers of a request, from the texts of a config file and from the environment.
+
+use std::collections::BTreeMap;
+
+use reqwest::header::{HeaderName, HeaderValue};
+
+/// `headers` as they are written, then `headersEnv`. All are marked as secrets, so that nothing shows them.
+///
+/// # Errors
+/// A sentence that names the header, or the variable that is not set; never a value.
+pub(crate) fn of_request(
+    written: &BTreeMap<String, String>,
+    from_environment: &BTreeMap<String, String>,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
+    let mut headers = Vec::with_capacity(written.len() + from_environment.len());
+    for (name, value) in written {
+        headers.push(header(name, value)?);
+    }
+    for (name, source) in from_environment {
+        let value = expanded(source, &variable).map_err(|fault| format!("header `{name}`: {fault}"))?;
+        headers.push(header(name, &value)?);
+    }
+    Ok(headers)
+}
+
+fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
+    let key: HeaderName = name.parse().map_err(|_| format!("`{name}` is no name of a header"))?;
+    let mut value: HeaderValue = value
+        .parse()
+        .map_err(|_| format!("the value of the header `{name}` has characters that a header can not have"))?;
+    value.set_sensitive(true);
+    Ok((key, value))
+}
+
+/// The value of a `headersEnv` entry: `NAME`, or a text with `${NAME}` in it.
+///
+/// # Errors
+/// A sentence that names the variable that is not set; never a value.
+fn expanded(source: &str, lookup: impl Fn(&str) -> Option<String>) -> Result<String, String> {
+    let value_of = |name: &str| lookup(name).ok_or_else(|| format!("the environment variable `{name}` is not set"));
+    if !source.contains("${") {
+        return value_of(source);
+    }
+    let mut text = String::new();
+    let mut rest = source;
+    while let Some((before, tag)) = rest.split_once("${") {
+        let (name, after) = tag.split_once('}').ok_or("a `${` has no `}`")?;
+        text.push_str(before);
+        text.push_str(&value_of(name)?);
+        rest = after;
+    }
+    text.push_str(rest);
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_a_variable_or_a_text_with_variables() {
+        let lookup = |name: &str| (name == "TOKEN").then(|| "t0p".to_owned());
+        assert_eq!(expanded("TOKEN", lookup).as_deref(), Ok("t0p"));
+        assert_eq!(expanded("Bearer ${TOKEN}!", lookup).as_deref(), Ok("Bearer t0p!"));
+        for source in ["OTHER", "Bearer ${OTHER}"] {
+            assert!(expanded(source, lookup).unwrap_err().contains("`OTHER`"));
+        }
+        assert!(expanded("${TOKEN", lookup).is_err());
+    }
+}

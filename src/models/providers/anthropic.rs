@@ -1,0 +1,225 @@
+//! Anthropic's messages.
+
+use pirn_actors::ports::ToolSpec;
+use pirn_core::model_call::FinishReason;
+use serde_json::{Value, json};
+
+use super::failure::{Failure, of_body};
+use super::openai::merge;
+use super::parameters::{Effort, Names, Parameters, ToolChoice};
+use super::protocol::Asked;
+use super::said::{CallPiece, Said};
+use super::schema::unbounded;
+use crate::formats::{FormatError, anthropic};
+
+const NAMES: Names = Names {
+    temperature: "temperature",
+    top_p: "top_p",
+    top_k: Some("top_k"),
+    seed: None,
+    stop: Some("stop_sequences"),
+};
+
+/// The least that a model may be given to think with.
+const LEAST_BUDGET: u64 = 1024;
+
+pub(super) fn body(asked: &Asked<'_>) -> Result<Value, FormatError> {
+    let parameters = asked.parameters;
+    let most = parameters.max_tokens.unwrap_or_else(|| most_tokens(asked.model));
+    let mut body = json!({"model": asked.model, "stream": asked.streams, "max_tokens": most});
+    if !asked.tools.is_empty() {
+        let tool = |tool: &ToolSpec| json!({"name": tool.name, "description": tool.description, "input_schema": tool.parameters});
+        body["tools"] = asked.tools.iter().map(tool).collect();
+        body["tool_choice"] = match &parameters.tool_choice {
+            Some(ToolChoice::None) => json!({"type": "none"}),
+            Some(ToolChoice::Required) => json!({"type": "any"}),
+            Some(ToolChoice::Tool(name)) => json!({"type": "tool", "name": name}),
+            Some(ToolChoice::Auto) | None => json!({"type": "auto"}),
+        };
+    }
+    merge(&mut body, &anthropic::write(asked.messages, asked.recall("anthropic"))?);
+    parameters.put(&mut body, &NAMES);
+    if let Some(effort) = parameters.effort {
+        think(effort, asked.model, most, &mut body);
+    }
+    if let Some(schema) = asked.format.and_then(|format| unbounded(format.schema.as_ref()?)) {
+        body["output_config"]["format"] = json!({"type": "json_schema", "schema": schema});
+    }
+    merge(&mut body, &parameters.rest);
+    Ok(body)
+}
+
+/// The model's own most, where the node says nothing: the protocol wants a figure.
+fn most_tokens(model: &str) -> u64 {
+    let is = |names: &[&str]| names.iter().any(|name| model.contains(name));
+    if is(&["3-opus", "3-haiku"]) {
+        4_096
+    } else if is(&["3-5-"]) {
+        8_192
+    } else if is(&["opus-4-0", "opus-4-1", "opus-4-2"]) {
+        32_000
+    } else {
+        64_000
+    }
+}
+
+/// Newer models are told how hard to think, older ones with how many tokens: fewer than the reply may have.
+fn think(effort: Effort, model: &str, most: u64, body: &mut Value) {
+    if effort == Effort::None {
+        return;
+    }
+    if takes_effort(model) {
+        let word = match effort {
+            Effort::Minimal | Effort::Low => "low",
+            Effort::Medium => "medium",
+            Effort::High | Effort::XHigh => "high",
+            Effort::Max => "max",
+            Effort::None => return,
+        };
+        body["output_config"] = json!({ "effort": word });
+        body["thinking"] = json!({"type": "adaptive"});
+        return;
+    }
+    let budget = effort.budget().min(most.saturating_mul(4) / 5);
+    if budget >= LEAST_BUDGET {
+        body["thinking"] = json!({"type": "enabled", "budget_tokens": budget});
+    }
+}
+
+/// Whether a model is one of version 4.6 or later: `claude-FAMILY-MAJOR-MINOR`.
+fn takes_effort(model: &str) -> bool {
+    let Some(name) = model.rfind("claude-").and_then(|at| model.get(at..)) else {
+        return false;
+    };
+    let mut numbers = name.split('-').skip(2).map_while(|part| {
+        let is_version = part.len() <= 2;
+        part.parse::<u32>().ok().filter(|_| is_version)
+    });
+    let version = numbers.next().map(|major| (major, numbers.next().unwrap_or(0)));
+    version.is_some_and(|version| version >= (4, 6))
+}
+
+pub(super) fn check(parameters: &Parameters) -> Result<(), (String, String)> {
+    let budget = parameters
+        .rest
+        .get("thinking")
+        .and_then(|thinking| thinking.get("budget_tokens"));
+    match (budget.and_then(Value::as_u64), parameters.max_tokens) {
+        (Some(budget), Some(most)) if budget >= most => {
+            let message = format!(
+                "must leave room for the reply: its budget of {budget} tokens is not below `maxTokens`, {most}"
+            );
+            Err(("thinking".to_owned(), message))
+        }
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn hear(event: Option<&str>, frame: &Value, said: &mut Said) -> Result<(), Failure> {
+    let kind = frame.get("type").and_then(Value::as_str).or(event).unwrap_or_default();
+    let place = frame.get("index").and_then(Value::as_u64).unwrap_or(0);
+    match kind {
+        "message_start" => usage(frame.pointer("/message/usage"), said),
+        "content_block_start" => block(place, frame.get("content_block").unwrap_or(&Value::Null), false, said),
+        "content_block_delta" => {
+            let delta = frame.get("delta").unwrap_or(&Value::Null);
+            let text = |name: &str| delta.get(name).and_then(Value::as_str).unwrap_or_default();
+            said.text(text("text"));
+            said.reasoning(place, text("thinking"), text("signature"));
+            let written = text("partial_json");
+            if !written.is_empty() {
+                said.call(CallPiece {
+                    place: Some(place),
+                    written,
+                    ..CallPiece::default()
+                });
+            }
+        }
+        "message_delta" => {
+            usage(frame.get("usage"), said);
+            stop(frame.get("delta"), said);
+        }
+        "message_stop" => said.over(),
+        "error" => return Err(of_body(frame)),
+        _ => {}
+    }
+    Ok(())
+}
+
+pub(super) fn whole(body: &Value, said: &mut Said) -> Result<(), Failure> {
+    let blocks = body.get("content").and_then(Value::as_array);
+    let blocks =
+        blocks.ok_or_else(|| Failure::malformed("the reply is not what the protocol says: it has no content"))?;
+    for (place, one) in (0..).zip(blocks) {
+        block(place, one, true, said);
+    }
+    usage(body.get("usage"), said);
+    stop(Some(body), said);
+    Ok(())
+}
+
+fn block(place: u64, block: &Value, is_whole: bool, said: &mut Said) {
+    let text = |name: &str| block.get(name).and_then(Value::as_str).unwrap_or_default();
+    match text("type") {
+        "text" => said.text(text("text")),
+        "thinking" => said.reasoning(place, text("thinking"), text("signature")),
+        "redacted_thinking" => said.reasoning_block(block),
+        "tool_use" => said.call(CallPiece {
+            place: Some(place),
+            id: text("id"),
+            name: text("name"),
+            // In a stream the input that it starts with is an empty one.
+            arguments: block.get("input").filter(|_| is_whole),
+            ..CallPiece::default()
+        }),
+        _ => {}
+    }
+}
+
+/// What was read from a cache, or written to one, was sent too.
+fn usage(usage: Option<&Value>, said: &mut Said) {
+    let of = |name: &str| usage.and_then(|usage| usage.get(name)).and_then(Value::as_u64);
+    let cached = ["cache_creation_input_tokens", "cache_read_input_tokens"].map(|name| of(name).unwrap_or(0));
+    let input = of("input_tokens").map(|input| cached.into_iter().fold(input, u64::saturating_add));
+    said.spent(input, of("output_tokens"), None);
+}
+
+fn stop(delta: Option<&Value>, said: &mut Said) {
+    let reason = delta.and_then(|delta| delta.get("stop_reason")).and_then(Value::as_str);
+    said.finished(match reason {
+        None => return,
+        Some("max_tokens" | "model_context_window_exceeded") => FinishReason::Length,
+        Some("tool_use") => FinishReason::ToolCalls,
+        Some("pause_turn") => FinishReason::Pause,
+        Some("refusal") => FinishReason::Refusal,
+        Some(_) => FinishReason::Stop,
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_to_think_with_is_below_what_the_reply_may_have() {
+        for (model, most, expected) in [
+            (
+                "claude-sonnet-4-5",
+                64_000,
+                json!({"type": "enabled", "budget_tokens": 24_000}),
+            ),
+            (
+                "claude-sonnet-4-5-20250929",
+                10_000,
+                json!({"type": "enabled", "budget_tokens": 8_000}),
+            ),
+            ("claude-3-7-sonnet-20250219", 1_000, Value::Null),
+            ("claude-opus-4-6", 1_000, json!({"type": "adaptive"})),
+            ("anthropic/claude-sonnet-5", 1_000, json!({"type": "adaptive"})),
+        ] {
+            let mut body = json!({});
+            think(Effort::High, model, most, &mut body);
+            assert_eq!(body["thinking"], expected, "{model}");
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Bytes of a reply as the frames of its protocol: server-sent events, or a JSON text a line.
+//!
+//! Bytes come in any pieces: a frame may end in the middle of one, a character too.
+
+/// How frames follow each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Framing {
+    /// Server-sent events.
+    Events,
+    /// A frame a line.
+    Lines,
+}
+
+/// One frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Frame {
+    /// The name of a server-sent event.
+    pub(super) event: Option<String>,
+    /// Its data.
+    pub(super) data: String,
+}
+
+/// Takes bytes apart.
+pub(super) struct Frames {
+    framing: Framing,
+    bytes: Vec<u8>,
+    event: Option<String>,
+    data: Option<String>,
+}
+
+impl Frames {
+    pub(super) fn new(framing: Framing) -> Self {
+        Self {
+            framing,
+            bytes: Vec::new(),
+            event: None,
+            data: None,
+        }
+    }
+
+    /// How many bytes wait for the rest of their frame.
+    pub(super) fn waiting(&self) -> usize {
+        self.bytes.len() + self.data.as_ref().map_or(0, String::len)
+    }
+
+    /// The frames that end with these bytes.
+    ///
+    /// # Errors
+    /// They are no UTF-8.
+    pub(super) fn take(&mut self, bytes: &[u8]) -> Result<Vec<Frame>, std::str::Utf8Error> {
+        self.bytes.extend_from_slice(bytes);
+        let Some(end) = self.bytes.iter().rposition(|byte| *byte == b'\n') else {
+            return Ok(Vec::new());
+        };
+        let rest = self.bytes.split_off(end + 1);
+        let whole = std::mem::replace(&mut self.bytes, rest);
+        let text = std::str::from_utf8(&whole)?;
+        let mut frames = Vec::new();
+        for line in text.lines() {
+            frames.extend(self.line(line));
+        }
+        Ok(frames)
+    }
+
+    /// What is left when no more bytes come.
+    ///
+    /// # Errors
+    /// It is no UTF-8.
+    pub(super) fn end(&mut self) -> Result<Vec<Frame>, std::str::Utf8Error> {
+        let mut frames = self.take(b"\n")?;
+        frames.extend(self.ended());
+        Ok(frames)
+    }
+
+    fn line(&mut self, line: &str) -> Option<Frame> {
+        if self.framing == Framing::Lines {
+            let data = line.trim();
+            return (!data.is_empty()).then(|| Frame {
+                event: None,
+                data: data.to_owned(),
+            });
+        }
+        if line.is_empty() {
+            return self.ended();
+        }
+        let (name, value) = line.split_once(':').unwrap_or((line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match name {
+            "event" => self.event = Some(value.to_owned()),
+            "data" => match &mut self.data {
+                Some(data) => {
+                    data.push('\n');
+                    data.push_str(value);
+                }
+                None => self.data = Some(value.to_owned()),
+            },
+            // Comments, ids, times.
+            _ => {}
+        }
+        None
+    }
+
+    fn ended(&mut self) -> Option<Frame> {
+        let event = self.event.take();
+        let data = self.data.take()?;
+        Some(Frame { event, data })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn all(framing: Framing, pieces: &[&[u8]]) -> Vec<Frame> {
+        let mut frames = Frames::new(framing);
+        let mut all = Vec::new();
+        for piece in pieces {
+            all.extend(frames.take(piece).expect("UTF-8"));
+        }
+        all.extend(frames.end().expect("UTF-8"));
+        all
+    }
+
+    const EVENTS: &str =
+        ": hello\n\ndata: {\"a\": \"é你\"}\n\nevent: x\r\ndata: 1\r\ndata:2\r\n\r\nid: 3\n\ndata: last";
+
+    #[test]
+    fn events_are_taken_apart() {
+        let frame = |event: Option<&str>, data: &str| Frame {
+            event: event.map(str::to_owned),
+            data: data.to_owned(),
+        };
+        let expected = [
+            frame(None, "{\"a\": \"é你\"}"),
+            frame(Some("x"), "1\n2"),
+            frame(None, "last"),
+        ];
+        assert_eq!(all(Framing::Events, &[EVENTS.as_bytes()]), expected);
+        let lines = all(Framing::Lines, &[b"{\"a\": 1}\n\n", b" {\"b\"", b": 2}\r\n{}"]);
+        assert_eq!(lines, ["{\"a\": 1}", "{\"b\": 2}", "{}"].map(|data| frame(None, data)));
+    }
+
+    proptest! {
+        #[test]
+        fn where_the_bytes_are_cut_makes_no_difference(cuts in prop::collection::btree_set(0..EVENTS.len(), 0..9), framing in prop::bool::ANY) {
+            let framing = if framing { Framing::Events } else { Framing::Lines };
+            let bytes = EVENTS.as_bytes();
+            let mut pieces = Vec::new();
+            let mut from = 0;
+            for cut in cuts.into_iter().chain([bytes.len()]) {
+                pieces.push(&bytes[from..cut]);
+                from = cut;
+            }
+            prop_assert_eq!(all(framing, &pieces), all(framing, &[bytes]));
+        }
+    }
+}

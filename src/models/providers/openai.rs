@@ -1,0 +1,223 @@
+//! OpenAI's chat completions, and whatever speaks them: gateways, servers on this machine, other providers.
+
+use pirn_actors::ports::ToolSpec;
+use pirn_core::model_call::{FailureKind, FinishReason};
+use serde_json::{Value, json};
+
+use super::super::structured::ResponseFormat;
+use super::failure::{Failure, of_body};
+use super::parameters::{Names, ToolChoice};
+use super::protocol::Asked;
+use super::said::{CallPiece, Said};
+use super::schema::strict;
+use crate::formats::{FormatError, openai};
+
+const NAMES: Names = Names {
+    temperature: "temperature",
+    top_p: "top_p",
+    top_k: Some("top_k"),
+    seed: Some("seed"),
+    stop: Some("stop"),
+};
+
+pub(super) fn body(asked: &Asked<'_>) -> Result<Value, FormatError> {
+    let parameters = asked.parameters;
+    let mut body = json!({"model": asked.model, "stream": asked.streams});
+    if asked.streams {
+        body["stream_options"] = json!({"include_usage": true});
+    }
+    if !asked.tools.is_empty() {
+        let tool = |tool: &ToolSpec| json!({"type": "function", "function": function(tool)});
+        body["tools"] = asked.tools.iter().map(tool).collect();
+        if let Some(choice) = &parameters.tool_choice {
+            body["tool_choice"] = tool_choice(choice, |name| json!({"type": "function", "function": {"name": name}}));
+        }
+    }
+    body["messages"] = openai::write(asked.messages, asked.recall("openai"))?.into();
+    parameters.put(&mut body, &NAMES);
+    if let Some(most) = parameters.max_tokens {
+        body[max_tokens(asked.model)] = most.into();
+    }
+    if let Some(effort) = parameters.effort {
+        body["reasoning_effort"] = effort.word().into();
+    }
+    if let Some(format) = asked.format {
+        body["response_format"] = match json_schema(format) {
+            Some(schema) => json!({"type": "json_schema", "json_schema": schema}),
+            None => json!({"type": "json_object"}),
+        };
+    }
+    merge(&mut body, &parameters.rest);
+    Ok(body)
+}
+
+pub(super) fn function(tool: &ToolSpec) -> Value {
+    json!({"name": tool.name, "description": tool.description, "parameters": tool.parameters})
+}
+
+pub(super) fn tool_choice(choice: &ToolChoice, one: impl Fn(&str) -> Value) -> Value {
+    match choice {
+        ToolChoice::Auto => json!("auto"),
+        ToolChoice::None => json!("none"),
+        ToolChoice::Required => json!("required"),
+        ToolChoice::Tool(name) => one(name),
+    }
+}
+
+/// `{name, strict, schema}`; none: any JSON.
+pub(super) fn json_schema(format: &ResponseFormat) -> Option<Value> {
+    let schema = format.schema.as_ref()?;
+    let strict = strict(schema);
+    let is_strict = strict.is_some();
+    Some(json!({"name": format.name, "strict": is_strict, "schema": strict.as_ref().unwrap_or(schema)}))
+}
+
+/// Newer models of the provider's own refuse the old name.
+fn max_tokens(model: &str) -> &'static str {
+    let is_new = ["gpt-5", "gpt-6", "o1", "o3", "o4"]
+        .iter()
+        .any(|name| model.starts_with(name));
+    if is_new { "max_completion_tokens" } else { "max_tokens" }
+}
+
+/// What only the provider knows, over what is there: fields of objects beside each other.
+pub(super) fn merge(body: &mut Value, rest: &serde_json::Map<String, Value>) {
+    for (name, value) in rest {
+        match (&mut body[name], value) {
+            (known @ Value::Object(_), Value::Object(more)) => merge(known, more),
+            (known, value) => *known = value.clone(),
+        }
+    }
+}
+
+/// `[DONE]`.
+pub(super) fn done(said: &mut Said) {
+    said.finished(FinishReason::Stop);
+    said.over();
+}
+
+pub(super) fn hear(frame: &Value, said: &mut Said) -> Result<(), Failure> {
+    // Gateways report the tokens in a chunk that has a choice, too.
+    usage(frame, said);
+    choice(frame, "delta", said)
+}
+
+pub(super) fn whole(body: &Value, said: &mut Said) -> Result<(), Failure> {
+    usage(body, said);
+    if body.pointer("/choices/0/message").is_none() {
+        return Err(Failure::malformed(
+            "the reply is not what the protocol says: it has no message",
+        ));
+    }
+    choice(body, "message", said)
+}
+
+fn usage(frame: &Value, said: &mut Said) {
+    for place in ["/usage", "/x_groq/usage"] {
+        let Some(usage) = frame.pointer(place) else { continue };
+        let of = |name: &str| usage.get(name).and_then(Value::as_u64);
+        said.spent(of("prompt_tokens"), of("completion_tokens"), of("total_tokens"));
+    }
+}
+
+fn choice(frame: &Value, part: &str, said: &mut Said) -> Result<(), Failure> {
+    let Some(choice) = frame.pointer("/choices/0") else {
+        return Ok(());
+    };
+    if choice.get("error").is_some_and(Value::is_object) {
+        return Err(of_body(choice));
+    }
+    let delta = choice.get(part).unwrap_or(&Value::Null);
+    let text = |name: &str| delta.get(name).and_then(Value::as_str).unwrap_or_default();
+    let reasoning = ["reasoning_content", "reasoning"].map(text);
+    said.reasoning(
+        0,
+        reasoning.into_iter().find(|text| !text.is_empty()).unwrap_or_default(),
+        "",
+    );
+    for detail in delta
+        .get("reasoning_details")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+    {
+        // The text of the others stands in `reasoning`.
+        if detail.get("type").and_then(Value::as_str) == Some("reasoning.encrypted") {
+            said.reasoning_block(detail);
+        }
+    }
+    match delta.get("content") {
+        Some(Value::String(text)) => said.text(text),
+        Some(Value::Array(parts)) => parts.iter().for_each(|part| content_part(part, said)),
+        _ => {}
+    }
+    let refusal = text("refusal");
+    if !refusal.is_empty() {
+        said.text(refusal);
+        said.refused();
+    }
+    let calls = delta.get("tool_calls").and_then(Value::as_array);
+    for call in calls.into_iter().flatten() {
+        let function = call.get("function").unwrap_or(&Value::Null);
+        let text = |value: &'_ Value, name: &str| -> String {
+            value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
+        };
+        let arguments = function.get("arguments");
+        said.call(CallPiece {
+            place: call.get("index").and_then(Value::as_u64),
+            id: &text(call, "id"),
+            name: &text(function, "name"),
+            written: arguments.and_then(Value::as_str).unwrap_or_default(),
+            arguments: arguments.filter(|arguments| arguments.is_object()),
+            // Of Google's endpoint for this protocol.
+            signature: call
+                .pointer("/extra_content/google/thought_signature")
+                .and_then(Value::as_str),
+        });
+    }
+    // Some say "" until they have a reason.
+    let reason = choice.get("finish_reason").and_then(Value::as_str);
+    match reason.filter(|reason| !reason.is_empty()) {
+        Some("error") => Err(Failure::new(
+            FailureKind::Provider,
+            "the provider says that the reply failed",
+        )),
+        Some(reason) => {
+            said.finished(finish(reason));
+            Ok(())
+        }
+        None => Ok(()),
+    }
+}
+
+/// Pieces of a content that is a list: of Mistral's reasoning models.
+fn content_part(part: &Value, said: &mut Said) {
+    match part.get("type").and_then(Value::as_str) {
+        Some("thinking") => {
+            let inner = part.get("thinking");
+            let texts = inner.and_then(Value::as_array).into_iter().flatten();
+            let texts = texts.filter_map(|text| text.get("text")?.as_str());
+            let text = inner
+                .and_then(Value::as_str)
+                .map_or_else(|| texts.collect::<String>(), str::to_owned);
+            said.reasoning(0, &text, "");
+        }
+        _ => said.text(part.get("text").and_then(Value::as_str).unwrap_or_default()),
+    }
+}
+
+/// Words of the protocol, and of those who speak it in their own way.
+fn finish(reason: &str) -> FinishReason {
+    let reason = reason.to_ascii_lowercase();
+    if reason.contains("malformed_function_call") {
+        return FinishReason::Malformed;
+    }
+    match reason.split(':').next().unwrap_or_default() {
+        "length" | "max_tokens" | "model_length" => FinishReason::Length,
+        "content_filter" | "safety" => FinishReason::ContentFilter,
+        "refusal" => FinishReason::Refusal,
+        "tool_calls" | "function_call" | "tool_use" => FinishReason::ToolCalls,
+        "pause" | "pause_turn" => FinishReason::Pause,
+        _ => FinishReason::Stop,
+    }
+}

@@ -1,0 +1,202 @@
+//! A node's parameters, read: the common ones by their usual names, the rest as they are.
+
+use pirn_core::error::RunError;
+use pirn_core::model_call::{FailureKind, ModelFailure};
+use serde_json::{Map, Number, Value};
+
+/// Parameters in either `camelCase` or `snake_case`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Parameters {
+    pub(super) temperature: Option<Number>,
+    pub(super) top_p: Option<Number>,
+    pub(super) top_k: Option<u64>,
+    pub(super) max_tokens: Option<u64>,
+    pub(super) seed: Option<u64>,
+    pub(super) stop: Vec<String>,
+    pub(super) effort: Option<Effort>,
+    pub(super) tool_choice: Option<ToolChoice>,
+    /// What only the provider knows.
+    pub(super) rest: Map<String, Value>,
+}
+
+/// How much a model is to think before it answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Effort {
+    None,
+    Minimal,
+    Low,
+    Medium,
+    High,
+    XHigh,
+    Max,
+}
+
+impl Effort {
+    const ALL: [(Self, &'static str); 7] = [
+        (Self::None, "none"),
+        (Self::Minimal, "minimal"),
+        (Self::Low, "low"),
+        (Self::Medium, "medium"),
+        (Self::High, "high"),
+        (Self::XHigh, "xhigh"),
+        (Self::Max, "max"),
+    ];
+
+    pub(super) fn word(self) -> &'static str {
+        Self::ALL
+            .iter()
+            .find(|(effort, _)| *effort == self)
+            .map_or("none", |(_, word)| word)
+    }
+
+    /// For models that are given a number of tokens to think with.
+    pub(super) fn budget(self) -> u64 {
+        match self {
+            Self::None => 0,
+            Self::Minimal | Self::Low => 1024,
+            Self::Medium => 8_000,
+            Self::High | Self::XHigh | Self::Max => 24_000,
+        }
+    }
+}
+
+/// Which tools a model may call, of those it is offered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ToolChoice {
+    Auto,
+    None,
+    Required,
+    Tool(String),
+}
+
+impl Parameters {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// The parameter that is of the wrong kind, and what is wrong with it.
+    pub(super) fn read(written: &Map<String, Value>) -> Result<Self, (String, String)> {
+        let mut read = Self::default();
+        for (name, value) in written {
+            let wrong = |message: &str| (name.clone(), message.to_owned());
+            let number = || match value {
+                Value::Number(number) => Ok(Some(number.clone())),
+                _ => Err(wrong("must be a number")),
+            };
+            let whole = || value.as_u64().map(Some).ok_or_else(|| wrong("must be a whole number"));
+            match name.as_str() {
+                "temperature" => read.temperature = number()?,
+                "topP" | "top_p" => read.top_p = number()?,
+                "topK" | "top_k" => read.top_k = whole()?,
+                "maxTokens" | "max_tokens" => read.max_tokens = whole()?,
+                "seed" => read.seed = whole()?,
+                "stop" | "stopSequences" | "stop_sequences" => {
+                    read.stop = texts(value).ok_or_else(|| wrong("must be a text or a list of texts"))?;
+                }
+                "reasoningEffort" | "reasoning_effort" => {
+                    let known = Effort::ALL.iter().find(|(_, word)| value.as_str() == Some(word));
+                    let effort =
+                        known.ok_or_else(|| wrong("must be one of none, minimal, low, medium, high, xhigh, max"))?;
+                    read.effort = Some(effort.0);
+                }
+                "toolChoice" | "tool_choice" => {
+                    let choice = tool_choice(value);
+                    read.tool_choice = Some(choice.ok_or_else(|| wrong("must be auto, none, required or {name}"))?);
+                }
+                _ => {
+                    read.rest.insert(name.clone(), value.clone());
+                }
+            }
+        }
+        Ok(read)
+    }
+
+    /// Puts those that every protocol has into `body`, by the names that this one has for them.
+    pub(super) fn put(&self, body: &mut Value, names: &Names) {
+        let mut put = |name: Option<&str>, value: Option<Value>| {
+            if let (Some(name), Some(value)) = (name, value) {
+                body[name] = value;
+            }
+        };
+        put(Some(names.temperature), self.temperature.clone().map(Value::Number));
+        put(Some(names.top_p), self.top_p.clone().map(Value::Number));
+        put(names.top_k, self.top_k.map(Value::from));
+        put(names.seed, self.seed.map(Value::from));
+        let stop = (!self.stop.is_empty()).then(|| Value::from(self.stop.clone()));
+        put(names.stop, stop);
+    }
+
+    /// Whether the model may not call a tool.
+    pub(super) fn forbids_tools(&self) -> bool {
+        self.tool_choice == Some(ToolChoice::None)
+    }
+}
+
+/// What a protocol calls the common parameters; none: it has no such.
+pub(super) struct Names {
+    pub(super) temperature: &'static str,
+    pub(super) top_p: &'static str,
+    pub(super) top_k: Option<&'static str>,
+    pub(super) seed: Option<&'static str>,
+    pub(super) stop: Option<&'static str>,
+}
+
+/// The `MODEL_ERROR` of a parameter that makes no sense.
+pub(super) fn wrong((name, message): (String, String)) -> RunError {
+    ModelFailure::new(FailureKind::Rejected).into_error(format!("parameter `{name}` {message}"))
+}
+
+fn texts(value: &Value) -> Option<Vec<String>> {
+    let one = |value: &Value| value.as_str().map(str::to_owned);
+    match value {
+        Value::String(text) => Some(vec![text.clone()]),
+        Value::Array(list) => list.iter().map(one).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => None,
+    }
+}
+
+fn tool_choice(value: &Value) -> Option<ToolChoice> {
+    match (value.as_str(), value.get("name").and_then(Value::as_str)) {
+        (Some("auto"), _) => Some(ToolChoice::Auto),
+        (Some("none"), _) => Some(ToolChoice::None),
+        (Some("required"), _) => Some(ToolChoice::Required),
+        (_, Some(tool)) => Some(ToolChoice::Tool(tool.to_owned())),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(written: Value) -> Result<Parameters, (String, String)> {
+        let Value::Object(written) = written else {
+            panic!("an object")
+        };
+        Parameters::read(&written)
+    }
+
+    #[test]
+    fn both_spellings_mean_the_same() {
+        let camel = json!({"temperature": 0.5, "topP": 0.9, "topK": 3, "maxTokens": 7, "stop": "x", "reasoningEffort": "low", "toolChoice": {"name": "t"}});
+        let snake = json!({"temperature": 0.5, "top_p": 0.9, "top_k": 3, "max_tokens": 7, "stop_sequences": ["x"], "reasoning_effort": "low", "tool_choice": {"name": "t"}});
+        assert_eq!(read(camel).unwrap(), read(snake).unwrap());
+        assert_eq!(read(json!({"other": 1})).unwrap().rest["other"], 1);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (name, value, words) in [
+            ("temperature", json!("hot"), "a number"),
+            ("maxTokens", json!(-1), "whole number"),
+            ("stop", json!([1]), "list of texts"),
+            ("reasoningEffort", json!("most"), "one of none"),
+            ("toolChoice", json!("any"), "required"),
+        ] {
+            let (named, message) = read(json!({ name: value })).unwrap_err();
+            assert_eq!(named, name);
+            assert!(message.contains(words), "{message}");
+        }
+    }
+}

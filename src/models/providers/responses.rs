@@ -1,0 +1,127 @@
+//! OpenAI's Responses. Nothing is kept at the provider: every request has the whole conversation, and reasoning comes and
+//! goes encrypted.
+
+use pirn_actors::ports::ToolSpec;
+use pirn_core::model_call::{FailureKind, FinishReason};
+use serde_json::{Value, json};
+
+use super::failure::{Failure, of_body};
+use super::openai::{function, json_schema, merge, tool_choice};
+use super::parameters::Names;
+use super::protocol::Asked;
+use super::said::{CallPiece, Said};
+use crate::formats::{FormatError, responses};
+
+const NAMES: Names = Names {
+    temperature: "temperature",
+    top_p: "top_p",
+    top_k: None,
+    seed: None,
+    stop: None,
+};
+
+pub(super) fn body(asked: &Asked<'_>) -> Result<Value, FormatError> {
+    let parameters = asked.parameters;
+    let mut body = json!({
+        "model": asked.model, "stream": asked.streams, "store": false, "include": ["reasoning.encrypted_content"],
+        "input": responses::write(asked.messages, asked.recall("openai"))?,
+    });
+    if !asked.tools.is_empty() {
+        let tool = |tool: &ToolSpec| {
+            let mut tool = function(tool);
+            tool["type"] = json!("function");
+            tool["strict"] = json!(false);
+            tool
+        };
+        body["tools"] = asked.tools.iter().map(tool).collect();
+        if let Some(choice) = &parameters.tool_choice {
+            body["tool_choice"] = tool_choice(choice, |name| json!({"type": "function", "name": name}));
+        }
+    }
+    parameters.put(&mut body, &NAMES);
+    if let Some(most) = parameters.max_tokens {
+        body["max_output_tokens"] = most.into();
+    }
+    if let Some(effort) = parameters.effort {
+        body["reasoning"] = json!({ "effort": effort.word() });
+    }
+    if let Some(format) = asked.format {
+        let format = match json_schema(format) {
+            Some(mut schema) => {
+                schema["type"] = json!("json_schema");
+                schema
+            }
+            None => json!({"type": "json_object"}),
+        };
+        body["text"] = json!({ "format": format });
+    }
+    merge(&mut body, &parameters.rest);
+    Ok(body)
+}
+
+pub(super) fn hear(event: Option<&str>, frame: &Value, said: &mut Said) -> Result<(), Failure> {
+    let kind = frame.get("type").and_then(Value::as_str).or(event).unwrap_or_default();
+    match kind {
+        "response.output_text.delta" | "response.refusal.delta" => {
+            said.text(frame.get("delta").and_then(Value::as_str).unwrap_or_default());
+        }
+        // Its text has come by then.
+        "response.output_item.done" => item(frame.get("item").unwrap_or(&Value::Null), false, said),
+        "response.completed" | "response.incomplete" | "response.failed" => {
+            ended(frame.get("response").unwrap_or(&Value::Null), said)?;
+            said.over();
+        }
+        "error" => return Err(of_body(frame)),
+        _ => {}
+    }
+    Ok(())
+}
+
+pub(super) fn whole(body: &Value, said: &mut Said) -> Result<(), Failure> {
+    let items = body.get("output").and_then(Value::as_array);
+    let items = items.ok_or_else(|| Failure::malformed("the reply is not what the protocol says: it has no output"))?;
+    items.iter().for_each(|one| item(one, true, said));
+    ended(body, said)
+}
+
+fn item(item: &Value, with_text: bool, said: &mut Said) {
+    let text = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    match item.get("type").and_then(Value::as_str) {
+        Some("message") => {
+            let parts = item.get("content").and_then(Value::as_array);
+            for part in parts.into_iter().flatten() {
+                let is_refusal = part.get("type").and_then(Value::as_str) == Some("refusal");
+                let name = if is_refusal { "refusal" } else { "text" };
+                if with_text {
+                    said.text(&text(part, name));
+                }
+                if is_refusal {
+                    said.refused();
+                }
+            }
+        }
+        Some("function_call") => said.call(CallPiece {
+            id: &text(item, "call_id"),
+            name: &text(item, "name"),
+            written: &text(item, "arguments"),
+            ..CallPiece::default()
+        }),
+        Some("reasoning") => said.reasoning_block(item),
+        _ => {}
+    }
+}
+
+fn ended(response: &Value, said: &mut Said) -> Result<(), Failure> {
+    let usage = |name: &str| response.pointer(&format!("/usage/{name}")).and_then(Value::as_u64);
+    said.spent(usage("input_tokens"), usage("output_tokens"), usage("total_tokens"));
+    let status = response.get("status").and_then(Value::as_str).unwrap_or("completed");
+    let why = response.pointer("/incomplete_details/reason").and_then(Value::as_str);
+    match (status, why) {
+        ("failed", _) => return Err(of_body(response)),
+        ("cancelled", _) => return Err(Failure::new(FailureKind::Provider, "the provider cancelled the reply")),
+        ("incomplete", Some("content_filter")) => said.finished(FinishReason::ContentFilter),
+        ("incomplete", _) => said.finished(FinishReason::Length),
+        _ => said.finished(FinishReason::Stop),
+    }
+    Ok(())
+}

@@ -1,0 +1,395 @@
+//! A reply as far as it has come, whatever protocol it comes in, and as it is when it has ended.
+//!
+//! 1. The figures of its tokens are those of the whole reply so far: the largest count.
+//! 2. A reply is whole when the provider has said why it ends. One that does not is cut off, and no reply.
+//! 3. One that ends for tool calls and has none is malformed.
+
+use std::collections::BTreeSet;
+
+use pirn_core::conversation::Spent;
+use pirn_core::message::ToolCall;
+use pirn_core::model_call::{FailureKind, FinishReason, ModelFailure};
+use pirn_core::thread::ModelReply;
+use serde_json::{Value, json};
+
+use super::failure::{Failure, of_body};
+use crate::formats::gemini::OWN_ID;
+use crate::formats::openai::parsed;
+use crate::formats::reasoning::{self, Recalled, Thought};
+
+/// The longest reply that is taken, bytes: what never ends must not fill the memory.
+const LONGEST: usize = 32 << 20;
+
+/// Everything that was said.
+#[derive(Default)]
+pub(super) struct Said {
+    text: String,
+    /// How much of the text has been handed on.
+    handed_on: usize,
+    reasoning: Vec<Reasoned>,
+    calls: Vec<Call>,
+    spent: Spent,
+    finish: Option<FinishReason>,
+    is_over: bool,
+    size: usize,
+}
+
+/// A piece of reasoning, by its place in the reply.
+struct Reasoned {
+    place: u64,
+    text: String,
+    signature: String,
+    /// As the provider wrote it.
+    block: Option<Value>,
+}
+
+/// A tool call, as far as it has come.
+#[derive(Default)]
+struct Call {
+    place: Option<u64>,
+    id: String,
+    name: String,
+    written: String,
+    /// Arguments that came as JSON.
+    arguments: Option<Value>,
+    signature: Option<String>,
+}
+
+/// A piece of a tool call.
+#[derive(Default)]
+pub(super) struct CallPiece<'a> {
+    /// Its number, where the protocol has one.
+    pub(super) place: Option<u64>,
+    pub(super) id: &'a str,
+    pub(super) name: &'a str,
+    /// More of the arguments' text.
+    pub(super) written: &'a str,
+    /// Arguments in one piece.
+    pub(super) arguments: Option<&'a Value>,
+    pub(super) signature: Option<&'a str>,
+}
+
+impl Said {
+    /// More of the text.
+    pub(super) fn text(&mut self, piece: &str) {
+        self.text.push_str(piece);
+        self.size += piece.len();
+    }
+
+    /// The text that has come since this was asked last.
+    pub(super) fn take_new_text(&mut self) -> Option<&str> {
+        let new = self.text.get(self.handed_on..).filter(|new| !new.is_empty());
+        self.handed_on = self.text.len();
+        new
+    }
+
+    /// More of the reasoning at `place`.
+    pub(super) fn reasoning(&mut self, place: u64, text: &str, signature: &str) {
+        if text.is_empty() && signature.is_empty() {
+            return;
+        }
+        self.size += text.len() + signature.len();
+        let known = self
+            .reasoning
+            .iter_mut()
+            .find(|one| one.place == place && one.block.is_none());
+        if let Some(known) = known {
+            known.text.push_str(text);
+            known.signature.push_str(signature);
+            return;
+        }
+        self.reasoning.push(Reasoned {
+            place,
+            text: text.to_owned(),
+            signature: signature.to_owned(),
+            block: None,
+        });
+    }
+
+    /// Reasoning that goes back as it came.
+    pub(super) fn reasoning_block(&mut self, block: &Value) {
+        self.size += block.to_string().len();
+        self.reasoning.push(Reasoned {
+            place: u64::MAX,
+            text: String::new(),
+            signature: String::new(),
+            block: Some(block.clone()),
+        });
+    }
+
+    /// A piece of a call. One that has a number goes on with the call of that number, one that has none with the last call,
+    /// unless it begins another one: by an id of its own, or by a name where the last call has its arguments.
+    pub(super) fn call(&mut self, piece: CallPiece<'_>) {
+        self.size += piece.written.len() + piece.name.len();
+        let known = match piece.place {
+            Some(place) => self.calls.iter_mut().rev().find(|call| call.place == Some(place)),
+            None => self.calls.last_mut(),
+        };
+        let goes_on = known.filter(|known| {
+            let is_its_id = piece.id.is_empty() || known.id.is_empty() || known.id == piece.id;
+            let begins = piece.place.is_none() && piece.id.is_empty() && !piece.name.is_empty();
+            is_its_id && !begins
+        });
+        let call = match goes_on {
+            Some(known) => known,
+            None if piece.name.is_empty() && piece.id.is_empty() && piece.written.is_empty() => return,
+            None => {
+                self.calls.push(Call {
+                    place: piece.place,
+                    ..Call::default()
+                });
+                let Some(new) = self.calls.last_mut() else { return };
+                new
+            }
+        };
+        for (own, more) in [(&mut call.id, piece.id), (&mut call.name, piece.name)] {
+            if own.is_empty() {
+                own.push_str(more);
+            }
+        }
+        call.written.push_str(piece.written);
+        if let Some(arguments) = piece.arguments {
+            call.arguments = Some(arguments.clone());
+        }
+        if let Some(signature) = piece.signature {
+            call.signature = Some(signature.to_owned());
+        }
+    }
+
+    /// What the provider reports of the tokens.
+    pub(super) fn spent(&mut self, input: Option<u64>, output: Option<u64>, total: Option<u64>) {
+        let input = input.unwrap_or(0).max(self.spent.input);
+        let output = output.unwrap_or(0).max(self.spent.output);
+        let both = input.saturating_add(output);
+        self.spent = Spent::new(input, output, total.unwrap_or(0).max(both).max(self.spent.total));
+    }
+
+    /// The tokens that were reported so far.
+    pub(super) fn reported(&self) -> Spent {
+        self.spent
+    }
+
+    /// Why the reply ends; the first reason counts.
+    pub(super) fn finished(&mut self, reason: FinishReason) {
+        self.finish.get_or_insert(reason);
+    }
+
+    /// The reason is another one than the provider said: a refusal ends as any other reply does.
+    pub(super) fn refused(&mut self) {
+        self.finish = Some(FinishReason::Refusal);
+    }
+
+    /// Nothing more comes.
+    pub(super) fn over(&mut self) {
+        self.is_over = true;
+    }
+
+    /// Whether nothing more comes.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Whether the provider has said why the reply ends.
+    pub(super) fn is_finished(&self) -> bool {
+        self.finish.is_some()
+    }
+
+    pub(super) fn is_too_long(&self) -> Option<Failure> {
+        let message = || format!("the reply is longer than {LONGEST} bytes");
+        (self.size > LONGEST).then(|| Failure::malformed(message()))
+    }
+
+    /// The reply.
+    ///
+    /// # Errors
+    /// It is not whole, or malformed.
+    pub(super) fn reply(self, provider: &str, model: &str) -> Result<ModelReply, Failure> {
+        let Some(finish) = self.finish else {
+            let message = "the connection ended before the reply did: the provider did not say that it is done";
+            return Err(Failure::new(FailureKind::Dropped, message));
+        };
+        let unnamed = self.calls.iter().any(|call| call.name.is_empty());
+        if finish == FinishReason::Malformed || unnamed {
+            return Err(malformed("the model wrote a tool call that is none"));
+        }
+        if finish == FinishReason::ToolCalls && self.calls.is_empty() {
+            return Err(malformed("the reply ends for tool calls and has none"));
+        }
+        let signatures: Vec<Option<String>> = self.calls.iter().map(|call| call.signature.clone()).collect();
+        let tool_calls = told_apart(self.calls.into_iter().map(Call::whole).collect());
+        // Providers want it back with the results of tools, and nowhere else.
+        let metadata = if tool_calls.is_empty() {
+            None
+        } else {
+            let mut recalled = recalled(self.reasoning);
+            for (call, signature) in tool_calls.iter().zip(&signatures) {
+                if let Some(signature) = signature {
+                    recalled.sign(&call.id, signature);
+                }
+            }
+            reasoning::metadata(provider, Some(model), recalled)
+        };
+        Ok(ModelReply {
+            content: self.text,
+            finish_reason: match finish {
+                FinishReason::Stop if !tool_calls.is_empty() => FinishReason::ToolCalls,
+                other => other,
+            },
+            tool_calls,
+            usage: self.spent,
+            metadata,
+        })
+    }
+}
+
+fn malformed(message: &str) -> Failure {
+    Failure::malformed(message).with_finish(FinishReason::Malformed)
+}
+
+fn recalled(reasoning: Vec<Reasoned>) -> Recalled {
+    let mut recalled = Recalled::default();
+    for one in reasoning {
+        if let Some(block) = one.block {
+            recalled.thoughts.push(Thought::Block(block));
+            continue;
+        }
+        if !one.text.is_empty() {
+            recalled.thoughts.push(Thought::Text(one.text));
+        }
+        if !one.signature.is_empty() {
+            recalled.thoughts.push(Thought::Signature(one.signature));
+        }
+    }
+    recalled
+}
+
+impl Call {
+    fn whole(self) -> ToolCall {
+        ToolCall {
+            id: self.id,
+            name: self.name,
+            arguments: self.arguments.unwrap_or_else(|| parsed(&json!(self.written))),
+        }
+    }
+}
+
+/// Every call gets an id of its own: results are told apart by nothing else.
+fn told_apart(mut calls: Vec<ToolCall>) -> Vec<ToolCall> {
+    let mut seen = BTreeSet::new();
+    for (place, call) in calls.iter_mut().enumerate() {
+        if call.id.is_empty() {
+            call.id = format!("{OWN_ID}{}", place + 1);
+        }
+        while !seen.insert(call.id.clone()) {
+            call.id = format!("{}-{}", call.id, place + 1);
+        }
+    }
+    calls
+}
+
+/// An error that a frame or a body holds in its `error`, where there is one.
+pub(super) fn check_error(frame: &Value) -> Result<(), Failure> {
+    let is_error = frame.get("object").and_then(Value::as_str) == Some("error");
+    match frame.get("error") {
+        Some(Value::Null) | None if !is_error => Ok(()),
+        Some(_) | None => Err(of_body(frame)),
+    }
+}
+
+/// A failed reply that has cost something all the same.
+pub(super) fn spending(failure: ModelFailure, spent: Spent) -> ModelFailure {
+    ModelFailure { spent, ..failure }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_call_has_an_id_of_its_own() {
+        let call = |id: &str| ToolCall {
+            id: id.to_owned(),
+            name: "t".to_owned(),
+            arguments: Value::Null,
+        };
+        let ids = |list: &[&str]| -> Vec<String> {
+            let calls = told_apart(list.iter().map(|id| call(id)).collect());
+            calls.into_iter().map(|call| call.id).collect()
+        };
+        assert_eq!(ids(&["a", "b"]), ["a", "b"]);
+        assert_eq!(ids(&["", ""]), ["call-1", "call-2"]);
+        let same = ids(&["a", "a", "a", "a-2"]);
+        assert_eq!(same.iter().collect::<BTreeSet<_>>().len(), 4, "{same:?}");
+        assert_eq!(same[0], "a");
+    }
+
+    #[test]
+    fn pieces_of_calls_find_their_call_with_and_without_a_number() {
+        let piece = |place, id, name, written| CallPiece {
+            place,
+            id,
+            name,
+            written,
+            ..CallPiece::default()
+        };
+        let told = |pieces: Vec<CallPiece<'_>>| -> Vec<(String, String, Value)> {
+            let mut said = Said::default();
+            pieces.into_iter().for_each(|piece| said.call(piece));
+            said.finished(FinishReason::ToolCalls);
+            let calls = said.reply("p", "m").expect("whole").tool_calls;
+            calls
+                .into_iter()
+                .map(|call| (call.id, call.name, call.arguments))
+                .collect()
+        };
+        let expected = [
+            ("a".to_owned(), "t".to_owned(), json!({"n": 1})),
+            ("b".to_owned(), "t".to_owned(), json!({"n": 2})),
+        ];
+        for pieces in [
+            // Numbered, interleaved.
+            vec![
+                piece(Some(0), "a", "t", "{\"n\""),
+                piece(Some(1), "b", "t", "{\"n\""),
+                piece(Some(0), "", "", ": 1}"),
+                piece(Some(1), "", "", ": 2}"),
+            ],
+            // Not numbered: whole, and in pieces.
+            vec![piece(None, "a", "t", "{\"n\": 1}"), piece(None, "b", "t", "{\"n\": 2}")],
+            vec![
+                piece(None, "a", "t", "{\"n\""),
+                piece(None, "", "", ": 1}"),
+                piece(None, "b", "t", "{\"n\": 2}"),
+            ],
+            // The same number for each.
+            vec![
+                piece(Some(0), "a", "t", "{\"n\": 1}"),
+                piece(Some(0), "b", "t", "{\"n\": 2}"),
+            ],
+            // Id and name again with every piece.
+            vec![
+                piece(Some(0), "a", "t", "{\"n\""),
+                piece(Some(0), "a", "t", ": 1}"),
+                piece(Some(1), "b", "t", "{\"n\": 2}"),
+            ],
+        ] {
+            assert_eq!(told(pieces), expected);
+        }
+        let unnamed = told(vec![
+            piece(None, "", "t", "{\"n\": 1}"),
+            piece(None, "", "t", "{\"n\": 2}"),
+        ]);
+        assert_eq!(unnamed.len(), 2, "{unnamed:?}");
+        assert_eq!(told(vec![piece(Some(0), "a", "t", "")])[0].2, json!({}));
+    }
+
+    #[test]
+    fn the_largest_figures_count() {
+        let mut said = Said::default();
+        said.spent(Some(7), Some(1), None);
+        said.spent(None, None, None);
+        said.spent(Some(7), Some(3), Some(12));
+        said.spent(Some(0), Some(0), Some(0));
+        assert_eq!(said.reported(), Spent::new(7, 3, 12));
+    }
+}
