@@ -1,6 +1,7 @@
-//! The ready-made compression (SPEC section 6, end): one line to add to an engine.
+//! The ready-made compression: one line to add to an engine.
 
 use pirn::{Compression, Engine, EventType, Message, Role, ThreadStatus};
+use pirn_core::conversation::{Estimator, message_cost};
 use pirn_tests::world::{Ran, line, node, run_in};
 use serde_json::{Value, json};
 
@@ -99,12 +100,36 @@ fn a_summary_is_written_by_the_model_of_the_profile_that_is_named() {
 fn the_system_message_and_the_last_ones_stay() {
     let ran = ran(&Compression::keep_system_recent(3), &echo());
     compressed_once(&ran);
+    let before = long_conversation();
+    let last = [before[23].content.as_str(), before[24].content.as_str()];
+    let after = ["question A", "question A", "question B", "question B"];
+    assert_eq!(
+        ran.visible(),
+        [&["You are kind."], &last[..], &after].concat(),
+        "the question is the third"
+    );
 }
 
 #[test]
 fn a_window_of_tokens_stays() {
-    let ran = ran(&Compression::sliding_window(120), &echo());
+    const WINDOW: u64 = 120;
+    let ran = ran(&Compression::sliding_window(WINDOW), &echo());
     compressed_once(&ran);
+    let (before, visible) = (long_conversation(), ran.visible());
+    let after = ["question A", "question A", "question B", "question B"];
+    let kept = visible.len() - 1 - after.len();
+    let from = before.len() - kept;
+    let recent: Vec<&str> = before[from..].iter().map(|message| message.content.as_str()).collect();
+    assert_eq!(
+        visible,
+        [&["You are kind."], &recent[..], &after].concat(),
+        "the last ones, none left out"
+    );
+    let cost = |messages: &[Message]| messages.iter().map(|one| message_cost(one, &Estimator)).sum::<u64>();
+    let question = [Message::new(Role::User, "question A")];
+    let held = cost(&before[..1]) + cost(&before[from..]) + cost(&question);
+    assert!(kept > 0 && held <= WINDOW, "{held} tokens");
+    assert!(held + cost(&before[from - 1..from]) > WINDOW, "one more would not fit");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Models across the network (SPEC section 9), against a provider on loopback.
+//! Models across the network, against a provider on loopback.
 
 mod aimock;
 mod conversations;
@@ -9,6 +9,8 @@ mod orders;
 mod reasoning;
 mod recorded;
 mod replies;
+mod requests;
+mod rounds;
 mod structured;
 mod tools;
 
