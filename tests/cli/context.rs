@@ -1,4 +1,4 @@
-//! `pirn context` (SPEC section 8).
+//! `pirn context`.
 
 use serde_json::{Value, json};
 
@@ -169,6 +169,66 @@ fn compact_gives_a_compression_result() {
     assert_eq!(answer["messages"][1]["metadata"]["summaryOf"]["count"], 2);
     let again = json!({"messages": answer["messages"], "markMap": answer["markMap"], "compressionConfig": input["compressionConfig"]});
     assert_eq!(good("compact", &again)["messages"], answer["messages"], "twice is once");
+}
+
+#[test]
+fn a_compacted_conversation_has_the_summary_that_a_run_would_give_it() {
+    let messages = json!([
+        {"role": "system", "content": "s"},
+        {"role": "user", "content": "The parcel went to Turku. It has not come. The weather is fine."},
+        {"role": "assistant", "content": "The parcel waits in Turku. It needs a form. Cats sleep."},
+        {"role": "user", "content": "Which form does the parcel in Turku need? Nothing else matters to me today, whatever you say."},
+        {"role": "assistant", "content": "Form 7B."},
+    ]);
+    let config = json!({"strategy": "summarize", "parameters": {"keepRecent": 1}});
+    let answer = good("compact", &json!({"messages": messages, "compressionConfig": config}));
+    let history = serde_json::from_value::<Vec<pirn::Message>>(messages).expect("messages");
+    let compress = json!({"operation": "compress", "strategy": "summarize", "parameters": {"keepRecent": 1}});
+    let flow = json!({"id": "w", "nodes": [
+        {"id": "a", "type": "START"}, {"id": "b", "type": "CONTEXT_PROCESSOR", "config": compress}, {"id": "c", "type": "END"},
+    ], "edges": [{"from": "a", "to": "b"}, {"from": "b", "to": "c"}]});
+    let engine = pirn::Engine::builder()
+        .workflows(flow.to_string())
+        .build()
+        .expect("valid");
+    let report = engine
+        .run("w")
+        .conversation(history)
+        .start()
+        .expect("admitted")
+        .outcome_blocking();
+    let marks = &report.conversation.mark_map;
+    let from = marks.visible(report.conversation.messages.len())[0].start;
+    let visible: Vec<&str> = report.conversation.messages[from..]
+        .iter()
+        .map(|one| one.content.as_str())
+        .collect();
+    assert_eq!(contents(&answer), visible);
+    assert!(visible[1].contains("Turku") && visible.len() == 3, "{visible:?}");
+}
+
+#[test]
+fn a_conversation_is_converted_into_another_form() {
+    let written = json!({"contents": [
+        {"role": "user", "parts": [{"text": "hi"}]},
+        {"role": "model", "parts": [{"functionCall": {"name": "t", "args": {"n": 1}}}]},
+        {"role": "user", "parts": [{"functionResponse": {"name": "t", "response": {"output": "one"}}}]},
+    ]});
+    let convert = |more: &[&str], input: &str| {
+        let args = [&["context", "convert", "-"], more].concat();
+        pirn_with(input.as_bytes(), &args)
+    };
+    let ended = convert(&["--to", "openai"], &written.to_string());
+    let openai: Value = serde_json::from_str(&ended.stdout).expect("JSON");
+    assert_eq!(
+        openai["messages"][1]["tool_calls"][0]["function"]["arguments"],
+        "{\"n\":1}"
+    );
+    let back = convert(&["--from", "openai", "--to", "gemini"], &ended.stdout);
+    assert_eq!(serde_json::from_str::<Value>(&back.stdout).expect("JSON"), written);
+    let refused = convert(&["--to", "pirn"], "{\"messages\": 7}");
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.stdout.contains("INVALID_CONVERSATION"), "{}", refused.stdout);
 }
 
 #[test]

@@ -1,5 +1,4 @@
-//! Tool blocks: an assistant message with tool calls and the longest run of tool messages directly after it
-//! (cases I18 to I24). Nothing ever splits one.
+//! Tool blocks: an assistant message with tool calls and the longest run of tool messages directly after it. Nothing ever splits one.
 
 use std::ops::Range;
 

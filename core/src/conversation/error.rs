@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What a caller can do about a refusal is in the variant. Nothing was changed when one is returned.
+/// A refusal. The variant says what a caller can do about it. Nothing was changed when one is returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConversationError {
     /// A batch must start between the current boundary and the history's length.

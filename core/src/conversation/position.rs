@@ -1,4 +1,4 @@
-//! Where the pinned context goes: found from the tail, so the work does
+//! The place of the pinned context: found from the tail, so the work does
 //! not grow with the history.
 
 use serde::{Deserialize, Serialize};

@@ -8,7 +8,7 @@ use super::{Conversation, ConversationError};
 use crate::definition::{ConversationHistoryOptions, HistorySelection};
 use crate::message::{Message, Role};
 
-/// What is odd about options that are still good.
+/// Options that are odd and still good.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SelectionWarning {
     /// The option that is used.
@@ -17,7 +17,7 @@ pub struct SelectionWarning {
     pub ignored: Vec<&'static str>,
 }
 
-/// The selected messages, in order. More than there are gives all; the selection is exact, tool blocks are mended when
+/// The selected messages, in order. More than there are gives all; the selection is exact, tool blocks are repaired when
 /// a request is built.
 ///
 /// # Errors

@@ -112,7 +112,7 @@ fn quarter_tokens(character: char) -> u64 {
     }
 }
 
-/// Tokens that a provider reported, added up over a thread and its children (cases H01, H02).
+/// Tokens that a provider reported, added up over a thread and its children.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spent {
     /// Sent.

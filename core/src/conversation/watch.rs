@@ -1,4 +1,4 @@
-//! When TOKEN_LIMIT_EXCEEDED and TOKEN_USAGE_WARNING fire.
+//! The moments at which TOKEN_LIMIT_EXCEEDED and TOKEN_USAGE_WARNING fire.
 //!
 //! | what happens | limit armed | warning armed |
 //! |---|---|---|

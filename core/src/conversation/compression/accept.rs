@@ -38,7 +38,7 @@ pub fn accept_result(
     Ok(Accepted::Replace(shown))
 }
 
-/// What a triggered sub-workflow's `returned` messages make visible: system messages
+/// The messages that a triggered sub-workflow's `returned` ones make visible (`mode: replace`): system messages
 /// first (the conversation's own where none came back), then the others, then the current turn as of `basis`.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! What goes into a compression and what comes out.
+//! The input of a compression and its result.
 
 use std::sync::Arc;
 
