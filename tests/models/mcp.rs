@@ -166,7 +166,11 @@ fn a_servers_tools_are_listed_and_called() {
     assert_eq!(said[0], "Echo: é; rm");
     assert_eq!(said[1], "The sum of 2 and 3 is 5.");
     assert!(said[2].contains("arguments.a must be of type number"), "{}", said[2]);
-    assert!(said[3].contains("[image: image/png, "), "{}", said[3]);
+    assert!(
+        said[3].contains("image") && !said[3].contains("[image"),
+        "the image is a part of its own: {}",
+        said[3]
+    );
     assert!(
         said[4].contains(r#""MINE": "1""#) && !said[4].contains("CARGO"),
         "{}",
