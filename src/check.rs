@@ -9,7 +9,7 @@ use pirn_core::definition::{ContextOperation, FaultCode, Loaded, NodeConfig, nea
 pub use pirn_core::definition::{Fault, SourceFile};
 use pirn_core::graph::{CompileContext, Compiled, Graph, compile_loaded};
 
-use crate::config::{ConfigText, profile_faults};
+use crate::config::{ConfigText, profile_faults, profile_warnings};
 use crate::engine::next_uids;
 use crate::script::TextSyntax;
 
@@ -69,6 +69,7 @@ pub fn check(files: &[SourceFile], world: &World<'_>) -> Checked {
     let wrong = profile_faults(&loaded, world.config);
     compiled.warnings.extend(analyse(&loaded, &compiled).warnings);
     compiled.warnings.extend(unknown_names(&loaded));
+    compiled.warnings.extend(profile_warnings(&loaded, world.config));
     if !wrong.is_empty() {
         // Which profiles there are is not known before they are right.
         compiled

@@ -96,7 +96,12 @@ fn read(args: &Given, config: Config) -> Result<Inputs, Failure> {
     };
     Ok(Inputs {
         input,
-        conversation: args.conversation.as_deref().map(conversation).transpose()?.unwrap_or_default(),
+        conversation: args
+            .conversation
+            .as_deref()
+            .map(conversation)
+            .transpose()?
+            .unwrap_or_default(),
         pinned: from_file(args.pinned.as_deref())?.unwrap_or_default(),
         config,
         missing_input: MissingInput::default(),
