@@ -34,6 +34,7 @@ pub(super) fn advice(code: RunErrorCode) -> Option<&'static str> {
         | RunErrorCode::ScriptError
         | RunErrorCode::ConversationManagerMergeFailed
         | RunErrorCode::ToolError
+        | RunErrorCode::ToolRoundsExceeded
         | RunErrorCode::WorkflowNotFound
         | RunErrorCode::Cancelled
         | RunErrorCode::ActorPanicked => return None,
