@@ -61,7 +61,7 @@ impl InPlace {
     }
 
     fn message_rules(&self, profile_id: Option<&str>) -> MessageRules {
-        self.0.engine.ports.models.choose(profile_id).1.message_rules()
+        self.engine.ports.models.choose(profile_id).1.message_rules()
     }
 
     fn tool_tokens(&self, tools: &[Arc<str>], tokenizer: &dyn Tokenizer) -> u64 {
@@ -102,6 +102,9 @@ impl World for RunWorld<'_> {
     }
     fn tokenizer(&self, name: Option<&str>) -> Arc<dyn Tokenizer> {
         self.0.in_place.tokenizer(name)
+    }
+    fn message_rules(&self, profile_id: Option<&str>) -> MessageRules {
+        self.0.in_place.message_rules(profile_id)
     }
     fn tool_tokens(&self, tools: &[Arc<str>], tokenizer: &dyn Tokenizer) -> u64 {
         self.0.in_place.tool_tokens(tools, tokenizer)
@@ -149,6 +152,9 @@ impl World for Rebuilding {
     }
     fn tokenizer(&self, name: Option<&str>) -> Arc<dyn Tokenizer> {
         self.in_place.tokenizer(name)
+    }
+    fn message_rules(&self, profile_id: Option<&str>) -> MessageRules {
+        self.in_place.message_rules(profile_id)
     }
     fn tool_tokens(&self, tools: &[Arc<str>], tokenizer: &dyn Tokenizer) -> u64 {
         self.in_place.tool_tokens(tools, tokenizer)
