@@ -34,9 +34,7 @@ pub trait World {
     /// The tokenizer of a name, or the default one.
     fn tokenizer(&self, name: Option<&str>) -> Arc<dyn Tokenizer>;
     /// The order of messages that a profile's model takes; of the default one, where none is named.
-    fn message_rules(&self, _profile_id: Option<&str>) -> MessageRules {
-        MessageRules::default()
-    }
+    fn message_rules(&self, profile_id: Option<&str>) -> MessageRules;
     /// What the definitions of these tools cost.
     fn tool_tokens(&self, tools: &[Arc<str>], tokenizer: &dyn Tokenizer) -> u64;
     /// Evaluates texts of a node.

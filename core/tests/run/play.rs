@@ -48,6 +48,10 @@ impl World for Outside {
     fn tokenizer(&self, _: Option<&str>) -> Arc<dyn Tokenizer> {
         Arc::new(Estimator)
     }
+    fn message_rules(&self, _: Option<&str>) -> pirn_core::conversation::MessageRules {
+        pirn_core::conversation::MessageRules::default()
+    }
+
     fn tool_tokens(&self, _: &[Arc<str>], _: &dyn Tokenizer) -> u64 {
         0
     }
