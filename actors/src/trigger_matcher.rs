@@ -226,11 +226,8 @@ impl TriggerMatcherActor {
                     .evaluator()
                     .text_of(message, &scope)
                     .map_err(|fault| fault.to_string())?;
-                let notify = || {
-                    with_trigger_depth(depth_after(event), || {
-                        (self.engine.ports.notify)(&text, channel.as_deref());
-                    })
-                };
+                let depth = depth_after(event);
+                let notify = || with_trigger_depth(depth, || (self.engine.ports.notify)(&text, channel.as_deref()));
                 std::panic::catch_unwind(std::panic::AssertUnwindSafe(notify))
                     .map_err(|_| "whoever is told of notifications panicked".to_owned())?;
                 let raised = RaisedEvent::new(

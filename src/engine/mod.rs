@@ -173,7 +173,7 @@ impl Engine {
     /// Events of every run, as an async stream with a buffer of `capacity`.
     pub fn events(&self, filter: EventFilter, capacity: usize) -> Events {
         let (deliver, events) = events::stream(capacity);
-        self.shared.subscribe(&filter, deliver);
+        self.shared.subscribe(filter, deliver);
         self.placement.wake();
         events
     }

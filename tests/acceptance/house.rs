@@ -211,7 +211,7 @@ fn sources(root: &str) -> Vec<PathBuf> {
             }
             if path.is_dir() {
                 folders.push(path);
-            } else if name.ends_with(".rs") {
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
                 files.push(path);
             }
         }

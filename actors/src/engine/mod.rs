@@ -150,11 +150,11 @@ impl EngineShared {
 
     /// Subscribes: every event that is raised after the arbiters have heard of it is delivered. The subscription to a run
     /// that has ended ends at once.
-    pub fn subscribe(&self, filter: &EventFilter, deliver: Box<dyn Deliver>) {
+    pub fn subscribe(&self, filter: EventFilter, deliver: Box<dyn Deliver>) {
         let mask = filter.mask();
-        if let Some(run_id) = &filter.run_id {
+        if let Some(run_id) = filter.run_id {
             // Where the run has ended the message is dropped, and with it the subscription.
-            let _: Result<(), String> = self.tell_run(run_id, SupervisorMsg::Subscribe { mask, deliver });
+            let _: Result<(), String> = self.tell_run(&run_id, SupervisorMsg::Subscribe { mask, deliver });
             return;
         }
         for arbiter in 0..self.spawner.arbiters() {

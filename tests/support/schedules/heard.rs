@@ -31,7 +31,7 @@ impl Heard {
             run_id: Some(run_id.to_owned()),
             types: Vec::new(),
         };
-        engine.subscribe(&filter, Box::new(Ear(heard.clone())));
+        engine.subscribe(filter, Box::new(Ear(heard.clone())));
         heard
     }
 
