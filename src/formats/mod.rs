@@ -68,9 +68,8 @@ impl Format {
 
 /// The list of messages or contents, wherever this form has it.
 fn messages_of(value: &Value) -> Option<&Vec<Value>> {
-    let names = ["messages", "contents"];
-    let named = names.into_iter().find_map(|name| value.get(name));
-    named.unwrap_or(value).as_array()
+    let field = ["messages", "contents"].into_iter().find_map(|name| value.get(name));
+    field.unwrap_or(value).as_array()
 }
 
 /// A conversation as it was read: the complete history, and which part of it is visible.

@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 
 use super::openai::FROM_TOOLS;
 use super::reasoning::Recalled;
-use super::{FormatError, arguments, data_of, is_web, pieces};
+use super::{arguments, data_of, is_web, pieces};
 
 /// Writes messages as items. `recall` gives the reasoning items of an assistant message that go back to their model.
 pub(crate) fn write<'a>(
     messages: &'a [Arc<Message>],
     recall: impl Fn(&'a Message) -> Recalled,
-) -> Result<Vec<Value>, FormatError> {
+) -> Vec<Value> {
     let mut items: Vec<Value> = Vec::with_capacity(messages.len());
     let mut media: Vec<Value> = Vec::new();
     for message in messages {
@@ -24,7 +24,7 @@ pub(crate) fn write<'a>(
             Role::System => items.push(json!({"role": "system", "content": message.content})),
             Role::User if message.parts.is_empty() => items.push(json!({"role": "user", "content": message.content})),
             Role::User => {
-                items.push(json!({"role": "user", "content": pieces(message).iter().map(of_part).collect::<Vec<_>>()}))
+                items.push(json!({"role": "user", "content": pieces(message).iter().map(of_part).collect::<Vec<_>>()}));
             }
             Role::Assistant => {
                 items.extend(recall(message).blocks());
@@ -47,7 +47,7 @@ pub(crate) fn write<'a>(
     if !media.is_empty() {
         items.push(user(media));
     }
-    Ok(items)
+    items
 }
 
 fn user(mut media: Vec<Value>) -> Value {

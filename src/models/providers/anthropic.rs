@@ -128,7 +128,7 @@ pub(super) fn hear(event: Option<&str>, frame: &Value, said: &mut Said) -> Resul
             said.reasoning(place, text("thinking"), text("signature"));
             let written = text("partial_json");
             if !written.is_empty() {
-                said.call(CallPiece {
+                said.call(&CallPiece {
                     place: Some(place),
                     written,
                     ..CallPiece::default()
@@ -164,7 +164,7 @@ fn block(place: u64, block: &Value, is_whole: bool, said: &mut Said) {
         "text" => said.text(text("text")),
         "thinking" => said.reasoning(place, text("thinking"), text("signature")),
         "redacted_thinking" => said.reasoning_block(block),
-        "tool_use" => said.call(CallPiece {
+        "tool_use" => said.call(&CallPiece {
             place: Some(place),
             id: text("id"),
             name: text("name"),

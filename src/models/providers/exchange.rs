@@ -71,7 +71,7 @@ impl Exchange<'_> {
             Err(failure) => Err(failure),
         };
         reply.map_err(|mut failure| {
-            failure.failure = spending(failure.failure, spent);
+            failure.cause = spending(failure.cause, spent);
             failure.into_error(self.key)
         })
     }

@@ -18,7 +18,7 @@ const LONGEST: usize = 400;
 /// A failed request.
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
-    pub(super) failure: ModelFailure,
+    pub(super) cause: ModelFailure,
     message: String,
     finish: Option<FinishReason>,
 }
@@ -26,7 +26,7 @@ pub(super) struct Failure {
 impl Failure {
     pub(super) fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         Self {
-            failure: ModelFailure::new(kind),
+            cause: ModelFailure::new(kind),
             message: message.into(),
             finish: None,
         }
@@ -39,7 +39,7 @@ impl Failure {
 
     /// The same, of another kind.
     pub(super) fn of_kind(mut self, kind: FailureKind) -> Self {
-        self.failure.kind = kind;
+        self.cause.kind = kind;
         self
     }
 
@@ -55,8 +55,8 @@ impl Failure {
     pub(super) fn into_error(self, key: &Key) -> RunError {
         let message = cut(&key.redact(&self.message));
         match self.finish {
-            Some(finish) => self.failure.into_error_ended(finish, message),
-            None => self.failure.into_error(message),
+            Some(finish) => self.cause.into_error_ended(finish, message),
+            None => self.cause.into_error(message),
         }
     }
 }
@@ -143,7 +143,7 @@ pub(super) fn of_body(body: &Value) -> Failure {
         kind.unwrap_or(FailureKind::Provider),
         format!("the provider says: {}", said(body)),
     );
-    failure.failure.retry_after = retry_delay(body);
+    failure.cause.retry_after = retry_delay(body);
     failure
 }
 
@@ -255,7 +255,7 @@ mod tests {
             let status = StatusCode::from_u16(status).expect("a status");
             let body = r#"{"error": {"message": "so it is"}}"#;
             let refused = refused(status, body, &HeaderMap::new());
-            assert_eq!(refused.failure.kind, kind, "{status}");
+            assert_eq!(refused.cause.kind, kind, "{status}");
             assert!(refused.message.ends_with("so it is"), "{}", refused.message);
         }
     }
@@ -283,7 +283,7 @@ mod tests {
             ),
             (json!({"error": "m"}), FailureKind::Provider),
         ] {
-            assert_eq!(of_body(&body).failure.kind, kind, "{body}");
+            assert_eq!(of_body(&body).cause.kind, kind, "{body}");
         }
     }
 

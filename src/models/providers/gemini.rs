@@ -95,7 +95,7 @@ pub(super) fn hear(frame: &Value, said: &mut Said) -> Result<(), Failure> {
         let signature = part.get("thoughtSignature").and_then(Value::as_str);
         if let Some(call) = part.get("functionCall") {
             let field = |name: &str| call.get(name).and_then(Value::as_str).unwrap_or_default();
-            said.call(CallPiece {
+            said.call(&CallPiece {
                 id: field("id"),
                 name: field("name"),
                 arguments: Some(call.get("args").unwrap_or(&json!({}))),

@@ -163,7 +163,7 @@ fn messages(messages: &[Arc<Message>]) -> Result<Vec<Value>, FormatError> {
 }
 
 /// A line of a stream and a whole reply look the same.
-pub(super) fn hear(line: &Value, said: &mut Said) -> Result<(), Failure> {
+pub(super) fn hear(line: &Value, said: &mut Said) {
     let message = line.get("message").unwrap_or(&Value::Null);
     let text = |name: &str| message.get(name).and_then(Value::as_str).unwrap_or_default();
     said.text(text("content"));
@@ -171,7 +171,7 @@ pub(super) fn hear(line: &Value, said: &mut Said) -> Result<(), Failure> {
     for call in calls.into_iter().flatten() {
         let field = |pointer: &str| call.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let arguments = call.pointer("/function/arguments");
-        said.call(CallPiece {
+        said.call(&CallPiece {
             id: field("/id"),
             name: field("/function/name"),
             written: arguments.and_then(Value::as_str).unwrap_or_default(),
@@ -188,12 +188,11 @@ pub(super) fn hear(line: &Value, said: &mut Said) -> Result<(), Failure> {
         });
         said.over();
     }
-    Ok(())
 }
 
 /// An error in a stream: of the model or its memory. Asking again gives it again.
 pub(super) fn said_error(failure: Failure) -> Failure {
-    if failure.failure.kind == FailureKind::Provider {
+    if failure.cause.kind == FailureKind::Provider {
         failure.of_kind(FailureKind::Rejected)
     } else {
         failure

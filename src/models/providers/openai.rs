@@ -163,7 +163,7 @@ fn choice(frame: &Value, part: &str, said: &mut Said) -> Result<(), Failure> {
             value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
         };
         let arguments = function.get("arguments");
-        said.call(CallPiece {
+        said.call(&CallPiece {
             place: call.get("index").and_then(Value::as_u64),
             id: &text(call, "id"),
             name: &text(function, "name"),

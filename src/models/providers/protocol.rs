@@ -48,7 +48,7 @@ impl<'a> Asked<'a> {
         let turn = self.messages.iter().rposition(said).map_or(0, |last| last + 1);
         let (turn, model) = (&self.messages[turn..], self.model);
         move |message| {
-            let is_now = turn.iter().any(|one| std::ptr::eq(&**one, message));
+            let is_now = turn.iter().any(|one| std::ptr::eq(Arc::as_ptr(one), message));
             if is_now {
                 for_model(message, provider, model)
             } else {
@@ -179,7 +179,10 @@ impl Protocol {
             Self::Responses => responses::hear(frame.event.as_deref(), &value, said),
             Self::Anthropic => anthropic::hear(frame.event.as_deref(), &value, said),
             Self::Gemini => gemini::hear(&value, said),
-            Self::Ollama => ollama::hear(&value, said),
+            Self::Ollama => {
+                ollama::hear(&value, said);
+                Ok(())
+            }
         }
     }
 
@@ -191,7 +194,10 @@ impl Protocol {
             Self::Responses => responses::whole(body, said),
             Self::Anthropic => anthropic::whole(body, said),
             Self::Gemini => gemini::hear(body, said),
-            Self::Ollama => ollama::hear(body, said),
+            Self::Ollama => {
+                ollama::hear(body, said);
+                Ok(())
+            }
         }
     }
 

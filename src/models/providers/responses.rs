@@ -24,7 +24,7 @@ pub(super) fn body(asked: &Asked<'_>) -> Result<Value, FormatError> {
     let parameters = asked.parameters;
     let mut body = json!({
         "model": asked.model, "stream": asked.streams, "store": false, "include": ["reasoning.encrypted_content"],
-        "input": responses::write(asked.messages, asked.recall("openai"))?,
+        "input": responses::write(asked.messages, asked.recall("openai")),
     });
     if !asked.tools.is_empty() {
         let tool = |tool: &ToolSpec| {
@@ -80,7 +80,9 @@ pub(super) fn hear(event: Option<&str>, frame: &Value, said: &mut Said) -> Resul
 pub(super) fn whole(body: &Value, said: &mut Said) -> Result<(), Failure> {
     let items = body.get("output").and_then(Value::as_array);
     let items = items.ok_or_else(|| Failure::malformed("the reply is not what the protocol says: it has no output"))?;
-    items.iter().for_each(|one| item(one, true, said));
+    for one in items {
+        item(one, true, said);
+    }
     ended(body, said)
 }
 
@@ -100,7 +102,7 @@ fn item(item: &Value, with_text: bool, said: &mut Said) {
                 }
             }
         }
-        Some("function_call") => said.call(CallPiece {
+        Some("function_call") => said.call(&CallPiece {
             id: &text(item, "call_id"),
             name: &text(item, "name"),
             written: &text(item, "arguments"),

@@ -119,7 +119,7 @@ impl Said {
 
     /// A piece of a call. One that has a number goes on with the call of that number, one that has none with the last call,
     /// unless it begins another one: by an id of its own, or by a name where the last call has its arguments.
-    pub(super) fn call(&mut self, piece: CallPiece<'_>) {
+    pub(super) fn call(&mut self, piece: &CallPiece<'_>) {
         self.size += piece.written.len() + piece.name.len();
         let known = match piece.place {
             Some(place) => self.calls.iter_mut().rev().find(|call| call.place == Some(place)),
@@ -334,7 +334,7 @@ mod tests {
         };
         let told = |pieces: Vec<CallPiece<'_>>| -> Vec<(String, String, Value)> {
             let mut said = Said::default();
-            pieces.into_iter().for_each(|piece| said.call(piece));
+            pieces.into_iter().for_each(|piece| said.call(&piece));
             said.finished(FinishReason::ToolCalls);
             let calls = said.reply("p", "m").expect("whole").tool_calls;
             calls
