@@ -26,6 +26,8 @@ mod machine;
 mod mailbox;
 mod message;
 mod messages;
+mod open_effects;
+mod outbox;
 mod outcome;
 mod quiescence;
 mod record;
@@ -46,7 +48,9 @@ pub use message::{
     Message, Prepared, Request, Timer, ToConversation, ToSupervisor, ToThread,
 };
 pub use messages::Messages;
-pub use record::{Begun, Listening, Told};
+pub use open_effects::OpenEffects;
+pub use outbox::Outbox;
+pub use record::{Begun, BegunRecord, Diverged, Listening, Replayed, Told};
 pub use report::{
     ConversationReport, FiringOutcome, FiringReport, NodeReport, RunReport, RunStatus, ThreadReport, TokenReport,
 };

@@ -1,10 +1,16 @@
 //! What a run was told, so that it can be rebuilt: the same messages in the same order do the same.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{Effect, Message, RunMachine, RunSeed, World};
 use crate::Millis;
+use crate::conversation::Conversation;
+use crate::definition::Pinned;
 use crate::event::EventMask;
+use crate::graph::Graph;
 
 /// Who listens to what: event types that nobody listens to are not built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +47,87 @@ pub struct Begun {
     pub seed: RunSeed,
 }
 
+/// The same, to be written down: without its workflow, which is found again by its id.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BegunRecord {
+    at: Millis,
+    listening: Listening,
+    run_id: Arc<str>,
+    /// Its workflow's id.
+    pub workflow_id: Arc<str>,
+    input: Arc<Value>,
+    conversation: Conversation,
+    pinned: Pinned,
+    is_unlimited: bool,
+    trigger_depth: u32,
+    seed: u64,
+    deadline_ms: Option<Millis>,
+}
+
+impl BegunRecord {
+    /// As it is written down.
+    pub fn of(begun: &Begun) -> Self {
+        let seed = begun.seed.clone();
+        Self {
+            at: begun.at,
+            listening: begun.listening,
+            run_id: seed.run_id,
+            workflow_id: Arc::clone(&seed.graph.workflow_id),
+            input: seed.input,
+            conversation: seed.conversation,
+            pinned: seed.pinned,
+            is_unlimited: seed.is_unlimited,
+            trigger_depth: seed.trigger_depth,
+            seed: seed.seed,
+            deadline_ms: seed.deadline_ms,
+        }
+    }
+
+    /// As it was, over the workflow of this id.
+    pub fn begun(self, graph: Arc<Graph>) -> Begun {
+        Begun {
+            at: self.at,
+            listening: self.listening,
+            seed: RunSeed {
+                run_id: self.run_id,
+                graph,
+                input: self.input,
+                conversation: self.conversation,
+                pinned: self.pinned,
+                is_unlimited: self.is_unlimited,
+                trigger_depth: self.trigger_depth,
+                seed: self.seed,
+                deadline_ms: self.deadline_ms,
+            },
+        }
+    }
+}
+
+/// Something that a rebuilt run goes through once more.
+#[derive(Clone, Copy, Debug)]
+pub enum Replayed<'a> {
+    /// It was told this.
+    Told(&'a Told),
+    /// It wanted this done.
+    Did(Millis, &'a [Effect]),
+}
+
+/// The place where what was written down does not fit the run: the workflow, or what steps it, is another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Diverged {
+    /// The first step that does not fit, from 1.
+    pub step: u64,
+}
+
+impl std::fmt::Display for Diverged {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "step {} does not fit what came before it", self.step)
+    }
+}
+
+impl std::error::Error for Diverged {}
+
 impl RunMachine {
     /// A run as it was, from how it began and what it was told. `world` is told who listens by `listen`; what the run wanted
     /// done all along is appended to `out`.
@@ -70,5 +157,44 @@ impl RunMachine {
         }
         while step(&mut machine, now, world, out) {}
         machine
+    }
+
+    /// A run as it was, from how it began and what it was told. `world` is told who listens by `listen`, and `saw` everything
+    /// that the run went through, in order.
+    ///
+    /// # Errors
+    /// Where the run did not take as many messages between two that it was told as it had.
+    pub fn replay<W: World>(
+        begun: Begun,
+        told: impl IntoIterator<Item = Told>,
+        world: &mut W,
+        listen: impl Fn(&mut W, Listening),
+        saw: &mut dyn FnMut(Replayed<'_>),
+    ) -> Result<Self, Diverged> {
+        let (mut now, mut did) = (begun.at, Vec::new());
+        listen(world, begun.listening);
+        let mut machine = Self::new(now, begun.seed, world, &mut did);
+        saw(Replayed::Did(now, &did));
+        let mut step = |machine: &mut Self, now: Millis, world: &mut W, saw: &mut dyn FnMut(Replayed<'_>)| {
+            let Some(message) = machine.next_message() else {
+                return false;
+            };
+            did.clear();
+            machine.step(now, message, world, &mut did);
+            saw(Replayed::Did(now, &did));
+            true
+        };
+        for (told, number) in told.into_iter().zip(1..) {
+            while machine.steps() < told.after && step(&mut machine, now, world, saw) {}
+            if machine.steps() != told.after {
+                return Err(Diverged { step: number });
+            }
+            now = told.at;
+            listen(world, told.listening);
+            saw(Replayed::Told(&told));
+            machine.tell(told.message);
+        }
+        while step(&mut machine, now, world, saw) {}
+        Ok(machine)
     }
 }

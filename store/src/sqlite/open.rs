@@ -165,6 +165,12 @@ impl Tables {
         Err(StoreError::Damaged { file, run, why: found }.into())
     }
 
+    /// How many pages are in the log.
+    pub(super) fn log_pages(&self) -> Result<i64, Fault> {
+        let mut ask = self.sql.prepare_cached("PRAGMA wal_checkpoint(NOOP)")?;
+        Ok(ask.query_row([], |row| row.get(1))?)
+    }
+
     /// Everything that is in the log goes into the file, and the log is emptied.
     pub(super) fn checkpoint(&self) -> Result<(), Fault> {
         let busy: i64 = self

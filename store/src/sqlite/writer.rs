@@ -17,7 +17,7 @@ use crate::store::Pending;
 const MAX_BATCH: usize = 1024;
 
 /// The log is emptied when it has at least so many pages (8 MiB).
-const CHECKPOINT_PAGES: u64 = 2048;
+const CHECKPOINT_PAGES: i64 = 2048;
 
 /// A command for the thread.
 enum Command {
@@ -153,11 +153,7 @@ impl Drop for Writer {
 
 fn serve(opened: Opened, waiting: &Receiver<Command>) {
     let Opened { tables, hold } = opened;
-    let mut thread = Thread {
-        tables,
-        stopped: None,
-        pages: 0,
-    };
+    let mut thread = Thread { tables, stopped: None };
     let mut next = waiting.recv().ok();
     while let Some(command) = next.take() {
         match command {
@@ -190,8 +186,6 @@ struct Thread {
     tables: Tables,
     /// The first failure after which nobody knows what is on the disk.
     stopped: Option<StoreError>,
-    /// At least so many pages are in the log.
-    pages: u64,
 }
 
 impl Thread {
@@ -236,7 +230,6 @@ impl Thread {
     /// Does all of them in one transaction, each under a savepoint of its own. What `refused` gets is a job's own fault; what is
     /// returned is everybody's.
     fn transaction(&mut self, jobs: &mut [Box<dyn Job>], refused: &mut Vec<Option<StoreError>>) -> Result<(), Fault> {
-        let before = self.tables.sql.total_changes();
         self.execute("BEGIN IMMEDIATE")?;
         for job in jobs.iter_mut() {
             self.execute("SAVEPOINT command")?;
@@ -253,9 +246,7 @@ impl Thread {
                 }
             }
         }
-        self.execute("COMMIT")?;
-        self.pages += 2 + self.tables.sql.total_changes() - before;
-        Ok(())
+        self.execute("COMMIT")
     }
 
     fn execute(&self, sql: &str) -> Result<(), Fault> {
@@ -264,13 +255,14 @@ impl Thread {
     }
 
     fn checkpoint_if_due(&mut self) {
-        if self.pages < CHECKPOINT_PAGES {
-            return;
-        }
-        match self.tables.checkpoint() {
-            Ok(()) => self.pages = 0,
-            // What was answered is safe in the log. A full disk may be so for a while; anything else ends the writing.
-            Err(fault) => drop(self.failed(fault)),
+        let emptied = match self.tables.log_pages() {
+            Ok(pages) if pages < CHECKPOINT_PAGES => Ok(()),
+            Ok(_) => self.tables.checkpoint(),
+            Err(fault) => Err(fault),
+        };
+        // What was answered is safe in the log. A full disk may be so for a while; anything else ends the writing.
+        if let Err(fault) = emptied {
+            drop(self.failed(fault));
         }
     }
 

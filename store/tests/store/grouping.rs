@@ -84,3 +84,18 @@ fn nothing_is_told_before_it_is_durable() {
     disk.let_syncs_go();
     assert_eq!(block_on(answer), Ok(1));
 }
+
+#[test]
+fn the_log_is_emptied_before_it_grows_without_bound() {
+    let disk = Disk::new();
+    let store = open(&disk).expect("opens");
+    begin(&store, 1);
+    let large = "x".repeat(1 << 20);
+    let mut longest = 0;
+    for step in 0..40 {
+        block_on(store.commit(Commit::after("run-0", step).record(Record::new(2, large.as_str())))).expect("commits");
+        longest = longest.max(disk.read("runs.db-wal").len());
+    }
+    // 40 MiB were written: the log is emptied at 8 MiB.
+    assert!(longest < 11 << 20, "{longest} bytes");
+}

@@ -1,0 +1,166 @@
+//! What a run has asked for that has no outcome yet: what is carried out again where its process ended in the middle.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::ThreadNo;
+use super::effect::{DetachedStart, Effect};
+use super::message::{Message, Timer, ToSupervisor, ToThread};
+use super::record::Replayed;
+use super::report::RunReport;
+use crate::Millis;
+use crate::thread::{self, EffectId, FiringId, Input};
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct OpenEffects {
+    /// A thread's, each with the time it was asked at.
+    pub threads: BTreeMap<(ThreadNo, EffectId), (Millis, thread::Effect)>,
+    /// With the time each falls due.
+    pub timers: BTreeMap<Timer, Millis>,
+    /// Runs that triggers started.
+    pub runs: BTreeMap<FiringId, DetachedStart>,
+    /// Threads that ask which firings hold them, and what awaits the answer.
+    pub awaits_triggers: BTreeSet<(ThreadNo, EffectId)>,
+    /// Threads that wait for a host that picks who begins.
+    pub begins: BTreeSet<ThreadNo>,
+    /// The run asks to be told when its triggers have acted.
+    pub quiesces: bool,
+    /// How many events the run has raised.
+    pub events: u64,
+    /// The outcome, where there is one.
+    pub report: Option<Box<RunReport>>,
+    /// Nothing of the run is left.
+    pub is_settled: bool,
+}
+
+impl OpenEffects {
+    /// What the run goes through, in order.
+    pub fn saw(&mut self, replayed: Replayed<'_>) {
+        match replayed {
+            Replayed::Told(told) => self.told(&told.message),
+            Replayed::Did(at, effects) => effects.iter().for_each(|effect| self.did(at, effect)),
+        }
+    }
+
+    /// The effects that whoever goes on with the run at this time carries out again. A timer keeps its deadline.
+    pub fn effects(&self, now: Millis) -> Vec<Effect> {
+        let timers = self.timers.iter().map(|(timer, due)| Effect::SetTimer {
+            timer: *timer,
+            after_ms: due.saturating_sub(now),
+        });
+        let begins = self.begins.iter().map(|thread| Effect::Begin { thread: *thread });
+        let threads = self.threads.iter().map(|((thread, _), (since, effect))| {
+            let mut effect = effect.clone();
+            if let thread::Effect::Timer { after_ms, .. } = &mut effect {
+                *after_ms = since.saturating_add(*after_ms).saturating_sub(now);
+            }
+            Effect::Thread {
+                thread: *thread,
+                effect,
+            }
+        });
+        let awaits = self
+            .awaits_triggers
+            .iter()
+            .map(|(thread, effect)| Effect::AwaitTriggers {
+                thread: *thread,
+                effect: *effect,
+            });
+        let runs = self
+            .runs
+            .values()
+            .map(|start| Effect::StartRun(Box::new(start.clone())));
+        let quiesces = self.quiesces.then_some(Effect::QuiesceTriggers);
+        let report = self.report.iter().map(|report| Effect::Report(report.clone()));
+        let settled = self.is_settled.then_some(Effect::Settled);
+        let run = quiesces.into_iter().chain(report).chain(settled);
+        timers
+            .chain(begins)
+            .chain(threads)
+            .chain(awaits)
+            .chain(runs)
+            .chain(run)
+            .collect()
+    }
+
+    fn did(&mut self, at: Millis, effect: &Effect) {
+        match effect {
+            Effect::Begin { thread } => {
+                self.begins.insert(*thread);
+            }
+            Effect::Thread { thread, effect } => {
+                if let Some(id) = awaited(effect) {
+                    self.threads.insert((*thread, id), (at, effect.clone()));
+                }
+            }
+            Effect::Drop { thread, effect } => self.let_go(*thread, *effect),
+            Effect::AwaitTriggers { thread, effect } => {
+                self.awaits_triggers.insert((*thread, *effect));
+            }
+            Effect::ThreadEnded { thread } => {
+                self.threads.retain(|(of, _), _| of != thread);
+                self.awaits_triggers.retain(|(of, _)| of != thread);
+                self.begins.remove(thread);
+            }
+            Effect::Emit { .. } => self.events += 1,
+            Effect::EmitAll { events, .. } => self.events += events.len() as u64,
+            Effect::SetTimer { timer, after_ms } => {
+                self.timers.insert(*timer, at.saturating_add(*after_ms));
+            }
+            Effect::StopTimer { timer } => {
+                self.timers.remove(timer);
+            }
+            Effect::StartRun(start) => {
+                self.runs.insert(start.firing, (**start).clone());
+            }
+            Effect::QuiesceTriggers => self.quiesces = true,
+            Effect::Report(report) => self.report = Some(report.clone()),
+            Effect::Settled => self.is_settled = true,
+        }
+    }
+
+    fn told(&mut self, message: &Message) {
+        match message {
+            Message::Thread(thread, ToThread::Input(Input::Answer { effect, .. })) => self.let_go(*thread, *effect),
+            Message::Thread(thread, ToThread::Input(Input::Start)) => {
+                self.begins.remove(thread);
+            }
+            Message::Supervisor(ToSupervisor::Elapsed(timer)) => {
+                self.timers.remove(timer);
+            }
+            Message::Supervisor(ToSupervisor::DetachedEnded { firing, .. }) => {
+                self.runs.remove(firing);
+            }
+            Message::Supervisor(ToSupervisor::TriggersQuiet) => self.quiesces = false,
+            Message::Supervisor(_) | Message::Thread(..) | Message::Conversation(..) => {}
+        }
+    }
+
+    fn let_go(&mut self, thread: ThreadNo, effect: EffectId) {
+        self.threads.remove(&(thread, effect));
+        self.awaits_triggers.remove(&(thread, effect));
+    }
+}
+
+/// What awaits the outcome of a thread's effect that is done outside.
+fn awaited(effect: &thread::Effect) -> Option<EffectId> {
+    match effect {
+        thread::Effect::Function { id, .. }
+        | thread::Effect::Script { id, .. }
+        | thread::Effect::Model { id, .. }
+        | thread::Effect::Tool { id, .. }
+        | thread::Effect::Timer { id, .. }
+        | thread::Effect::WaitEvent { id, .. } => Some(*id),
+        thread::Effect::Evaluate { .. }
+        | thread::Effect::Conversation { .. }
+        | thread::Effect::Fork { .. }
+        | thread::Effect::Child { .. }
+        | thread::Effect::SetGlobal { .. }
+        | thread::Effect::Pin { .. }
+        | thread::Effect::Emit(_)
+        | thread::Effect::RaiseAndAwaitTriggers { .. }
+        | thread::Effect::Applied { .. }
+        | thread::Effect::Drop { .. }
+        | thread::Effect::Ended(_) => None,
+    }
+}

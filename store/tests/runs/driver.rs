@@ -1,0 +1,264 @@
+//! A run in a store, driven by one thread: what is told it is durable before anything that follows from it begins or is told.
+
+use std::sync::Arc;
+
+use futures::executor::block_on;
+use pirn_core::conversation::Conversation;
+use pirn_core::definition::Pinned;
+use pirn_core::run::{
+    Begun, BegunRecord, Effect, Message, OpenEffects, Outbox, Replayed, RunMachine, RunSeed, Timer, ToSupervisor,
+    ToThread, Told, World,
+};
+use pirn_core::status::ThreadStatus;
+use pirn_core::thread::{self, Input, Outcome};
+use pirn_store::{Commit, Content, NewRun, Record, RunStatus, Store, StoreError};
+use serde_json::json;
+
+use crate::outside::{LISTENING, Receiver, Workflows, mix};
+
+pub(crate) const RUN: &str = "run-1";
+
+/// A workflow to run, and the order in which what it asks for is done.
+pub(crate) struct Scene {
+    pub(crate) bundle: String,
+    pub(crate) workflows: Workflows,
+    pub(crate) seed: u64,
+}
+
+struct Driver<'a> {
+    scene: &'a Scene,
+    store: &'a dyn Store,
+    receiver: &'a mut Receiver,
+    world: Workflows,
+    machine: RunMachine,
+    open: OpenEffects,
+    outbox: Outbox,
+    /// Steps that are durable.
+    steps: u64,
+    now: u64,
+    /// Events that the run has raised before the next that is told.
+    told_events: usize,
+}
+
+/// Begins the run, or goes on with it, to its end. An error is the store's: nothing more was done then.
+pub(crate) fn play(scene: &Scene, store: &dyn Store, receiver: &mut Receiver) -> Result<(), StoreError> {
+    let mut driver = match block_on(store.run(RUN))? {
+        None => Driver::begin(scene, store, receiver)?,
+        Some(_) => Driver::recover(scene, store, receiver)?,
+    };
+    driver.carry();
+    while !driver.open.is_settled {
+        let (now, message, effect) = driver.next();
+        driver.tell(now, message, effect)?;
+    }
+    let last = block_on(store.run(RUN))?.map(|run| run.status);
+    if last.is_some_and(|status| !status.is_final()) {
+        let status = match driver.open.report.as_ref().map(|report| report.status) {
+            Some(ThreadStatus::Completed) => RunStatus::Completed,
+            _ => RunStatus::Failed,
+        };
+        block_on(store.commit(Commit::after(RUN, driver.steps).status(status)))?;
+    }
+    Ok(())
+}
+
+impl<'a> Driver<'a> {
+    fn begin(scene: &'a Scene, store: &'a dyn Store, receiver: &'a mut Receiver) -> Result<Self, StoreError> {
+        let mut world = scene.workflows.clone();
+        let begun = Begun {
+            at: 1_000,
+            listening: LISTENING,
+            seed: RunSeed {
+                run_id: RUN.into(),
+                graph: world.graph("main").expect("a workflow main"),
+                input: Arc::new(json!({"ticket": 7, "weight": 0.1})),
+                conversation: Conversation::new(),
+                pinned: Pinned::default(),
+                is_unlimited: false,
+                trigger_depth: 0,
+                seed: 7,
+                deadline_ms: None,
+            },
+        };
+        let definition = Content::new(scene.bundle.as_str());
+        let start = Content::new(serde_json::to_string(&BegunRecord::of(&begun)).expect("is written"));
+        let mut new = NewRun::new("main", definition.hash(), begun.at);
+        new.contents = vec![start.hash()];
+        let mut effects = Vec::new();
+        let machine = RunMachine::new(begun.at, begun.seed, &mut world, &mut effects);
+        let mut driver = Self {
+            scene,
+            store,
+            receiver,
+            world,
+            machine,
+            open: OpenEffects::default(),
+            outbox: Outbox::default(),
+            steps: 0,
+            now: begun.at,
+            told_events: 0,
+        };
+        driver.saw(0, effects);
+        driver.serve(0);
+        block_on(store.commit(Commit::start(RUN, new).content(definition).content(start)))?;
+        driver.outbox.durable(0);
+        Ok(driver)
+    }
+
+    fn recover(scene: &'a Scene, store: &'a dyn Store, receiver: &'a mut Receiver) -> Result<Self, StoreError> {
+        let run = block_on(store.run(RUN))?.expect("is there");
+        let texts = block_on(store.contents(vec![run.definition, run.contents[0]]))?;
+        assert_eq!(*texts[0], *scene.bundle);
+        let begun: BegunRecord = serde_json::from_str(&texts[1]).expect("is read");
+        let journal = block_on(store.journal(RUN, 0, usize::MAX))?;
+        let told: Vec<Told> = journal
+            .iter()
+            .map(|record| serde_json::from_str(&record.body).expect("is read"))
+            .collect();
+        let mut world = scene.workflows.clone();
+        let graph = world.graph(&begun.workflow_id).expect("its workflow");
+        let begun = begun.begun(graph);
+        let now = told.last().map_or(begun.at, |told| told.at);
+        let (mut open, mut events) = (OpenEffects::default(), Vec::new());
+        let machine = RunMachine::replay(begun, told, &mut world, |_, _| {}, &mut |replayed| {
+            open.saw(replayed);
+            if let Replayed::Did(_, effects) = replayed {
+                events.extend(
+                    effects
+                        .iter()
+                        .filter(|effect| matches!(effect, Effect::Emit { .. } | Effect::EmitAll { .. }))
+                        .cloned(),
+                );
+            }
+        })
+        .expect("fits");
+        // A subscriber that comes back gets what it has not seen: nothing it has seen is taken back.
+        assert!(
+            receiver.events.len() <= events.len(),
+            "an event was told that is not durable"
+        );
+        let mut driver = Self {
+            scene,
+            store,
+            receiver,
+            world,
+            machine,
+            open,
+            outbox: Outbox::after(run.steps),
+            steps: run.steps,
+            now,
+            told_events: 0,
+        };
+        driver.outbox.put(run.steps, events);
+        let again = driver.open.effects(driver.now);
+        driver.outbox.put(run.steps, again);
+        Ok(driver)
+    }
+
+    /// What comes next from outside.
+    fn next(&mut self) -> (u64, Message, Option<String>) {
+        assert!(!self.outbox.waits(), "nothing is done before it is durable");
+        let now = self.now + 1;
+        let answer =
+            |thread, effect, outcome| Message::Thread(thread, ToThread::Input(Input::Answer { effect, outcome }));
+        if self.open.quiesces {
+            return (now, Message::Supervisor(ToSupervisor::TriggersQuiet), None);
+        }
+        if let Some((thread, effect)) = self.open.awaits_triggers.first() {
+            return (now, answer(*thread, *effect, Outcome::HeldByFiring(Vec::new())), None);
+        }
+        let is_work = |effect: &thread::Effect| {
+            !matches!(effect, thread::Effect::Timer { .. } | thread::Effect::WaitEvent { .. })
+        };
+        let work: Vec<_> = self
+            .open
+            .threads
+            .iter()
+            .filter(|(_, (_, effect))| is_work(effect))
+            .collect();
+        if !work.is_empty() {
+            let chosen = mix(self.scene.seed ^ mix(self.steps)) % work.len() as u64;
+            let ((thread, id), (_, effect)) = work[chosen as usize];
+            let key = format!("{RUN}.{thread}.{id}");
+            let outcome = self.receiver.perform(&key, self.scene.seed, effect);
+            return (now, answer(*thread, *id, outcome), Some(key));
+        }
+        let own = self
+            .open
+            .threads
+            .iter()
+            .filter_map(|((thread, id), (since, effect))| match effect {
+                thread::Effect::Timer { after_ms, .. } => {
+                    Some((since + after_ms, answer(*thread, *id, Outcome::Elapsed)))
+                }
+                _ => None,
+            });
+        let timers = self.open.timers.iter().map(|(timer, due)| (*due, elapsed(*timer)));
+        let (due, message) = own
+            .chain(timers)
+            .min_by_key(|(due, _)| *due)
+            .expect("something comes next");
+        (due.max(now), message, None)
+    }
+
+    fn tell(&mut self, now: u64, message: Message, effect: Option<String>) -> Result<(), StoreError> {
+        self.now = now;
+        let told = Told {
+            at: now,
+            after: self.machine.steps(),
+            listening: LISTENING,
+            message,
+        };
+        self.open.saw(Replayed::Told(&told));
+        let mut record = Record::new(now, serde_json::to_string(&told).expect("is written"));
+        record.effect = effect;
+        self.machine.tell(told.message);
+        self.serve(self.steps + 1);
+        self.steps = block_on(self.store.commit(Commit::after(RUN, self.steps).record(record)))?;
+        self.outbox.durable(self.steps);
+        self.carry();
+        Ok(())
+    }
+
+    fn serve(&mut self, step: u64) {
+        while let Some(message) = self.machine.next_message() {
+            let mut effects = Vec::new();
+            self.machine.step(self.now, message, &mut self.world, &mut effects);
+            self.saw(step, effects);
+        }
+    }
+
+    fn saw(&mut self, step: u64, effects: Vec<Effect>) {
+        self.open.saw(Replayed::Did(self.now, &effects));
+        self.outbox.put(step, effects);
+    }
+
+    /// What is durable is told. What is to be done is found among the open effects.
+    fn carry(&mut self) {
+        while let Some(effect) = self.outbox.next() {
+            match effect {
+                Effect::Emit { thread_id, event, .. } => self.event(format!("{thread_id} {event:?}")),
+                Effect::EmitAll { events, .. } => events.iter().for_each(|event| self.event(format!("{event:?}"))),
+                Effect::Report(report) => {
+                    let report = serde_json::to_string(&report).expect("is written");
+                    if !self.receiver.reports.contains(&report) {
+                        self.receiver.reports.push(report);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn event(&mut self, event: String) {
+        match self.receiver.events.get(self.told_events) {
+            Some(seen) => assert_eq!(*seen, event, "an event that was told is another after recovery"),
+            None => self.receiver.events.push(event),
+        }
+        self.told_events += 1;
+    }
+}
+
+fn elapsed(timer: Timer) -> Message {
+    Message::Supervisor(ToSupervisor::Elapsed(timer))
+}
