@@ -13,14 +13,18 @@ pub mod models;
 pub mod profiles;
 pub mod scene;
 pub mod script;
+#[cfg(feature = "service")]
+pub mod service;
 pub mod simulate;
+#[cfg(feature = "otel")]
+pub mod telemetry;
 pub mod tokens;
 pub mod tools;
 
 pub use engine::{
     BlockingEvents, BuildError, CancelOnDrop, Compression, Engine, EngineBuilder, EventFilter, Events, FiringOutcome,
-    FiringReport, Heard, History, Journal, NodeReport, NotLocalContext, RunBuilder, RunHandle, RunReport, RunStatus,
-    ShutdownReport, ThreadList, ThreadReport,
+    FiringReport, Heard, History, Journal, NodeInfo, NodeReport, NotLocalContext, RunBuilder, RunHandle, RunReport,
+    RunStatus, ShutdownReport, ThreadList, ThreadReport, WorkflowInfo,
 };
 pub use explore::explore;
 pub use pirn_actors::host::WorkClock;
@@ -28,7 +32,7 @@ pub use pirn_actors::ports::{Input, Model, ModelCall, ModelSession, TokenSink, T
 pub use pirn_actors::run::{ConversationReport, TokenReport};
 pub use pirn_core::conversation::{MarkMap, ModelRequest, Spent, Tokenizer};
 pub use pirn_core::definition::{
-    Fault, FaultCode, PinSection, Pinned, Profile, TriggerAction, TriggerCondition, TriggerDefinition,
+    Fault, FaultCode, PinSection, Pinned, Profile, SourceFile, TriggerAction, TriggerCondition, TriggerDefinition,
 };
 pub use pirn_core::error::{ErrorFacts, RunError, RunErrorCode};
 pub use pirn_core::event::{Event, EventData, EventType};

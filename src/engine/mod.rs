@@ -5,6 +5,7 @@ mod compression;
 mod events;
 mod handle;
 mod place;
+mod workflow;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -35,6 +36,7 @@ pub use pirn_actors::supervisor::RunStatus;
 pub use pirn_actors::{History, ThreadList};
 use place::Placement;
 pub(crate) use place::{next_uids, spawn_here};
+pub use workflow::{NodeInfo, WorkflowInfo};
 
 /// How long the engine's own actors, or a virtual clock's thread, may take to begin.
 const STARTS_WITHIN: Duration = Duration::from_secs(30);
@@ -94,6 +96,12 @@ impl Engine {
         self.register(&Loaded::of(&[SourceFile::new(name, text)]))
     }
 
+    /// As [`Engine::load`] for several files that may name each other. What has the id of one that is there takes its place
+    /// for runs to come: an edited file is loaded anew while the engine works.
+    pub fn load_files(&self, files: &[SourceFile]) -> Result<Vec<Fault>, Vec<Fault>> {
+        self.register(&Loaded::of(files))
+    }
+
     fn register(&self, loaded: &Loaded) -> Result<Vec<Fault>, Vec<Fault>> {
         let compiled = compiled(loaded, self.placement.functions(), &self.shared.graphs())?;
         self.register_compiled(loaded, &compiled);
@@ -105,7 +113,7 @@ impl Engine {
             self.shared.register(graph);
         }
         for trigger in &loaded.triggers {
-            drop(self.shared.add_trigger(trigger.value.clone()));
+            self.shared.replace_trigger(trigger.value.clone());
         }
         let has_triggers =
             compiled.graphs.iter().any(|graph| !graph.triggers.is_empty()) || !loaded.triggers.is_empty();
@@ -124,6 +132,12 @@ impl Engine {
             .iter()
             .map(|graph| graph.workflow_id.to_string())
             .collect()
+    }
+
+    /// The registered workflows as they present themselves, by id.
+    pub fn workflows(&self) -> Vec<WorkflowInfo> {
+        let graphs = self.shared.graphs();
+        graphs.iter().map(|graph| WorkflowInfo::of(graph)).collect()
     }
 
     /// Starts a run. WORKFLOW_NOT_FOUND where no workflow has this id, OVERLOADED where the engine is full, CANCELLED where it
@@ -330,6 +344,14 @@ impl RunBuilder {
     #[must_use]
     pub fn input(mut self, input: Value) -> Self {
         self.request.input = input;
+        self
+    }
+
+    /// Names the run, in place of an id of the engine's own; before its events are asked for. An id that a run under way has
+    /// is refused when this one starts.
+    #[must_use]
+    pub fn run_id(mut self, id: impl Into<Arc<str>>) -> Self {
+        self.run_id = id.into();
         self
     }
 

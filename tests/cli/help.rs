@@ -5,6 +5,8 @@ use crate::command::pirn;
 const COMMANDS: &[&str] = &[
     "init",
     "run",
+    "serve",
+    "mcp",
     "validate",
     "explore",
     "graph",

@@ -10,15 +10,27 @@ use std::process::Command;
 /// Where installing fails.
 #[track_caller]
 pub fn everything() -> Option<PathBuf> {
+    Some(modules()?.join("@modelcontextprotocol/server-everything/dist/index.js"))
+}
+
+/// The `node_modules` that hold all of them; none, with the reason printed, where there is no npm.
+///
+/// # Panics
+/// Where installing fails.
+#[track_caller]
+pub fn modules() -> Option<PathBuf> {
     let into = target().join("servers");
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("servers/setup");
+    // Beside the tests' own manifest, and below the workspace's.
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let scripts = ["servers/setup", "tests/servers/setup"].map(|script| here.join(script));
+    let script = scripts.iter().find(|script| script.is_file()).unwrap_or(&scripts[0]);
     let output = match Command::new("bash").arg(script).arg(&into).output() {
         Ok(output) => output,
         Err(error) => panic!("bash does not start: {error}"),
     };
     let said = String::from_utf8_lossy(&output.stderr);
     match output.status.code() {
-        Some(0) => Some(into.join("node_modules/@modelcontextprotocol/server-everything/dist/index.js")),
+        Some(0) => Some(into.join("node_modules")),
         Some(3) => {
             println!("skipped: {}", said.trim());
             None

@@ -111,6 +111,12 @@ impl EngineShared {
         };
         let (mail, receiver) = channel(16);
         let supervisor = Arc::new(SupervisorLine::new(Addr::new(mail)));
+        if self.runs.find(&run_id).is_some() {
+            return Err(RunError::new(
+                RunErrorCode::NodeFailed,
+                format!("a run {run_id} is under way"),
+            ));
+        }
         let permit = admit(&self.gate, &self.runs, &run_id, Arc::clone(&supervisor)).map_err(refused)?;
         let conversation = self.conversation(&graph, request.conversation);
         let (outcome_setter, outcome) = completion();

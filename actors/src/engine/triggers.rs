@@ -61,6 +61,21 @@ impl EngineShared {
         })
     }
 
+    /// As [`EngineShared::add_trigger`], in the place of one with its id.
+    pub fn replace_trigger(&self, definition: TriggerDefinition) {
+        {
+            let _one_change = self.trigger_changes.lock().unwrap_or_else(PoisonError::into_inner);
+            for arbiter in 0..self.spawner.arbiters() {
+                let (owner, id) = (Owner::Engine, definition.id.clone());
+                self.on_arbiter(arbiter, move |local| {
+                    local.matcher.do_send(MatcherMsg::Remove { owner, id });
+                });
+            }
+        }
+        // Whether it was added is told to nobody: one with its id is gone.
+        drop(self.add_trigger(definition));
+    }
+
     /// Answered by each arbiter when the triggers that were registered before watch there.
     pub fn triggers_in_place(&self) -> Vec<Completion<()>> {
         self.change_triggers(MatcherMsg::InPlace)

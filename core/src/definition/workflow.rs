@@ -24,6 +24,9 @@ pub struct WorkflowDefinition {
     /// Carried through, never read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Map<String, Value>>,
+    /// JSON Schema of the run's input, checked where runs are started from outside: by the service and as a tool of MCP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input_schema: Option<Map<String, Value>>,
     /// Variables that exist before the first node.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub variables: Vec<VariableDefinition>,

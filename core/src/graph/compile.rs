@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::adjacency::Adjacency;
 use super::compile_context::CompileContext;
 use super::diagnostics::{Diagnostics, child, pointer};
-use super::model::Graph;
+use super::model::{About, Graph};
 use super::nodes::NodeCompiler;
 use super::pairing::pair;
 use super::references::{Calls, WorkflowNames, check_calls, check_subgraphs, is_triggered};
@@ -188,6 +188,12 @@ fn compile_one(
         .filter(|_| report.faults.is_empty() && !holes.faulty)
         .map(|start| Graph {
             workflow_id: Arc::from(definition.id.as_str()),
+            about: About {
+                name: definition.name.clone(),
+                version: definition.version.clone(),
+                description: definition.description.clone(),
+                input_schema: definition.input_schema.clone(),
+            },
             uid,
             nodes,
             start,

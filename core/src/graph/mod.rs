@@ -25,7 +25,7 @@ pub use compile::{Compiled, compile, compile_loaded};
 pub use compile_context::CompileContext;
 pub use evaluator::Evaluator;
 pub use model::{
-    ContextNode, Edge, Fork, ForkIx, ForkPath, Graph, JoinRule, LlmNode, Node, NodeIx, NodeKind, Snippet, SnippetIx,
-    SnippetKind, ValueSpec,
+    About, ContextNode, Edge, Fork, ForkIx, ForkPath, Graph, JoinRule, LlmNode, Node, NodeIx, NodeKind, Snippet,
+    SnippetIx, SnippetKind, ValueSpec,
 };
 pub use syntax::{NoSyntax, Syntax, SyntaxFault};

@@ -28,6 +28,8 @@ pub type ForkIx = u32;
 pub struct Graph {
     /// The workflow's id.
     pub workflow_id: Arc<str>,
+    /// The workflow as it presents itself to who starts it.
+    pub about: About,
     /// Number that no other graph of this process has: a key for caches of compiled scripts.
     pub uid: u64,
     /// The nodes, in file order.
@@ -48,6 +50,19 @@ pub struct Graph {
     pub config: WorkflowConfig,
     /// Node by the user's id.
     pub by_id: BTreeMap<Arc<str>, NodeIx>,
+}
+
+/// A workflow's name, version and description, and what its input is to be.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct About {
+    /// For people.
+    pub name: Option<String>,
+    /// For people.
+    pub version: Option<String>,
+    /// For people, and for models that may start it.
+    pub description: Option<String>,
+    /// JSON Schema of the input.
+    pub input_schema: Option<Map<String, Value>>,
 }
 
 impl Graph {

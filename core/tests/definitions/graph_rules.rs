@@ -196,6 +196,7 @@ fn numbers_that_are_none_are_refused_in_definitions_built_in_code() {
         version: None,
         description: None,
         metadata: None,
+        input_schema: None,
         variables: Vec::new(),
         nodes: vec![
             node("s", NodeConfig::Start),

@@ -10,11 +10,15 @@ mod files;
 mod graph;
 mod init;
 mod interrupt;
+mod log;
 mod man;
+mod mcp;
 mod models;
 mod redact;
 mod run;
 mod schema;
+mod serve;
+mod served;
 mod terminal;
 mod tools;
 mod validate;
@@ -56,6 +60,10 @@ enum Command {
     Init(init::Args),
     /// Run a workflow: progress on stderr, the result on stdout
     Run(run::Args),
+    /// Serve workflows over HTTP: runs, event streams, metrics
+    Serve(serve::Args),
+    /// Offer workflows as tools of an MCP server, over stdio
+    Mcp(mcp::Args),
     /// Check workflow files: every error and warning, with its place
     Validate(validate::Args),
     /// Try every order in which branches can end: is the outcome the same?
@@ -91,6 +99,8 @@ impl Command {
         match self {
             Self::Init(args) => init::run(&args),
             Self::Run(args) => run::run(&args),
+            Self::Serve(args) => serve::run(&args),
+            Self::Mcp(args) => mcp::run(&args),
             Self::Validate(args) => validate::run(&args),
             Self::Explore(args) => explore::run(&args),
             Self::Graph(args) => graph::run(&args),
@@ -112,6 +122,8 @@ impl Command {
             Self::Models(args) => args.output(),
             Self::Tools(args) => args.output(),
             Self::Init(_)
+            | Self::Serve(_)
+            | Self::Mcp(_)
             | Self::Graph(_)
             | Self::Context(_)
             | Self::Schema(_)

@@ -17,6 +17,7 @@ type Answers = Receiver<Result<Arc<Value>, RunError>>;
 fn graph(code: &str) -> Arc<Graph> {
     Arc::new(Graph {
         workflow_id: "w".into(),
+        about: pirn_core::graph::About::default(),
         uid: u64::MAX,
         nodes: Vec::new(),
         start: 0,

@@ -116,6 +116,7 @@ fn snippets(texts: &[&str]) -> pirn_core::graph::Graph {
 
     pirn_core::graph::Graph {
         workflow_id: "w".into(),
+        about: pirn_core::graph::About::default(),
         uid: 1,
         nodes: Vec::new(),
         start: 0,

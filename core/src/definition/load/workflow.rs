@@ -76,6 +76,7 @@ pub(super) fn read_workflow(loader: &mut Loader, mut tree: Tree) {
         version: head.version,
         description: head.description,
         metadata: head.metadata,
+        input_schema: head.input_schema,
         variables: read_variables,
         nodes: read_nodes,
         edges: read_edges,
@@ -102,6 +103,8 @@ struct Head {
     version: Option<String>,
     description: Option<String>,
     metadata: Option<Map<String, Value>>,
+    #[serde(rename = "inputSchema")]
+    input_schema: Option<Map<String, Value>>,
     #[serde(rename = "nodes")]
     _nodes: Option<IgnoredAny>,
     #[serde(rename = "edges")]

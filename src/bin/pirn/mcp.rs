@@ -1,0 +1,49 @@
+//! `pirn mcp FILE...`: workflows as tools of an MCP server over stdio.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use pirn::service::{Options, Service};
+
+use crate::failure::Failure;
+use crate::log::LogArgs;
+use crate::served::ServedFiles;
+
+/// How long runs may go on when the client is gone.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Arguments of `pirn mcp`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Example, in the settings of an MCP client:
+  {\"mcpServers\": {\"pirn\": {\"command\": \"pirn\", \"args\": [\"mcp\", \"workflow.json\"]}}}
+
+Exit codes: 0 the client has ended the session, 1 a file is invalid or the session broke, 2 wrong usage or an unreadable file.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    served: ServedFiles,
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+/// Serves until stdin ends.
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    args.log.begin()?;
+    let (engine, ids) = args.served.open()?;
+    let service = Service::new(engine, Options::default());
+    service
+        .offer(&ids)
+        .map_err(|faults| Failure::failed("INVALID_INPUT_SCHEMA", faults.join("\n")))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::failed("NO_THREADS", error.to_string()))?;
+    let served = runtime.block_on(async {
+        let served = service.serve_mcp_stdio().await;
+        service.shut_down(GRACE).await;
+        served
+    });
+    // A read of stdin that is under way ends with the process.
+    runtime.shutdown_background();
+    pirn::tools::kill_all();
+    served.map_err(|message| Failure::failed("SESSION_BROKEN", message))?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,262 @@
+//! `pirn serve FILE...`: workflows over HTTP.
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use pirn::Engine;
+use pirn::service::{Access, Limits, Options, Service, serve};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+
+use crate::failure::Failure;
+use crate::files;
+use crate::log::LogArgs;
+use crate::served::{ServedFiles, WorkflowIds};
+use crate::terminal::{FAILED, Output};
+
+/// Arguments of `pirn serve`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  pirn serve workflow.json
+  pirn serve workflow.json --listen 0.0.0.0:7474 --token-file tokens --allow-host pirn.example.com
+
+  curl http://127.0.0.1:7474/v1/runs?wait=10 -H 'Content-Type: application/json' -d '{\"workflow\": \"greet\"}'
+
+SIGHUP reads the workflows and tokens again; SIGTERM ends the service when the runs under way have.
+
+Exit codes: 0 told to stop and every run has ended, 1 a file is invalid or a run did not end, 2 wrong usage or an unreadable file.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    served: ServedFiles,
+    /// Where to listen; any address but a loopback one needs a token
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7474")]
+    listen: SocketAddr,
+    /// A file with a token a line: who asks sends one of them as Authorization: Bearer TOKEN
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<String>,
+    /// A name that the service is asked by, beside localhost and the address it listens on
+    #[arg(long, value_name = "NAME")]
+    allow_host: Vec<String>,
+    /// An origin whose pages may ask, such as https://app.example.com
+    #[arg(long, value_name = "ORIGIN")]
+    allow_origin: Vec<String>,
+    /// How long runs may go on when the service is told to stop, seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    grace: u64,
+    /// Send spans to this OTLP collector, such as http://127.0.0.1:4318/v1/traces
+    #[cfg(feature = "otel")]
+    #[arg(long, value_name = "URL")]
+    otlp: Option<String>,
+    /// Put replies, arguments and results of tools into the spans
+    #[cfg(feature = "otel")]
+    #[arg(long, requires = "otlp")]
+    otlp_contents: bool,
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+/// Serves until it is told to stop.
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    args.log.begin()?;
+    let tokens = args.tokens()?;
+    if tokens.is_empty() && !args.listen.ip().is_loopback() {
+        let message = format!("whoever reaches {} could start runs", args.listen);
+        return Err(Failure::usage("TOKEN_NEEDED", message).with_help("give a --token-file"));
+    }
+    let (engine, ids) = args.served.open()?;
+    #[cfg(feature = "otel")]
+    let telemetry = args.telemetry(&engine)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let served = match runtime {
+        Ok(runtime) => runtime.block_on(listen(args, &engine, &ids, tokens)),
+        Err(error) => Err(Failure::failed("NO_THREADS", error.to_string())),
+    };
+    #[cfg(feature = "otel")]
+    if let Some(telemetry) = telemetry {
+        // Where it was never shut down, the engine stops with its last handle.
+        drop(engine);
+        telemetry.finish();
+    }
+    pirn::tools::kill_all();
+    served
+}
+
+impl Args {
+    fn tokens(&self) -> Result<Vec<String>, Failure> {
+        let Some(path) = &self.token_file else {
+            return Ok(Vec::new());
+        };
+        let text = files::read_named(path)?;
+        let lines = text.lines().map(str::trim);
+        let tokens: Vec<String> = lines.filter(|line| !line.is_empty()).map(str::to_owned).collect();
+        if tokens.is_empty() {
+            return Err(Failure::usage("NO_TOKEN", format!("{path} has no token")));
+        }
+        Ok(tokens)
+    }
+
+    #[cfg(feature = "otel")]
+    fn telemetry(&self, engine: &Engine) -> Result<Option<pirn::telemetry::Telemetry>, Failure> {
+        let Some(endpoint) = &self.otlp else { return Ok(None) };
+        let options = pirn::telemetry::TelemetryOptions {
+            endpoint: Some(endpoint.clone()),
+            has_contents: self.otlp_contents,
+            ..Default::default()
+        };
+        let telemetry = pirn::telemetry::Telemetry::start(engine, options);
+        telemetry
+            .map(Some)
+            .map_err(|message| Failure::usage("INVALID_USAGE", message))
+    }
+
+    fn options(&self, tokens: Vec<String>) -> Options {
+        let mut access = Access {
+            tokens,
+            origins: self.allow_origin.clone(),
+            ..Access::default()
+        };
+        let address = match self.listen {
+            SocketAddr::V4(address) => address.ip().to_string(),
+            SocketAddr::V6(address) => format!("[{}]", address.ip()),
+        };
+        for name in self.allow_host.iter().chain([&address]) {
+            access = access.host(name);
+        }
+        Options {
+            access,
+            ..Options::default()
+        }
+    }
+
+    /// Workflows and tokens as their files have them now; what is wrong leaves what was there.
+    fn reload(&self, service: &Service, engine: &Engine) {
+        match self.served.reload(engine).and_then(|ids| offered(service, &ids)) {
+            Ok(()) => tracing::info!("the workflows were loaded anew"),
+            Err(failure) => {
+                failure.report(Output::Text);
+                tracing::error!("the workflows stay as they were");
+            }
+        }
+        match self.tokens() {
+            Ok(tokens) => service.set_tokens(tokens),
+            Err(failure) => {
+                failure.report(Output::Text);
+                tracing::error!("the tokens stay as they were");
+            }
+        }
+    }
+}
+
+fn offered(service: &Service, ids: &WorkflowIds) -> Result<(), Failure> {
+    let offered = service.offer(ids);
+    offered.map_err(|faults| Failure::failed("INVALID_INPUT_SCHEMA", faults.join("\n")))
+}
+
+async fn listen(args: &Args, engine: &Engine, ids: &WorkflowIds, tokens: Vec<String>) -> Result<ExitCode, Failure> {
+    let service = Service::new(engine.clone(), args.options(tokens));
+    offered(&service, ids)?;
+    let signals = Signals::listen();
+    let mut signals = signals.map_err(|error| Failure::failed("NO_SIGNALS", error.to_string()))?;
+    let listening = async {
+        let listener = TcpListener::bind(args.listen).await?;
+        let address = listener.local_addr()?;
+        Ok::<_, std::io::Error>((listener, address))
+    };
+    let (listener, address) = listening.await.map_err(|error| {
+        let message = format!("cannot listen on {}: {error}", args.listen);
+        Failure::usage("CANNOT_LISTEN", message)
+    })?;
+    tracing::info!("listening on http://{address}");
+    let (stop, stopped) = oneshot::channel::<()>();
+    let limits = Limits::default();
+    let serving = serve(listener, service.router(), &limits, async {
+        // Dropped or told, it is the end.
+        stopped.await.unwrap_or(());
+    });
+    let steering = async {
+        while signals.next().await == Signal::Reload {
+            args.reload(&service, engine);
+        }
+        tracing::info!("no more runs are started; those under way have {} s", args.grace);
+        let left = tokio::select! {
+            left = service.shut_down(Duration::from_secs(args.grace)) => left,
+            () = signals.second_stop() => {
+                // Whoever asks twice does not want to wait.
+                pirn::tools::kill_all();
+                std::process::exit(i32::from(FAILED));
+            }
+        };
+        tracing::info!(
+            cancelled = left.runs_cancelled,
+            left = left.runs_left,
+            "every run has ended"
+        );
+        drop(stop);
+        left.runs_left
+    };
+    let ((), left) = tokio::join!(serving, steering);
+    Ok(if left == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(FAILED)
+    })
+}
+
+#[derive(PartialEq)]
+enum Signal {
+    Reload,
+    Stop,
+}
+
+#[cfg(unix)]
+struct Signals {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+    hangup: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl Signals {
+    fn listen() -> std::io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    async fn next(&mut self) -> Signal {
+        tokio::select! {
+            _ = self.interrupt.recv() => Signal::Stop,
+            _ = self.terminate.recv() => Signal::Stop,
+            _ = self.hangup.recv() => Signal::Reload,
+        }
+    }
+
+    async fn second_stop(&mut self) {
+        while self.next().await == Signal::Reload {}
+    }
+}
+
+#[cfg(not(unix))]
+struct Signals;
+
+#[cfg(not(unix))]
+impl Signals {
+    fn listen() -> std::io::Result<Self> {
+        Ok(Self)
+    }
+
+    async fn next(&mut self) -> Signal {
+        // Where it can not be listened for, the process is ended from outside.
+        tokio::signal::ctrl_c().await.unwrap_or(());
+        Signal::Stop
+    }
+
+    async fn second_stop(&mut self) {
+        self.next().await;
+    }
+}

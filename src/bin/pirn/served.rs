@@ -1,0 +1,82 @@
+//! Workflow files that a command offers for as long as it lives: opened once, read again when they change.
+
+use std::collections::BTreeSet;
+
+use pirn::Engine;
+use pirn::check::{Checked, SourceFile, World, check};
+
+use crate::config::{Config, ConfigFile};
+use crate::failure::Failure;
+use crate::{files, tools};
+
+/// The files, and the config beside them.
+#[derive(clap::Args)]
+pub(crate) struct ServedFiles {
+    /// Workflow files, loaded together
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<String>,
+    #[command(flatten)]
+    config: ConfigFile,
+    /// Runs at once; one more is refused
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_runs: Option<u32>,
+}
+
+/// The ids of workflows that are offered.
+pub(crate) type WorkflowIds = BTreeSet<String>;
+
+impl ServedFiles {
+    /// Reads and checks everything, and builds the engine.
+    ///
+    /// # Errors
+    /// What is wrong with the files, the config or the servers of tools.
+    pub(crate) fn open(&self) -> Result<(Engine, WorkflowIds), Failure> {
+        let (_, config, checked) = self.read()?;
+        let ids = ids(&checked);
+        let config = config.unwrap_or_default();
+        let tools = tools::registry(config.tools)?;
+        let mut builder = Engine::builder()
+            .profiles(config.profiles)
+            .tools(tools)
+            .faults(config.faults);
+        if let Some(runs) = self.max_runs {
+            builder = builder.max_runs(runs as usize);
+        }
+        let engine = builder.checked(checked).build();
+        let engine = engine.map_err(|error| Failure::failed("ENGINE_NOT_BUILT", error.to_string()))?;
+        Ok((engine, ids))
+    }
+
+    /// Reads the workflow files again and puts what stands in them in the place of what the engine has.
+    ///
+    /// # Errors
+    /// What is wrong; then the engine has what it had.
+    pub(crate) fn reload(&self, engine: &Engine) -> Result<WorkflowIds, Failure> {
+        let (files, config, checked) = self.read()?;
+        if engine.load_files(&files).is_err() {
+            let text = config.as_ref().and_then(|config| config.text.as_ref());
+            return Err(Failure::invalid(files, text, checked));
+        }
+        Ok(ids(&checked))
+    }
+
+    fn read(&self) -> Result<(Vec<SourceFile>, Option<Config>, Checked), Failure> {
+        let files = files::read(&self.files)?;
+        let config = self.config.read(&self.files)?;
+        let text = config.as_ref().and_then(|config| config.text.as_ref());
+        let world = World {
+            config: text,
+            functions: Some(&BTreeSet::new()),
+        };
+        let checked = check(&files, &world);
+        if !checked.faults().is_empty() {
+            return Err(Failure::invalid(files, text, checked));
+        }
+        Ok((files, config, checked))
+    }
+}
+
+fn ids(checked: &Checked) -> WorkflowIds {
+    let workflows = checked.loaded().workflows.iter();
+    workflows.map(|workflow| workflow.value.id.clone()).collect()
+}

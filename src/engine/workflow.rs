@@ -1,0 +1,60 @@
+//! A registered workflow as it presents itself to whoever may start it.
+
+use pirn_core::graph::Graph;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+/// A workflow's id, name, version and description, the schema of its input, and its nodes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkflowInfo {
+    /// Names it.
+    pub id: String,
+    /// For people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// For people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// For people, and for models that may start it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// JSON Schema of the input.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input_schema: Option<Map<String, Value>>,
+    /// Whether it is a triggered sub-workflow, which no run can start with.
+    #[serde(skip)]
+    pub is_triggered: bool,
+    /// Its nodes, in file order.
+    pub nodes: Vec<NodeInfo>,
+}
+
+/// A node's id and type.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeInfo {
+    /// Names it in the workflow.
+    pub node_id: String,
+    /// The upper-case word, as in a definition.
+    #[serde(rename = "type")]
+    pub node_type: &'static str,
+}
+
+impl WorkflowInfo {
+    pub(super) fn of(graph: &Graph) -> Self {
+        let about = graph.about.clone();
+        let node = |node: &pirn_core::graph::Node| NodeInfo {
+            node_id: node.id.to_string(),
+            node_type: node.kind.type_name(),
+        };
+        Self {
+            id: graph.workflow_id.to_string(),
+            name: about.name,
+            version: about.version,
+            description: about.description,
+            input_schema: about.input_schema,
+            is_triggered: graph.triggered,
+            nodes: graph.nodes.iter().map(node).collect(),
+        }
+    }
+}

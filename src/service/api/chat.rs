@@ -1,0 +1,110 @@
+//! Chats: a workflow behind a page that uses the AI SDK's `useChat`.
+
+use axum::extract::{Path, State};
+use axum::http::HeaderValue;
+use axum::response::Response;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+use super::super::body::JsonBody;
+use super::super::feed::Feed;
+use super::super::problem::{Problem, ProblemCode};
+use super::super::sse;
+use super::super::start::Start;
+use super::super::state::Service;
+use super::super::wire::ui_messages::UiMessages;
+use crate::{Message, Role};
+
+/// What `DefaultChatTransport` sends, as far as it is read.
+#[derive(Deserialize, ToSchema)]
+pub(crate) struct Chat {
+    /// The chat.
+    #[serde(default)]
+    id: Option<String>,
+    /// Its UI messages, the new one last.
+    #[schema(value_type = Vec<Object>)]
+    messages: Vec<Value>,
+}
+
+/// Runs a workflow for one turn of a chat.
+///
+/// The run's input is `{message, chatId}`, where `message` is the text of the last user message; the messages before it are
+/// the conversation.
+#[utoipa::path(
+    post, path = "/v1/chat/{workflow}", tag = "front ends", params(("workflow" = String, Path, description = "The workflow")),
+    request_body = Chat,
+    responses(
+        (status = 200, description = "A UI message stream", body = String, content_type = "text/event-stream"),
+        (status = 404, description = "There is no such workflow", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "A field or the input is invalid", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn run(
+    State(service): State<Service>,
+    Path(workflow): Path<String>,
+    body: JsonBody<Chat>,
+) -> Result<Response, Problem> {
+    let Turn { message, before } = turn(&body.value.messages)?;
+    let start = Start {
+        workflow,
+        input: json!({"message": message, "chatId": body.value.id}),
+        conversation: before,
+        run_id: None,
+    };
+    let run = service.start(start).await?;
+    let feed = Feed::open(&service, &run, 0)?;
+    let mut response = sse::response(feed, UiMessages::default(), ());
+    let version = HeaderValue::from_static("v1");
+    response.headers_mut().insert("x-vercel-ai-ui-message-stream", version);
+    Ok(response)
+}
+
+/// A turn of a conversation: what the user says now, and what was said before.
+pub(super) struct Turn {
+    pub(super) message: String,
+    pub(super) before: Vec<Message>,
+}
+
+/// The turn that messages of a front end end with. Texts alone are read; a role that is not a conversation's (developer,
+/// activity, reasoning), and a result of a front end's own tool, is passed over.
+pub(super) fn turn(messages: &[Value]) -> Result<Turn, Problem> {
+    let mut before = Vec::with_capacity(messages.len());
+    for (place, message) in messages.iter().enumerate() {
+        let Some(role) = message["role"].as_str() else {
+            let detail = "a message has a role";
+            return Err(Problem::new(ProblemCode::MissingField, detail).at(format!("/messages/{place}/role")));
+        };
+        let text = text_of(message);
+        let role = match role {
+            "system" => Role::System,
+            "user" => Role::User,
+            "assistant" if !text.is_empty() => Role::Assistant,
+            _passed_over => continue,
+        };
+        before.push(Message::new(role, text));
+    }
+    match before.pop() {
+        Some(last) if last.role == Role::User => Ok(Turn {
+            message: text_of(&json!({"content": last.content})),
+            before,
+        }),
+        _other => {
+            let detail = "the last message that has a text is the user's";
+            Err(Problem::new(ProblemCode::InvalidValue, detail).at("/messages"))
+        }
+    }
+}
+
+/// The texts of a message's `content`, or of its `parts`.
+fn text_of(message: &Value) -> String {
+    let parts = message["parts"].as_array().or_else(|| message["content"].as_array());
+    let Some(parts) = parts else {
+        return message["content"].as_str().unwrap_or_default().to_owned();
+    };
+    let texts = parts.iter().filter(|part| part["type"] == "text");
+    texts
+        .filter_map(|part| part["text"].as_str())
+        .collect::<Vec<_>>()
+        .join("\n")
+}

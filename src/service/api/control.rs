@@ -1,0 +1,150 @@
+//! Steering a run: cancel, pause, resume, emit, pin.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use pirn_core::definition::PinSection;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use super::super::body::JsonBody;
+use super::super::problem::Problem;
+use super::super::state::Service;
+use super::runs::find;
+use crate::RunHandle;
+
+/// The run was told.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Told {
+    ok: bool,
+}
+
+fn tell(service: &Service, id: &str, what: impl FnOnce(&RunHandle)) -> Result<Json<Told>, Problem> {
+    what(find(service, id)?.live()?);
+    Ok(Json(Told { ok: true }))
+}
+
+/// Why a run is cancelled.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Cancel {
+    /// Stands in the report.
+    reason: Option<String>,
+}
+
+/// Nothing but the request itself.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Nothing {}
+
+/// Cancels a run: it ends CANCELLED at its next safe point, and so does everything it started.
+#[utoipa::path(
+    post, path = "/v1/runs/{id}/cancel", tag = "control", params(("id" = String, Path, description = "The run")),
+    request_body = Cancel,
+    responses(
+        (status = 200, description = "The run was told", body = Told),
+        (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "The run has ended", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn cancel(
+    State(service): State<Service>,
+    Path(id): Path<String>,
+    body: JsonBody<Cancel>,
+) -> Result<Json<Told>, Problem> {
+    let reason = body.value.reason.unwrap_or_else(|| "cancelled over HTTP".to_owned());
+    tell(&service, &id, |run| run.cancel(reason))
+}
+
+/// Stops every thread of a run at its next safe point.
+#[utoipa::path(
+    post, path = "/v1/runs/{id}/pause", tag = "control", params(("id" = String, Path, description = "The run")),
+    responses(
+        (status = 200, description = "The run was told", body = Told),
+        (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "The run has ended", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn pause(
+    State(service): State<Service>,
+    Path(id): Path<String>,
+    _: JsonBody<Nothing>,
+) -> Result<Json<Told>, Problem> {
+    tell(&service, &id, RunHandle::pause)
+}
+
+/// Lets the threads of a run go on.
+#[utoipa::path(
+    post, path = "/v1/runs/{id}/resume", tag = "control", params(("id" = String, Path, description = "The run")),
+    responses(
+        (status = 200, description = "The run was told", body = Told),
+        (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "The run has ended", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn resume(
+    State(service): State<Service>,
+    Path(id): Path<String>,
+    _: JsonBody<Nothing>,
+) -> Result<Json<Told>, Problem> {
+    tell(&service, &id, RunHandle::resume)
+}
+
+/// A CUSTOM event.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Emit {
+    /// Its `eventName`.
+    name: String,
+    /// Its fields.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    data: Map<String, Value>,
+}
+
+/// Raises a CUSTOM event in a run: WAIT nodes and triggers see it.
+#[utoipa::path(
+    post, path = "/v1/runs/{id}/emit", tag = "control", params(("id" = String, Path, description = "The run")),
+    request_body = Emit,
+    responses(
+        (status = 200, description = "The run was told", body = Told),
+        (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "The run has ended", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn emit(
+    State(service): State<Service>,
+    Path(id): Path<String>,
+    body: JsonBody<Emit>,
+) -> Result<Json<Told>, Problem> {
+    tell(&service, &id, |run| run.emit(body.value.name, body.value.data))
+}
+
+/// A section of the pinned context.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Pin {
+    /// role, todo, usefulInfo or folderNotes.
+    #[schema(value_type = String)]
+    section: PinSection,
+    /// Its value; null takes it away.
+    value: Value,
+}
+
+/// Sets a section of the pinned context from the next model request on.
+#[utoipa::path(
+    post, path = "/v1/runs/{id}/pin", tag = "control", params(("id" = String, Path, description = "The run")),
+    request_body = Pin,
+    responses(
+        (status = 200, description = "The run was told", body = Told),
+        (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "The run has ended", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn pin(
+    State(service): State<Service>,
+    Path(id): Path<String>,
+    body: JsonBody<Pin>,
+) -> Result<Json<Told>, Problem> {
+    tell(&service, &id, |run| run.pin(body.value.section, body.value.value))
+}

@@ -1,0 +1,43 @@
+//! How the process is: alive, ready for runs, and its figures.
+
+use axum::extract::State;
+use axum::http::header;
+use axum::response::IntoResponse;
+
+use super::super::problem::Problem;
+use super::super::start::draining;
+use super::super::state::Service;
+
+/// The process answers.
+#[utoipa::path(get, path = "/healthz", tag = "health", responses((status = 200, description = "It answers", body = String)))]
+pub(crate) async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+/// New runs are taken.
+#[utoipa::path(
+    get, path = "/readyz", tag = "health",
+    responses(
+        (status = 200, description = "New runs are taken", body = String),
+        (status = 503, description = "The service is shutting down", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn readyz(State(service): State<Service>) -> Result<&'static str, Problem> {
+    if service.is_draining() {
+        Err(draining())
+    } else {
+        Ok("ready\n")
+    }
+}
+
+/// Figures in Prometheus' text format.
+#[utoipa::path(get, path = "/metrics", tag = "health", responses((status = 200, description = "Figures", body = String)))]
+pub(crate) async fn metrics(State(service): State<Service>) -> impl IntoResponse {
+    let text = service
+        .metrics()
+        .render(service.engine().live_runs(), service.streams().open());
+    (
+        [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")],
+        text,
+    )
+}

@@ -1,0 +1,102 @@
+//! The routes, and what stands around all of them.
+#![allow(clippy::unused_async, reason = "axum's handlers are async functions")]
+
+mod agui;
+mod chat;
+mod control;
+mod health;
+mod query;
+mod runs;
+mod workflows;
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use tower_http::catch_panic::CatchPanicLayer;
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::access;
+use super::problem::{Problem, ProblemCode, Refusal};
+use super::state::Service;
+
+/// The document that `/openapi.json` gives: the routes add themselves.
+#[derive(OpenApi)]
+#[openapi(info(
+    title = "Pirn",
+    description = "Runs of LLM-agent workflows: start, watch, steer. Every error is application/problem+json."
+))]
+struct Document;
+
+pub(super) fn router(service: &Service) -> axum::Router {
+    let (router, document) = OpenApiRouter::with_openapi(Document::openapi())
+        .routes(routes!(runs::start, runs::list))
+        .routes(routes!(runs::report))
+        .routes(routes!(runs::events))
+        .routes(routes!(control::cancel))
+        .routes(routes!(control::pause))
+        .routes(routes!(control::resume))
+        .routes(routes!(control::emit))
+        .routes(routes!(control::pin))
+        .routes(routes!(workflows::list))
+        .routes(routes!(workflows::show))
+        .routes(routes!(agui::run))
+        .routes(routes!(chat::run))
+        .routes(routes!(health::healthz))
+        .routes(routes!(health::readyz))
+        .routes(routes!(health::metrics))
+        .split_for_parts();
+    let openapi = axum::Json(document);
+    #[cfg(feature = "mcp")]
+    let router = router.route_service("/mcp", super::mcp::http_service(service));
+    router
+        .route("/openapi.json", axum::routing::get(async move || openapi))
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(from_fn_with_state(service.clone(), access::check))
+        .layer(service.access().cors())
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(from_fn_with_state(service.clone(), count))
+        .with_state(service.clone())
+}
+
+async fn not_found(request: Request) -> Problem {
+    Problem::new(
+        ProblemCode::NotFound,
+        format!("there is no path {}", request.uri().path()),
+    )
+}
+
+async fn method_not_allowed(request: Request) -> Problem {
+    let detail = format!("{} does not know {}", request.uri().path(), request.method());
+    Problem::new(ProblemCode::MethodNotAllowed, detail)
+}
+
+fn panicked(_: Box<dyn std::any::Any + Send + 'static>) -> Response {
+    Problem::new(ProblemCode::Internal, "the request's handler panicked").into_response()
+}
+
+async fn count(State(service): State<Service>, request: Request, next: Next) -> Response {
+    let method = request.method().clone();
+    let route = request
+        .extensions()
+        .get::<MatchedPath>()
+        .map(|path| path.as_str().to_owned());
+    let response = next.run(request).await;
+    let refusal = response.extensions().get::<Refusal>().map(|refusal| refusal.0);
+    let metrics = service.metrics();
+    // Methods that nobody defined would be labels without end.
+    let method = if response.status() == axum::http::StatusCode::METHOD_NOT_ALLOWED {
+        ""
+    } else {
+        method.as_str()
+    };
+    metrics.answered(
+        method,
+        route.as_deref().unwrap_or_default(),
+        response.status().as_u16(),
+        refusal,
+    );
+    response
+}

@@ -1,0 +1,332 @@
+//! Runs: start, list, report, events.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::{IntoParams, ToSchema};
+
+use super::super::archive::{RunQuery, RunSummary};
+use super::super::body::JsonBody;
+use super::super::feed::{Fed, Feed};
+use super::super::idempotency::Claim;
+use super::super::problem::{Problem, ProblemCode};
+use super::super::runs::Run;
+use super::super::sse::{self, Guard, Wire, frame};
+use super::super::start::Start;
+use super::super::state::Service;
+use super::query::{Parameters, event_types};
+use crate::{EventType, Message};
+
+/// Runs of a list where the request does not say how many.
+const PAGE: usize = 100;
+
+/// The most runs of a list.
+const MAX_PAGE: usize = 1_000;
+
+/// Why a run whose client went away is cancelled.
+const CLIENT_GONE: &str = "the client that started the run went away";
+
+/// A run to be started.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct StartRun {
+    /// Id of the workflow.
+    workflow: String,
+    /// The run's input.
+    #[serde(default)]
+    input: Value,
+    /// Messages that the main thread's conversation starts with.
+    #[serde(default)]
+    #[schema(value_type = Vec<Object>)]
+    conversation: Vec<Message>,
+    /// Names the run: 1 to 128 letters, digits, hyphens, dots and underscores.
+    #[serde(default)]
+    run_id: Option<String>,
+    /// Cancels the run when the connection of this request ends before the run; with `?wait` or a stream only.
+    #[serde(default)]
+    cancel_on_disconnect: bool,
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StartParameters {
+    /// Waits up to so many seconds for the run's end, and answers with its report.
+    wait: Option<f64>,
+}
+
+/// Starts a run.
+///
+/// With `Accept: text/event-stream` the answer is the run's events. With `Idempotency-Key` a second request with the same key
+/// and body gives the run that the first has started.
+#[utoipa::path(
+    post, path = "/v1/runs", tag = "runs", params(StartParameters), request_body = StartRun,
+    responses(
+        (status = 201, description = "The run; its report with `wait`; its events where they are accepted", body = RunSummary),
+        (status = 404, description = "There is no such workflow", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "The run's id is taken", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "A field or the input is invalid", body = Problem, content_type = "application/problem+json"),
+        (status = 503, description = "Too many runs are under way, or the service is shutting down", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn start(
+    State(service): State<Service>,
+    headers: HeaderMap,
+    Parameters(parameters): Parameters<StartParameters>,
+    body: JsonBody<StartRun>,
+) -> Result<Response, Problem> {
+    let wait = parameters
+        .wait
+        .map(|seconds| checked_wait(&service, seconds))
+        .transpose()?;
+    let is_stream = accepts_events(&headers);
+    let cancels = body.value.cancel_on_disconnect;
+    if cancels && wait.is_none() && !is_stream {
+        let detail = "nothing can disconnect: ask for the events (Accept: text/event-stream), or for ?wait=SECONDS";
+        return Err(Problem::new(ProblemCode::InvalidValue, detail).at("/cancelOnDisconnect"));
+    }
+    let key = headers
+        .get("idempotency-key")
+        .map(|key| key.to_str().unwrap_or_default());
+    let run = match key.map(|key| service.keys().claim(key, body.fingerprint)).transpose()? {
+        None => service.start(body.value.into()).await?,
+        Some(Claim::Same(run_id)) => find(&service, &run_id)?,
+        Some(Claim::First(claimed)) => {
+            let run = service.start(body.value.into()).await?;
+            claimed.keep(run.id());
+            run
+        }
+    };
+    let mut guard = CancelOnDrop(cancels.then(|| Arc::clone(&run)));
+    let location = [(header::LOCATION, format!("/v1/runs/{}", run.id()))];
+    if is_stream {
+        let feed = Feed::open(&service, &run, 0)?;
+        let stream = sse::response(feed, EventWire { types: Vec::new() }, guard);
+        return Ok((StatusCode::CREATED, location, stream).into_response());
+    }
+    let Some(wait) = wait else {
+        return Ok((StatusCode::CREATED, location, Json(run.summary())).into_response());
+    };
+    // Where it takes longer, the report so far is the answer.
+    let _: Result<_, tokio::time::error::Elapsed> = tokio::time::timeout(wait, run.handle.outcome()).await;
+    guard.ended();
+    Ok((StatusCode::CREATED, location, Json(run.report().await)).into_response())
+}
+
+impl From<StartRun> for Start {
+    fn from(body: StartRun) -> Self {
+        Self {
+            workflow: body.workflow,
+            input: body.input,
+            conversation: body.conversation,
+            run_id: body.run_id,
+        }
+    }
+}
+
+fn checked_wait(service: &Service, seconds: f64) -> Result<Duration, Problem> {
+    let longest = service.limits().wait;
+    let wait = Duration::try_from_secs_f64(seconds).ok();
+    wait.map(|wait| wait.min(longest))
+        .ok_or_else(|| Problem::new(ProblemCode::InvalidRequest, "wait is a number of seconds, 0 or more"))
+}
+
+fn accepts_events(headers: &HeaderMap) -> bool {
+    let mut accepted = headers.get_all(header::ACCEPT).iter();
+    accepted.any(|value| value.to_str().is_ok_and(|value| value.contains("text/event-stream")))
+}
+
+/// Cancels a run that is still under way when it is dropped before it is told of the end.
+struct CancelOnDrop(Option<Arc<Run>>);
+
+impl Guard for CancelOnDrop {
+    fn ended(&mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        if let Some(run) = self.0.take() {
+            run.handle.cancel(CLIENT_GONE);
+        }
+    }
+}
+
+/// The run of this id, as long as the process remembers it.
+pub(super) fn find(service: &Service, id: &str) -> Result<Arc<Run>, Problem> {
+    service.runs().find(id).ok_or_else(|| unknown(id))
+}
+
+fn unknown(id: &str) -> Problem {
+    let detail = format!("there is no run {id}, or it ended so long ago that it is forgotten");
+    Problem::new(ProblemCode::UnknownRun, detail)
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ListParameters {
+    /// Only runs of this status: RUNNING, PAUSED, COMPLETED, FAILED, CANCELLED, TIMEOUT.
+    status: Option<String>,
+    /// Only runs of this workflow.
+    workflow: Option<String>,
+    /// The `next` of the list before.
+    after: Option<String>,
+    /// At most so many runs: 1 to 1,000, 100 where it is absent.
+    limit: Option<usize>,
+}
+
+/// A part of the list of runs.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct RunList {
+    /// Youngest first.
+    runs: Vec<RunSummary>,
+    /// What to give as `after` for the runs that follow; absent at the end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}
+
+/// Lists runs, youngest first.
+#[utoipa::path(
+    get, path = "/v1/runs", tag = "runs", params(ListParameters),
+    responses((status = 200, description = "Runs", body = RunList))
+)]
+pub(crate) async fn list(
+    State(service): State<Service>,
+    Parameters(parameters): Parameters<ListParameters>,
+) -> Result<Json<RunList>, Problem> {
+    let limit = parameters.limit.unwrap_or(PAGE).clamp(1, MAX_PAGE);
+    let query = RunQuery {
+        status: parameters.status.map(|status| status.to_ascii_uppercase()),
+        workflow: parameters.workflow,
+        before: parameters.after.map(|cursor| place(&cursor)).transpose()?,
+        // One more tells that there is more.
+        limit: limit + 1,
+    };
+    let mut runs = service.runs().list(&query);
+    let archived = service.archive().runs(&query).await;
+    let archived = archived.map_err(|error| Problem::new(ProblemCode::Internal, error.to_string()))?;
+    runs.extend(
+        archived
+            .into_iter()
+            .filter(|run| service.runs().find(&run.run_id).is_none()),
+    );
+    runs.sort_by(|a, b| (b.started_at, &b.run_id).cmp(&(a.started_at, &a.run_id)));
+    let has_more = runs.len() > limit;
+    runs.truncate(limit);
+    let last = runs.last().filter(|_| has_more);
+    let next = last.map(|run| format!("{}~{}", run.started_at, run.run_id));
+    Ok(Json(RunList { runs, next }))
+}
+
+/// The place in the list that a cursor names.
+fn place(cursor: &str) -> Result<(u64, String), Problem> {
+    let parts = cursor
+        .split_once('~')
+        .and_then(|(at, id)| Some((at.parse().ok()?, id.to_owned())));
+    parts.ok_or_else(|| Problem::new(ProblemCode::InvalidRequest, "after is the `next` of the list before"))
+}
+
+/// The report of a run; of one that has not ended, what is known by now.
+#[utoipa::path(
+    get, path = "/v1/runs/{id}", tag = "runs", params(("id" = String, Path, description = "The run")),
+    responses(
+        (status = 200, description = "The report, as `pirn run --output json` prints it", body = Object),
+        (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn report(State(service): State<Service>, Path(id): Path<String>) -> Result<Json<Value>, Problem> {
+    if let Some(run) = service.runs().find(&id) {
+        return Ok(Json(run.report().await));
+    }
+    match service.archive().report(&id).await {
+        Ok(Some(report)) => Ok(Json(report)),
+        Ok(None) => Err(unknown(&id)),
+        Err(error) => Err(Problem::new(ProblemCode::Internal, error.to_string())),
+    }
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EventParameters {
+    /// Only events after this sequence; the header `Last-Event-ID` stands before it.
+    after: Option<u64>,
+    /// Only events of these types, separated by commas.
+    types: Option<String>,
+}
+
+/// A run's events as they come, until nothing more can.
+///
+/// An event's `id` is its sequence: a client that comes back with the last one as `Last-Event-ID` gets every later event once.
+/// `event: missed` tells of events that are no longer kept, `event: end` of the run's end. A client that comes back after the
+/// end gets 204.
+#[utoipa::path(
+    get, path = "/v1/runs/{id}/events", tag = "runs",
+    params(("id" = String, Path, description = "The run"), EventParameters),
+    responses(
+        (status = 200, description = "Server-sent events", body = String, content_type = "text/event-stream"),
+        (status = 204, description = "The run has ended and everything was read"),
+        (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
+        (status = 503, description = "Too many streams are open", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn events(
+    State(service): State<Service>,
+    Path(id): Path<String>,
+    Parameters(parameters): Parameters<EventParameters>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let types = event_types(parameters.types.as_deref())?;
+    let run = find(&service, &id)?;
+    let resumed = match headers.get("last-event-id") {
+        Some(value) => Some(sequence(value.to_str().unwrap_or_default())?),
+        None => None,
+    };
+    let feed = Feed::open(&service, &run, resumed.or(parameters.after).unwrap_or(0))?;
+    if resumed.is_some() && feed.is_over() {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    Ok(sse::response(feed, EventWire { types }, ()))
+}
+
+fn sequence(text: &str) -> Result<u64, Problem> {
+    text.parse()
+        .map_err(|_| Problem::new(ProblemCode::InvalidRequest, "Last-Event-ID is the sequence of an event"))
+}
+
+/// Events as they are.
+struct EventWire {
+    /// Empty: all.
+    types: Vec<EventType>,
+}
+
+impl Wire for EventWire {
+    fn write(&mut self, feed: &Feed, fed: Fed, out: &mut Vec<u8>) {
+        match fed {
+            Fed::Event(recorded) => {
+                let event = &recorded.event;
+                if self.types.is_empty() || self.types.contains(&event.raised.event_type) {
+                    frame(out, None, Some(event.sequence), &recorded.json);
+                }
+            }
+            Fed::Missed { after, count } => {
+                let json = json!({"after": after, "count": count});
+                frame(out, Some("missed"), Some(after + count), json.to_string().as_bytes());
+            }
+            Fed::Idle => {}
+            Fed::End => {
+                let run = feed.run();
+                let mut json = json!({"runId": run.id(), "status": run.status()});
+                if let Some(error) = run.outcome().and_then(|report| report.error.clone()) {
+                    json["error"] = json!(error);
+                }
+                frame(out, Some("end"), None, json.to_string().as_bytes());
+            }
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! The workflows that can be started.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use serde_json::{Value, json};
+
+use super::super::problem::Problem;
+use super::super::state::Service;
+
+/// Lists the workflows that can be started.
+#[utoipa::path(
+    get, path = "/v1/workflows", tag = "workflows",
+    responses((status = 200, description = "`{workflows: [{id, name?, version?, description?, inputSchema?, nodes}]}`", body = Object))
+)]
+pub(crate) async fn list(State(service): State<Service>) -> Json<Value> {
+    let catalogue = service.catalogue();
+    let workflows: Vec<_> = catalogue.offers().map(|offer| &offer.info).collect();
+    Json(json!({ "workflows": workflows }))
+}
+
+/// One of them.
+#[utoipa::path(
+    get, path = "/v1/workflows/{id}", tag = "workflows", params(("id" = String, Path, description = "The workflow")),
+    responses(
+        (status = 200, description = "`{id, name?, version?, description?, inputSchema?, nodes: [{nodeId, type}]}`", body = Object),
+        (status = 404, description = "There is no such workflow", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn show(State(service): State<Service>, Path(id): Path<String>) -> Result<Json<Value>, Problem> {
+    Ok(Json(json!(service.catalogue().find(&id)?.info)))
+}

@@ -1,0 +1,76 @@
+//! The workflows that can be started: what they are called, and what their input must be.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jsonschema::Validator;
+
+use super::problem::{Problem, ProblemCode};
+use crate::{Engine, WorkflowInfo};
+
+/// Workflows by id, as they were when it was made.
+#[derive(Default)]
+pub(super) struct Catalogue {
+    offers: BTreeMap<String, Arc<Offer>>,
+}
+
+pub(super) struct Offer {
+    pub(super) info: WorkflowInfo,
+    input: Option<Result<Validator, String>>,
+}
+
+impl Catalogue {
+    /// Every workflow of the engine that a run can start with and that `is_offered`.
+    pub(super) fn of(engine: &Engine, is_offered: impl Fn(&str) -> bool) -> Self {
+        let workflows = engine.workflows().into_iter();
+        let workflows = workflows.filter(|info| !info.is_triggered && is_offered(&info.id));
+        Self {
+            offers: workflows
+                .map(|info| (info.id.clone(), Arc::new(Offer::of(info))))
+                .collect(),
+        }
+    }
+
+    pub(super) fn find(&self, id: &str) -> Result<Arc<Offer>, Problem> {
+        self.offers.get(id).cloned().ok_or_else(|| {
+            let near = pirn_core::definition::nearest(id, self.offers.keys().map(String::as_str));
+            let hint = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
+            Problem::new(ProblemCode::UnknownWorkflow, format!("there is no workflow {id}{hint}"))
+        })
+    }
+
+    pub(super) fn offers(&self) -> impl Iterator<Item = &Arc<Offer>> {
+        self.offers.values()
+    }
+
+    /// The workflows whose `inputSchema` cannot be read as JSON Schema, and why.
+    pub(super) fn faults(&self) -> Vec<String> {
+        let faults = self.offers.values().filter_map(|offer| match &offer.input {
+            Some(Err(error)) => Some(format!("workflow {}: {error}", offer.info.id)),
+            Some(Ok(_)) | None => None,
+        });
+        faults.collect()
+    }
+}
+
+impl Offer {
+    fn of(info: WorkflowInfo) -> Self {
+        let schema = info.input_schema.clone().map(serde_json::Value::Object);
+        let input = schema.map(|schema| {
+            jsonschema::validator_for(&schema).map_err(|error| format!("inputSchema is no JSON Schema: {error}"))
+        });
+        Self { info, input }
+    }
+
+    /// Whether an input fits, with the first place where it does not.
+    pub(super) fn check(&self, input: &serde_json::Value) -> Result<(), Problem> {
+        match &self.input {
+            None => Ok(()),
+            Some(Err(error)) => Err(Problem::new(ProblemCode::Internal, error.clone())),
+            Some(Ok(validator)) => validator.validate(input).map_err(|error| {
+                let pointer = format!("/input{}", error.instance_path());
+                Problem::new(ProblemCode::InvalidInput, error.to_string()).at(pointer)
+            }),
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! A run's events as one stream reads them: from a sequence on, at the reader's own pace, to the end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, watch};
+
+use super::archive::RunArchive;
+use super::event_log::Recorded;
+use super::problem::Problem;
+use super::runs::Run;
+use super::state::Service;
+
+/// Events that are read at once.
+const PAGE: usize = 64;
+
+/// What a reader gets.
+#[derive(Debug)]
+pub(super) enum Fed {
+    /// The next event.
+    Event(Recorded),
+    /// So many events after the one with this sequence are lost to this reader.
+    Missed { after: u64, count: u64 },
+    /// Nothing has come for a while.
+    Idle,
+    /// Nothing comes any more.
+    End,
+}
+
+/// A place in a run's events.
+pub(super) struct Feed {
+    run: Arc<Run>,
+    archive: Arc<dyn RunArchive>,
+    read_to: u64,
+    has_ended: bool,
+    changed: watch::Receiver<()>,
+    keep_alive: Duration,
+    _places: [OwnedSemaphorePermit; 2],
+}
+
+impl Feed {
+    /// Opens one after a sequence; 0 is before the first event.
+    pub(super) fn open(service: &Service, run: &Arc<Run>, after: u64) -> Result<Self, Problem> {
+        Ok(Self {
+            archive: Arc::clone(service.archive()),
+            read_to: after,
+            has_ended: false,
+            changed: run.log.watch(),
+            keep_alive: service.limits().keep_alive,
+            _places: [run.streams.enter()?, service.streams().enter()?],
+            run: Arc::clone(run),
+        })
+    }
+
+    pub(super) fn run(&self) -> &Run {
+        &self.run
+    }
+
+    /// Whether everything has been read.
+    pub(super) fn is_over(&self) -> bool {
+        let page = self.run.log.after(self.read_to, 1);
+        page.is_closed && page.events.is_empty() && page.last <= self.read_to
+    }
+
+    /// What comes next, as much as there is; empty after the end.
+    pub(super) async fn next(&mut self) -> Vec<Fed> {
+        if self.has_ended {
+            return Vec::new();
+        }
+        loop {
+            self.changed.mark_unchanged();
+            let page = self.run.log.after(self.read_to, PAGE);
+            let mut fed = Vec::with_capacity(page.events.len());
+            let next = page.events.first().map_or(page.last + 1, |next| next.event.sequence);
+            if next > self.read_to + 1 {
+                self.read_archive(&mut fed, next).await;
+                if !fed.is_empty() {
+                    // There may be more of it, before what the log has.
+                    return fed;
+                }
+            }
+            for recorded in page.events {
+                self.read_up_to(&mut fed, recorded.event.sequence - 1);
+                self.read_to = recorded.event.sequence;
+                fed.push(Fed::Event(recorded));
+            }
+            if page.is_closed && fed.len() < PAGE {
+                self.read_up_to(&mut fed, page.last);
+                self.has_ended = true;
+                fed.push(Fed::End);
+            }
+            if !fed.is_empty() {
+                return fed;
+            }
+            match tokio::time::timeout(self.keep_alive, self.changed.changed()).await {
+                // The log lives as long as the run that this holds.
+                Ok(_changed) => {}
+                Err(_elapsed) => return vec![Fed::Idle],
+            }
+        }
+    }
+
+    /// What the log has dropped and the archive has.
+    async fn read_archive(&mut self, fed: &mut Vec<Fed>, before: u64) {
+        let limit = usize::try_from(before - self.read_to - 1).unwrap_or(PAGE).min(PAGE);
+        let events = match self.archive.events(self.run.id(), self.read_to, limit).await {
+            Ok(events) => events,
+            Err(error) => {
+                tracing::warn!(run_id = self.run.id(), %error, "the archive gives no events");
+                return;
+            }
+        };
+        for event in events.into_iter().take_while(|event| event.sequence < before) {
+            self.read_up_to(fed, event.sequence.saturating_sub(1));
+            self.read_to = event.sequence;
+            let json = serde_json::to_vec(&event).unwrap_or_default().into();
+            let event = Arc::new(event);
+            fed.push(Fed::Event(Recorded { event, json }));
+        }
+    }
+
+    /// Everything up to a sequence that was not read is missed.
+    fn read_up_to(&mut self, fed: &mut Vec<Fed>, sequence: u64) {
+        if sequence > self.read_to {
+            fed.push(Fed::Missed {
+                after: self.read_to,
+                count: sequence - self.read_to,
+            });
+            self.read_to = sequence;
+        }
+    }
+}

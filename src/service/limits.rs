@@ -1,0 +1,96 @@
+//! Limits on everything that a client can make grow.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::problem::{Problem, ProblemCode};
+
+/// Limits on everything that a client can make grow.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Bytes of a request's body (default 4 MiB); more is 413.
+    pub body_bytes: usize,
+    /// Time for a body to arrive (default 30 s); longer is 408.
+    pub body_time: Duration,
+    /// Time for a request's headers to arrive (default 10 s); then the connection is closed.
+    pub header_time: Duration,
+    /// Headers of a request (default 100); more is 431.
+    pub headers: usize,
+    /// Bytes of a request's line and headers (default 32 KiB, at least 8 KiB); more is 431.
+    pub header_bytes: usize,
+    /// Connections at once (default 16,384); more wait to be accepted.
+    pub connections: usize,
+    /// Streams at once, of all runs (default 10,000); more is 503.
+    pub streams: usize,
+    /// Streams of one run at once (default 4,096); more is 503.
+    pub streams_per_run: usize,
+    /// Events of a run that are kept for streams to read (default 10,000); the oldest go first.
+    pub events_per_run: usize,
+    /// Bytes of JSON of a run's kept events (default 16 MiB).
+    pub event_bytes_per_run: usize,
+    /// Ended runs that are remembered (default 1,000); the one that ended first goes first.
+    pub ended_runs: usize,
+    /// Bytes of JSON of the kept events of ended runs (default 256 MiB).
+    pub ended_bytes: usize,
+    /// Idempotency keys that are remembered (default 10,000).
+    pub idempotency_keys: usize,
+    /// The longest `?wait=` (default 600 s).
+    pub wait: Duration,
+    /// Time between comments on a stream that has nothing to say (default 15 s).
+    pub keep_alive: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            body_bytes: 4 << 20,
+            body_time: Duration::from_secs(30),
+            header_time: Duration::from_secs(10),
+            headers: 100,
+            header_bytes: 32 << 10,
+            connections: 16_384,
+            streams: 10_000,
+            streams_per_run: 4_096,
+            events_per_run: 10_000,
+            event_bytes_per_run: 16 << 20,
+            ended_runs: 1_000,
+            ended_bytes: 256 << 20,
+            idempotency_keys: 10_000,
+            wait: Duration::from_secs(600),
+            keep_alive: Duration::from_secs(15),
+        }
+    }
+}
+
+/// Streams that may still be opened: of a run, or of all.
+#[derive(Clone, Debug)]
+pub(super) struct StreamGate {
+    free: Arc<Semaphore>,
+    limit: usize,
+}
+
+impl StreamGate {
+    pub(super) fn new(limit: usize) -> Self {
+        let limit = limit.min(Semaphore::MAX_PERMITS);
+        Self {
+            free: Arc::new(Semaphore::new(limit)),
+            limit,
+        }
+    }
+
+    /// Streams that are open.
+    pub(super) fn open(&self) -> usize {
+        self.limit - self.free.available_permits()
+    }
+
+    /// A place, given back when it is dropped.
+    pub(super) fn enter(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        let permit = Arc::clone(&self.free).try_acquire_owned();
+        permit.map_err(|_| {
+            let detail = format!("{} streams are open, no more are admitted", self.limit);
+            Problem::new(ProblemCode::TooManyStreams, detail).retry_after(1)
+        })
+    }
+}

@@ -1,0 +1,73 @@
+//! The listening socket: connections are bounded in number, and each in the time and size of what it sends first.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio_util::task::TaskTracker;
+
+use super::Limits;
+
+/// The least that hyper takes for a buffer of headers.
+const MIN_HEADER_BYTES: usize = 8 << 10;
+
+/// How long to wait after the system refused a connection: it mostly lacks file descriptors, and has them again when others
+/// end.
+const AFTER_REFUSAL: Duration = Duration::from_millis(100);
+
+/// How long requests that are still being answered may take when the service stops.
+const LAST_ANSWERS: Duration = Duration::from_secs(5);
+
+/// Answers connections over HTTP/1.1 until `stop` is ready; then takes no more, and waits up to five seconds for the answers
+/// that are under way. HTTP/2 and TLS are for a proxy before it.
+pub async fn serve(listener: TcpListener, router: axum::Router, limits: &Limits, stop: impl Future<Output = ()>) {
+    let free = Arc::new(Semaphore::new(limits.connections.min(Semaphore::MAX_PERMITS)));
+    let service = TowerToHyperService::new(router);
+    let (connections, graceful) = (TaskTracker::new(), GracefulShutdown::new());
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.header_time)
+        .max_headers(limits.headers)
+        .max_buf_size(limits.header_bytes.max(MIN_HEADER_BYTES));
+    let mut stop = pin!(stop);
+    loop {
+        let next = async {
+            let place = Arc::clone(&free).acquire_owned().await;
+            (place, listener.accept().await)
+        };
+        let (place, accepted) = tokio::select! {
+            next = next => next,
+            () = &mut stop => break,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "a connection is not accepted");
+                tokio::time::sleep(AFTER_REFUSAL).await;
+                continue;
+            }
+        };
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "TCP_NODELAY is not set");
+        }
+        let connection = builder.serve_connection(TokioIo::new(stream), service.clone());
+        let connection = graceful.watch(connection);
+        connections.spawn(async move {
+            let _place = place;
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "a connection broke off");
+            }
+        });
+    }
+    drop(listener);
+    if tokio::time::timeout(LAST_ANSWERS, graceful.shutdown()).await.is_err() {
+        tracing::warn!("some answers were cut off");
+    }
+}

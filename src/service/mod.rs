@@ -1,0 +1,64 @@
+//! Workflows over HTTP: runs that are started, watched and steered, event streams that resume, metrics, an OpenAPI document.
+//!
+//! [`router`] gives an axum `Router` to serve or to nest; `pirn serve` is a program around it. What it promises, call by call,
+//! stands in `docs/service.md`.
+//!
+//! ```
+//! use pirn::Engine;
+//! use pirn::service::{Options, router};
+//!
+//! let engine = Engine::builder()
+//!     .workflows(r#"{"id": "short", "edges": [{"from": "start", "to": "end"}],
+//!         "nodes": [{"id": "start", "type": "START"}, {"id": "end", "type": "END"}]}"#)
+//!     .build()?;
+//! let app: axum::Router = axum::Router::new().nest("/workflows", router(engine, Options::default()));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! - A request is handled on the tokio runtime that serves the router; runs stay on the engine's own threads.
+//! - Nothing that a client does, or leaves undone, holds up a run: each has a bounded log of its events, and every stream
+//!   reads that log at its own pace. A reader that falls behind the log is told how many events it missed.
+//! - Whatever grows has a limit ([`Limits`]).
+#![allow(
+    clippy::disallowed_methods,
+    reason = "requests live on the server's tokio runtime and by the real clock, not on the engine's host"
+)]
+
+mod access;
+mod api;
+mod archive;
+mod body;
+mod catalogue;
+mod event_log;
+mod feed;
+mod idempotency;
+mod limits;
+mod listener;
+#[cfg(feature = "mcp")]
+mod mcp;
+mod metrics;
+mod options;
+mod problem;
+mod progress;
+mod recorder;
+mod runs;
+mod sse;
+mod start;
+mod state;
+mod wire;
+
+pub use access::Access;
+pub use archive::{NoArchive, RunArchive, RunQuery, RunSummary};
+pub use limits::Limits;
+pub use listener::serve;
+pub use options::Options;
+pub use problem::{Problem, ProblemCode};
+pub use state::Service;
+
+use crate::Engine;
+
+/// The whole service over an engine; its routes begin with `/v1`, beside `/healthz`, `/readyz`, `/metrics` and
+/// `/openapi.json`. For a service that is drained, or whose tokens change, see [`Service`].
+pub fn router(engine: Engine, options: Options) -> axum::Router {
+    Service::new(engine, options).router()
+}

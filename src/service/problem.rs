@@ -1,0 +1,182 @@
+//! Errors as `application/problem+json` (RFC 9457), with a stable code and, for a body, the place in it.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+macro_rules! problem_codes {
+    ($($(#[doc = $doc:literal])* $name:ident = $word:literal, $status:ident, $title:literal;)*) => {
+        /// A problem, as a stable code.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum ProblemCode {
+            $($(#[doc = $doc])* $name,)*
+        }
+
+        impl ProblemCode {
+            /// Every code, in declaration order.
+            pub const ALL: &'static [ProblemCode] = &[$(ProblemCode::$name,)*];
+
+            /// The upper-case word used in JSON.
+            pub fn as_str(self) -> &'static str {
+                match self { $(ProblemCode::$name => $word,)* }
+            }
+
+            /// The HTTP status.
+            pub fn status(self) -> StatusCode {
+                match self { $(ProblemCode::$name => StatusCode::$status,)* }
+            }
+
+            /// A few words for people.
+            pub fn title(self) -> &'static str {
+                match self { $(ProblemCode::$name => $title,)* }
+            }
+        }
+    };
+}
+
+problem_codes! {
+    /// The body is not JSON.
+    InvalidJson = "INVALID_JSON", BAD_REQUEST, "The body is not JSON";
+    /// The query or a header has a value that it cannot have.
+    InvalidRequest = "INVALID_REQUEST", BAD_REQUEST, "The request is invalid";
+    /// No token, or none of the service's.
+    Unauthorized = "UNAUTHORIZED", UNAUTHORIZED, "A token is needed";
+    /// The page that sent the request stands on an origin that may not.
+    WrongOrigin = "WRONG_ORIGIN", FORBIDDEN, "The origin is not allowed";
+    /// No such path.
+    NotFound = "NOT_FOUND", NOT_FOUND, "There is no such path";
+    /// No workflow has this id.
+    UnknownWorkflow = "UNKNOWN_WORKFLOW", NOT_FOUND, "There is no such workflow";
+    /// No run has this id, or it ended long ago.
+    UnknownRun = "UNKNOWN_RUN", NOT_FOUND, "There is no such run";
+    /// The path does not know the method.
+    MethodNotAllowed = "METHOD_NOT_ALLOWED", METHOD_NOT_ALLOWED, "The method is not allowed here";
+    /// The body did not arrive in time.
+    BodyTimeout = "BODY_TIMEOUT", REQUEST_TIMEOUT, "The body did not arrive in time";
+    /// The run has ended.
+    RunEnded = "RUN_ENDED", CONFLICT, "The run has ended";
+    /// Another run has this id.
+    RunIdTaken = "RUN_ID_TAKEN", CONFLICT, "The run's id is taken";
+    /// A request with this idempotency key is being handled.
+    IdempotencyKeyInUse = "IDEMPOTENCY_KEY_IN_USE", CONFLICT, "A request with this key is being handled";
+    /// The body is larger than the service takes.
+    BodyTooLarge = "BODY_TOO_LARGE", PAYLOAD_TOO_LARGE, "The body is too large";
+    /// The body is not declared as JSON.
+    UnsupportedMediaType = "UNSUPPORTED_MEDIA_TYPE", UNSUPPORTED_MEDIA_TYPE, "The body must be JSON";
+    /// The request names a host that this service is not.
+    WrongHost = "WRONG_HOST", MISDIRECTED_REQUEST, "The host is not this service";
+    /// A field that is not known.
+    UnknownField = "UNKNOWN_FIELD", UNPROCESSABLE_ENTITY, "A field is not known";
+    /// A field that must be there is missing.
+    MissingField = "MISSING_FIELD", UNPROCESSABLE_ENTITY, "A field is missing";
+    /// A value of the wrong type, or out of its range.
+    InvalidValue = "INVALID_VALUE", UNPROCESSABLE_ENTITY, "A value is invalid";
+    /// The input does not fit the workflow's `inputSchema`.
+    InvalidInput = "INVALID_INPUT", UNPROCESSABLE_ENTITY, "The input does not fit the workflow";
+    /// The idempotency key came with another body before.
+    IdempotencyKeyReused = "IDEMPOTENCY_KEY_REUSED", UNPROCESSABLE_ENTITY, "The key belongs to another request";
+    /// Something went wrong in the service.
+    Internal = "INTERNAL", INTERNAL_SERVER_ERROR, "Something went wrong here";
+    /// As many runs as the engine takes are under way.
+    Overloaded = "OVERLOADED", SERVICE_UNAVAILABLE, "Too many runs are under way";
+    /// As many streams as the service takes are open.
+    TooManyStreams = "TOO_MANY_STREAMS", SERVICE_UNAVAILABLE, "Too many streams are open";
+    /// The service is being shut down.
+    Draining = "DRAINING", SERVICE_UNAVAILABLE, "The service is shutting down";
+}
+
+/// What went wrong with a request.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct Problem {
+    /// The code's title.
+    title: &'static str,
+    /// The HTTP status.
+    status: u16,
+    /// A stable code.
+    #[schema(value_type = String, example = "UNKNOWN_WORKFLOW")]
+    code: &'static str,
+    /// One sentence for a person.
+    detail: String,
+    /// JSON pointer to the place in the body.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pointer: Option<String>,
+    /// Line of the body, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<usize>,
+    /// Column of that line, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    column: Option<usize>,
+    /// Seconds after which the request may be sent again.
+    #[serde(rename = "retryAfter", skip_serializing_if = "Option::is_none")]
+    retry_after: Option<u64>,
+}
+
+impl Problem {
+    /// A problem with a sentence.
+    pub fn new(code: ProblemCode, detail: impl Into<String>) -> Self {
+        Self {
+            title: code.title(),
+            status: code.status().as_u16(),
+            code: code.as_str(),
+            detail: detail.into(),
+            pointer: None,
+            line: None,
+            column: None,
+            retry_after: None,
+        }
+    }
+
+    /// The same at a place in the body, as a JSON pointer.
+    #[must_use]
+    pub fn at(mut self, pointer: impl Into<String>) -> Self {
+        self.pointer = Some(pointer.into());
+        self
+    }
+
+    /// The same at a line and a column of the body, from 1.
+    #[must_use]
+    pub fn in_line(mut self, line: usize, column: usize) -> Self {
+        (self.line, self.column) = (Some(line), Some(column));
+        self
+    }
+
+    /// The same; the client may try again after so many seconds.
+    #[must_use]
+    pub fn retry_after(mut self, seconds: u64) -> Self {
+        self.retry_after = Some(seconds);
+        self
+    }
+
+    /// Its stable code.
+    pub fn code(&self) -> &'static str {
+        self.code
+    }
+
+    /// Its sentence.
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let body = serde_json::to_string(&self).unwrap_or_default();
+        let mut response = (status, [(header::CONTENT_TYPE, "application/problem+json")], body).into_response();
+        let headers = response.headers_mut();
+        if let Some(seconds) = self.retry_after {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        // For the metrics, which count refusals by code.
+        response.extensions_mut().insert(Refusal(self.code));
+        response
+    }
+}
+
+/// The code of the problem that a response carries.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Refusal(pub(super) &'static str);

@@ -1,0 +1,86 @@
+//! Where a run is, as its events tell it: the report of a run that has not ended.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pirn_core::event::{Event, EventType};
+use serde::Serialize;
+use serde_json::Value;
+
+/// Nodes that are kept; of a longer way the last.
+const MAX_NODES: usize = 10_000;
+
+/// A node that the main thread entered.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct NodeProgress {
+    node_id: String,
+    status: &'static str,
+    attempts: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    is_paused: bool,
+    nodes: Vec<NodeProgress>,
+}
+
+impl Progress {
+    /// Takes in an event of the main thread.
+    pub(super) fn observe(&self, event: &Event) {
+        let data = &event.raised.data;
+        match event.raised.event_type {
+            EventType::ThreadPaused => self.state().is_paused = true,
+            EventType::ThreadResumed => self.state().is_paused = false,
+            EventType::NodeStarted => {
+                let attempts = data.get("attempt").and_then(Value::as_u64).unwrap_or(1);
+                let node_id = data.get("nodeId").and_then(Value::as_str).unwrap_or_default();
+                let mut state = self.state();
+                match state
+                    .nodes
+                    .last_mut()
+                    .filter(|last| attempts > 1 && last.node_id == node_id)
+                {
+                    Some(last) => (last.status, last.attempts) = ("RUNNING", attempts),
+                    None => {
+                        if state.nodes.len() >= MAX_NODES {
+                            state.nodes.remove(0);
+                        }
+                        state.nodes.push(NodeProgress {
+                            node_id: node_id.to_owned(),
+                            status: "RUNNING",
+                            attempts,
+                        });
+                    }
+                }
+            }
+            EventType::NodeCompleted => self.ended("COMPLETED"),
+            EventType::NodeFailed => self.ended("FAILED"),
+            _other => {}
+        }
+    }
+
+    fn ended(&self, status: &'static str) {
+        if let Some(last) = self.state().nodes.last_mut() {
+            last.status = status;
+        }
+    }
+
+    /// The status of a run that has not ended.
+    pub(super) fn status(&self) -> &'static str {
+        if self.state().is_paused { "PAUSED" } else { "RUNNING" }
+    }
+
+    pub(super) fn nodes(&self) -> Vec<NodeProgress> {
+        self.state().nodes.clone()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every holder leaves it whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

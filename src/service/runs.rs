@@ -1,0 +1,200 @@
+//! The runs that the process remembers: those under way, and the last that ended.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::{Value, json};
+
+use super::archive::{RunQuery, RunSummary};
+use super::event_log::EventLog;
+use super::limits::{Limits, StreamGate};
+use super::problem::{Problem, ProblemCode};
+use super::progress::Progress;
+use crate::{RunHandle, RunReport};
+
+/// A run that was started here.
+pub(super) struct Run {
+    pub(super) handle: RunHandle,
+    pub(super) workflow_id: String,
+    /// Milliseconds since the Unix epoch.
+    pub(super) started_at: u64,
+    pub(super) log: EventLog,
+    pub(super) progress: Progress,
+    pub(super) streams: StreamGate,
+}
+
+impl Run {
+    pub(super) fn new(handle: RunHandle, workflow_id: String, started_at: u64, limits: &Limits) -> Self {
+        Self {
+            handle,
+            workflow_id,
+            started_at,
+            log: EventLog::new(limits.events_per_run, limits.event_bytes_per_run),
+            progress: Progress::default(),
+            streams: StreamGate::new(limits.streams_per_run),
+        }
+    }
+
+    pub(super) fn id(&self) -> &str {
+        self.handle.run_id()
+    }
+
+    /// The id of its main thread.
+    pub(super) fn main_thread(&self) -> String {
+        format!("{}.0", self.id())
+    }
+
+    pub(super) fn outcome(&self) -> Option<Arc<RunReport>> {
+        self.handle.try_outcome()
+    }
+
+    pub(super) fn status(&self) -> &'static str {
+        self.outcome()
+            .map_or_else(|| self.progress.status(), |report| report.status.as_str())
+    }
+
+    pub(super) fn summary(&self) -> RunSummary {
+        let (last_sequence, last_at) = self.log.last();
+        RunSummary {
+            run_id: self.id().to_owned(),
+            workflow_id: self.workflow_id.clone(),
+            status: self.status().to_owned(),
+            started_at: self.started_at,
+            updated_at: last_at.unwrap_or(self.started_at),
+            last_sequence,
+        }
+    }
+
+    /// The report of a run that has ended; else what is known of it by now.
+    pub(super) async fn report(&self) -> Value {
+        if let Some(report) = self.outcome() {
+            return json!(report);
+        }
+        let threads = self
+            .handle
+            .status()
+            .await
+            .map_or_else(Vec::new, |status| status.threads);
+        // It may have ended meanwhile.
+        if let Some(report) = self.outcome() {
+            return json!(report);
+        }
+        let summary = self.summary();
+        json!({
+            "runId": summary.run_id,
+            "threadId": self.main_thread(),
+            "workflowId": summary.workflow_id,
+            "status": summary.status,
+            "output": null,
+            "nodes": self.progress.nodes(),
+            "threads": threads,
+            "elapsedMs": summary.updated_at.saturating_sub(summary.started_at),
+            "startedAt": summary.started_at,
+            "lastSequence": summary.last_sequence,
+        })
+    }
+
+    /// The run, to be steered.
+    pub(super) fn live(&self) -> Result<&RunHandle, Problem> {
+        if self.outcome().is_some() {
+            let detail = format!("run {} has ended", self.id());
+            return Err(Problem::new(ProblemCode::RunEnded, detail));
+        }
+        Ok(&self.handle)
+    }
+}
+
+/// By (start, id): the order of lists.
+type Place = (u64, Arc<str>);
+
+pub(super) struct Runs {
+    state: Mutex<State>,
+    max_ended: usize,
+    max_ended_bytes: usize,
+}
+
+#[derive(Default)]
+struct State {
+    by_id: BTreeMap<Arc<str>, Arc<Run>>,
+    by_place: BTreeMap<Place, Arc<Run>>,
+    /// In the order of their ends, with the bytes of their logs.
+    ended: VecDeque<(Place, usize)>,
+    ended_bytes: usize,
+}
+
+impl Runs {
+    pub(super) fn new(limits: &Limits) -> Self {
+        Self {
+            state: Mutex::default(),
+            max_ended: limits.ended_runs,
+            max_ended_bytes: limits.ended_bytes,
+        }
+    }
+
+    /// Starts a run, unless its id is taken.
+    pub(super) fn start(
+        &self,
+        run_id: Option<&str>,
+        start: impl FnOnce() -> Result<Run, Problem>,
+    ) -> Result<Arc<Run>, Problem> {
+        let mut state = self.state();
+        if let Some(id) = run_id.filter(|id| state.by_id.contains_key(*id)) {
+            let detail = format!("there is a run {id} already");
+            return Err(Problem::new(ProblemCode::RunIdTaken, detail).at("/runId"));
+        }
+        let run = Arc::new(start()?);
+        let id: Arc<str> = run.id().into();
+        state.by_id.insert(Arc::clone(&id), Arc::clone(&run));
+        state.by_place.insert((run.started_at, id), Arc::clone(&run));
+        Ok(run)
+    }
+
+    pub(super) fn find(&self, id: &str) -> Option<Arc<Run>> {
+        self.state().by_id.get(id).cloned()
+    }
+
+    /// A run has ended and its log is closed: it stays until too many have ended after it.
+    pub(super) fn ended(&self, run: &Run) {
+        let mut forgotten = Vec::new();
+        let mut state = self.state();
+        let bytes = run.log.bytes();
+        state.ended_bytes += bytes;
+        state.ended.push_back(((run.started_at, run.id().into()), bytes));
+        while state.ended.len() > self.max_ended || state.ended_bytes > self.max_ended_bytes {
+            let Some((place, bytes)) = state.ended.pop_front() else {
+                break;
+            };
+            state.ended_bytes -= bytes;
+            state.by_id.remove(&place.1);
+            forgotten.extend(state.by_place.remove(&place));
+        }
+        drop(state);
+        // A long conversation takes its time to be freed.
+        drop(forgotten);
+    }
+
+    /// Youngest first.
+    pub(super) fn list(&self, query: &RunQuery) -> Vec<RunSummary> {
+        let state = self.state();
+        let runs: Box<dyn Iterator<Item = &Arc<Run>>> = match &query.before {
+            Some((started_at, id)) => {
+                let before: Place = (*started_at, id.as_str().into());
+                Box::new(state.by_place.range(..before).rev().map(|(_, run)| run))
+            }
+            None => Box::new(state.by_place.values().rev()),
+        };
+        let is_asked = |run: &&Arc<Run>| {
+            query.workflow.as_ref().is_none_or(|id| *id == run.workflow_id)
+                && query.status.as_ref().is_none_or(|status| status == run.status())
+        };
+        runs.filter(is_asked)
+            .take(query.limit)
+            .map(|run| run.summary())
+            .collect()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every holder leaves it whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,78 @@
+//! Server-sent events: how a stream is written.
+
+use std::convert::Infallible;
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use futures::stream;
+use serde_json::Value;
+
+use super::feed::{Fed, Feed};
+
+/// A comment: it keeps the connection, and readers pass over it.
+const COMMENT: &[u8] = b":\n\n";
+
+/// How what is fed becomes text on the wire.
+pub(super) trait Wire: Send + 'static {
+    /// Writes what one thing becomes, which may be nothing.
+    fn write(&mut self, feed: &Feed, fed: Fed, out: &mut Vec<u8>);
+}
+
+/// What is dropped with a stream, whoever ends it; told when it came to its end.
+pub(super) trait Guard: Send + 'static {
+    fn ended(&mut self);
+}
+
+impl Guard for () {
+    fn ended(&mut self) {}
+}
+
+/// A stream from a feed to its end.
+pub(super) fn response(feed: Feed, wire: impl Wire, guard: impl Guard) -> Response {
+    let frames = stream::unfold((feed, wire, guard), async |(mut feed, mut wire, mut guard)| {
+        loop {
+            let next = feed.next().await;
+            if next.is_empty() {
+                guard.ended();
+                return None;
+            }
+            let mut out = Vec::new();
+            for fed in next {
+                match fed {
+                    Fed::Idle => out.extend_from_slice(COMMENT),
+                    fed => wire.write(&feed, fed, &mut out),
+                }
+            }
+            if !out.is_empty() {
+                let chunk: Result<Bytes, Infallible> = Ok(out.into());
+                return Some((chunk, (feed, wire, guard)));
+            }
+        }
+    });
+    let mut response = Body::from_stream(frames).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // A proxy that buffers would hold events back.
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}
+
+/// One event with JSON, which has no line breaks.
+pub(super) fn frame(out: &mut Vec<u8>, name: Option<&str>, id: Option<u64>, json: &[u8]) {
+    if let Some(id) = id {
+        out.extend_from_slice(format!("id: {id}\n").as_bytes());
+    }
+    if let Some(name) = name {
+        out.extend_from_slice(format!("event: {name}\n").as_bytes());
+    }
+    out.extend_from_slice(b"data: ");
+    out.extend_from_slice(json);
+    out.extend_from_slice(b"\n\n");
+}
+
+/// An event without a name.
+pub(super) fn data(out: &mut Vec<u8>, json: &Value) {
+    frame(out, None, None, json.to_string().as_bytes());
+}

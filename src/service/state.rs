@@ -1,0 +1,166 @@
+//! A service: what its requests share.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use tokio_util::task::TaskTracker;
+
+use super::catalogue::Catalogue;
+use super::idempotency::IdempotencyKeys;
+use super::limits::{Limits, StreamGate};
+use super::metrics::Metrics;
+use super::runs::Runs;
+use super::{Access, Options, RunArchive, api};
+use crate::{Engine, ShutdownReport};
+
+/// A service over an engine. A cheap handle: clones share it.
+///
+/// ```
+/// # use pirn::Engine;
+/// use pirn::service::{Options, Service};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let engine = Engine::builder().build()?;
+/// let service = Service::new(engine, Options::default());
+/// let app = service.router();
+/// // ... serve it; then, when the process is told to end:
+/// let left = service.shut_down(std::time::Duration::from_secs(10)).await;
+/// assert_eq!(left.runs_cancelled, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Service {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    engine: Engine,
+    limits: Limits,
+    archive: Arc<dyn RunArchive>,
+    access: RwLock<Arc<Access>>,
+    catalogue: RwLock<Arc<Catalogue>>,
+    runs: Runs,
+    keys: IdempotencyKeys,
+    streams: StreamGate,
+    metrics: Metrics,
+    tasks: TaskTracker,
+    is_draining: AtomicBool,
+}
+
+impl Service {
+    /// A service of every workflow that the engine has now.
+    pub fn new(engine: Engine, options: Options) -> Self {
+        let catalogue = Catalogue::of(&engine, |_| true);
+        Self {
+            shared: Arc::new(Shared {
+                limits: options.limits.clone(),
+                archive: options.archive,
+                access: RwLock::new(Arc::new(options.access)),
+                catalogue: RwLock::new(Arc::new(catalogue)),
+                runs: Runs::new(&options.limits),
+                keys: IdempotencyKeys::new(options.limits.idempotency_keys),
+                streams: StreamGate::new(options.limits.streams),
+                metrics: Metrics::new(),
+                tasks: TaskTracker::new(),
+                is_draining: AtomicBool::new(false),
+                engine,
+            }),
+        }
+    }
+
+    /// Its routes.
+    pub fn router(&self) -> axum::Router {
+        api::router(self)
+    }
+
+    /// Offers these workflows of the engine from now on, as they are registered now; runs under way are left alone.
+    ///
+    /// # Errors
+    /// A sentence a workflow whose `inputSchema` is no JSON Schema; then everything stays as it was.
+    pub fn offer(&self, ids: &BTreeSet<String>) -> Result<(), Vec<String>> {
+        let catalogue = Catalogue::of(&self.shared.engine, |id| ids.contains(id));
+        let faults = catalogue.faults();
+        if !faults.is_empty() {
+            return Err(faults);
+        }
+        *self.shared.catalogue.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(catalogue);
+        Ok(())
+    }
+
+    /// Lets in by these tokens from now on; none: no token is needed.
+    pub fn set_tokens(&self, tokens: Vec<String>) {
+        let mut access = self.shared.access.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::make_mut(&mut access).tokens = tokens;
+    }
+
+    /// Starts no more runs, and says so: `/readyz` is 503 from now on.
+    pub fn drain(&self) {
+        self.shared.is_draining.store(true, Ordering::SeqCst);
+    }
+
+    /// Drains, waits `grace` for the runs under way, cancels the rest, and waits until every stream can be read to its end.
+    /// The engine has stopped then.
+    pub async fn shut_down(&self, grace: Duration) -> ShutdownReport {
+        self.drain();
+        let report = self.shared.engine.shutdown(grace).await;
+        self.shared.tasks.close();
+        self.shared.tasks.wait().await;
+        report
+    }
+
+    pub(super) fn is_draining(&self) -> bool {
+        self.shared.is_draining.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn engine(&self) -> &Engine {
+        &self.shared.engine
+    }
+
+    pub(super) fn limits(&self) -> &Limits {
+        &self.shared.limits
+    }
+
+    pub(super) fn archive(&self) -> &Arc<dyn RunArchive> {
+        &self.shared.archive
+    }
+
+    pub(super) fn access(&self) -> Arc<Access> {
+        Arc::clone(&self.shared.access.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn catalogue(&self) -> Arc<Catalogue> {
+        Arc::clone(&self.shared.catalogue.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn runs(&self) -> &Runs {
+        &self.shared.runs
+    }
+
+    pub(super) fn keys(&self) -> &IdempotencyKeys {
+        &self.shared.keys
+    }
+
+    pub(super) fn streams(&self) -> &StreamGate {
+        &self.shared.streams
+    }
+
+    pub(super) fn metrics(&self) -> &Metrics {
+        &self.shared.metrics
+    }
+
+    pub(super) fn tasks(&self) -> &TaskTracker {
+        &self.shared.tasks
+    }
+}
+
+impl std::fmt::Debug for Service {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Service")
+            .field("engine", &self.shared.engine)
+            .finish_non_exhaustive()
+    }
+}

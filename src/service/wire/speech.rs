@@ -1,0 +1,111 @@
+//! The assistant's words in a run, as messages that begin, grow and end: both tables speak of messages, events of pieces.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pirn_core::event::{Event, EventType};
+use serde_json::Value;
+
+/// What becomes of a message.
+#[derive(Debug, PartialEq)]
+pub(super) enum Said {
+    Begin { id: String },
+    Piece { id: String, text: String },
+    End { id: String },
+}
+
+/// The messages that are being said.
+#[derive(Default)]
+pub(super) struct Speech {
+    /// By thread: a thread says one message at a time.
+    open: BTreeMap<Arc<str>, String>,
+    said: u64,
+}
+
+impl Speech {
+    pub(super) fn observe(&mut self, event: &Event) -> Vec<Said> {
+        let data = &event.raised.data;
+        let thread = &event.thread_id;
+        match event.raised.event_type {
+            EventType::LlmToken => {
+                // What was said of a reply that begins anew cannot be taken back: the message ends as it is.
+                let is_anew = data.contains_key("restart");
+                let ended = if is_anew { self.end(thread) } else { None };
+                let text = data.get("text").and_then(Value::as_str).unwrap_or_default();
+                ended.into_iter().chain(self.piece(event, text)).collect()
+            }
+            EventType::MessageAdded => match data.get("message").filter(|message| message["role"] == "assistant") {
+                Some(message) if !self.open.contains_key(thread) => self.whole(event, &text_of(&message["content"])),
+                Some(_) => self.end(thread).into_iter().collect(),
+                None => Vec::new(),
+            },
+            EventType::NodeFailed
+            | EventType::ThreadCompleted
+            | EventType::ThreadFailed
+            | EventType::ThreadCancelled => self.end(thread).into_iter().collect(),
+            _other => Vec::new(),
+        }
+    }
+
+    /// Whether anything was said so far.
+    pub(super) fn has_spoken(&self) -> bool {
+        self.said > 0
+    }
+
+    /// Whatever is still being said ends.
+    pub(super) fn end_all(&mut self) -> Vec<Said> {
+        let open = std::mem::take(&mut self.open);
+        open.into_values().map(|id| Said::End { id }).collect()
+    }
+
+    /// A message that nothing was streamed of.
+    fn whole(&mut self, event: &Event, text: &str) -> Vec<Said> {
+        let mut said = self.piece(event, text);
+        said.extend(self.end(&event.thread_id));
+        said
+    }
+
+    fn piece(&mut self, event: &Event, text: &str) -> Vec<Said> {
+        if text.is_empty() {
+            return Vec::new();
+        }
+        let text = text.to_owned();
+        if let Some(id) = self.open.get(&event.thread_id) {
+            return vec![Said::Piece { id: id.clone(), text }];
+        }
+        self.said += 1;
+        // A sequence is the run's own: the same message has the same id for whoever reads the run again.
+        let id = format!("{}-m{}", event.run_id, event.sequence);
+        self.open.insert(Arc::clone(&event.thread_id), id.clone());
+        vec![Said::Begin { id: id.clone() }, Said::Piece { id, text }]
+    }
+
+    fn end(&mut self, thread: &Arc<str>) -> Option<Said> {
+        self.open.remove(thread).map(|id| Said::End { id })
+    }
+}
+
+/// The text of a message's content: a text, or the texts of its parts.
+pub(super) fn text_of(content: &Value) -> String {
+    match content {
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => {
+            let texts: Vec<&str> = parts.iter().filter_map(|part| part["text"].as_str()).collect();
+            texts.join("\n")
+        }
+        _other => String::new(),
+    }
+}
+
+/// The text of a run's output, for where a workflow has said nothing: a text as it is, a reply's content, else JSON.
+pub(in super::super) fn output_text(output: &Value) -> Option<String> {
+    match output {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        other => Some(
+            other["content"]
+                .as_str()
+                .map_or_else(|| other.to_string(), str::to_owned),
+        ),
+    }
+}

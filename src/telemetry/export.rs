@@ -1,0 +1,132 @@
+//! Sends spans to a collector, in batches, on a thread of its own.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "batches are sent by the real clock, on a runtime of their own"
+)]
+
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::{SpanData, SpanExporter as _};
+
+use super::names;
+use super::spans::Spans;
+use crate::{Engine, EventFilter, Events, Heard};
+
+/// Events that may wait to become spans.
+const BUFFER: usize = 65_536;
+
+/// Spans that are sent at once.
+const BATCH: usize = 512;
+
+/// How long a span may wait for others to be sent with.
+const DELAY: Duration = Duration::from_secs(1);
+
+/// How long the collector may take for a batch.
+const TIME_LIMIT: Duration = Duration::from_secs(10);
+
+/// Where spans are sent, and what stands in them.
+#[derive(Clone, Debug, Default)]
+pub struct TelemetryOptions {
+    /// The collector's address for traces, such as `http://127.0.0.1:4318/v1/traces` (default: the environment's
+    /// `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` or `OTEL_EXPORTER_OTLP_ENDPOINT`, else that one).
+    pub endpoint: Option<String>,
+    /// `service.name` (default `pirn`).
+    pub service_name: Option<String>,
+    /// Whether replies, arguments and results of tools stand in the spans.
+    pub has_contents: bool,
+}
+
+/// Spans of an engine's runs on their way to a collector.
+#[derive(Debug)]
+pub struct Telemetry {
+    thread: JoinHandle<()>,
+}
+
+impl Telemetry {
+    /// Sends the spans of every run from now on, until the engine has stopped. What the collector does not take is lost, and
+    /// logged; no run waits for it.
+    ///
+    /// # Errors
+    /// A sentence where the options make no exporter.
+    pub fn start(engine: &Engine, options: TelemetryOptions) -> Result<Self, String> {
+        let filter = EventFilter {
+            run_id: None,
+            types: Spans::types(),
+        };
+        let events = engine.events(filter, BUFFER);
+        let (told, begun) = mpsc::channel();
+        let thread = std::thread::Builder::new()
+            .name("pirn-telemetry".to_owned())
+            .spawn(move || run(&options, events, &told))
+            .map_err(|error| format!("no thread: {error}"))?;
+        begun.recv().map_err(|_| "the exporter's thread ended".to_owned())??;
+        Ok(Self { thread })
+    }
+
+    /// Waits until everything is sent. The engine has been shut down before.
+    pub fn finish(self) {
+        if self.thread.join().is_err() {
+            tracing::error!("the exporter's thread panicked");
+        }
+    }
+}
+
+fn run(options: &TelemetryOptions, events: Events, told: &mpsc::Sender<Result<(), String>>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    // Whoever starts it waits to be told.
+    let tell = |begun| told.send(begun).unwrap_or(());
+    match runtime {
+        Ok(runtime) => runtime.block_on(async {
+            match exporter(options) {
+                Ok(exporter) => {
+                    tell(Ok(()));
+                    export(&exporter, Spans::new(options.has_contents), events).await;
+                }
+                Err(error) => tell(Err(error)),
+            }
+        }),
+        Err(error) => tell(Err(error.to_string())),
+    }
+}
+
+fn exporter(options: &TelemetryOptions) -> Result<SpanExporter, String> {
+    let mut builder = SpanExporter::builder()
+        .with_http()
+        .with_protocol(Protocol::HttpBinary)
+        .with_timeout(TIME_LIMIT);
+    if let Some(endpoint) = &options.endpoint {
+        builder = builder.with_endpoint(endpoint);
+    }
+    let mut exporter = builder.build().map_err(|error| error.to_string())?;
+    let name = options.service_name.clone().unwrap_or_else(|| names::SCOPE.to_owned());
+    exporter.set_resource(&Resource::builder().with_service_name(name).build());
+    Ok(exporter)
+}
+
+async fn export(exporter: &SpanExporter, mut spans: Spans, mut events: Events) {
+    let mut batch: Vec<SpanData> = Vec::new();
+    loop {
+        let heard = tokio::time::timeout(DELAY, events.next()).await;
+        let is_quiet = heard.is_err();
+        let mut has_ended = false;
+        match heard {
+            Ok(Some(Heard::Event(event))) => batch.extend(spans.observe(&event)),
+            Ok(Some(Heard::Lagged(count))) => tracing::warn!(count, "events came too fast: spans are missing"),
+            Ok(None) => has_ended = true,
+            Err(_elapsed) => {}
+        }
+        if !batch.is_empty() && (is_quiet || has_ended || batch.len() >= BATCH) {
+            let sent = batch.len();
+            if let Err(error) = exporter.export(std::mem::take(&mut batch)).await {
+                tracing::warn!(%error, spans = sent, "spans were not sent");
+            }
+        }
+        if has_ended {
+            return;
+        }
+    }
+}

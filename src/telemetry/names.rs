@@ -1,0 +1,48 @@
+//! Names of spans and attributes: those of OpenTelemetry's conventions for generative AI, and Pirn's own.
+
+/// The version of the conventions that these names are from.
+pub const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/1.41.0";
+
+/// The instrumentation's own name.
+pub const SCOPE: &str = "pirn";
+
+/// The operation of a span.
+pub const OPERATION: &str = "gen_ai.operation.name";
+/// A run, a called or a triggered sub-workflow.
+pub const INVOKE_WORKFLOW: &str = "invoke_workflow";
+/// A request to a model.
+pub const CHAT: &str = "chat";
+/// A tool call.
+pub const EXECUTE_TOOL: &str = "execute_tool";
+
+/// The workflow's id.
+pub const WORKFLOW_NAME: &str = "gen_ai.workflow.name";
+/// The tool's name.
+pub const TOOL_NAME: &str = "gen_ai.tool.name";
+/// The model's id for a call.
+pub const TOOL_CALL_ID: &str = "gen_ai.tool.call.id";
+/// What the tool was called with; on request only.
+pub const TOOL_CALL_ARGUMENTS: &str = "gen_ai.tool.call.arguments";
+/// What the tool answered; on request only.
+pub const TOOL_CALL_RESULT: &str = "gen_ai.tool.call.result";
+/// The model's reply; on request only.
+pub const OUTPUT_MESSAGES: &str = "gen_ai.output.messages";
+/// Tokens of the request, as the provider reported them.
+pub const INPUT_TOKENS: &str = "gen_ai.usage.input_tokens";
+/// Tokens of the reply, likewise.
+pub const OUTPUT_TOKENS: &str = "gen_ai.usage.output_tokens";
+/// A stable code of what went wrong.
+pub const ERROR_TYPE: &str = "error.type";
+
+/// The run.
+pub const RUN_ID: &str = "pirn.run.id";
+/// The thread.
+pub const THREAD_ID: &str = "pirn.thread.id";
+/// The node.
+pub const NODE_ID: &str = "pirn.node.id";
+/// The path of a fork.
+pub const PATH_ID: &str = "pirn.path.id";
+/// A JOIN's strategy.
+pub const JOIN_STRATEGY: &str = "pirn.join.strategy";
+/// Tokens of a request as Pirn counted them before it was sent.
+pub const REQUEST_TOKENS: &str = "pirn.request.tokens";

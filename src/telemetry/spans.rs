@@ -1,0 +1,413 @@
+//! The table event to span.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use opentelemetry::trace::{Link, SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState};
+use opentelemetry::{InstrumentationScope, KeyValue};
+use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
+use pirn_core::event::{Event, EventType};
+use serde_json::Value;
+
+use super::names;
+
+/// Runs whose spans are open; beyond them the spans of one are given up.
+const MAX_RUNS: usize = 100_000;
+
+/// The spans of all runs that are under way.
+pub(super) struct Spans {
+    runs: BTreeMap<Arc<str>, Run>,
+    scope: InstrumentationScope,
+    has_contents: bool,
+}
+
+#[derive(Default)]
+struct Run {
+    threads: BTreeMap<Arc<str>, Thread>,
+    /// Forks that have begun, the last one last: the thread and its path ids.
+    forks: Vec<(Arc<str>, Value)>,
+    /// The thread that called or triggered another, by the other.
+    callers: BTreeMap<String, Arc<str>>,
+}
+
+struct Thread {
+    began: u64,
+    workflow: Arc<str>,
+    path: Option<String>,
+    forked_by: Option<Arc<str>>,
+    join: Option<Open>,
+    chat: Option<Chat>,
+    tools: BTreeMap<String, Open>,
+}
+
+/// Something that has begun.
+struct Open {
+    sequence: u64,
+    began: u64,
+    attributes: Vec<KeyValue>,
+}
+
+/// A model request; its span waits for the usage, which is told with the node's end.
+struct Chat {
+    request: Open,
+    ended: Option<u64>,
+    /// Of several requests of one node the usage is told in one sum.
+    is_first: bool,
+}
+
+/// A span as far as its kind decides it.
+struct Shape<'a> {
+    id: SpanId,
+    parent: Option<SpanId>,
+    name: Cow<'static, str>,
+    kind: SpanKind,
+    began: u64,
+    ended: u64,
+    attributes: Vec<KeyValue>,
+    error: Option<&'a Value>,
+}
+
+impl Spans {
+    pub(super) fn new(has_contents: bool) -> Self {
+        let scope = InstrumentationScope::builder(names::SCOPE)
+            .with_version(env!("CARGO_PKG_VERSION"))
+            .with_schema_url(names::SCHEMA_URL)
+            .build();
+        Self {
+            runs: BTreeMap::new(),
+            scope,
+            has_contents,
+        }
+    }
+
+    /// The types of events that it needs.
+    pub(super) fn types() -> Vec<EventType> {
+        vec![
+            EventType::ThreadStarted,
+            EventType::ThreadCompleted,
+            EventType::ThreadFailed,
+            EventType::ThreadCancelled,
+            EventType::ThreadForkStarted,
+            EventType::ThreadJoinStarted,
+            EventType::SubgraphStarted,
+            EventType::TriggeredSubgraphStarted,
+            EventType::RequestPrepared,
+            EventType::MessageAdded,
+            EventType::ToolCallStarted,
+            EventType::ToolCallCompleted,
+            EventType::ToolCallFailed,
+            EventType::NodeCompleted,
+            EventType::NodeFailed,
+        ]
+    }
+
+    /// The spans that an event ends.
+    pub(super) fn observe(&mut self, event: &Event) -> Vec<SpanData> {
+        let mut out = Vec::new();
+        let event_type = event.raised.event_type;
+        if event_type != EventType::ThreadStarted && !self.runs.contains_key(&event.run_id) {
+            // It comes after the last thread's end.
+            return out;
+        }
+        let run = self.runs.entry(Arc::clone(&event.run_id)).or_default();
+        let data = &event.raised.data;
+        let text = |name: &str| data.get(name).and_then(Value::as_str).unwrap_or_default();
+        match event_type {
+            EventType::ThreadStarted => {
+                let path = data.get("pathId").and_then(Value::as_str).map(str::to_owned);
+                let has_path = |ids: &Value| {
+                    ids.as_array()
+                        .is_some_and(|ids| ids.iter().any(|id| id.as_str() == path.as_deref()))
+                };
+                let forked_by = run.forks.iter().rev().find(|(_, ids)| path.is_some() && has_path(ids));
+                let forked_by = forked_by.map(|(thread, _)| Arc::clone(thread));
+                let thread = Thread {
+                    began: event.timestamp,
+                    workflow: Arc::clone(&event.workflow_id),
+                    path,
+                    forked_by,
+                    join: None,
+                    chat: None,
+                    tools: BTreeMap::new(),
+                };
+                run.threads.insert(Arc::clone(&event.thread_id), thread);
+            }
+            EventType::ThreadForkStarted => {
+                let ids = data.get("forkPathIds").cloned().unwrap_or_default();
+                run.forks.push((Arc::clone(&event.thread_id), ids));
+            }
+            EventType::SubgraphStarted | EventType::TriggeredSubgraphStarted => {
+                run.callers
+                    .insert(text("childThreadId").to_owned(), Arc::clone(&event.thread_id));
+            }
+            EventType::ThreadCompleted | EventType::ThreadFailed | EventType::ThreadCancelled => {
+                self.thread_ended(event, &mut out);
+            }
+            _of_a_thread => self.of_thread(event, &mut out),
+        }
+        if self.runs.len() > MAX_RUNS {
+            self.runs.pop_first();
+        }
+        out
+    }
+
+    fn of_thread(&mut self, event: &Event, out: &mut Vec<SpanData>) {
+        let Some(thread) = self
+            .runs
+            .get_mut(&event.run_id)
+            .and_then(|run| run.threads.get_mut(&event.thread_id))
+        else {
+            return;
+        };
+        let data = &event.raised.data;
+        let text = |name: &str| data.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let open = |attributes: Vec<KeyValue>| Open {
+            sequence: event.sequence,
+            began: event.timestamp,
+            attributes,
+        };
+        let mut shapes = Vec::new();
+        let mut links = Vec::new();
+        match event.raised.event_type {
+            EventType::ThreadJoinStarted => {
+                thread.join = Some(open(vec![
+                    KeyValue::new(names::NODE_ID, text("nodeId")),
+                    KeyValue::new(names::JOIN_STRATEGY, text("joinStrategy")),
+                ]));
+            }
+            EventType::RequestPrepared => {
+                let before = thread.chat.take();
+                let is_first = before.is_none();
+                shapes.extend(before.map(|chat| chat.shape(event, None, None)));
+                let tokens = data.get("tokensUsed").and_then(Value::as_i64).unwrap_or_default();
+                thread.chat = Some(Chat {
+                    request: open(vec![KeyValue::new(names::REQUEST_TOKENS, tokens)]),
+                    ended: None,
+                    is_first,
+                });
+            }
+            EventType::MessageAdded => {
+                let reply = data.get("message").filter(|message| message["role"] == "assistant");
+                if let (Some(reply), Some(chat)) = (reply, thread.chat.as_mut().filter(|chat| chat.ended.is_none())) {
+                    chat.ended = Some(event.timestamp);
+                    if self.has_contents {
+                        chat.request
+                            .attributes
+                            .push(KeyValue::new(names::OUTPUT_MESSAGES, reply.to_string()));
+                    }
+                }
+            }
+            EventType::ToolCallStarted => {
+                let mut attributes = vec![
+                    KeyValue::new(names::TOOL_NAME, text("name")),
+                    KeyValue::new(names::TOOL_CALL_ID, text("toolCallId")),
+                    KeyValue::new(names::NODE_ID, text("nodeId")),
+                ];
+                if self.has_contents {
+                    let arguments = data.get("arguments").map(Value::to_string).unwrap_or_default();
+                    attributes.push(KeyValue::new(names::TOOL_CALL_ARGUMENTS, arguments));
+                }
+                thread.tools.insert(text("toolCallId"), open(attributes));
+            }
+            EventType::ToolCallCompleted | EventType::ToolCallFailed => {
+                if let Some(mut call) = thread.tools.remove(&text("toolCallId")) {
+                    call.attributes
+                        .push(KeyValue::new(names::OPERATION, names::EXECUTE_TOOL));
+                    if self.has_contents {
+                        call.attributes
+                            .push(KeyValue::new(names::TOOL_CALL_RESULT, text("result")));
+                    }
+                    let name = format!("{} {}", names::EXECUTE_TOOL, text("name"));
+                    let mut shape = call.shape(event, "tool", name.into(), SpanKind::Internal);
+                    if event.raised.event_type == EventType::ToolCallFailed {
+                        shape.error = Some(&TOOL_ERROR);
+                    }
+                    shapes.push(shape);
+                }
+            }
+            EventType::NodeCompleted | EventType::NodeFailed => {
+                let error = data.get("error").filter(|error| error.is_object());
+                let node_type = text("nodeType");
+                if let Some(chat) = thread.chat.take_if(|_| node_type == "LLM") {
+                    let usage = data.get("output").and_then(|output| output.get("usage"));
+                    shapes.push(chat.shape(event, usage, error));
+                }
+                if let Some(join) = thread.join.take_if(|_| node_type == "JOIN") {
+                    let children = data
+                        .get("output")
+                        .and_then(|output| output["childThreadIds"].as_object());
+                    let children = children
+                        .into_iter()
+                        .flat_map(|children| children.values())
+                        .filter_map(Value::as_str);
+                    links = children.map(|thread| thread_span(&event.run_id, thread)).collect();
+                    let name = format!("join {}", text("nodeId"));
+                    let mut shape = join.shape(event, "join", name.into(), SpanKind::Internal);
+                    shape.error = error;
+                    shapes.push(shape);
+                }
+            }
+            _other => {}
+        }
+        let parent = thread_span(&event.run_id, &event.thread_id);
+        for mut shape in shapes {
+            shape.parent = Some(parent);
+            shape
+                .attributes
+                .push(KeyValue::new(names::THREAD_ID, event.thread_id.to_string()));
+            out.push(self.span(event, shape, &links));
+        }
+    }
+
+    fn thread_ended(&mut self, event: &Event, out: &mut Vec<SpanData>) {
+        let Some(run) = self.runs.get_mut(&event.run_id) else {
+            return;
+        };
+        let Some(thread) = run.threads.remove(&event.thread_id) else {
+            return;
+        };
+        run.forks.retain(|(by, _)| *by != event.thread_id);
+        let caller = run.callers.remove(&*event.thread_id);
+        let parent = thread.forked_by.clone().or(caller);
+        let is_over = run.threads.is_empty();
+        let error = event.raised.data.get("error").filter(|error| error.is_object());
+        // What was cut off with its thread ends with it.
+        let mut open: Vec<Shape<'_>> = Vec::new();
+        open.extend(thread.chat.map(|chat| chat.shape(event, None, error)));
+        for mut call in thread.tools.into_values() {
+            call.attributes
+                .push(KeyValue::new(names::OPERATION, names::EXECUTE_TOOL));
+            open.push(call.shape(event, "tool", names::EXECUTE_TOOL.into(), SpanKind::Internal));
+        }
+        open.extend(
+            thread
+                .join
+                .map(|join| join.shape(event, "join", "join".into(), SpanKind::Internal)),
+        );
+        let own = thread_span(&event.run_id, &event.thread_id);
+        for mut shape in open {
+            shape.parent = Some(own);
+            shape.error = shape.error.or(error);
+            out.push(self.span(event, shape, &[]));
+        }
+        let mut attributes = vec![
+            KeyValue::new(names::RUN_ID, event.run_id.to_string()),
+            KeyValue::new(names::THREAD_ID, event.thread_id.to_string()),
+        ];
+        let name = match &thread.path {
+            Some(path) => {
+                attributes.push(KeyValue::new(names::PATH_ID, path.clone()));
+                format!("branch {path}")
+            }
+            None => {
+                attributes.push(KeyValue::new(names::OPERATION, names::INVOKE_WORKFLOW));
+                attributes.push(KeyValue::new(names::WORKFLOW_NAME, thread.workflow.to_string()));
+                format!("{} {}", names::INVOKE_WORKFLOW, thread.workflow)
+            }
+        };
+        let shape = Shape {
+            id: own,
+            parent: parent.map(|thread| thread_span(&event.run_id, &thread)),
+            name: name.into(),
+            kind: SpanKind::Internal,
+            began: thread.began,
+            ended: event.timestamp,
+            attributes,
+            error,
+        };
+        out.push(self.span(event, shape, &[]));
+        if is_over {
+            self.runs.remove(&event.run_id);
+        }
+    }
+
+    fn span(&self, event: &Event, shape: Shape<'_>, links: &[SpanId]) -> SpanData {
+        let context = |id: SpanId| {
+            let (high, low) = (hash(&[&event.run_id, "trace"]), hash(&[&event.run_id]));
+            let trace = TraceId::from((u128::from(high) << 64) | u128::from(low));
+            SpanContext::new(trace, id, TraceFlags::SAMPLED, false, TraceState::NONE)
+        };
+        let mut attributes = shape.attributes;
+        let status = match shape.error {
+            Some(error) => {
+                let code = error["code"].as_str().unwrap_or("_OTHER").to_owned();
+                attributes.push(KeyValue::new(names::ERROR_TYPE, code));
+                Status::error(error["message"].as_str().unwrap_or_default().to_owned())
+            }
+            None => Status::Unset,
+        };
+        let mut span_links = SpanLinks::default();
+        span_links.links = links.iter().map(|id| Link::with_context(context(*id))).collect();
+        SpanData {
+            span_context: context(shape.id),
+            parent_span_id: shape.parent.unwrap_or(SpanId::INVALID),
+            parent_span_is_remote: false,
+            span_kind: shape.kind,
+            name: shape.name,
+            start_time: at(shape.began),
+            end_time: at(shape.ended),
+            attributes,
+            dropped_attributes_count: 0,
+            events: SpanEvents::default(),
+            links: span_links,
+            status,
+            instrumentation_scope: self.scope.clone(),
+        }
+    }
+}
+
+/// A tool's failure is told as text to the model, without a code.
+static TOOL_ERROR: std::sync::LazyLock<Value> = std::sync::LazyLock::new(|| serde_json::json!({"code": "TOOL_ERROR"}));
+
+impl Open {
+    fn shape(self, event: &Event, what: &str, name: Cow<'static, str>, kind: SpanKind) -> Shape<'static> {
+        Shape {
+            id: SpanId::from(hash(&[&event.run_id, what, &self.sequence.to_string()])),
+            parent: None,
+            name,
+            kind,
+            began: self.began,
+            ended: event.timestamp,
+            attributes: self.attributes,
+            error: None,
+        }
+    }
+}
+
+impl Chat {
+    fn shape<'a>(self, event: &Event, usage: Option<&Value>, error: Option<&'a Value>) -> Shape<'a> {
+        let ended = self.ended.unwrap_or(event.timestamp);
+        let mut shape: Shape<'a> = self.request.shape(event, "chat", names::CHAT.into(), SpanKind::Client);
+        shape.ended = ended;
+        shape.error = error;
+        shape.attributes.push(KeyValue::new(names::OPERATION, names::CHAT));
+        if let Some(usage) = usage.filter(|_| self.is_first) {
+            for (field, name) in [("input", names::INPUT_TOKENS), ("output", names::OUTPUT_TOKENS)] {
+                if let Some(tokens) = usage[field].as_i64() {
+                    shape.attributes.push(KeyValue::new(name, tokens));
+                }
+            }
+        }
+        shape
+    }
+}
+
+fn thread_span(run_id: &str, thread_id: &str) -> SpanId {
+    SpanId::from(hash(&[run_id, "thread", thread_id]))
+}
+
+fn at(milliseconds: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(milliseconds)
+}
+
+/// FNV-1a and a last mix: the same in every process and version, never 0, which means no id.
+fn hash(parts: &[&str]) -> u64 {
+    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+    for byte in parts.iter().flat_map(|part| part.bytes().chain([0xff])) {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    hash = (hash ^ (hash >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    (hash ^ (hash >> 32)).max(1)
+}

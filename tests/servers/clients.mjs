@@ -1,0 +1,77 @@
+// Other people's clients against a service: AG-UI's agent (which checks the order of events), the AI SDK's chat transport,
+// and MCP's TypeScript client. Prints what each has understood, as JSON.
+//
+// node clients.mjs INSTALLED agui URL | chat URL | mcp-http URL | mcp-stdio PIRN FILE
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+
+const [, , servers, client, ...rest] = process.argv;
+const installed = createRequire(join(servers, "package.json"));
+const load = (name) => import(pathToFileURL(installed.resolve(name)));
+const print = (value) => console.log(JSON.stringify(value));
+
+async function agui(url) {
+  const { HttpAgent } = await load("@ag-ui/client");
+  const agent = new HttpAgent({ url, threadId: "t1", initialMessages: [{ id: "m1", role: "user", content: "time?" }] });
+  const types = [];
+  let failure = null;
+  const { result } = await agent.runAgent({ runId: "r1" }, {
+    onEvent: ({ event }) => { types.push(event.type); },
+    onRunFailed: ({ error }) => { failure = String(error); },
+  });
+  print({ types, failure, result, state: agent.state, messages: agent.messages });
+}
+
+async function chat(api) {
+  const { DefaultChatTransport, readUIMessageStream } = await load("ai");
+  const transport = new DefaultChatTransport({ api });
+  const messages = [{ id: "m1", role: "user", parts: [{ type: "text", text: "time?" }] }];
+  const stream = await transport.sendMessages({ chatId: "c1", messages, trigger: "submit-message" });
+  const failures = [];
+  let last = null;
+  const read = readUIMessageStream({ stream, onError: (error) => failures.push(String(error)), terminateOnError: true });
+  for await (const message of read) last = message;
+  print({ message: last, failures });
+}
+
+async function mcp(transport) {
+  const { Client } = await load("@modelcontextprotocol/sdk/client/index.js");
+  const client = new Client({ name: "test", version: "1" });
+  await client.connect(transport);
+  const { tools } = await client.listTools();
+  const progress = [];
+  const called = await client.callTool({ name: "greet", arguments: { name: "Ada" } }, undefined, {
+    onprogress: (told) => progress.push(told),
+  });
+  const refused = await client.callTool({ name: "greet", arguments: { name: 7 } });
+  const unknown = await client.callTool({ name: "none", arguments: {} }).catch((error) => ({ code: error.code }));
+  // A call that is cancelled: the workflow waits for an event that never comes.
+  const controller = new AbortController();
+  const waiting = client.callTool({ name: "order", arguments: {} }, undefined, {
+    signal: controller.signal,
+    onprogress: () => controller.abort("enough"),
+  });
+  const cancelled = await waiting.then(() => "answered", () => "cancelled");
+  print({ tools, called, progress, refused, unknown, cancelled });
+  await client.close();
+}
+
+switch (client) {
+  case "agui":
+    await agui(rest[0]);
+    break;
+  case "chat":
+    await chat(rest[0]);
+    break;
+  case "mcp-http": {
+    const { StreamableHTTPClientTransport } = await load("@modelcontextprotocol/sdk/client/streamableHttp.js");
+    await mcp(new StreamableHTTPClientTransport(new URL(rest[0])));
+    break;
+  }
+  case "mcp-stdio": {
+    const { StdioClientTransport } = await load("@modelcontextprotocol/sdk/client/stdio.js");
+    await mcp(new StdioClientTransport({ command: rest[0], args: ["mcp", rest[1], "--log", "warn"], stderr: "inherit" }));
+    break;
+  }
+}

@@ -1,0 +1,140 @@
+//! Clients that others have written, installed from npm, against a service.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::command::Served;
+use crate::servers;
+use crate::world::{World, answer};
+
+/// What a client of `clients.mjs` has understood; none where it can not be installed.
+async fn client(arguments: Vec<String>) -> Option<Value> {
+    tokio::task::spawn_blocking(move || {
+        let modules = servers::modules()?;
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/servers/clients.mjs");
+        let output = Command::new("node")
+            .arg(script)
+            .arg(modules.parent().expect("a folder"))
+            .args(&arguments)
+            .stderr(Stdio::inherit())
+            .output()
+            .expect("node runs");
+        assert!(output.status.success(), "{arguments:?}");
+        let said = String::from_utf8_lossy(&output.stdout);
+        Some(serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}")))
+    })
+    .await
+    .expect("it does not panic")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ag_uis_own_client_accepts_every_event_and_has_the_conversation() {
+    let world = World::new().await;
+    let Some(heard) = client(vec!["agui".into(), world.url("/v1/agui/chat")]).await else {
+        return;
+    };
+    assert_eq!(heard["failure"], Value::Null);
+    assert_eq!(heard["result"], "it is noon");
+    assert_eq!(heard["state"], json!({"mood": "good"}));
+    let messages = heard["messages"].as_array().expect("messages");
+    let texts: Vec<&str> = messages
+        .iter()
+        .filter_map(|message| message["content"].as_str())
+        .collect();
+    assert!(
+        texts.contains(&"let me see") && texts.contains(&"it is noon"),
+        "{messages:?}"
+    );
+    assert!(messages.iter().any(|message| message["role"] == "tool"));
+    let forked = client(vec!["agui".into(), world.url("/v1/agui/two-voices")])
+        .await
+        .expect("it is installed");
+    assert_eq!(forked["failure"], Value::Null);
+    assert_eq!(
+        forked["types"].as_array().and_then(|types| types.last()),
+        Some(&json!("RUN_FINISHED"))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_ai_sdks_transport_reads_the_message() {
+    let world = World::new().await;
+    let Some(read) = client(vec!["chat".into(), world.url("/v1/chat/chat")]).await else {
+        return;
+    };
+    assert_eq!(read["failures"], json!([]));
+    let parts = read["message"]["parts"].as_array().expect("parts");
+    let texts: Vec<&str> = parts
+        .iter()
+        .filter(|part| part["type"] == "text")
+        .filter_map(|part| part["text"].as_str())
+        .collect();
+    assert_eq!(texts, ["let me see", "it is noon"]);
+    let tool = parts
+        .iter()
+        .find(|part| part["type"] == "dynamic-tool")
+        .expect("the call");
+    assert_eq!(
+        (&tool["toolName"], &tool["state"]),
+        (&json!("clock"), &json!("output-error"))
+    );
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
+}
+
+fn check_mcp(heard: &Value) {
+    let tools = heard["tools"].as_array().expect("tools");
+    let greet = tools.iter().find(|tool| tool["name"] == "greet").expect("the tool");
+    assert_eq!(greet["description"], "Greets whoever is named.");
+    assert_eq!(greet["inputSchema"]["required"], json!(["name"]));
+    assert_eq!(heard["called"]["content"][0]["text"], "Hello, Ada!");
+    assert_ne!(heard["called"]["isError"], true);
+    let told: Vec<f64> = heard["progress"]
+        .as_array()
+        .expect("progress")
+        .iter()
+        .filter_map(|told| told["progress"].as_f64())
+        .collect();
+    assert!(!told.is_empty() && told.is_sorted_by(|a, b| a < b), "{told:?}");
+    assert_eq!(heard["refused"]["isError"], true);
+    assert!(
+        heard["refused"]["content"][0]["text"]
+            .as_str()
+            .expect("a text")
+            .contains("INVALID_INPUT")
+    );
+    assert_eq!(heard["unknown"]["code"], -32602);
+    assert_eq!(heard["cancelled"], "cancelled");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mcps_own_client_calls_workflows_over_http_and_cancels_one() {
+    let served = Served::start(&root(), &["examples/service/workflows.json"]);
+    let url = served.url.trim().to_owned();
+    let Some(heard) = client(vec!["mcp-http".into(), format!("{url}/mcp")]).await else {
+        return;
+    };
+    check_mcp(&heard);
+    // The run of the call that was cancelled is.
+    let plain = reqwest::Client::builder().no_proxy().build().expect("a client");
+    loop {
+        let runs = answer(plain.get(format!("{url}/v1/runs?workflow=order"))).await.body;
+        match runs["runs"][0]["status"].as_str().expect("a run") {
+            "RUNNING" => tokio::task::yield_now().await,
+            status => break assert_eq!(status, "CANCELLED"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mcps_own_client_calls_workflows_over_stdio() {
+    let file = root().join("examples/service/workflows.json").display().to_string();
+    let pirn = env!("CARGO_BIN_EXE_pirn").to_owned();
+    if let Some(heard) = client(vec!["mcp-stdio".into(), pirn, file]).await {
+        check_mcp(&heard);
+    }
+}

@@ -1,0 +1,161 @@
+//! `pirn serve` as it is run.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use reqwest::Client;
+use serde_json::json;
+
+const ONE: &str = r#"{"id": "one", "nodes": [{"id": "s", "type": "START"}, {"id": "w", "type": "WAIT", "config": {"event": "go"}}, {"id": "e", "type": "END"}],
+    "edges": [{"from": "s", "to": "w"}, {"from": "w", "to": "e"}]}"#;
+
+/// A process that serves, ended with the test.
+pub(crate) struct Served {
+    child: Child,
+    lines: std::io::Lines<BufReader<std::process::ChildStderr>>,
+    pub(crate) url: String,
+}
+
+impl Served {
+    pub(crate) fn start(folder: &Path, arguments: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_pirn"))
+            .args(["serve", "--listen", "127.0.0.1:0"])
+            .args(arguments)
+            .current_dir(folder)
+            .env_remove("RUST_LOG")
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+        let mut served = Self {
+            child,
+            lines,
+            url: String::new(),
+        };
+        served.url = served.line("listening on ").expect("it listens");
+        served
+    }
+
+    /// What stands after `text` in the next line that has it.
+    fn line(&mut self, text: &str) -> Option<String> {
+        self.lines
+            .find_map(|line| line.ok()?.split_once(text).map(|(_, rest)| rest.to_owned()))
+    }
+
+    fn signal(&self, name: &str) {
+        let told = Command::new("kill")
+            .args([&format!("-{name}"), &self.child.id().to_string()])
+            .status();
+        assert!(told.expect("kill runs").success());
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("pirn-serve-{}-{name}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    folder
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_terminated_process_ends_its_runs_and_streams_and_then_itself() {
+    let folder = folder("drain");
+    std::fs::write(folder.join("one.json"), ONE).expect("a file");
+    let mut served = Served::start(&folder, &["one.json", "--grace", "0"]);
+    let client = Client::builder().no_proxy().build().expect("a client");
+    let body = json!({"workflow": "one"}).to_string();
+    let request = client
+        .post(format!("{}/v1/runs", served.url))
+        .header("content-type", "application/json")
+        .body(body);
+    let mut events = client_events(request).await;
+    assert_eq!(events.next().await.expect("an event").json["type"], "THREAD_STARTED");
+    served.signal("TERM");
+    let last = events.all().await.pop().expect("a last event");
+    assert_eq!(
+        (last.name.as_deref(), &last.json["status"]),
+        (Some("end"), &json!("CANCELLED"))
+    );
+    assert_eq!(served.child.wait().expect("it ends").code(), Some(0));
+}
+
+async fn client_events(request: reqwest::RequestBuilder) -> crate::world::Events {
+    crate::world::Events::of(
+        request
+            .header("accept", "text/event-stream")
+            .send()
+            .await
+            .expect("a stream"),
+    )
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_hangup_loads_workflows_and_tokens_anew_and_keeps_them_where_the_files_are_wrong() {
+    let folder = folder("reload");
+    std::fs::write(folder.join("one.json"), ONE).expect("a file");
+    std::fs::write(folder.join("tokens"), "first\n").expect("a file");
+    let mut served = Served::start(&folder, &["one.json", "--token-file", "tokens"]);
+    let client = Client::builder().no_proxy().build().expect("a client");
+    let url = served.url.trim().to_owned();
+    let ids = async |token: &str| {
+        let request = client
+            .get(format!("{url}/v1/workflows"))
+            .header("authorization", format!("Bearer {token}"));
+        let answer = crate::world::answer(request).await;
+        (
+            answer.status.as_u16(),
+            answer.body["workflows"][0]["id"].as_str().map(str::to_owned),
+        )
+    };
+    assert_eq!(ids("first").await, (200, Some("one".to_owned())));
+    std::fs::write(folder.join("one.json"), ONE.replace("\"one\"", "\"two\"")).expect("a file");
+    std::fs::write(folder.join("tokens"), "second\n").expect("a file");
+    served.signal("HUP");
+    served.line("the workflows were loaded anew").expect("it says so");
+    while ids("second").await.0 != 200 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(ids("second").await, (200, Some("two".to_owned())));
+    assert_eq!(ids("first").await, (401, None));
+    std::fs::write(folder.join("one.json"), "{").expect("a file");
+    served.signal("HUP");
+    served.line("the workflows stay as they were").expect("it says so");
+    assert_eq!(ids("second").await, (200, Some("two".to_owned())));
+}
+
+#[test]
+fn an_address_that_others_reach_needs_a_token() {
+    let folder = folder("open");
+    std::fs::write(folder.join("one.json"), ONE).expect("a file");
+    let serve = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_pirn"))
+            .arg("serve")
+            .args(arguments)
+            .current_dir(&folder)
+            .output();
+        let output = output.expect("it ends");
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
+    };
+    let (code, said) = serve(&["one.json", "--listen", "0.0.0.0:0"]);
+    assert_eq!(code, Some(2));
+    assert!(said.contains("--token-file"), "{said}");
+    let (code, said) = serve(&["none.json"]);
+    assert_eq!(code, Some(1), "{said}");
+    std::fs::write(folder.join("bad.json"), ONE.replace("WAIT", "WEIGHT")).expect("a file");
+    let (code, said) = serve(&["bad.json"]);
+    assert_eq!(code, Some(1));
+    assert!(said.contains("WEIGHT"), "{said}");
+}

@@ -1,0 +1,57 @@
+//! Shutting down: nothing is lost without a word.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::world::{Events, World, answer, refusal};
+
+#[tokio::test]
+async fn a_service_that_drains_says_so_and_starts_nothing() {
+    let world = World::new().await;
+    let id = world.start("gated", Value::Null).await;
+    assert_eq!(answer(world.get("/readyz")).await.status, 200);
+    world.service.drain();
+    assert_eq!(refusal(world.get("/readyz")).await, (503, "DRAINING".into()));
+    assert_eq!(answer(world.get("/healthz")).await.status, 200);
+    let refused = answer(world.post("/v1/runs", &json!({"workflow": "echo"}))).await;
+    assert_eq!(
+        (refused.status.as_u16(), &refused.body["code"]),
+        (503, &json!("DRAINING"))
+    );
+    assert_eq!(refused.headers["retry-after"], "5");
+    // Runs under way can still be watched and steered.
+    assert_eq!(
+        answer(world.get(&format!("/v1/runs/{id}"))).await.body["status"],
+        "RUNNING"
+    );
+    world.gate.add_permits(1);
+    assert_eq!(world.ended(&id).await["status"], "COMPLETED");
+}
+
+#[tokio::test]
+async fn every_run_ends_and_every_stream_with_it_within_the_grace() {
+    let world = World::new().await;
+    let (ends, hangs) = (
+        world.start("gated", Value::Null).await,
+        world.start("paid", Value::Null).await,
+    );
+    world.until(&hangs, "NODE_STARTED").await;
+    let streams = [&ends, &hangs].map(|id| Events::open(world.get(&format!("/v1/runs/{id}/events"))));
+    let [first, second] = futures::future::join_all(streams).await.try_into().ok().expect("two");
+    world.gate.add_permits(1);
+    let left = world.service.shut_down(Duration::from_millis(200)).await;
+    assert_eq!((left.runs_cancelled, left.runs_left), (1, 0));
+    let status = |all: Vec<crate::world::Sent>| {
+        let last = all.last().expect("a last event").clone();
+        assert_eq!(last.name.as_deref(), Some("end"));
+        last.json["status"].as_str().map(str::to_owned)
+    };
+    assert_eq!(status(first.all().await).as_deref(), Some("COMPLETED"));
+    assert_eq!(status(second.all().await).as_deref(), Some("CANCELLED"));
+    // What they came to is still told.
+    assert_eq!(
+        answer(world.get(&format!("/v1/runs/{hangs}"))).await.body["status"],
+        "CANCELLED"
+    );
+}

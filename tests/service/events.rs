@@ -1,0 +1,235 @@
+//! Streams of events: resume, filter, lag, end.
+
+use std::time::Duration;
+
+use pirn::service::Limits;
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+
+use crate::world::{Events, Sent, World, answer, refusal};
+
+fn is_event(sent: &Sent) -> bool {
+    sent.name.is_none()
+}
+
+#[tokio::test]
+async fn a_client_that_drops_at_every_event_and_comes_back_gets_each_once_in_order() {
+    let world = World::new().await;
+    let id = world.start("steps", json!({"n": 6})).await;
+    let path = format!("/v1/runs/{id}/events");
+    let mut read: Vec<Sent> = Vec::new();
+    loop {
+        let mut request = world.get(&path);
+        if let Some(last) = read.last() {
+            request = request.header("last-event-id", last.id.expect("a sequence"));
+        }
+        let response = request.send().await.expect("an answer");
+        if response.status() == StatusCode::NO_CONTENT {
+            break;
+        }
+        // One event, and the connection is dropped with whatever else is on its way.
+        let mut events = Events::of(response);
+        match events.next().await {
+            Some(event) if is_event(&event) => read.push(event),
+            Some(end) => {
+                assert_eq!(end.name.as_deref(), Some("end"));
+                break;
+            }
+            None => break,
+        }
+        drop(events);
+        // The run takes its steps while nobody reads as well as while somebody does.
+        if read.len() % 4 == 0 {
+            world.gate.add_permits(1);
+        }
+    }
+    let sequences: Vec<u64> = read.iter().filter_map(|event| event.id).collect();
+    assert_eq!(sequences, (1..=sequences.len() as u64).collect::<Vec<_>>());
+    let whole = Events::open(world.get(&path)).await.all().await;
+    assert_eq!(
+        whole
+            .iter()
+            .filter(|event| is_event(event))
+            .cloned()
+            .collect::<Vec<_>>(),
+        read
+    );
+    assert_eq!(world.ended(&id).await["status"], "COMPLETED");
+}
+
+#[tokio::test]
+async fn an_event_is_what_the_events_file_of_pirn_run_has_and_the_last_one_tells_the_end() {
+    let world = World::new().await;
+    let id = world.start("echo", json!({"n": 1})).await;
+    let all = Events::open(world.get(&format!("/v1/runs/{id}/events")))
+        .await
+        .all()
+        .await;
+    let (end, events) = all.split_last().expect("events");
+    assert!(events.iter().all(|event| event.id == event.json["sequence"].as_u64()));
+    assert_eq!(events[0].json["type"], "THREAD_STARTED");
+    assert_eq!(events.last().expect("one").json["type"], "THREAD_COMPLETED");
+    assert_eq!((end.name.as_deref(), end.id), (Some("end"), None));
+    assert_eq!(end.json, json!({"runId": id, "status": "COMPLETED"}));
+}
+
+#[tokio::test]
+async fn the_request_that_starts_a_run_can_read_its_events() {
+    let world = World::new().await;
+    let request = world.post("/v1/runs", &json!({"workflow": "echo", "input": {"n": 1}}));
+    let response = request
+        .header("accept", "text/event-stream")
+        .send()
+        .await
+        .expect("an answer");
+    assert_eq!(response.status(), StatusCode::CREATED);
+    let location = response.headers()["location"].to_str().expect("a path").to_owned();
+    let all = Events::of(response).all().await;
+    assert_eq!(all[0].id, Some(1));
+    assert_eq!(
+        format!("/v1/runs/{}", all[0].json["runId"].as_str().expect("an id")),
+        location
+    );
+}
+
+#[tokio::test]
+async fn a_reader_that_comes_too_late_is_told_how_many_events_it_missed() {
+    let world = World::limited(Limits {
+        events_per_run: 5,
+        ..Limits::default()
+    })
+    .await;
+    let id = world.start("echo", json!({"n": 1})).await;
+    let count = answer(world.get("/v1/runs")).await.body["runs"][0]["lastSequence"].as_u64();
+    world.ended(&id).await;
+    let last = answer(world.get("/v1/runs")).await.body["runs"][0]["lastSequence"]
+        .as_u64()
+        .expect("a sequence");
+    assert!(count <= Some(last) && last > 5);
+    let all = Events::open(world.get(&format!("/v1/runs/{id}/events")))
+        .await
+        .all()
+        .await;
+    assert_eq!(all[0].name.as_deref(), Some("missed"));
+    assert_eq!(all[0].json, json!({"after": 0, "count": last - 5}));
+    assert_eq!(all[0].id, Some(last - 5));
+    let kept: Vec<u64> = all.iter().skip(1).filter_map(|event| event.id).collect();
+    assert_eq!(kept, (last - 4..=last).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_filter_gives_the_types_that_are_asked_for_and_nothing_else() {
+    let world = World::new().await;
+    let id = world.start("echo", json!({})).await;
+    let path = format!("/v1/runs/{id}/events?types=node_completed,THREAD_COMPLETED");
+    let all = Events::open(world.get(&path)).await.all().await;
+    let types: Vec<&str> = all.iter().filter_map(|event| event.json["type"].as_str()).collect();
+    assert_eq!(types, ["NODE_COMPLETED", "NODE_COMPLETED", "THREAD_COMPLETED"]);
+    let wrong = world.get(&format!("/v1/runs/{id}/events?types=NODE_COMPLETD"));
+    let refused = answer(wrong).await;
+    assert_eq!(refused.status, StatusCode::BAD_REQUEST);
+    assert!(
+        refused.body["detail"]
+            .as_str()
+            .expect("a sentence")
+            .contains("NODE_COMPLETED")
+    );
+    let wrong = world.get(&format!("/v1/runs/{id}/events")).header("last-event-id", "x");
+    assert_eq!(refusal(wrong).await, (400, "INVALID_REQUEST".into()));
+}
+
+#[tokio::test]
+async fn a_stream_with_nothing_to_say_sends_a_comment() {
+    let world = World::limited(Limits {
+        keep_alive: Duration::from_millis(20),
+        ..Limits::default()
+    })
+    .await;
+    let id = world.start("gated", Value::Null).await;
+    let mut events = Events::open(world.get(&format!("/v1/runs/{id}/events"))).await;
+    events.comment().await;
+    world.gate.add_permits(1);
+    let all = events.all().await;
+    assert_eq!(all.last().and_then(|end| end.name.clone()).as_deref(), Some("end"));
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_stops_its_run_only_where_it_said_so() {
+    let world = World::new().await;
+    let open = async |cancels: bool| {
+        let body = json!({"workflow": "gated", "cancelOnDisconnect": cancels});
+        let request = world.post("/v1/runs", &body).header("accept", "text/event-stream");
+        let mut events = Events::of(request.send().await.expect("a stream"));
+        let first = events.next().await.expect("an event");
+        first.json["runId"].as_str().expect("an id").to_owned()
+    };
+    let (cancelled, left) = (open(true).await, open(false).await);
+    let report = world.ended(&cancelled).await;
+    assert_eq!(report["status"], "CANCELLED");
+    assert!(
+        report["error"]["message"]
+            .as_str()
+            .expect("a sentence")
+            .contains("went away")
+    );
+    assert_eq!(
+        answer(world.get(&format!("/v1/runs/{left}"))).await.body["status"],
+        "RUNNING"
+    );
+    world.gate.add_permits(1);
+    assert_eq!(world.ended(&left).await["status"], "COMPLETED");
+    // Whoever reads to the end has not gone away.
+    let body = json!({"workflow": "echo", "input": {}, "cancelOnDisconnect": true});
+    assert_eq!(
+        answer(world.post("/v1/runs?wait=60", &body)).await.body["status"],
+        "COMPLETED"
+    );
+    assert_eq!(
+        refusal(world.post("/v1/runs", &body)).await,
+        (422, "INVALID_VALUE".into())
+    );
+}
+
+#[tokio::test]
+async fn many_readers_of_one_run_all_get_all_of_it() {
+    let world = World::new().await;
+    let id = world.start("steps", json!({"n": 3})).await;
+    let readers = (0..200).map(|_| async {
+        let events = Events::open(world.get(&format!("/v1/runs/{id}/events"))).await;
+        events.all().await
+    });
+    let readers = futures::future::join_all(readers);
+    world.gate.add_permits(3);
+    let all = readers.await;
+    assert!(all.iter().all(|read| *read == all[0]));
+    assert_eq!(all[0].iter().filter(|event| is_event(event)).count() + 1, all[0].len());
+}
+
+#[tokio::test]
+async fn no_more_streams_are_opened_than_the_limits_say() {
+    let world = World::limited(Limits {
+        streams: 3,
+        streams_per_run: 2,
+        ..Limits::default()
+    })
+    .await;
+    let (one, other) = (
+        world.start("gated", Value::Null).await,
+        world.start("gated", Value::Null).await,
+    );
+    let path = |id: &str| format!("/v1/runs/{id}/events");
+    let first = Events::open(world.get(&path(&one))).await;
+    let _second = Events::open(world.get(&path(&one))).await;
+    assert_eq!(refusal(world.get(&path(&one))).await, (503, "TOO_MANY_STREAMS".into()));
+    let _third = Events::open(world.get(&path(&other))).await;
+    assert_eq!(
+        refusal(world.get(&path(&other))).await,
+        (503, "TOO_MANY_STREAMS".into())
+    );
+    // A place is free again when its stream is gone, or has come to its end.
+    drop(first);
+    world.gate.add_permits(2);
+    while world.get(&path(&other)).send().await.expect("an answer").status() != StatusCode::OK {
+        tokio::task::yield_now().await;
+    }
+}

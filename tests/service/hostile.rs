@@ -1,0 +1,175 @@
+//! Clients that mean harm, or are broken: each is refused, and no other client notices.
+
+use std::time::Duration;
+
+use pirn::service::Limits;
+use reqwest::StatusCode;
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::world::{World, answer, refusal};
+
+/// Sends bytes, and reads until the service closes the connection or has answered `Connection: close`.
+async fn send(world: &World, bytes: &[u8]) -> String {
+    let mut stream = TcpStream::connect(world.address).await.expect("a connection");
+    // It may be closed before everything was sent.
+    let _ = stream.write_all(bytes).await;
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+async fn is_served(world: &World) {
+    let report = answer(world.post("/v1/runs?wait=60", &json!({"workflow": "echo", "input": {"n": 1}}))).await;
+    assert_eq!(report.body["status"], "COMPLETED");
+}
+
+fn short() -> Limits {
+    Limits {
+        header_time: Duration::from_millis(300),
+        body_time: Duration::from_millis(300),
+        body_bytes: 1_000,
+        ..Limits::default()
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_sends_its_headers_drop_by_drop_is_cut_off_and_others_are_served() {
+    let world = World::limited(short()).await;
+    let slow: Vec<TcpStream> = futures::future::join_all((0..100).map(|n| async move {
+        let mut stream = TcpStream::connect(world.address).await.expect("a connection");
+        // Some say nothing at all.
+        let start: &[u8] = if n % 2 == 0 {
+            b"GET /healthz HTTP/1.1\r\nHost: loc"
+        } else {
+            b""
+        };
+        stream.write_all(start).await.expect("it is sent");
+        stream
+    }))
+    .await;
+    is_served(&world).await;
+    for mut stream in slow {
+        let mut rest = Vec::new();
+        // Reset or closed, it is over.
+        let _ = stream.read_to_end(&mut rest).await;
+        assert!(!String::from_utf8_lossy(&rest).contains("200 OK"));
+    }
+    is_served(&world).await;
+}
+
+#[tokio::test]
+async fn a_body_that_does_not_come_is_refused_with_408() {
+    let world = World::limited(short()).await;
+    let head = "POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n";
+    let stuck = send(
+        &world,
+        format!("{head}Content-Length: 30\r\n\r\n{{\"workflow\"").as_bytes(),
+    )
+    .await;
+    assert!(stuck.starts_with("HTTP/1.1 408 "), "{stuck}");
+    assert!(stuck.contains("BODY_TIMEOUT"));
+    is_served(&world).await;
+}
+
+#[tokio::test]
+async fn a_body_that_is_too_large_is_refused_with_413_whether_it_says_so_or_not() {
+    let world = World::limited(short()).await;
+    let large = json!({"workflow": "echo", "input": {"text": "x".repeat(2_000)}});
+    assert_eq!(
+        refusal(world.post("/v1/runs", &large)).await,
+        (413, "BODY_TOO_LARGE".into())
+    );
+    let head = "POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n";
+    let chunk = format!("800\r\n{}\r\n", "x".repeat(0x800));
+    let chunked = send(
+        &world,
+        format!("{head}Transfer-Encoding: chunked\r\n\r\n{chunk}").as_bytes(),
+    )
+    .await;
+    assert!(chunked.starts_with("HTTP/1.1 413 "), "{chunked}");
+    is_served(&world).await;
+}
+
+#[tokio::test]
+async fn a_flood_of_headers_is_refused_with_431() {
+    let world = World::new().await;
+    let many: String = (0..500).map(|n| format!("X-{n}: y\r\n")).collect();
+    let many = send(
+        &world,
+        format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\n{many}\r\n").as_bytes(),
+    )
+    .await;
+    assert!(many.starts_with("HTTP/1.1 431 "), "{many}");
+    let long = format!(
+        "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n",
+        "y".repeat(200_000)
+    );
+    let long = send(&world, long.as_bytes()).await;
+    assert!(long.is_empty() || long.starts_with("HTTP/1.1 431 "), "{long}");
+    is_served(&world).await;
+}
+
+#[tokio::test]
+async fn what_is_no_http_is_refused_with_400() {
+    let world = World::new().await;
+    for nonsense in [
+        &b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc"[..],
+        b"nonsense\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost localhost\r\n\r\n",
+    ] {
+        let answer = send(&world, nonsense).await;
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 400 "), "{answer}");
+    }
+    let smuggled = "POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n";
+    assert!(send(&world, smuggled.as_bytes()).await.starts_with("HTTP/1.1 400 "));
+    is_served(&world).await;
+}
+
+#[tokio::test]
+async fn json_that_nests_without_end_is_refused_and_nothing_breaks() {
+    let world = World::new().await;
+    let deep = format!("{{\"workflow\": \"echo\", \"input\": {}", "[".repeat(1_000_000));
+    let request = world
+        .client
+        .post(world.url("/v1/runs"))
+        .header("content-type", "application/json")
+        .body(deep);
+    assert_eq!(refusal(request).await, (400, "INVALID_JSON".into()));
+    is_served(&world).await;
+}
+
+#[tokio::test]
+async fn a_stream_that_nobody_reads_holds_up_neither_the_run_nor_other_readers() {
+    let world = World::new().await;
+    let id = world.start("steps", json!({"n": 300})).await;
+    let mut stuck = TcpStream::connect(world.address).await.expect("a connection");
+    let request = format!("GET /v1/runs/{id}/events HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    stuck.write_all(request.as_bytes()).await.expect("it is sent");
+    world.gate.add_permits(300);
+    let report = world.ended(&id).await;
+    assert_eq!(
+        (&report["status"], &report["output"]),
+        (&json!("COMPLETED"), &json!(300)),
+        "{}",
+        report["error"]
+    );
+    drop(stuck);
+    is_served(&world).await;
+}
+
+#[tokio::test]
+async fn more_connections_than_there_is_room_for_wait_and_are_served_when_there_is() {
+    let world = World::limited(Limits {
+        connections: 2,
+        header_time: Duration::from_millis(200),
+        ..Limits::default()
+    })
+    .await;
+    // Those that say nothing lose their places in time.
+    let idle = futures::future::join_all((0..6).map(|_| TcpStream::connect(world.address))).await;
+    let answered = answer(world.get("/healthz")).await;
+    assert_eq!(answered.status, StatusCode::OK);
+    drop(idle);
+}

@@ -1,0 +1,55 @@
+//! Many runs and many readers at once: no error, nothing left. `PIRN_LOAD_RUNS=10000 PIRN_LOAD_READERS=2000` makes it as
+//! large as docs/service.md says it may be.
+
+use futures::StreamExt;
+use futures::stream;
+use serde_json::{Value, json};
+
+use crate::world::{Events, World, answer};
+
+/// Clients that start runs at once.
+const CLIENTS: usize = 64;
+
+fn amount(variable: &str, in_short: usize) -> usize {
+    std::env::var(variable)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(in_short)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_runs_at_once_all_complete_while_many_readers_read_each_to_its_end() {
+    let world = World::new().await;
+    let (runs, readers) = (amount("PIRN_LOAD_RUNS", 500), amount("PIRN_LOAD_READERS", 200));
+    let watched = world.start("gated", Value::Null).await;
+    let path = format!("/v1/runs/{watched}/events");
+    // Every reader is there before the first of the runs is started.
+    let open = stream::iter(0..readers)
+        .map(|_| Events::open(world.get(&path)))
+        .buffer_unordered(CLIENTS);
+    let open: Vec<Events> = open.collect().await;
+    let ended = stream::iter(0..runs).map(|n| {
+        let request = world.post("/v1/runs?wait=600", &json!({"workflow": "echo", "input": {"n": n}}));
+        async move {
+            let report = answer(request).await.body;
+            assert_eq!(
+                (&report["status"], &report["output"]),
+                (&json!("COMPLETED"), &json!({"n": n}))
+            );
+        }
+    });
+    let ended = ended.buffer_unordered(CLIENTS).count().await;
+    assert_eq!(ended, runs);
+    world.gate.add_permits(1);
+    let read = futures::future::join_all(open.into_iter().map(Events::all)).await;
+    assert!(read.iter().all(|events| *events == read[0]));
+    assert_eq!(read[0].last().and_then(|end| end.name.as_deref()), Some("end"));
+    let metrics = answer(world.get("/metrics")).await.body;
+    let text = metrics.as_str().expect("text");
+    for sample in [
+        "pirn_runs_live 0",
+        &format!("pirn_runs_ended_total{{workflow=\"echo\",status=\"COMPLETED\"}} {runs}"),
+    ] {
+        assert!(text.lines().any(|line| line == sample), "{sample}\n{text}");
+    }
+}

@@ -1,0 +1,19 @@
+//! The service over real sockets: what docs/service.md promises, and what hostile clients meet.
+
+mod access;
+mod clients;
+mod command;
+mod documented;
+mod drain;
+mod events;
+mod front_ends;
+mod hostile;
+mod load;
+mod metrics;
+mod openapi;
+mod runs;
+#[path = "../support/servers.rs"]
+#[allow(dead_code, unreachable_pub, reason = "it is a module of the other tests' library")]
+mod servers;
+mod workflows;
+mod world;

@@ -1,0 +1,80 @@
+//! The figures that Prometheus reads.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use crate::world::{World, answer, refusal};
+
+/// Samples by name and labels; fails where a line is none.
+fn samples(text: &str) -> BTreeMap<String, String> {
+    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let sample = |line: &str| {
+        let (name, value) = line.rsplit_once(' ').expect("a name and a value");
+        assert!(value.parse::<f64>().is_ok(), "{line}");
+        (name.to_owned(), value.to_owned())
+    };
+    lines.map(sample).collect()
+}
+
+#[tokio::test]
+async fn the_figures_count_what_has_happened() {
+    let world = World::new().await;
+    for (workflow, input) in [
+        ("echo", json!({})),
+        ("echo", json!({})),
+        ("broken", json!(null)),
+        ("two-voices", json!({"message": "hi"})),
+    ] {
+        let id = world.start(workflow, input).await;
+        world.ended(&id).await;
+    }
+    let id = world.start("chat", json!({"message": "time?"})).await;
+    assert_eq!(world.ended(&id).await["status"], "COMPLETED");
+    assert_eq!(refusal(world.get("/v1/runs/none")).await.0, 404);
+    let answered = answer(world.get("/metrics")).await;
+    assert_eq!(
+        answered.headers["content-type"],
+        "text/plain; version=0.0.4; charset=utf-8"
+    );
+    let text = answered.body.as_str().expect("text");
+    let samples = samples(text);
+    let value = |name: &str| {
+        samples
+            .get(name)
+            .map(String::as_str)
+            .unwrap_or_else(|| panic!("{name} in\n{text}"))
+    };
+    assert_eq!(value(r#"pirn_runs_started_total{workflow="echo"}"#), "2");
+    assert_eq!(
+        value(r#"pirn_runs_ended_total{workflow="echo",status="COMPLETED"}"#),
+        "2"
+    );
+    assert_eq!(
+        value(r#"pirn_runs_ended_total{workflow="broken",status="FAILED"}"#),
+        "1"
+    );
+    assert_eq!(value(r#"pirn_steps_total{type="JOIN",result="completed"}"#), "1");
+    assert_eq!(value(r#"pirn_joins_total{result="completed"}"#), "1");
+    assert_eq!(value(r#"pirn_join_decision_seconds_count{workflow="two-voices"}"#), "1");
+    assert_eq!(value(r#"pirn_tool_calls_total{tool="clock",result="failed"}"#), "1");
+    assert_eq!(value(r#"pirn_http_refusals_total{code="UNKNOWN_RUN"}"#), "1");
+    assert_eq!(
+        value(r#"pirn_http_requests_total{method="POST",route="/v1/runs",status="201"}"#),
+        "5"
+    );
+    assert!(
+        value(r#"pirn_tokens_total{workflow="chat",kind="total"}"#) != "0",
+        "{text}"
+    );
+    assert_eq!(value("pirn_runs_live"), "0");
+    // Every family has its type and help, and no family stands twice.
+    let families: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next())
+        .collect();
+    let mut once = families.clone();
+    once.sort_unstable();
+    once.dedup();
+    assert_eq!(once.len(), families.len());
+}

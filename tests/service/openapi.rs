@@ -1,0 +1,77 @@
+//! The OpenAPI document.
+
+use serde_json::Value;
+
+use crate::world::{World, answer};
+
+/// Every `$ref` in a document.
+fn references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
+    match value {
+        Value::Object(fields) => {
+            found.extend(fields.get("$ref").and_then(Value::as_str));
+            fields.values().for_each(|field| references(field, found));
+        }
+        Value::Array(items) => items.iter().for_each(|item| references(item, found)),
+        _plain => {}
+    }
+}
+
+#[tokio::test]
+async fn the_document_names_every_call_and_nothing_that_is_not_there() {
+    let world = World::new().await;
+    let document = answer(world.get("/openapi.json")).await.body;
+    assert!(document["openapi"].as_str().expect("a version").starts_with("3.1"));
+    let paths = document["paths"].as_object().expect("paths");
+    for (path, methods) in [
+        ("/v1/runs", &["get", "post"][..]),
+        ("/v1/runs/{id}", &["get"]),
+        ("/v1/runs/{id}/events", &["get"]),
+        ("/v1/runs/{id}/cancel", &["post"]),
+        ("/v1/runs/{id}/pause", &["post"]),
+        ("/v1/runs/{id}/resume", &["post"]),
+        ("/v1/runs/{id}/emit", &["post"]),
+        ("/v1/runs/{id}/pin", &["post"]),
+        ("/v1/workflows", &["get"]),
+        ("/v1/workflows/{id}", &["get"]),
+        ("/v1/agui/{workflow}", &["post"]),
+        ("/v1/chat/{workflow}", &["post"]),
+        ("/healthz", &["get"]),
+        ("/readyz", &["get"]),
+        ("/metrics", &["get"]),
+    ] {
+        for method in methods {
+            assert!(paths[path].get(method).is_some(), "{method} {path}");
+        }
+    }
+    let mut found = Vec::new();
+    references(&document, &mut found);
+    for reference in found {
+        let pointer = reference.strip_prefix('#').expect("inside the document");
+        assert!(document.pointer(pointer).is_some(), "{reference}");
+    }
+    // A path of the document that the router does not know would be 404 with the code for that.
+    for path in paths.keys() {
+        let asked = path.replace("{id}", "x").replace("{workflow}", "x");
+        let answer = answer(world.client.patch(world.url(&asked))).await;
+        assert_eq!(answer.status, 405, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn every_field_that_a_started_run_has_stands_in_its_schema() {
+    let world = World::new().await;
+    let document = answer(world.get("/openapi.json")).await.body;
+    let run = answer(world.post("/v1/runs", &serde_json::json!({"workflow": "echo", "input": {}})))
+        .await
+        .body;
+    let schema = document["components"]["schemas"]["RunSummary"].clone();
+    let validator = jsonschema::validator_for(&schema).expect("a schema");
+    assert!(validator.is_valid(&run), "{run}");
+    let fields = schema["properties"].as_object().expect("properties");
+    assert!(
+        run.as_object()
+            .expect("fields")
+            .keys()
+            .all(|field| fields.contains_key(field))
+    );
+}

@@ -1,0 +1,345 @@
+//! Starting, listing, reporting and steering runs.
+
+use std::collections::BTreeSet;
+
+use pirn::service::Limits;
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+
+use crate::world::{Events, World, answer, refusal};
+
+#[tokio::test]
+async fn a_run_is_started_and_its_report_is_what_pirn_run_prints() {
+    let world = World::new().await;
+    let started = answer(world.post("/v1/runs", &json!({"workflow": "echo", "input": {"n": 7}}))).await;
+    assert_eq!(started.status, StatusCode::CREATED);
+    let id = started.body["runId"].as_str().expect("an id");
+    assert_eq!(started.headers["location"], format!("/v1/runs/{id}"));
+    assert_eq!(started.body["workflowId"], "echo");
+    let report = world.ended(id).await;
+    assert_eq!(report["status"], "COMPLETED");
+    assert_eq!(report["output"], json!({"n": 7}));
+    for field in [
+        "runId",
+        "threadId",
+        "workflowId",
+        "variables",
+        "conversation",
+        "tokens",
+        "nodes",
+        "threads",
+        "elapsedMs",
+    ] {
+        assert!(report.get(field).is_some(), "{field}");
+    }
+}
+
+#[tokio::test]
+async fn who_waits_gets_the_report_and_the_report_so_far_where_it_takes_too_long() {
+    let world = World::new().await;
+    let report = answer(world.post("/v1/runs?wait=60", &json!({"workflow": "echo", "input": {}}))).await;
+    assert_eq!(
+        (report.status, &report.body["status"]),
+        (StatusCode::CREATED, &json!("COMPLETED"))
+    );
+    let early = answer(world.post("/v1/runs?wait=0.05", &json!({"workflow": "gated"}))).await;
+    assert_eq!(
+        (early.status, &early.body["status"]),
+        (StatusCode::CREATED, &json!("RUNNING"))
+    );
+    assert_eq!(
+        early.body["nodes"][0],
+        json!({"nodeId": "start", "status": "COMPLETED", "attempts": 1})
+    );
+    assert_eq!(
+        early.body["nodes"][1],
+        json!({"nodeId": "gate", "status": "RUNNING", "attempts": 1})
+    );
+    assert_eq!(early.body["threads"][0]["status"], "RUNNING");
+    world.gate.add_permits(1);
+    assert_eq!(
+        world.ended(early.body["runId"].as_str().expect("an id")).await["status"],
+        "COMPLETED"
+    );
+    assert_eq!(
+        refusal(world.post("/v1/runs?wait=-1", &json!({"workflow": "echo"}))).await,
+        (400, "INVALID_REQUEST".into())
+    );
+    assert_eq!(
+        refusal(world.post("/v1/runs?wiat=1", &json!({"workflow": "echo"}))).await,
+        (400, "INVALID_REQUEST".into())
+    );
+}
+
+#[tokio::test]
+async fn one_idempotency_key_starts_one_run_however_often_it_comes() {
+    let world = World::limited(Limits {
+        idempotency_keys: 2,
+        ..Limits::default()
+    })
+    .await;
+    let body = json!({"workflow": "echo", "input": {"n": 1}});
+    let with = |key: &'static str, body: &Value| world.post("/v1/runs", body).header("idempotency-key", key);
+    let ids = futures::future::join_all((0..20).map(|_| answer(with("k", &body)))).await;
+    // Whoever comes while the first is being handled is told so, and may come again.
+    let ids: BTreeSet<&str> = ids.iter().filter_map(|answer| answer.body["runId"].as_str()).collect();
+    assert_eq!(ids.len(), 1);
+    assert_eq!(
+        refusal(with("k", &json!({"workflow": "echo"}))).await,
+        (422, "IDEMPOTENCY_KEY_REUSED".into())
+    );
+    assert_eq!(refusal(with("", &body)).await, (400, "INVALID_REQUEST".into()));
+    let listed = answer(world.get("/v1/runs")).await;
+    assert_eq!(listed.body["runs"].as_array().map(Vec::len), Some(1));
+    // A request that started nothing leaves its key free.
+    assert_eq!(refusal(with("free", &json!({"workflow": "nope"}))).await.0, 404);
+    assert_eq!(answer(with("free", &body)).await.status, StatusCode::CREATED);
+    // The key that came first is forgotten first.
+    answer(with("third", &body)).await;
+    let again = answer(with("k", &body)).await;
+    assert!(!ids.contains(again.body["runId"].as_str().expect("an id")));
+}
+
+#[tokio::test]
+async fn a_run_has_the_id_that_it_is_given_once() {
+    let world = World::new().await;
+    let body = json!({"workflow": "echo", "input": {}, "runId": "order-17.a_b"});
+    assert_eq!(
+        answer(world.post("/v1/runs", &body)).await.body["runId"],
+        "order-17.a_b"
+    );
+    assert_eq!(
+        refusal(world.post("/v1/runs", &body)).await,
+        (409, "RUN_ID_TAKEN".into())
+    );
+    let events = Events::open(world.get("/v1/runs/order-17.a_b/events"))
+        .await
+        .all()
+        .await;
+    assert_eq!(events[0].json["runId"], "order-17.a_b");
+    for wrong in ["", "a/b", "a b", "ä", &"x".repeat(129)] {
+        let refused = answer(world.post("/v1/runs", &json!({"workflow": "echo", "runId": wrong}))).await;
+        assert_eq!(
+            (refused.status.as_u16(), &refused.body["pointer"]),
+            (422, &json!("/runId"))
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_faulty_request_is_refused_with_the_place_of_the_fault() {
+    let world = World::new().await;
+    let raw = |body: &str| {
+        let request = world
+            .client
+            .post(world.url("/v1/runs"))
+            .header("content-type", "application/json");
+        request.body(body.to_owned())
+    };
+    let place = |body: &Value| (body["code"].clone(), body["pointer"].clone(), body["line"].clone());
+    let malformed = answer(raw("{\n  \"workflow\": \"echo\",\n  oops\n}")).await;
+    assert_eq!(malformed.status, StatusCode::BAD_REQUEST);
+    assert_eq!(
+        (
+            &malformed.body["code"],
+            &malformed.body["line"],
+            &malformed.body["column"]
+        ),
+        (&json!("INVALID_JSON"), &json!(3), &json!(3))
+    );
+    assert_eq!(
+        answer(raw("{\"workflow\": \"echo\"} x")).await.body["code"],
+        "INVALID_JSON"
+    );
+    let unknown = answer(raw("{\n\"workflow\": \"echo\",\n\"inptu\": 1}")).await;
+    assert_eq!(unknown.status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert_eq!(
+        place(&unknown.body),
+        (json!("UNKNOWN_FIELD"), json!("/inptu"), json!(3))
+    );
+    let missing = answer(raw("")).await;
+    assert_eq!(
+        (&missing.body["code"], missing.status.as_u16()),
+        (&json!("MISSING_FIELD"), 422)
+    );
+    let wrong = answer(raw(
+        r#"{"workflow": "echo", "conversation": [{"role": "user", "content": "x"}, {"role": "bot", "content": ""}]}"#,
+    ))
+    .await;
+    assert_eq!(wrong.body["pointer"], "/conversation/1/role");
+    let input = answer(world.post("/v1/runs", &json!({"workflow": "echo", "input": {"n": "seven"}}))).await;
+    assert_eq!(
+        (input.status.as_u16(), &input.body["code"], &input.body["pointer"]),
+        (422, &json!("INVALID_INPUT"), &json!("/input/n"))
+    );
+    let workflow = answer(world.post("/v1/runs", &json!({"workflow": "ecko"}))).await;
+    assert_eq!(
+        (workflow.status.as_u16(), &workflow.body["pointer"]),
+        (404, &json!("/workflow"))
+    );
+    assert!(
+        workflow.body["detail"]
+            .as_str()
+            .expect("a sentence")
+            .contains("did you mean echo?")
+    );
+    let untyped = world.client.post(world.url("/v1/runs")).body(r#"{"workflow": "echo"}"#);
+    assert_eq!(refusal(untyped).await, (415, "UNSUPPORTED_MEDIA_TYPE".into()));
+    assert_eq!(refusal(world.get("/v1/nothing")).await, (404, "NOT_FOUND".into()));
+    assert_eq!(
+        refusal(world.client.delete(world.url("/v1/runs"))).await,
+        (405, "METHOD_NOT_ALLOWED".into())
+    );
+    assert_eq!(refusal(world.get("/v1/runs/none")).await, (404, "UNKNOWN_RUN".into()));
+    assert_eq!(
+        refusal(world.get("/v1/runs?after=x")).await,
+        (400, "INVALID_REQUEST".into())
+    );
+}
+
+#[tokio::test]
+async fn a_list_read_page_by_page_has_every_run_once_youngest_first() {
+    let world = World::new().await;
+    let mut started = Vec::new();
+    for n in 0..7 {
+        started.push(world.start("echo", json!({"n": n})).await);
+    }
+    let held = world.start("gated", Value::Null).await;
+    for id in &started {
+        world.ended(id).await;
+    }
+    let (mut listed, mut after) = (Vec::new(), String::new());
+    loop {
+        let page = answer(world.get(&format!("/v1/runs?workflow=echo&limit=3{after}")))
+            .await
+            .body;
+        let runs = page["runs"].as_array().expect("runs");
+        assert!(runs.len() <= 3);
+        listed.extend(runs.clone());
+        match page["next"].as_str() {
+            Some(next) => after = format!("&after={next}"),
+            None => break,
+        }
+    }
+    let ids: BTreeSet<&str> = listed.iter().filter_map(|run| run["runId"].as_str()).collect();
+    assert_eq!(ids, started.iter().map(String::as_str).collect());
+    assert_eq!(listed.len(), started.len());
+    assert!(listed.is_sorted_by(|a, b| a["startedAt"].as_u64() >= b["startedAt"].as_u64()));
+    let running = answer(world.get("/v1/runs?status=running")).await.body;
+    assert_eq!(
+        (running["runs"].as_array().map(Vec::len), &running["runs"][0]["runId"]),
+        (Some(1), &json!(held))
+    );
+}
+
+#[tokio::test]
+async fn the_runs_that_ended_first_are_forgotten_first_and_no_live_one_is() {
+    let world = World::limited(Limits {
+        ended_runs: 2,
+        ..Limits::default()
+    })
+    .await;
+    let live = world.start("gated", Value::Null).await;
+    let mut ended = Vec::new();
+    for n in 0..4 {
+        let id = world.start("echo", json!({"n": n})).await;
+        world.ended(&id).await;
+        ended.push(id);
+    }
+    let listed = answer(world.get("/v1/runs")).await.body;
+    let ids: BTreeSet<&str> = listed["runs"]
+        .as_array()
+        .expect("runs")
+        .iter()
+        .filter_map(|run| run["runId"].as_str())
+        .collect();
+    assert_eq!(ids, BTreeSet::from([live.as_str(), &ended[2], &ended[3]]));
+    assert_eq!(
+        refusal(world.get(&format!("/v1/runs/{}", ended[0]))).await,
+        (404, "UNKNOWN_RUN".into())
+    );
+}
+
+#[tokio::test]
+async fn a_run_is_paused_resumed_and_cancelled() {
+    let world = World::new().await;
+    let id = world.start("steps", json!({"n": 3})).await;
+    let tell = |what: &str, body: Value| world.post(&format!("/v1/runs/{id}/{what}"), &body);
+    assert_eq!(answer(tell("pause", json!({}))).await.body, json!({"ok": true}));
+    world.gate.add_permits(1);
+    world.until(&id, "THREAD_PAUSED").await;
+    assert_eq!(
+        answer(world.get(&format!("/v1/runs/{id}"))).await.body["status"],
+        "PAUSED"
+    );
+    answer(tell("resume", json!({}))).await;
+    world.until(&id, "THREAD_RESUMED").await;
+    assert_eq!(
+        answer(tell("cancel", json!({"reason": "enough"}))).await.status,
+        StatusCode::OK
+    );
+    let report = world.ended(&id).await;
+    assert_eq!(report["status"], "CANCELLED");
+    assert!(
+        report["error"]["message"]
+            .as_str()
+            .expect("a sentence")
+            .contains("enough")
+    );
+    for what in ["pause", "resume", "cancel"] {
+        assert_eq!(refusal(tell(what, json!({}))).await, (409, "RUN_ENDED".into()));
+    }
+}
+
+#[tokio::test]
+async fn an_emitted_event_ends_the_wait_for_it() {
+    let world = World::new().await;
+    let id = world.start("paid", Value::Null).await;
+    world.until(&id, "NODE_STARTED").await;
+    let mut events = Events::open(world.get(&format!("/v1/runs/{id}/events?types=NODE_STARTED"))).await;
+    while events.next().await.expect("the node").json["nodeId"] != "wait" {}
+    let emitted = answer(world.post(
+        &format!("/v1/runs/{id}/emit"),
+        &json!({"name": "paid", "data": {"amount": 3}}),
+    ))
+    .await;
+    assert_eq!(emitted.status, StatusCode::OK);
+    let report = world.ended(&id).await;
+    assert_eq!(
+        (&report["status"], &report["output"]["amount"]),
+        (&json!("COMPLETED"), &json!(3))
+    );
+    let late = world.post(&format!("/v1/runs/{id}/emit"), &json!({"name": "paid"}));
+    assert_eq!(refusal(late).await, (409, "RUN_ENDED".into()));
+}
+
+#[tokio::test]
+async fn a_section_is_pinned_and_an_unknown_one_refused() {
+    let world = World::new().await;
+    let id = world.start("gated", Value::Null).await;
+    let pin = |section: &str| {
+        world.post(
+            &format!("/v1/runs/{id}/pin"),
+            &json!({"section": section, "value": "Be brief."}),
+        )
+    };
+    assert_eq!(answer(pin("role")).await.body, json!({"ok": true}));
+    assert_eq!(refusal(pin("roll")).await, (422, "INVALID_VALUE".into()));
+    world.gate.add_permits(1);
+    assert_eq!(world.ended(&id).await["status"], "COMPLETED");
+}
+
+#[tokio::test]
+async fn a_full_engine_refuses_with_503_and_says_when_to_come_again() {
+    let world = World::of(pirn::Engine::builder().max_runs(1), pirn::service::Options::default()).await;
+    let id = world.start("gated", Value::Null).await;
+    world.until(&id, "NODE_STARTED").await;
+    let refused = answer(world.post("/v1/runs", &json!({"workflow": "echo", "input": {}}))).await;
+    assert_eq!(
+        (refused.status.as_u16(), &refused.body["code"]),
+        (503, &json!("OVERLOADED"))
+    );
+    assert_eq!(refused.headers["retry-after"], "1");
+    world.gate.add_permits(1);
+    assert_eq!(world.ended(&id).await["status"], "COMPLETED");
+}

@@ -1,0 +1,44 @@
+//! What can be started.
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+
+use crate::world::{World, answer, refusal};
+
+#[tokio::test]
+async fn a_workflow_says_what_it_is_and_what_its_input_must_be() {
+    let world = World::new().await;
+    let all = answer(world.get("/v1/workflows")).await.body;
+    let ids: Vec<&str> = all["workflows"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|one| one["id"].as_str())
+        .collect();
+    assert_eq!(ids, ["broken", "chat", "echo", "gated", "paid", "steps", "two-voices"]);
+    let echo = answer(world.get("/v1/workflows/echo")).await.body;
+    assert_eq!(
+        echo,
+        json!({
+            "id": "echo", "name": "Echo", "description": "Gives its input back.",
+            "inputSchema": {"type": "object", "properties": {"n": {"type": "integer"}}},
+            "nodes": [{"nodeId": "start", "type": "START"}, {"nodeId": "end", "type": "END"}],
+        })
+    );
+    assert_eq!(
+        refusal(world.get("/v1/workflows/nope")).await,
+        (404, "UNKNOWN_WORKFLOW".into())
+    );
+}
+
+#[tokio::test]
+async fn a_workflow_that_is_no_longer_offered_starts_no_run() {
+    let world = World::new().await;
+    world
+        .service
+        .offer(&BTreeSet::from(["gated".to_owned()]))
+        .expect("nothing is wrong");
+    let refused = world.post("/v1/runs", &json!({"workflow": "echo"}));
+    assert_eq!(refusal(refused).await, (404, "UNKNOWN_WORKFLOW".into()));
+}

@@ -1,0 +1,293 @@
+//! A service on a port of its own, and clients of it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use pirn::service::{Limits, Options, Service, serve};
+use pirn::{Engine, EngineBuilder};
+use reqwest::{Client, RequestBuilder, Response, StatusCode};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, oneshot};
+
+/// Workflows that the scenarios run.
+const WORKFLOWS: &str = r#"{"workflows": [
+    {"id": "echo", "name": "Echo", "description": "Gives its input back.",
+     "inputSchema": {"type": "object", "properties": {"n": {"type": "integer"}}},
+     "nodes": [{"id": "start", "type": "START"}, {"id": "end", "type": "END", "config": {"output": "input"}}],
+     "edges": [{"from": "start", "to": "end"}]},
+    {"id": "gated",
+     "nodes": [{"id": "start", "type": "START"}, {"id": "gate", "type": "CODE", "config": {"function": "gate"}},
+               {"id": "end", "type": "END"}],
+     "edges": [{"from": "start", "to": "gate"}, {"from": "gate", "to": "end"}]},
+    {"id": "steps",
+     "nodes": [{"id": "start", "type": "START"},
+               {"id": "step", "type": "CODE", "config": {"function": "gate"}},
+               {"id": "count", "type": "VARIABLE", "config": {"variableName": "n", "expression": "n + 1"}},
+               {"id": "again", "type": "ROUTE",
+                "config": {"routes": [{"condition": "n < input.n", "targetNodeId": "step"}], "defaultTargetNodeId": "end"}},
+               {"id": "end", "type": "END", "config": {"output": "n"}}],
+     "variables": [{"name": "n", "value": 0}],
+     "edges": [{"from": "start", "to": "step"}, {"from": "step", "to": "count"}, {"from": "count", "to": "again"}]},
+    {"id": "paid",
+     "nodes": [{"id": "start", "type": "START"}, {"id": "wait", "type": "WAIT", "config": {"event": "paid"}},
+               {"id": "end", "type": "END"}],
+     "edges": [{"from": "start", "to": "wait"}, {"from": "wait", "to": "end"}]},
+    {"id": "chat", "description": "Talks.",
+     "nodes": [{"id": "start", "type": "START"},
+               {"id": "ask", "type": "LLM", "config": {"prompt": "{{input.message}}", "tools": ["clock"], "profileId": "bot"}},
+               {"id": "note", "type": "VARIABLE", "config": {"variableName": "mood", "expression": "'good'"}},
+               {"id": "end", "type": "END", "config": {"output": "nodes['ask'].content"}}],
+     "edges": [{"from": "start", "to": "ask"}, {"from": "ask", "to": "note"}, {"from": "note", "to": "end"}]},
+    {"id": "broken",
+     "nodes": [{"id": "start", "type": "START"},
+               {"id": "ask", "type": "LLM", "config": {"prompt": "x", "profileId": "out"}}, {"id": "end", "type": "END"}],
+     "edges": [{"from": "start", "to": "ask"}, {"from": "ask", "to": "end"}]},
+    {"id": "two-voices",
+     "nodes": [{"id": "start", "type": "START"},
+               {"id": "fork", "type": "FORK",
+                "config": {"forkPathIds": ["a", "b"], "childNodeIds": ["one", "two"], "forkStrategy": "parallel"}},
+               {"id": "one", "type": "LLM", "config": {"prompt": "{{input.message}}", "profileId": "short"}},
+               {"id": "two", "type": "LLM", "config": {"prompt": "{{input.message}}", "profileId": "short"}},
+               {"id": "join", "type": "JOIN", "config": {"forkPathIds": ["a", "b"], "joinStrategy": "ALL_COMPLETED"}},
+               {"id": "end", "type": "END"}],
+     "edges": [{"from": "start", "to": "fork"}, {"from": "fork", "to": "one"}, {"from": "fork", "to": "two"},
+               {"from": "one", "to": "join"}, {"from": "two", "to": "join"}, {"from": "join", "to": "end"}]}],
+  "profiles": [
+    {"id": "bot", "provider": "scripted", "responses": [
+        {"content": "let me see", "toolCalls": [{"id": "c1", "name": "clock", "arguments": {"zone": "UTC"}}]},
+        {"content": "it is noon"}]},
+    {"id": "short", "provider": "scripted", "responses": [{"content": "one two three"}]},
+    {"id": "out", "provider": "scripted", "responses": []}]}"#;
+
+/// A service that listens until it is dropped.
+pub(crate) struct World {
+    pub(crate) address: SocketAddr,
+    pub(crate) service: Service,
+    pub(crate) client: Client,
+    /// Every entry of a node with the function `gate` waits for a permit of it.
+    pub(crate) gate: Arc<Semaphore>,
+    token: Option<String>,
+    _stop: oneshot::Sender<()>,
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        Self::with(Options::default()).await
+    }
+
+    pub(crate) async fn limited(limits: Limits) -> Self {
+        let options = Options {
+            limits,
+            ..Options::default()
+        };
+        Self::with(options).await
+    }
+
+    pub(crate) async fn with(options: Options) -> Self {
+        Self::of(Engine::builder(), options).await
+    }
+
+    pub(crate) async fn of(builder: EngineBuilder, options: Options) -> Self {
+        let gate = Arc::new(Semaphore::new(0));
+        let waits = Arc::clone(&gate);
+        let builder = builder.async_function("gate", move |input| {
+            let waits = Arc::clone(&waits);
+            Box::pin(async move {
+                waits.acquire().await.map_err(|error| error.to_string())?.forget();
+                Ok(input)
+            })
+        });
+        let engine = builder.workflows(WORKFLOWS).build().expect("an engine");
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let (token, limits) = (options.access.tokens.first().cloned(), options.limits.clone());
+        let service = Service::new(engine, options);
+        let (stop, stopped) = oneshot::channel::<()>();
+        let router = service.router();
+        tokio::spawn(async move {
+            serve(listener, router, &limits, async {
+                stopped.await.unwrap_or(());
+            })
+            .await;
+        });
+        Self {
+            address,
+            service,
+            client: Client::builder().no_proxy().build().expect("a client"),
+            gate,
+            token,
+            _stop: stop,
+        }
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    pub(crate) fn get(&self, path: &str) -> RequestBuilder {
+        self.let_in(self.client.get(self.url(path)))
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &Value) -> RequestBuilder {
+        let request = self
+            .client
+            .post(self.url(path))
+            .header("content-type", "application/json");
+        self.let_in(request.body(body.to_string()))
+    }
+
+    fn let_in(&self, request: RequestBuilder) -> RequestBuilder {
+        match &self.token {
+            Some(token) => request.header("authorization", format!("Bearer {token}")),
+            None => request,
+        }
+    }
+
+    /// Starts a run; its id.
+    pub(crate) async fn start(&self, workflow: &str, input: Value) -> String {
+        let answer = answer(self.post("/v1/runs", &json!({"workflow": workflow, "input": input}))).await;
+        assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.body);
+        answer.body["runId"].as_str().expect("an id").to_owned()
+    }
+
+    /// Waits for the end of a run; its report.
+    pub(crate) async fn ended(&self, run_id: &str) -> Value {
+        let mut events = Events::open(self.get(&format!("/v1/runs/{run_id}/events?types=CUSTOM"))).await;
+        while events.next().await.is_some() {}
+        answer(self.get(&format!("/v1/runs/{run_id}"))).await.body
+    }
+
+    /// Waits until a run has raised an event of this type.
+    pub(crate) async fn until(&self, run_id: &str, event_type: &str) {
+        let mut events = Events::open(self.get(&format!("/v1/runs/{run_id}/events?types={event_type}"))).await;
+        let event = events.next().await.expect("an event");
+        assert_eq!(event.json["type"], event_type);
+    }
+}
+
+/// An answer with JSON.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: reqwest::header::HeaderMap,
+    pub(crate) body: Value,
+}
+
+pub(crate) async fn answer(request: RequestBuilder) -> Answer {
+    let response = request.send().await.expect("an answer");
+    let (status, headers) = (response.status(), response.headers().clone());
+    let text = response.text().await.expect("a body");
+    let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
+    Answer { status, headers, body }
+}
+
+/// A refusal: status and code, after a look at its form.
+pub(crate) async fn refusal(request: RequestBuilder) -> (u16, String) {
+    let answer = answer(request).await;
+    assert_eq!(
+        answer.headers["content-type"], "application/problem+json",
+        "{}",
+        answer.body
+    );
+    assert_eq!(answer.body["status"], answer.status.as_u16());
+    assert!(answer.body["detail"].is_string() && answer.body["title"].is_string());
+    (
+        answer.status.as_u16(),
+        answer.body["code"].as_str().expect("a code").to_owned(),
+    )
+}
+
+/// One server-sent event.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Sent {
+    pub(crate) id: Option<u64>,
+    pub(crate) name: Option<String>,
+    pub(crate) json: Value,
+}
+
+/// A stream of server-sent events.
+pub(crate) struct Events {
+    response: Response,
+    text: String,
+    /// Comments that came so far.
+    pub(crate) comments: usize,
+}
+
+impl Events {
+    pub(crate) async fn open(request: RequestBuilder) -> Self {
+        let response = request
+            .header("accept", "text/event-stream")
+            .send()
+            .await
+            .expect("a stream");
+        assert!(
+            response.status().is_success(),
+            "{}",
+            response.text().await.unwrap_or_default()
+        );
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        Self::of(response)
+    }
+
+    pub(crate) fn of(response: Response) -> Self {
+        Self {
+            response,
+            text: String::new(),
+            comments: 0,
+        }
+    }
+
+    /// The next event; none at the end.
+    pub(crate) async fn next(&mut self) -> Option<Sent> {
+        loop {
+            if let Some((block, rest)) = self.text.split_once("\n\n") {
+                let (block, rest) = (block.to_owned(), rest.to_owned());
+                self.text = rest;
+                match sent(&block) {
+                    Some(event) => return Some(event),
+                    None => self.comments += 1,
+                }
+            } else if !self.read().await {
+                return None;
+            }
+        }
+    }
+
+    /// Reads until a comment has come.
+    pub(crate) async fn comment(&mut self) {
+        while !self.text.contains(":\n\n") {
+            assert!(self.read().await, "the stream ended");
+        }
+    }
+
+    async fn read(&mut self) -> bool {
+        let chunk = self.response.chunk().await.expect("the stream does not break");
+        let Some(chunk) = chunk else { return false };
+        self.text.push_str(std::str::from_utf8(&chunk).expect("UTF-8"));
+        true
+    }
+
+    pub(crate) async fn all(mut self) -> Vec<Sent> {
+        let mut all = Vec::new();
+        while let Some(event) = self.next().await {
+            all.push(event);
+        }
+        all
+    }
+}
+
+fn sent(block: &str) -> Option<Sent> {
+    let field = |name: &str| {
+        block
+            .lines()
+            .find_map(|line| line.strip_prefix(name))
+            .map(str::trim_start)
+    };
+    let data = field("data:")?;
+    Some(Sent {
+        id: field("id:").map(|id| id.parse().expect("a sequence")),
+        name: field("event:").map(str::to_owned),
+        json: serde_json::from_str(data).unwrap_or(Value::String(data.to_owned())),
+    })
+}
