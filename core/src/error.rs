@@ -52,6 +52,8 @@ run_error_codes! {
     VariableMergeConflict = "VARIABLE_MERGE_CONFLICT",
     /// A read-only variable was assigned.
     ReadonlyVariable = "READONLY_VARIABLE",
+    /// A loop reached `maxIterations` with items left.
+    LoopLimitExceeded = "LOOP_LIMIT_EXCEEDED",
     /// The thread took more than `maxSteps` nodes.
     MaxStepsExceeded = "MAX_STEPS_EXCEEDED",
     /// The current turn alone is over the token limit.

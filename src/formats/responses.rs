@@ -10,10 +10,7 @@ use super::reasoning::Recalled;
 use super::{arguments, data_of, is_web, pieces};
 
 /// Writes messages as items. `recall` gives the reasoning items of an assistant message that go back to their model.
-pub(crate) fn write<'a>(
-    messages: &'a [Arc<Message>],
-    recall: impl Fn(&'a Message) -> Recalled,
-) -> Vec<Value> {
+pub(crate) fn write<'a>(messages: &'a [Arc<Message>], recall: impl Fn(&'a Message) -> Recalled) -> Vec<Value> {
     let mut items: Vec<Value> = Vec::with_capacity(messages.len());
     let mut media: Vec<Value> = Vec::new();
     for message in messages {

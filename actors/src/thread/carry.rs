@@ -220,6 +220,7 @@ fn script_seed(no: ThreadNo, id: EffectId, node: NodeIx, machine: &ThreadMachine
 pub(super) fn tools_of(machine: &ThreadMachine, node: NodeIx) -> Vec<Arc<str>> {
     match &machine.graph().node(node).kind {
         NodeKind::Llm(llm) => llm.tools.clone(),
+        NodeKind::Tool { name, .. } => vec![Arc::clone(name)],
         _ => Vec::new(),
     }
 }

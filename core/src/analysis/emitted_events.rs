@@ -14,10 +14,10 @@ pub(super) fn may_emit(graph: &Graph, event: EventType) -> bool {
         EventType::TokenLimitExceeded
         | EventType::TokenUsageWarning
         | EventType::RequestPrepared
-        | EventType::RequestRepaired
-        | EventType::ToolCallStarted
-        | EventType::ToolCallCompleted
-        | EventType::ToolCallFailed => has_llm(),
+        | EventType::RequestRepaired => has_llm(),
+        EventType::ToolCallStarted | EventType::ToolCallCompleted | EventType::ToolCallFailed => {
+            has_llm() || any(|kind| matches!(kind, NodeKind::Tool { .. }))
+        }
         EventType::LlmToken => has_llm() || any(|kind| matches!(kind, NodeKind::Context(ContextNode::Compress(_)))),
         EventType::ThreadForkStarted
         | EventType::ThreadForkCompleted

@@ -12,7 +12,7 @@ use super::conditions::{Choices, choices, edge_choices};
 use super::join_feasibility::{CountedEnd, Infeasible, PathOutcomes, can_fail, can_succeed, wanted, width};
 use super::{Flow, WorkflowSet};
 use crate::definition::TriggerAction;
-use crate::graph::{Fork, ForkIx, Graph, NodeIx, NodeKind};
+use crate::graph::{Fork, ForkIx, Graph, LoopNode, NodeIx, NodeKind};
 
 /// Nodes a thread may enter where the workflow does not say.
 use crate::thread::DEFAULT_MAX_STEPS;
@@ -185,6 +185,12 @@ fn transitions_of(graph: &Graph, node: &crate::graph::Node) -> Choices {
             choices(graph, transitions, *default)
         }
         NodeKind::End { .. } | NodeKind::ContinueFromTrigger(_) => Choices::default(),
+        // no items at all, or the next one
+        NodeKind::LoopStart(LoopNode { end: other, .. }) | NodeKind::LoopEnd { start: other, .. } => {
+            let mut choices = edge_choices(graph, &node.edges);
+            choices.targets.push(*other);
+            choices
+        }
         NodeKind::Start
         | NodeKind::StartFromTrigger
         | NodeKind::Variable { .. }
@@ -195,7 +201,8 @@ fn transitions_of(graph: &Graph, node: &crate::graph::Node) -> Choices {
         | NodeKind::Subgraph { .. }
         | NodeKind::Context(_)
         | NodeKind::WaitTime(_)
-        | NodeKind::WaitEvent { .. } => edge_choices(graph, &node.edges),
+        | NodeKind::WaitEvent { .. }
+        | NodeKind::Tool { .. } => edge_choices(graph, &node.edges),
     }
 }
 
@@ -217,7 +224,10 @@ fn kind_can_fail(kind: &NodeKind) -> bool {
         | NodeKind::Function { .. }
         | NodeKind::Subgraph { .. }
         | NodeKind::Context(_)
-        | NodeKind::WaitEvent { .. } => true,
+        | NodeKind::WaitEvent { .. }
+        | NodeKind::Tool { .. }
+        | NodeKind::LoopStart(_)
+        | NodeKind::LoopEnd { .. } => true,
     }
 }
 

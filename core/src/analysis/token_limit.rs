@@ -104,6 +104,9 @@ fn shrinks(kind: &NodeKind) -> bool {
         | NodeKind::Subgraph { .. }
         | NodeKind::WaitTime(_)
         | NodeKind::WaitEvent { .. }
+        | NodeKind::Tool { .. }
+        | NodeKind::LoopStart(_)
+        | NodeKind::LoopEnd { .. }
         | NodeKind::ContinueFromTrigger(_) => false,
     }
 }

@@ -72,6 +72,14 @@ fault_codes! {
     UnpairedJoin = "UNPAIRED_JOIN",
     /// A branch can end, stop or leave before its JOIN, or the JOIN can be entered from outside.
     ForkJoinNotReachable = "FORK_JOIN_NOT_REACHABLE",
+    /// Two loops of a workflow have one id.
+    DuplicateLoopId = "DUPLICATE_LOOP_ID",
+    /// A LOOP_START without LOOP_END.
+    UnpairedLoopStart = "UNPAIRED_LOOP_START",
+    /// A LOOP_END without LOOP_START.
+    UnpairedLoopEnd = "UNPAIRED_LOOP_END",
+    /// A loop can be left before its LOOP_END, or entered other than by its LOOP_START.
+    LoopNotClosed = "LOOP_NOT_CLOSED",
     /// `joinStrategy` is missing or not one of the five.
     InvalidJoinStrategy = "INVALID_JOIN_STRATEGY",
     /// `threshold` is not an integer from 1 to the number of paths.

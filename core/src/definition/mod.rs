@@ -27,9 +27,9 @@ pub use history_options::{ConversationHistoryOptions, HistoryRange, HistorySelec
 pub use load::{Loaded, load, nearest};
 pub use nodes::{
     AgentConfig, CodeConfig, ContinueFromTriggerConfig, ConversationMode, EndConfig, ForkConfig, ForkStrategy,
-    HistoryCallback, HistoryCallbackMode, JoinConfig, JoinStrategy, LlmConfig, MergeVariables, NodeConfig, NodeExits,
-    OnDecided, Route, RouteConfig, SubgraphConfig, ToolRoundLimit, VariableCallback, VariableConfig, VariableScope,
-    VariableType, WaitConfig,
+    HistoryCallback, HistoryCallbackMode, JoinConfig, JoinStrategy, LlmConfig, LoopDataSource, LoopEndConfig,
+    LoopLimit, LoopStartConfig, MergeVariables, NodeConfig, NodeExits, OnDecided, Route, RouteConfig, SubgraphConfig,
+    ToolConfig, ToolRoundLimit, VariableCallback, VariableConfig, VariableScope, VariableType, WaitConfig,
 };
 pub use origin::{Located, Origin, SourceFile};
 pub use pinned::{FolderNotes, PinSection, Pinned, PinnedText, TodoItem, TodoStatus, UsefulInfo};
@@ -39,6 +39,6 @@ pub use trigger::{
     ExecuteTriggeredSubgraph, MergeOptions, TriggerAction, TriggerCondition, TriggerDefinition, TriggerInput,
 };
 pub use workflow::{
-    EdgeDefinition, NodeDefinition, OnError, Profile, RetryPolicy, VariableDefinition, WorkflowConfig,
+    EdgeDefinition, NodeDefinition, OnError, Profile, Reducer, RetryPolicy, VariableDefinition, WorkflowConfig,
     WorkflowDefinition,
 };

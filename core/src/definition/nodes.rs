@@ -33,6 +33,12 @@ pub enum NodeConfig {
     ContextProcessor(ContextOperation),
     /// A timer, or a matching event.
     Wait(WaitConfig),
+    /// Calls one tool, without a model.
+    Tool(ToolConfig),
+    /// Begins a loop.
+    LoopStart(LoopStartConfig),
+    /// Ends an iteration of a loop.
+    LoopEnd(LoopEndConfig),
     /// First node of a triggered sub-workflow.
     StartFromTrigger,
     /// Last node of a triggered sub-workflow.
@@ -52,7 +58,7 @@ pub enum NodeExits<'a> {
 
 impl NodeConfig {
     /// The type words, in the order of the variants.
-    pub const TYPES: [&'static str; 13] = [
+    pub const TYPES: [&'static str; 16] = [
         "START",
         "END",
         "VARIABLE",
@@ -64,6 +70,9 @@ impl NodeConfig {
         "SUBGRAPH",
         "CONTEXT_PROCESSOR",
         "WAIT",
+        "TOOL",
+        "LOOP_START",
+        "LOOP_END",
         "START_FROM_TRIGGER",
         "CONTINUE_FROM_TRIGGER",
     ];
@@ -82,6 +91,9 @@ impl NodeConfig {
             Self::Subgraph(_) => "SUBGRAPH",
             Self::ContextProcessor(_) => "CONTEXT_PROCESSOR",
             Self::Wait(_) => "WAIT",
+            Self::Tool(_) => "TOOL",
+            Self::LoopStart(_) => "LOOP_START",
+            Self::LoopEnd(_) => "LOOP_END",
             Self::StartFromTrigger => "START_FROM_TRIGGER",
             Self::ContinueFromTrigger(_) => "CONTINUE_FROM_TRIGGER",
         }
@@ -104,6 +116,9 @@ impl NodeConfig {
             | Self::Subgraph(_)
             | Self::ContextProcessor(_)
             | Self::Wait(_)
+            | Self::Tool(_)
+            | Self::LoopStart(_)
+            | Self::LoopEnd(_)
             | Self::StartFromTrigger
             | Self::ContinueFromTrigger(_) => NodeExits::Edges,
         }
@@ -438,6 +453,76 @@ pub struct WaitConfig {
     /// Seconds; passing it is `NODE_TIMEOUT`. 0 or absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<f64>,
+}
+
+/// TOOL.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ToolConfig {
+    /// The tool's name.
+    pub tool: String,
+    /// Its arguments: text is an expression, anything else is taken as it is, with templates in its strings; absent: `{}`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<Value>,
+    /// The thread variable that takes the result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assign_to: Option<String>,
+}
+
+/// LOOP_START: repeats the nodes up to the LOOP_END of the same `loopId`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LoopStartConfig {
+    /// Unique in the workflow.
+    pub loop_id: String,
+    /// The items; absent: the loop counts from 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_source: Option<LoopDataSource>,
+    /// Iterations at most; at least 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_iterations: Option<u64>,
+    /// What happens at `maxIterations` with items left.
+    #[serde(default)]
+    pub on_limit: LoopLimit,
+}
+
+/// The items of a loop.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LoopDataSource {
+    /// A list; an object, as `{key, value}`; a whole number n, as 0 to n - 1; a text, as its characters; or text that is an
+    /// expression or a `{{path}}` whose value is one of these. A lone word that is no name in scope stands for itself.
+    pub iterable: Value,
+    /// The thread variable that takes each item.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub variable_name: Option<String>,
+}
+
+/// What happens when a loop reaches `maxIterations` with items left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum LoopLimit {
+    /// LOOP_END fails with `LOOP_LIMIT_EXCEEDED`.
+    #[default]
+    Fail,
+    /// The loop ends as if there were no more items.
+    Finish,
+}
+
+/// LOOP_END.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LoopEndConfig {
+    /// The loop that it ends.
+    pub loop_id: String,
+    /// Expression; the loop ends after the iteration in which it holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub break_condition: Option<String>,
 }
 
 /// CONTINUE_FROM_TRIGGER.

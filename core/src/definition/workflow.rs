@@ -61,9 +61,34 @@ pub struct VariableDefinition {
     /// Whether assigning it is `READONLY_VARIABLE`.
     #[serde(default)]
     pub readonly: bool,
+    /// Under `mergeVariables: all`, how the values that several paths gave it become one, in path order; absent: two
+    /// different ones are `VARIABLE_MERGE_CONFLICT`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reduce: Option<Reducer>,
     /// For people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
+}
+
+/// How the values of one variable become one, two at a time and in path order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum Reducer {
+    /// The last one.
+    Last,
+    /// A list of all: lists are joined, other values become items.
+    Append,
+    /// The sum of numbers.
+    Sum,
+    /// The least number or text.
+    Min,
+    /// The greatest number or text.
+    Max,
+    /// As `append`, each item once.
+    Union,
+    /// One object; of two fields of one name the later counts.
+    Merge,
 }
 
 /// A node: `{ id, type, config, retry?, timeoutMs?, onError? }`.

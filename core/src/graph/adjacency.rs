@@ -18,7 +18,7 @@ pub(super) struct Adjacency {
     pub(super) targets: Vec<Option<NodeIx>>,
     /// Where the thread may go next, within its own path.
     pub(super) next: Vec<Vec<NodeIx>>,
-    /// Where the paths of a FORK start.
+    /// Where the paths of a FORK, or the iterations of a LOOP_START, begin.
     pub(super) children: Vec<Vec<NodeIx>>,
     /// SUBGRAPH nodes that only declare a triggered sub-workflow.
     pub(super) declares: Vec<bool>,
@@ -162,6 +162,11 @@ impl Adjacency {
                         .iter()
                         .filter_map(|id| self.by_id.get(id.as_str()).copied()),
                 );
+                children.extend(drawn);
+                Vec::new()
+            }
+            // the iterations are walked like branches, one after the other
+            NodeExits::Edges if matches!(node.config, NodeConfig::LoopStart(_)) => {
                 children.extend(drawn);
                 Vec::new()
             }

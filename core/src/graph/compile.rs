@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::adjacency::Adjacency;
 use super::compile_context::CompileContext;
 use super::diagnostics::{Diagnostics, child, pointer};
+use super::loops::pair_loops;
 use super::model::{About, Graph};
 use super::nodes::NodeCompiler;
 use super::pairing::pair;
@@ -147,7 +148,9 @@ fn compile_one(
     let partners = if holes.nodes || holes.transitions {
         vec![None; definition.nodes.len()]
     } else {
-        pair(definition, report)
+        let mut partners = pair(definition, report);
+        pair_loops(definition, &mut partners, report);
+        partners
     };
     let depths = if start.is_some() && !holes.transitions {
         check_regions(definition, &adjacency, &partners, triggered, report)

@@ -51,7 +51,7 @@ impl CompileContext<'_> {
         }
         let near = nearest(name, known.iter().map(String::as_str));
         let meant = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
-        let message = format!("unknown tool `{name}`: the model is not offered it{meant}");
+        let message = format!("unknown tool `{name}`: it can not be called{meant}");
         report.warn(FaultCode::UnknownTool, pointer, message);
     }
 

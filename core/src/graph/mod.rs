@@ -11,6 +11,7 @@ pub(crate) mod diagnostics;
 pub mod draw;
 mod evaluator;
 mod forks;
+mod loops;
 mod model;
 mod nodes;
 mod pairing;
@@ -25,7 +26,7 @@ pub use compile::{Compiled, compile, compile_loaded};
 pub use compile_context::CompileContext;
 pub use evaluator::Evaluator;
 pub use model::{
-    About, ContextNode, Edge, Fork, ForkIx, ForkPath, Graph, JoinRule, LlmNode, Node, NodeIx, NodeKind, Snippet,
-    SnippetIx, SnippetKind, ValueSpec,
+    About, ContextNode, Edge, Fork, ForkIx, ForkPath, Graph, JoinRule, LlmNode, LoopNode, Node, NodeIx, NodeKind,
+    Snippet, SnippetIx, SnippetKind, ValueSpec,
 };
 pub use syntax::{NoSyntax, Syntax, SyntaxFault};

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::definition::{
-    AgentConfig, ContinueFromTriggerConfig, ConversationMode, FilterContext, ForkStrategy, JoinStrategy,
-    MergeVariables, OnDecided, PinSection, RetryPolicy, ToolRoundLimit, TriggerDefinition, TruncateContext,
+    AgentConfig, ContinueFromTriggerConfig, ConversationMode, FilterContext, ForkStrategy, JoinStrategy, LoopLimit,
+    MergeVariables, OnDecided, PinSection, Reducer, RetryPolicy, ToolRoundLimit, TriggerDefinition, TruncateContext,
     VariableDefinition, VariableScope, VariableType, WorkflowConfig,
 };
 use crate::definition::{CompressionConfig, ConversationHistoryOptions};
@@ -73,6 +73,11 @@ impl Graph {
     /// The fork at `ix`.
     pub fn fork(&self, ix: ForkIx) -> &Fork {
         &self.forks[ix as usize]
+    }
+    /// The reducer of a variable.
+    pub fn reducer(&self, variable: &str) -> Option<Reducer> {
+        let defined = self.variables.iter().find(|defined| defined.name == variable);
+        defined.and_then(|defined| defined.reduce)
     }
     /// The text at `ix`.
     pub fn snippet(&self, ix: SnippetIx) -> &Snippet {
@@ -219,8 +224,43 @@ pub enum NodeKind {
         /// Milliseconds.
         timeout_ms: Option<u64>,
     },
+    /// Calls one tool.
+    Tool {
+        /// The tool's name.
+        name: Arc<str>,
+        /// Its arguments.
+        arguments: ValueSpec,
+        /// The thread variable that takes the result.
+        assign_to: Option<Arc<str>>,
+    },
+    /// Begins a loop, or its next iteration.
+    LoopStart(LoopNode),
+    /// Ends an iteration.
+    LoopEnd {
+        /// The LOOP_START.
+        start: NodeIx,
+        /// Expression; the loop ends where it holds.
+        break_condition: SnippetIx,
+    },
     /// Last node of a triggered sub-workflow.
     ContinueFromTrigger(ContinueFromTriggerConfig),
+}
+
+/// A compiled LOOP_START.
+#[derive(Debug)]
+pub struct LoopNode {
+    /// The LOOP_END.
+    pub end: NodeIx,
+    /// The items; absent: the loop counts.
+    pub iterable: Option<ValueSpec>,
+    /// A text that stands for itself where it is no name in scope.
+    pub word: Option<Arc<str>>,
+    /// The thread variable that takes each item.
+    pub variable: Option<Arc<str>>,
+    /// Iterations at most.
+    pub max_iterations: Option<u64>,
+    /// What happens there with items left.
+    pub on_limit: LoopLimit,
 }
 
 impl NodeKind {
@@ -239,6 +279,9 @@ impl NodeKind {
             Self::Subgraph { .. } => "SUBGRAPH",
             Self::Context(_) => "CONTEXT_PROCESSOR",
             Self::WaitTime(_) | Self::WaitEvent { .. } => "WAIT",
+            Self::Tool { .. } => "TOOL",
+            Self::LoopStart(_) => "LOOP_START",
+            Self::LoopEnd { .. } => "LOOP_END",
             Self::ContinueFromTrigger(_) => "CONTINUE_FROM_TRIGGER",
         }
     }

@@ -2,17 +2,19 @@
 
 use std::sync::Arc;
 
+use serde_json::json;
+
 use super::adjacency::Adjacency;
 use super::compile_context::CompileContext;
 use super::diagnostics::{Diagnostics, child, pointer};
-use super::model::{ContextNode, Edge, Fork, ForkIx, LlmNode, Node, NodeKind};
+use super::model::{ContextNode, Edge, Fork, ForkIx, LlmNode, Node, NodeKind, ValueSpec};
 use super::pairing::{Partners, check_fork};
 use super::snippets::Snippets;
 use crate::definition::json::Step;
 use crate::definition::{
     CodeConfig, ContextOperation, ContinueFromTriggerConfig, FaultCode, LlmConfig, NodeConfig, NodeDefinition,
-    Replacement, RetryPolicy, RouteConfig, SubgraphConfig, Target, TextMessage, TruncateContext, WaitConfig,
-    WorkflowDefinition, nearest,
+    Replacement, RetryPolicy, RouteConfig, SubgraphConfig, Target, TextMessage, ToolConfig, TruncateContext,
+    WaitConfig, WorkflowDefinition, nearest,
 };
 use crate::error::RunErrorCode;
 use crate::message::Role;
@@ -128,6 +130,9 @@ impl NodeCompiler<'_, '_> {
             NodeConfig::Subgraph(subgraph) => self.subgraph(place, subgraph),
             NodeConfig::ContextProcessor(operation) => NodeKind::Context(self.operation(place, operation)),
             NodeConfig::Wait(wait) => self.wait(place, wait)?,
+            NodeConfig::Tool(tool) => self.tool(place, tool),
+            NodeConfig::LoopStart(config) => self.loop_start(place, config)?,
+            NodeConfig::LoopEnd(config) => self.loop_end(place, config)?,
             NodeConfig::ContinueFromTrigger(config) => {
                 self.check_callbacks(place, config);
                 NodeKind::ContinueFromTrigger(config.clone())
@@ -144,7 +149,7 @@ impl NodeCompiler<'_, '_> {
         })
     }
 
-    fn expression(&mut self, text: &str, place: usize, key: &str) -> u32 {
+    pub(super) fn expression(&mut self, text: &str, place: usize, key: &str) -> u32 {
         self.snippets
             .expression(text, || pointer!["nodes", place, "config", key], self.report)
     }
@@ -318,6 +323,27 @@ impl NodeCompiler<'_, '_> {
                 .map(|text| self.expression(text, place, "output")),
             conversation: subgraph.conversation,
             agent: subgraph.agent.clone(),
+        }
+    }
+
+    fn tool(&mut self, place: usize, tool: &ToolConfig) -> NodeKind {
+        let pointer = pointer!["nodes", place, "config"];
+        let names = [("tool", Some(&tool.tool)), ("assignTo", tool.assign_to.as_ref())];
+        for (key, _) in names.into_iter().filter(|(_, name)| name.is_some_and(String::is_empty)) {
+            let message = format!("`{key}` needs a name that is not empty");
+            self.report
+                .fault(FaultCode::InvalidValue, &child(&pointer, key), message);
+        }
+        self.context
+            .check_tool(&tool.tool, &child(&pointer, "tool"), self.report);
+        let arguments = tool.arguments.as_ref().map(|arguments| {
+            let pointer = child(&pointer, "arguments");
+            self.snippets.input(arguments, &pointer, self.report)
+        });
+        NodeKind::Tool {
+            name: Arc::from(tool.tool.as_str()),
+            arguments: arguments.unwrap_or_else(|| ValueSpec::Literal(Arc::new(json!({})))),
+            assign_to: tool.assign_to.as_deref().map(Arc::from),
         }
     }
 

@@ -1,7 +1,8 @@
 //! The regions of a graph: the nodes of the main path, and those of the branches of each FORK.
 //!
 //! 1. A node belongs to one region: the main path's, or that of the innermost FORK around it.
-//! 2. A region is entered through its FORK and left through its JOIN; regions nest, never cross.
+//! 2. A region is entered through its FORK and left through its JOIN; regions nest, never cross. A loop is a region too,
+//!    between its LOOP_START and its LOOP_END.
 //! 3. From every node of a region its end can be reached: END, or the JOIN.
 //! 4. One walk forward and one backward, each with its own stack: linear, and no depth of nesting overflows.
 
@@ -44,7 +45,8 @@ pub(super) fn check_regions(
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Region {
     Main,
-    Fork(NodeIx),
+    /// Between this FORK and its JOIN, or this LOOP_START and its LOOP_END.
+    Inside(NodeIx),
 }
 
 struct RegionSearch<'a> {
@@ -80,13 +82,14 @@ impl RegionSearch<'_> {
             if is_end(config) || names_wrongly {
                 self.ends[node as usize] = true;
             }
-            if let Some(join) = self.fork_partner(node) {
-                if self.region[join as usize].is_none() {
-                    self.visit(join, region, depth);
+            if let Some(close) = self.partner_of_opening(node) {
+                if self.region[close as usize].is_none() {
+                    self.visit(close, region, depth);
                 }
-                self.back[join as usize].push(node);
+                self.back[close as usize].push(node);
+                let depth = depth + u32::from(config.as_fork().is_some());
                 for child in &self.adjacency.children[node as usize] {
-                    self.step(node, *child, Region::Fork(node), depth + 1, report);
+                    self.step(node, *child, Region::Inside(node), depth, report);
                 }
             } else {
                 for child in &self.adjacency.children[node as usize] {
@@ -99,9 +102,11 @@ impl RegionSearch<'_> {
         }
     }
 
-    fn fork_partner(&self, node: NodeIx) -> Option<NodeIx> {
-        self.definition.nodes[node as usize].config.as_fork()?;
-        self.partners[node as usize]
+    /// The JOIN of a FORK, the LOOP_END of a LOOP_START.
+    fn partner_of_opening(&self, node: NodeIx) -> Option<NodeIx> {
+        let config = &self.definition.nodes[node as usize].config;
+        let opens = matches!(config, NodeConfig::Fork(_) | NodeConfig::LoopStart(_));
+        self.partners[node as usize].filter(|_| opens)
     }
 
     fn visit(&mut self, node: NodeIx, region: Region, depth: u32) {
@@ -113,13 +118,13 @@ impl RegionSearch<'_> {
     /// One transition from `from` to `to`, taken by a thread of `region`.
     fn step(&mut self, from: NodeIx, to: NodeIx, region: Region, depth: u32, report: &mut Diagnostics<'_>) {
         let target = &self.definition.nodes[to as usize];
-        let inside = matches!(region, Region::Fork(_));
-        if matches!(target.config, NodeConfig::Join(_))
-            && let Some(fork) = self.partners[to as usize]
+        let inside = matches!(region, Region::Inside(_));
+        if closes(&target.config)
+            && let Some(open) = self.partners[to as usize]
         {
-            if region != Region::Fork(fork) {
+            if region != Region::Inside(open) {
                 self.report_crossing(from, to, region, report);
-            } else if from != fork {
+            } else if from != open {
                 self.ends[from as usize] = true;
             }
             return;
@@ -137,7 +142,7 @@ impl RegionSearch<'_> {
             }
         }
         // the transition from a FORK into a branch is not the FORK's own: its JOIN decides whether it can end
-        if region != Region::Fork(from) {
+        if region != Region::Inside(from) {
             self.back[to as usize].push(from);
         }
     }
@@ -149,7 +154,22 @@ impl RegionSearch<'_> {
         let id = |node: NodeIx| self.definition.nodes[node as usize].id.as_str();
         let target = &self.definition.nodes[to as usize].config;
         let message = match (region, target) {
-            (Region::Fork(fork), NodeConfig::Join(_)) => {
+            (Region::Inside(open), _) if self.is_loop(open) => {
+                format!(
+                    "the loop of `{}` is left from `{}` to `{}`, not through its LOOP_END",
+                    id(open),
+                    id(from),
+                    id(to)
+                )
+            }
+            (_, NodeConfig::LoopEnd(_)) => {
+                format!(
+                    "`{}` leads to the LOOP_END `{}` from outside its loop",
+                    id(from),
+                    id(to)
+                )
+            }
+            (Region::Inside(fork), NodeConfig::Join(_)) => {
                 format!(
                     "a branch of `{}` leads from `{}` to `{}`, the JOIN of another FORK",
                     id(fork),
@@ -160,7 +180,7 @@ impl RegionSearch<'_> {
             (Region::Main, NodeConfig::Join(_)) => {
                 format!("`{}` leads to the JOIN `{}` from outside its FORK", id(from), id(to))
             }
-            (Region::Fork(fork), target) if is_end(target) => {
+            (Region::Inside(fork), target) if is_end(target) => {
                 format!(
                     "a branch of `{}` can reach `{}` from `{}` before its JOIN",
                     id(fork),
@@ -168,7 +188,7 @@ impl RegionSearch<'_> {
                     id(from)
                 )
             }
-            (Region::Fork(fork), _) => {
+            (Region::Inside(fork), _) => {
                 format!(
                     "a branch of `{}` leaves it from `{}` to `{}`, not through its JOIN",
                     id(fork),
@@ -177,18 +197,25 @@ impl RegionSearch<'_> {
                 )
             }
             (Region::Main, _) => {
-                format!(
-                    "`{}` leads to `{}`, which belongs to a branch of a FORK",
-                    id(from),
-                    id(to)
-                )
+                let inside = match self.region[to as usize] {
+                    Some(Region::Inside(open)) if self.is_loop(open) => "a loop",
+                    Some(Region::Inside(_) | Region::Main) | None => "a branch of a FORK",
+                };
+                format!("`{}` leads to `{}`, which belongs to {inside}", id(from), id(to))
             }
         };
-        report.fault(
-            FaultCode::ForkJoinNotReachable,
-            &pointer!["nodes", from as usize],
-            message,
-        );
+        let enters_loop = matches!(self.region[to as usize], Some(Region::Inside(open)) if self.is_loop(open));
+        let leaves_loop = matches!(region, Region::Inside(open) if self.is_loop(open));
+        let code = if enters_loop || leaves_loop || matches!(target, NodeConfig::LoopEnd(_)) {
+            FaultCode::LoopNotClosed
+        } else {
+            FaultCode::ForkJoinNotReachable
+        };
+        report.fault(code, &pointer!["nodes", from as usize], message);
+    }
+
+    fn is_loop(&self, open: NodeIx) -> bool {
+        matches!(self.definition.nodes[open as usize].config, NodeConfig::LoopStart(_))
     }
 
     fn report_unreachable(&self, triggered: bool, report: &mut Diagnostics<'_>) {
@@ -236,7 +263,12 @@ impl RegionSearch<'_> {
         for node in terminal_components(&dead, &self.back) {
             let id = &self.definition.nodes[node as usize].id;
             let (code, message) = match self.region[node as usize] {
-                Some(Region::Fork(fork)) => {
+                Some(Region::Inside(open)) if self.is_loop(open) => {
+                    let start = &self.definition.nodes[open as usize].id;
+                    let message = format!("from `{id}` in the loop of `{start}` its LOOP_END cannot be reached");
+                    (FaultCode::LoopNotClosed, message)
+                }
+                Some(Region::Inside(fork)) => {
                     let fork = &self.definition.nodes[fork as usize].id;
                     let message = format!("from `{id}` in a branch of `{fork}` its JOIN cannot be reached");
                     (FaultCode::ForkJoinNotReachable, message)
@@ -250,6 +282,10 @@ impl RegionSearch<'_> {
             report.fault(code, &pointer!["nodes", node as usize], message);
         }
     }
+}
+
+fn closes(config: &NodeConfig) -> bool {
+    matches!(config, NodeConfig::Join(_) | NodeConfig::LoopEnd(_))
 }
 
 fn is_end(config: &NodeConfig) -> bool {

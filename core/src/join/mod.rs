@@ -7,6 +7,7 @@
 mod machine;
 mod output;
 mod path;
+mod reduce;
 mod rule;
 mod variables;
 

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
+use super::reduce::reduce;
+use crate::definition::Reducer;
 use crate::error::{RunError, RunErrorCode};
 
 /// The thread variables of a branch at the JOIN.
@@ -41,14 +43,15 @@ impl From<VariableConflict> for RunError {
 }
 
 /// The assignments that the parent takes over from `branches`: those of [`Verdict::Succeeded`]'s `merge`, in path
-/// order. `snapshot` looks a thread variable up as it was at FORK.
+/// order. `snapshot` looks a thread variable up as it was at FORK, `reducer` the reducer of a name.
 ///
 /// # Errors
-/// [`VariableConflict`] with every name that two branches changed to different values.
+/// [`VariableConflict`] with every name that two branches changed to different values and that no reducer makes one of.
 ///
 /// [`Verdict::Succeeded`]: super::Verdict::Succeeded
 pub fn merge_variables<'a>(
     snapshot: impl Fn(&str) -> Option<&'a Value>,
+    reducer: impl Fn(&str) -> Option<Reducer>,
     branches: &[BranchVariables<'_>],
 ) -> Result<BTreeMap<String, Value>, VariableConflict> {
     let mut writes: BTreeMap<&str, Vec<(&str, &Value)>> = BTreeMap::new();
@@ -65,7 +68,10 @@ pub fn merge_variables<'a>(
         let Some(((_, first), others)) = writers.split_first() else {
             continue;
         };
-        if others.iter().all(|(_, value)| value == first) {
+        let reduced = reducer(name).map(|reducer| reduce(reducer, writers.iter().map(|(_, value)| *value)));
+        if let Some(Some(value)) = reduced {
+            merged.insert(name.to_owned(), value);
+        } else if reduced.is_none() && others.iter().all(|(_, value)| value == first) {
             merged.insert(name.to_owned(), (*first).clone());
         } else {
             let values = writers
@@ -101,7 +107,7 @@ mod tests {
                     .collect(),
             })
             .collect();
-        match merge_variables(|name| snapshot.get(name), &branches) {
+        match merge_variables(|name| snapshot.get(name), |_| None, &branches) {
             Ok(merged) => Ok(json!(merged)),
             Err(conflict) => Err(RunError::from(conflict).into_facts().details.unwrap_or_default()),
         }

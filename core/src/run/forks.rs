@@ -246,7 +246,7 @@ impl RunMachine {
             .collect();
         let snapshot =
             |name: &str| -> Option<&Value> { run.start.snapshot.variables.value(name).map(|value| &**value) };
-        let variables: BTreeMap<String, Value> = merge_variables(snapshot, &branches)?;
+        let variables: BTreeMap<String, Value> = merge_variables(snapshot, |name| graph.reducer(name), &branches)?;
         let source = match conversation {
             JoinConversation::ReplaceWith(path) => run.threads.get(*path).copied().flatten(),
             JoinConversation::Unchanged => None,

@@ -848,12 +848,15 @@ pub fn is_in_place(kind: &NodeKind) -> bool {
         | NodeKind::Route { .. }
         | NodeKind::Join(_)
         | NodeKind::Context(_)
+        | NodeKind::LoopStart(_)
+        | NodeKind::LoopEnd { .. }
         | NodeKind::ContinueFromTrigger(_) => true,
         NodeKind::Llm(_)
         | NodeKind::Script { .. }
         | NodeKind::Fork(_)
         | NodeKind::Subgraph { .. }
         | NodeKind::WaitTime(_)
-        | NodeKind::WaitEvent { .. } => false,
+        | NodeKind::WaitEvent { .. }
+        | NodeKind::Tool { .. } => false,
     }
 }

@@ -10,9 +10,9 @@ use super::effect::{Evaluation, Outcome};
 use super::machine::ThreadMachine;
 use super::state::Variables;
 use crate::error::RunError;
-use crate::graph::{ContextNode, Evaluator, Graph, NodeIx, NodeKind, SnippetIx, ValueSpec};
+use crate::graph::{ContextNode, Evaluator, Graph, LoopNode, NodeIx, NodeKind, SnippetIx, ValueSpec};
 use crate::message::Role;
-use crate::script::{Scope, ScriptFault};
+use crate::script::{JS_GLOBALS, Scope, ScriptFault, bare_name};
 use crate::value::ValueBudget;
 
 /// What a thread's texts see: the thread, and the run's global variables behind its own.
@@ -40,7 +40,11 @@ impl Scope for ThreadScope<'_> {
 
     fn variable(&self, name: &str) -> Option<Arc<Value>> {
         let own = self.thread.variables().value(name);
-        own.or_else(|| self.globals.value(name)).map(Arc::clone)
+        let given = own.or_else(|| self.globals.value(name)).map(Arc::clone);
+        match given {
+            None if name == "loop" => self.thread.loop_state().map(Arc::new),
+            given => given,
+        }
     }
 
     fn variables(&self) -> Vec<(Arc<str>, Arc<Value>)> {
@@ -109,9 +113,9 @@ fn outcome(
         Evaluation::Input => match &node.kind {
             NodeKind::Script { input: Some(input), .. }
             | NodeKind::Function { input: Some(input), .. }
-            | NodeKind::Subgraph { input: Some(input), .. } => {
-                spec_value(graph, input, scope, evaluator).map(Outcome::Value)
-            }
+            | NodeKind::Subgraph { input: Some(input), .. }
+            | NodeKind::Tool { arguments: input, .. } => spec_value(graph, input, scope, evaluator).map(Outcome::Value),
+            NodeKind::LoopStart(node) => iterable(graph, node, scope, evaluator).map(Outcome::Value),
             _ => Ok(Outcome::Value(scope.output())),
         },
         Evaluation::Prompt => {
@@ -133,6 +137,24 @@ fn outcome(
             _ => Ok(Outcome::Done),
         },
     }
+}
+
+/// The items of a loop. A lone word that is no name in scope stands for itself.
+fn iterable(
+    graph: &Graph,
+    node: &LoopNode,
+    scope: &dyn Scope,
+    evaluator: &mut dyn Evaluator,
+) -> Result<Arc<Value>, ScriptFault> {
+    match (&node.iterable, &node.word) {
+        (_, Some(word)) if !is_name(scope, word) => Ok(Arc::new(Value::from(&**word))),
+        (Some(iterable), _) => spec_value(graph, iterable, scope, evaluator),
+        (None, _) => Ok(Arc::default()),
+    }
+}
+
+fn is_name(scope: &dyn Scope, word: &str) -> bool {
+    JS_GLOBALS.contains(&word) || matches!(word, "variables" | "nodes") || bare_name(scope, word).is_some()
 }
 
 fn contents(messages: &[(Role, SnippetIx)]) -> impl Iterator<Item = Option<SnippetIx>> {

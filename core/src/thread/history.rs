@@ -27,6 +27,15 @@ impl History {
         }
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.before.len() + usize::from(self.last.is_some())
+    }
+
+    /// Keeps the first nodes, and the last one.
+    pub(super) fn truncate(&mut self, len: usize) {
+        self.before.truncate(len.saturating_sub(1));
+    }
+
     pub(super) fn last_mut(&mut self) -> Option<&mut NodeRecord> {
         self.last.as_mut()
     }

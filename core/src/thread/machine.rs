@@ -27,6 +27,7 @@ use serde_json::Value;
 use super::effect::{Effect, EffectId, Environment, Input};
 use super::history::History;
 use super::id::ThreadId;
+use super::loops::LoopFrame;
 use super::nodes::NodeRun;
 use super::safe_point::{PendingResults, SafePointWork, Stop, TriggerAssignment};
 use super::seed::{BranchSeed, Snapshot, ThreadSeed};
@@ -103,6 +104,8 @@ pub struct ThreadMachine {
     /// The running attempt's time limit.
     pub(super) deadline: Option<EffectId>,
     pub(super) steps: u64,
+    /// The innermost loop it is in.
+    pub(super) loops: Option<Arc<LoopFrame>>,
     pub(super) last_effect: EffectId,
     pub(super) input: Arc<Value>,
     pub(super) last: Output,
@@ -142,6 +145,7 @@ impl ThreadMachine {
             attempt: 0,
             deadline: None,
             steps: 0,
+            loops: None,
             last_effect: 0,
             input: seed.input,
             last: seed.last,
@@ -167,6 +171,7 @@ impl ThreadMachine {
             variables,
             outputs,
             last,
+            loops,
         } = seed.snapshot.clone();
         let whole = ThreadSeed {
             thread_id: ThreadId::new(Arc::clone(seed.run_id), seed.no),
@@ -181,7 +186,10 @@ impl ThreadMachine {
             agent: None,
             trigger_depth: seed.trigger_depth,
         };
-        Self::new(Arc::clone(graph), whole)
+        Self {
+            loops,
+            ..Self::new(Arc::clone(graph), whole)
+        }
     }
 
     pub(super) fn pending_mut(&mut self) -> &mut PendingResults {
@@ -239,6 +247,10 @@ impl ThreadMachine {
     pub fn outputs(&self) -> &Outputs {
         &self.outputs
     }
+    /// `loop` in expressions: `{index, item, first, last}` of the innermost loop it is in.
+    pub(super) fn loop_state(&self) -> Option<Value> {
+        self.loops.as_ref().map(|frame| frame.shown())
+    }
     /// The nodes it entered, in order.
     pub fn history(&self) -> impl Iterator<Item = &NodeRecord> {
         self.history.iter()
@@ -283,6 +295,7 @@ impl ThreadMachine {
             variables: self.variables.clone(),
             outputs: self.outputs.snapshot(),
             last: self.last.clone(),
+            loops: self.loops.clone(),
         }
     }
 

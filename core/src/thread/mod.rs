@@ -7,6 +7,7 @@ mod effect;
 mod evaluate;
 mod history;
 mod id;
+mod loops;
 mod machine;
 mod nodes;
 mod retry;

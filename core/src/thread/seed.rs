@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::id::ThreadId;
+use super::loops::LoopFrame;
 use super::machine::ThreadKind;
 use super::state::{Outputs, Variables};
 use crate::definition::AgentConfig;
@@ -69,4 +70,6 @@ pub struct Snapshot {
     pub outputs: Outputs,
     /// Its last output.
     pub last: Output,
+    /// The innermost loop it is in.
+    pub(super) loops: Option<Arc<LoopFrame>>,
 }

@@ -5,11 +5,13 @@ mod graph_rules;
 mod history_options;
 mod legacy;
 mod loader;
+mod loops;
 mod oracle;
 mod references;
 #[cfg(feature = "schema")]
 mod schema;
 mod seeds;
+mod short_forks;
 mod sizes;
 mod texts;
 mod triggered;

@@ -24,7 +24,7 @@ proptest! {
                 variables: branch.iter().map(|(name, value)| (name.as_str(), &values[usize::from(*value)])).collect(),
             })
             .collect();
-        let merged = merge_variables(|name| snapshot.get(name).map(|value| &values[usize::from(*value)]), &handed);
+        let merged = merge_variables(|name| snapshot.get(name).map(|value| &values[usize::from(*value)]), |_| None, &handed);
 
         let written = |name: &str| -> BTreeSet<u8> {
             let set = branches.iter().filter_map(|branch| branch.get(name).copied());

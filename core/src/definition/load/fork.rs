@@ -1,6 +1,6 @@
 //! The other forms of FORK and JOIN: `forkPaths`, and the legacy form with `forkId`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::Loader;
 use crate::definition::EdgeDefinition;
@@ -11,7 +11,8 @@ use crate::definition::json::{Json, Span, Tree};
 pub(super) fn resolve_forks(loader: &mut Loader, nodes: &mut [Tree], edges: &[EdgeDefinition]) {
     let mut legacy = BTreeMap::new();
     let mut children: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    if nodes.iter().any(|node| is(node, "FORK") && config_has(node, "forkId")) {
+    let is_short = |node: &Tree| !config_has(node, "childNodeIds") && !config_has(node, "forkPaths");
+    if nodes.iter().any(|node| is(node, "FORK") && is_short(node)) {
         for edge in edges {
             children
                 .entry(&edge.source_node_id)
@@ -25,6 +26,7 @@ pub(super) fn resolve_forks(loader: &mut Loader, nodes: &mut [Tree], edges: &[Ed
         if let Some(config) = node.get_mut("config") {
             resolve_pairs(loader, config);
             resolve_fork(loader, config, targets, &mut legacy);
+            fill_fork(config, targets);
         }
     }
     for node in nodes.iter_mut().filter(|node| is(node, "JOIN")) {
@@ -32,6 +34,7 @@ pub(super) fn resolve_forks(loader: &mut Loader, nodes: &mut [Tree], edges: &[Ed
             resolve_join(loader, config, &legacy);
         }
     }
+    fill_joins(nodes, edges);
 }
 
 fn is(node: &Tree, word: &str) -> bool {
@@ -40,6 +43,99 @@ fn is(node: &Tree, word: &str) -> bool {
 
 fn config_has(node: &Tree, key: &str) -> bool {
     node.get("config").is_some_and(|config| config.get(key).is_some())
+}
+
+/// Absent `childNodeIds` are where the FORK's edges lead, absent `forkPathIds` the ids of the children.
+fn fill_fork(config: &mut Tree, targets: &[&str]) {
+    let span = config.span;
+    if config.get("childNodeIds").is_none() && !targets.is_empty() {
+        let children = targets.iter().map(|target| Tree::text(span, *target)).collect();
+        config.put("childNodeIds", list(span, children));
+    }
+    if config.get("forkPathIds").is_none()
+        && let Some(children) = config.get("childNodeIds").cloned()
+    {
+        config.put("forkPathIds", children);
+    }
+}
+
+/// A JOIN without `forkPathIds` takes those of the FORK whose branches come to it first.
+fn fill_joins(nodes: &mut [Tree], edges: &[EdgeDefinition]) {
+    let is_short = |node: &Tree| {
+        is(node, "JOIN")
+            && !["forkPathIds", "joinId", "forkId"]
+                .iter()
+                .any(|key| config_has(node, key))
+    };
+    if !nodes.iter().any(is_short) {
+        return;
+    }
+    let mut filled: BTreeMap<usize, Tree> = BTreeMap::new();
+    {
+        let next = transitions(nodes, edges);
+        for (place, fork) in nodes.iter().enumerate().filter(|(_, node)| is(node, "FORK")) {
+            let paths = fork.get("config").and_then(|config| config.get("forkPathIds"));
+            if let (Some(paths), Some(join)) = (paths, first_join(nodes, &next, place))
+                && is_short(&nodes[join])
+            {
+                filled.entry(join).or_insert_with(|| paths.clone());
+            }
+        }
+    }
+    for (join, paths) in filled {
+        if let Some(config) = nodes[join].get_mut("config") {
+            let span = config.span;
+            config.put("forkPathIds", Tree { span, ..paths });
+        }
+    }
+}
+
+/// Where a thread may go from each node, by what can be read so far.
+fn transitions(nodes: &[Tree], edges: &[EdgeDefinition]) -> Vec<Vec<usize>> {
+    let ids = nodes.iter().enumerate();
+    let places: BTreeMap<&str, usize> = ids
+        .filter_map(|(place, node)| Some((node.get("id")?.as_text()?, place)))
+        .collect();
+    let mut next: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
+    for edge in edges {
+        let ends = (
+            places.get(edge.source_node_id.as_str()),
+            places.get(edge.target_node_id.as_str()),
+        );
+        if let (Some(from), Some(to)) = ends {
+            next[*from].push(*to);
+        }
+    }
+    for (place, node) in nodes.iter().enumerate() {
+        let config = node.get("config");
+        let routes = config
+            .and_then(|config| config.get("routes")?.as_list())
+            .unwrap_or_default();
+        let named = routes.iter().filter_map(|route| route.get("targetNodeId"));
+        let default = config.and_then(|config| config.get("defaultTargetNodeId"));
+        let on_error = node.get("onError").and_then(|on_error| on_error.get("targetNodeId"));
+        let targets = named.chain(default).chain(on_error).filter_map(Tree::as_text);
+        next[place].extend(targets.filter_map(|id| places.get(id)));
+    }
+    next
+}
+
+/// The first JOIN that the branches of a FORK come to, those of forks inside left out.
+fn first_join(nodes: &[Tree], next: &[Vec<usize>], fork: usize) -> Option<usize> {
+    let mut seen = BTreeSet::from([fork]);
+    let mut open: VecDeque<(usize, u32)> = next[fork].iter().map(|child| (*child, 0)).collect();
+    while let Some((place, inside)) = open.pop_front() {
+        if !seen.insert(place) {
+            continue;
+        }
+        let inside = match (is(&nodes[place], "JOIN"), inside) {
+            (true, 0) => return Some(place),
+            (true, deeper) => deeper - 1,
+            (false, inside) => inside + u32::from(is(&nodes[place], "FORK")),
+        };
+        open.extend(next[place].iter().map(|next| (*next, inside)));
+    }
+    None
 }
 
 /// `forkPaths: [{pathId, childNodeId}]` to the two lists.

@@ -11,8 +11,8 @@ use crate::definition::json::{Json, Member, Tree};
 use crate::definition::origin::Holes;
 use crate::definition::{
     CodeConfig, ContextOperation, ContinueFromTriggerConfig, EndConfig, ForkConfig, JoinConfig, JoinStrategy,
-    LlmConfig, NodeConfig, NodeDefinition, OnError, RetryPolicy, RouteConfig, SubgraphConfig, VariableConfig,
-    VariableScope, WaitConfig,
+    LlmConfig, LoopEndConfig, LoopStartConfig, NodeConfig, NodeDefinition, OnError, RetryPolicy, RouteConfig,
+    SubgraphConfig, ToolConfig, VariableConfig, VariableScope, WaitConfig,
 };
 
 /// Brings a node's type into upper case and its config under that name.
@@ -143,6 +143,11 @@ fn read_config(
         "SUBGRAPH" => loader.read::<SubgraphConfig>(config, parents).map(NodeConfig::Subgraph),
         "CONTEXT_PROCESSOR" => read_operation(loader, config).map(NodeConfig::ContextProcessor),
         "WAIT" => loader.read::<WaitConfig>(config, parents).map(NodeConfig::Wait),
+        "TOOL" => loader.read::<ToolConfig>(config, parents).map(NodeConfig::Tool),
+        "LOOP_START" => loader
+            .read::<LoopStartConfig>(config, parents)
+            .map(NodeConfig::LoopStart),
+        "LOOP_END" => loader.read::<LoopEndConfig>(config, parents).map(NodeConfig::LoopEnd),
         "CONTINUE_FROM_TRIGGER" => loader
             .read::<ContinueFromTriggerConfig>(config, parents)
             .map(NodeConfig::ContinueFromTrigger),
@@ -152,7 +157,7 @@ fn read_config(
         }
     };
     let faulty = loader.out.faults.len() > before;
-    holes.transitions |= faulty && matches!(word, "ROUTE" | "FORK" | "JOIN");
+    holes.transitions |= faulty && matches!(word, "ROUTE" | "FORK" | "JOIN" | "LOOP_START" | "LOOP_END");
     match read {
         Some(read) => Some((read, true)),
         None => stand_in(word).map(|config| (config, false)),
@@ -265,6 +270,9 @@ fn stand_in(word: &str) -> Option<NodeConfig> {
         "ROUTE" => NodeConfig::Route(RouteConfig::default()),
         "FORK" => NodeConfig::Fork(ForkConfig::default()),
         "WAIT" => NodeConfig::Wait(WaitConfig::default()),
+        "TOOL" => NodeConfig::Tool(ToolConfig::default()),
+        "LOOP_START" => NodeConfig::LoopStart(LoopStartConfig::default()),
+        "LOOP_END" => NodeConfig::LoopEnd(LoopEndConfig::default()),
         "CONTINUE_FROM_TRIGGER" => NodeConfig::ContinueFromTrigger(ContinueFromTriggerConfig::default()),
         "CODE" | "JOIN" | "SUBGRAPH" | "CONTEXT_PROCESSOR" => NodeConfig::Code(CodeConfig::default()),
         _ => return None,

@@ -59,6 +59,7 @@ fn node(place: usize, node_box: &NodeBox, indent: &str, out: &mut String) {
         Shape::Gather => "invtrapezium",
         Shape::Frame => "box3d",
         Shape::Trigger => "hexagon",
+        Shape::Loop => "parallelogram",
     };
     let label = escaped(&node_box.label);
     put(

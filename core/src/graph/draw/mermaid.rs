@@ -50,6 +50,7 @@ fn node(place: usize, node_box: &NodeBox, indent: &str, out: &mut String) {
         Shape::Gather => ("[\\", "/]"),
         Shape::Frame => ("[[", "]]"),
         Shape::Trigger => ("{{", "}}"),
+        Shape::Loop => ("[/", "/]"),
     };
     let label = escaped(&node_box.label);
     put(out, format_args!("{indent}n{place}{open}\"{label}\"{close}\n"));

@@ -59,6 +59,8 @@ pub enum Shape {
     Frame,
     /// A trigger, and the two ends of what it starts.
     Trigger,
+    /// LOOP_START and LOOP_END.
+    Loop,
 }
 
 /// A way from one box to another.
@@ -188,12 +190,14 @@ fn shape(config: &NodeConfig) -> Shape {
         NodeConfig::Fork(_) => Shape::Spread,
         NodeConfig::Join(_) => Shape::Gather,
         NodeConfig::Subgraph(_) => Shape::Frame,
+        NodeConfig::LoopStart(_) | NodeConfig::LoopEnd(_) => Shape::Loop,
         NodeConfig::StartFromTrigger | NodeConfig::ContinueFromTrigger(_) => Shape::Trigger,
         NodeConfig::Variable(_)
         | NodeConfig::Llm(_)
         | NodeConfig::Code(_)
         | NodeConfig::ContextProcessor(_)
-        | NodeConfig::Wait(_) => Shape::Box,
+        | NodeConfig::Wait(_)
+        | NodeConfig::Tool(_) => Shape::Box,
     }
 }
 
@@ -223,11 +227,22 @@ fn known_by(config: &NodeConfig) -> String {
         }
         NodeConfig::Fork(fork) if fork.fork_strategy == ForkStrategy::Serial => " serial".to_owned(),
         NodeConfig::Subgraph(call) => format!(" {}", call.subgraph_id),
+        NodeConfig::Tool(tool) => format!(" {}", tool.tool),
+        NodeConfig::LoopStart(start) => format!(" {}", start.loop_id),
+        NodeConfig::LoopEnd(end) => format!(" {}", end.loop_id),
         _ => String::new(),
     }
 }
 
-/// Every way a thread can take, in the order of the nodes; names that lead nowhere are left out.
+/// The loop's id and its LOOP_START's.
+fn loop_start(node: &NodeDefinition) -> Option<(&str, &str)> {
+    match &node.config {
+        NodeConfig::LoopStart(config) => Some((&config.loop_id, &node.id)),
+        _ => None,
+    }
+}
+
+/// Every transition, in the order of the nodes; references to unknown nodes are left out.
 fn ways(definition: &WorkflowDefinition) -> Vec<Arrow> {
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();
     for (place, node) in definition.nodes.iter().enumerate() {
@@ -239,6 +254,7 @@ fn ways(definition: &WorkflowDefinition) -> Vec<Arrow> {
             out.push(Arrow { from, to, label, style });
         }
     };
+    let loops: BTreeMap<&str, &str> = definition.nodes.iter().filter_map(loop_start).collect();
     let mut own_ways = vec![false; definition.nodes.len()];
     for (place, node) in definition.nodes.iter().enumerate() {
         if let NodeConfig::Route(route) = &node.config {
@@ -260,6 +276,11 @@ fn ways(definition: &WorkflowDefinition) -> Vec<Arrow> {
             for (path, child) in fork.fork_path_ids.iter().zip(&fork.child_node_ids) {
                 add(place, child, Some(path.clone()), ArrowStyle::Path);
             }
+        }
+        if let NodeConfig::LoopEnd(end) = &node.config
+            && let Some(start) = loops.get(end.loop_id.as_str())
+        {
+            add(place, start, Some("next".to_owned()), ArrowStyle::Path);
         }
         if let Some(on_error) = &node.on_error {
             let label = Some("on error".to_owned());

@@ -4,8 +4,10 @@ pub(super) mod code;
 pub(super) mod context;
 pub(super) mod fork;
 pub(super) mod llm;
+pub(super) mod loops;
 pub(super) mod route;
 pub(super) mod subgraph;
+pub(super) mod tool;
 pub(super) mod variable;
 pub(super) mod wait;
 
@@ -82,6 +84,15 @@ pub(in crate::thread) enum NodeRun {
     },
     Subgraph(subgraph::Stage),
     Context(context::Stage),
+    Tool(tool::ToolStage),
+    /// A loop's items.
+    LoopStart {
+        id: EffectId,
+    },
+    /// Whether a loop breaks off.
+    LoopEnd {
+        id: EffectId,
+    },
     Wait {
         id: EffectId,
     },
@@ -105,6 +116,9 @@ pub(in crate::thread) fn enter(walk: &mut StepContext<'_>) -> Progress {
         NodeKind::Join(fork) => fork::enter_join(walk, *fork, graph.fork(*fork)),
         NodeKind::Subgraph { input, agent, .. } => subgraph::enter(walk, input.as_ref(), agent.as_ref()),
         NodeKind::Context(node) => context::enter(walk, node),
+        NodeKind::Tool { arguments, .. } => tool::enter(walk, arguments),
+        NodeKind::LoopStart(node) => loops::enter_start(walk, node),
+        NodeKind::LoopEnd { start, break_condition } => loops::enter_end(walk, *start, *break_condition),
         NodeKind::WaitTime(after_ms) => wait::enter_time(walk, *after_ms),
         NodeKind::WaitEvent { event, timeout_ms } => wait::enter_event(walk, event, *timeout_ms),
     }
@@ -134,6 +148,9 @@ impl NodeRun {
             Self::Join { id } if id == effect => fork::answer(walk, outcome),
             Self::Subgraph(stage) => subgraph::answer(walk, stage, effect, outcome),
             Self::Context(stage) => context::answer(walk, stage, effect, outcome),
+            Self::Tool(stage) => tool::answer(walk, stage, effect, outcome),
+            Self::LoopStart { id } if id == effect => loops::answer_start(walk, outcome),
+            Self::LoopEnd { id } if id == effect => loops::answer_end(walk, outcome),
             Self::Wait { id } if id == effect => wait::answer(walk, outcome),
             stale @ (Self::Idle
             | Self::SafePoint
@@ -144,6 +161,8 @@ impl NodeRun {
             | Self::End { .. }
             | Self::Route { .. }
             | Self::Join { .. }
+            | Self::LoopStart { .. }
+            | Self::LoopEnd { .. }
             | Self::Wait { .. }) => Progress::Wait(stale),
         }
     }
@@ -165,6 +184,9 @@ impl NodeRun {
             | Self::Route { .. }
             | Self::Join { .. }
             | Self::Subgraph(_)
+            | Self::Tool(_)
+            | Self::LoopStart { .. }
+            | Self::LoopEnd { .. }
             | Self::Wait { .. } => false,
         }
     }
@@ -179,6 +201,8 @@ impl NodeRun {
             | Self::End { id }
             | Self::Route { id }
             | Self::Join { id }
+            | Self::LoopStart { id }
+            | Self::LoopEnd { id }
             | Self::Wait { id } => walk.out.push(Effect::Drop { id }),
             // A thread is not stopped in the middle of it: `is_merging`.
             Self::Merging { id, merge } => {
@@ -187,6 +211,7 @@ impl NodeRun {
             }
             Self::Variable(stage) => walk.out.push(Effect::Drop { id: stage.id() }),
             Self::Code(stage) => walk.out.push(Effect::Drop { id: stage.id() }),
+            Self::Tool(stage) => walk.out.push(Effect::Drop { id: stage.id() }),
             Self::Subgraph(stage) => walk.out.push(Effect::Drop { id: stage.id() }),
             Self::Context(stage) => context::abandon(walk, &stage),
             Self::Llm(stage) => llm::abandon(walk, *stage),

@@ -74,5 +74,6 @@ fn look(shape: Shape, label: &str) -> (ShapeKind, &'static str, usize) {
         Shape::Spread | Shape::Gather => (ShapeKind::new_box(label), "#d6e6ffff", 0),
         Shape::Frame => (ShapeKind::new_box(label), "#e3f6dfff", 0),
         Shape::Trigger => (ShapeKind::new_box(label), "#f6e0f4ff", 8),
+        Shape::Loop => (ShapeKind::new_box(label), "#e6eeddff", 8),
     }
 }

@@ -1,0 +1,122 @@
+//! LOOP_START and LOOP_END: their pairs, and their configs checked and compiled.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::diagnostics::{Diagnostics, child, pointer};
+use super::model::{LoopNode, NodeIx, NodeKind};
+use super::nodes::NodeCompiler;
+use super::pairing::Partners;
+use crate::definition::{FaultCode, LoopEndConfig, LoopStartConfig, NodeConfig, WorkflowDefinition};
+use crate::script::{Path, is_reserved};
+
+/// Pairs by `loopId`.
+pub(super) fn pair_loops(definition: &WorkflowDefinition, partners: &mut Partners, report: &mut Diagnostics<'_>) {
+    let mut starts: BTreeMap<&str, usize> = BTreeMap::new();
+    for (place, node) in definition.nodes.iter().enumerate() {
+        let NodeConfig::LoopStart(config) = &node.config else {
+            continue;
+        };
+        if config.loop_id.is_empty() {
+            let message = "a loop needs a `loopId` that is not empty";
+            report.fault(
+                FaultCode::InvalidValue,
+                &pointer!["nodes", place, "config", "loopId"],
+                message,
+            );
+        }
+        if starts.insert(&config.loop_id, place).is_some() {
+            let message = format!("another LOOP_START has the loopId `{}` too", config.loop_id);
+            report.fault(
+                FaultCode::DuplicateLoopId,
+                &pointer!["nodes", place, "config", "loopId"],
+                message,
+            );
+        }
+    }
+    for (place, node) in definition.nodes.iter().enumerate() {
+        let NodeConfig::LoopEnd(config) = &node.config else {
+            continue;
+        };
+        match starts.get(config.loop_id.as_str()) {
+            Some(start) if partners[*start].is_none() => {
+                partners[*start] = Some(place as NodeIx);
+                partners[place] = Some(*start as NodeIx);
+            }
+            Some(_) => {
+                let message = format!("another LOOP_END has the loopId `{}` too", config.loop_id);
+                report.fault(
+                    FaultCode::DuplicateLoopId,
+                    &pointer!["nodes", place, "config", "loopId"],
+                    message,
+                );
+            }
+            None => {
+                let message = format!("no LOOP_START has the loopId `{}`", config.loop_id);
+                report.fault(FaultCode::UnpairedLoopEnd, &pointer!["nodes", place], message);
+            }
+        }
+    }
+    for (id, start) in starts {
+        if partners[start].is_none() {
+            let message = format!("no LOOP_END has the loopId `{id}`");
+            report.fault(FaultCode::UnpairedLoopStart, &pointer!["nodes", start], message);
+        }
+    }
+}
+
+impl NodeCompiler<'_, '_> {
+    pub(super) fn loop_start(&mut self, place: usize, config: &LoopStartConfig) -> Option<NodeKind> {
+        let pointer = pointer!["nodes", place, "config"];
+        if config.max_iterations == Some(0) {
+            let message = "`maxIterations` must be at least 1";
+            self.report
+                .fault(FaultCode::InvalidValue, &child(&pointer, "maxIterations"), message);
+        }
+        let end = self.partners[place];
+        let breaks = end.is_some_and(|end| match &self.definition.nodes[end as usize].config {
+            NodeConfig::LoopEnd(end) => end.break_condition.is_some(),
+            _ => false,
+        });
+        if config.data_source.is_none() && config.max_iterations.is_none() && !breaks {
+            let message = "this loop never ends: it needs `dataSource`, `maxIterations` or a `breakCondition`";
+            self.report.fault(FaultCode::InvalidValue, &pointer, message);
+        }
+        let source = config.data_source.as_ref();
+        let pointer = child(&pointer, "dataSource");
+        if source.and_then(|source| source.variable_name.as_deref()) == Some("") {
+            let message = "a variable needs a name that is not empty";
+            self.report
+                .fault(FaultCode::InvalidValue, &child(&pointer, "variableName"), message);
+        }
+        let iterable = source.map(|source| {
+            let pointer = child(&pointer, "iterable");
+            self.snippets.input(&source.iterable, &pointer, self.report)
+        });
+        let text = source.and_then(|source| source.iterable.as_str()).map(str::trim);
+        Some(NodeKind::LoopStart(LoopNode {
+            end: end?,
+            iterable,
+            word: text.filter(|text| is_word(text)).map(Arc::from),
+            variable: source.and_then(|source| source.variable_name.as_deref()).map(Arc::from),
+            max_iterations: config.max_iterations,
+            on_limit: config.on_limit,
+        }))
+    }
+
+    pub(super) fn loop_end(&mut self, place: usize, config: &LoopEndConfig) -> Option<NodeKind> {
+        // always evaluated, so that a loop of nodes that need nothing hands over after each iteration
+        let condition = config.break_condition.as_deref().unwrap_or("false");
+        let break_condition = self.expression(condition, place, "breakCondition");
+        Some(NodeKind::LoopEnd {
+            start: self.partners[place]?,
+            break_condition,
+        })
+    }
+}
+
+/// Whether a text is one name.
+fn is_word(text: &str) -> bool {
+    let path = Path::of_template(text);
+    path.is_some_and(|path| path.steps().is_empty() && !is_reserved(path.root()) && !text.contains('-'))
+}

@@ -1,0 +1,146 @@
+//! LOOP_START and LOOP_END: the nodes between them run once an item.
+
+use std::sync::Arc;
+
+use super::{NodeRun, Progress, evaluate, failure};
+use crate::definition::{LoopLimit, VariableScope};
+use crate::error::{RunError, RunErrorCode};
+use crate::graph::{LoopNode, NodeIx, NodeKind, SnippetIx};
+use crate::script::is_truthy;
+use crate::thread::effect::{Evaluation, Outcome};
+use crate::thread::loops::{LoopFrame, LoopTurn};
+use crate::thread::step::StepContext;
+
+/// Entries of a thread's history beyond which finished iterations leave it again.
+const MAX_KEPT_HISTORY: usize = 1000;
+
+pub(super) fn enter_start(walk: &mut StepContext<'_>, node: &LoopNode) -> Progress {
+    if let Some(frame) = own_frame(walk, walk.thread.at)
+        && std::mem::take(&mut frame.is_next)
+    {
+        return iterate(walk, node);
+    }
+    if node.iterable.is_some() {
+        let id = evaluate(walk, Evaluation::Input);
+        return Progress::Wait(NodeRun::LoopStart { id });
+    }
+    begin(walk, node, None)
+}
+
+pub(super) fn answer_start(walk: &mut StepContext<'_>, outcome: Outcome) -> Progress {
+    let graph = Arc::clone(walk.thread.graph());
+    match (&graph.node(walk.thread.at).kind, outcome) {
+        (NodeKind::LoopStart(node), Outcome::Value(iterable)) => begin(walk, node, Some(iterable)),
+        (_, other) => Progress::Failed(failure(other)),
+    }
+}
+
+fn begin(walk: &mut StepContext<'_>, node: &LoopNode, iterable: Option<Arc<serde_json::Value>>) -> Progress {
+    let at = walk.thread.at;
+    leave(walk, at);
+    let mut frame = match LoopFrame::new(at, iterable, node.max_iterations) {
+        Ok(frame) => frame,
+        Err(error) => return Progress::Failed(error),
+    };
+    if frame.is_empty() {
+        return Progress::DoneAt(walk.thread.last.clone(), node.end);
+    }
+    frame.steps = walk.thread.steps;
+    frame.history = walk.thread.history.len();
+    frame.outer = walk.thread.loops.take();
+    walk.thread.loops = Some(Arc::new(frame));
+    iterate(walk, node)
+}
+
+fn iterate(walk: &mut StepContext<'_>, node: &LoopNode) -> Progress {
+    let Some(item) = walk.thread.loops.as_ref().map(|frame| frame.item()) else {
+        return Progress::Failed(failure(Outcome::Done));
+    };
+    if let Some(name) = &node.variable {
+        match walk.thread.variables.assign(name, Arc::clone(&item), false) {
+            Ok(value) => walk.variable_changed(name, &value, VariableScope::Thread, 0),
+            Err(error) => return Progress::Failed(error),
+        }
+    }
+    Progress::Done(item.into())
+}
+
+pub(super) fn enter_end(walk: &mut StepContext<'_>, start: NodeIx, break_condition: SnippetIx) -> Progress {
+    // a loop without items comes here without having begun
+    if own_frame(walk, start).is_none() {
+        return Progress::Done(walk.thread.last.clone());
+    }
+    let id = evaluate(walk, Evaluation::Value(break_condition));
+    Progress::Wait(NodeRun::LoopEnd { id })
+}
+
+pub(super) fn answer_end(walk: &mut StepContext<'_>, outcome: Outcome) -> Progress {
+    let graph = Arc::clone(walk.thread.graph());
+    let NodeKind::LoopEnd { start, .. } = graph.node(walk.thread.at).kind else {
+        return Progress::Failed(failure(outcome));
+    };
+    match outcome {
+        Outcome::Value(holds) if is_truthy(&holds) => finish(walk, start),
+        Outcome::Value(_) => advance(walk, start),
+        other => Progress::Failed(failure(other)),
+    }
+}
+
+fn advance(walk: &mut StepContext<'_>, start: NodeIx) -> Progress {
+    let graph = Arc::clone(walk.thread.graph());
+    let NodeKind::LoopStart(node) = &graph.node(start).kind else {
+        return Progress::Failed(failure(Outcome::Done));
+    };
+    let history = walk.thread.history.len();
+    let Some(frame) = own_frame(walk, start) else {
+        return Progress::Failed(failure(Outcome::Done));
+    };
+    match (frame.turn(), node.on_limit) {
+        (LoopTurn::Next, _) => {
+            frame.index += 1;
+            frame.is_next = true;
+            let (steps, before) = (frame.steps, frame.history);
+            if history > MAX_KEPT_HISTORY {
+                walk.thread.history.truncate(before);
+            } else {
+                frame.history = history;
+            }
+            walk.thread.steps = steps;
+            Progress::DoneAt(walk.thread.last.clone(), start)
+        }
+        (LoopTurn::Over, _) | (LoopTurn::Limit, LoopLimit::Finish) => finish(walk, start),
+        (LoopTurn::Limit, LoopLimit::Fail) => {
+            let most = node.max_iterations.unwrap_or_default();
+            leave(walk, start);
+            let message = format!("the loop has run {most} times, its `maxIterations`, and there are items left");
+            Progress::Failed(RunError::new(RunErrorCode::LoopLimitExceeded, message))
+        }
+    }
+}
+
+fn finish(walk: &mut StepContext<'_>, start: NodeIx) -> Progress {
+    leave(walk, start);
+    Progress::Done(walk.thread.last.clone())
+}
+
+/// The frame of a loop, once those inside of it are dropped: an `onError` may have left them.
+fn own_frame<'w>(walk: &'w mut StepContext<'_>, start: NodeIx) -> Option<&'w mut LoopFrame> {
+    let is_open = |frame: &Arc<LoopFrame>| {
+        std::iter::successors(Some(frame), |frame| frame.outer.as_ref()).any(|frame| frame.start == start)
+    };
+    if !walk.thread.loops.as_ref().is_some_and(is_open) {
+        return None;
+    }
+    while let Some(inner) = walk.thread.loops.take_if(|frame| frame.start != start) {
+        walk.thread.loops.clone_from(&inner.outer);
+    }
+    walk.thread.loops.as_mut().map(Arc::make_mut)
+}
+
+/// Ends a loop, and those inside of it.
+fn leave(walk: &mut StepContext<'_>, start: NodeIx) {
+    if let Some(frame) = own_frame(walk, start) {
+        let outer = frame.outer.take();
+        walk.thread.loops = outer;
+    }
+}

@@ -1,0 +1,120 @@
+//! TOOL: one tool call, without a model.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{NodeRun, Progress, done, evaluate, failure};
+use crate::definition::VariableScope;
+use crate::error::{RunError, RunErrorCode};
+use crate::event::EventType;
+use crate::graph::{NodeKind, ValueSpec};
+use crate::message::ToolCall;
+use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome, ToolResult};
+use crate::thread::step::StepContext;
+
+/// The answer it awaits.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::thread) enum ToolStage {
+    /// The arguments.
+    Arguments { id: EffectId },
+    /// The tool's result.
+    Call { id: EffectId },
+}
+
+impl ToolStage {
+    pub(super) fn id(&self) -> EffectId {
+        match self {
+            Self::Arguments { id } | Self::Call { id } => *id,
+        }
+    }
+}
+
+pub(super) fn enter(walk: &mut StepContext<'_>, arguments: &ValueSpec) -> Progress {
+    if let ValueSpec::Literal(arguments) = arguments {
+        return call(walk, Arc::clone(arguments));
+    }
+    let id = evaluate(walk, Evaluation::Input);
+    Progress::Wait(NodeRun::Tool(ToolStage::Arguments { id }))
+}
+
+pub(super) fn answer(walk: &mut StepContext<'_>, stage: ToolStage, effect: EffectId, outcome: Outcome) -> Progress {
+    if stage.id() != effect {
+        return Progress::Wait(NodeRun::Tool(stage));
+    }
+    match (stage, outcome) {
+        (ToolStage::Arguments { .. }, Outcome::Value(arguments)) => call(walk, arguments),
+        (ToolStage::Call { id }, Outcome::Tool(result)) => answered(walk, id, &result),
+        (_, other) => Progress::Failed(failure(other)),
+    }
+}
+
+fn call(walk: &mut StepContext<'_>, arguments: Arc<Value>) -> Progress {
+    let graph = Arc::clone(walk.thread.graph());
+    let node = walk.thread.at;
+    let NodeKind::Tool { name, .. } = &graph.node(node).kind else {
+        return Progress::Failed(failure(Outcome::Done));
+    };
+    let id = walk.next_effect();
+    let call = ToolCall {
+        id: call_id(id),
+        name: name.to_string(),
+        arguments: Arc::unwrap_or_clone(arguments),
+    };
+    walk.emit(EventType::ToolCallStarted, |_| {
+        [
+            ("nodeId", json!(graph.node(node).id)),
+            ("toolCallId", json!(call.id)),
+            ("name", json!(call.name)),
+            ("arguments", call.arguments.clone()),
+        ]
+    });
+    walk.out.push(Effect::Tool { id, node, call });
+    Progress::Wait(NodeRun::Tool(ToolStage::Call { id }))
+}
+
+fn call_id(id: EffectId) -> String {
+    format!("call-{id}")
+}
+
+fn answered(walk: &mut StepContext<'_>, id: EffectId, result: &ToolResult) -> Progress {
+    let graph = Arc::clone(walk.thread.graph());
+    let node = graph.node(walk.thread.at);
+    let NodeKind::Tool { name, assign_to, .. } = &node.kind else {
+        return Progress::Failed(failure(Outcome::Done));
+    };
+    let event_type = if result.failed {
+        EventType::ToolCallFailed
+    } else {
+        EventType::ToolCallCompleted
+    };
+    walk.emit(event_type, |_| {
+        [
+            ("nodeId", json!(node.id)),
+            ("toolCallId", json!(call_id(id))),
+            ("name", json!(name)),
+            ("result", json!(result.content)),
+        ]
+    });
+    if result.failed {
+        let message = format!("the tool {name} failed: {}", result.content);
+        return Progress::Failed(RunError::new(RunErrorCode::ToolError, message));
+    }
+    let value = Arc::new(value_of(&result.content));
+    if let Some(variable) = assign_to {
+        match walk.thread.variables.assign(variable, Arc::clone(&value), false) {
+            Ok(value) => walk.variable_changed(variable, &value, VariableScope::Thread, 0),
+            Err(error) => return Progress::Failed(error),
+        }
+    }
+    done(value.into())
+}
+
+/// A result that is a JSON list or object is that; any other is text.
+fn value_of(content: &str) -> Value {
+    match serde_json::from_str(content) {
+        Ok(value @ (Value::Array(_) | Value::Object(_))) => value,
+        Ok(_) | Err(_) => Value::from(content),
+    }
+}
