@@ -1,71 +1,77 @@
-//! Loops: cases M02 to M09. SPEC has no LOOP node (section 2: loops are edges); what the cases' node iterates over, an
-//! expression makes a list of.
+//! Loops: cases M02 to M10, run by an engine.
 
 use pirn_tests::world::{Ran, node, run, workflow};
 use serde_json::{Value, json};
 
-/// Makes a list of the input by `items`, and goes round once for each, at most `most` times and until `broken` holds:
-/// the output is what it met.
-fn looped(items: &str, broken: &str, most: u32, input: Value) -> Ran {
-    let set = |id: &str, name: &str, expression: &str| {
-        node(id, "VARIABLE", json!({"variableName": name, "expression": expression}))
-    };
-    let route = json!({"routes": [
-        {"condition": format!("i < items.length && i < {most}"), "targetNodeId": "body", "priority": 1},
-        {"condition": broken, "targetNodeId": "end", "priority": 9},
-    ], "defaultTargetNodeId": "end"});
+/// Runs a loop over `source`, until `broken` holds: the output is the list of its items.
+fn looped(source: &Value, broken: &str, most: Option<u64>, input: Value) -> Ran {
+    let mut start = json!({"loopId": "l"});
+    if !source.is_null() {
+        start["dataSource"] = json!({"iterable": source, "variableName": "item"});
+    }
+    if let Some(most) = most {
+        start["maxIterations"] = json!(most);
+    }
+    let body = json!({"variableName": "met", "expression": "[...met, loop.item]"});
     let mut bundle = workflow(
         "loop",
         &[
             node("start", "START", json!({})),
-            set("make", "items", items),
-            node("turn", "ROUTE", route),
-            set("body", "met", "[...met, items[i]]"),
-            set("next", "i", "i + 1"),
+            node("turn", "LOOP_START", start),
+            node("body", "VARIABLE", body),
+            node("next", "LOOP_END", json!({"loopId": "l", "breakCondition": broken})),
             node("end", "END", json!({"output": "met"})),
         ],
-        &["start>make>turn>body>next>turn", "turn>end"],
+        &["start>turn>body>next>end"],
     );
-    bundle["variables"] = json!([{"name": "i", "value": 0}, {"name": "met", "value": []}]);
+    bundle["variables"] = json!([{"name": "met", "value": []}]);
     run(&bundle, input)
 }
 
 #[test]
-fn a_loop_goes_round_once_for_each_item_up_to_its_limit() {
-    let pairs = "Object.entries(input).map(([key, value]) => ({key, value}))";
-    let numbers = "Array.from({length: input}, (_, place) => place)";
+fn a_loop_goes_round_once_for_each_item() {
+    let none = json!(null);
     let cases = [
         (
             "M02",
-            pairs,
-            "false",
-            10,
             json!({"x": 1, "y": 2}),
+            "false",
+            Some(10),
+            none.clone(),
             json!([{"key": "x", "value": 1}, {"key": "y", "value": 2}]),
         ),
-        ("M03", numbers, "false", 10, json!(5), json!([0, 1, 2, 3, 4])),
+        ("M03", json!(5), "false", Some(10), none.clone(), json!([0, 1, 2, 3, 4])),
         (
             "M04",
-            "[...input]",
-            "false",
-            10,
             json!("hello"),
+            "false",
+            None,
+            none.clone(),
             json!(["h", "e", "l", "l", "o"]),
         ),
+        ("M04", json!("input"), "false", None, json!("hé"), json!(["h", "é"])),
         (
             "M05",
-            "{{input.items}}",
+            json!("{{input.items}}"),
             "false",
-            10,
+            Some(10),
             json!({"items": [1, 2, 3]}),
             json!([1, 2, 3]),
         ),
-        ("M07", "input", "false", 10, json!([]), json!([])),
-        ("M08", "[0, 1, 2, 3, 4, 5]", "false", 3, json!(null), json!([0, 1, 2])),
-        ("M09", numbers, "i === 2", 10, json!(5), json!([0, 1])),
+        ("M07", json!([]), "false", None, none.clone(), json!([])),
+        ("M08", json!(null), "false", Some(3), none.clone(), json!([0, 1, 2])),
+        ("M09", json!(5), "loop.index === 1", None, none.clone(), json!([0, 1])),
+        (
+            "M10",
+            json!("input.map(n => n * 2)"),
+            "loop.last",
+            None,
+            json!([1, 2]),
+            json!([2, 4]),
+        ),
     ];
-    for (case, items, broken, most, input, expected) in cases {
-        let ran = looped(items, broken, most, input);
+    for (case, source, broken, most, input, expected) in cases {
+        let ran = looped(&source, broken, most, input);
         assert_eq!(
             (ran.code(), &ran.report.output),
             ("", &expected),
@@ -80,8 +86,46 @@ fn a_loop_goes_round_once_for_each_item_up_to_its_limit() {
 
 #[test]
 fn m06_what_is_not_there_cannot_be_gone_through() {
-    let ran = looped("{{invalid.items}}", "false", 10, json!({}));
+    let ran = looped(&json!("{{invalid.items}}"), "false", None, json!({}));
     let error = ran.report.error.as_ref().map(ToString::to_string).unwrap_or_default();
     assert!(!ran.code().is_empty() && error.contains("invalid"), "M06: {error}");
     assert!(!ran.nodes().contains(&"body"), "M06");
+}
+
+#[test]
+fn the_branches_of_a_fork_in_a_loop_see_its_item_and_reducers_join_what_they_set() {
+    let add =
+        |id: &str, expression: &str| node(id, "VARIABLE", json!({"variableName": "sum", "expression": expression}));
+    let join = json!({"joinStrategy": "ALL_COMPLETED", "mergeVariables": "all"});
+    let mut bundle = workflow(
+        "loop",
+        &[
+            node("start", "START", json!({})),
+            node(
+                "for",
+                "LOOP_START",
+                json!({"loopId": "l", "dataSource": {"iterable": [1, 2]}}),
+            ),
+            node("both", "FORK", json!({})),
+            add("left", "loop.item"),
+            add("right", "loop.item * 10"),
+            node("join", "JOIN", join),
+            node(
+                "keep",
+                "VARIABLE",
+                json!({"variableName": "sums", "expression": "[...sums, sum]"}),
+            ),
+            node("next", "LOOP_END", json!({"loopId": "l"})),
+            node("end", "END", json!({"output": "sums"})),
+        ],
+        &["start>for>both>left>join>keep>next>end", "both>right>join"],
+    );
+    bundle["variables"] = json!([{"name": "sum", "value": 0, "reduce": "sum"}, {"name": "sums", "value": []}]);
+    let ran = run(&bundle, json!(null));
+    assert_eq!(
+        (ran.code(), &ran.report.output),
+        ("", &json!([11, 22])),
+        "{:?}",
+        ran.report.error
+    );
 }
