@@ -8,7 +8,7 @@ use pirn_core::event::EventMask;
 use pirn_core::graph::{CompileContext, Evaluator, Graph, SnippetIx, compile_loaded};
 use pirn_core::script::{Plain, PlainText, Scope};
 use pirn_core::thread::{
-    Effect, Input, Moment, Outcome, Output, Outputs, ThreadEnd, ThreadId, ThreadKind, ThreadMachine, ThreadScope,
+    Effect, Environment, Input, Outcome, Output, Outputs, ThreadEnd, ThreadId, ThreadKind, ThreadMachine, ThreadScope,
     ThreadSeed, ToolResult, Variables, evaluate,
 };
 use serde_json::{Value, json};
@@ -120,13 +120,13 @@ fn walk(nodes: &Value, edges: &[&str], input: Value) -> Walked {
         trigger_depth: 0,
     };
     let mut machine = ThreadMachine::new(Arc::clone(&graphs[0]), seed);
-    let moment = Moment {
+    let environment = Environment {
         random: 0,
         interest: EventMask::NONE,
         holding: EventMask::NONE,
     };
     let (mut out, mut calls) = (Vec::new(), Vec::new());
-    machine.step(moment, Input::Start, &mut out);
+    machine.step(environment, Input::Start, &mut out);
     loop {
         let mut effects = std::mem::take(&mut out).into_iter();
         let effect = effects.next().expect("the thread waits for nothing");
@@ -153,7 +153,7 @@ fn walk(nodes: &Value, edges: &[&str], input: Value) -> Walked {
             Effect::Ended(end) => return Walked { machine, end, calls },
             other => panic!("{other:?}"),
         };
-        machine.step(moment, Input::Answer { effect, outcome }, &mut out);
+        machine.step(environment, Input::Answer { effect, outcome }, &mut out);
     }
 }
 

@@ -78,7 +78,9 @@ impl NodeCompiler<'_, '_> {
             NodeConfig::LoopEnd(end) => end.break_condition.is_some(),
             _ => false,
         });
-        if config.data_source.is_none() && config.max_iterations.is_none() && !breaks {
+        // a data source that can not be read is reported as what it is
+        let is_whole = !self.report.origin.holes().transitions;
+        if is_whole && config.data_source.is_none() && config.max_iterations.is_none() && !breaks {
             let message = "this loop never ends: it needs `dataSource`, `maxIterations` or a `breakCondition`";
             self.report.fault(FaultCode::InvalidValue, &pointer, message);
         }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pirn::{EventType, RunErrorCode};
-use pirn_core::definition::schema;
+use pirn_core::definition::{NodeConfig, schema};
 use serde_json::Value;
 
 use super::page;
@@ -126,6 +126,9 @@ fn the_fields_of_every_type_are_those_of_the_schema() {
         ("nodes", "### compress", "operation compress"),
         ("nodes", "### pin", "operation pin"),
         ("nodes", "## WAIT", "WaitConfig"),
+        ("nodes", "## TOOL", "ToolConfig"),
+        ("nodes", "## LOOP_START", "LoopStartConfig"),
+        ("nodes", "## LOOP_END", "LoopEndConfig"),
         ("nodes", "## CONTINUE_FROM_TRIGGER", "ContinueFromTriggerConfig"),
     ];
     let mut wrong = Vec::new();
@@ -169,26 +172,9 @@ fn every_node_type_has_its_section_with_an_example() {
         );
     }
     let documented: BTreeSet<&str> = sections.iter().map(|(node_type, _)| *node_type).collect();
-    let known: BTreeSet<&str> = NODE_TYPES.iter().copied().collect();
+    let known: BTreeSet<&str> = NodeConfig::TYPES.into_iter().collect();
     assert_eq!(documented, known);
 }
-
-/// As `NodeConfig::type_name` gives them.
-const NODE_TYPES: &[&str] = &[
-    "START",
-    "END",
-    "VARIABLE",
-    "LLM",
-    "CODE",
-    "ROUTE",
-    "FORK",
-    "JOIN",
-    "SUBGRAPH",
-    "CONTEXT_PROCESSOR",
-    "WAIT",
-    "START_FROM_TRIGGER",
-    "CONTINUE_FROM_TRIGGER",
-];
 
 #[test]
 fn every_run_error_code_is_explained() {

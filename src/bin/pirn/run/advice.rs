@@ -23,6 +23,9 @@ pub(super) fn advice(code: RunErrorCode) -> Option<&'static str> {
         RunErrorCode::MainThreadNotFound => "leave out `mainPathId`: then the first path that completed counts",
         RunErrorCode::VariableMergeConflict => "`mergeVariables: \"main\"`, or a variable of its own for each path",
         RunErrorCode::ReadonlyVariable => "assign another variable, or take `readonly` away",
+        RunErrorCode::LoopLimitExceeded => {
+            "give LOOP_START a larger `maxIterations`, or `onLimit: \"finish\"` to go on with the items it has had"
+        }
         RunErrorCode::MaxStepsExceeded => "a loop needs a way out; `config.maxSteps` is the limit (default 1000)",
         RunErrorCode::TokenBudgetExceeded => "a shorter prompt, or a larger `config.tokenLimit`",
         RunErrorCode::ModelError => {
