@@ -9,12 +9,10 @@ use futures::future::BoxFuture;
 use pirn_core::conversation::{MessageRules, ModelRequest, Tokenizer};
 use pirn_core::definition::Profile;
 use pirn_core::error::RunError;
-use pirn_core::graph::Evaluator;
-use pirn_core::graph::Graph;
-use pirn_core::graph::SnippetIx;
+use pirn_core::graph::{Evaluator, Graph, NodeIx, SnippetIx};
 use pirn_core::message::{Part, ToolCall};
-use pirn_core::script::Scope;
-use pirn_core::thread::{ModelReply, ToolResult};
+use pirn_core::script::{Scope, ScopeValues};
+use pirn_core::thread::{Evaluation, ModelReply, Outcome, Snapshot, ThreadScope, ToolResult, Variables};
 use serde_json::{Map, Value};
 
 use crate::host::WorkClock;
@@ -253,6 +251,8 @@ pub struct ScriptJob<'a> {
     pub input: Arc<Value>,
     /// What else the script sees; captured before this returns.
     pub scope: &'a dyn Scope,
+    /// The run that asks: runs share the threads of scripts evenly.
+    pub run_id: &'a Arc<str>,
     /// Under virtual time the job runs in place, so that its end has its place in the order.
     pub inline: bool,
     /// For what it draws; none: it can not.
@@ -284,10 +284,98 @@ impl Drop for ScriptHandle {
 /// What a script answers to.
 pub type ScriptAnswer = Box<dyn FnOnce(Result<Arc<Value>, RunError>) + Send>;
 
-/// Runs CODE on threads of its own.
+/// Texts that an [`Evaluator`] left for later, with all that they see.
+pub struct TextJob {
+    /// The run that asks: runs share the threads of scripts evenly.
+    pub run_id: Arc<str>,
+    /// Which.
+    pub texts: Texts,
+}
+
+/// Texts to evaluate.
+pub enum Texts {
+    /// What a thread evaluates of a node.
+    OfNode {
+        /// The graph.
+        graph: Arc<Graph>,
+        /// Its node.
+        node: NodeIx,
+        /// Which of the node's.
+        what: Evaluation,
+        /// The thread as it stood.
+        thread: Box<Snapshot>,
+        /// The run's global variables.
+        globals: Variables,
+    },
+    /// A text of a trigger, for an [`Outcome::Value`].
+    OfEvent {
+        /// The text.
+        source: Arc<str>,
+        /// What it is evaluated for.
+        want: Want,
+        /// What it sees.
+        scope: Box<ScopeValues>,
+    },
+}
+
+impl Texts {
+    /// Texts of a node, over a scope as it is now.
+    pub fn of_node(graph: &Arc<Graph>, node: NodeIx, what: Evaluation, scope: &ThreadScope<'_>) -> Self {
+        let (thread, globals) = scope.snapshot();
+        Self::OfNode {
+            graph: Arc::clone(graph),
+            node,
+            what,
+            thread: Box::new(thread),
+            globals,
+        }
+    }
+}
+
+/// What a text that stands by itself is evaluated for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Want {
+    /// An expression's value.
+    Value,
+    /// Whether an expression holds.
+    Truth,
+    /// A template's text.
+    Text,
+}
+
+/// What evaluated texts answer to.
+pub type TextAnswer = Box<dyn FnOnce(Outcome) + Send>;
+
+/// How the threads of scripts fare.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScriptStats {
+    /// Scripts that wait for a thread.
+    pub waiting: usize,
+    /// Scripts that run.
+    pub running: usize,
+    /// Threads that were given up, and have not come back: a script did not stop at its limit.
+    pub stuck: usize,
+    /// Threads that were ever given up.
+    pub given_up: u64,
+    /// Scripts that were refused, because too many were stuck or waited.
+    pub refused: u64,
+}
+
+/// Runs what needs JavaScript on threads of its own.
 pub trait Scripts: Send + Sync + 'static {
-    /// Starts a job; `answer` is called once, from any thread.
+    /// Starts a job; `answer` is called once, from any thread, at the latest shortly after the script's time limit.
     fn run(&self, job: ScriptJob<'_>, answer: ScriptAnswer) -> ScriptHandle;
+
+    /// Starts an evaluation; `answer` is called as that of [`Scripts::run`].
+    fn evaluate(&self, job: TextJob, answer: TextAnswer) -> ScriptHandle;
+
+    /// Evaluates, and waits for the answer: for at most the time limit of a text, and what others are before it.
+    fn evaluate_here(&self, job: TextJob) -> Outcome;
+
+    /// How its threads fare.
+    fn stats(&self) -> ScriptStats {
+        ScriptStats::default()
+    }
 }
 
 /// Finds the tokenizer of a name, or the default one.
@@ -307,7 +395,7 @@ pub struct Ports {
     pub tools: Arc<dyn Tools>,
     /// Functions by name.
     pub functions: Arc<std::collections::BTreeMap<String, Function>>,
-    /// CODE in JavaScript.
+    /// CODE, and the texts that evaluators leave for later.
     pub scripts: Arc<dyn Scripts>,
     /// Makes the evaluator of one arbiter, on that arbiter.
     pub evaluator: Arc<dyn Fn() -> Box<dyn Evaluator> + Send + Sync>,

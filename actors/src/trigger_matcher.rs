@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use actix::{Actor, ActorContext, AsyncContext, Context, StreamHandler};
 use pirn_core::definition::{TriggerAction, TriggerDefinition};
-use pirn_core::error::RunError;
+use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::{Event, EventType, RaisedEvent};
-use pirn_core::graph::Evaluator;
+use pirn_core::graph::{Evaluator, Unevaluated};
 use pirn_core::run::Firing;
 use pirn_core::script::ScopeValues;
 use pirn_core::thread::{FiringId, Outcome};
@@ -28,7 +28,7 @@ use crate::follow_up::{depth_after, failed_with, failure, raise};
 use crate::function_table::FunctionTable;
 use crate::host::Host;
 use crate::input::firing_value;
-use crate::ports::{Function, WorkFunction};
+use crate::ports::{Function, TextJob, Texts, Want, WorkFunction};
 use crate::protocol::bus::{BusMsg, BusSender, Interest};
 use crate::protocol::mailbox::Receiver;
 use crate::protocol::matcher::MatcherMsg;
@@ -159,9 +159,38 @@ impl TriggerMatcherActor {
         let Some(expression) = &trigger.condition.expression else {
             return Ok(true);
         };
-        self.evaluator()
-            .truth_of(expression, &event_scope(event))
-            .map_err(|fault| RunError::from(fault).to_string())
+        let scope = event_scope(event);
+        let done = self.evaluator().truth_of(expression, &scope);
+        let holds = |value: &Arc<Value>| **value == Value::Bool(true);
+        self.or_later(done, event, (expression, Want::Truth), scope, holds)
+            .map_err(|error| error.to_string())
+    }
+
+    /// What was evaluated; what the evaluator left for later is waited for, which takes no longer than a text may.
+    fn or_later<R>(
+        &self,
+        done: Result<R, Unevaluated>,
+        event: &Event,
+        (source, want): (&str, Want),
+        scope: ScopeValues,
+        read: impl FnOnce(&Arc<Value>) -> R,
+    ) -> Result<R, RunError> {
+        match done {
+            Ok(result) => return Ok(result),
+            Err(Unevaluated::Fault(fault)) => return Err(fault.into()),
+            Err(Unevaluated::Later) => {}
+        }
+        let texts = Texts::OfEvent {
+            source: source.into(),
+            want,
+            scope: Box::new(scope),
+        };
+        let run_id = Arc::clone(&event.run_id);
+        match self.engine.ports.scripts.evaluate_here(TextJob { run_id, texts }) {
+            Outcome::Value(value) => Ok(read(&value)),
+            Outcome::Failed(error) => Err(error),
+            _ => Err(RunError::new(RunErrorCode::ScriptError, "the text was not evaluated")),
+        }
     }
 
     fn evaluator(&mut self) -> &mut dyn Evaluator {
@@ -206,10 +235,10 @@ impl TriggerMatcherActor {
             } => {
                 let value = match expression {
                     Some(expression) => {
-                        let event = event_scope(event);
-                        self.evaluator()
-                            .value_of(expression, &event)
-                            .map_err(|fault| fault.to_string())?
+                        let scope = event_scope(event);
+                        let done = self.evaluator().value_of(expression, &scope);
+                        self.or_later(done, event, (expression, Want::Value), scope, Arc::clone)
+                            .map_err(|error| error.to_string())?
                     }
                     None => Arc::new(value.clone()),
                 };
@@ -222,10 +251,11 @@ impl TriggerMatcherActor {
             }
             TriggerAction::SendNotification { message, channel } => {
                 let scope = event_scope(event);
+                let done = self.evaluator().text_of(message, &scope);
+                let text = |value: &Arc<Value>| value.as_str().unwrap_or_default().to_owned();
                 let text = self
-                    .evaluator()
-                    .text_of(message, &scope)
-                    .map_err(|fault| fault.to_string())?;
+                    .or_later(done, event, (message, Want::Text), scope, text)
+                    .map_err(|error| error.to_string())?;
                 let depth = depth_after(event);
                 let notify = || with_trigger_depth(depth, || (self.engine.ports.notify)(&text, channel.as_deref()));
                 std::panic::catch_unwind(std::panic::AssertUnwindSafe(notify))

@@ -8,14 +8,13 @@ use std::sync::Arc;
 use pirn_core::conversation::{MessageRules, Tokenizer};
 use pirn_core::graph::{Graph, NodeIx, NodeKind};
 use pirn_core::run::{Begun, Called, Effect, Listening, RunMachine, ThreadNo, Told, World};
-use pirn_core::script::Scope;
-use pirn_core::thread::{Evaluation, Input, Outcome, Output, evaluate};
+use pirn_core::thread::{Evaluation, Input, Outcome, Output, ThreadScope, evaluate};
 use serde_json::Value;
 
 use crate::cause::with_trigger_depth;
 use crate::engine::{EngineShared, SharedEvaluator};
 use crate::host::Sign;
-use crate::ports::Function;
+use crate::ports::{Function, TextJob, Texts};
 use crate::run::RunShared;
 
 /// A tokenizer, and what a workflow calls it.
@@ -72,8 +71,23 @@ impl InPlace {
         texts.map(|text| tokenizer.count(&text)).sum()
     }
 
-    fn evaluate(&self, graph: &Graph, node: NodeIx, what: Evaluation, scope: &dyn Scope) -> Outcome {
-        evaluate(graph, node, what, scope, &mut **self.evaluator.borrow_mut())
+    fn evaluate(
+        &self,
+        run_id: &Arc<str>,
+        graph: &Arc<Graph>,
+        (node, what): (NodeIx, Evaluation),
+        scope: &ThreadScope<'_>,
+    ) -> Option<Outcome> {
+        let in_place = evaluate(graph, node, what, scope, &mut **self.evaluator.borrow_mut());
+        if in_place.is_some() || !self.engine.is_simulated {
+            return in_place;
+        }
+        // Virtual time stands still meanwhile: an evaluation is no moment at which something else can happen.
+        let job = TextJob {
+            run_id: Arc::clone(run_id),
+            texts: Texts::of_node(graph, node, what, scope),
+        };
+        Some(self.engine.ports.scripts.evaluate_here(job))
     }
 
     fn call(&self, function: &str, input: &Output, trigger_depth: u32) -> Called {
@@ -109,8 +123,14 @@ impl World for RunWorld<'_> {
     fn tool_tokens(&self, tools: &[Arc<str>], tokenizer: &dyn Tokenizer) -> u64 {
         self.0.in_place.tool_tokens(tools, tokenizer)
     }
-    fn evaluate(&mut self, graph: &Graph, node: NodeIx, what: Evaluation, scope: &dyn Scope) -> Outcome {
-        self.0.in_place.evaluate(graph, node, what, scope)
+    fn evaluate(
+        &mut self,
+        graph: &Arc<Graph>,
+        node: NodeIx,
+        what: Evaluation,
+        scope: &ThreadScope<'_>,
+    ) -> Option<Outcome> {
+        self.0.in_place.evaluate(&self.0.run_id, graph, (node, what), scope)
     }
     fn call(&mut self, function: &str, input: &Output, trigger_depth: u32) -> Called {
         self.0.in_place.call(function, input, trigger_depth)
@@ -136,6 +156,7 @@ impl World for RunWorld<'_> {
 
 /// The world of a run that is rebuilt from what it was told.
 struct Rebuilding {
+    run_id: Arc<str>,
     in_place: InPlace,
     listening: Listening,
 }
@@ -159,8 +180,14 @@ impl World for Rebuilding {
     fn tool_tokens(&self, tools: &[Arc<str>], tokenizer: &dyn Tokenizer) -> u64 {
         self.in_place.tool_tokens(tools, tokenizer)
     }
-    fn evaluate(&mut self, graph: &Graph, node: NodeIx, what: Evaluation, scope: &dyn Scope) -> Outcome {
-        self.in_place.evaluate(graph, node, what, scope)
+    fn evaluate(
+        &mut self,
+        graph: &Arc<Graph>,
+        node: NodeIx,
+        what: Evaluation,
+        scope: &ThreadScope<'_>,
+    ) -> Option<Outcome> {
+        self.in_place.evaluate(&self.run_id, graph, (node, what), scope)
     }
     fn call(&mut self, function: &str, input: &Output, trigger_depth: u32) -> Called {
         self.in_place.call(function, input, trigger_depth)
@@ -176,6 +203,7 @@ impl EngineShared {
     pub fn rebuild(self: &Arc<Self>, begun: Begun, told: impl IntoIterator<Item = Told>) -> (RunMachine, Vec<Effect>) {
         let evaluator = Rc::new(RefCell::new((self.ports.evaluator)()));
         let mut world = Rebuilding {
+            run_id: Arc::clone(&begun.run_id),
             in_place: InPlace::new(Arc::clone(self), evaluator),
             listening: begun.listening,
         };

@@ -13,18 +13,17 @@ use pirn_actors::events::{Deliver, Delivery, Subscription, Undelivered};
 use pirn_actors::host::{Host, SimulatedHost, WorkClock};
 use pirn_actors::ports::{
     AskedCall, Function, Input, Model, ModelCall, Models, Ports, ScriptAnswer, ScriptHandle, ScriptJob, Scripts,
-    ToolSpec, Tools,
+    TextAnswer, TextJob, ToolSpec, Tools,
 };
 use pirn_actors::run::RunReport;
 use pirn_core::conversation::Estimator;
 use pirn_core::definition::{Loaded, Profile, SourceFile};
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::EventType;
-use pirn_core::graph::Evaluator;
-use pirn_core::graph::{CompileContext, Graph, SnippetIx, compile_loaded};
+use pirn_core::graph::{CompileContext, Evaluator, Graph, SnippetIx, Unevaluated, compile_loaded};
 use pirn_core::script::{Scope, ScriptFault};
 use pirn_core::status::ThreadStatus;
-use pirn_core::thread::{ModelReply, ToolResult};
+use pirn_core::thread::{ModelReply, Outcome, ToolResult};
 use serde_json::{Value, json};
 
 /// A workflow whose trigger would hold its thread at every node.
@@ -156,31 +155,31 @@ impl Drop for Touchy {
     }
 }
 
-fn fault<T>() -> Result<T, ScriptFault> {
-    Err(ScriptFault::error("nothing is evaluated here"))
+fn fault<T>() -> Result<T, Unevaluated> {
+    Err(ScriptFault::error("nothing is evaluated here").into())
 }
 
 impl Evaluator for Touchy {
-    fn value(&mut self, _: &Graph, _: SnippetIx, _: &dyn Scope) -> Result<Arc<Value>, ScriptFault> {
+    fn value(&mut self, _: &Graph, _: SnippetIx, _: &dyn Scope) -> Result<Arc<Value>, Unevaluated> {
         fault()
     }
-    fn truth(&mut self, _: &Graph, _: SnippetIx, _: &dyn Scope) -> Result<bool, ScriptFault> {
+    fn truth(&mut self, _: &Graph, _: SnippetIx, _: &dyn Scope) -> Result<bool, Unevaluated> {
         fault()
     }
-    fn text(&mut self, _: &Graph, _: SnippetIx, _: &dyn Scope) -> Result<String, ScriptFault> {
+    fn text(&mut self, _: &Graph, _: SnippetIx, _: &dyn Scope) -> Result<String, Unevaluated> {
         fault()
     }
-    fn template_value(&mut self, _: &Graph, _: SnippetIx, _: &dyn Scope) -> Result<Arc<Value>, ScriptFault> {
+    fn template_value(&mut self, _: &Graph, _: SnippetIx, _: &dyn Scope) -> Result<Arc<Value>, Unevaluated> {
         fault()
     }
-    fn value_of(&mut self, _: &str, _: &dyn Scope) -> Result<Arc<Value>, ScriptFault> {
+    fn value_of(&mut self, _: &str, _: &dyn Scope) -> Result<Arc<Value>, Unevaluated> {
         fault()
     }
-    fn truth_of(&mut self, _: &str, _: &dyn Scope) -> Result<bool, ScriptFault> {
+    fn truth_of(&mut self, _: &str, _: &dyn Scope) -> Result<bool, Unevaluated> {
         *self.0.borrow_mut() = true;
         panic!("an evaluator that panics on purpose")
     }
-    fn text_of(&mut self, _: &str, _: &dyn Scope) -> Result<String, ScriptFault> {
+    fn text_of(&mut self, _: &str, _: &dyn Scope) -> Result<String, Unevaluated> {
         fault()
     }
 }
@@ -223,6 +222,13 @@ impl Scripts for Nothing {
     fn run(&self, _: ScriptJob<'_>, answer: ScriptAnswer) -> ScriptHandle {
         answer(Err(RunError::new(RunErrorCode::ScriptError, "no script runs here")));
         ScriptHandle::new(|| ())
+    }
+    fn evaluate(&self, job: TextJob, answer: TextAnswer) -> ScriptHandle {
+        answer(self.evaluate_here(job));
+        ScriptHandle::new(|| ())
+    }
+    fn evaluate_here(&self, _: TextJob) -> Outcome {
+        Outcome::Failed(RunError::new(RunErrorCode::ScriptError, "no text is evaluated here"))
     }
 }
 

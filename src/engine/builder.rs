@@ -96,6 +96,7 @@ pub struct EngineBuilder {
     seed: Option<u64>,
     faults: Faults,
     journal: Option<Arc<dyn Journal>>,
+    scripts: Option<Arc<ScriptPort>>,
 }
 
 /// Which clock an engine lives by.
@@ -348,6 +349,14 @@ impl EngineBuilder {
         self
     }
 
+    /// How scripts run: [`ScriptSettings`](crate::script::ScriptSettings) (default: on threads of this process;
+    /// `docs/security.md` says which level to choose), or a port that several engines share.
+    #[must_use]
+    pub fn scripts(mut self, scripts: impl Into<Arc<ScriptPort>>) -> Self {
+        self.scripts = Some(scripts.into());
+        self
+    }
+
     /// Called with the text and channel of every SEND_NOTIFICATION.
     #[must_use]
     pub fn on_notification(mut self, notify: impl Fn(&str, Option<&str>) + Send + Sync + 'static) -> Self {
@@ -462,7 +471,7 @@ impl EngineBuilder {
             models: Arc::new(models),
             tools: Arc::new(std::mem::take(&mut self.tools)),
             functions: Arc::new(std::mem::take(&mut self.functions)),
-            scripts: Arc::new(ScriptPort::default()),
+            scripts: self.scripts.take().unwrap_or_default(),
             evaluator: Arc::new(crate::script::evaluator),
             tokenizer: Arc::new(move |name: Option<&str>| {
                 let own = name.and_then(|name| tokenizers.get(name)).cloned();

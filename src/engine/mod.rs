@@ -22,7 +22,7 @@ use pirn_core::trigger::{Owner, TriggerState};
 use pirn_sync::{Completion, Lost, completion};
 use serde_json::Value;
 
-use crate::script::TextSyntax;
+use crate::script::{ScriptStats, TextSyntax};
 
 pub(crate) use builder::Plan;
 pub use builder::{BuildError, EngineBuilder};
@@ -247,6 +247,11 @@ impl Engine {
     /// Runs under way.
     pub fn live_runs(&self) -> usize {
         self.shared.live_runs()
+    }
+
+    /// How the threads of scripts fare: how many wait, run, and are stuck.
+    pub fn script_stats(&self) -> ScriptStats {
+        self.shared.script_stats()
     }
 
     /// Admits no more runs, waits `grace` for those under way, cancels the rest, stops every thread, reports. Waiting is

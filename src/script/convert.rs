@@ -7,7 +7,7 @@
 use rquickjs::{Ctx, Error, Function, IntoJs, Object, String as JsString, Value as JsValue, atom::PredefinedAtom};
 use serde_json::{Map, Number, Value};
 
-use super::watch::Watch;
+use super::interrupt::Interrupt;
 
 /// Levels of lists and objects in a result. What is deeper could not be read again from JSON text.
 pub(super) const DEEPEST: usize = 128;
@@ -72,7 +72,7 @@ pub(super) struct Reader<'a, 'js> {
     /// Makes text whole that was cut in the middle of a character.
     well_formed: &'a Function<'js>,
     /// Ends long conversions.
-    watch: &'a Watch,
+    interrupt: &'a Interrupt,
     /// Bytes that the result may still take.
     budget: usize,
     taken: u32,
@@ -80,10 +80,10 @@ pub(super) struct Reader<'a, 'js> {
 
 impl<'a, 'js> Reader<'a, 'js> {
     /// A reader of a result of at most `budget` bytes.
-    pub(super) fn new(well_formed: &'a Function<'js>, watch: &'a Watch, budget: usize) -> Self {
+    pub(super) fn new(well_formed: &'a Function<'js>, interrupt: &'a Interrupt, budget: usize) -> Self {
         Self {
             well_formed,
-            watch,
+            interrupt,
             budget,
             taken: 0,
         }
@@ -203,7 +203,7 @@ impl<'a, 'js> Reader<'a, 'js> {
     fn take(&mut self, bytes: usize) -> Result<(), NotJson> {
         self.budget = self.budget.checked_sub(bytes).ok_or(NotJson::TooLarge)?;
         self.taken = self.taken.wrapping_add(1);
-        if self.taken.is_multiple_of(1024) && self.watch.must_stop() {
+        if self.taken.is_multiple_of(1024) && self.interrupt.must_stop() {
             return Err(NotJson::TooLarge);
         }
         Ok(())

@@ -1,29 +1,50 @@
-//! Evaluates expressions and templates in place.
+//! Evaluates expressions and templates.
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use pirn_core::graph::Evaluator;
-use pirn_core::graph::{Graph, SnippetIx};
+use pirn_core::graph::{Evaluator, Graph, SnippetIx, Unevaluated};
 use pirn_core::script::{Plain, Scope, ScriptFault};
 use serde_json::Value;
 
 use super::ExpressionLimits;
+use super::deadline::{left_until, now};
+#[cfg(feature = "javascript")]
+use super::expressions::{Expressions, Script};
 use super::template::Template;
 
-#[cfg(feature = "javascript")]
-use script::{Engine, Script};
-
 /// Evaluates expressions and templates. One for each thread of the operating system, made there (it is not `Send`);
-/// it keeps what it compiled, by graph and snippet. Its realm is made when the first expression needs JavaScript.
+/// it keeps what it compiled, by graph and snippet.
 ///
-/// A plain path takes no JavaScript. An expression that hit a limit leaves nothing behind: the realm is made anew.
+/// A [plain](Plain) expression takes no JavaScript. An expression that hit a limit leaves nothing behind: its realm is made
+/// anew.
 pub struct JsEvaluator {
     limits: ExpressionLimits,
     expressions: Cache<Expression>,
     templates: Cache<Result<Template, ScriptFault>>,
+    place: Place,
+    /// When the texts of one job must be done.
+    until: Option<Instant>,
+}
+
+enum Place {
+    /// Where others wait: what is not certain to be short is left for later.
+    Short,
+    /// On a thread of scripts.
     #[cfg(feature = "javascript")]
-    engine: Engine,
+    Whole(Box<dyn JavaScript>),
+    #[cfg(not(feature = "javascript"))]
+    Whole,
+}
+
+/// Evaluates expressions that need JavaScript.
+#[cfg(feature = "javascript")]
+pub(super) trait JavaScript {
+    /// The value.
+    fn value(&mut self, script: &Script, scope: &dyn Scope, time: Duration) -> Result<Value, ScriptFault>;
+    /// Whether it counts as true.
+    fn truth(&mut self, script: &Script, scope: &dyn Scope, time: Duration) -> Result<bool, ScriptFault>;
 }
 
 /// By graph and snippet, and by the text itself.
@@ -35,19 +56,50 @@ struct Cache<T> {
 struct Expression {
     plain: Option<Plain>,
     #[cfg(feature = "javascript")]
-    script: Script,
+    script: std::sync::OnceLock<Script>,
+    #[cfg(feature = "javascript")]
+    source: Arc<str>,
 }
 
 impl JsEvaluator {
-    /// An evaluator with limits on each evaluation.
+    /// An evaluator of every text, with limits on each evaluation.
     pub fn new(limits: ExpressionLimits) -> Self {
+        #[cfg(feature = "javascript")]
+        return Self::with(limits, Place::Whole(Box::new(Expressions::new(limits))));
+        #[cfg(not(feature = "javascript"))]
+        Self::with(limits, Place::Whole)
+    }
+
+    /// An evaluator that leaves for later what is not certain to be short.
+    pub fn in_place() -> Self {
+        Self::with(ExpressionLimits::default(), Place::Short)
+    }
+
+    /// An evaluator whose JavaScript runs elsewhere.
+    #[cfg(feature = "javascript")]
+    pub(super) fn through(limits: ExpressionLimits, javascript: Box<dyn JavaScript>) -> Self {
+        Self::with(limits, Place::Whole(javascript))
+    }
+
+    fn with(limits: ExpressionLimits, place: Place) -> Self {
         Self {
             limits,
             expressions: Cache::default(),
             templates: Cache::default(),
-            #[cfg(feature = "javascript")]
-            engine: Engine::new(limits),
+            place,
+            until: None,
         }
+    }
+
+    /// Begins a job: its texts take no more than this together.
+    pub(super) fn begin(&mut self, time: Duration) {
+        self.until = now().checked_add(time);
+    }
+
+    #[cfg(feature = "javascript")]
+    fn time(&self) -> Duration {
+        let left = self.until.map_or(self.limits.time, left_until);
+        left.min(self.limits.time)
     }
 
     fn expression(&mut self, graph: &Graph, snippet: SnippetIx) -> Arc<Expression> {
@@ -60,18 +112,30 @@ impl JsEvaluator {
             .snippet(graph, snippet, self.limits.cached, Template::compile)
     }
 
-    fn value_in(&mut self, expression: &Arc<Expression>, scope: &dyn Scope) -> Result<Arc<Value>, ScriptFault> {
+    fn value_in(&mut self, expression: &Expression, scope: &dyn Scope) -> Result<Arc<Value>, Unevaluated> {
         if let Some(value) = expression.plain.as_ref().and_then(|plain| plain.value(scope)) {
-            return value;
+            return Ok(value?);
         }
         self.script_value(expression, scope)
     }
 
-    fn truth_in(&mut self, expression: &Arc<Expression>, scope: &dyn Scope) -> Result<bool, ScriptFault> {
+    fn truth_in(&mut self, expression: &Expression, scope: &dyn Scope) -> Result<bool, Unevaluated> {
         if let Some(truth) = expression.plain.as_ref().and_then(|plain| plain.truth(scope)) {
-            return truth;
+            return Ok(truth?);
         }
         self.script_truth(expression, scope)
+    }
+
+    fn rendered<R>(
+        &self,
+        template: &Result<Template, ScriptFault>,
+        render: impl FnOnce(&Template) -> Result<R, ScriptFault>,
+    ) -> Result<R, Unevaluated> {
+        let template = template.as_ref().map_err(Clone::clone)?;
+        if matches!(self.place, Place::Short) && !template.is_plain() {
+            return Err(Unevaluated::Later);
+        }
+        Ok(render(template)?)
     }
 }
 
@@ -90,22 +154,19 @@ impl std::fmt::Debug for JsEvaluator {
 }
 
 impl Evaluator for JsEvaluator {
-    fn value(&mut self, graph: &Graph, snippet: SnippetIx, scope: &dyn Scope) -> Result<Arc<Value>, ScriptFault> {
+    fn value(&mut self, graph: &Graph, snippet: SnippetIx, scope: &dyn Scope) -> Result<Arc<Value>, Unevaluated> {
         let expression = self.expression(graph, snippet);
         self.value_in(&expression, scope)
     }
 
-    fn truth(&mut self, graph: &Graph, snippet: SnippetIx, scope: &dyn Scope) -> Result<bool, ScriptFault> {
+    fn truth(&mut self, graph: &Graph, snippet: SnippetIx, scope: &dyn Scope) -> Result<bool, Unevaluated> {
         let expression = self.expression(graph, snippet);
         self.truth_in(&expression, scope)
     }
 
-    fn text(&mut self, graph: &Graph, snippet: SnippetIx, scope: &dyn Scope) -> Result<String, ScriptFault> {
-        self.template(graph, snippet)
-            .as_ref()
-            .as_ref()
-            .map_err(Clone::clone)?
-            .render(scope)
+    fn text(&mut self, graph: &Graph, snippet: SnippetIx, scope: &dyn Scope) -> Result<String, Unevaluated> {
+        let template = self.template(graph, snippet);
+        self.rendered(&template, |template| template.render(scope, self.until))
     }
 
     fn template_value(
@@ -113,27 +174,24 @@ impl Evaluator for JsEvaluator {
         graph: &Graph,
         snippet: SnippetIx,
         scope: &dyn Scope,
-    ) -> Result<Arc<Value>, ScriptFault> {
-        self.template(graph, snippet)
-            .as_ref()
-            .as_ref()
-            .map_err(Clone::clone)?
-            .value(scope)
+    ) -> Result<Arc<Value>, Unevaluated> {
+        let template = self.template(graph, snippet);
+        self.rendered(&template, |template| template.value(scope, self.until))
     }
 
-    fn value_of(&mut self, source: &str, scope: &dyn Scope) -> Result<Arc<Value>, ScriptFault> {
+    fn value_of(&mut self, source: &str, scope: &dyn Scope) -> Result<Arc<Value>, Unevaluated> {
         let expression = self.expressions.text(source, self.limits.cached, Expression::read);
         self.value_in(&expression, scope)
     }
 
-    fn truth_of(&mut self, source: &str, scope: &dyn Scope) -> Result<bool, ScriptFault> {
+    fn truth_of(&mut self, source: &str, scope: &dyn Scope) -> Result<bool, Unevaluated> {
         let expression = self.expressions.text(source, self.limits.cached, Expression::read);
         self.truth_in(&expression, scope)
     }
 
-    fn text_of(&mut self, source: &str, scope: &dyn Scope) -> Result<String, ScriptFault> {
+    fn text_of(&mut self, source: &str, scope: &dyn Scope) -> Result<String, Unevaluated> {
         let template = self.templates.text(source, self.limits.cached, Template::compile);
-        template.as_ref().as_ref().map_err(Clone::clone)?.render(scope)
+        self.rendered(&template, |template| template.render(scope, self.until))
     }
 }
 
@@ -178,166 +236,48 @@ impl Expression {
         Self {
             plain: Plain::read(source),
             #[cfg(feature = "javascript")]
-            script: Script::read(source),
+            script: std::sync::OnceLock::new(),
+            #[cfg(feature = "javascript")]
+            source: source.into(),
         }
+    }
+
+    /// As JavaScript gets it; most expressions never need it.
+    #[cfg(feature = "javascript")]
+    fn script(&self) -> &Script {
+        self.script.get_or_init(|| Script::read(&self.source))
     }
 }
 
 #[cfg(feature = "javascript")]
 impl JsEvaluator {
-    fn script_value(&mut self, expression: &Arc<Expression>, scope: &dyn Scope) -> Result<Arc<Value>, ScriptFault> {
-        self.engine.value(&expression.script, scope).map(Arc::new)
+    fn script_value(&mut self, expression: &Expression, scope: &dyn Scope) -> Result<Arc<Value>, Unevaluated> {
+        let time = self.time();
+        match &mut self.place {
+            Place::Short => Err(Unevaluated::Later),
+            Place::Whole(javascript) => Ok(Arc::new(javascript.value(expression.script(), scope, time)?)),
+        }
     }
 
-    fn script_truth(&mut self, expression: &Arc<Expression>, scope: &dyn Scope) -> Result<bool, ScriptFault> {
-        self.engine.truth(&expression.script, scope)
+    fn script_truth(&mut self, expression: &Expression, scope: &dyn Scope) -> Result<bool, Unevaluated> {
+        let time = self.time();
+        match &mut self.place {
+            Place::Short => Err(Unevaluated::Later),
+            Place::Whole(javascript) => Ok(javascript.truth(expression.script(), scope, time)?),
+        }
     }
 }
 
 #[cfg(not(feature = "javascript"))]
 impl JsEvaluator {
     #[allow(clippy::unused_self)] // as with the feature
-    fn script_value(&mut self, _: &Arc<Expression>, _: &dyn Scope) -> Result<Arc<Value>, ScriptFault> {
-        Err(super::code::built_without())
+    fn script_value(&mut self, _: &Expression, _: &dyn Scope) -> Result<Arc<Value>, Unevaluated> {
+        Err(super::code::built_without().into())
     }
 
     #[allow(clippy::unused_self)] // as with the feature
-    fn script_truth(&mut self, _: &Arc<Expression>, _: &dyn Scope) -> Result<bool, ScriptFault> {
-        Err(super::code::built_without())
-    }
-}
-
-#[cfg(feature = "javascript")]
-mod script {
-    //! The part of the evaluator that needs JavaScript.
-
-    use std::collections::HashMap;
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicU64, Ordering};
-
-    use pirn_core::script::{Names, Path, Scope, ScopeValues, ScriptFault};
-    use serde_json::Value;
-
-    use crate::script::realm::{Compiled, Form, Realm, Run, out_of_memory, placeholder_call};
-    use crate::script::realm_options::RealmOptions;
-    use crate::script::{ExpressionLimits, HostFunctions, placeholder};
-
-    /// An expression as it is handed to JavaScript.
-    pub(super) struct Script {
-        id: u64,
-        source: String,
-        names: Names,
-        paths: Arc<[Path]>,
-    }
-
-    impl Script {
-        pub(super) fn read(source: &str) -> Self {
-            static NEXT: AtomicU64 = AtomicU64::new(0);
-            let mut names = Names::of(source);
-            let (source, paths) = match placeholder::rewrite(source, placeholder_call) {
-                Some(rewritten) => (rewritten.source, rewritten.paths),
-                None => (source.to_owned(), Vec::new()),
-            };
-            for path in &paths {
-                path.note(&mut names);
-            }
-            Self {
-                id: NEXT.fetch_add(1, Ordering::Relaxed),
-                source,
-                names,
-                paths: paths.into(),
-            }
-        }
-    }
-
-    /// The realm that expressions share, and what was compiled in it.
-    pub(super) struct Engine {
-        limits: ExpressionLimits,
-        compiled: HashMap<u64, Result<Compiled, ScriptFault>>,
-        realm: Option<Realm>,
-    }
-
-    impl Engine {
-        pub(super) fn new(limits: ExpressionLimits) -> Self {
-            Self {
-                limits,
-                compiled: HashMap::new(),
-                realm: None,
-            }
-        }
-
-        pub(super) fn value(&mut self, script: &Script, scope: &dyn Scope) -> Result<Value, ScriptFault> {
-            self.run(script, scope, Realm::value)
-        }
-
-        pub(super) fn truth(&mut self, script: &Script, scope: &dyn Scope) -> Result<bool, ScriptFault> {
-            self.run(script, scope, Realm::truth)
-        }
-
-        /// Runs a text. Where it finds no memory in a realm that others have used, it has a fresh one: what they left behind
-        /// is not its own fault.
-        fn run<R>(
-            &mut self,
-            script: &Script,
-            scope: &dyn Scope,
-            body: impl Fn(&mut Realm, &Compiled, Run) -> Result<R, ScriptFault>,
-        ) -> Result<R, ScriptFault> {
-            let was_used = self.realm.as_ref().is_some_and(|realm| !realm.is_spent());
-            match self.attempt(script, scope, &body) {
-                Err(fault) if was_used && fault == out_of_memory() => self.attempt(script, scope, body),
-                result => result,
-            }
-        }
-
-        /// What was compiled goes with its realm, so nothing of it is held when this returns.
-        fn attempt<R>(
-            &mut self,
-            script: &Script,
-            scope: &dyn Scope,
-            body: impl Fn(&mut Realm, &Compiled, Run) -> Result<R, ScriptFault>,
-        ) -> Result<R, ScriptFault> {
-            let (realm, compiled, run) = self.ready(script, scope)?;
-            body(realm, &compiled, run)
-        }
-
-        fn ready(&mut self, script: &Script, scope: &dyn Scope) -> Result<(&mut Realm, Compiled, Run), ScriptFault> {
-            let is_spent = self.realm.as_ref().is_some_and(Realm::is_spent);
-            if is_spent || self.compiled.len() >= self.limits.cached {
-                self.compiled.clear();
-            }
-            if is_spent {
-                self.realm = None;
-            }
-            let realm = match &mut self.realm {
-                Some(realm) => realm,
-                none => none.insert(Realm::new(&RealmOptions {
-                    memory: self.limits.memory,
-                    stack: self.limits.stack,
-                    shared: true,
-                    functions: Arc::new(HostFunctions::default()),
-                })?),
-            };
-            let compiled = self
-                .compiled
-                .entry(script.id)
-                .or_insert_with(|| realm.compile(&script.source, Form::Expression, &script.names))
-                .clone()?;
-            let run = Run {
-                scope: ScopeValues::capture(&script.names, scope),
-                paths: script.paths.clone(),
-                seed: None,
-                time: self.limits.time,
-                stop: None,
-            };
-            Ok((realm, compiled, run))
-        }
-    }
-
-    impl Drop for Engine {
-        fn drop(&mut self) {
-            // What was compiled belongs to the realm's runtime and must go first.
-            self.compiled.clear();
-        }
+    fn script_truth(&mut self, _: &Expression, _: &dyn Scope) -> Result<bool, Unevaluated> {
+        Err(super::code::built_without().into())
     }
 }
 
@@ -350,20 +290,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_javascript_paths_and_templates_work_and_the_rest_says_so() {
+    fn without_javascript_plain_expressions_and_templates_work_and_the_rest_says_so() {
         let scope = ScopeValues {
             input: Arc::new(json!({"a": 1})),
             ..ScopeValues::default()
         };
         let mut evaluator = JsEvaluator::default();
-        assert_eq!(evaluator.value_of("input.a", &scope), Ok(Arc::new(json!(1))));
+        assert_eq!(evaluator.value_of("input.a + 1", &scope), Ok(Arc::new(json!(2))));
         assert_eq!(
             evaluator
                 .text_of("{{#if input.a}}{{input.a}}{{/if}}", &scope)
                 .as_deref(),
             Ok("1")
         );
-        let fault = evaluator.value_of("input.a + 1", &scope).unwrap_err();
+        let Err(Unevaluated::Fault(fault)) = evaluator.value_of("input.a ** 2", &scope) else {
+            panic!("it needs JavaScript");
+        };
         assert_eq!(fault.code, RunErrorCode::ScriptError);
         assert!(fault.message.contains("built without JavaScript"), "{fault}");
     }

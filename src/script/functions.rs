@@ -86,4 +86,10 @@ impl Logs {
         self.bytes += line.len();
         self.lines.push((level.into(), line.to_owned()));
     }
+
+    /// So many more were not kept.
+    #[cfg(feature = "javascript")]
+    pub(super) fn drop_more(&mut self, lines: u64) {
+        self.dropped = self.dropped.saturating_add(lines);
+    }
 }

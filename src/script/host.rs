@@ -10,8 +10,8 @@ use rquickjs::{Array, Ctx, Error, Exception, Function, Object, Value as JsValue}
 use serde_json::Value;
 
 use super::convert::{NotJson, Reader, describe, to_js};
+use super::interrupt::Interrupt;
 use super::realm_options::RealmOptions;
-use super::watch::Watch;
 use super::{HostFunctions, Logs};
 
 /// What the functions of the host look at while a text runs.
@@ -29,12 +29,24 @@ pub(super) fn host_object<'js>(
     ctx: &Ctx<'js>,
     options: &RealmOptions,
     frame: &Arc<Mutex<Frame>>,
-    watch: &Arc<Watch>,
+    interrupt: &Arc<Interrupt>,
 ) -> rquickjs::Result<Object<'js>> {
     let host = Object::new(ctx.clone())?;
     host.set("allowed", JS_GLOBALS.to_vec())?;
     host.set("shared", options.shared)?;
     host.set("longest", options.memory / 16)?;
+    let polled = interrupt.clone();
+    host.set(
+        "pause",
+        Function::new(ctx.clone(), move |ctx: Ctx<'js>| {
+            // Whoever catches it is stopped at his next step.
+            if polled.must_stop_after_much() {
+                Err(throw(&ctx, "its time is up"))
+            } else {
+                Ok(())
+            }
+        })?,
+    )?;
 
     host.set("at", path_reader(ctx, frame)?)?;
     let at = frame.clone();
@@ -85,10 +97,15 @@ pub(super) fn host_object<'js>(
     let functions = Object::new(ctx.clone())?;
     functions.set_prototype(None)?;
     for name in options.functions.names() {
-        let (all, watch, memory, name) = (options.functions.clone(), watch.clone(), options.memory, name.clone());
+        let (all, interrupt, memory, name) = (
+            options.functions.clone(),
+            interrupt.clone(),
+            options.memory,
+            name.clone(),
+        );
         let key = name.clone();
         let call = move |ctx: Ctx<'js>, _this: This<JsValue<'js>>, arguments: Rest<JsValue<'js>>| {
-            call_host(&ctx, &all, &name, &arguments.0, &watch, memory)
+            call_host(&ctx, &all, &name, &arguments.0, &interrupt, memory)
         };
         functions.set(key.as_ref(), Function::new(ctx.clone(), call)?)?;
     }
@@ -180,12 +197,12 @@ fn call_host<'js>(
     functions: &HostFunctions,
     name: &str,
     arguments: &[JsValue<'js>],
-    watch: &Watch,
+    interrupt: &Interrupt,
     memory: usize,
 ) -> rquickjs::Result<JsValue<'js>> {
     let throw = |message: &str| throw(ctx, &format!("{name}: {message}"));
     let well_formed = Function::new(ctx.clone(), |text: JsValue<'js>| text)?;
-    let mut reader = Reader::new(&well_formed, watch, memory);
+    let mut reader = Reader::new(&well_formed, interrupt, memory);
     let mut given = Vec::with_capacity(arguments.len());
     for argument in arguments {
         given.push(reader.read(argument).map_err(|error| match error {

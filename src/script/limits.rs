@@ -1,11 +1,13 @@
-//! Limits on texts.
+//! Limits on texts, and where they run.
 
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
-/// Limits on an expression, which is evaluated in place: other threads wait meanwhile.
+/// Limits on the expressions and templates that a node, or a trigger, evaluates at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExpressionLimits {
-    /// Real time of one evaluation (default 50 ms).
+    /// Real time of all of them together (default 1 s).
     pub time: Duration,
     /// Bytes that the values of all compiled expressions and one evaluation may take (default 64 MiB).
     pub memory: usize,
@@ -18,7 +20,7 @@ pub struct ExpressionLimits {
 impl Default for ExpressionLimits {
     fn default() -> Self {
         Self {
-            time: Duration::from_millis(50),
+            time: Duration::from_secs(1),
             memory: 64 << 20,
             stack: 256 << 10,
             cached: 4096,
@@ -43,6 +45,78 @@ impl Default for CodeLimits {
             time: Duration::from_secs(5),
             memory: 64 << 20,
             stack: 256 << 10,
+        }
+    }
+}
+
+/// Where JavaScript runs. `docs/security.md` says what each level keeps out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ScriptLevel {
+    /// On threads of this process. A script that sits in a built-in function which does not ask for the time keeps its
+    /// thread; the thread is given up and replaced.
+    #[default]
+    Thread,
+    /// In worker processes, which are killed at the limit and replaced.
+    Process(WorkerProgram),
+}
+
+/// What is started as a worker process: a program that calls [`serve_worker`](super::serve_worker) first in its `main`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerProgram {
+    /// The program.
+    pub program: PathBuf,
+    /// Its arguments, which must make it a worker.
+    pub arguments: Vec<OsString>,
+}
+
+impl WorkerProgram {
+    /// The argument that [`serve_worker`](super::serve_worker) knows a worker by.
+    pub const ARGUMENT: &str = "--pirn-script-worker";
+
+    /// This program once more.
+    ///
+    /// # Errors
+    /// Where the operating system does not say which program this is.
+    pub fn this_program() -> std::io::Result<Self> {
+        Ok(Self::at(std::env::current_exe()?))
+    }
+
+    /// The program at a path: the `pirn` command, or one's own.
+    pub fn at(program: impl Into<PathBuf>) -> Self {
+        Self {
+            program: program.into(),
+            arguments: vec![Self::ARGUMENT.into()],
+        }
+    }
+}
+
+/// How an engine's scripts run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScriptSettings {
+    /// Where.
+    pub level: ScriptLevel,
+    /// How many at once (default: cores + 1). All but one of them may be one run's.
+    pub threads: usize,
+    /// Threads that may be stuck at a time before every further script is refused with `OVERLOADED` (default 2).
+    pub max_stuck: usize,
+    /// Scripts that may wait for a thread (default 1,000,000); one more is refused with `OVERLOADED`.
+    pub max_waiting: usize,
+    /// Limits on CODE.
+    pub code: CodeLimits,
+    /// Limits on expressions and templates.
+    pub expressions: ExpressionLimits,
+}
+
+impl Default for ScriptSettings {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Self {
+            level: ScriptLevel::default(),
+            threads: cores + 1,
+            max_stuck: 2,
+            max_waiting: 1_000_000,
+            code: CodeLimits::default(),
+            expressions: ExpressionLimits::default(),
         }
     }
 }

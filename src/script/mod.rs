@@ -1,25 +1,28 @@
 //! Text that is evaluated: expressions and CODE in QuickJS, templates in handlebars.
 //!
-//! - [`JsEvaluator`] evaluates expressions and templates in place; one for each thread of the operating system.
-//! - [`CodeJob`] is the run of one CODE node; a [`ScriptPool`] runs jobs on its own threads, [`CodeJob::run_inline`]
-//!   on the caller's.
+//! - [`JsEvaluator`] evaluates expressions and templates; one for each thread of the operating system.
+//! - [`CodeJob`] is the run of one CODE node.
+//! - [`ScriptPort`] runs both on threads of its own, or in worker processes ([`ScriptSettings`]).
 //! - [`TextSyntax`] checks texts when a workflow is loaded.
 //!
 //! What texts see is said in [`pirn_core::script`]. A text cannot reach files, the network, clocks or chance, and
-//! leaves nothing behind for the next one. Every text has limits on time, memory and stack; built-in functions of
-//! QuickJS that do not ask for the time (replacing text, printing a huge BigInt) can overrun the time limit by seconds;
-//! those that could run for ever refuse what is too long.
+//! leaves nothing behind for the next one. Every text has limits on time, memory and stack. `docs/security.md` says what
+//! holds where QuickJS does not keep to them.
 
 mod code;
 mod compress;
 #[cfg(feature = "javascript")]
 mod convert;
+mod deadline;
 mod evaluator;
+#[cfg(feature = "javascript")]
+mod expressions;
 mod functions;
 #[cfg(feature = "javascript")]
 mod host;
+#[cfg(feature = "javascript")]
+mod interrupt;
 mod limits;
-mod many;
 #[cfg(feature = "javascript")]
 mod parser;
 #[cfg(feature = "javascript")]
@@ -30,12 +33,11 @@ mod port;
 mod realm;
 #[cfg(feature = "javascript")]
 mod realm_options;
-#[cfg(feature = "javascript")]
-mod simple;
 mod syntax;
+mod task;
 mod template;
 #[cfg(feature = "javascript")]
-mod watch;
+mod worker;
 
 #[cfg(all(test, feature = "javascript"))]
 mod tests;
@@ -43,9 +45,11 @@ mod tests;
 pub use code::{CodeJob, CodeOutcome};
 pub use evaluator::JsEvaluator;
 pub use functions::{HostFunction, HostFunctions, Logs};
-pub use limits::{CodeLimits, ExpressionLimits};
+pub use limits::{CodeLimits, ExpressionLimits, ScriptLevel, ScriptSettings, WorkerProgram};
+pub use pirn_actors::ports::ScriptStats;
 pub use pirn_sync::StopFlag;
-pub use pool::{PoolClosed, ScriptPool};
 pub use port::{ScriptPort, evaluator};
 pub use syntax::{TextFault, TextSyntax};
 pub use template::template_helpers;
+#[cfg(feature = "javascript")]
+pub use worker::serve_worker;

@@ -10,8 +10,8 @@ use pirn_core::script::ScriptFault;
 use rquickjs::{CaughtError, Context, Function, Runtime};
 
 use super::ExpressionLimits;
+use super::interrupt::Interrupt;
 use super::realm::{Form, evaluate, fresh_label, function, out_of_memory, thrown};
-use super::watch::Watch;
 
 /// Compiling takes time too; a text is small, so this limit is only hit by a machine that stands still.
 const TIME: Duration = Duration::from_secs(5);
@@ -19,7 +19,7 @@ const TIME: Duration = Duration::from_secs(5);
 /// A runtime and a context that texts are read in.
 pub(super) struct Parser {
     context: Context,
-    watch: Arc<Watch>,
+    interrupt: Arc<Interrupt>,
     spent: bool,
 }
 
@@ -33,12 +33,12 @@ impl Parser {
         let runtime = Runtime::new()?;
         runtime.set_memory_limit(limits.memory);
         runtime.set_max_stack_size(limits.stack);
-        let watch = Arc::new(Watch::new());
-        let polled = watch.clone();
+        let interrupt = Arc::new(Interrupt::new());
+        let polled = interrupt.clone();
         runtime.set_interrupt_handler(Some(Box::new(move || polled.must_stop())));
         Ok(Self {
             context: Context::full(&runtime)?,
-            watch,
+            interrupt,
             spent: false,
         })
     }
@@ -51,20 +51,20 @@ impl Parser {
     /// Parses a text; nothing of it runs.
     pub(super) fn parse(&mut self, source: &str, form: Form) -> Result<(), ScriptFault> {
         let text = format!("0, {}", function(source, form, &fresh_label()));
-        self.watch.begin(TIME, None);
+        self.interrupt.begin(TIME, None);
         let parsed = self.context.with(|ctx| {
             let function = evaluate::<Function<'_>>(&ctx, text);
             function
                 .map(drop)
                 .map_err(|error| self.fault(CaughtError::from_error(&ctx, error)))
         });
-        self.spent |= self.watch.interruption().is_some() || parsed.as_ref().is_err_and(is_limit);
-        self.watch.end();
+        self.spent |= self.interrupt.interruption().is_some() || parsed.as_ref().is_err_and(is_limit);
+        self.interrupt.end();
         parsed
     }
 
     fn fault(&self, caught: CaughtError<'_>) -> ScriptFault {
-        let interrupted = || self.watch.interruption().map(ScriptFault::from);
+        let interrupted = || self.interrupt.interruption().map(ScriptFault::from);
         match caught {
             CaughtError::Exception(exception) => thrown(&exception, interrupted, || None),
             // what QuickJS throws when it has no memory left for an exception

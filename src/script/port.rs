@@ -1,45 +1,44 @@
 //! CODE and expressions as an engine asks for them.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::Arc;
 
-use pirn_actors::ports::{ScriptAnswer, ScriptHandle, ScriptJob, Scripts};
+use pirn_actors::ports::{ScriptAnswer, ScriptHandle, ScriptJob, ScriptStats, Scripts, TextAnswer, TextJob};
 use pirn_core::conversation::Tokenizer;
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::graph::Evaluator;
+use pirn_core::thread::Outcome;
 
 use super::compress;
-use super::{CodeJob, CodeLimits, CodeOutcome, HostFunctions, JsEvaluator, Logs, PoolClosed, ScriptPool, StopFlag};
+use super::pool::{JobGuard, ScriptPool};
+use super::task::{Done, Task};
+use super::{CodeJob, HostFunctions, JsEvaluator, Logs, ScriptSettings};
 
-/// Jobs that wait for a thread; one more is refused with `OVERLOADED`.
-const MOST_WAITING: usize = 4096;
-
-/// Runs CODE on a [`ScriptPool`] that is made when the first job comes, or in place where a job wants that. Scripts can
-/// call `compressMessages` and what [`ScriptPort::with_functions`] adds.
+/// Runs CODE, and the texts that evaluators leave for later, on threads that are started when the first job comes. Scripts
+/// can call `compressMessages` and what [`ScriptPort::with_functions`] adds.
 pub struct ScriptPort {
-    limits: CodeLimits,
+    settings: ScriptSettings,
     functions: Arc<HostFunctions>,
     tokenizer: TokenizerByName,
-    waiting: usize,
-    pool: OnceLock<std::io::Result<ScriptPool>>,
+    pool: ScriptPool,
 }
 
 /// Finds the tokenizer of a name.
 type TokenizerByName = Arc<dyn Fn(Option<&str>) -> Arc<dyn Tokenizer> + Send + Sync>;
 
-/// An evaluator with the usual limits, for one thread: what `Ports::evaluator` is made of.
+/// An evaluator for a thread where others wait, which leaves for later what is not certain to be short: what
+/// `Ports::evaluator` is made of.
 pub fn evaluator() -> Box<dyn Evaluator> {
-    Box::new(JsEvaluator::default())
+    Box::new(JsEvaluator::in_place())
 }
 
 impl ScriptPort {
-    /// A port with limits on each run.
-    pub fn new(limits: CodeLimits) -> Self {
+    /// A port with these settings.
+    pub fn new(settings: ScriptSettings) -> Self {
         Self {
-            limits,
+            pool: ScriptPool::new(settings.clone()),
+            settings,
             functions: Arc::default(),
             tokenizer: Arc::new(crate::tokens::tokenizer),
-            waiting: MOST_WAITING,
-            pool: OnceLock::new(),
         }
     }
 
@@ -60,18 +59,11 @@ impl ScriptPort {
         self
     }
 
-    /// The same port that lets at most `waiting` jobs wait for a thread.
-    #[must_use]
-    pub fn with_queue(mut self, waiting: usize) -> Self {
-        self.waiting = waiting;
-        self
-    }
-
     fn code_job(&self, job: &ScriptJob<'_>) -> CodeJob {
         let source = &job.graph.snippet(job.code).source;
         let mut code = CodeJob::new(Arc::clone(source), job.scope);
         code.scope.input = Arc::clone(&job.input);
-        code.limits = self.limits;
+        code.limits = self.settings.code;
         code.seed = job.seed;
         code.functions = if source.contains(compress::NAME) {
             let tokenizer = (self.tokenizer)(job.graph.config.tokenizer.as_deref());
@@ -82,68 +74,68 @@ impl ScriptPort {
         };
         code
     }
+}
 
-    fn submit(&self, job: CodeJob, answer: ScriptAnswer) {
-        let pool = match self.pool.get_or_init(|| ScriptPool::new(self.waiting)) {
-            Ok(pool) => pool,
-            Err(error) => return answer(Err(overloaded(format!("no thread for scripts: {error}")))),
-        };
-        // Shared with the pool, which drops its callback where it takes no more.
-        let slot = Arc::new(Mutex::new(Some(answer)));
-        let theirs = Arc::clone(&slot);
-        let refused = pool.submit(job, move |outcome| {
-            if let Some(answer) = taken(&theirs) {
-                tell(answer, outcome);
-            }
-        });
-        if let Err(PoolClosed { is_full, .. }) = refused {
-            let why = if is_full {
-                "too many scripts wait"
-            } else {
-                "scripts are shut down"
-            };
-            if let Some(answer) = taken(&slot) {
-                answer(Err(overloaded(why)));
-            }
-        }
+impl From<ScriptSettings> for Arc<ScriptPort> {
+    fn from(settings: ScriptSettings) -> Self {
+        Self::new(ScriptPort::new(settings))
     }
 }
 
 impl Default for ScriptPort {
     fn default() -> Self {
-        Self::new(CodeLimits::default())
+        Self::new(ScriptSettings::default())
     }
 }
 
 impl Scripts for ScriptPort {
     fn run(&self, job: ScriptJob<'_>, answer: ScriptAnswer) -> ScriptHandle {
-        let code = self.code_job(&job);
+        let task = Task::Code(Box::new(self.code_job(&job)));
         if job.inline {
-            tell(answer, code.run_inline());
+            answer(value(self.pool.wait_for(job.run_id, task)));
             return ScriptHandle::new(|| {});
         }
-        let stop: StopFlag = code.stop.clone();
-        self.submit(code, answer);
-        ScriptHandle::new(move || stop.stop())
+        let guard = self.pool.submit(job.run_id, task, Box::new(|done| answer(value(done))));
+        handle(guard)
+    }
+
+    fn evaluate(&self, job: TextJob, answer: TextAnswer) -> ScriptHandle {
+        let task = Task::Texts(job.texts);
+        let guard = self
+            .pool
+            .submit(&job.run_id, task, Box::new(|done| answer(done.outcome)));
+        handle(guard)
+    }
+
+    fn evaluate_here(&self, job: TextJob) -> Outcome {
+        self.pool.wait_for(&job.run_id, Task::Texts(job.texts)).outcome
+    }
+
+    fn stats(&self) -> ScriptStats {
+        self.pool.stats()
     }
 }
 
 impl std::fmt::Debug for ScriptPort {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ScriptPort")
-            .field("limits", &self.limits)
+            .field("settings", &self.settings)
             .field("functions", &self.functions)
             .finish_non_exhaustive()
     }
 }
 
-fn taken(slot: &Mutex<Option<ScriptAnswer>>) -> Option<ScriptAnswer> {
-    slot.lock().unwrap_or_else(PoisonError::into_inner).take()
+fn handle(guard: JobGuard) -> ScriptHandle {
+    ScriptHandle::new(move || drop(guard))
 }
 
-fn tell(answer: ScriptAnswer, outcome: CodeOutcome) {
-    show(&outcome.logs);
-    answer(outcome.result.map(Arc::new).map_err(RunError::from));
+fn value(done: Done) -> Result<Arc<serde_json::Value>, RunError> {
+    show(&done.logs);
+    match done.outcome {
+        Outcome::Value(value) => Ok(value),
+        Outcome::Failed(error) => Err(error),
+        _ => Err(RunError::new(RunErrorCode::ScriptError, "the script gave no value")),
+    }
 }
 
 fn show(logs: &Logs) {
@@ -153,8 +145,4 @@ fn show(logs: &Logs) {
     if logs.dropped() > 0 {
         tracing::info!(target: "pirn::script", lines = logs.dropped(), "more was logged than is kept");
     }
-}
-
-fn overloaded(message: impl Into<String>) -> RunError {
-    RunError::new(RunErrorCode::Overloaded, message)
 }

@@ -5,15 +5,16 @@
 (function (host) {
   "use strict";
 
-  const { apply, ownKeys, getOwnPropertyDescriptor, defineProperty, getPrototypeOf } = Reflect;
+  const { apply, construct, ownKeys, getOwnPropertyDescriptor, defineProperty, getPrototypeOf } = Reflect;
   const { create, freeze, hasOwn } = Object;
   const { isArray } = Array;
+  const { isConcatSpreadable } = Symbol;
   const BuiltinProxy = Proxy;
   const BuiltinDate = Date;
   const BuiltinRegExp = RegExp;
   const BuiltinError = Error;
   const BuiltinString = String;
-  const { at, fixed, member, has, keys, log, random, allowed, functions, longest } = host;
+  const { at, fixed, member, has, keys, log, random, allowed, functions, longest, pause } = host;
 
   const refuse = (message) => {
     throw new TypeError(message);
@@ -49,13 +50,26 @@
     random ? random() : refuse("there is no chance here without a seed, so that a run can be repeated"),
   );
 
-  // --- built-in loops that do not ask whether time is up ------------------------------------------------------
+  // --- built-ins that QuickJS runs without asking whether time is up ----------------------------------------------
+
+  // What built-ins look at counts, so that a loop of built-ins alone asks for the time as well.
+  let looked = 0;
+  const spend = (amount) => {
+    looked += amount;
+    if (looked < 1e6) return;
+    looked = 0;
+    pause();
+  };
+  const limit = (message) => {
+    throw new RangeError(message);
+  };
 
   // A list longer than this does not fit into the memory limit; only one full of holes gets there.
   const measure = (list) => {
     const length = isArray(list) ? list.length : getOwnPropertyDescriptor(Object(list), "length")?.value;
     if (typeof length !== "number") refuse("this needs a list");
-    if (length > longest) throw new RangeError(`a list of ${length} is too long`);
+    if (length > longest) limit(`a list of ${length} is too long`);
+    spend(length);
     return length;
   };
   const guard = (object, name, check) => {
@@ -68,14 +82,29 @@
     }[name];
     replace(object, name, method);
   };
+  // The same for what is also a constructor.
+  const guardBuilder = (name, check) => {
+    const builder = globalThis[name];
+    if (typeof builder !== "function") return;
+    const guarded = new BuiltinProxy(builder, {
+      apply: (target, self, args) => (check(args), apply(target, self, args)),
+      construct: (target, args, made) => (check(args), construct(target, args, made === guarded ? target : made)),
+    });
+    replace(globalThis, name, guarded);
+    replace(builder.prototype, "constructor", guarded);
+  };
+
   for (const name of [
     ...["join", "toString", "toLocaleString", "reverse", "slice", "splice", "copyWithin", "sort", "shift", "unshift"],
+    ...["toReversed", "toSorted", "toSpliced", "with"],
   ]) {
     guard(Array.prototype, name, (list) => void measure(list));
   }
   guard(Array.prototype, "concat", (list, others) => {
-    measure(list);
-    for (let i = 0; i < others.length; i++) if (isArray(others[i])) measure(others[i]);
+    for (const other of [list, ...others]) {
+      if (isArray(other)) measure(other);
+      else if (typeof other === "object" && other?.[isConcatSpreadable]) refuse("only lists are put together");
+    }
   });
   const flatten = (list, depth, into) => {
     const length = measure(list);
@@ -106,16 +135,78 @@
   replace(Array.prototype, "flat", flatteners.flat);
   replace(Array.prototype, "flatMap", flatteners.flatMap);
 
+  const typed = getPrototypeOf(Int8Array);
+  const typedLength = getOwnPropertyDescriptor(typed.prototype, "length").get;
+  for (const name of [
+    ...["join", "toString", "toLocaleString", "reverse", "slice", "copyWithin", "sort", "fill", "set", "indexOf"],
+    ...["lastIndexOf", "includes", "toReversed", "toSorted", "with"],
+  ]) {
+    guard(typed.prototype, name, (list, args) => {
+      spend(apply(typedLength, list, []));
+      if (name === "set") numbers(args[0]);
+    });
+  }
+  // Texts that a built-in would read as numbers: each takes as long as it is.
+  const numbers = (list) => {
+    if (!isArray(list)) return;
+    const length = measure(list);
+    for (let i = 0; i < length; i++) number(list[i]);
+  };
+  const number = (value) => {
+    if (typeof value !== "string") return;
+    if (value.length > 10_000) limit(`a text of ${value.length} is too long for a number`);
+    spend(value.length);
+  };
+  for (const name of ownKeys(globalThis)) {
+    const builder = globalThis[name];
+    if (typeof builder === "function" && getPrototypeOf(builder) === typed) guardBuilder(name, ([list]) => numbers(list));
+  }
+  for (const name of ["from", "of"]) guard(typed, name, (_, args) => numbers(name === "of" ? args : args[0]));
+  for (const name of ["Number", "BigInt"]) guardBuilder(name, ([value]) => number(value));
+  for (const name of ["parseInt", "parseFloat", "isNaN", "isFinite"]) guard(globalThis, name, (_, [text]) => number(text));
+  for (const name of ["parseInt", "parseFloat"]) replace(Number, name, globalThis[name]);
+  for (const name of ownKeys(Math)) {
+    guard(Math, name, (_, args) => {
+      for (let i = 0; i < args.length; i++) number(args[i]);
+    });
+  }
+
+  // A product has the digits of both factors, and takes as long as one times the other.
+  guard(BigInt.prototype, "toString", (value) => {
+    if (typeof value === "bigint" && value >> 200_000n !== 0n && value >> 200_000n !== -1n) limit("a BigInt of so many digits is too long to be written");
+  });
+
+  const textOf = (text) => {
+    if (text === null || text === undefined) refuse("this needs a text");
+    if (typeof text !== "string") text = `${text}`;
+    spend(text.length);
+    return text;
+  };
+  for (const name of [
+    ...["concat", "endsWith", "isWellFormed", "localeCompare", "padEnd", "padStart", "repeat", "startsWith"],
+    ...["toLocaleLowerCase", "toLocaleUpperCase", "toLowerCase", "toUpperCase", "toWellFormed"],
+    ...["trim", "trimEnd", "trimStart", "trimLeft", "trimRight"],
+  ]) {
+    guard(String.prototype, name, textOf);
+  }
+  // The marks upon one letter are put in order by comparing each with each.
+  const marks = /\p{M}{1000}/u;
+  const testMarks = marks.test;
+  guard(String.prototype, "normalize", (text) => {
+    text = textOf(text);
+    if (text.length > 1000 && apply(testMarks, marks, [text])) limit("there are too many marks upon one letter");
+    return text;
+  });
   // The built-in search compares needle and text at every place.
   for (const name of ["indexOf", "lastIndexOf", "includes", "split", "replace", "replaceAll"]) {
     guard(String.prototype, name, (text, args) => {
-      if (typeof text !== "string") text = `${text}`;
+      text = textOf(text);
       if (typeof args[0] === "object" && args[0] !== null && !(args[0] instanceof BuiltinRegExp)) {
         args[0] = BuiltinString(args[0]);
       }
       const needle = args[0];
-      if (typeof needle === "string" && needle.length > 1000 && needle.length * text.length > 1e9) {
-        throw new RangeError("the text to search, and what to search for, are too long");
+      if (typeof needle === "string" && needle.length > 16 && needle.length * text.length > 1e8) {
+        limit("the text to search, and what to search for, are too long");
       }
       return text;
     });
@@ -127,6 +218,55 @@
     for (let i = 0; i < length; i++) text += raw[i] + (i + 1 < length && i < values.length ? values[i] : "");
     return text;
   });
+  for (const name of ["encodeURI", "encodeURIComponent", "decodeURI", "decodeURIComponent", "escape", "unescape", "btoa", "atob"]) {
+    guard(globalThis, name, (_, [text]) => void (typeof text === "string" && spend(text.length)));
+  }
+
+  // A pattern is read into a tree, and a back reference compares as much as its group has found.
+  const short = (pattern) => {
+    if (typeof pattern === "string" && pattern.length > 10_000) limit(`a pattern of ${pattern.length} is too long`);
+  };
+  guardBuilder("RegExp", ([pattern]) => short(pattern));
+  guard(BuiltinRegExp.prototype, "compile", (_, [pattern]) => short(pattern));
+  for (const name of ["match", "matchAll", "search"]) {
+    guard(String.prototype, name, (text, [pattern]) => (short(pattern), textOf(text)));
+  }
+  const sourceOf = getOwnPropertyDescriptor(BuiltinRegExp.prototype, "source").get;
+  const searching = (pattern, args) => {
+    if (typeof args[0] !== "string") args[0] = `${args[0]}`;
+    const text = args[0];
+    spend(text.length);
+    if (text.length <= 10_000) return;
+    const source = apply(sourceOf, pattern, []);
+    for (let i = 0; i + 1 < source.length; i++) {
+      if (source[i] !== "\\") continue;
+      i += 1;
+      if ((source[i] >= "1" && source[i] <= "9") || source[i] === "k") {
+        limit(`a text of ${text.length} is too long for a pattern with back references`);
+      }
+    }
+  };
+  for (const name of ["exec", "test", Symbol.match, Symbol.matchAll, Symbol.replace, Symbol.search, Symbol.split]) {
+    guard(BuiltinRegExp.prototype, name, (pattern, args) => void searching(pattern, args));
+  }
+
+  guard(JSON, "stringify", (_, args) => {
+    const which = args[1];
+    if (isArray(which) && measure(which) > 10_000) limit(`a list of ${which.length} names to write is too long`);
+  });
+  guard(JSON, "parse", (_, [text]) => void (typeof text === "string" && spend(text.length)));
+
+  // Every member is looked for along all prototypes.
+  const chained = (prototype) => {
+    for (let depth = 0, object = prototype; object !== null && typeof object === "object"; depth++) {
+      if (depth > 1000) limit("there are more than 1000 prototypes behind each other");
+      object = getPrototypeOf(object);
+    }
+  };
+  guard(Object, "create", (_, [prototype]) => void chained(prototype));
+  guard(Object, "setPrototypeOf", (_, [, prototype]) => void chained(prototype));
+  guard(Reflect, "setPrototypeOf", (_, [, prototype]) => void chained(prototype));
+
   if (typeof Iterator === "function" && Iterator.prototype.drop) {
     const drop = Iterator.prototype.drop;
     const wrapper = {

@@ -25,8 +25,8 @@ use serde_json::{Value, json};
 
 use super::convert::{NotJson, Reader, describe};
 use super::host::{Frame, host_object};
+use super::interrupt::{Interrupt, Interruption};
 use super::realm_options::RealmOptions;
-use super::watch::{Interruption, Watch};
 use super::{Logs, StopFlag};
 
 /// A compiled text of a realm.
@@ -43,7 +43,7 @@ pub(super) struct Realm {
     well_formed: Persistent<Function<'static>>,
     context: Context,
     runtime: Runtime,
-    watch: Arc<Watch>,
+    interrupt: Arc<Interrupt>,
     frame: Arc<Mutex<Frame>>,
     memory: usize,
     spent: bool,
@@ -83,14 +83,14 @@ impl Realm {
         let runtime = Runtime::new()?;
         runtime.set_memory_limit(options.memory);
         runtime.set_max_stack_size(options.stack);
-        let watch = Arc::new(Watch::new());
-        let polled = watch.clone();
+        let interrupt = Arc::new(Interrupt::new());
+        let polled = interrupt.clone();
         runtime.set_interrupt_handler(Some(Box::new(move || polled.must_stop())));
         let context = Context::full(&runtime)?;
         let frame = Arc::new(Mutex::new(Frame::default()));
         let (run, truth, forget, bind, at, well_formed) = context.with(|ctx| {
             let prelude: Function<'_> = ctx.eval(include_str!("prelude.js"))?;
-            let host = host_object(&ctx, options, &frame, &watch)?;
+            let host = host_object(&ctx, options, &frame, &interrupt)?;
             let at: Function<'_> = host.get("at")?;
             let made: Object<'_> = prelude.call((host,))?;
             let saved = |name: &str| -> rquickjs::Result<Persistent<Function<'static>>> {
@@ -114,7 +114,7 @@ impl Realm {
             well_formed,
             context,
             runtime,
-            watch,
+            interrupt,
             frame,
             memory: options.memory,
             spent: false,
@@ -188,7 +188,7 @@ impl Realm {
                     return realm.json(ctx, &settled.map_err(|error| realm.fault(ctx, error))?);
                 }
                 let has_run = ctx.execute_pending_job();
-                if realm.watch.must_stop() {
+                if realm.interrupt.must_stop() {
                     return Err(realm.fault(ctx, Error::WouldBlock));
                 }
                 if !has_run && promise.result::<JsValue<'_>>().is_none() {
@@ -217,7 +217,7 @@ impl Realm {
             frame.missing = None;
             frame.random = run.seed;
         }
-        self.watch.begin(run.time, run.stop);
+        self.interrupt.begin(run.time, run.stop);
         let (result, forgotten) = self.context.with(|ctx| {
             let result = body(self, &ctx);
             let forget = || self.forget.clone().restore(&ctx)?.call::<_, ()>(());
@@ -230,14 +230,14 @@ impl Realm {
 
     /// Compiling takes time too; a text is small, so this limit is only hit by a machine that stands still.
     fn watched<R>(&mut self, body: impl FnOnce(&Self) -> Result<R, ScriptFault>) -> Result<R, ScriptFault> {
-        self.watch.begin(Duration::from_secs(5), None);
+        self.interrupt.begin(Duration::from_secs(5), None);
         let result = body(self);
         self.finished(result)
     }
 
     fn finished<R>(&mut self, result: Result<R, ScriptFault>) -> Result<R, ScriptFault> {
-        let was_interrupted = self.watch.interruption().is_some();
-        self.watch.end();
+        let was_interrupted = self.interrupt.interruption().is_some();
+        self.interrupt.end();
         {
             let mut frame = self.frame();
             frame.scope = ScopeValues::default();
@@ -260,7 +260,7 @@ impl Realm {
             .clone()
             .restore(ctx)
             .map_err(|error| self.fault(ctx, error))?;
-        Reader::new(&well_formed, &self.watch, self.memory)
+        Reader::new(&well_formed, &self.interrupt, self.memory)
             .read(value)
             .map_err(|error| match error {
                 NotJson::Threw(error) => self.fault(ctx, error),
@@ -272,7 +272,7 @@ impl Realm {
     }
 
     fn interrupted(&self) -> Option<ScriptFault> {
-        self.watch.interruption().map(ScriptFault::from)
+        self.interrupt.interruption().map(ScriptFault::from)
     }
 
     fn fault(&self, ctx: &Ctx<'_>, error: Error) -> ScriptFault {

@@ -1,6 +1,6 @@
 //! Checks texts when a workflow is loaded; nothing runs.
 
-use pirn_core::graph::{Snippet, Syntax, SyntaxFault};
+use pirn_core::graph::{Syntax, SyntaxFault};
 
 use super::template::Template;
 
@@ -37,10 +37,6 @@ impl TextSyntax {
 
     /// Whether `text` is one expression for certain, told without QuickJS.
     pub(super) fn is_plain(text: &str) -> bool {
-        #[cfg(feature = "javascript")]
-        if super::simple::is_expression(text) {
-            return true;
-        }
         pirn_core::script::Plain::read(text).is_some()
     }
 
@@ -71,9 +67,6 @@ impl Syntax for TextSyntax {
     }
     fn script(&self, text: &str) -> Result<(), SyntaxFault> {
         self.check_script(text).map_err(SyntaxFault::from)
-    }
-    fn wrong_of(&self, texts: &[Snippet]) -> Vec<(usize, SyntaxFault)> {
-        super::many::wrong_of(self, texts)
     }
 }
 

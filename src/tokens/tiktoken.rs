@@ -1,8 +1,9 @@
 //! OpenAI's tokenizers.
 
+use std::panic::catch_unwind;
 use std::sync::{Arc, LazyLock};
 
-use pirn_core::conversation::{MediaRule, Tokenizer};
+use pirn_core::conversation::{Estimator, MediaRule, Tokenizer};
 use pirn_core::message::Part;
 use tiktoken_rs::CoreBPE;
 
@@ -55,10 +56,119 @@ impl Tokenizer for Tiktoken {
     }
 
     fn count(&self, text: &str) -> u64 {
-        (self.tables)().count_ordinary(text) as u64
+        pieces(text).map(|piece| self.count_piece(piece)).sum()
     }
 
     fn count_media(&self, part: &Part) -> u64 {
         MediaRule::OpenAi.cost(part)
+    }
+}
+
+impl Tiktoken {
+    fn count_piece(&self, piece: &str) -> u64 {
+        let tables = (self.tables)();
+        // It panics where its regular expressions give up.
+        catch_unwind(|| tables.count_ordinary(piece) as u64).unwrap_or_else(|_| {
+            tracing::warn!(
+                tokenizer = self.name,
+                "a text can not be counted exactly: its tokens are estimated"
+            );
+            Estimator.count(piece)
+        })
+    }
+}
+
+/// Bytes that are counted at once. The tokenizers' regular expressions give up after a million steps back, which a run of
+/// one kind of character takes where it is long enough.
+const PIECE: usize = 64 << 10;
+
+/// A text in pieces of at most [`PIECE`] bytes. Where it can be it is cut before a space that follows a word, which changes
+/// no count.
+fn pieces(mut text: &str) -> impl Iterator<Item = &str> {
+    std::iter::from_fn(move || {
+        if text.is_empty() {
+            return None;
+        }
+        let (piece, rest) = text.split_at(piece_end(text));
+        text = rest;
+        Some(piece)
+    })
+}
+
+fn piece_end(text: &str) -> usize {
+    if text.len() <= PIECE {
+        return text.len();
+    }
+    let end = text.floor_char_boundary(PIECE);
+    let words_end = |at: &usize| text[..*at].ends_with(char::is_alphanumeric);
+    let spaces = text[..end].rmatch_indices(' ').map(|(at, _)| at).take(1_000);
+    spaces.filter(|at| *at > 0).find(words_end).unwrap_or(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// One character of each class that the tokenizers' expressions know.
+    const CLASSES: &[&str] = &[
+        " ",
+        "\t",
+        "\n",
+        "\r\n",
+        "\u{a0}",
+        "a",
+        "A",
+        "aA",
+        "9",
+        ".",
+        "'",
+        "/",
+        "\u{4e2d}",
+        "\u{301}",
+        "\u{1f600}",
+        "\0",
+        "\u{202e}",
+        "\u{1c5}",
+        "'s",
+    ];
+
+    #[test]
+    fn a_long_run_of_any_character_is_counted() {
+        let count = |class: &str, bytes: usize| {
+            let text = class.repeat(bytes / class.len());
+            let count = O200K.count(&text);
+            assert!(count > 0 && count <= text.len() as u64, "{class:?}: {count}");
+        };
+        for class in CLASSES {
+            count(class, 200_000);
+        }
+        // These used to panic.
+        for class in [" ", "\t"] {
+            count(class, 1_200_000);
+        }
+    }
+
+    #[test]
+    fn where_an_ordinary_text_is_cut_changes_no_count() {
+        let text =
+            "It is a truth universally acknowledged, that 1 single man\nin possession of 20,000 must be in want. "
+                .repeat(3_000);
+        let whole = O200K.tables;
+        assert!(pieces(&text).count() > 1);
+        assert_eq!(O200K.count(&text), whole().count_ordinary(&text) as u64);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 4, ..ProptestConfig::default() })]
+        #[test]
+        fn any_text_of_runs_is_counted(runs in prop::collection::vec((prop::sample::select(CLASSES), 0..150_000_usize), 1..6)) {
+            let text: String = runs.iter().map(|(class, count)| class.repeat(*count)).collect();
+            prop_assert_eq!(pieces(&text).collect::<String>(), text.clone());
+            prop_assert!(pieces(&text).all(|piece| !piece.is_empty() && piece.len() <= PIECE));
+            let count = O200K.count(&text);
+            prop_assert!(count <= text.len() as u64);
+        }
     }
 }

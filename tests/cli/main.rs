@@ -19,6 +19,8 @@ mod profiles;
 mod run;
 mod schema;
 mod seeds;
+#[cfg(feature = "javascript")]
+mod stuck;
 mod support_desk;
 #[cfg(unix)]
 mod terminal;

@@ -20,7 +20,7 @@ use crate::answer::Answer;
 use crate::contain::Exit;
 use crate::history::History;
 use crate::host::{ArbiterLease, Host};
-use crate::ports::Ports;
+use crate::ports::{Ports, ScriptStats};
 use crate::protocol::bus::{BusMsg, Subscriber};
 use crate::protocol::events::{Deliver, EventFilter};
 use crate::supervisor::{Control, SupervisorMsg};
@@ -204,6 +204,11 @@ impl EngineShared {
         });
         // An engine that has stopped has nobody to act on.
         let _: Result<(), RunError> = self.spawner.start_on(arbiter, job);
+    }
+
+    /// How the threads of scripts fare.
+    pub fn script_stats(&self) -> ScriptStats {
+        self.ports.scripts.stats()
     }
 
     /// Ends what the tools keep running. May block for some seconds.

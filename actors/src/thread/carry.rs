@@ -8,7 +8,9 @@ use pirn_core::event::EventType;
 use pirn_core::graph::{NodeIx, NodeKind};
 use pirn_core::message::ToolCall;
 use pirn_core::run::{Message, ThreadNo, ToThread};
-use pirn_core::thread::{Effect, EffectId, Input, Outcome, Output, ThreadMachine, TimerPurpose, ToolResult};
+use pirn_core::thread::{
+    Effect, EffectId, Evaluation, Input, Outcome, Output, ThreadMachine, TimerPurpose, ToolResult,
+};
 use serde_json::Value;
 
 use super::{InFlight, ThreadActor};
@@ -16,7 +18,7 @@ use crate::answer::Answer;
 use crate::cause::work_with_trigger_depth;
 use crate::host::{Asked, Sign};
 use crate::mailbox::Turn;
-use crate::ports::{AskedCall, Asker, Function, ScriptJob};
+use crate::ports::{AskedCall, Asker, Function, ScriptJob, TextJob, Texts};
 use crate::protocol::bus::{BusMsg, WaitHandle};
 use crate::run::{RunShared, SupervisorAddr};
 use crate::supervisor::SupervisorMsg;
@@ -61,9 +63,9 @@ impl ThreadActor {
                 let wait = WaitHandle::begin(turn.run.bus(), &turn.run.run_id, waiter, event, answer);
                 Some((id, InFlight::Wait(wait)))
             }
+            Effect::Evaluate { id, node, what } => texts(no, id, node, what, turn).map(|started| (id, started)),
             // The run's machine answers these itself.
-            Effect::Evaluate { .. }
-            | Effect::Conversation { .. }
+            Effect::Conversation { .. }
             | Effect::Fork { .. }
             | Effect::Child { .. }
             | Effect::SetGlobal { .. }
@@ -170,6 +172,7 @@ fn script(no: ThreadNo, id: EffectId, node: NodeIx, input: Arc<Value>, turn: &Tu
         code,
         input,
         scope: &scope,
+        run_id: &run.run_id,
         inline,
         seed: script_seed(no, id, node, machine, run),
     };
@@ -199,6 +202,23 @@ fn script(no: ThreadNo, id: EffectId, node: NodeIx, input: Arc<Value>, turn: &Tu
             answer.give(outcome);
         }
     }))))
+}
+
+/// Texts that may take long, on a thread of scripts.
+fn texts(no: ThreadNo, id: EffectId, node: NodeIx, what: Evaluation, turn: &Turn<'_>) -> Option<InFlight> {
+    let run = turn.run;
+    let (machine, scope) = (turn.machine.live(no)?, turn.machine.scope(no)?);
+    let job = TextJob {
+        run_id: Arc::clone(&run.run_id),
+        texts: Texts::of_node(machine.graph(), node, what, &scope),
+    };
+    let answer = outcome_answer(&run.supervisor, no, id);
+    let handle = run
+        .engine
+        .ports
+        .scripts
+        .evaluate(job, Box::new(move |outcome| answer.give(outcome)));
+    Some(InFlight::Script(handle))
 }
 
 /// What a script draws from: the engine's seed, and the place and time of this one in its run.

@@ -18,10 +18,10 @@ pub(super) enum Truth {
 
 /// What the text decides: only a literal does.
 pub(super) fn truth(text: &str) -> Truth {
-    match Plain::read(text) {
-        Some(Plain::Literal(value)) if is_truthy(&value) => Truth::Always,
-        Some(Plain::Literal(_)) => Truth::Never,
-        Some(Plain::Path(_) | Plain::Placeholder(_)) | None => Truth::Open,
+    match Plain::read(text).as_ref().and_then(Plain::literal) {
+        Some(value) if is_truthy(value) => Truth::Always,
+        Some(_) => Truth::Never,
+        None => Truth::Open,
     }
 }
 

@@ -24,7 +24,7 @@ mod triggers;
 
 pub use compile::{Compiled, compile, compile_loaded};
 pub use compile_context::CompileContext;
-pub use evaluator::Evaluator;
+pub use evaluator::{Evaluator, Unevaluated};
 pub use model::{
     About, ContextNode, Edge, Fork, ForkIx, ForkPath, Graph, JoinRule, LlmNode, LoopNode, Node, NodeIx, NodeKind,
     Snippet, SnippetIx, SnippetKind, ValueSpec,

@@ -20,12 +20,12 @@ pub enum Effect {
         /// Which.
         thread: ThreadNo,
     },
-    /// A thread wants something that comes from outside: a model, a tool, a script, a function that takes its time, a timer,
-    /// an event. It is answered with [`thread::Input::Answer`].
+    /// A thread wants something that comes from outside: a model, a tool, a script, texts that the world does not evaluate in
+    /// place, a function that takes its time, a timer, an event. It is answered with [`thread::Input::Answer`].
     Thread {
         /// Which.
         thread: ThreadNo,
-        /// What: one of [`thread::Effect`]'s `Model`, `Tool`, `Script`, `Function`, `Timer`, `WaitEvent`.
+        /// What: one of [`thread::Effect`]'s `Model`, `Tool`, `Script`, `Evaluate`, `Function`, `Timer`, `WaitEvent`.
         effect: thread::Effect,
     },
     /// A thread no longer awaits something of that: it is to be stopped.

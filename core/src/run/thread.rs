@@ -237,7 +237,10 @@ impl ThreadTurn<'_, '_> {
             thread::Effect::Evaluate { id, node, what } => {
                 let machine = &self.live.machine;
                 let scope = ThreadScope::new(machine, self.globals);
-                return Some((id, self.step.world.evaluate(machine.graph(), node, what, &scope)));
+                match self.step.world.evaluate(machine.graph(), node, what, &scope) {
+                    Some(outcome) => return Some((id, outcome)),
+                    None => self.outside(thread::Effect::Evaluate { id, node, what }),
+                }
             }
             thread::Effect::Function { id, node, input } => return self.function(id, node, input),
             thread::Effect::Conversation { id, op } => return self.converse(id, op),

@@ -8,8 +8,7 @@ use super::ThreadNo;
 use super::record::Listening;
 use crate::conversation::{MessageRules, Tokenizer};
 use crate::graph::{Graph, NodeIx};
-use crate::script::Scope;
-use crate::thread::{Evaluation, Input, Outcome, Output};
+use crate::thread::{Evaluation, Input, Outcome, Output, ThreadScope};
 
 /// What came of asking for a registered function.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,8 +36,14 @@ pub trait World {
     fn message_rules(&self, profile_id: Option<&str>) -> MessageRules;
     /// What the definitions of these tools cost.
     fn tool_tokens(&self, tools: &[Arc<str>], tokenizer: &dyn Tokenizer) -> u64;
-    /// Evaluates texts of a node.
-    fn evaluate(&mut self, graph: &Graph, node: NodeIx, what: Evaluation, scope: &dyn Scope) -> Outcome;
+    /// Evaluates texts of a node; `None` where that may take long: it is an effect then.
+    fn evaluate(
+        &mut self,
+        graph: &Arc<Graph>,
+        node: NodeIx,
+        what: Evaluation,
+        scope: &ThreadScope<'_>,
+    ) -> Option<Outcome>;
     /// Calls a registered function, where that is done in place. So many triggers brought the call about.
     fn call(&mut self, function: &str, input: &Output, trigger_depth: u32) -> Called;
     /// Whether it picks which of several threads takes its first step next: [`super::Effect::Begin`] then asks for it.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::names::{begins_name, continues_name};
+use super::names::continues_name;
 use super::{Names, Scope, bare_name};
 
 /// A root name and the members to follow from there.
@@ -13,6 +13,8 @@ pub struct Path {
     source: Arc<str>,
     root: Arc<str>,
     steps: Vec<Step>,
+    /// Places of the steps that follow `?.`: there the path ends where there is nothing before them.
+    optional: Vec<usize>,
 }
 
 /// One member.
@@ -58,13 +60,14 @@ impl Path {
         Self::read(source.trim(), template_name)
     }
 
-    /// Reads a path as it stands in an expression. `None` where the text is anything else.
-    pub(super) fn of_expression(source: &str) -> Option<Self> {
-        let script_name = |text: &str| {
-            let end = text.find(|c| !continues_name(c)).unwrap_or(text.len());
-            text.starts_with(begins_name).then_some(end)
-        };
-        Self::read(source.trim(), script_name)
+    /// The path of an expression, written as `source`; `optional` are the places of the steps that follow `?.`.
+    pub(super) fn new(source: &str, root: Arc<str>, steps: Vec<Step>, optional: Vec<usize>) -> Self {
+        Self {
+            source: source.into(),
+            root,
+            steps,
+            optional,
+        }
     }
 
     fn read(source: &str, name_end: impl Fn(&str) -> Option<usize>) -> Option<Self> {
@@ -85,6 +88,7 @@ impl Path {
             source: source.into(),
             root: root.into(),
             steps,
+            optional: Vec::new(),
         })
     }
 
@@ -126,10 +130,11 @@ impl Path {
 
     /// Shows `read` what the path leads to.
     pub(super) fn reach<R>(&self, scope: &dyn Scope, read: impl FnOnce(Target<'_>) -> R) -> Reached<R> {
-        let (base, steps) = match (self.root.as_ref(), self.steps.split_first()) {
+        let is_optional = |place: usize| self.optional.contains(&place);
+        let (base, begin) = match (self.root.as_ref(), self.steps.first()) {
             ("variables", None) => return Reached::Value(read(Target::All(scope.variables()))),
             ("nodes", None) => return Reached::Value(read(Target::All(scope.nodes()))),
-            (root @ ("variables" | "nodes"), Some((first, rest))) => {
+            (root @ ("variables" | "nodes"), Some(first)) => {
                 let name = match first {
                     Step::Key(name) => name.clone(),
                     Step::Index(index) => index.to_string().into(),
@@ -140,21 +145,56 @@ impl Path {
                     scope.variable(&name)
                 };
                 match found {
-                    Some(value) => (value, rest),
-                    None if is_inherited(&name) || !rest.is_empty() => return Reached::Unknown,
+                    Some(value) => (value, 1),
+                    None if is_inherited(&name) => return Reached::Unknown,
+                    None if self.steps.len() > 1 && !is_optional(1) => return Reached::Unknown,
                     None => return Reached::Undefined,
                 }
             }
             (root, _) => match bare_name(scope, root) {
-                Some(value) => (value, self.steps.as_slice()),
-                None if self.steps.is_empty() => return Reached::Undefined,
+                Some(value) => (value, 0),
+                None if self.steps.is_empty() || is_optional(0) => return Reached::Undefined,
                 None => return Reached::Unknown,
             },
         };
-        if steps.is_empty() {
+        if self.steps.len() == begin {
             return Reached::Value(read(Target::Whole(&base)));
         }
-        follow(&base, steps, read)
+        self.follow(&base, begin, read)
+    }
+
+    /// Follows the steps from the one at `begin`.
+    fn follow<R>(&self, base: &Value, begin: usize, read: impl FnOnce(Target<'_>) -> R) -> Reached<R> {
+        let mut at = base;
+        for (place, step) in self.steps.iter().enumerate().skip(begin) {
+            let is_last = place + 1 == self.steps.len();
+            let next = match (at, step) {
+                (Value::Null, _) if self.optional.contains(&place) => return Reached::Undefined,
+                (Value::Object(fields), Step::Key(key)) => match fields.get(key.as_ref()) {
+                    None if is_inherited(key) => return Reached::Unknown,
+                    found => found,
+                },
+                (Value::Object(fields), Step::Index(index)) => fields.get(&index.to_string()),
+                (Value::Array(items), Step::Index(index)) => items.get(*index),
+                (Value::Array(items), Step::Key(key)) => match canonical_index(key) {
+                    Some(index) => items.get(index),
+                    None if key.as_ref() == "length" && is_last => {
+                        return Reached::Value(read(Target::Length(items.len())));
+                    }
+                    None => return Reached::Unknown,
+                },
+                (Value::String(text), Step::Key(key)) if key.as_ref() == "length" && is_last => {
+                    return Reached::Value(read(Target::Length(text.encode_utf16().count())));
+                }
+                (Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_), _) => return Reached::Unknown,
+            };
+            match next {
+                Some(value) => at = value,
+                None if is_last || self.optional.contains(&(place + 1)) => return Reached::Undefined,
+                None => return Reached::Unknown,
+            }
+        }
+        Reached::Value(read(Target::Part(at)))
     }
 }
 
@@ -171,38 +211,6 @@ pub(super) fn owned(target: Target<'_>) -> Arc<Value> {
                 .collect(),
         ),
     }
-}
-
-fn follow<R>(base: &Value, steps: &[Step], read: impl FnOnce(Target<'_>) -> R) -> Reached<R> {
-    let mut at = base;
-    for (place, step) in steps.iter().enumerate() {
-        let is_last = place + 1 == steps.len();
-        let next = match (at, step) {
-            (Value::Object(fields), Step::Key(key)) => match fields.get(key.as_ref()) {
-                None if is_inherited(key) => return Reached::Unknown,
-                found => found,
-            },
-            (Value::Object(fields), Step::Index(index)) => fields.get(&index.to_string()),
-            (Value::Array(items), Step::Index(index)) => items.get(*index),
-            (Value::Array(items), Step::Key(key)) => match canonical_index(key) {
-                Some(index) => items.get(index),
-                None if key.as_ref() == "length" && is_last => {
-                    return Reached::Value(read(Target::Length(items.len())));
-                }
-                None => return Reached::Unknown,
-            },
-            (Value::String(text), Step::Key(key)) if key.as_ref() == "length" && is_last => {
-                return Reached::Value(read(Target::Length(text.encode_utf16().count())));
-            }
-            (Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_), _) => return Reached::Unknown,
-        };
-        match next {
-            Some(value) => at = value,
-            None if is_last => return Reached::Undefined,
-            None => return Reached::Unknown,
-        }
-    }
-    Reached::Value(read(Target::Part(at)))
 }
 
 /// Whether every object has a member of this name from its prototype.
@@ -225,7 +233,7 @@ fn is_inherited(key: &str) -> bool {
 }
 
 /// `"12"` as 12; not `"012"`, which is a name like any other. Below 2^32 - 1, as the index of a list is.
-fn canonical_index(key: &str) -> Option<usize> {
+pub(super) fn canonical_index(key: &str) -> Option<usize> {
     let is_canonical = key == "0" || (key.starts_with(|c: char| ('1'..='9').contains(&c)) && key.len() <= 9);
     is_canonical.then(|| key.parse().ok())?
 }
@@ -295,7 +303,5 @@ mod tests {
         ] {
             assert_eq!(Path::of_template(text), None, "{text}");
         }
-        assert_eq!(Path::of_expression("a-b"), None);
-        assert_eq!(Path::of_expression("a.0"), None);
     }
 }

@@ -62,13 +62,14 @@ impl ScopeValues {
     /// Copies (by reference count) what a text with these names can reach: a script that uses two variables of
     /// 10 000 takes two along.
     pub fn capture(names: &Names, scope: &dyn Scope) -> Self {
-        let mut values = Self {
-            input: scope.input(),
-            output: scope.output(),
-            event: scope.event(),
-            ..Self::default()
-        };
+        let mut values = Self::default();
         for name in names.bare() {
+            match &**name {
+                "input" => values.input = scope.input(),
+                "output" | "result" => values.output = scope.output(),
+                "event" => values.event = scope.event(),
+                _ => {}
+            }
             if let Some(value) = scope.variable(name) {
                 values.variables.insert(name.clone(), value);
             }

@@ -237,7 +237,7 @@ pub enum TimerPurpose {
 /// What a thread wants done.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Effect {
-    /// Evaluate texts of `node`, in place.
+    /// Evaluate texts of `node`: in place, or where that may take long on a thread of scripts.
     Evaluate {
         /// Answer here.
         id: EffectId,

@@ -1,6 +1,7 @@
 //! Answers [`Effect::Evaluate`](super::Effect::Evaluate): which texts of a node are evaluated, and over what.
 //!
-//! The host calls [`evaluate`] in place, with the evaluator of its thread; nothing here decides.
+//! The host calls [`evaluate`] in place, with the evaluator of its thread. Where that leaves a text for later, the host
+//! calls it once more on a thread of scripts, over a snapshot. Nothing here decides.
 
 use std::sync::Arc;
 
@@ -8,85 +9,138 @@ use serde_json::{Map, Value};
 
 use super::effect::{Evaluation, Outcome};
 use super::machine::ThreadMachine;
-use super::state::Variables;
+use super::seed::Snapshot;
+use super::state::{Outputs, Variable, Variables};
 use crate::error::RunError;
-use crate::graph::{ContextNode, Evaluator, Graph, LoopNode, NodeIx, NodeKind, SnippetIx, ValueSpec};
+use crate::graph::{ContextNode, Evaluator, Graph, LoopNode, NodeIx, NodeKind, SnippetIx, Unevaluated, ValueSpec};
 use crate::message::Role;
-use crate::script::{JS_GLOBALS, Scope, ScriptFault, bare_name};
-use crate::value::ValueBudget;
+use crate::script::{JS_GLOBALS, Scope, bare_name};
+use crate::value::{Output, ValueBudget};
 
 /// What a thread's texts see: the thread, and the run's global variables behind its own.
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadScope<'a> {
-    thread: &'a ThreadMachine,
+    graph: &'a Graph,
+    input: &'a Arc<Value>,
+    last: &'a Output,
+    variables: &'a Variables,
+    outputs: &'a Outputs,
     globals: &'a Variables,
+    /// The thread itself, for `loop`; a snapshot has that among its variables.
+    thread: Option<&'a ThreadMachine>,
 }
 
 impl<'a> ThreadScope<'a> {
     /// The scope of `thread` in a run with these global variables.
     pub fn new(thread: &'a ThreadMachine, globals: &'a Variables) -> Self {
-        Self { thread, globals }
+        Self {
+            graph: thread.graph(),
+            input: thread.input(),
+            last: thread.last_output(),
+            variables: thread.variables(),
+            outputs: thread.outputs(),
+            globals,
+            thread: Some(thread),
+        }
+    }
+
+    /// The thread as it stands, and the global variables.
+    pub fn snapshot(&self) -> (Snapshot, Variables) {
+        let mut variables = self.variables.clone();
+        if let Some(value) = self.variable("loop") {
+            variables.define("loop".into(), loop_variable(value));
+        }
+        let thread = Snapshot {
+            input: Arc::clone(self.input),
+            variables,
+            outputs: self.outputs.clone(),
+            last: self.last.clone(),
+        };
+        (thread, self.globals.clone())
+    }
+
+    /// The scope of a thread as it was.
+    pub fn of_snapshot(graph: &'a Graph, thread: &'a Snapshot, globals: &'a Variables) -> Self {
+        Self {
+            graph,
+            input: &thread.input,
+            last: &thread.last,
+            variables: &thread.variables,
+            outputs: &thread.outputs,
+            globals,
+            thread: None,
+        }
+    }
+}
+
+fn loop_variable(value: Arc<Value>) -> Variable {
+    Variable {
+        value,
+        variable_type: None,
+        readonly: true,
     }
 }
 
 impl Scope for ThreadScope<'_> {
     fn input(&self) -> Arc<Value> {
-        Arc::clone(self.thread.input())
+        Arc::clone(self.input)
     }
 
     fn output(&self) -> Arc<Value> {
-        Arc::clone(self.thread.last_output().value())
+        Arc::clone(self.last.value())
     }
 
     fn variable(&self, name: &str) -> Option<Arc<Value>> {
-        let own = self.thread.variables().value(name);
+        let own = self.variables.value(name);
         let given = own.or_else(|| self.globals.value(name)).map(Arc::clone);
         match given {
-            None if name == "loop" => self.thread.loop_state().map(Arc::new),
+            None if name == "loop" => self.thread?.loop_state().map(Arc::new),
             given => given,
         }
     }
 
     fn variables(&self) -> Vec<(Arc<str>, Arc<Value>)> {
         let mut all: std::collections::BTreeMap<_, _> = self.globals.iter().collect();
-        all.extend(self.thread.variables().iter());
+        all.extend(self.variables.iter());
         all.into_iter()
             .map(|(name, value)| (Arc::clone(name), Arc::clone(value)))
             .collect()
     }
 
     fn node(&self, id: &str) -> Option<Arc<Value>> {
-        let node = self.thread.graph().by_id.get(id)?;
-        self.thread.outputs().value(*node).map(Arc::clone)
+        let node = self.graph.by_id.get(id)?;
+        self.outputs.value(*node).map(Arc::clone)
     }
 
     fn nodes(&self) -> Vec<(Arc<str>, Arc<Value>)> {
-        let graph = self.thread.graph();
-        self.thread
-            .outputs()
+        self.outputs
             .iter()
-            .map(|(node, value)| (Arc::clone(&graph.node(node).id), Arc::clone(value)))
+            .map(|(node, value)| (Arc::clone(&self.graph.node(node).id), Arc::clone(value)))
             .collect()
     }
 
     fn event(&self) -> Option<Arc<Value>> {
         // What a trigger started finds the event in its input (SPEC section 6).
-        match &**self.thread.input() {
+        match &**self.input {
             Value::Object(input) => input.get("event").map(|event| Arc::new(event.clone())),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => None,
         }
     }
 }
 
-/// Evaluates what a node asks for. A fault is [`Outcome::Failed`].
+/// Evaluates what a node asks for; `None` where the evaluator leaves a text for later. A fault is [`Outcome::Failed`].
 pub fn evaluate(
     graph: &Graph,
     node: NodeIx,
     what: Evaluation,
     scope: &dyn Scope,
     evaluator: &mut dyn Evaluator,
-) -> Outcome {
-    outcome(graph, node, what, scope, evaluator).unwrap_or_else(|fault| Outcome::Failed(RunError::from(fault)))
+) -> Option<Outcome> {
+    match outcome(graph, node, what, scope, evaluator) {
+        Ok(outcome) => Some(outcome),
+        Err(Unevaluated::Fault(fault)) => Some(Outcome::Failed(RunError::from(fault))),
+        Err(Unevaluated::Later) => None,
+    }
 }
 
 fn outcome(
@@ -95,7 +149,7 @@ fn outcome(
     what: Evaluation,
     scope: &dyn Scope,
     evaluator: &mut dyn Evaluator,
-) -> Result<Outcome, ScriptFault> {
+) -> Result<Outcome, Unevaluated> {
     let node = graph.node(node);
     match what {
         Evaluation::Edges => {
@@ -145,7 +199,7 @@ fn iterable(
     node: &LoopNode,
     scope: &dyn Scope,
     evaluator: &mut dyn Evaluator,
-) -> Result<Arc<Value>, ScriptFault> {
+) -> Result<Arc<Value>, Unevaluated> {
     match (&node.iterable, &node.word) {
         (_, Some(word)) if !is_name(scope, word) => Ok(Arc::new(Value::from(&**word))),
         (Some(iterable), _) => spec_value(graph, iterable, scope, evaluator),
@@ -167,7 +221,7 @@ fn first_that_holds(
     conditions: impl Iterator<Item = Option<SnippetIx>>,
     scope: &dyn Scope,
     evaluator: &mut dyn Evaluator,
-) -> Result<Option<u32>, ScriptFault> {
+) -> Result<Option<u32>, Unevaluated> {
     for (place, condition) in (0..).zip(conditions) {
         let holds = match condition {
             Some(condition) => evaluator.truth(graph, condition, scope)?,
@@ -185,7 +239,7 @@ fn texts(
     snippets: impl Iterator<Item = Option<SnippetIx>>,
     scope: &dyn Scope,
     evaluator: &mut dyn Evaluator,
-) -> Result<Outcome, ScriptFault> {
+) -> Result<Outcome, Unevaluated> {
     let mut texts = Vec::with_capacity(snippets.size_hint().0);
     for snippet in snippets {
         texts.push(match snippet {
@@ -201,7 +255,7 @@ fn text(
     snippet: SnippetIx,
     scope: &dyn Scope,
     evaluator: &mut dyn Evaluator,
-) -> Result<String, ScriptFault> {
+) -> Result<String, Unevaluated> {
     let source = &graph.snippet(snippet).source;
     if source.contains("{{") {
         evaluator.text(graph, snippet, scope)
@@ -221,7 +275,7 @@ pub fn spec_value(
     spec: &ValueSpec,
     scope: &dyn Scope,
     evaluator: &mut dyn Evaluator,
-) -> Result<Arc<Value>, ScriptFault> {
+) -> Result<Arc<Value>, Unevaluated> {
     match spec {
         ValueSpec::Expression(snippet) => evaluator.value(graph, *snippet, scope),
         ValueSpec::Literal(value) => Ok(Arc::clone(value)),
@@ -239,7 +293,7 @@ fn part(
     scope: &dyn Scope,
     evaluator: &mut dyn Evaluator,
     (room, inside): (&mut ValueBudget, usize),
-) -> Result<Value, ScriptFault> {
+) -> Result<Value, Unevaluated> {
     match spec {
         ValueSpec::Expression(_) | ValueSpec::Literal(_) | ValueSpec::Template(_) => {
             let value = spec_value(graph, spec, scope, evaluator)?;

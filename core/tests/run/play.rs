@@ -15,7 +15,7 @@ use pirn_core::run::{
 };
 use pirn_core::script::Scope;
 use pirn_core::status::ThreadStatus;
-use pirn_core::thread::{self, EffectId, Evaluation, Input, Outcome, Output};
+use pirn_core::thread::{self, EffectId, Evaluation, Input, Outcome, Output, ThreadScope};
 use serde_json::{Value, json};
 
 /// Workflows, and answers that depend on nothing.
@@ -55,12 +55,12 @@ impl World for Outside {
     fn tool_tokens(&self, _: &[Arc<str>], _: &dyn Tokenizer) -> u64 {
         0
     }
-    fn evaluate(&mut self, _: &Graph, _: NodeIx, what: Evaluation, scope: &dyn Scope) -> Outcome {
-        match what {
+    fn evaluate(&mut self, _: &Arc<Graph>, _: NodeIx, what: Evaluation, scope: &ThreadScope<'_>) -> Option<Outcome> {
+        Some(match what {
             Evaluation::Edges | Evaluation::Routes => Outcome::Choice(Some(0)),
             Evaluation::Value(_) | Evaluation::Input | Evaluation::Pin => Outcome::Value(scope.output()),
             Evaluation::Prompt | Evaluation::Texts => Outcome::Texts(vec![Some("text".into()), None]),
-        }
+        })
     }
     fn call(&mut self, function: &str, _: &Output, _: u32) -> Called {
         match function {

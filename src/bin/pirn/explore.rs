@@ -10,6 +10,7 @@ use pirn::tools::ToolRegistry;
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::run::inputs::{self, Given, Opened};
+use crate::scripts::Level;
 use crate::terminal::{FAILED, INTERRUPTED, Output, answer, bar, say};
 
 /// Arguments of `pirn explore`.
@@ -83,6 +84,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let builder = Engine::builder()
         .profiles(inputs.config.profiles)
         .tools(tools)
+        .scripts(Level::default().port())
         .checked(checked);
     let shown = bar(
         args.quiet,

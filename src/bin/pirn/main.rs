@@ -17,6 +17,7 @@ mod models;
 mod redact;
 mod run;
 mod schema;
+mod scripts;
 mod serve;
 mod served;
 mod terminal;
@@ -85,6 +86,9 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = scripts::serve_worker() {
+        return code;
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return unparsed(&error),

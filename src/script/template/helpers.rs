@@ -1,6 +1,7 @@
 //! What a template can call, and the text that it writes to.
 
 use std::sync::LazyLock;
+use std::time::Instant;
 
 use handlebars::{
     Context, Handlebars, Helper, HelperDef, HelperResult, Output, PathAndJson, RenderContext, RenderError,
@@ -8,6 +9,8 @@ use handlebars::{
 };
 use pirn_core::script::{MAX_TEXT, text_of};
 use serde_json::Value;
+
+use crate::script::deadline::now;
 
 /// What a template can call: handlebars' own, without `log` (it writes to the host's log), and `json`.
 pub(super) const HELPERS: &[&str] = &[
@@ -89,21 +92,66 @@ impl HelperDef for Step {
 }
 
 /// A text that is being put together, within its limits.
-#[derive(Default)]
 pub(super) struct Bounded {
     pub(super) text: String,
     steps: usize,
-    pub(super) is_over: bool,
+    until: Option<Instant>,
+    /// The limit that it hit.
+    pub(super) over: Option<String>,
+}
+
+impl Bounded {
+    pub(super) fn new(until: Option<Instant>) -> Self {
+        Self {
+            text: String::new(),
+            steps: 0,
+            until,
+            over: None,
+        }
+    }
+
+    fn limit(&self, piece: &str) -> Option<String> {
+        if self.steps > MAX_STEPS {
+            return Some(format!("the template takes more than {MAX_STEPS} steps"));
+        }
+        if self.text.len() + piece.len() > MAX_TEXT {
+            return Some(too_long());
+        }
+        let is_late = self.until.is_some_and(|until| now() >= until);
+        is_late.then(|| "the template takes longer than it may".to_owned())
+    }
 }
 
 impl Output for Bounded {
     fn write(&mut self, piece: &str) -> std::io::Result<()> {
         self.steps += 1;
-        if self.steps > MAX_STEPS || self.text.len() + piece.len() > MAX_TEXT {
-            self.is_over = true;
+        self.over = self.limit(piece);
+        if self.over.is_some() {
             return Err(std::io::Error::other("too much"));
         }
         self.text.push_str(piece);
+        Ok(())
+    }
+}
+
+fn too_long() -> String {
+    format!("the template makes more than {MAX_TEXT} bytes")
+}
+
+/// The JSON of a value, as far as there is room for it.
+#[derive(Default)]
+struct BoundedJson(Vec<u8>);
+
+impl std::io::Write for BoundedJson {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if self.0.len() + bytes.len() > MAX_TEXT {
+            return Err(std::io::Error::other(too_long()));
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
     }
 }
@@ -145,6 +193,9 @@ impl HelperDef for ShowJson {
         if value.is_value_missing() {
             return Err(RenderError::strict_error(value.relative_path()));
         }
-        Ok(output.write(&value.value().to_string())?)
+        // Inside another helper it is written to a text of handlebars' own, which has no bound.
+        let mut json = BoundedJson::default();
+        serde_json::to_writer(&mut json, value.value()).map_err(std::io::Error::from)?;
+        Ok(output.write(&String::from_utf8_lossy(&json.0))?)
     }
 }

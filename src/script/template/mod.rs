@@ -8,6 +8,7 @@ mod source;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Instant;
 
 use handlebars::template::{HelperTemplate, Parameter, Subexpression, TemplateElement};
 use handlebars::{
@@ -16,11 +17,11 @@ use handlebars::{
 };
 use pirn_core::definition::nearest;
 use pirn_core::error::RunErrorCode;
-use pirn_core::script::{MAX_TEXT, PlainText, Scope, ScriptFault, bare_name};
+use pirn_core::script::{PlainText, Scope, ScriptFault, bare_name};
 use serde_json::{Map, Value, json};
 
 pub use self::helpers::template_helpers;
-use self::helpers::{Bounded, HELPERS, LENGTH, MAX_STEPS, REGISTRY, SHOW, STEP_TAG};
+use self::helpers::{Bounded, HELPERS, LENGTH, REGISTRY, SHOW, STEP_TAG};
 use self::source::{depth, with_dotted_brackets};
 use super::TextFault;
 
@@ -82,36 +83,39 @@ impl Template {
         })))
     }
 
-    /// The text.
-    pub(super) fn render(&self, scope: &dyn Scope) -> Result<String, ScriptFault> {
+    /// Whether it is text and paths only.
+    pub(super) fn is_plain(&self) -> bool {
+        matches!(self, Self::Plain(_))
+    }
+
+    /// The text; one with blocks or helpers must be done in time.
+    pub(super) fn render(&self, scope: &dyn Scope, until: Option<Instant>) -> Result<String, ScriptFault> {
         match self {
             Self::Plain(plain) => plain.render(scope),
-            Self::Bars(bars) => bars.render(scope),
+            Self::Bars(bars) => bars.render(scope, until),
         }
     }
 
     /// The text, or the value where it is one `{{path}}`.
-    pub(super) fn value(&self, scope: &dyn Scope) -> Result<Arc<Value>, ScriptFault> {
+    pub(super) fn value(&self, scope: &dyn Scope, until: Option<Instant>) -> Result<Arc<Value>, ScriptFault> {
         match self {
             Self::Plain(plain) => plain.value(scope),
-            Self::Bars(bars) => bars.render(scope).map(|text| Arc::new(Value::from(text))),
+            Self::Bars(bars) => bars.render(scope, until).map(|text| Arc::new(Value::from(text))),
         }
     }
 }
 
 impl Bars {
-    fn render(&self, scope: &dyn Scope) -> Result<String, ScriptFault> {
+    fn render(&self, scope: &dyn Scope, until: Option<Instant>) -> Result<String, ScriptFault> {
         let context = Context::from(self.data(scope));
-        let mut output = Bounded::default();
+        let mut output = Bounded::new(until);
         let rendered = self
             .template
             .render(&REGISTRY, &context, &mut RenderContext::new(None), &mut output);
-        match (output.is_over, rendered) {
-            (true, _) => Err(ScriptFault::limit(format!(
-                "the template makes more than {MAX_TEXT} bytes, or takes more than {MAX_STEPS} steps"
-            ))),
-            (false, Err(error)) => Err(fault(&error)),
-            (false, Ok(())) => Ok(output.text),
+        match (output.over, rendered) {
+            (Some(limit), _) => Err(ScriptFault::limit(limit)),
+            (None, Err(error)) => Err(fault(&error)),
+            (None, Ok(())) => Ok(output.text),
         }
     }
 
@@ -196,6 +200,8 @@ fn fault(error: &RenderError) -> ScriptFault {
         RenderErrorReason::MissingVariable(path) => {
             ScriptFault::missing_path(RunErrorCode::TemplateError, path.as_deref().unwrap_or("a path"))
         }
+        // Nothing is written but to memory: there is no other reason for writing to fail.
+        RenderErrorReason::IOError(limit) => ScriptFault::limit(limit.to_string()),
         reason => ScriptFault::template(reason.to_string()),
     }
 }

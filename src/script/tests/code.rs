@@ -4,7 +4,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use super::*;
-use crate::script::{CodeJob, CodeOutcome, HostFunctions, ScriptPool, StopFlag};
+use crate::script::{CodeJob, CodeOutcome, HostFunctions, StopFlag};
 
 fn job(code: &str) -> CodeJob {
     let mut scope = scope(&json!({"n": 2, "o": {"a": 1}}), &json!({"x": 1}));
@@ -177,40 +177,6 @@ fn one_script_does_not_see_another() {
         run("return [typeof polluted, typeof {}.polluted, typeof [].map]"),
         Ok(json!(["undefined", "undefined", "function"]))
     );
-}
-
-#[test]
-fn the_pool_answers_every_job_once_and_survives_its_callbacks() {
-    let mut pool = ScriptPool::with_threads(2, 64).unwrap();
-    let (answer, answers) = channel();
-    pool.submit(job("return 0"), |_| panic!("a bug of the host")).unwrap();
-    for n in 0..20 {
-        let answer = answer.clone();
-        let job = job(&format!("return n * {n}"));
-        pool.submit(job, move |outcome| answer.send(outcome.result.unwrap()).unwrap())
-            .unwrap();
-    }
-    pool.shutdown();
-    drop(answer);
-    let mut all: Vec<i64> = answers.iter().map(|value| value.as_i64().unwrap()).collect();
-    all.sort_unstable();
-    assert_eq!(all, (0..20).map(|n| n * 2).collect::<Vec<_>>());
-    let refused = pool.submit(job("return 1"), |_| {}).unwrap_err();
-    assert!(!refused.is_full);
-}
-
-#[test]
-fn a_full_queue_gives_the_job_back() {
-    let pool = ScriptPool::with_threads(1, 1).unwrap();
-    let stop = StopFlag::default();
-    let endless = || CodeJob {
-        stop: stop.clone(),
-        ..job("for (;;) {}")
-    };
-    let refused = (0..3).find_map(|_| pool.submit(endless(), |_| {}).err()).unwrap();
-    assert!(refused.is_full);
-    assert_eq!(refused.job.code.as_ref(), "for (;;) {}");
-    stop.stop();
 }
 
 #[test]

@@ -319,7 +319,7 @@ proptest! {
             return Ok(());
         };
         prop_assert!(Template::check(&source).is_ok(), "both say the same");
-        match template.render(&seen()) {
+        match template.render(&seen(), None) {
             Ok(text) => prop_assert!(!text.contains("undefined") && !text.contains("[object"), "{text}"),
             Err(fault) => prop_assert!(
                 matches!(fault.code, RunErrorCode::TemplateError | RunErrorCode::ScriptLimitExceeded),
@@ -332,7 +332,7 @@ proptest! {
     fn a_template_comes_to_what_its_parts_say(parts in parts()) {
         let source = written(&parts);
         let template = Template::compile(&source).expect("it is well formed");
-        prop_assert_eq!(template.render(&seen()).ok(), rendered(&parts), "{}", source);
+        prop_assert_eq!(template.render(&seen(), None).ok(), rendered(&parts), "{}", source);
     }
 }
 
@@ -380,7 +380,7 @@ fn nothing_is_nested_too_deeply_for_a_template_or_an_expression() {
         ];
         for source in templates {
             if let Ok(template) = Template::compile(&source) {
-                let _ = template.render(&seen());
+                let _ = template.render(&seen(), None);
             }
         }
         let expressions = [
@@ -414,13 +414,27 @@ fn a_template_is_not_larger_than_its_limit() {
         .concat();
     let template = Template::compile(&format!("{each}{}", "{{/each}}".repeat(4))).expect("well formed");
     let fault = template
-        .render(&scope)
+        .render(&scope, None)
         .expect_err("ten to the twelfth turns that write nothing");
     assert_eq!(fault.code, RunErrorCode::ScriptLimitExceeded, "{fault:?}");
     let long = format!("{}{{{{#each list}}}}{{{{@index}}}}{{{{/each}}}}", "x".repeat(17 << 20));
     let fault = Template::compile(&long)
         .expect("well formed")
-        .render(&scope)
+        .render(&scope, None)
         .expect_err("too long");
     assert_eq!(fault.code, RunErrorCode::ScriptLimitExceeded, "{fault:?}");
+}
+
+#[test]
+fn nested_helpers_that_double_their_text_end_at_the_limit() {
+    let nested = |inner: &str| (0..40).fold(inner.to_owned(), |inside, _| format!("(json {inside})"));
+    for source in [
+        format!("{{{{len {}}}}}", nested("text")),
+        format!("{{{{json {}}}}}", nested("text")),
+        format!("{{{{#if (eq text {})}}}}x{{{{/if}}}}", nested("text")),
+    ] {
+        let template = Template::compile(&source).expect("well formed");
+        let fault = template.render(&seen(), None).expect_err(&source);
+        assert_eq!(fault.code, RunErrorCode::ScriptLimitExceeded, "{fault:?}");
+    }
 }

@@ -128,6 +128,93 @@ fn a_giant_list_is_refused_by_what_would_walk_all_of_it() {
 }
 
 #[test]
+fn what_makes_a_built_in_slow_is_refused_with_an_error_that_says_which() {
+    for (expression, part) in [
+        (
+            "[].concat({length: 2 ** 53 - 1, [Symbol.isConcatSpreadable]: true})",
+            "only lists",
+        ),
+        ("JSON.stringify({}, Array(2 ** 32 - 1))", "too long"),
+        ("JSON.stringify({}, Array(20000).fill('a'))", "names to write"),
+        ("('a' + '\\u0301\\u0316'.repeat(1e6)).normalize('NFC')", "marks"),
+        ("'a'.repeat(1e7).indexOf('a'.repeat(999) + 'b')", "too long"),
+        ("/(?=(a+))\\1b/.test('a'.repeat(1e6))", "back references"),
+        ("'a'.repeat(1e6).replace(/(?<x>a+)\\k<x>b/, '')", "back references"),
+        ("RegExp('a|'.repeat(1e6)).test('b')", "pattern"),
+        ("'b'.match('a|'.repeat(1e6))", "pattern"),
+        ("/a/.compile('a|'.repeat(1e6))", "pattern"),
+        (
+            "(() => { let p = {}; for (let i = 0; i < 1e6; i++) p = Object.create(p); return p.x })()",
+            "prototypes",
+        ),
+        ("Array(1e5).fill('9'.repeat(1e7)).map(Number)", "for a number"),
+        (
+            "Math.max.apply(null, Array(60000).fill('9'.repeat(1e7)))",
+            "for a number",
+        ),
+        ("new Float64Array(Array(1e5).fill('9'.repeat(1e7)))", "for a number"),
+        ("new Float64Array(1).set(['9'.repeat(1e7)])", "for a number"),
+        ("Float64Array.from(Array(10).fill('9'.repeat(1e7)))", "for a number"),
+        ("BigInt('9'.repeat(1e6))", "for a number"),
+        ("(2n ** 1000000n).toString().length", "digits"),
+    ] {
+        assert_error(value(expression), RunErrorCode::ScriptError, part);
+    }
+}
+
+#[test]
+fn a_loop_of_built_ins_alone_is_stopped() {
+    for expression in [
+        "(s => Array(1e5).fill(0).every(s.toLowerCase.bind(s)))('A'.repeat(1e6))",
+        "(u => Array(1e5).fill(0).every(u.reverse.bind(u)))(new Uint8Array(1e6))",
+        "(s => Array(1e5).fill(0).every(JSON.parse.bind(JSON, s)))('[' + '1,'.repeat(1e5) + '1]')",
+        "(s => Array(1e5).fill(0).every(s.trim.bind(s)))(' '.repeat(1e6))",
+    ] {
+        assert_limited(expression);
+    }
+}
+
+#[test]
+fn guarded_constructors_are_what_they_were() {
+    for (expression, expected) in [
+        (
+            "[Number('5'), Number.MAX_SAFE_INTEGER > 1, new Number(5) instanceof Number, (5).constructor === Number]",
+            json!([5, true, true, true]),
+        ),
+        (
+            "[BigInt(5) === 5n, BigInt.asIntN(8, 255n) === -1n]",
+            json!([true, true]),
+        ),
+        (
+            "[new RegExp('a+', 'g').flags, RegExp('b').test('abc'), /x/ instanceof RegExp, /x/.constructor === RegExp]",
+            json!(["g", true, true, true]),
+        ),
+        (
+            "[[...new Float64Array([1.5, 2])], new Uint8Array(3).length, Uint8Array.from([1, 2]).join(), new Uint8Array(2) instanceof Uint8Array]",
+            json!([[1.5, 2], 3, "1,2", true]),
+        ),
+        (
+            "(() => { class Mine extends Float64Array { sum() { return this.reduce((a, b) => a + b) } } return new Mine([1, 2]).sum() })()",
+            json!(3),
+        ),
+        ("'a1b22'.replace(/[0-9]+/g, n => n * 2).split(/b/)", json!(["a2", "44"])),
+        (
+            "['a-b'.match(/-/).index, [...'aXbX'.matchAll(/X/g)].length, 'abc'.search('c')]",
+            json!([1, 2, 2]),
+        ),
+        (
+            "[parseInt('12px'), Number.parseFloat === parseFloat, isNaN('x'), Math.hypot(3, 4), Math.max()  === -Infinity]",
+            json!([12, true, true, 5, true]),
+        ),
+        ("JSON.stringify({a: 1, b: 2}, ['a'])", json!("{\"a\":1}")),
+        ("'\\u0061\\u0301'.normalize('NFC').length", json!(1)),
+        ("/(a)\\1/.test('baab')", json!(true)),
+    ] {
+        assert_eq!(value(expression), Ok(expected), "{expression}");
+    }
+}
+
+#[test]
 fn the_bounded_built_ins_still_do_what_they_do() {
     for (expression, expected) in [
         (

@@ -14,7 +14,7 @@ mod values;
 use std::sync::Arc;
 
 use pirn_core::error::RunErrorCode;
-use pirn_core::graph::Evaluator;
+use pirn_core::graph::{Evaluator, Unevaluated};
 use pirn_core::script::{ScopeValues, ScriptFault};
 use serde_json::{Value, json};
 
@@ -42,9 +42,16 @@ fn scope(variables: &Value, input: &Value) -> ScopeValues {
 }
 
 fn value_in(evaluator: &mut JsEvaluator, expression: &str, scope: &ScopeValues) -> Result<Value, ScriptFault> {
-    evaluator
-        .value_of(expression, scope)
-        .map(|value| value.as_ref().clone())
+    let value = evaluator.value_of(expression, scope).map_err(fault);
+    value.map(|value| value.as_ref().clone())
+}
+
+/// The fault of an evaluator that leaves nothing for later.
+fn fault(unevaluated: Unevaluated) -> ScriptFault {
+    match unevaluated {
+        Unevaluated::Fault(fault) => fault,
+        Unevaluated::Later => panic!("a text was left for later"),
+    }
 }
 
 /// The value of an expression over nothing.
@@ -61,8 +68,8 @@ fn assert_error(result: Result<Value, ScriptFault>, code: RunErrorCode, part: &s
 }
 
 #[test]
-fn a_job_and_a_pool_can_move_to_another_thread() {
+fn a_job_and_a_port_can_move_to_another_thread() {
     fn moves<T: Send>() {}
     moves::<super::CodeJob>();
-    moves::<super::ScriptPool>();
+    moves::<super::ScriptPort>();
 }

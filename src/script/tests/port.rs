@@ -10,7 +10,7 @@ use pirn_core::error::RunError;
 use pirn_core::graph::{Graph, Snippet, SnippetKind};
 
 use super::*;
-use crate::script::{CodeLimits, HostFunctions, ScriptPort, evaluator};
+use crate::script::{CodeLimits, HostFunctions, ScriptPort, ScriptSettings, evaluator};
 
 type Answers = Receiver<Result<Arc<Value>, RunError>>;
 
@@ -36,13 +36,24 @@ fn graph(code: &str) -> Arc<Graph> {
 
 /// A port whose time limit a busy machine does not reach.
 fn port() -> ScriptPort {
-    ScriptPort::new(CodeLimits {
-        time: Duration::from_mins(1),
-        ..CodeLimits::default()
-    })
+    ScriptPort::new(patient_settings())
+}
+
+fn patient_settings() -> ScriptSettings {
+    ScriptSettings {
+        code: CodeLimits {
+            time: Duration::from_mins(1),
+            ..CodeLimits::default()
+        },
+        ..ScriptSettings::default()
+    }
 }
 
 fn start(port: &ScriptPort, code: &str, scope: &ScopeValues, inline: bool) -> (ScriptHandle, Answers) {
+    start_of(port, "run", code, scope, inline)
+}
+
+fn start_of(port: &ScriptPort, run_id: &str, code: &str, scope: &ScopeValues, inline: bool) -> (ScriptHandle, Answers) {
     let (told, heard) = channel();
     let answer: ScriptAnswer = Box::new(move |result| told.send(result).unwrap_or(()));
     let job = ScriptJob {
@@ -50,6 +61,7 @@ fn start(port: &ScriptPort, code: &str, scope: &ScopeValues, inline: bool) -> (S
         code: 0,
         input: Arc::new(json!({"of": "the node"})),
         scope,
+        run_id: &Arc::from(run_id),
         inline,
         seed: None,
     };
@@ -73,7 +85,8 @@ fn a_job_sees_the_nodes_input_and_the_scope() {
     let expected = json!(["the node", 2]);
     assert_eq!(inline(&port(), code, &variables), Ok(expected.clone()));
 
-    let (_handle, heard) = start(&port(), code, &scope(&variables, &json!(0)), false);
+    let port = port();
+    let (_handle, heard) = start(&port, code, &scope(&variables, &json!(0)), false);
     assert_eq!(heard.recv().unwrap(), Ok(Arc::new(expected)));
 }
 
@@ -91,37 +104,176 @@ fn dropping_the_handle_stops_the_script() {
     assert_eq!(heard.recv().unwrap().unwrap_err().code, RunErrorCode::Cancelled);
 }
 
+/// A function that holds its script until the gate is opened.
+#[derive(Clone, Default)]
+struct Gate(Arc<(Mutex<bool>, Condvar)>);
+
+impl Gate {
+    fn open(&self) {
+        *self.0.0.lock().unwrap() = true;
+        self.0.1.notify_all();
+    }
+
+    fn functions(&self) -> HostFunctions {
+        let gate = Arc::clone(&self.0);
+        HostFunctions::default().with("hold", move |_| {
+            let open = gate.0.lock().unwrap();
+            drop(gate.1.wait_while(open, |open| !*open).unwrap());
+            Ok(json!("held"))
+        })
+    }
+}
+
+fn code_of(error: &Result<Arc<Value>, RunError>) -> Option<RunErrorCode> {
+    error.as_ref().err().map(|error| error.code)
+}
+
 #[test]
 fn too_many_waiting_jobs_are_refused_and_every_job_is_answered_once() {
-    let gate = Arc::new((Mutex::new(false), Condvar::new()));
-    let held = Arc::clone(&gate);
-    let functions = HostFunctions::default().with("hold", move |_| {
-        let open = held.0.lock().unwrap();
-        drop(held.1.wait_while(open, |open| !*open).unwrap());
-        Ok(json!("held"))
-    });
-    let port = port().with_queue(1).with_functions(functions);
-    // Each thread holds one, one waits: of two more than that, one must be refused.
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let jobs: Vec<_> = (0..cores + 2)
+    let gate = Gate::default();
+    let settings = ScriptSettings {
+        threads: 3,
+        max_waiting: 1,
+        ..patient_settings()
+    };
+    let port = ScriptPort::new(settings).with_functions(gate.functions());
+    // All but one thread are the run's, one job waits: of two more than that, one must be refused.
+    let jobs: Vec<_> = (0..5)
         .map(|_| start(&port, "return hold()", &ScopeValues::default(), false))
         .collect();
-    let refused = jobs
-        .iter()
-        .filter_map(|(_, heard)| heard.try_recv().ok())
-        .collect::<Vec<_>>();
-    assert!(!refused.is_empty());
+    gate.open();
+    let ended: Vec<_> = jobs.iter().map(|(_, heard)| heard.recv().unwrap()).collect();
+    let refused = ended.iter().filter_map(code_of).collect::<Vec<_>>();
     assert!(
-        refused
-            .iter()
-            .all(|answer| answer.as_ref().unwrap_err().code == RunErrorCode::Overloaded)
+        !refused.is_empty() && refused.iter().all(|code| *code == RunErrorCode::Overloaded),
+        "{refused:?}"
     );
+    assert!(jobs.iter().all(|(_, heard)| heard.recv().is_err()), "answered once");
+    assert_eq!(port.stats().refused, refused.len() as u64);
+}
 
-    *gate.0.lock().unwrap() = true;
-    gate.1.notify_all();
-    let ended: Vec<_> = jobs.iter().filter_map(|(_, heard)| heard.recv().ok()).collect();
-    assert!(ended.iter().all(|answer| *answer == Ok(Arc::new(json!("held")))));
-    assert_eq!(ended.len() + refused.len(), cores + 2);
+#[test]
+fn no_run_has_all_threads() {
+    let gate = Gate::default();
+    let settings = ScriptSettings {
+        threads: 3,
+        ..patient_settings()
+    };
+    let port = ScriptPort::new(settings).with_functions(gate.functions());
+    let greedy: Vec<_> = (0..1000)
+        .map(|_| start_of(&port, "greedy", "return hold()", &ScopeValues::default(), false))
+        .collect();
+    // The others' scripts are answered while the greedy run holds what it can, and has hundreds waiting.
+    for n in 0..20 {
+        let (_handle, heard) = start_of(&port, "modest", &format!("return {n}"), &ScopeValues::default(), false);
+        assert_eq!(heard.recv().unwrap(), Ok(Arc::new(json!(n))));
+    }
+    assert_eq!(port.stats().running, 2);
+    gate.open();
+    assert!(
+        greedy.iter().all(|(_, heard)| heard.recv().unwrap().is_ok()),
+        "each had its turn"
+    );
+}
+
+#[test]
+fn a_job_that_is_cancelled_before_its_turn_never_runs() {
+    let gate = Gate::default();
+    let settings = ScriptSettings {
+        threads: 1,
+        ..patient_settings()
+    };
+    let port = ScriptPort::new(settings).with_functions(gate.functions());
+    let (_first, first) = start(&port, "return hold()", &ScopeValues::default(), false);
+    let (second, told) = start(&port, "return 2", &ScopeValues::default(), false);
+    drop(second);
+    assert_eq!(code_of(&told.recv().unwrap()), Some(RunErrorCode::Cancelled));
+    gate.open();
+    assert!(first.recv().unwrap().is_ok());
+}
+
+/// A port of short limits whose `stick()` never returns until the gate opens: a built-in that asks nobody for the time.
+fn hasty(gate: &Gate, max_stuck: usize) -> ScriptPort {
+    let settings = ScriptSettings {
+        threads: 2,
+        max_stuck,
+        code: CodeLimits {
+            time: Duration::from_millis(50),
+            ..CodeLimits::default()
+        },
+        ..ScriptSettings::default()
+    };
+    ScriptPort::new(settings).with_functions(gate.functions())
+}
+
+#[test]
+fn a_stuck_script_is_answered_and_its_thread_replaced() {
+    let gate = Gate::default();
+    let port = hasty(&gate, 2);
+    for run in ["a", "b"] {
+        let (_handle, heard) = start_of(&port, run, "return hold()", &ScopeValues::default(), false);
+        assert_eq!(code_of(&heard.recv().unwrap()), Some(RunErrorCode::ScriptLimitExceeded));
+    }
+    // Answered by a thread that is neither of the two.
+    let (_handle, heard) = start_of(&port, "c", "return 1", &ScopeValues::default(), false);
+    assert_eq!(heard.recv().unwrap(), Ok(Arc::new(json!(1))));
+    while port.stats().stuck < 2 {
+        std::thread::yield_now();
+    }
+    let stats = port.stats();
+    assert_eq!((stats.stuck, stats.given_up, stats.refused), (2, 2, 0));
+    gate.open();
+}
+
+#[test]
+fn beyond_so_many_stuck_scripts_all_are_refused_until_one_comes_back() {
+    let gate = Gate::default();
+    let port = hasty(&gate, 0);
+    let (_stuck, heard) = start_of(&port, "a", "return hold()", &ScopeValues::default(), false);
+    assert_eq!(code_of(&heard.recv().unwrap()), Some(RunErrorCode::ScriptLimitExceeded));
+    // What waits when the thread is given up, and what comes later.
+    while port.stats().stuck == 0 {
+        std::thread::yield_now();
+    }
+    let (_handle, heard) = start_of(&port, "b", "return 1", &ScopeValues::default(), false);
+    assert_eq!(code_of(&heard.recv().unwrap()), Some(RunErrorCode::Overloaded));
+    gate.open();
+    while port.stats().stuck > 0 {
+        std::thread::yield_now();
+    }
+    let (_handle, heard) = start_of(&port, "b", "return 1", &ScopeValues::default(), false);
+    assert_eq!(heard.recv().unwrap(), Ok(Arc::new(json!(1))));
+}
+
+#[test]
+fn a_port_that_ends_waits_for_no_stuck_script() {
+    let gate = Gate::default();
+    let port = hasty(&gate, 2);
+    let (_stuck, heard) = start(&port, "return hold()", &ScopeValues::default(), false);
+    let (_waiting, told) = start(&port, "return hold()", &ScopeValues::default(), false);
+    assert!(heard.recv().unwrap().is_err());
+    drop(port);
+    assert!(told.recv().unwrap().is_err(), "whoever waits is told");
+    gate.open();
+}
+
+#[test]
+fn a_panicking_callback_takes_no_thread_with_it() {
+    let port = port();
+    let job = ScriptJob {
+        graph: &graph("return 1"),
+        code: 0,
+        input: Arc::default(),
+        scope: &ScopeValues::default(),
+        run_id: &Arc::from("run"),
+        inline: false,
+        seed: None,
+    };
+    let _handle = port.run(job, Box::new(|_| panic!("a bug of the host")));
+    for _ in 0..10 {
+        let (_handle, heard) = start(&port, "return 1", &ScopeValues::default(), false);
+        assert!(heard.recv().unwrap().is_ok());
+    }
 }
 
 fn messages(count: usize) -> Value {
@@ -191,12 +343,15 @@ fn compress_messages_says_what_is_wrong_with_its_arguments() {
 }
 
 #[test]
-fn an_evaluator_evaluates() {
-    let scope = scope(&json!({"n": 20}), &json!(null));
-    assert_eq!(
-        evaluator()
-            .value_of("n * 2 + 2", &scope)
-            .map(|value| value.as_ref().clone()),
-        Ok(json!(42))
-    );
+fn an_evaluator_in_place_leaves_for_later_what_may_take_long() {
+    let scope = scope(&json!({"n": 20, "list": [1]}), &json!(null));
+    let mut evaluator = evaluator();
+    let value = evaluator.value_of("n * 2 + 2", &scope);
+    assert_eq!(value.map(|value| value.as_ref().clone()), Ok(json!(42)));
+    assert_eq!(evaluator.text_of("{{n}}!", &scope).as_deref(), Ok("20!"));
+    for later in ["list.map(x => x)", "n ** 2", "'a'.repeat(n)", "list + 1"] {
+        assert_eq!(evaluator.value_of(later, &scope), Err(Unevaluated::Later), "{later}");
+        assert_eq!(evaluator.truth_of(later, &scope), Err(Unevaluated::Later), "{later}");
+    }
+    assert_eq!(evaluator.text_of("{{#if n}}x{{/if}}", &scope), Err(Unevaluated::Later));
 }

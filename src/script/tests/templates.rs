@@ -15,7 +15,7 @@ fn scope_of_templates() -> ScopeValues {
 }
 
 fn text(template: &str) -> Result<String, ScriptFault> {
-    patient().text_of(template, &scope_of_templates())
+    patient().text_of(template, &scope_of_templates()).map_err(fault)
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod record;
 mod seeds;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use pirn::check::Checked;
@@ -24,6 +25,7 @@ use serde_json::Value;
 use crate::config::invalid_config;
 use crate::failure::Failure;
 use crate::interrupt::{self, Interrupt};
+use crate::scripts::Level;
 use crate::terminal::{FAILED, INTERRUPTED, Output, answer, say};
 use crate::tools;
 use consent::Approve;
@@ -80,6 +82,9 @@ pub(crate) struct Args {
     /// Which tool calls wait for your consent on the terminal
     #[arg(long, value_enum, default_value_t = Approve::Ask, value_name = "WHICH")]
     approve: Approve,
+    /// Where JavaScript runs
+    #[arg(long, value_enum, default_value_t, value_name = "WHERE")]
+    scripts: Level,
     /// Show replies on stderr as they come, also where it is no terminal
     #[arg(long, conflicts_with = "no_stream")]
     stream: bool,
@@ -131,12 +136,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         None => inputs.config.faults.clone(),
     };
     let profiles = inputs.config.profiles.clone();
+    let scripts = args.scripts.port();
     let build = move || {
         Engine::builder()
             .profiles(profiles.clone())
             .tools(tools.clone())
             .faults(faults.clone())
             .checked(checked.clone())
+            .scripts(Arc::clone(&scripts))
     };
     let first = args.seed.unwrap_or(0);
     if let Some(count) = args.seeds {

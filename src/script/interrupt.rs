@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::StopFlag;
+use super::deadline::now;
 
 /// Why a text was interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,10 +14,9 @@ pub(super) enum Interruption {
     Stopped,
 }
 
-/// Polled by the engine while it runs a text. Script limits are about real time, also under a virtual clock: a
-/// loop that never ends takes no virtual time at all.
+/// Polled by the engine while it runs a text.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(super) struct Interrupt {
     origin: Instant,
     until: AtomicU64,
     asked: AtomicU32,
@@ -30,7 +30,7 @@ const NEVER: u64 = u64::MAX;
 /// a busy machine keeps waiting is not taken for a long one.
 const LEAST_ASKED: u32 = 20;
 
-impl Watch {
+impl Interrupt {
     pub(super) fn new() -> Self {
         Self {
             origin: now(),
@@ -41,7 +41,7 @@ impl Watch {
         }
     }
 
-    /// Begins to watch: at most `time` from now, and `stop`.
+    /// Begins to interrupt: at most `time` from now, and `stop`.
     pub(super) fn begin(&self, time: Duration, stop: Option<StopFlag>) {
         *self.stop.lock().unwrap_or_else(PoisonError::into_inner) = stop;
         self.verdict.store(0, Ordering::Relaxed);
@@ -52,10 +52,16 @@ impl Watch {
         self.until.store(until, Ordering::Relaxed);
     }
 
-    /// Ends the watch: nothing is interrupted until the next.
+    /// Ends the interrupt: nothing is interrupted until the next.
     pub(super) fn end(&self) {
         self.until.store(NEVER, Ordering::Relaxed);
         *self.stop.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Whether to stop now, asked by built-ins that have looked at much: each time counts for several steps of a text.
+    pub(super) fn must_stop_after_much(&self) -> bool {
+        self.asked.fetch_add(LEAST_ASKED / 2, Ordering::Relaxed);
+        self.must_stop()
     }
 
     /// Whether to stop now.
@@ -85,7 +91,7 @@ impl Watch {
         false
     }
 
-    /// Why the text was interrupted, since the watch began.
+    /// Why the text was interrupted, since the interrupt began.
     pub(super) fn interruption(&self) -> Option<Interruption> {
         match self.verdict.load(Ordering::Relaxed) {
             1 => Some(Interruption::TimeIsUp),
@@ -97,9 +103,4 @@ impl Watch {
     fn elapsed(&self) -> u64 {
         u64::try_from(now().saturating_duration_since(self.origin).as_nanos()).unwrap_or(NEVER - 1)
     }
-}
-
-#[allow(clippy::disallowed_methods)] // real time on purpose, see `Watch`
-fn now() -> Instant {
-    Instant::now()
 }

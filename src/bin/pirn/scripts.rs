@@ -1,0 +1,59 @@
+//! Where JavaScript runs: in worker processes, which are this program once more.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::ValueEnum;
+use pirn::script::{ScriptPort, ScriptSettings};
+
+/// Where JavaScript runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Level {
+    /// In worker processes without files and network; killed where a script does not stop
+    #[default]
+    Process,
+    /// On threads of this process
+    Thread,
+}
+
+#[cfg(feature = "javascript")]
+impl Level {
+    pub(crate) fn port(self) -> Arc<ScriptPort> {
+        use pirn::script::{ScriptLevel, WorkerProgram};
+
+        let level = match self {
+            Self::Thread => ScriptLevel::Thread,
+            Self::Process => match WorkerProgram::this_program() {
+                Ok(program) => ScriptLevel::Process(program),
+                Err(error) => {
+                    eprintln!("warning: scripts run in this process, because it can not be started again: {error}");
+                    ScriptLevel::Thread
+                }
+            },
+        };
+        let settings = ScriptSettings {
+            level,
+            ..ScriptSettings::default()
+        };
+        settings.into()
+    }
+}
+
+/// Serves scripts where this process is a worker.
+#[cfg(feature = "javascript")]
+pub(crate) fn serve_worker() -> Option<ExitCode> {
+    pirn::script::serve_worker()
+}
+
+#[cfg(not(feature = "javascript"))]
+impl Level {
+    #[allow(clippy::unused_self)] // as with the feature
+    pub(crate) fn port(self) -> Arc<ScriptPort> {
+        ScriptSettings::default().into()
+    }
+}
+
+#[cfg(not(feature = "javascript"))]
+pub(crate) fn serve_worker() -> Option<ExitCode> {
+    None
+}

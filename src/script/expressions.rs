@@ -1,0 +1,135 @@
+//! The realm that expressions share.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use pirn_core::script::{Names, Path, Scope, ScopeValues, ScriptFault};
+use serde_json::Value;
+
+use super::evaluator::JavaScript;
+use super::realm::{Compiled, Form, Realm, Run, out_of_memory, placeholder_call};
+use super::realm_options::RealmOptions;
+use super::{ExpressionLimits, HostFunctions, placeholder};
+
+/// An expression as it is handed to JavaScript.
+pub(super) struct Script {
+    id: u64,
+    /// As it was written.
+    pub(super) text: Arc<str>,
+    /// What it sees.
+    pub(super) names: Names,
+    source: String,
+    paths: Arc<[Path]>,
+}
+
+impl Script {
+    pub(super) fn read(text: &str) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let mut names = Names::of(text);
+        let (source, paths) = match placeholder::rewrite(text, placeholder_call) {
+            Some(rewritten) => (rewritten.source, rewritten.paths),
+            None => (text.to_owned(), Vec::new()),
+        };
+        for path in &paths {
+            path.note(&mut names);
+        }
+        Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            text: text.into(),
+            names,
+            source,
+            paths: paths.into(),
+        }
+    }
+}
+
+/// A realm, made when the first expression comes, and what was compiled in it.
+pub(super) struct Expressions {
+    limits: ExpressionLimits,
+    compiled: HashMap<u64, Result<Compiled, ScriptFault>>,
+    realm: Option<Realm>,
+}
+
+impl Expressions {
+    pub(super) fn new(limits: ExpressionLimits) -> Self {
+        Self {
+            limits,
+            compiled: HashMap::new(),
+            realm: None,
+        }
+    }
+
+    /// Runs a text. Where it finds no memory in a realm that others have used, it has a fresh one: what they left behind is
+    /// not its own fault.
+    fn run<R>(
+        &mut self,
+        script: &Script,
+        scope: &dyn Scope,
+        time: Duration,
+        body: impl Fn(&mut Realm, &Compiled, Run) -> Result<R, ScriptFault>,
+    ) -> Result<R, ScriptFault> {
+        let was_used = self.realm.as_ref().is_some_and(|realm| !realm.is_spent());
+        match self.attempt(script, scope, time, &body) {
+            Err(fault) if was_used && fault == out_of_memory() => self.attempt(script, scope, time, body),
+            result => result,
+        }
+    }
+
+    /// What was compiled goes with its realm, so nothing of it is held when this returns.
+    fn attempt<R>(
+        &mut self,
+        script: &Script,
+        scope: &dyn Scope,
+        time: Duration,
+        body: impl Fn(&mut Realm, &Compiled, Run) -> Result<R, ScriptFault>,
+    ) -> Result<R, ScriptFault> {
+        let is_spent = self.realm.as_ref().is_some_and(Realm::is_spent);
+        if is_spent || self.compiled.len() >= self.limits.cached {
+            self.compiled.clear();
+        }
+        if is_spent {
+            self.realm = None;
+        }
+        let realm = match &mut self.realm {
+            Some(realm) => realm,
+            none => none.insert(Realm::new(&RealmOptions {
+                memory: self.limits.memory,
+                stack: self.limits.stack,
+                shared: true,
+                functions: Arc::new(HostFunctions::default()),
+            })?),
+        };
+        let compiled = self
+            .compiled
+            .entry(script.id)
+            .or_insert_with(|| realm.compile(&script.source, Form::Expression, &script.names))
+            .clone()?;
+        let run = Run {
+            scope: ScopeValues::capture(&script.names, scope),
+            paths: script.paths.clone(),
+            seed: None,
+            time,
+            stop: None,
+        };
+        body(realm, &compiled, run)
+    }
+}
+
+impl JavaScript for Expressions {
+    fn value(&mut self, script: &Script, scope: &dyn Scope, time: Duration) -> Result<Value, ScriptFault> {
+        self.run(script, scope, time, Realm::value)
+    }
+
+    fn truth(&mut self, script: &Script, scope: &dyn Scope, time: Duration) -> Result<bool, ScriptFault> {
+        self.run(script, scope, time, Realm::truth)
+    }
+}
+
+impl Drop for Expressions {
+    fn drop(&mut self) {
+        // What was compiled belongs to the realm's runtime and must go first.
+        self.compiled.clear();
+    }
+}

@@ -1,0 +1,182 @@
+//! One job of a script thread, and what carries it out.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use pirn_actors::ports::{Texts, Want};
+use pirn_core::error::{RunError, RunErrorCode};
+use pirn_core::graph::{Evaluator, Unevaluated};
+use pirn_core::thread::{Outcome, ThreadScope, evaluate};
+use serde_json::Value;
+
+#[cfg(feature = "javascript")]
+use super::worker::{SharedWorker, Worker};
+use super::{CodeJob, CodeOutcome, JsEvaluator, Logs, ScriptSettings, StopFlag};
+
+/// What a thread is to do.
+pub(super) enum Task {
+    Code(Box<CodeJob>),
+    Texts(Texts),
+}
+
+/// What came of it.
+pub(super) struct Done {
+    pub(super) outcome: Outcome,
+    pub(super) logs: Logs,
+}
+
+/// Stops what a thread does, from outside of it.
+#[derive(Default)]
+pub(super) struct Reins {
+    stop: Mutex<Option<StopFlag>>,
+    #[cfg(feature = "javascript")]
+    process: Mutex<Option<std::process::Child>>,
+}
+
+/// Carries jobs out on a script thread, here or through a worker process.
+pub(super) struct Interpreter {
+    settings: ScriptSettings,
+    evaluator: JsEvaluator,
+    #[cfg(feature = "javascript")]
+    worker: Option<SharedWorker>,
+}
+
+impl Task {
+    pub(super) fn limit(&self, settings: &ScriptSettings) -> Duration {
+        match self {
+            Self::Code(job) => job.limits.time,
+            Self::Texts(_) => settings.expressions.time,
+        }
+    }
+}
+
+impl Reins {
+    /// The next job has begun.
+    pub(super) fn begin(&self, task: &Task) {
+        *locked(&self.stop) = match task {
+            Task::Code(job) => Some(job.stop.clone()),
+            Task::Texts(_) => None,
+        };
+    }
+
+    /// Stops the job where it can be stopped.
+    pub(super) fn stop(&self) {
+        if let Some(stop) = &*locked(&self.stop) {
+            stop.stop();
+        }
+        self.kill();
+    }
+
+    /// Ends the worker process, where there is one.
+    pub(super) fn kill(&self) {
+        #[cfg(feature = "javascript")]
+        if let Some(process) = &mut *locked(&self.process) {
+            // It may have ended by itself.
+            let _: std::io::Result<()> = process.kill();
+        }
+    }
+
+    /// The process that the thread works through; the one before has ended, or is ended here.
+    #[cfg(feature = "javascript")]
+    pub(super) fn hold(&self, process: Option<std::process::Child>) -> Option<std::process::ExitStatus> {
+        let mut before = std::mem::replace(&mut *locked(&self.process), process)?;
+        let _: std::io::Result<()> = before.kill();
+        before.wait().ok()
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Interpreter {
+    #[cfg(feature = "javascript")]
+    pub(super) fn new(settings: &ScriptSettings, reins: &Arc<Reins>) -> Self {
+        use super::ScriptLevel;
+
+        let worker = match &settings.level {
+            ScriptLevel::Thread => None,
+            ScriptLevel::Process(program) => Some(Worker::shared(program, settings, reins)),
+        };
+        let evaluator = match &worker {
+            None => JsEvaluator::new(settings.expressions),
+            Some(worker) => JsEvaluator::through(settings.expressions, Box::new(worker.clone())),
+        };
+        Self {
+            settings: settings.clone(),
+            evaluator,
+            worker,
+        }
+    }
+
+    #[cfg(not(feature = "javascript"))]
+    pub(super) fn new(settings: &ScriptSettings, _: &Arc<Reins>) -> Self {
+        Self {
+            settings: settings.clone(),
+            evaluator: JsEvaluator::new(settings.expressions),
+        }
+    }
+
+    pub(super) fn run(&mut self, task: Task) -> Done {
+        match task {
+            Task::Code(job) => {
+                let CodeOutcome { result, logs } = self.code(*job);
+                let outcome = match result {
+                    Ok(value) => Outcome::Value(Arc::new(value)),
+                    Err(fault) => Outcome::Failed(fault.into()),
+                };
+                Done { outcome, logs }
+            }
+            Task::Texts(texts) => Done {
+                outcome: self.texts(texts),
+                logs: Logs::default(),
+            },
+        }
+    }
+
+    fn code(&mut self, job: CodeJob) -> CodeOutcome {
+        #[cfg(feature = "javascript")]
+        if let Some(worker) = &self.worker {
+            return worker.code(&job);
+        }
+        job.run_inline()
+    }
+
+    fn texts(&mut self, texts: Texts) -> Outcome {
+        self.evaluator.begin(self.settings.expressions.time);
+        let evaluator = &mut self.evaluator;
+        match texts {
+            Texts::OfNode {
+                graph,
+                node,
+                what,
+                thread,
+                globals,
+            } => {
+                let scope = ThreadScope::of_snapshot(&graph, &thread, &globals);
+                evaluate(&graph, node, what, &scope, evaluator).unwrap_or_else(unevaluated)
+            }
+            Texts::OfEvent { source, want, scope } => {
+                let value = match want {
+                    Want::Value => evaluator.value_of(&source, &*scope),
+                    Want::Truth => evaluator
+                        .truth_of(&source, &*scope)
+                        .map(|truth| Arc::new(Value::Bool(truth))),
+                    Want::Text => evaluator
+                        .text_of(&source, &*scope)
+                        .map(|text| Arc::new(Value::String(text))),
+                };
+                match value {
+                    Ok(value) => Outcome::Value(value),
+                    Err(Unevaluated::Fault(fault)) => Outcome::Failed(fault.into()),
+                    Err(Unevaluated::Later) => unevaluated(),
+                }
+            }
+        }
+    }
+}
+
+/// An evaluator of a script thread leaves nothing for later.
+fn unevaluated() -> Outcome {
+    Outcome::Failed(RunError::new(RunErrorCode::ScriptError, "the text was not evaluated"))
+}

@@ -1,0 +1,77 @@
+//! A script that asks nobody for the time: the run ends at its limit, and the process when it is told to.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::folder::Folder;
+
+/// Each look-up goes along a million prototypes.
+const DEAF: &str = "(() => { let p = {}; for (let i = 0; i < 1e6; i++) p = {__proto__: p}; for (;;) p.x })()";
+
+/// Far longer than a time limit of a second, far shorter than the script.
+const SOON: Duration = Duration::from_secs(60);
+
+fn workflow(name: &str, config: &Value) -> Folder {
+    let text = json!({
+        "id": "deaf",
+        "nodes": [
+            {"id": "s", "type": "START"},
+            {"id": "n", "type": "VARIABLE", "config": {"variableName": "v", "expression": DEAF}},
+            {"id": "e", "type": "END"},
+        ],
+        "edges": [{"from": "s", "to": "n"}, {"from": "n", "to": "e"}],
+        "config": config,
+    });
+    Folder::new(name).with("deaf.json", &text.to_string())
+}
+
+fn pirn(folder: &Folder, level: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_pirn"));
+    command
+        .args(["run", &folder.file("deaf.json"), "--output", "json", "--scripts", level])
+        .stdin(Stdio::null());
+    command
+}
+
+#[test]
+#[allow(clippy::disallowed_methods)] // the promise is about real time
+fn a_time_limit_ends_a_run_whose_script_is_stuck() {
+    let folder = workflow("stuck-limit", &json!({"timeoutMs": 500}));
+    for level in ["thread", "process"] {
+        let begin = Instant::now();
+        let output = pirn(&folder, level).output().expect("it runs");
+        assert!(begin.elapsed() < SOON, "{level}: {:?}", begin.elapsed());
+        assert_eq!(output.status.code(), Some(1), "{level}: {output:?}");
+        let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(report["status"], json!("TIMEOUT"), "{level}: {report}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+#[allow(clippy::disallowed_methods)] // the promise is about real time
+fn sigterm_ends_a_process_whose_script_is_stuck() {
+    let folder = workflow("stuck-term", &json!({}));
+    for level in ["thread", "process"] {
+        let begin = Instant::now();
+        let mut child = pirn(&folder, level)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let mut line = String::new();
+        let mut progress = BufReader::new(child.stderr.take().expect("piped"));
+        progress.read_line(&mut line).expect("a line");
+        assert_eq!(line, "> n started\n", "{level}");
+        let killed = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
+        assert!(killed.expect("kill runs").success());
+        let output = child.wait_with_output().expect("it ends");
+        assert!(begin.elapsed() < SOON, "{level}: {:?}", begin.elapsed());
+        assert_eq!(output.status.code(), Some(1), "{level}: {output:?}");
+        let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(report["status"], json!("CANCELLED"), "{level}: {report}");
+    }
+}

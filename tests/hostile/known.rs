@@ -1,0 +1,20 @@
+//! Scripts that sat in built-in functions for ever, or for minutes, once.
+
+pub(crate) const STUCK: &[&str] = &[
+    "[].concat({length: 2 ** 53 - 1, [Symbol.isConcatSpreadable]: true})",
+    "JSON.stringify({}, Array(2 ** 32 - 1))",
+    "('a' + '\\u0301\\u0316'.repeat(1e6)).normalize('NFC')",
+    "'a'.repeat(1e7).indexOf('a'.repeat(999) + 'b')",
+    "/(?=(a+))\\1b/.test('a'.repeat(1e6))",
+    "RegExp('a|'.repeat(1e6)).test('b')",
+    "(() => { let p = {}; for (let i = 0; i < 1e6; i++) p = {__proto__: p}; return p.x })()",
+    "Array(1e5).fill('9'.repeat(1e7)).map(Number)",
+    "Math.max.apply(null, Array(60000).fill('a'.repeat(1e7)))",
+    "(s => Array(1e5).fill(0).every(s.toLowerCase.bind(s)))('A'.repeat(2e7))",
+    "new Float64Array(Array(1e5).fill('9'.repeat(1e7)))",
+    "(u => Array(1e5).fill(0).every(u.reverse.bind(u)))(new Uint8Array(5e7))",
+];
+
+/// A script that asks nobody for the time for far longer than any test lasts: each look-up goes along a million prototypes.
+pub(crate) const DEAF: &str =
+    "(() => { let p = {}; for (let i = 0; i < 1e6; i++) p = {__proto__: p}; for (;;) p.x })()";

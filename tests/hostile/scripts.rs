@@ -1,0 +1,254 @@
+//! Plays scripts on one level, and watches the clock, the answers and the neighbours.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+use pirn::RunErrorCode;
+use pirn::script::{CodeLimits, ExpressionLimits, ScriptLevel, ScriptPort, ScriptSettings};
+use pirn_actors::ports::{ScriptJob, Scripts, TextJob, Texts, Want};
+use pirn_core::definition::{Loaded, SourceFile};
+use pirn_core::graph::{CompileContext, Graph, compile_loaded};
+use pirn_core::script::ScopeValues;
+use pirn_core::thread::Outcome;
+use serde_json::{Value, json};
+
+use crate::grammar::{Dice, code, expression};
+use crate::known::STUCK;
+
+/// A script's time.
+const LIMIT: Duration = Duration::from_millis(100);
+
+/// How late an answer may be.
+pub(crate) struct Bounds {
+    late: Duration,
+}
+
+impl Bounds {
+    /// The promise.
+    pub(crate) const STRICT: Self = Self {
+        late: Duration::from_millis(200),
+    };
+    /// On a machine that others keep busy.
+    pub(crate) const BUSY: Self = Self {
+        late: Duration::from_secs(10),
+    };
+}
+
+/// What came of it.
+#[derive(Default)]
+pub(crate) struct Report {
+    scripts: u64,
+    by_code: BTreeMap<&'static str, u64>,
+    latest: Duration,
+    given_up: u64,
+    neighbours: Vec<Duration>,
+    pub(crate) failures: Vec<String>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut neighbours = self.neighbours.clone();
+        neighbours.sort_unstable();
+        let at = |part: usize| {
+            neighbours
+                .get(neighbours.len() * part / 100)
+                .copied()
+                .unwrap_or_default()
+        };
+        write!(
+            f,
+            "{} scripts {:?}, {} threads given up; the latest answer came {:?} after its limit; {} neighbours' scripts took {:?} (half), {:?} (99 %)",
+            self.scripts,
+            self.by_code,
+            self.given_up,
+            self.latest.saturating_sub(LIMIT),
+            neighbours.len(),
+            at(50),
+            at(99),
+        )
+    }
+}
+
+/// Plays the known scripts and so many made ones.
+pub(crate) fn play(level: &ScriptLevel, seed: u64, count: u64, bounds: &Bounds) -> Report {
+    let port = Arc::new(ScriptPort::new(ScriptSettings {
+        level: level.clone(),
+        // A script that is stuck for minutes would have all others refused: what is asked here is what becomes of those.
+        max_stuck: 1_000,
+        code: CodeLimits {
+            time: LIMIT,
+            ..CodeLimits::default()
+        },
+        expressions: ExpressionLimits {
+            time: LIMIT,
+            ..ExpressionLimits::default()
+        },
+        ..ScriptSettings::default()
+    }));
+    let neighbour = Neighbour::start(&port);
+    let mut report = Report::default();
+    for (n, source) in STUCK.iter().enumerate() {
+        script(&port, n as u64, source, None, bounds, &mut report);
+    }
+    let mut dice = Dice::new(seed);
+    for n in 0..count {
+        let made = expression(&mut dice, 1 + n as usize % 3);
+        let body = (n % 2 == 1).then(|| code(&mut dice, &made));
+        script(&port, 1_000 + n, &made, body.as_deref(), bounds, &mut report);
+    }
+    report.given_up = port.stats().given_up;
+    report.neighbours = neighbour.stop(&mut report.failures);
+    report
+}
+
+/// One script, with a canary of its own in everything it sees.
+fn script(port: &ScriptPort, n: u64, expression: &str, code: Option<&str>, bounds: &Bounds, report: &mut Report) {
+    let canary = format!("canary-{n}-");
+    let own = Arc::new(json!({ "secret": canary }));
+    let scope = ScopeValues {
+        input: Arc::clone(&own),
+        output: Arc::new(json!(canary)),
+        variables: [("own".into(), Arc::new(json!(canary)))].into(),
+        ..ScopeValues::default()
+    };
+    let (tell, told) = mpsc::channel();
+    let begin = now();
+    let run_id = Arc::<str>::from("hostile");
+    let _handle = match code {
+        Some(code) => port.run(
+            ScriptJob {
+                graph: &graph(code),
+                code: 0,
+                input: own,
+                scope: &scope,
+                run_id: &run_id,
+                inline: false,
+                seed: None,
+            },
+            Box::new(move |result| tell.send(result).unwrap_or(())),
+        ),
+        None => port.evaluate(
+            job(&run_id, expression, scope),
+            Box::new(move |outcome| tell.send(value(outcome)).unwrap_or(())),
+        ),
+    };
+    let shown = code.unwrap_or(expression);
+    report.scripts += 1;
+    let Ok(result) = told.recv_timeout(LIMIT + Duration::from_mins(1)) else {
+        report.failures.push(format!("no answer: {shown}"));
+        return;
+    };
+    let took = begin.elapsed();
+    report.latest = report.latest.max(took);
+    if took > LIMIT + bounds.late {
+        report.failures.push(format!("answered after {took:?}: {shown}"));
+    }
+    let code = result.as_ref().map_or_else(|error| error.code.as_str(), |_| "ok");
+    *report.by_code.entry(code).or_default() += 1;
+    let known = [
+        RunErrorCode::ScriptError,
+        RunErrorCode::ScriptLimitExceeded,
+        RunErrorCode::Overloaded,
+    ];
+    if result.as_ref().is_err_and(|error| !known.contains(&error.code)) {
+        report
+            .failures
+            .push(format!("an unexpected error, {result:?}: {shown}"));
+    }
+    let seen = format!("{result:?}");
+    if seen.replace(&canary, "").contains("canary-") {
+        report.failures.push(format!("it saw what another was given: {shown}"));
+    }
+}
+
+fn job(run_id: &Arc<str>, source: &str, scope: ScopeValues) -> TextJob {
+    TextJob {
+        run_id: Arc::clone(run_id),
+        texts: Texts::OfEvent {
+            source: source.into(),
+            want: Want::Value,
+            scope: Box::new(scope),
+        },
+    }
+}
+
+fn value(outcome: Outcome) -> Result<Arc<Value>, pirn::RunError> {
+    match outcome {
+        Outcome::Value(value) => Ok(value),
+        Outcome::Failed(error) => Err(error),
+        other => panic!("not the outcome of an expression: {other:?}"),
+    }
+}
+
+/// The graph of one CODE node; nothing looks at its text before it runs.
+fn graph(code: &str) -> Arc<Graph> {
+    let text = json!({
+        "id": "w",
+        "nodes": [{"id": "s", "type": "START"}, {"id": "c", "type": "CODE", "config": {"code": code}}, {"id": "e", "type": "END"}],
+        "edges": [{"from": "s", "to": "c"}, {"from": "c", "to": "e"}],
+    });
+    let loaded = Loaded::of(&[SourceFile::new("w".to_owned(), text.to_string())]);
+    let compiled = compile_loaded(&loaded, &CompileContext::default());
+    Arc::clone(
+        compiled
+            .graphs
+            .first()
+            .unwrap_or_else(|| panic!("{:?}: {code}", compiled.faults)),
+    )
+}
+
+/// Another run, whose scripts are short and honest.
+struct Neighbour {
+    is_over: Arc<AtomicBool>,
+    took: Arc<Mutex<(Vec<Duration>, Vec<String>)>>,
+    thread: std::thread::JoinHandle<()>,
+}
+
+impl Neighbour {
+    fn start(port: &Arc<ScriptPort>) -> Self {
+        let (is_over, took) = <(Arc<AtomicBool>, Arc<Mutex<(Vec<Duration>, Vec<String>)>>)>::default();
+        let (port, over, times) = (Arc::clone(port), Arc::clone(&is_over), Arc::clone(&took));
+        let thread = std::thread::spawn(move || {
+            let run_id = Arc::<str>::from("neighbour");
+            for n in 0_u64.. {
+                if over.load(Ordering::Relaxed) {
+                    break;
+                }
+                let begin = now();
+                let outcome = port.evaluate_here(job(
+                    &run_id,
+                    &format!("[{n}].map(x => x + 1)[0]"),
+                    ScopeValues::default(),
+                ));
+                let took = begin.elapsed();
+                let mut times = times.lock().unwrap_or_else(PoisonError::into_inner);
+                times.0.push(took);
+                let result = value(outcome);
+                if result.as_ref().ok().map(|value| (**value).clone()) != Some(json!(n + 1)) {
+                    times.1.push(format!("the neighbour's script {n} gave {result:?}"));
+                }
+                drop(times);
+                std::thread::park_timeout(Duration::from_millis(2));
+            }
+        });
+        Self { is_over, took, thread }
+    }
+
+    fn stop(self, failures: &mut Vec<String>) -> Vec<Duration> {
+        self.is_over.store(true, Ordering::Relaxed);
+        if self.thread.join().is_err() {
+            failures.push("the neighbour panicked".to_owned());
+        }
+        let mut took = self.took.lock().unwrap_or_else(PoisonError::into_inner);
+        failures.append(&mut took.1);
+        std::mem::take(&mut took.0)
+    }
+}
+
+#[allow(clippy::disallowed_methods)] // the promise is about real time
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}
