@@ -66,7 +66,7 @@ fn engine(time: Duration, max_stuck: usize, config: &Value) -> Engine {
 }
 
 fn hour() -> Duration {
-    Duration::from_secs(3_600)
+    Duration::from_hours(1)
 }
 
 fn all_stuck() {

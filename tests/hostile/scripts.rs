@@ -76,8 +76,6 @@ impl fmt::Display for Report {
 pub(crate) fn play(level: &ScriptLevel, seed: u64, count: u64, bounds: &Bounds) -> Report {
     let port = Arc::new(ScriptPort::new(ScriptSettings {
         level: level.clone(),
-        // A script that is stuck for minutes would have all others refused: what is asked here is what becomes of those.
-        max_stuck: 1_000,
         code: CodeLimits {
             time: LIMIT,
             ..CodeLimits::default()
@@ -227,7 +225,10 @@ impl Neighbour {
                 let mut times = times.lock().unwrap_or_else(PoisonError::into_inner);
                 times.0.push(took);
                 let result = value(outcome);
-                if result.as_ref().ok().map(|value| (**value).clone()) != Some(json!(n + 1)) {
+                let is_refused = result
+                    .as_ref()
+                    .is_err_and(|error| error.code == RunErrorCode::Overloaded);
+                if !is_refused && result.as_ref().ok().map(|value| (**value).clone()) != Some(json!(n + 1)) {
                     times.1.push(format!("the neighbour's script {n} gave {result:?}"));
                 }
                 drop(times);

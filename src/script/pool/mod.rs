@@ -99,9 +99,7 @@ enum Phase {
         since: Instant,
     },
     /// It has been replaced.
-    Stuck {
-        run: Arc<str>,
-    },
+    Stuck,
 }
 
 struct Running {
@@ -199,7 +197,7 @@ impl Drop for ScriptPool {
         loop {
             let is_awaited = |thread: &&Thread| {
                 let is_own = thread.handle.as_ref().is_some_and(|handle| handle.thread().id() == own);
-                !is_own && !matches!(thread.phase, Phase::Stuck { .. })
+                !is_own && !matches!(thread.phase, Phase::Stuck)
             };
             let left = deadline.saturating_duration_since(now());
             if left.is_zero() || !state.threads.values().any(|thread| is_awaited(&thread)) {
@@ -316,7 +314,7 @@ impl Shared {
         if let Some(thread) = state.threads.remove(&no) {
             match thread.phase {
                 Phase::Idle => state.idle -= 1,
-                Phase::Stuck { .. } => state.stuck -= 1,
+                Phase::Stuck => state.stuck -= 1,
                 Phase::Running(_) | Phase::Late { .. } => {}
             }
         }
@@ -343,10 +341,8 @@ impl Shared {
         let share = self.settings.threads.saturating_sub(1).max(1);
         queue.pop(|run| {
             let is_of_run = |thread: &&Thread| match &thread.phase {
-                Phase::Idle => false,
-                Phase::Running(Running { run: other, .. })
-                | Phase::Late { run: other, .. }
-                | Phase::Stuck { run: other } => &**other == run,
+                Phase::Idle | Phase::Stuck => false,
+                Phase::Running(Running { run: other, .. }) | Phase::Late { run: other, .. } => &**other == run,
             };
             threads.values().filter(is_of_run).count() < share
         })
@@ -379,12 +375,12 @@ impl Shared {
         let Some(thread) = state.threads.get_mut(&no) else {
             return (None, false);
         };
-        if matches!(thread.phase, Phase::Stuck { .. }) {
+        if matches!(thread.phase, Phase::Stuck) {
             return (None, false);
         }
         let answer = match std::mem::replace(&mut thread.phase, Phase::Idle) {
             Phase::Running(running) => Some(running.answer),
-            Phase::Idle | Phase::Late { .. } | Phase::Stuck { .. } => None,
+            Phase::Idle | Phase::Late { .. } | Phase::Stuck => None,
         };
         state.idle += 1;
         // What its run had too many of may have its turn now.

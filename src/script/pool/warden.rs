@@ -76,12 +76,11 @@ impl Shared {
                     }
                 }
                 Phase::Late { since, .. } if *since + PATIENCE > time => earliest(*since + PATIENCE),
-                Phase::Late { run, .. } => {
-                    let run = Arc::clone(run);
-                    thread.phase = Phase::Stuck { run };
+                Phase::Late { .. } => {
+                    thread.phase = Phase::Stuck;
                     round.given_up += 1;
                 }
-                Phase::Idle | Phase::Stuck { .. } => {}
+                Phase::Idle | Phase::Stuck => {}
             }
         }
         state.stuck += round.given_up;

@@ -155,6 +155,14 @@ impl Plain {
         }
     }
 
+    /// The path, or `{{path}}`, that is the whole text.
+    pub fn path(&self) -> Option<&Path> {
+        match &self.0 {
+            Node::Path(path) | Node::Placeholder(path) => Some(path),
+            _ => None,
+        }
+    }
+
     /// The value, `undefined` as `null`. `None` where only JavaScript knows: evaluate the text there.
     ///
     /// # Errors
@@ -163,7 +171,7 @@ impl Plain {
         known(match &self.0 {
             Node::Literal(value) => Ok(Arc::clone(value)),
             Node::Undefined => Ok(Arc::new(Value::Null)),
-            Node::Path(path) => at(path, scope, owned).map(|found| found.unwrap_or_default()),
+            Node::Path(path) => at(path, scope, owned).map(Option::unwrap_or_default),
             Node::Placeholder(path) => expected(path, scope, owned),
             node => Evaluation::over(scope).result(node),
         })
@@ -248,10 +256,10 @@ impl<'s> Evaluation<'s> {
             Node::Literal(value) => self.shown(value, None),
             Node::Undefined => Ok(Val::Undefined),
             Node::Path(path) => {
-                let found = at(path, self.scope, |target| self.target(target, path))?;
+                let found = at(path, self.scope, |target| self.target(&target, path))?;
                 found.unwrap_or(Ok(Val::Undefined))
             }
-            Node::Placeholder(path) => expected(path, self.scope, |target| self.target(target, path))?,
+            Node::Placeholder(path) => expected(path, self.scope, |target| self.target(&target, path))?,
             Node::Unary(op, inner) => ops::unary(*op, &self.value(inner)?).ok_or(Stop::Unknown),
             Node::Binary(op, operands) => self.binary(*op, operands),
             Node::Choice(parts) => {
@@ -373,11 +381,11 @@ impl<'s> Evaluation<'s> {
         Ok(Val::Bool(is_array))
     }
 
-    fn target<'a>(&self, target: Target<'_>, path: &'a Path) -> Result<Val<'a>, Stop> {
+    fn target<'a>(&self, target: &Target<'_>, path: &'a Path) -> Result<Val<'a>, Stop> {
         match target {
             Target::Whole(value) => self.shown(value, Some(path)),
             Target::Part(value) => self.shown(value, Some(path)),
-            Target::Length(length) => Ok(Val::Number(length as f64)),
+            Target::Length(length) => Ok(Val::Number(*length as f64)),
             Target::All(_) => Ok(Val::At(path)),
         }
     }

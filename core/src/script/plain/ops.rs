@@ -107,19 +107,21 @@ impl Val<'_> {
         None
     }
 
-    /// `<`, `>` and their like; a number that is none compares with nothing.
-    fn order(&self, other: &Self) -> Option<Option<Ordering>> {
+    /// Whether the order of both is as `<`, `>` or their like want it; NaN has none. `None` where JavaScript would convert a
+    /// text.
+    fn is_ordered(&self, other: &Self, holds: fn(Ordering) -> bool) -> Option<bool> {
         if let (Self::Text(one), Self::Text(other)) = (self, other) {
-            return Some(Some(one.encode_utf16().cmp(other.encode_utf16())));
+            return Some(holds(one.encode_utf16().cmp(other.encode_utf16())));
         }
-        Some(self.number()?.partial_cmp(&other.number()?))
+        let order = self.number()?.partial_cmp(&other.number()?);
+        Some(order.is_some_and(holds))
     }
 }
 
 /// What an operator of two operands gives, other than those that may leave the second alone.
 pub(super) fn binary<'a>(op: Op, left: &Val<'a>, right: &Val<'a>) -> Option<Val<'a>> {
     let truth = |truth: bool| Some(Val::Bool(truth));
-    let ordered = |holds: fn(Ordering) -> bool| Some(Val::Bool(left.order(right)?.is_some_and(holds)));
+    let ordered = |holds: fn(Ordering) -> bool| Some(Val::Bool(left.is_ordered(right, holds)?));
     let arithmetic = |compute: fn(f64, f64) -> f64| Some(Val::Number(compute(left.number()?, right.number()?)));
     match op {
         Op::Same => truth(left.is_same(right)?),
