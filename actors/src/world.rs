@@ -203,7 +203,7 @@ impl EngineShared {
     pub fn rebuild(self: &Arc<Self>, begun: Begun, told: impl IntoIterator<Item = Told>) -> (RunMachine, Vec<Effect>) {
         let evaluator = Rc::new(RefCell::new((self.ports.evaluator)()));
         let mut world = Rebuilding {
-            run_id: Arc::clone(&begun.run_id),
+            run_id: Arc::clone(&begun.seed.run_id),
             in_place: InPlace::new(Arc::clone(self), evaluator),
             listening: begun.listening,
         };

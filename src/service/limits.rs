@@ -58,7 +58,7 @@ impl Default for Limits {
             ended_runs: 1_000,
             ended_bytes: 256 << 20,
             idempotency_keys: 10_000,
-            wait: Duration::from_secs(600),
+            wait: Duration::from_mins(10),
             keep_alive: Duration::from_secs(15),
         }
     }

@@ -158,10 +158,8 @@ impl RunMeter<'_> {
                     }
                 }
             }
-            EventType::ThreadJoinStarted => {
-                if self.joins.len() < MAX_OPEN_JOINS {
-                    self.joins.insert(Arc::clone(&event.thread_id), event.timestamp);
-                }
+            EventType::ThreadJoinStarted if self.joins.len() < MAX_OPEN_JOINS => {
+                self.joins.insert(Arc::clone(&event.thread_id), event.timestamp);
             }
             EventType::ToolCallCompleted | EventType::ToolCallFailed => {
                 let labels = [

@@ -40,22 +40,18 @@ impl Progress {
                 let attempts = data.get("attempt").and_then(Value::as_u64).unwrap_or(1);
                 let node_id = data.get("nodeId").and_then(Value::as_str).unwrap_or_default();
                 let mut state = self.state();
-                match state
-                    .nodes
-                    .last_mut()
-                    .filter(|last| attempts > 1 && last.node_id == node_id)
-                {
-                    Some(last) => (last.status, last.attempts) = ("RUNNING", attempts),
-                    None => {
-                        if state.nodes.len() >= MAX_NODES {
-                            state.nodes.remove(0);
-                        }
-                        state.nodes.push(NodeProgress {
-                            node_id: node_id.to_owned(),
-                            status: "RUNNING",
-                            attempts,
-                        });
+                let again = |last: &&mut NodeProgress| attempts > 1 && last.node_id == node_id;
+                if let Some(last) = state.nodes.last_mut().filter(again) {
+                    (last.status, last.attempts) = ("RUNNING", attempts);
+                } else {
+                    if state.nodes.len() >= MAX_NODES {
+                        state.nodes.remove(0);
                     }
+                    state.nodes.push(NodeProgress {
+                        node_id: node_id.to_owned(),
+                        status: "RUNNING",
+                        attempts,
+                    });
                 }
             }
             EventType::NodeCompleted => self.ended("COMPLETED"),

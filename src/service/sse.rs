@@ -13,10 +13,10 @@ use super::feed::{Fed, Feed};
 /// A comment: it keeps the connection, and readers pass over it.
 const COMMENT: &[u8] = b":\n\n";
 
-/// How what is fed becomes text on the wire.
+/// How what is item becomes text on the wire.
 pub(super) trait Wire: Send + 'static {
     /// Writes what one thing becomes, which may be nothing.
-    fn write(&mut self, feed: &Feed, fed: Fed, out: &mut Vec<u8>);
+    fn write(&mut self, feed: &Feed, item: Fed, out: &mut Vec<u8>);
 }
 
 /// What is dropped with a stream, whoever ends it; told when it came to its end.
@@ -38,10 +38,10 @@ pub(super) fn response(feed: Feed, wire: impl Wire, guard: impl Guard) -> Respon
                 return None;
             }
             let mut out = Vec::new();
-            for fed in next {
-                match fed {
+            for item in next {
+                match item {
                     Fed::Idle => out.extend_from_slice(COMMENT),
-                    fed => wire.write(&feed, fed, &mut out),
+                    item => wire.write(&feed, item, &mut out),
                 }
             }
             if !out.is_empty() {

@@ -68,10 +68,10 @@ pub fn merge_variables<'a>(
         let Some(((_, first), others)) = writers.split_first() else {
             continue;
         };
-        let reduced = reducer(name).map(|reducer| reduce(reducer, writers.iter().map(|(_, value)| *value)));
-        if let Some(Some(value)) = reduced {
+        let value = reducer(name).map(|how| reduce(how, writers.iter().map(|(_, value)| *value)));
+        if let Some(Some(value)) = value {
             merged.insert(name.to_owned(), value);
-        } else if reduced.is_none() && others.iter().all(|(_, value)| value == first) {
+        } else if value.is_none() && others.iter().all(|(_, value)| value == first) {
             merged.insert(name.to_owned(), (*first).clone());
         } else {
             let values = writers

@@ -31,7 +31,7 @@ impl Outbox {
     }
 
     /// The next effect that need not wait any more.
-    pub fn next(&mut self) -> Option<Effect> {
+    pub fn release(&mut self) -> Option<Effect> {
         let (step, _) = self.held.front()?;
         if Some(*step) > self.durable {
             return None;

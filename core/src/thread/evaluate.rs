@@ -8,9 +8,10 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::effect::{Evaluation, Outcome};
+use super::loops::LoopFrame;
 use super::machine::ThreadMachine;
 use super::seed::Snapshot;
-use super::state::{Outputs, Variable, Variables};
+use super::state::{Outputs, Variables};
 use crate::error::RunError;
 use crate::graph::{ContextNode, Evaluator, Graph, LoopNode, NodeIx, NodeKind, SnippetIx, Unevaluated, ValueSpec};
 use crate::message::Role;
@@ -26,8 +27,7 @@ pub struct ThreadScope<'a> {
     variables: &'a Variables,
     outputs: &'a Outputs,
     globals: &'a Variables,
-    /// The thread itself, for `loop`; a snapshot has that among its variables.
-    thread: Option<&'a ThreadMachine>,
+    loops: Option<&'a Arc<LoopFrame>>,
 }
 
 impl<'a> ThreadScope<'a> {
@@ -40,19 +40,16 @@ impl<'a> ThreadScope<'a> {
             variables: thread.variables(),
             outputs: thread.outputs(),
             globals,
-            thread: Some(thread),
+            loops: thread.loops.as_ref(),
         }
     }
 
     /// The thread as it stands, and the global variables.
     pub fn snapshot(&self) -> (Snapshot, Variables) {
-        let mut variables = self.variables.clone();
-        if let Some(value) = self.variable("loop") {
-            variables.define("loop".into(), loop_variable(value));
-        }
         let thread = Snapshot {
             input: Arc::clone(self.input),
-            variables,
+            variables: self.variables.clone(),
+            loops: self.loops.cloned(),
             outputs: self.outputs.clone(),
             last: self.last.clone(),
         };
@@ -68,16 +65,8 @@ impl<'a> ThreadScope<'a> {
             variables: &thread.variables,
             outputs: &thread.outputs,
             globals,
-            thread: None,
+            loops: thread.loops.as_ref(),
         }
-    }
-}
-
-fn loop_variable(value: Arc<Value>) -> Variable {
-    Variable {
-        value,
-        variable_type: None,
-        readonly: true,
     }
 }
 
@@ -94,7 +83,7 @@ impl Scope for ThreadScope<'_> {
         let own = self.variables.value(name);
         let given = own.or_else(|| self.globals.value(name)).map(Arc::clone);
         match given {
-            None if name == "loop" => self.thread?.loop_state().map(Arc::new),
+            None if name == "loop" => self.loops.map(|frame| Arc::new(frame.shown())),
             given => given,
         }
     }

@@ -247,10 +247,6 @@ impl ThreadMachine {
     pub fn outputs(&self) -> &Outputs {
         &self.outputs
     }
-    /// `loop` in expressions: `{index, item, first, last}` of the innermost loop it is in.
-    pub(super) fn loop_state(&self) -> Option<Value> {
-        self.loops.as_ref().map(|frame| frame.shown())
-    }
     /// The nodes it entered, in order.
     pub fn history(&self) -> impl Iterator<Item = &NodeRecord> {
         self.history.iter()

@@ -87,13 +87,13 @@ pub(super) fn of_transport(error: &reqwest::Error) -> Failure {
 /// An answer that is not 2xx.
 pub(super) fn refused(status: StatusCode, body: &str, headers: &HeaderMap) -> Failure {
     let body: Value = serde_json::from_str(body).unwrap_or_else(|_| Value::String(body.to_owned()));
-    let failure = ModelFailure {
+    let cause = ModelFailure {
         status: Some(status.as_u16()),
         retry_after: retry_after(headers).or_else(|| retry_delay(&body)),
         ..ModelFailure::new(kind_of(status.as_u16()))
     };
     Failure {
-        failure,
+        cause,
         message: format!("HTTP {status}: {}", said(&body)),
         finish: None,
     }

@@ -142,7 +142,7 @@ impl Protocol {
     pub(super) fn body(self, asked: &Asked<'_>) -> Result<Value, FormatError> {
         match self {
             Self::OpenAi => openai::body(asked),
-            Self::Responses => responses::body(asked),
+            Self::Responses => Ok(responses::body(asked)),
             Self::Anthropic => anthropic::body(asked),
             Self::Gemini => gemini::body(asked),
             Self::Ollama => ollama::body(asked),

@@ -10,7 +10,7 @@ use super::openai::{function, json_schema, merge, tool_choice};
 use super::parameters::Names;
 use super::protocol::Asked;
 use super::said::{CallPiece, Said};
-use crate::formats::{FormatError, responses};
+use crate::formats::responses;
 
 const NAMES: Names = Names {
     temperature: "temperature",
@@ -20,7 +20,7 @@ const NAMES: Names = Names {
     stop: None,
 };
 
-pub(super) fn body(asked: &Asked<'_>) -> Result<Value, FormatError> {
+pub(super) fn body(asked: &Asked<'_>) -> Value {
     let parameters = asked.parameters;
     let mut body = json!({
         "model": asked.model, "stream": asked.streams, "store": false, "include": ["reasoning.encrypted_content"],
@@ -56,7 +56,7 @@ pub(super) fn body(asked: &Asked<'_>) -> Result<Value, FormatError> {
         body["text"] = json!({ "format": format });
     }
     merge(&mut body, &parameters.rest);
-    Ok(body)
+    body
 }
 
 pub(super) fn hear(event: Option<&str>, frame: &Value, said: &mut Said) -> Result<(), Failure> {

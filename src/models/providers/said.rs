@@ -334,7 +334,9 @@ mod tests {
         };
         let told = |pieces: Vec<CallPiece<'_>>| -> Vec<(String, String, Value)> {
             let mut said = Said::default();
-            pieces.into_iter().for_each(|piece| said.call(&piece));
+            for piece in &pieces {
+                said.call(piece);
+            }
             said.finished(FinishReason::ToolCalls);
             let calls = said.reply("p", "m").expect("whole").tool_calls;
             calls

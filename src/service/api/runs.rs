@@ -306,8 +306,8 @@ struct EventWire {
 }
 
 impl Wire for EventWire {
-    fn write(&mut self, feed: &Feed, fed: Fed, out: &mut Vec<u8>) {
-        match fed {
+    fn write(&mut self, feed: &Feed, item: Fed, out: &mut Vec<u8>) {
+        match item {
             Fed::Event(recorded) => {
                 let event = &recorded.event;
                 if self.types.is_empty() || self.types.contains(&event.raised.event_type) {

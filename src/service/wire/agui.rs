@@ -171,8 +171,8 @@ impl AgUi {
 }
 
 impl Wire for AgUi {
-    fn write(&mut self, feed: &Feed, fed: Fed, out: &mut Vec<u8>) {
-        let events = match fed {
+    fn write(&mut self, feed: &Feed, item: Fed, out: &mut Vec<u8>) {
+        let events = match item {
             Fed::Event(recorded) => self.event(&recorded.event),
             Fed::Missed { count, .. } => vec![json!({"type": "CUSTOM", "name": "missed", "value": count})],
             Fed::Idle => Vec::new(),

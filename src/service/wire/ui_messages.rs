@@ -98,8 +98,8 @@ impl UiMessages {
 }
 
 impl Wire for UiMessages {
-    fn write(&mut self, feed: &Feed, fed: Fed, out: &mut Vec<u8>) {
-        match fed {
+    fn write(&mut self, feed: &Feed, item: Fed, out: &mut Vec<u8>) {
+        match item {
             Fed::Event(recorded) => self.event(&recorded.event).iter().for_each(|chunk| data(out, chunk)),
             Fed::Missed { count, .. } => {
                 let missed = json!({"type": "data-missed", "data": count, "transient": true});
@@ -109,7 +109,9 @@ impl Wire for UiMessages {
             Fed::End => {
                 let run = feed.run();
                 let chunks = self.end(run.id(), run.outcome().as_deref());
-                chunks.iter().for_each(|chunk| data(out, chunk));
+                for chunk in &chunks {
+                    data(out, chunk);
+                }
                 frame(out, None, None, b"[DONE]");
             }
         }

@@ -235,7 +235,7 @@ impl<'a> Driver<'a> {
 
     /// What is durable is told. What is to be done is found among the open effects.
     fn carry(&mut self) {
-        while let Some(effect) = self.outbox.next() {
+        while let Some(effect) = self.outbox.release() {
             match effect {
                 Effect::Emit { thread_id, event, .. } => self.event(format!("{thread_id} {event:?}")),
                 Effect::EmitAll { events, .. } => events.iter().for_each(|event| self.event(format!("{event:?}"))),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pirn_core::conversation::{Estimator, Tokenizer};
+use pirn_core::conversation::{Estimator, MessageRules, Tokenizer};
 use pirn_core::definition::{SourceFile, load};
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::EventMask;
@@ -11,7 +11,7 @@ use pirn_core::graph::{CompileContext, Graph, NodeIx, compile_loaded};
 use pirn_core::message::{Role, ToolCall};
 use pirn_core::run::{Called, Listening, World};
 use pirn_core::script::Scope;
-use pirn_core::thread::{Effect, Evaluation, ModelReply, Outcome, Output, ToolResult};
+use pirn_core::thread::{Effect, Evaluation, ModelReply, Outcome, Output, ThreadScope, ToolResult};
 use serde_json::{Value, json};
 
 /// Workflows, and answers that depend on nothing.
@@ -50,12 +50,15 @@ impl World for Workflows {
     fn tool_tokens(&self, _: &[Arc<str>], _: &dyn Tokenizer) -> u64 {
         0
     }
-    fn evaluate(&mut self, _: &Graph, _: NodeIx, what: Evaluation, scope: &dyn Scope) -> Outcome {
-        match what {
+    fn message_rules(&self, _: Option<&str>) -> MessageRules {
+        MessageRules::default()
+    }
+    fn evaluate(&mut self, _: &Arc<Graph>, _: NodeIx, what: Evaluation, scope: &ThreadScope<'_>) -> Option<Outcome> {
+        Some(match what {
             Evaluation::Edges | Evaluation::Routes => Outcome::Choice(Some(0)),
             Evaluation::Value(_) | Evaluation::Input | Evaluation::Pin => Outcome::Value(scope.output()),
             Evaluation::Prompt | Evaluation::Texts => Outcome::Texts(vec![Some("text".into()), None]),
-        }
+        })
     }
     fn call(&mut self, function: &str, _: &Output, _: u32) -> Called {
         match function {
@@ -84,7 +87,7 @@ impl Receiver {
             .bytes()
             .fold(seed, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into())));
         match effect {
-            Effect::Function { .. } | Effect::Script { .. } if chance % 4 == 0 => {
+            Effect::Function { .. } | Effect::Script { .. } if chance.is_multiple_of(4) => {
                 Outcome::Failed(RunError::new(RunErrorCode::NodeFailed, "on purpose"))
             }
             Effect::Function { .. } | Effect::Script { .. } => {
@@ -95,7 +98,8 @@ impl Receiver {
             }
             Effect::Tool { call, .. } => Outcome::Tool(ToolResult {
                 content: format!("{} did {key}", call.name),
-                failed: chance % 5 == 0,
+                failed: chance.is_multiple_of(5),
+                media: Vec::new(),
             }),
             other => panic!("nobody does {other:?}"),
         }
