@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use pirn_core::analysis::analyse;
 use pirn_core::definition::{ContextOperation, FaultCode, Loaded, NodeConfig, nearest};
@@ -10,7 +11,6 @@ pub use pirn_core::definition::{Fault, SourceFile};
 use pirn_core::graph::{CompileContext, Compiled, Graph, compile_loaded};
 
 use crate::config::{ConfigText, profile_faults, profile_warnings};
-use crate::engine::next_uids;
 use crate::script::TextSyntax;
 
 /// The world that files are checked in.
@@ -176,4 +176,10 @@ impl Checked {
     pub fn compiled(&self) -> &Compiled {
         &self.0.compiled
     }
+}
+
+/// The first of `count` graph numbers that no other graph of the process has.
+pub(crate) fn next_uids(count: usize) -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(count as u64 + 1, Ordering::Relaxed)
 }

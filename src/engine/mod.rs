@@ -35,7 +35,7 @@ pub use pirn_actors::run::{FiringOutcome, FiringReport, NodeReport, RunReport, T
 pub use pirn_actors::supervisor::RunStatus;
 pub use pirn_actors::{History, ThreadList};
 use place::Placement;
-pub(crate) use place::{next_uids, spawn_here};
+pub(crate) use place::spawn_here;
 pub use workflow::{NodeInfo, WorkflowInfo};
 
 /// How long the engine's own actors, or a virtual clock's thread, may take to begin.
@@ -311,7 +311,7 @@ fn compiled(loaded: &Loaded, functions: &BTreeSet<String>, registered: &[Arc<Gra
             syntax,
             functions: Some(functions),
             registered,
-            first_uid: place::next_uids(loaded.workflows.len()),
+            first_uid: crate::check::next_uids(loaded.workflows.len()),
             ..CompileContext::default()
         };
         compile_loaded(loaded, &context)

@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -324,10 +323,4 @@ fn stopped() -> RunError {
 /// A number that differs from process to process.
 pub(super) fn process_seed() -> u64 {
     std::hash::RandomState::new().build_hasher().finish()
-}
-
-/// The first of `count` graph numbers that no other graph of the process has.
-pub(crate) fn next_uids(count: usize) -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    NEXT.fetch_add(count as u64 + 1, Ordering::Relaxed)
 }

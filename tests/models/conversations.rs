@@ -140,11 +140,10 @@ proptest! {
         for turn in turns {
             let last = all.last().map_or(Role::System, |last| last.role);
             let first = turn[0].role;
-            let is_next = match (last, first) {
-                (Role::User, Role::User) | (Role::Assistant, Role::Assistant) => false,
-                (Role::Tool, Role::User) => false,
-                _ => true,
-            };
+            let is_next = !matches!(
+                (last, first),
+                (Role::User | Role::Tool, Role::User) | (Role::Assistant, Role::Assistant)
+            );
             if is_next {
                 all.extend(turn.into_iter().map(Arc::new));
             }

@@ -42,7 +42,7 @@ fn asked(row: &Value) -> Ran {
     };
     let mut more = json!({
         "provider": provider, "retry": {"maxAttempts": 1},
-        "stream": !file.ends_with(".json"),
+        "stream": std::path::Path::new(file).extension().is_none_or(|ending| ending != "json"),
     });
     more.as_object_mut()
         .expect("an object")
