@@ -1,6 +1,6 @@
 //! What an engine is given from outside: models, tools, functions, scripts, tokenizers.
 //!
-//! Every call is work: it may take long, fail, or be dropped. What it answers is an [`Outcome`](pirn_core::thread::Outcome)
+//! Every call is work: it may take long, fail, or be dropped. What it answers is an [`Outcome`]
 //! of the thread that asked.
 
 use std::sync::Arc;

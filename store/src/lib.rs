@@ -9,8 +9,8 @@
 //! 4. What is read is what was written. Damage is found and told ([`StoreError::Damaged`]); nothing is made up for it.
 //! 5. After a write that the system could not vouch for, nothing more is written ([`StoreError::Stopped`]).
 //!
-//! [`MemoryStore`] keeps everything while the process lives; [`SqliteStore`] (feature `sqlite`) keeps it in one file. A store of
-//! your own goes through the same suite, [`conformance`] (feature `conformance`).
+//! [`MemoryStore`] keeps everything while the process lives; `SqliteStore` (feature `sqlite`) keeps it in one file. A store of
+//! your own goes through the same suite, `conformance` (feature `conformance`).
 //!
 //! ```
 //! use futures::executor::block_on;
