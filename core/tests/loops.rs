@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pirn_core::definition::{SourceFile, load};
 use pirn_core::error::{RunErrorCode, ScriptFault};
 use pirn_core::event::EventMask;
-use pirn_core::graph::{CompileContext, Evaluator, Graph, SnippetIx, compile_loaded};
+use pirn_core::graph::{CompileContext, Evaluator, Graph, SnippetIx, Unevaluated, compile_loaded};
 use pirn_core::script::{Plain, PlainText, Scope};
 use pirn_core::thread::{
     Effect, Environment, Input, Outcome, Output, Outputs, ThreadEnd, ThreadId, ThreadKind, ThreadMachine, ThreadScope,
@@ -36,13 +36,13 @@ impl Arithmetic {
 }
 
 impl Evaluator for Arithmetic {
-    fn value(&mut self, graph: &Graph, snippet: SnippetIx, scope: &dyn Scope) -> Result<Arc<Value>, ScriptFault> {
-        Self::of(&graph.snippet(snippet).source, scope)
+    fn value(&mut self, graph: &Graph, snippet: SnippetIx, scope: &dyn Scope) -> Result<Arc<Value>, Unevaluated> {
+        Ok(Self::of(&graph.snippet(snippet).source, scope)?)
     }
-    fn truth(&mut self, graph: &Graph, snippet: SnippetIx, scope: &dyn Scope) -> Result<bool, ScriptFault> {
+    fn truth(&mut self, graph: &Graph, snippet: SnippetIx, scope: &dyn Scope) -> Result<bool, Unevaluated> {
         Ok(*self.value(graph, snippet, scope)? == json!(true))
     }
-    fn text(&mut self, graph: &Graph, snippet: SnippetIx, scope: &dyn Scope) -> Result<String, ScriptFault> {
+    fn text(&mut self, graph: &Graph, snippet: SnippetIx, scope: &dyn Scope) -> Result<String, Unevaluated> {
         self.text_of(&graph.snippet(snippet).source, scope)
     }
     fn template_value(
@@ -50,21 +50,21 @@ impl Evaluator for Arithmetic {
         graph: &Graph,
         snippet: SnippetIx,
         scope: &dyn Scope,
-    ) -> Result<Arc<Value>, ScriptFault> {
+    ) -> Result<Arc<Value>, Unevaluated> {
         let template = PlainText::read(&graph.snippet(snippet).source);
-        template
+        Ok(template
             .ok_or_else(|| ScriptFault::template("not read here"))?
-            .value(scope)
+            .value(scope)?)
     }
-    fn value_of(&mut self, source: &str, scope: &dyn Scope) -> Result<Arc<Value>, ScriptFault> {
-        Self::of(source, scope)
+    fn value_of(&mut self, source: &str, scope: &dyn Scope) -> Result<Arc<Value>, Unevaluated> {
+        Ok(Self::of(source, scope)?)
     }
-    fn truth_of(&mut self, source: &str, scope: &dyn Scope) -> Result<bool, ScriptFault> {
+    fn truth_of(&mut self, source: &str, scope: &dyn Scope) -> Result<bool, Unevaluated> {
         Ok(*Self::of(source, scope)? == json!(true))
     }
-    fn text_of(&mut self, source: &str, scope: &dyn Scope) -> Result<String, ScriptFault> {
+    fn text_of(&mut self, source: &str, scope: &dyn Scope) -> Result<String, Unevaluated> {
         let template = PlainText::read(source).ok_or_else(|| ScriptFault::template("not read here"))?;
-        template.render(scope)
+        Ok(template.render(scope)?)
     }
 }
 
@@ -134,17 +134,20 @@ fn walk(nodes: &Value, edges: &[&str], input: Value) -> Walked {
             Effect::Evaluate { id, node, what } => {
                 let globals = Variables::default();
                 let scope = ThreadScope::new(&machine, &globals);
-                (id, evaluate(&graphs[0], node, what, &scope, &mut Arithmetic))
+                let outcome = evaluate(&graphs[0], node, what, &scope, &mut Arithmetic);
+                (id, outcome.expect("answered in place"))
             }
             Effect::Tool { id, call, .. } => {
                 let result = match call.name.as_str() {
                     "fails" => ToolResult {
                         content: "no".to_owned(),
                         failed: true,
+                        media: Vec::new(),
                     },
                     _ => ToolResult {
                         content: call.arguments.to_string(),
                         failed: false,
+                        media: Vec::new(),
                     },
                 };
                 calls.push(call.arguments);
