@@ -296,16 +296,13 @@ impl Spans {
             KeyValue::new(names::RUN_ID, event.run_id.to_string()),
             KeyValue::new(names::THREAD_ID, event.thread_id.to_string()),
         ];
-        let name = match &thread.path {
-            Some(path) => {
-                attributes.push(KeyValue::new(names::PATH_ID, path.clone()));
-                format!("branch {path}")
-            }
-            None => {
-                attributes.push(KeyValue::new(names::OPERATION, names::INVOKE_WORKFLOW));
-                attributes.push(KeyValue::new(names::WORKFLOW_NAME, thread.workflow.to_string()));
-                format!("{} {}", names::INVOKE_WORKFLOW, thread.workflow)
-            }
+        let name = if let Some(path) = &thread.path {
+            attributes.push(KeyValue::new(names::PATH_ID, path.clone()));
+            format!("branch {path}")
+        } else {
+            attributes.push(KeyValue::new(names::OPERATION, names::INVOKE_WORKFLOW));
+            attributes.push(KeyValue::new(names::WORKFLOW_NAME, thread.workflow.to_string()));
+            format!("{} {}", names::INVOKE_WORKFLOW, thread.workflow)
         };
         let shape = Shape {
             id: own,

@@ -121,13 +121,19 @@ async fn mcps_own_client_calls_workflows_over_http_and_cancels_one() {
     check_mcp(&heard);
     // The run of the call that was cancelled is.
     let plain = reqwest::Client::builder().no_proxy().build().expect("a client");
-    loop {
-        let runs = answer(plain.get(format!("{url}/v1/runs?workflow=order"))).await.body;
-        match runs["runs"][0]["status"].as_str().expect("a run") {
-            "RUNNING" => tokio::task::yield_now().await,
-            status => break assert_eq!(status, "CANCELLED"),
+    let ended = async {
+        loop {
+            let runs = answer(plain.get(format!("{url}/v1/runs?workflow=order"))).await.body;
+            match runs["runs"][0]["status"].as_str().expect("a run") {
+                "RUNNING" => tokio::task::yield_now().await,
+                status => break assert_eq!(status, "CANCELLED"),
+            }
         }
-    }
+    };
+    let limit = std::time::Duration::from_secs(30);
+    tokio::time::timeout(limit, ended)
+        .await
+        .expect("the cancelled call's run ends");
 }
 
 #[tokio::test(flavor = "multi_thread")]

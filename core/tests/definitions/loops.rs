@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::world::{codes_of, flow, idle, node};
 
-fn start(id: &str, config: Value) -> Value {
+fn start(id: &str, config: &Value) -> Value {
     json!({"id": id, "type": "LOOP_START", "config": config})
 }
 
@@ -23,9 +23,9 @@ fn loops_are_paired_closed_and_nested() {
         all.extend_from_slice(nodes);
         codes_of(&flow(&Value::Array(all), edges))
     };
-    let (l, a, x) = (start("l", counted("l")), idle("a"), end("x", "l"));
+    let (l, a, x) = (start("l", &counted("l")), idle("a"), end("x", "l"));
     assert!(body(&[l.clone(), a.clone(), x.clone()], &["s>l", "l>a", "a>x", "x>e"]).is_empty());
-    let inner = [start("m", counted("m")), idle("b"), end("y", "m")];
+    let inner = [start("m", &counted("m")), idle("b"), end("y", "m")];
     let nested = [&[l.clone(), x.clone()][..], &inner].concat();
     assert!(body(&nested, &["s>l", "l>m", "m>b", "b>y", "y>x", "x>e"]).is_empty());
     assert_eq!(
@@ -42,7 +42,7 @@ fn loops_are_paired_closed_and_nested() {
         body(&[a.clone(), x.clone()], &["s>a", "a>x", "x>e"])[0],
         "UNPAIRED_LOOP_END"
     );
-    let twice = [l.clone(), a.clone(), x.clone(), start("k", counted("l"))];
+    let twice = [l.clone(), a.clone(), x.clone(), start("k", &counted("l"))];
     assert!(body(&twice, &["s>k", "k>l", "l>a", "a>x", "x>e"]).contains(&"DUPLICATE_LOOP_ID"));
     let leaving = body(
         &[l.clone(), a.clone(), x.clone(), idle("c")],
@@ -56,7 +56,7 @@ fn loops_are_paired_closed_and_nested() {
 #[test]
 fn a_loop_that_never_ends_or_never_begins_is_a_fault() {
     let with = |config: Value, close: Value| {
-        let nodes = json!([node("s", "START"), start("l", config), idle("a"),
+        let nodes = json!([node("s", "START"), start("l", &config), idle("a"),
             {"id": "x", "type": "LOOP_END", "config": close}, node("e", "END")]);
         codes_of(&flow(&nodes, &["s>l", "l>a", "a>x", "x>e"]))
     };
