@@ -27,7 +27,7 @@ fn pages() -> Vec<String> {
             let path = format!("{folder}/{}", entry.file_name().to_string_lossy());
             if entry.path().is_dir() {
                 folders.push(path);
-            } else if path.ends_with(".md") {
+            } else if Path::new(&path).extension().is_some_and(|ending| ending == "md") {
                 pages.push(path);
             }
         }
