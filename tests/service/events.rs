@@ -39,7 +39,7 @@ async fn a_client_that_drops_at_every_event_and_comes_back_gets_each_once_in_ord
         }
         drop(events);
         // The run takes its steps while nobody reads as well as while somebody does.
-        if read.len() % 4 == 0 {
+        if read.len().is_multiple_of(4) {
             world.gate.add_permits(1);
         }
     }

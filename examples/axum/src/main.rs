@@ -45,7 +45,7 @@ async fn ask(
     let mut prepared = engine
         .run("ask")
         .input(json!(query.question))
-        .deadline(Duration::from_secs(60));
+        .deadline(Duration::from_mins(1));
     let events = prepared.events(&[], 1_000);
     let run = prepared.start().map_err(|error| refused(&error))?;
     // Whoever drops the stream drops the guard with it: the run is cancelled.
