@@ -95,7 +95,7 @@ async fn a_body_that_is_too_large_is_refused_with_413_whether_it_says_so_or_not(
 #[tokio::test]
 async fn a_flood_of_headers_is_refused_with_431() {
     let world = World::new().await;
-    let many: String = (0..500).map(|n| format!("X-{n}: y\r\n")).collect();
+    let many = (0..500).map(|n| format!("X-{n}: y\r\n")).collect::<Vec<_>>().concat();
     let many = send(
         &world,
         format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\n{many}\r\n").as_bytes(),

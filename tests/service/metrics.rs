@@ -42,8 +42,7 @@ async fn the_figures_count_what_has_happened() {
     let value = |name: &str| {
         samples
             .get(name)
-            .map(String::as_str)
-            .unwrap_or_else(|| panic!("{name} in\n{text}"))
+            .map_or_else(|| panic!("{name} in\n{text}"), String::as_str)
     };
     assert_eq!(value(r#"pirn_runs_started_total{workflow="echo"}"#), "2");
     assert_eq!(
