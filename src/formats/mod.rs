@@ -8,7 +8,8 @@ pub mod anthropic;
 pub mod gemini;
 pub mod openai;
 pub mod reasoning;
-pub mod responses;
+#[cfg(feature = "providers")]
+pub(crate) mod responses;
 
 use std::fmt;
 use std::sync::Arc;

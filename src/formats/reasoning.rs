@@ -91,6 +91,7 @@ impl Recalled {
         ((!texts.is_empty()).then(|| texts.join("\n")), blocks)
     }
 
+    #[cfg(feature = "providers")]
     /// The blocks alone.
     pub(super) fn blocks(self) -> Vec<Value> {
         self.beside().1
@@ -118,6 +119,7 @@ pub(super) fn note(message: &mut Message, provider: &str, recalled: Recalled) {
     }
 }
 
+#[cfg(feature = "providers")]
 /// What goes back to `provider`'s `model`, and to no other.
 pub(crate) fn for_model(message: &Message, provider: &str, model: &str) -> Recalled {
     let is_its = |kept: &Kept| kept.provider == provider && kept.model.as_deref() == Some(model);

@@ -9,7 +9,7 @@ use pirn_core::script::{Plain, Scope, ScriptFault};
 use serde_json::Value;
 
 use super::ExpressionLimits;
-use super::deadline::{left_until, now};
+use super::deadline::now;
 #[cfg(feature = "javascript")]
 use super::expressions::{Expressions, Script};
 use super::template::Template;
@@ -98,8 +98,8 @@ impl JsEvaluator {
 
     #[cfg(feature = "javascript")]
     fn time(&self) -> Duration {
-        let left = self.until.map_or(self.limits.time, left_until);
-        left.min(self.limits.time)
+        let left = |until: Instant| until.saturating_duration_since(now());
+        self.until.map_or(self.limits.time, left).min(self.limits.time)
     }
 
     fn expression(&mut self, graph: &Graph, snippet: SnippetIx) -> Arc<Expression> {

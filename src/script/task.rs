@@ -29,7 +29,6 @@ pub(super) struct Done {
 #[derive(Default)]
 pub(super) struct Reins {
     stop: Mutex<Option<StopFlag>>,
-    #[cfg(feature = "javascript")]
     process: Mutex<Option<std::process::Child>>,
 }
 
@@ -69,7 +68,6 @@ impl Reins {
 
     /// Ends the worker process, where there is one.
     pub(super) fn kill(&self) {
-        #[cfg(feature = "javascript")]
         if let Some(process) = &mut *locked(&self.process) {
             // It may have ended by itself.
             let _: std::io::Result<()> = process.kill();
@@ -120,7 +118,13 @@ impl Interpreter {
     pub(super) fn run(&mut self, task: Task) -> Done {
         match task {
             Task::Code(job) => {
-                let CodeOutcome { result, logs } = self.code(*job);
+                #[cfg(feature = "javascript")]
+                let CodeOutcome { result, logs } = match &self.worker {
+                    Some(worker) => worker.code(&job),
+                    None => job.run_inline(),
+                };
+                #[cfg(not(feature = "javascript"))]
+                let CodeOutcome { result, logs } = job.run_inline();
                 let outcome = match result {
                     Ok(value) => Outcome::Value(Arc::new(value)),
                     Err(fault) => Outcome::Failed(fault.into()),
@@ -132,14 +136,6 @@ impl Interpreter {
                 logs: Logs::default(),
             },
         }
-    }
-
-    fn code(&mut self, job: CodeJob) -> CodeOutcome {
-        #[cfg(feature = "javascript")]
-        if let Some(worker) = &self.worker {
-            return worker.code(&job);
-        }
-        job.run_inline()
     }
 
     fn texts(&mut self, texts: Texts) -> Outcome {
