@@ -77,7 +77,11 @@ fn replies_are_shown_as_they_come_where_that_is_asked_for() {
     let said: Vec<&str> = ended.stderr.lines().filter(|line| line.contains(" | ")).collect();
     assert_eq!(
         said,
-        ["  asks | no ... (asked again)", "  asks | one", "  asks | two three"]
+        [
+            "           | no ... (asked again)",
+            "           | one",
+            "           | two three"
+        ]
     );
 
     let server = Server::answering([Answer::saying(&["one"])]);

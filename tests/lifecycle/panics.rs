@@ -86,7 +86,7 @@ fn a_run_that_panics_reports_what_it_spent_and_said_until_then() {
         assert_eq!(shown["tokens"]["spent"], json!(cost));
         assert_eq!(
             shown["nodes"][2],
-            json!({"nodeId": "ask", "status": "COMPLETED", "attempts": 1})
+            json!({"nodeId": "ask", "status": "COMPLETED", "attempts": 1, "finishReason": "stop"})
         );
         assert_eq!(shown["conversation"]["messages"][1]["role"], "assistant");
     }

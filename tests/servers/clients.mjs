@@ -48,12 +48,18 @@ async function mcp(transport) {
   const unknown = await client.callTool({ name: "none", arguments: {} }).catch((error) => ({ code: error.code }));
   // A call that is cancelled: the workflow waits for an event that never comes.
   const controller = new AbortController();
+  const toldWhileWaiting = [];
   const waiting = client.callTool({ name: "order", arguments: {} }, undefined, {
     signal: controller.signal,
-    onprogress: () => controller.abort("enough"),
+    onprogress: (told) => {
+      toldWhileWaiting.push(told);
+      controller.abort("enough");
+    },
   });
   const cancelled = await waiting.then(() => "answered", () => "cancelled");
-  print({ tools, called, progress, refused, unknown, cancelled });
+  // The notice is sent without waiting for it, and closing would take it back.
+  await client.ping();
+  print({ tools, called, progress, toldWhileWaiting, refused, unknown, cancelled });
   await client.close();
 }
 

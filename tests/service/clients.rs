@@ -93,13 +93,14 @@ fn check_mcp(heard: &Value) {
     assert_eq!(greet["inputSchema"]["required"], json!(["name"]));
     assert_eq!(heard["called"]["content"][0]["text"], "Hello, Ada!");
     assert_ne!(heard["called"]["isError"], true);
-    let told: Vec<f64> = heard["progress"]
-        .as_array()
-        .expect("progress")
-        .iter()
-        .filter_map(|told| told["progress"].as_f64())
-        .collect();
-    assert!(!told.is_empty() && told.is_sorted_by(|a, b| a < b), "{told:?}");
+    let told = |list: &str| -> Vec<f64> {
+        let list = heard[list].as_array().expect("progress").iter();
+        list.filter_map(|told| told["progress"].as_f64()).collect()
+    };
+    // The client leaves out what it reads together with the answer; of a call that waits it must have heard.
+    let (answered, waiting) = (told("progress"), told("toldWhileWaiting"));
+    assert!(answered.is_sorted_by(|a, b| a < b), "{answered:?}");
+    assert!(!waiting.is_empty() && waiting.is_sorted_by(|a, b| a < b), "{waiting:?}");
     assert_eq!(heard["refused"]["isError"], true);
     assert!(
         heard["refused"]["content"][0]["text"]

@@ -153,7 +153,7 @@ fn an_address_that_others_reach_needs_a_token() {
     assert_eq!(code, Some(2));
     assert!(said.contains("--token-file"), "{said}");
     let (code, said) = serve(&["none.json"]);
-    assert_eq!(code, Some(1), "{said}");
+    assert_eq!(code, Some(2), "{said}");
     std::fs::write(folder.join("bad.json"), ONE.replace("WAIT", "WEIGHT")).expect("a file");
     let (code, said) = serve(&["bad.json"]);
     assert_eq!(code, Some(1));

@@ -118,7 +118,7 @@ async fn a_run_has_the_id_that_it_is_given_once() {
         .await;
     assert_eq!(events[0].json["runId"], "order-17.a_b");
     for wrong in ["", "a/b", "a b", "ä", &"x".repeat(129)] {
-        let refused = answer(world.post("/v1/runs", &json!({"workflow": "echo", "runId": wrong}))).await;
+        let refused = answer(world.post("/v1/runs", &json!({"workflow": "echo", "input": {}, "runId": wrong}))).await;
         assert_eq!(
             (refused.status.as_u16(), &refused.body["pointer"]),
             (422, &json!("/runId"))

@@ -114,7 +114,11 @@ impl World {
         Self {
             address,
             service,
-            client: Client::builder().no_proxy().build().expect("a client"),
+            client: Client::builder()
+                .no_proxy()
+                .pool_max_idle_per_host(0)
+                .build()
+                .expect("a client"),
             gate,
             token,
             _stop: stop,

@@ -101,8 +101,8 @@ mod tests {
         assert_eq!(
             line(text).render(Some(40)),
             [
-                "  1.2 s    a long text that does not fit",
-                "             in forty columns"
+                "  1.2 s    a long text that does not",
+                "             fit in forty columns"
             ]
         );
     }
