@@ -1,5 +1,10 @@
 //! The power goes at every operation of the disk, in every workflow.
 
+use std::num::NonZero;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, available_parallelism};
+
 use pirn_store::SqliteStore;
 use pirn_test_disk::{Disk, Survives, Trouble, VFS};
 
@@ -7,8 +12,17 @@ use crate::driver::{Scene, play};
 use crate::outside::{Receiver, Workflows};
 use crate::workflows;
 
-/// One of them each time, beside what chance leaves.
-const TIDY: [Survives; 3] = [Survives::All, Survives::Nothing, Survives::LastTorn];
+/// What may be left of what was not synced, at operation `at`: each time lost, kept, torn, and in two orders that chance draws.
+fn leftovers(at: u64) -> [(Trouble, Survives); 6] {
+    [
+        (Trouble::PowerBefore, Survives::All),
+        (Trouble::PowerAfter, Survives::All),
+        (Trouble::PowerAfter, Survives::Nothing),
+        (Trouble::PowerAfter, Survives::LastTorn),
+        (Trouble::PowerAfter, Survives::Any(at)),
+        (Trouble::PowerAfter, Survives::Any(at + 1_000)),
+    ]
+}
 
 fn open(disk: &Disk) -> Option<SqliteStore> {
     match SqliteStore::open_on(VFS, disk.path("runs.db")) {
@@ -26,7 +40,7 @@ fn orders() -> u64 {
     std::env::var("PIRN_CRASH_SEEDS")
         .ok()
         .and_then(|text| text.parse().ok())
-        .unwrap_or(1)
+        .unwrap_or(2)
 }
 
 /// What the uninterrupted run asked for, was told and came to is what the interrupted one did, and nothing was asked for more
@@ -51,6 +65,50 @@ fn check(found: &Receiver, whole: &Receiver, before: &Receiver, case: &dyn Fn() 
     }
 }
 
+/// What the crashes of one workflow came to.
+#[derive(Default)]
+struct Tally {
+    points: u64,
+    repeats: u64,
+}
+
+/// Cuts the power at every operation of one run, in every way, and goes on with it.
+fn crash_everywhere(scene: &Scene, made: &Disk, number: usize, tally: &mut Tally) {
+    let disk = made.after_power_cut(Survives::All);
+    let mut whole = Receiver::default();
+    let store = open(&disk).expect("opens");
+    play(scene, &store, &mut whole).expect("ends");
+    drop(store);
+    assert_eq!(whole.reports.len(), 1);
+    for at in 0..disk.count() {
+        let mut cut: Option<(Trouble, Disk, Receiver)> = None;
+        for (trouble, survives) in leftovers(at) {
+            let case = || {
+                let order = scene.seed;
+                format!("workflow {number}, order {order}, {trouble:?} operation {at}, {survives:?} survives")
+            };
+            if cut.as_ref().is_none_or(|(before, ..)| *before != trouble) {
+                let disk = made.after_power_cut(Survives::All);
+                disk.trouble(at, trouble);
+                let mut before = Receiver::default();
+                if let Some(store) = open(&disk) {
+                    let played = play(scene, &store, &mut before);
+                    assert!(played.is_err() || before.reports == whole.reports, "{}", case());
+                }
+                cut = Some((trouble, disk, before));
+            }
+            let Some((_, disk, before)) = &cut else { continue };
+            let disk = disk.after_power_cut(survives);
+            let store = open(&disk).expect("opens");
+            let mut found = before.clone();
+            play(scene, &store, &mut found).unwrap_or_else(|error| panic!("{error}, {}", case()));
+            check(&found, &whole, before, &case);
+            tally.points += 1;
+            tally.repeats += u64::from(found.asked.values().any(|times| *times > 1));
+        }
+    }
+}
+
 #[test]
 fn a_run_that_is_killed_at_any_operation_comes_to_the_same() {
     let workflows = workflows::all();
@@ -58,49 +116,33 @@ fn a_run_that_is_killed_at_any_operation_comes_to_the_same() {
     let made = Disk::new();
     open(&made).expect("opens").close().expect("closes");
     assert!(workflows.len() >= 20);
-    let (mut points, mut repeats) = (0_u64, 0_u64);
-    for (number, bundle) in workflows.into_iter().enumerate() {
-        for seed in 0..orders() {
-            let scene = Scene {
-                bundle: bundle.clone(),
-                workflows: Workflows::of(&bundle),
-                seed,
-            };
-            let disk = made.after_power_cut(Survives::All);
-            let mut whole = Receiver::default();
-            let store = open(&disk).expect("opens");
-            play(&scene, &store, &mut whole).expect("ends");
-            drop(store);
-            assert_eq!(whole.reports.len(), 1);
-            for at in 0..disk.count() {
-                let disk = made.after_power_cut(Survives::All);
-                disk.trouble(at, Trouble::PowerAfter);
-                let mut before = Receiver::default();
-                if let Some(store) = open(&disk) {
-                    let played = play(&scene, &store, &mut before);
-                    assert!(played.is_err() || before.reports == whole.reports);
-                }
-                for survives in [
-                    TIDY[at as usize % TIDY.len()],
-                    Survives::Any(at),
-                    Survives::Any(at + 1_000),
-                ] {
-                    let case = || {
-                        format!(
-                            "workflow {number}, order {seed}, power off after operation {at}, {survives:?} survives"
-                        )
+    let next = AtomicUsize::new(0);
+    let threads = available_parallelism().map_or(2, NonZero::get);
+    let tallies = thread::scope(|scope| {
+        let work = || {
+            let mut tally = Tally::default();
+            while let number = next.fetch_add(1, Ordering::Relaxed)
+                && let Some(bundle) = workflows.get(number)
+            {
+                for seed in 0..orders() {
+                    let scene = Scene {
+                        bundle: bundle.clone(),
+                        workflows: Workflows::of(bundle),
+                        seed,
                     };
-                    let disk = disk.after_power_cut(survives);
-                    let store = open(&disk).expect("opens");
-                    let mut found = before.clone();
-                    play(&scene, &store, &mut found).unwrap_or_else(|error| panic!("{error}, {}", case()));
-                    check(&found, &whole, &before, &case);
-                    points += 1;
-                    repeats += u64::from(found.asked.values().any(|times| *times > 1));
+                    crash_everywhere(&scene, &made, number, &mut tally);
                 }
             }
-        }
-    }
+            tally
+        };
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let ended = workers
+            .into_iter()
+            .map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        ended.collect::<Vec<_>>()
+    });
+    let points: u64 = tallies.iter().map(|tally| tally.points).sum();
+    let repeats: u64 = tallies.iter().map(|tally| tally.repeats).sum();
     println!("{points} crash points, {repeats} with a repeat");
     assert!(points >= 10_000, "only {points} crash points");
     assert!(repeats > 100, "only {repeats} had anything to repeat");
