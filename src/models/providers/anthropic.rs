@@ -86,12 +86,20 @@ fn think(effort: Effort, model: &str, most: u64, body: &mut Value) {
     }
 }
 
-/// Whether a model is one of version 4.6 or later: `claude-FAMILY-MAJOR-MINOR`.
+/// Whether a model is one of version 4.6 or later: `claude-FAMILY-MAJOR-MINOR`, with a date or a cloud's own ending behind it.
+/// Those before 4 have the version before the family (`claude-3-7-sonnet`), and refuse `adaptive`.
 fn takes_effort(model: &str) -> bool {
     let Some(name) = model.rfind("claude-").and_then(|at| model.get(at..)) else {
         return false;
     };
-    let mut numbers = name.split('-').skip(2).map_while(|part| {
+    let mut parts = name.split(['-', '@', ':']).skip(1);
+    if !parts
+        .next()
+        .is_some_and(|family| family.starts_with(char::is_alphabetic))
+    {
+        return false;
+    }
+    let mut numbers = parts.map_while(|part| {
         let is_version = part.len() <= 2;
         part.parse::<u32>().ok().filter(|_| is_version)
     });
@@ -214,7 +222,14 @@ mod tests {
                 json!({"type": "enabled", "budget_tokens": 8_000}),
             ),
             ("claude-3-7-sonnet-20250219", 1_000, Value::Null),
+            (
+                "us.anthropic.claude-3-7-sonnet-20250219-v1:0",
+                64_000,
+                json!({"type": "enabled", "budget_tokens": 24_000}),
+            ),
+            ("claude-opus-4@20250514", 1_000, Value::Null),
             ("claude-opus-4-6", 1_000, json!({"type": "adaptive"})),
+            ("claude-opus-4-6@20260205", 1_000, json!({"type": "adaptive"})),
             ("anthropic/claude-sonnet-5", 1_000, json!({"type": "adaptive"})),
         ] {
             let mut body = json!({});
