@@ -26,7 +26,7 @@ use crate::script::TextSyntax;
 #[derive(Clone, Copy, Default)]
 pub struct World<'a> {
     /// The config file beside the workflows: its profiles and tools are known, and what is wrong with the profiles is a
-    /// fault. Absent: tools are not known, any name passes.
+    /// fault. Absent: tools are not known, any name passes, and neither are profiles where the files define none.
     pub config: Option<&'a ConfigText>,
     /// The registered functions. Absent: not known, any name passes.
     pub functions: Option<&'a BTreeSet<String>>,
@@ -55,12 +55,13 @@ pub fn check(files: &[SourceFile], world: &World<'_>) -> Checked {
         .chain(built_in)
         .chain(from_config.into_iter().map(|profile| profile.id))
         .collect();
+    let has_profiles = world.config.is_some() || !loaded.profiles.is_empty();
     let tools = tools_of(world.config);
     let syntax = TextSyntax::default();
     let context = CompileContext {
         syntax: &syntax,
         functions: world.functions,
-        profiles: Some(&profiles),
+        profiles: has_profiles.then_some(&profiles),
         tools: tools.as_ref(),
         first_uid: next_uids(loaded.workflows.len()),
         ..CompileContext::default()
@@ -69,12 +70,14 @@ pub fn check(files: &[SourceFile], world: &World<'_>) -> Checked {
     let wrong = profile_faults(&loaded, world.config);
     compiled.warnings.extend(analyse(&loaded, &compiled).warnings);
     compiled.warnings.extend(unknown_names(&loaded));
+    if !has_profiles {
+        compiled.warnings.extend(unconfigured_profiles(&loaded, &profiles));
+    }
+    compiled.warnings.extend(missing_programs(world.config));
     compiled.warnings.extend(profile_warnings(&loaded, world.config));
     if !wrong.is_empty() {
         // Which profiles there are is not known before they are right.
-        compiled
-            .warnings
-            .retain(|warning| warning.code != FaultCode::UnknownProfile);
+        compiled.faults.retain(|fault| fault.code != FaultCode::UnknownProfile);
         compiled.faults.extend(wrong);
     }
     let by_place = |fault: &Fault| {
@@ -104,8 +107,8 @@ pub fn unknown_names(loaded: &Loaded) -> Vec<Fault> {
         if let Some(name) = &config.tokenizer
             && !crate::tokens::is_known(name)
         {
-            let message = format!("unknown tokenizer `{name}`: tokens are estimated, unless the program registers it");
-            warn(FaultCode::UnknownTokenizer, "/config/tokenizer", message, None);
+            let (message, help) = crate::tokens::unknown(name);
+            warn(FaultCode::UnknownTokenizer, "/config/tokenizer", message, Some(help));
         }
         let in_nodes = workflow
             .value
@@ -138,6 +141,22 @@ pub fn unknown_names(loaded: &Loaded) -> Vec<Fault> {
     found
 }
 
+/// The profiles that nodes name where none is configured: the config may still be to come, and without one their calls fail.
+fn unconfigured_profiles(loaded: &Loaded, built_in: &BTreeSet<String>) -> Vec<Fault> {
+    let mut found = Vec::new();
+    for workflow in &loaded.workflows {
+        for (place, node) in workflow.value.nodes.iter().enumerate() {
+            let NodeConfig::Llm(llm) = &node.config else { continue };
+            if let Some(id) = llm.profile_id.as_ref().filter(|id| !built_in.contains(*id)) {
+                let message = format!("no profile is configured: calls of `{id}` fail until a config defines it");
+                let pointer = format!("/nodes/{place}/config/profileId");
+                found.push(workflow.origin.fault_at(FaultCode::UnknownProfile, &pointer, message));
+            }
+        }
+    }
+    found
+}
+
 /// The built-in compression strategies.
 const STRATEGIES: [&str; 4] = ["keep_recent", "keep_system_recent", "sliding_window", "summarize"];
 
@@ -149,6 +168,17 @@ fn tools_of(config: Option<&ConfigText>) -> Option<BTreeSet<String>> {
 #[cfg(not(feature = "tools"))]
 fn tools_of(_: Option<&ConfigText>) -> Option<BTreeSet<String>> {
     None
+}
+
+/// The programs of tools and MCP servers that this machine does not have: a call of one fails.
+#[cfg(feature = "tools")]
+fn missing_programs(config: Option<&ConfigText>) -> Vec<Fault> {
+    config.map_or_else(Vec::new, ConfigText::missing_programs)
+}
+
+#[cfg(not(feature = "tools"))]
+fn missing_programs(_: Option<&ConfigText>) -> Vec<Fault> {
+    Vec::new()
 }
 
 impl Checked {

@@ -129,6 +129,17 @@ impl ConfigText {
         }
     }
 
+    /// The programs of its tools and MCP servers that are not on this machine, each at its place.
+    #[cfg(feature = "tools")]
+    pub(crate) fn missing_programs(&self) -> Vec<Fault> {
+        let missing = self.tools().map(|tools| tools.missing_programs()).unwrap_or_default();
+        let faults = missing.into_iter().map(|fault| {
+            let pointer = format!("{}{}", fault.place, fault.pointer);
+            self.fault(FaultCode::ProgramNotFound, &pointer, &fault.message)
+        });
+        faults.collect()
+    }
+
     #[cfg(feature = "tools")]
     fn line_of(&self, pointer: &str) -> Option<u32> {
         let fault = self.fault(FaultCode::InvalidValue, pointer, "");
@@ -207,9 +218,22 @@ pub fn profile_faults(loaded: &Loaded, config: Option<&ConfigText>) -> Vec<Fault
 pub fn profile_warnings(loaded: &Loaded, config: Option<&ConfigText>) -> Vec<Fault> {
     let configured = config.and_then(|config| config.profiles().ok()).unwrap_or_default();
     let in_files = loaded.profiles.iter().map(|profile| profile.value.clone());
-    let all = configured.into_iter().chain(in_files);
-    let warnings = all.flat_map(|profile| crate::models::warnings(&profile));
-    warnings.map(|warning| located(&warning, loaded, config)).collect()
+    let mut found = Vec::new();
+    for profile in configured.into_iter().chain(in_files) {
+        let warnings = crate::models::warnings(&profile);
+        found.extend(warnings.iter().map(|warning| located(warning, loaded, config)));
+        if let Some(name) = profile.tokenizer.as_ref().filter(|name| !crate::tokens::is_known(name)) {
+            let (message, help) = crate::tokens::unknown(name);
+            let warning = located(
+                &ProfileFault::new(profile.id.as_str(), "/tokenizer", message),
+                loaded,
+                config,
+            );
+            let code = FaultCode::UnknownTokenizer;
+            found.push(Fault { code, ..warning }.with_help(help));
+        }
+    }
+    found
 }
 
 /// A fault where its profile stands.

@@ -1,7 +1,7 @@
 //! Putting an engine together.
 
 use std::any::Any;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use pirn_core::graph::Graph;
 use serde_json::Value;
 
 use super::place::{Placement, process_seed};
-use super::{Compression, Engine};
+use super::{Compression, Engine, Names};
 use crate::check::Checked;
 use crate::faults::Faults;
 use crate::models::{ModelRegistry, ProfileFault};
@@ -369,8 +369,7 @@ impl EngineBuilder {
         self.check_settings()?;
         let checked = self.take_checked()?;
         let loaded = Loaded::of(&self.files);
-        let names = self.function_names();
-        let mut ports = self.ports(checked.as_ref(), &loaded)?;
+        let (mut ports, names) = self.ports(checked.as_ref(), &loaded)?;
         let seed = self.seed.or(match self.clock {
             Clock::Virtual { seed } => seed,
             Clock::Real => None,
@@ -430,8 +429,7 @@ impl EngineBuilder {
     pub(crate) fn plan(mut self) -> Result<Plan, BuildError> {
         let checked = self.take_checked()?;
         let loaded = Loaded::of(&self.files);
-        let names = self.function_names();
-        let ports = self.ports(checked.as_ref(), &loaded)?;
+        let (ports, names) = self.ports(checked.as_ref(), &loaded)?;
         let known = checked.as_ref().map_or(&[][..], Checked::graphs);
         let own = super::compiled(&loaded, &names, known)
             .map_err(BuildError::Workflows)?
@@ -455,18 +453,19 @@ impl EngineBuilder {
         }
     }
 
-    fn function_names(&self) -> BTreeSet<String> {
-        self.functions.keys().cloned().collect()
-    }
-
-    fn ports(&mut self, checked: Option<&Checked>, loaded: &Loaded) -> Result<Ports, BuildError> {
+    fn ports(&mut self, checked: Option<&Checked>, loaded: &Loaded) -> Result<(Ports, Names), BuildError> {
         let tokenizers = std::mem::take(&mut self.tokenizers);
         let mut profiles = std::mem::take(&mut self.profiles);
         let known = checked.map_or(&[][..], |checked| &checked.loaded().profiles);
         let in_files = known.iter().chain(&loaded.profiles);
         profiles.extend(in_files.map(|profile| profile.value.clone()));
         let models = ModelRegistry::with_models(profiles, &self.models).map_err(BuildError::Profiles)?;
-        Ok(Ports {
+        let profiles = (!models.is_offline()).then(|| models.known_ids().map(str::to_owned).collect());
+        let names = Names {
+            functions: self.functions.keys().cloned().collect(),
+            profiles,
+        };
+        let ports = Ports {
             journal: self.journal.take(),
             models: Arc::new(models),
             tools: Arc::new(std::mem::take(&mut self.tools)),
@@ -481,7 +480,8 @@ impl EngineBuilder {
                 .notify
                 .take()
                 .unwrap_or_else(|| Arc::new(|message, _| tracing::info!(message, "notification"))),
-        })
+        };
+        Ok((ports, names))
     }
 }
 

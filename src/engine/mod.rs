@@ -103,7 +103,7 @@ impl Engine {
     }
 
     fn register(&self, loaded: &Loaded) -> Result<Vec<Fault>, Vec<Fault>> {
-        let compiled = compiled(loaded, self.placement.functions(), &self.shared.graphs())?;
+        let compiled = compiled(loaded, self.placement.names(), &self.shared.graphs())?;
         self.register_compiled(loaded, &compiled);
         Ok(compiled.warnings)
     }
@@ -300,8 +300,15 @@ impl std::fmt::Debug for Engine {
     }
 }
 
+/// What the workflows of an engine may name.
+struct Names {
+    functions: BTreeSet<String>,
+    /// None where no profile is configured: nothing says then which there are to be, and a call of one that is named fails.
+    profiles: Option<BTreeSet<String>>,
+}
+
 /// The graphs of what was loaded, and the warnings; every fault where there is one.
-fn compiled(loaded: &Loaded, functions: &BTreeSet<String>, registered: &[Arc<Graph>]) -> Result<Compiled, Vec<Fault>> {
+fn compiled(loaded: &Loaded, names: &Names, registered: &[Arc<Graph>]) -> Result<Compiled, Vec<Fault>> {
     thread_local! {
         /// A realm takes longer to make than most files take to check, so a thread keeps the one it has.
         static SYNTAX: TextSyntax = TextSyntax::default();
@@ -309,7 +316,8 @@ fn compiled(loaded: &Loaded, functions: &BTreeSet<String>, registered: &[Arc<Gra
     let compiled = SYNTAX.with(|syntax| {
         let context = CompileContext {
             syntax,
-            functions: Some(functions),
+            functions: Some(&names.functions),
+            profiles: names.profiles.as_ref(),
             registered,
             first_uid: crate::check::next_uids(loaded.workflows.len()),
             ..CompileContext::default()

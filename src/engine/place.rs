@@ -1,7 +1,6 @@
 //! Where an engine's actors run: real arbiters, the caller's own thread, or one thread under a virtual clock.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -12,7 +11,7 @@ use pirn_actors::host::{Host, HostConfig, HostRuntime, NotLocalContext, Simulate
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_sync::Lost;
 
-use super::ShutdownReport;
+use super::{Names, ShutdownReport};
 
 /// How long cancelled runs may take to wind down at a shutdown.
 const WIND_DOWN: Duration = Duration::from_secs(5);
@@ -28,7 +27,7 @@ pub(super) struct Placement {
 
 struct Inner {
     kind: Kind,
-    functions: BTreeSet<String>,
+    names: Names,
 }
 
 enum Kind {
@@ -102,29 +101,20 @@ impl Spawner for VirtualSpawner {
 }
 
 impl Placement {
-    pub(super) fn arbiters(
-        config: HostConfig,
-        functions: BTreeSet<String>,
-    ) -> std::io::Result<(Self, Box<dyn Spawner>)> {
-        Ok(Self::real(HostRuntime::start(config)?, functions))
+    pub(super) fn arbiters(config: HostConfig, names: Names) -> std::io::Result<(Self, Box<dyn Spawner>)> {
+        Ok(Self::real(HostRuntime::start(config)?, names))
     }
 
-    pub(super) fn local(
-        config: HostConfig,
-        functions: BTreeSet<String>,
-    ) -> Result<(Self, Box<dyn Spawner>), NotLocalContext> {
-        Ok(Self::real(HostRuntime::local(config)?, functions))
+    pub(super) fn local(config: HostConfig, names: Names) -> Result<(Self, Box<dyn Spawner>), NotLocalContext> {
+        Ok(Self::real(HostRuntime::local(config)?, names))
     }
 
-    fn real(runtime: HostRuntime, functions: BTreeSet<String>) -> (Self, Box<dyn Spawner>) {
+    fn real(runtime: HostRuntime, names: Names) -> (Self, Box<dyn Spawner>) {
         let spawner = Box::new(RealSpawner(runtime.clone()));
-        (Self::of(Kind::Real(runtime), functions), spawner)
+        (Self::of(Kind::Real(runtime), names), spawner)
     }
 
-    pub(super) fn simulated(
-        seed: Option<u64>,
-        functions: BTreeSet<String>,
-    ) -> std::io::Result<(Self, Box<dyn Spawner>)> {
+    pub(super) fn simulated(seed: Option<u64>, names: Names) -> std::io::Result<(Self, Box<dyn Spawner>)> {
         let (jobs, received) = crossbeam_channel::unbounded();
         let thread = std::thread::Builder::new()
             .name("pirn-virtual".to_owned())
@@ -134,12 +124,12 @@ impl Placement {
             jobs,
             thread: Mutex::new(Some(thread)),
         };
-        Ok((Self::of(Kind::Simulated(simulated), functions), spawner))
+        Ok((Self::of(Kind::Simulated(simulated), names), spawner))
     }
 
-    fn of(kind: Kind, functions: BTreeSet<String>) -> Self {
+    fn of(kind: Kind, names: Names) -> Self {
         Self {
-            inner: Arc::new(Inner { kind, functions }),
+            inner: Arc::new(Inner { kind, names }),
         }
     }
 
@@ -148,8 +138,9 @@ impl Placement {
         matches!(self.inner.kind, Kind::Simulated(_))
     }
 
-    pub(super) fn functions(&self) -> &BTreeSet<String> {
-        &self.inner.functions
+    /// What workflows may name.
+    pub(super) fn names(&self) -> &Names {
+        &self.inner.names
     }
 
     /// Whether the calling thread may wait for an actor: on the engine's own threads it would wait for itself, and under

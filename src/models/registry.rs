@@ -3,8 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pirn_actors::ports::{Model, Models};
-use pirn_core::definition::Profile;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use pirn_actors::ports::{Model, ModelCall, Models};
+use pirn_core::definition::{Profile, nearest};
+use pirn_core::error::RunError;
+use pirn_core::model_call::{FailureKind, ModelFailure};
+use pirn_core::thread::ModelReply;
 
 use super::extractive::Budget;
 use super::guarded::{Guarded, Link};
@@ -16,8 +21,9 @@ use super::{Echo, Extractive, ProfileFault, Scripted};
 /// Models registered in code, by the name of a provider or the id of a profile.
 pub type ModelsByName = BTreeMap<String, Arc<dyn Model>>;
 
-/// Chooses the model of an LLM node: the profile it names; where there is none, the profile `default`,
-/// else the first defined, else the built-in `echo`. The profiles `echo` and `extractive` exist in any case.
+/// Chooses the model of an LLM node: the profile it names; where it names none, the profile `default`, else the first
+/// defined, else the built-in `echo`. The profiles `echo` and `extractive` exist in any case. A call of a profile that is not
+/// there fails: no other model answers in its place.
 #[derive(Clone)]
 pub struct ModelRegistry {
     profiles: BTreeMap<String, Entry>,
@@ -114,6 +120,11 @@ impl ModelRegistry {
         self.profiles.keys().map(String::as_str)
     }
 
+    /// What a node's `profileId` may be: the ids of the defined profiles and of the built-in ones.
+    pub(crate) fn known_ids(&self) -> impl Iterator<Item = &str> {
+        self.ids().chain(self.built_in.keys().map(String::as_str))
+    }
+
     fn define(&mut self, link: Link) {
         let id = link.profile.id.clone();
         if self.default.is_none() || id == "default" {
@@ -145,7 +156,8 @@ impl ModelRegistry {
         wanted
             .filter(|(_, (_, id))| self.named(id).is_none())
             .map(|(link, (place, id))| {
-                let message = format!("no profile has the id `{id}`");
+                let meant = self.nearest(id);
+                let message = format!("no profile has the id `{id}`{meant}");
                 ProfileFault::new(link.profile.id.as_str(), format!("/fallback/{place}"), message)
             })
             .collect()
@@ -155,10 +167,25 @@ impl ModelRegistry {
         self.profiles.get(id).or_else(|| self.built_in.get(id))
     }
 
-    fn entry(&self, id: Option<&str>) -> &Entry {
-        let named = id.and_then(|id| self.named(id));
-        let default = || self.profiles.get(self.default.as_deref()?);
-        named.or_else(default).unwrap_or(&self.echo)
+    fn default_entry(&self) -> &Entry {
+        let default = self.default.as_deref().and_then(|id| self.profiles.get(id));
+        default.unwrap_or(&self.echo)
+    }
+
+    /// `; did you mean ...?`, where a known id is near.
+    fn nearest(&self, id: &str) -> String {
+        let near = nearest(id, self.known_ids());
+        near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"))
+    }
+}
+
+/// Stands where a profile that is not there was named: every call of it fails.
+struct NotThere(String);
+
+impl Model for NotThere {
+    fn call(&self, _: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
+        let error = ModelFailure::new(FailureKind::Rejected).into_error(self.0.clone());
+        std::future::ready(Err(error)).boxed()
     }
 }
 
@@ -189,7 +216,20 @@ impl Default for ModelRegistry {
 
 impl Models for ModelRegistry {
     fn choose(&self, profile_id: Option<&str>) -> (Arc<Profile>, Arc<dyn Model>) {
-        let entry = self.entry(profile_id);
+        let entry = match profile_id {
+            None => self.default_entry(),
+            Some(id) => {
+                let Some(entry) = self.named(id) else {
+                    let message = format!("no profile has the id `{id}`{}", self.nearest(id));
+                    let profile = Profile {
+                        id: id.to_owned(),
+                        ..Profile::default()
+                    };
+                    return (Arc::new(profile), Arc::new(NotThere(message)));
+                };
+                entry
+            }
+        };
         (Arc::clone(&entry.link.profile), Arc::clone(&entry.served))
     }
 }

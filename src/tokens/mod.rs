@@ -9,6 +9,7 @@ mod tiktoken;
 use std::sync::{Arc, LazyLock};
 
 use pirn_core::conversation::{Estimator, EstimatorOf, MediaRule, Tokenizer};
+use pirn_core::definition::nearest;
 
 /// The tokenizer that `name` means: a tokenizer's own name (`o200k_base`, `cl100k_base`, `estimate`, ...) or a model's
 /// (`gpt-4o`). None, or one that nobody knows: the [`Estimator`]; a `claude` or `gemini` counts images by its provider's rule. It is one object however often it is asked for.
@@ -31,6 +32,30 @@ pub fn tokenizer(name: Option<&str>) -> Arc<dyn Tokenizer> {
 /// where the workflow runs.
 pub fn is_known(name: &str) -> bool {
     cfg!(not(feature = "tiktoken")) || name == Estimator::NAME || exact(name).is_some()
+}
+
+/// The message about a tokenizer that nobody knows, and what may be meant.
+pub(crate) fn unknown(name: &str) -> (String, String) {
+    let message = format!("unknown tokenizer `{name}`: tokens are estimated, unless the program registers it");
+    let help = nearest(name, names()).map_or_else(
+        || {
+            format!(
+                "there are {}, and the names of OpenAI's models",
+                names().collect::<Vec<_>>().join(", ")
+            )
+        },
+        |near| format!("did you mean `{near}`?"),
+    );
+    (message, help)
+}
+
+/// The tokenizers that Pirn brings, by their own names.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    #[cfg(feature = "tiktoken")]
+    let exact = tiktoken::names();
+    #[cfg(not(feature = "tiktoken"))]
+    let exact = std::iter::empty();
+    std::iter::once(Estimator::NAME).chain(exact)
 }
 
 #[cfg(feature = "tiktoken")]

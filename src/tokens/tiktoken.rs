@@ -22,12 +22,18 @@ static P50K: Shared = Shared::new(|| Tiktoken::shared("p50k_base", tiktoken_rs::
 static P50K_EDIT: Shared = Shared::new(|| Tiktoken::shared("p50k_edit", tiktoken_rs::p50k_edit_singleton));
 static R50K: Shared = Shared::new(|| Tiktoken::shared("r50k_base", tiktoken_rs::r50k_base_singleton));
 
+const ALL: [&Shared; 6] = [&O200K, &O200K_HARMONY, &CL100K, &P50K, &P50K_EDIT, &R50K];
+
+/// Their own names.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    ALL.into_iter().map(|one| one.name)
+}
+
 /// The one that a tokenizer's or a model's name means.
 pub(super) fn of(name: &str) -> Option<Arc<dyn Tokenizer>> {
     use tiktoken_rs::tokenizer::Tokenizer as Known;
 
-    let all = [&O200K, &O200K_HARMONY, &CL100K, &P50K, &P50K_EDIT, &R50K];
-    let own = all
+    let own = ALL
         .into_iter()
         .find(|one| one.name == name || one.name.strip_suffix("_base") == Some(name));
     let known = match own {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::path::Path;
 
 /// What every started program is given: what programs need to work at all, and nothing that could hold a secret.
 const PASSED_ON: &[&str] = &[
@@ -36,9 +37,49 @@ pub(super) fn of_program(set: &BTreeMap<String, String>, from: &[String]) -> Vec
     inherited.chain(set).collect()
 }
 
+/// Whether a program can be found: in the PATH that it is given, where its name has no folder. Where the ending of a file
+/// says what can be run, an ending is tried.
+pub(super) fn has_program(program: &Path, set: &BTreeMap<String, String>, cwd: Option<&Path>) -> bool {
+    let is_there = |path: &Path| is_runnable(path) || is_runnable(&path.with_extension("exe"));
+    if program.components().count() > 1 {
+        return cwd.is_some_and(|folder| is_there(&folder.join(program))) || is_there(program);
+    }
+    let path = set.get("PATH").map(OsString::from).or_else(|| std::env::var_os("PATH"));
+    let folders = path.as_ref().map(std::env::split_paths).into_iter().flatten();
+    folders.into_iter().any(|folder| is_there(&folder.join(program)))
+}
+
+#[cfg(unix)]
+fn is_runnable(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    path.metadata()
+        .is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(not(unix))]
+fn is_runnable(path: &Path) -> bool {
+    path.is_file()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn a_program_is_looked_for_where_it_will_be() {
+        let none = BTreeMap::new();
+        let elsewhere = BTreeMap::from([("PATH".to_owned(), "/nowhere".to_owned())]);
+        for (program, env, is_there) in [
+            ("sh", &none, true),
+            ("sh", &elsewhere, false),
+            ("/bin/sh", &elsewhere, true),
+            ("no-such-program", &none, false),
+            ("/etc/passwd", &none, false),
+        ] {
+            assert_eq!(has_program(Path::new(program), env, None), is_there, "{program}");
+        }
+    }
 
     #[test]
     fn a_program_gets_what_is_named_and_no_more() {

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use pirn::check::unknown_names;
-use pirn::config::profile_faults;
+use pirn::check::{World, check, unknown_names};
+use pirn::config::{ConfigText, profile_faults};
 use pirn::script::TextSyntax;
 use pirn_core::analysis::analyse;
 use pirn_core::definition::{FaultCode, SourceFile, load};
@@ -51,8 +51,26 @@ fn rows(page: &str) -> Vec<Row> {
         .collect()
 }
 
+/// The codes of a config file without workflows.
+fn codes_of_config(config: &str) -> BTreeSet<String> {
+    let path = std::env::temp_dir().join(format!("pirn-codes-{}.json", std::process::id()));
+    fs::write(&path, config).expect("writable");
+    let config = ConfigText::read(&path).expect("JSON");
+    fs::remove_file(&path).expect("it was written");
+    let world = World {
+        config: Some(&config),
+        ..World::default()
+    };
+    let checked = check(&[SourceFile::new("none.json", "[]")], &world);
+    let found = checked.faults().iter().chain(checked.warnings());
+    found.map(|fault| fault.code.to_string()).collect()
+}
+
 /// The codes of the file with `value` at `place`.
 fn codes(base: &Value, place: &str, value: &str) -> BTreeSet<String> {
+    if place == "the config" {
+        return codes_of_config(value);
+    }
     let text = if place.starts_with('/') {
         with(base, place, value).to_string()
     } else {

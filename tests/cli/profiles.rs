@@ -109,6 +109,31 @@ fn profiles_of_a_workflow_file_and_of_a_json_config_have_their_places_too() {
 }
 
 #[test]
+fn a_program_and_a_tokenizer_that_are_not_there_are_told_of_at_their_lines() {
+    let config = "[[profiles]]\nid = \"near\"\nprovider = \"echo\"\ntokenizer = \"o200kbase\"\n\n\
+        [[tools]]\nname = \"now\"\ndescription = \"The time.\"\n[tools.command]\nprogram = \"daet-of-today\"\n\n\
+        [[mcpServers]]\nid = \"files\"\ncommand = \"no-such-server\"\n";
+    let folder = Folder::new("profiles-missing")
+        .with("flow.json", FLOW)
+        .with("pirn.toml", config);
+    let report = validated(&folder, &["--output", "json"]).json();
+    let told: Vec<Value> = report["warnings"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|one| json!([one["code"], one["pointer"], one["line"]]))
+        .collect();
+    let expected = [
+        json!(["UNKNOWN_TOKENIZER", "/profiles/0/tokenizer", 4]),
+        json!(["PROGRAM_NOT_FOUND", "/tools/0/command/program", 10]),
+        json!(["PROGRAM_NOT_FOUND", "/mcpServers/0/command", 14]),
+    ];
+    assert_eq!(told, expected, "{report}");
+    assert_eq!(report["warnings"][0]["help"], "did you mean `o200k_base`?");
+    assert_eq!(report["valid"], true, "it may be there where the workflow runs");
+}
+
+#[test]
 fn neither_a_key_nor_a_network_is_needed() {
     let config = "[[profiles]]\nid = \"far\"\nprovider = \"openai\"\nmodel = \"m\"\nendpoint = \"http://127.0.0.1:1/v1\"\napiKeyEnv = \"NOT_SET_ANYWHERE\"\n";
     let folder = Folder::new("profiles-keyless")

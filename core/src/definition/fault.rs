@@ -104,12 +104,14 @@ fault_codes! {
     UnknownFunction = "UNKNOWN_FUNCTION",
     /// A model profile that no engine is built with.
     InvalidProfile = "INVALID_PROFILE",
-    /// Warning: an undefined profile; the default one is used.
+    /// A profile that is not there; a warning where no profile at all is configured.
     UnknownProfile = "UNKNOWN_PROFILE",
     /// Warning: a tool that the config at hand does not give.
     UnknownTool = "UNKNOWN_TOOL",
     /// Warning: a compression strategy that is none of the built-in ones; nothing is compressed.
     UnknownStrategy = "UNKNOWN_STRATEGY",
+    /// Warning: the program of a tool or of an MCP server is not on this machine.
+    ProgramNotFound = "PROGRAM_NOT_FOUND",
     /// Warning: a tokenizer nobody knows; tokens are estimated.
     UnknownTokenizer = "UNKNOWN_TOKENIZER",
     /// Warning: the older form, with `forkId` in place of `forkPathIds`.

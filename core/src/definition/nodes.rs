@@ -209,7 +209,7 @@ pub struct VariableConfig {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LlmConfig {
-    /// A profile's id; absent or not defined: the default profile.
+    /// A profile's id; absent: the default profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile_id: Option<String>,
     /// Template; joins the conversation as a user message.

@@ -138,7 +138,7 @@ fn compile_one(
 ) -> (Option<Graph>, Calls) {
     let holes = report.origin.holes();
     let triggered = is_triggered(definition);
-    let config = check_config(&definition.config, report);
+    let config = check_config(&definition.config, context, report);
     let adjacency = Adjacency::of(definition, &|node| names.calls_normal(node), report);
     let start = if holes.nodes {
         None
@@ -267,7 +267,10 @@ fn check_terminals(definition: &WorkflowDefinition, triggered: bool, report: &mu
     firsts.first().map(|place| *place as u32)
 }
 
-fn check_config(config: &WorkflowConfig, report: &mut Diagnostics<'_>) -> WorkflowConfig {
+fn check_config(config: &WorkflowConfig, context: &CompileContext<'_>, report: &mut Diagnostics<'_>) -> WorkflowConfig {
+    if let Some(compression) = &config.compression {
+        context.check_compression(compression, &pointer!["config", "compression"], report);
+    }
     let zero = [
         ("maxSteps", config.max_steps == Some(0)),
         ("maxConcurrentBranches", config.max_concurrent_branches == Some(0)),

@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::diagnostics::Diagnostics;
+use serde_json::Value;
+
+use super::diagnostics::{Diagnostics, child};
 use super::model::Graph;
 use super::syntax::{NoSyntax, Syntax};
 use crate::definition::json::Step;
-use crate::definition::{FaultCode, nearest};
+use crate::definition::{CompressionConfig, FaultCode, nearest};
 
 /// The world around the definitions: `CompileContext { syntax: &engine, ..CompileContext::default() }`.
 #[derive(Clone, Copy)]
@@ -16,7 +18,7 @@ pub struct CompileContext<'a> {
     pub syntax: &'a dyn Syntax,
     /// Registered functions; absent: not known, any name passes.
     pub functions: Option<&'a BTreeSet<String>>,
-    /// Defined profiles; absent: not known, any name passes.
+    /// Profiles that nodes may name; absent: not known, any name passes.
     pub profiles: Option<&'a BTreeSet<String>>,
     /// Tools that LLM nodes may name; one that ends with `*` stands for whatever begins so. Absent: not known, any name
     /// passes.
@@ -53,6 +55,27 @@ impl CompileContext<'_> {
         let meant = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
         let message = format!("unknown tool `{name}`: it can not be called{meant}");
         report.warn(FaultCode::UnknownTool, pointer, message);
+    }
+
+    pub(super) fn check_profile(&self, id: &str, pointer: &[Step], report: &mut Diagnostics<'_>) {
+        if self.profiles.is_some_and(|profiles| !profiles.contains(id)) {
+            let message = format!("unknown profile `{id}`: no profile has this id");
+            let known = self.profiles.into_iter().flatten().map(String::as_str);
+            report.unknown(FaultCode::UnknownProfile, pointer, message, id, known);
+        }
+    }
+
+    /// The profile that summarizes, where the parameters of a compression name one.
+    pub(super) fn check_compression(
+        &self,
+        compression: &CompressionConfig,
+        pointer: &[Step],
+        report: &mut Diagnostics<'_>,
+    ) {
+        if let Some(id) = compression.parameters.get("profileId").and_then(Value::as_str) {
+            let pointer = child(&child(pointer, "parameters"), "profileId");
+            self.check_profile(id, &pointer, report);
+        }
     }
 
     pub(super) fn check_function(&self, name: &str, pointer: &[Step], report: &mut Diagnostics<'_>) {

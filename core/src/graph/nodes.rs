@@ -14,7 +14,7 @@ use crate::definition::json::Step;
 use crate::definition::{
     CodeConfig, ContextOperation, ContinueFromTriggerConfig, FaultCode, LlmConfig, NodeConfig, NodeDefinition,
     Replacement, RetryPolicy, RouteConfig, SubgraphConfig, Target, TextMessage, ToolConfig, TruncateContext,
-    WaitConfig, WorkflowDefinition, nearest,
+    WaitConfig, WorkflowDefinition,
 };
 use crate::error::RunErrorCode;
 use crate::message::Role;
@@ -243,17 +243,9 @@ impl NodeCompiler<'_, '_> {
     }
 
     fn llm(&mut self, place: usize, llm: &LlmConfig) -> LlmNode {
-        if let (Some(id), Some(profiles)) = (&llm.profile_id, self.context.profiles)
-            && !profiles.contains(id)
-        {
-            let near = nearest(id, profiles.iter().map(String::as_str));
-            let meant = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
-            let message = format!("unknown profile `{id}`: the default one is used{meant}");
-            self.report.warn(
-                FaultCode::UnknownProfile,
-                &pointer!["nodes", place, "config", "profileId"],
-                message,
-            );
+        if let Some(id) = &llm.profile_id {
+            let pointer = pointer!["nodes", place, "config", "profileId"];
+            self.context.check_profile(id, &pointer, self.report);
         }
         for (number, tool) in llm.tools.iter().enumerate() {
             self.context
@@ -415,7 +407,10 @@ impl NodeCompiler<'_, '_> {
                 keep_system: clear.keep_system,
             },
             ContextOperation::Filter(filter) => ContextNode::Filter(filter.clone()),
-            ContextOperation::Compress(config) => ContextNode::Compress(config.clone()),
+            ContextOperation::Compress(config) => {
+                self.context.check_compression(config, &pointer, self.report);
+                ContextNode::Compress(config.clone())
+            }
             ContextOperation::Pin(pin) => ContextNode::Pin {
                 section: pin.section,
                 value: self.snippets.value(&pin.value, &child(&pointer, "value"), self.report),

@@ -187,7 +187,7 @@ fn functions_and_profiles_are_checked_where_they_are_known() {
         "/nodes/2/config/function"
     );
     assert_eq!(
-        the_fault(&compiled.warnings, FaultCode::UnknownProfile).pointer,
+        the_fault(&compiled.faults, FaultCode::UnknownProfile).pointer,
         "/nodes/3/config/profileId"
     );
     assert!(compile_loaded(&loaded, &CompileContext::default()).faults.is_empty());

@@ -39,12 +39,21 @@ fn without_a_profile_the_default_one_serves() {
     let named = ModelRegistry::new(vec![scripted("z"), scripted("default"), scripted("a")]).expect("good profiles");
     let first = ModelRegistry::new(vec![scripted("z"), scripted("a")]).expect("good profiles");
     let none = ModelRegistry::default();
-    for id in [None, Some("unknown")] {
-        assert_eq!(chosen(&named, id), is("default", "default"));
-        assert_eq!(chosen(&first, id), is("z", "z"));
-        assert_eq!(chosen(&none, id), is("echo", "echoed"));
-    }
+    assert_eq!(chosen(&named, None), is("default", "default"));
+    assert_eq!(chosen(&first, None), is("z", "z"));
+    assert_eq!(chosen(&none, None), is("echo", "echoed"));
     assert!(none.is_offline());
+}
+
+#[test]
+fn no_other_model_answers_for_a_profile_that_is_not_there() {
+    let some = ModelRegistry::new(vec![scripted("small"), scripted("default")]).expect("good profiles");
+    for (registry, near) in [(&some, "; did you mean `small`?"), (&ModelRegistry::default(), "")] {
+        let (profile, model) = registry.choose(Some("smal"));
+        assert_eq!(profile.id, "smal");
+        let error = Caller::saying("hi").call(&*model).expect_err("nobody answers");
+        assert_eq!(error.message, format!("no profile has the id `smal`{near}"));
+    }
 }
 
 #[test]

@@ -9,12 +9,13 @@ mod limits;
 mod server;
 mod tool;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 
 use serde_json::Value;
 
+use super::environment;
 use crate::config::ConfigText;
 use crate::profiles::ProfilesError;
 use fields::Fields;
@@ -117,6 +118,37 @@ impl ToolsConfig {
         #[cfg(feature = "mcp")]
         let own = own.chain(self.mcp_servers.iter().flat_map(McpServerConfig::names));
         own.collect()
+    }
+
+    /// The entries whose program is not on this machine, as it is looked for when they are called.
+    pub fn missing_programs(&self) -> Vec<ConfigFault> {
+        let is_missing = |program: &Path, env: &BTreeMap<String, String>, cwd: Option<&Path>| {
+            (!environment::has_program(program, env, cwd)).then(|| {
+                let program = program.display();
+                format!("the program `{program}` is not here: it is neither a file that can be run nor found in PATH")
+            })
+        };
+        let mut missing = Vec::new();
+        for (place, tool) in self.tools.iter().enumerate() {
+            let Kind::Command(command) = &tool.kind else { continue };
+            let message = is_missing(&command.program, &command.env, command.cwd.as_deref());
+            missing.extend(message.map(|message| ConfigFault {
+                place: place_of("tools", place),
+                ..ConfigFault::new(&tool.name, "/command/program", message)
+            }));
+        }
+        #[cfg(feature = "mcp")]
+        for (place, server) in self.mcp_servers.iter().enumerate() {
+            let Transport::Stdio(stdio) = &server.transport else {
+                continue;
+            };
+            let message = is_missing(&stdio.program, &stdio.env, stdio.cwd.as_deref());
+            missing.extend(message.map(|message| ConfigFault {
+                place: place_of("mcpServers", place),
+                ..ConfigFault::new(&server.id, "/command", message)
+            }));
+        }
+        missing
     }
 }
 

@@ -102,7 +102,7 @@ fn mistakes() -> Vec<Mistake> {
                 with_node("LLM", &json!({"prompt": "hi", "profileId": "asistant"})),
                 json!({"id": "assistant", "provider": "echo"}),
             ),
-            0,
+            1,
             [
                 "unknown profile `asistant`",
                 "/config/profileId",

@@ -108,13 +108,23 @@ fn every_mistake_that_shows_in_a_run_is_told_with_its_node_and_its_remedy() {
             ],
         ),
         (
-            "a profile that is another",
+            "a profile that is not there",
             with_profile(
                 with_node("LLM", &json!({"prompt": "hi", "profileId": "asistant"})),
                 json!({"id": "assistant", "provider": "echo"}),
             ),
-            0,
-            &["unknown profile `asistant`: the default one is used; did you mean `assistant`?"],
+            1,
+            &[
+                "UNKNOWN_PROFILE",
+                "unknown profile `asistant`",
+                "did you mean `assistant`?",
+            ],
+        ),
+        (
+            "a profile where there is none",
+            with_node("LLM", &json!({"prompt": "hi", "profileId": "assistant"})),
+            1,
+            &["MODEL_ERROR", "no profile has the id `assistant`"],
         ),
         (
             "a tool that nobody gives",

@@ -165,7 +165,7 @@ fn notices(checked: &Checked, inputs: &Inputs) {
     if uses_a_model(checked) && inputs.config.profiles.is_empty() && checked.loaded().profiles.is_empty() {
         say("no model profile is configured: the built-in offline model answers (it repeats the prompt)");
     }
-    // Another model than the one that is named must not answer unseen.
+    // Their calls will fail, and not before what stands before them has been done.
     let is_profile = |code| code == FaultCode::UnknownProfile;
     for warning in checked.warnings().iter().filter(|warning| is_profile(warning.code)) {
         say(&warning.to_string());
