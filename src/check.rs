@@ -9,8 +9,11 @@ use pirn_core::analysis::analyse;
 use pirn_core::definition::{ContextOperation, FaultCode, Loaded, NodeConfig, nearest};
 pub use pirn_core::definition::{Fault, SourceFile};
 use pirn_core::graph::{CompileContext, Compiled, Graph, compile_loaded};
+use serde_json::Value;
 
-use crate::config::{ConfigText, profile_faults, profile_warnings};
+use crate::config::ConfigText;
+use crate::models::{ModelRegistry, ProfileFault};
+use crate::profiles::ProfilesError;
 use crate::script::TextSyntax;
 
 /// The world that files are checked in.
@@ -212,4 +215,98 @@ impl Checked {
 pub(crate) fn next_uids(count: usize) -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(count as u64 + 1, Ordering::Relaxed)
+}
+
+/// Everything that is wrong with the profiles of these files and of the config: what an engine would not be built with, each
+/// at its place. Asks no network and reads no key. Providers are the built-in ones: a program that brings models of its own
+/// has them checked by [`EngineBuilder::build`](crate::EngineBuilder::build).
+pub fn profile_faults(loaded: &Loaded, config: Option<&ConfigText>) -> Vec<Fault> {
+    let mut profiles = Vec::new();
+    let mut wrong = Vec::new();
+    match config.map(ConfigText::profiles) {
+        Some(Ok(list)) => profiles = list,
+        Some(Err(ProfilesError::Profiles { faults, .. })) => wrong = faults,
+        // No list of profiles: whoever reads the file says so.
+        Some(Err(ProfilesError::File(_))) | None => {}
+    }
+    profiles.extend(loaded.profiles.iter().map(|profile| profile.value.clone()));
+    if wrong.is_empty()
+        && let Err(faults) = ModelRegistry::new(profiles)
+    {
+        wrong = faults;
+    }
+    // The loader has said that a key has no place in a file.
+    let is_told = |fault: &ProfileFault| fault.pointer == "/apiKey" && !loaded.faults.is_empty();
+    let told = wrong.iter().filter(|fault| !is_told(fault));
+    told.map(|fault| located(fault, loaded, config)).collect()
+}
+
+/// Parameters of profiles that their providers have no place for, each at its place.
+pub fn profile_warnings(loaded: &Loaded, config: Option<&ConfigText>) -> Vec<Fault> {
+    let configured = config.and_then(|config| config.profiles().ok()).unwrap_or_default();
+    let in_files = loaded.profiles.iter().map(|profile| profile.value.clone());
+    let mut found = Vec::new();
+    for profile in configured.into_iter().chain(in_files) {
+        let warnings = crate::models::warnings(&profile);
+        found.extend(warnings.iter().map(|warning| located(warning, loaded, config)));
+        if let Some(name) = profile.tokenizer.as_ref().filter(|name| !crate::tokens::is_known(name)) {
+            let (message, help) = crate::tokens::unknown(name);
+            let warning = located(
+                &ProfileFault::new(profile.id.as_str(), "/tokenizer", message),
+                loaded,
+                config,
+            );
+            let code = FaultCode::UnknownTokenizer;
+            found.push(Fault { code, ..warning }.with_help(help));
+        }
+    }
+    found
+}
+
+/// A fault where its profile stands.
+fn located(fault: &ProfileFault, loaded: &Loaded, config: Option<&ConfigText>) -> Fault {
+    let own = loaded.profiles.iter().rev().find(|one| one.value.id == fault.profile);
+    let in_files = own.map(|one| {
+        one.origin
+            .fault_at(FaultCode::InvalidProfile, &fault.pointer, said(fault))
+    });
+    in_files.or_else(|| fault_in(config?, fault)).unwrap_or_else(|| Fault {
+        code: FaultCode::InvalidProfile,
+        message: said(fault),
+        pointer: fault.pointer.clone(),
+        file: None,
+        position: None,
+        help: None,
+    })
+}
+
+fn said(fault: &ProfileFault) -> String {
+    if fault.pointer.is_empty() {
+        format!("profile `{}`: {}", fault.profile, fault.message)
+    } else {
+        fault.to_string()
+    }
+}
+
+/// The ids of a config's profiles, in order, also of those that are wrong, and the way to the list.
+fn profile_ids(config: &ConfigText) -> (&'static str, Vec<Option<&str>>) {
+    let (way, list) = match config.written() {
+        Value::Array(list) => ("", Some(list)),
+        other => ("/profiles", other.get("profiles").and_then(Value::as_array)),
+    };
+    let list = list.into_iter().flatten();
+    (way, list.map(|one| one.get("id").and_then(Value::as_str)).collect())
+}
+
+/// A profile's fault where it stands in a config; none where the profile is not that file's.
+fn fault_in(config: &ConfigText, fault: &ProfileFault) -> Option<Fault> {
+    let (way, ids) = profile_ids(config);
+    let by_place = || fault.profile.strip_prefix('#')?.parse::<usize>().ok();
+    // Where an id is there twice, the second one is wrong.
+    let place = ids
+        .iter()
+        .rposition(|id| *id == Some(&*fault.profile))
+        .or_else(by_place)?;
+    let pointer = format!("{way}/{place}{}", fault.pointer);
+    Some(config.fault(FaultCode::InvalidProfile, &pointer, &said(fault)))
 }

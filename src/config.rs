@@ -1,21 +1,16 @@
-//! A config file (`pirn.toml`, docs/models.md and docs/tools.md), read once: what it says of profiles, tools and faults,
-//! and where it says that.
+//! A config file (`pirn.toml`, docs/models.md and docs/tools.md), read once, and the places in it. Its sections are read by
+//! [`profiles`](crate::profiles), [`tools`](crate::tools) and [`faults`](crate::faults).
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use pirn_core::definition::{Fault, FaultCode, Loaded, Profile, SourceFile};
+use pirn_core::definition::{Fault, FaultCode, SourceFile};
 use serde_json::Value;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
-
-use crate::faults::{Faults, FaultsError, faults_of};
-use crate::models::{ModelRegistry, ProfileFault};
-use crate::profiles::{ProfilesError, list_of, profiles_of};
-#[cfg(feature = "tools")]
-use crate::tools::{ToolsConfig, ToolsError, tools_of};
 
 /// Bytes that a config file may have.
 const MAX_BYTES: u64 = 64 << 20;
@@ -40,16 +35,46 @@ pub struct ConfigText {
     written: Value,
 }
 
+/// The reason why a config file can not be used.
+#[derive(Debug)]
+pub enum ConfigError {
+    /// The file can not be read.
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        error: io::Error,
+    },
+    /// It is neither TOML nor JSON, or not `{profiles: [...]}`.
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// The reason, with the place where it is known.
+        message: String,
+    },
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable { path, error } => write!(f, "{}: {error}", path.display()),
+            Self::Malformed { path, message } => write!(f, "{}: {message}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
 impl ConfigText {
     /// Reads a file. The name's ending says whether it is TOML or JSON; without one both are tried.
     ///
     /// # Errors
     /// It can not be read, or is neither TOML nor JSON.
-    pub fn read(path: impl AsRef<Path>) -> Result<Self, ProfilesError> {
+    pub fn read(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
         let path = path.as_ref().to_owned();
         let text = match File::open(&path).and_then(|file| read_text(file, MAX_BYTES)) {
             Ok(text) => text,
-            Err(error) => return Err(ProfilesError::Unreadable { path, error }),
+            Err(error) => return Err(ConfigError::Unreadable { path, error }),
         };
         let text = text.trim_start_matches('\u{feff}');
         let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
@@ -67,7 +92,7 @@ impl ConfigText {
                 is_toml,
                 written,
             }),
-            Err(message) => Err(ProfilesError::Malformed { path, message }),
+            Err(message) => Err(ConfigError::Malformed { path, message }),
         }
     }
 
@@ -76,51 +101,18 @@ impl ConfigText {
         &self.source
     }
 
-    /// Its profiles, as [`load_profiles`](crate::profiles::load_profiles) gives them.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn profiles(&self) -> Result<Vec<Profile>, ProfilesError> {
-        let list = list_of(self.written.clone()).map_err(|message| ProfilesError::Malformed {
-            path: self.path.clone(),
-            message,
-        })?;
-        profiles_of(list).map_err(|faults| ProfilesError::Profiles {
-            path: self.path.clone(),
-            faults,
-        })
+    /// The file's place.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
-    /// Its tools, as [`load_tools`](crate::tools::load_tools) gives them.
-    ///
-    /// # Errors
-    /// As there.
-    #[cfg(feature = "tools")]
-    pub fn tools(&self) -> Result<ToolsConfig, ToolsError> {
-        let folder = self.path.parent().unwrap_or_else(|| Path::new(""));
-        tools_of(self.written.clone(), folder).map_err(|mut faults| {
-            for fault in &mut faults {
-                let pointer = format!("{}{}", fault.place, fault.pointer);
-                fault.line = self.line_of(&pointer);
-            }
-            let path = self.path.clone();
-            ToolsError::Entries { path, faults }
-        })
-    }
-
-    /// Its `[faults]`, as [`load_faults`](crate::faults::load_faults) gives them.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn faults(&self) -> Result<Faults, FaultsError> {
-        faults_of(&self.written).map_err(|message| FaultsError {
-            path: self.path.clone(),
-            message,
-        })
+    /// All that it says.
+    pub(crate) fn written(&self) -> &Value {
+        &self.written
     }
 
     /// A fault at the value that `pointer` leads to, or at the deepest one on the way.
-    fn fault(&self, code: FaultCode, pointer: &str, message: &str) -> Fault {
+    pub(crate) fn fault(&self, code: FaultCode, pointer: &str, message: &str) -> Fault {
         if self.is_toml {
             let place = place_in_toml(&self.source.text, pointer);
             self.source.fault_in(code, pointer, place, message)
@@ -129,44 +121,11 @@ impl ConfigText {
         }
     }
 
-    /// The programs of its tools and MCP servers that are not on this machine, each at its place.
+    /// The line of the value that `pointer` leads to.
     #[cfg(feature = "tools")]
-    pub(crate) fn missing_programs(&self) -> Vec<Fault> {
-        let missing = self.tools().map(|tools| tools.missing_programs()).unwrap_or_default();
-        let faults = missing.into_iter().map(|fault| {
-            let pointer = format!("{}{}", fault.place, fault.pointer);
-            self.fault(FaultCode::ProgramNotFound, &pointer, &fault.message)
-        });
-        faults.collect()
-    }
-
-    #[cfg(feature = "tools")]
-    fn line_of(&self, pointer: &str) -> Option<u32> {
+    pub(crate) fn line_of(&self, pointer: &str) -> Option<u32> {
         let fault = self.fault(FaultCode::InvalidValue, pointer, "");
         fault.position.map(|position| position.line)
-    }
-
-    /// The ids of its profiles, in order, also of those that are wrong, and the way to the list.
-    fn ids(&self) -> (&'static str, Vec<Option<&str>>) {
-        let (way, list) = match &self.written {
-            Value::Array(list) => ("", Some(list)),
-            other => ("/profiles", other.get("profiles").and_then(Value::as_array)),
-        };
-        let list = list.into_iter().flatten();
-        (way, list.map(|one| one.get("id").and_then(Value::as_str)).collect())
-    }
-
-    /// A profile's fault where it stands; none where the profile is not this file's.
-    fn profile_fault(&self, fault: &ProfileFault) -> Option<Fault> {
-        let (way, ids) = self.ids();
-        let by_place = || fault.profile.strip_prefix('#')?.parse::<usize>().ok();
-        // Where an id is there twice, the second one is wrong.
-        let place = ids
-            .iter()
-            .rposition(|id| *id == Some(&*fault.profile))
-            .or_else(by_place)?;
-        let pointer = format!("{way}/{place}{}", fault.pointer);
-        Some(self.fault(FaultCode::InvalidProfile, &pointer, &said(fault)))
     }
 }
 
@@ -188,79 +147,6 @@ pub fn read_text(source: impl Read, limit: u64) -> io::Result<String> {
             format!("it is no text in UTF-8 (byte {place})"),
         )
     })
-}
-
-/// Everything that is wrong with the profiles of these files and of the config: what an engine would not be built with, each
-/// at its place. Asks no network and reads no key. Providers are the built-in ones: a program that brings models of its own
-/// has them checked by [`EngineBuilder::build`](crate::EngineBuilder::build).
-pub fn profile_faults(loaded: &Loaded, config: Option<&ConfigText>) -> Vec<Fault> {
-    let mut profiles = Vec::new();
-    let mut wrong = Vec::new();
-    match config.map(ConfigText::profiles) {
-        Some(Ok(list)) => profiles = list,
-        Some(Err(ProfilesError::Profiles { faults, .. })) => wrong = faults,
-        // No list of profiles: whoever reads the file says so.
-        Some(Err(ProfilesError::Unreadable { .. } | ProfilesError::Malformed { .. })) | None => {}
-    }
-    profiles.extend(loaded.profiles.iter().map(|profile| profile.value.clone()));
-    if wrong.is_empty()
-        && let Err(faults) = ModelRegistry::new(profiles)
-    {
-        wrong = faults;
-    }
-    // The loader has said that a key has no place in a file.
-    let is_told = |fault: &ProfileFault| fault.pointer == "/apiKey" && !loaded.faults.is_empty();
-    let told = wrong.iter().filter(|fault| !is_told(fault));
-    told.map(|fault| located(fault, loaded, config)).collect()
-}
-
-/// Parameters of profiles that their providers have no place for, each at its place.
-pub fn profile_warnings(loaded: &Loaded, config: Option<&ConfigText>) -> Vec<Fault> {
-    let configured = config.and_then(|config| config.profiles().ok()).unwrap_or_default();
-    let in_files = loaded.profiles.iter().map(|profile| profile.value.clone());
-    let mut found = Vec::new();
-    for profile in configured.into_iter().chain(in_files) {
-        let warnings = crate::models::warnings(&profile);
-        found.extend(warnings.iter().map(|warning| located(warning, loaded, config)));
-        if let Some(name) = profile.tokenizer.as_ref().filter(|name| !crate::tokens::is_known(name)) {
-            let (message, help) = crate::tokens::unknown(name);
-            let warning = located(
-                &ProfileFault::new(profile.id.as_str(), "/tokenizer", message),
-                loaded,
-                config,
-            );
-            let code = FaultCode::UnknownTokenizer;
-            found.push(Fault { code, ..warning }.with_help(help));
-        }
-    }
-    found
-}
-
-/// A fault where its profile stands.
-fn located(fault: &ProfileFault, loaded: &Loaded, config: Option<&ConfigText>) -> Fault {
-    let own = loaded.profiles.iter().rev().find(|one| one.value.id == fault.profile);
-    let in_files = own.map(|one| {
-        one.origin
-            .fault_at(FaultCode::InvalidProfile, &fault.pointer, said(fault))
-    });
-    in_files
-        .or_else(|| config?.profile_fault(fault))
-        .unwrap_or_else(|| Fault {
-            code: FaultCode::InvalidProfile,
-            message: said(fault),
-            pointer: fault.pointer.clone(),
-            file: None,
-            position: None,
-            help: None,
-        })
-}
-
-fn said(fault: &ProfileFault) -> String {
-    if fault.pointer.is_empty() {
-        format!("profile `{}`: {}", fault.profile, fault.message)
-    } else {
-        fault.to_string()
-    }
 }
 
 fn json(text: &str) -> Result<(Value, bool), String> {

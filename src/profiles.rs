@@ -7,7 +7,7 @@ use pirn_core::definition::{Profile, nearest};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::config::ConfigText;
+use crate::config::{ConfigError, ConfigText};
 use crate::models::ProfileFault;
 
 /// The file looked for beside a workflow.
@@ -19,20 +19,8 @@ const ELSEWHERE: &[&str] = &["tools", "mcpServers", "faults", "$schema"];
 /// Why a file gives no profiles.
 #[derive(Debug)]
 pub enum ProfilesError {
-    /// The file can not be read.
-    Unreadable {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        error: std::io::Error,
-    },
-    /// It is neither TOML nor JSON, or not `{profiles: [...]}`.
-    Malformed {
-        /// Which.
-        path: PathBuf,
-        /// Why, with the place where it is known.
-        message: String,
-    },
+    /// The file can not be used.
+    File(ConfigError),
     /// Profiles in it are wrong.
     Profiles {
         /// Which.
@@ -45,8 +33,7 @@ pub enum ProfilesError {
 impl fmt::Display for ProfilesError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unreadable { path, error } => write!(f, "{}: {error}", path.display()),
-            Self::Malformed { path, message } => write!(f, "{}: {message}", path.display()),
+            Self::File(error) => error.fmt(f),
             Self::Profiles { path, faults } => {
                 write!(f, "{}:", path.display())?;
                 faults.iter().try_for_each(|fault| write!(f, "\n  {fault}"))
@@ -56,6 +43,25 @@ impl fmt::Display for ProfilesError {
 }
 
 impl std::error::Error for ProfilesError {}
+
+impl From<ConfigError> for ProfilesError {
+    fn from(error: ConfigError) -> Self {
+        Self::File(error)
+    }
+}
+
+impl ConfigText {
+    /// The file's profiles, as [`load_profiles`] gives them.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn profiles(&self) -> Result<Vec<Profile>, ProfilesError> {
+        let path = || self.path().to_owned();
+        let list = list_of(self.written().clone());
+        let list = list.map_err(|message| ConfigError::Malformed { path: path(), message })?;
+        profiles_of(list).map_err(|faults| ProfilesError::Profiles { path: path(), faults })
+    }
+}
 
 /// The `pirn.toml` beside a workflow's file, where there is one.
 pub fn beside(workflow: &Path) -> Option<PathBuf> {
@@ -71,7 +77,7 @@ pub fn load_profiles(path: impl AsRef<Path>) -> Result<Vec<Profile>, ProfilesErr
     ConfigText::read(path)?.profiles()
 }
 
-pub(crate) fn list_of(written: Value) -> Result<Vec<Value>, String> {
+fn list_of(written: Value) -> Result<Vec<Value>, String> {
     let mut fields = match written {
         Value::Array(list) => return Ok(list),
         Value::Object(fields) => fields,
@@ -95,7 +101,7 @@ pub(crate) fn list_of(written: Value) -> Result<Vec<Value>, String> {
     }
 }
 
-pub(crate) fn profiles_of(list: Vec<Value>) -> Result<Vec<Profile>, Vec<ProfileFault>> {
+fn profiles_of(list: Vec<Value>) -> Result<Vec<Profile>, Vec<ProfileFault>> {
     let mut faults = Vec::new();
     let mut profiles = Vec::with_capacity(list.len());
     for (place, value) in list.into_iter().enumerate() {
@@ -251,9 +257,15 @@ mod tests {
         assert_eq!(ids(&write("bare", list)).unwrap(), ["j"]);
         assert_eq!(ids(&write("bare", TOML)).unwrap(), ["mine"]);
         let malformed = load_profiles(write("wrong.toml", list)).unwrap_err();
-        assert!(matches!(malformed, ProfilesError::Malformed { .. }) && malformed.to_string().contains("wrong.toml"));
+        assert!(
+            matches!(malformed, ProfilesError::File(ConfigError::Malformed { .. }))
+                && malformed.to_string().contains("wrong.toml")
+        );
         let unreadable = load_profiles(folder.join("absent.toml")).unwrap_err();
-        assert!(matches!(unreadable, ProfilesError::Unreadable { .. }));
+        assert!(matches!(
+            unreadable,
+            ProfilesError::File(ConfigError::Unreadable { .. })
+        ));
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -35,8 +35,7 @@ use pirn_core::Millis;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::config::ConfigText;
-use crate::profiles::ProfilesError;
+use crate::config::{ConfigError, ConfigText};
 
 pub(crate) use inject::inject;
 
@@ -147,21 +146,30 @@ impl std::error::Error for FaultsError {}
 /// The file can not be read, or its faults are not what they should be.
 pub fn load_faults(path: impl AsRef<Path>) -> Result<Faults, FaultsError> {
     let config = ConfigText::read(path).map_err(|error| match error {
-        ProfilesError::Unreadable { path, error } => FaultsError {
+        ConfigError::Unreadable { path, error } => FaultsError {
             path,
             message: error.to_string(),
         },
-        ProfilesError::Malformed { path, message } => FaultsError { path, message },
-        ProfilesError::Profiles { ref path, .. } => FaultsError {
-            path: path.clone(),
-            message: error.to_string(),
-        },
+        ConfigError::Malformed { path, message } => FaultsError { path, message },
     })?;
     config.faults()
 }
 
+impl ConfigText {
+    /// The file's `[faults]`, as [`load_faults`] gives them.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn faults(&self) -> Result<Faults, FaultsError> {
+        faults_of(self.written()).map_err(|message| FaultsError {
+            path: self.path().to_owned(),
+            message,
+        })
+    }
+}
+
 /// The faults of what a file says.
-pub(crate) fn faults_of(written: &Value) -> Result<Faults, String> {
+fn faults_of(written: &Value) -> Result<Faults, String> {
     match written.get("faults") {
         None => Ok(Faults::default()),
         Some(faults) => Faults::deserialize(faults)

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use pirn::check::{World, check, unknown_names};
-use pirn::config::{ConfigText, profile_faults};
+use pirn::check::{World, check, profile_faults, unknown_names};
+use pirn::config::ConfigText;
 use pirn::script::TextSyntax;
 use pirn_core::analysis::analyse;
 use pirn_core::definition::{FaultCode, SourceFile, load};

@@ -6,8 +6,6 @@ use std::process::ExitCode;
 use console::Term;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::failure::Failure;
-
 /// Failed, or invalid.
 pub(crate) const FAILED: u8 = 1;
 /// Wrong usage, or an unreadable file.
@@ -112,8 +110,8 @@ pub(crate) fn answer(text: &str, code: u8) -> ExitCode {
         Ok(()) => ExitCode::from(code),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::from(code),
         Err(error) => {
-            let message = format!("cannot write the result: {error}");
-            Failure::failed("WRITE_FAILED", message).report(Output::Text)
+            say(&format!("cannot write the result: {error}"));
+            ExitCode::from(FAILED)
         }
     }
 }

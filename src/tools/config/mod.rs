@@ -13,11 +13,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 
+use pirn_core::definition::{Fault, FaultCode};
 use serde_json::Value;
 
 use super::environment;
-use crate::config::ConfigText;
-use crate::profiles::ProfilesError;
+use crate::config::{ConfigError, ConfigText};
 use fields::Fields;
 
 pub use limits::CallLimits;
@@ -76,7 +76,7 @@ impl std::error::Error for ConfigFault {}
 #[derive(Debug)]
 pub enum ToolsError {
     /// The file can not be read, or is neither TOML nor JSON.
-    File(ProfilesError),
+    File(ConfigError),
     /// Entries in it are wrong: all of them.
     Entries {
         /// Which file.
@@ -99,6 +99,34 @@ impl fmt::Display for ToolsError {
 }
 
 impl std::error::Error for ToolsError {}
+
+impl ConfigText {
+    /// The file's tools, as [`load_tools`] gives them.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn tools(&self) -> Result<ToolsConfig, ToolsError> {
+        let folder = self.path().parent().unwrap_or_else(|| Path::new(""));
+        tools_of(self.written().clone(), folder).map_err(|mut faults| {
+            for fault in &mut faults {
+                let pointer = format!("{}{}", fault.place, fault.pointer);
+                fault.line = self.line_of(&pointer);
+            }
+            let path = self.path().to_owned();
+            ToolsError::Entries { path, faults }
+        })
+    }
+
+    /// The programs of its tools and MCP servers that are not on this machine, each at its place.
+    pub(crate) fn missing_programs(&self) -> Vec<Fault> {
+        let missing = self.tools().map(|tools| tools.missing_programs()).unwrap_or_default();
+        let faults = missing.into_iter().map(|fault| {
+            let pointer = format!("{}{}", fault.place, fault.pointer);
+            self.fault(FaultCode::ProgramNotFound, &pointer, &fault.message)
+        });
+        faults.collect()
+    }
+}
 
 /// What a config file says about tools.
 #[derive(Clone, Debug, Default)]
