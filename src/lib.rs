@@ -31,7 +31,6 @@ pub use engine::{
 pub use explore::explore;
 pub use pirn_actors::host::WorkClock;
 pub use pirn_actors::ports::{Input, Model, ModelCall, ModelSession, TokenSink, Tool, ToolSpec};
-pub use pirn_actors::run::{ConversationReport, TokenReport};
 pub use pirn_core::conversation::{MarkMap, ModelRequest, Spent, Tokenizer};
 pub use pirn_core::definition::{
     Fault, FaultCode, PinSection, Pinned, Profile, SourceFile, TriggerAction, TriggerCondition, TriggerDefinition,
@@ -40,6 +39,7 @@ pub use pirn_core::error::{ErrorFacts, RunError, RunErrorCode};
 pub use pirn_core::event::{Event, EventData, EventType};
 pub use pirn_core::message::{Message, Part, Role, ToolCall};
 pub use pirn_core::model_call::FinishReason;
+pub use pirn_core::run::{ConversationReport, TokenReport};
 pub use pirn_core::status::ThreadStatus;
 pub use pirn_core::thread::{ModelReply, NodeStatus, ThreadKind};
 pub use pirn_core::trigger::TriggerState;

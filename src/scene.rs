@@ -50,7 +50,6 @@ impl Stage {
             let engine = EngineShared::start(EngineParts {
                 ports: self.plan.ports.clone(),
                 max_runs: usize::MAX >> 1,
-                is_simulated: true,
                 spawner,
                 run_id_seed: seed,
                 seed: Some(seed),
@@ -90,7 +89,7 @@ impl Scene {
     /// Does something at some point of the order.
     pub fn soon(&self, act: impl FnOnce(&Arc<EngineShared>) + 'static) {
         let engine = Arc::clone(&self.engine);
-        self.host.spawn(Box::pin(async move { act(&engine) }));
+        self.host.spawn(None, Box::pin(async move { act(&engine) }));
     }
 }
 

@@ -94,11 +94,14 @@ where
     let actor = make(&mut context);
     let running = context.into_future(actor);
     let address = running.address();
-    host.spawn(Box::pin(Contained {
-        running: Some(running),
-        on_exit: Some(on_exit),
-        has_started: false,
-    }));
+    host.spawn(
+        None,
+        Box::pin(Contained {
+            running: Some(running),
+            on_exit: Some(on_exit),
+            has_started: false,
+        }),
+    );
     address
 }
 

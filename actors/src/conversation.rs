@@ -2,7 +2,7 @@
 
 use pirn_core::run::{Message, ThreadNo, ToConversation};
 
-use crate::mailbox::Turn;
+use crate::turn::Turn;
 
 pub(crate) struct ConversationActor;
 

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use pirn_core::run::{DetachedStart, Firing, detached};
+use pirn_core::run::{Firing, detached};
 
 use crate::answer::Answer;
-use crate::engine::{DetachedRun, EngineShared, OnEnd};
 use crate::follow_up::{failure, raise};
 use crate::protocol::bus::BusSender;
-use crate::supervisor::SupervisorMsg;
+use crate::protocol::engine::{DetachedRun, EngineHandle, OnEnd};
+use crate::protocol::supervisor::SupervisorMsg;
 
 /// Has the event's run start it, for its record. A run that is over has none to keep: it is started all the same.
-pub(crate) fn start_alone(firing: Firing, engine: &Arc<EngineShared>, bus: BusSender) {
+pub(crate) fn start_alone(firing: Firing, engine: &Arc<dyn EngineHandle>, bus: BusSender) {
     let run_id = Arc::clone(&firing.event.run_id);
     let (own, without) = (Arc::clone(engine), firing.clone());
     let taken = Answer::new(move |taken: Result<(), _>| {
@@ -24,7 +24,7 @@ pub(crate) fn start_alone(firing: Firing, engine: &Arc<EngineShared>, bus: BusSe
     let _: Result<(), String> = engine.tell_run(&run_id, SupervisorMsg::FireAlone { firing, taken });
 }
 
-fn start_unrecorded(firing: &Firing, engine: &Arc<EngineShared>, bus: &BusSender) {
+fn start_unrecorded(firing: &Firing, engine: &Arc<dyn EngineHandle>, bus: &BusSender) {
     let trigger = firing.trigger.id.clone();
     let on_end: OnEnd = Box::new(move |report| {
         if let Some(error) = &report.error {
@@ -33,21 +33,8 @@ fn start_unrecorded(firing: &Firing, engine: &Arc<EngineShared>, bus: &BusSender
         }
     });
     let Some(start) = detached(firing) else { return };
-    if let Err(error) = engine.start_detached(DetachedRun::of(start, on_end)) {
+    if let Err(error) = Arc::clone(engine).start_detached(DetachedRun::of(start, on_end)) {
         let failed = failure(&firing.trigger.id, &error.to_string());
         bus.do_send(raise(&firing.event, failed));
-    }
-}
-
-impl DetachedRun {
-    pub(crate) fn of(start: DetachedStart, on_end: OnEnd) -> Self {
-        Self {
-            workflow_id: start.workflow_id,
-            input: start.input,
-            messages: start.messages,
-            is_unlimited: start.is_unlimited,
-            trigger_depth: start.trigger_depth,
-            on_end,
-        }
     }
 }

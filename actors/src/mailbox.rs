@@ -3,7 +3,7 @@
 //! 1. The actors of a run (its supervisor, threads and conversations) live on one arbiter and share its queue: whoever is
 //!    told something is told it through [`RunMachine`]'s queue, and hears things in the order sent.
 //! 2. What comes from outside comes by the run's one address, [`SupervisorMsg`], or, from its own timers, by
-//!    [`LocalMailbox::deliver`]; either way it is put at the end of that queue, and the queue is served.
+//!    [`LocalInbox::deliver`]; either way it is put at the end of that queue, and the queue is served.
 //! 3. One message is handled at a time, contained: a panic ends the actor it happens in and no other. What that actor had
 //!    gathered is its supervisor's to hear; a supervisor that panics ends its run.
 //! 4. After so many messages the other tasks of the arbiter have their turn, and what was told meanwhile is heard.
@@ -23,9 +23,11 @@ use pirn_core::thread::EffectId;
 use crate::contain::{Exit, contained};
 use crate::conversation::ConversationActor;
 use crate::protocol::bus::Subscriber;
-use crate::run::RunShared;
-use crate::supervisor::{RunSpec, SupervisorActor, SupervisorMsg};
+use crate::protocol::supervisor::SupervisorMsg;
+use crate::run_context::RunContext;
+use crate::supervisor::{RunSpec, SupervisorActor};
 use crate::thread::ThreadActor;
+use crate::turn::{LocalInbox, Turn};
 use crate::world::RunWorld;
 
 /// Messages that are handled before other tasks of the arbiter have their turn.
@@ -33,9 +35,11 @@ const AT_ONCE: usize = 128;
 
 /// See the module.
 pub(crate) struct LocalMailbox {
-    run: Rc<RunShared>,
+    run: Rc<RunContext>,
     actors: RefCell<Actors>,
     own: Weak<Self>,
+    /// The same, as its actors know it.
+    inbox: Weak<dyn LocalInbox>,
     /// It was put off to a later turn of the arbiter.
     is_put_off: Cell<bool>,
 }
@@ -51,33 +55,6 @@ struct Actors {
     effects: Vec<Effect>,
     /// The run has begun: what was told before is heard first.
     has_begun: bool,
-}
-
-/// What an actor is given for its turn.
-pub(crate) struct Turn<'a> {
-    pub(crate) run: &'a Rc<RunShared>,
-    pub(crate) machine: &'a mut RunMachine,
-    pub(crate) mailbox: &'a Weak<LocalMailbox>,
-    now: Millis,
-    effects: &'a mut Vec<Effect>,
-}
-
-impl Turn<'_> {
-    /// Steps the run's machine with a message.
-    pub(crate) fn step(&mut self, message: Message) {
-        let mut world = RunWorld(self.run);
-        self.machine.step(self.now, message, &mut world, self.effects);
-    }
-
-    /// Calls back on this arbiter with a message, unless the run has ended by then.
-    pub(crate) fn later(&self, message: Message) -> impl FnOnce() + 'static {
-        let mailbox = Weak::clone(self.mailbox);
-        move || {
-            if let Some(mailbox) = mailbox.upgrade() {
-                mailbox.deliver(message);
-            }
-        }
-    }
 }
 
 /// Who handles a message.
@@ -113,7 +90,7 @@ enum Served {
 }
 
 impl LocalMailbox {
-    fn new(run: Rc<RunShared>, spec: RunSpec) -> Rc<Self> {
+    fn new(run: Rc<RunContext>, spec: RunSpec) -> Rc<Self> {
         // Most steps want one thing done.
         let mut effects = Vec::with_capacity(1);
         let (supervisor, seed) = SupervisorActor::new(&run, spec);
@@ -123,11 +100,12 @@ impl LocalMailbox {
             listening: run.listening(),
             seed,
         };
-        if let Some(journal) = &run.engine.ports.journal {
+        if let Some(journal) = &run.ports().journal {
             journal.begun(&begun);
         }
-        let machine = RunMachine::new(begun.at, begun.seed, &mut RunWorld(&run), &mut effects);
-        Rc::new_cyclic(|own| {
+        let machine = RunMachine::new(begun.at, begun.seed, &mut RunWorld::of(&run), &mut effects);
+        Rc::new_cyclic(|own: &Weak<Self>| {
+            let inbox: Weak<dyn LocalInbox> = own.clone();
             let mut actors = Actors {
                 machine,
                 supervisor,
@@ -136,9 +114,10 @@ impl LocalMailbox {
                 effects,
                 has_begun: false,
             };
-            actors.carry(now, &run, own);
+            actors.carry(now, &run, &inbox);
             Self {
                 run,
+                inbox,
                 actors: RefCell::new(actors),
                 own: Weak::clone(own),
                 is_put_off: Cell::new(false),
@@ -146,24 +125,9 @@ impl LocalMailbox {
         })
     }
 
-    /// Puts a message from this arbiter at the end of the queue, and serves that.
-    pub(crate) fn deliver(&self, message: Message) {
-        let Ok(mut actors) = self.actors.try_borrow_mut() else {
-            // In the middle of a turn, by way of somebody's destructor: it comes in its order.
-            return self.run.supervisor.do_send(SupervisorMsg::Tell(message));
-        };
-        self.run.tell(&mut actors.machine, message);
-        drop(actors);
-        if let Some(lost) = self.serve() {
-            self.run.supervisor.do_send(SupervisorMsg::Lost(lost));
-        } else if self.actors.borrow().supervisor.is_over() {
-            self.run.supervisor.do_send(SupervisorMsg::Over);
-        }
-    }
-
     /// Serves the queue; the panic of a supervisor.
     fn serve(&self) -> Option<String> {
-        let served = self.actors.borrow_mut().serve(&self.run, &self.own);
+        let served = self.actors.borrow_mut().serve(&self.run, &self.inbox);
         match served {
             Served::All => None,
             Served::Some => {
@@ -180,20 +144,39 @@ impl LocalMailbox {
             return;
         }
         let own = Weak::clone(&self.own);
-        self.run.host.spawn(Box::pin(async move {
-            let Some(own) = own.upgrade() else { return };
-            own.is_put_off.set(false);
-            if let Some(lost) = own.serve() {
-                own.run.supervisor.do_send(SupervisorMsg::Lost(lost));
-            } else if own.actors.borrow().supervisor.is_over() {
-                own.run.supervisor.do_send(SupervisorMsg::Over);
-            }
-        }));
+        self.run.host.spawn(
+            None,
+            Box::pin(async move {
+                let Some(own) = own.upgrade() else { return };
+                own.is_put_off.set(false);
+                if let Some(lost) = own.serve() {
+                    own.run.supervisor.do_send(SupervisorMsg::Lost(lost));
+                } else if own.actors.borrow().supervisor.is_over() {
+                    own.run.supervisor.do_send(SupervisorMsg::Over);
+                }
+            }),
+        );
+    }
+}
+
+impl LocalInbox for LocalMailbox {
+    fn deliver(&self, message: Message) {
+        let Ok(mut actors) = self.actors.try_borrow_mut() else {
+            // In the middle of a turn, by way of somebody's destructor: it comes in its order.
+            return self.run.supervisor.do_send(SupervisorMsg::Tell(message));
+        };
+        self.run.tell(&mut actors.machine, message);
+        drop(actors);
+        if let Some(lost) = self.serve() {
+            self.run.supervisor.do_send(SupervisorMsg::Lost(lost));
+        } else if self.actors.borrow().supervisor.is_over() {
+            self.run.supervisor.do_send(SupervisorMsg::Over);
+        }
     }
 }
 
 impl Actors {
-    fn serve(&mut self, run: &Rc<RunShared>, own: &Weak<LocalMailbox>) -> Served {
+    fn serve(&mut self, run: &Rc<RunContext>, inbox: &Weak<dyn LocalInbox>) -> Served {
         if !self.has_begun {
             return Served::All;
         }
@@ -203,8 +186,8 @@ impl Actors {
                 return Served::All;
             };
             let addressee = Addressee::of(&message);
-            if let Err(exit) = contained(|| self.handle(message, now, run, own))
-                && let Some(lost) = self.panicked(addressee, &exit, now, run, own)
+            if let Err(exit) = contained(|| self.handle(message, now, run, inbox))
+                && let Some(lost) = self.panicked(addressee, &exit, now, run, inbox)
             {
                 return Served::Lost(lost);
             }
@@ -217,11 +200,11 @@ impl Actors {
     }
 
     /// Has the actor that a message is for handle it, and carries out what follows.
-    fn handle(&mut self, message: Message, now: Millis, run: &Rc<RunShared>, own: &Weak<LocalMailbox>) {
+    fn handle(&mut self, message: Message, now: Millis, run: &Rc<RunContext>, inbox: &Weak<dyn LocalInbox>) {
         let mut turn = Turn {
             run,
             machine: &mut self.machine,
-            mailbox: own,
+            inbox,
             now,
             effects: &mut self.effects,
         };
@@ -234,21 +217,21 @@ impl Actors {
             },
             Message::Conversation(owner, message) => self.conversations.handle(owner, message, &mut turn),
         }
-        self.carry(now, run, own);
+        self.carry(now, run, inbox);
     }
 
     /// Carries out what the machine wants done.
-    fn carry(&mut self, now: Millis, run: &Rc<RunShared>, own: &Weak<LocalMailbox>) {
+    fn carry(&mut self, now: Millis, run: &Rc<RunContext>, inbox: &Weak<dyn LocalInbox>) {
         let mut effects = std::mem::take(&mut self.effects);
         let mut none = Vec::new();
         for effect in effects.drain(..) {
-            if let Some(journal) = &run.engine.ports.journal {
+            if let Some(journal) = &run.ports().journal {
                 journal.did(&run.run_id, &effect);
             }
             let mut turn = Turn {
                 run,
                 machine: &mut self.machine,
-                mailbox: own,
+                inbox,
                 now,
                 effects: &mut none,
             };
@@ -277,8 +260,8 @@ impl Actors {
         addressee: Addressee,
         exit: &Exit,
         now: Millis,
-        run: &Rc<RunShared>,
-        own: &Weak<LocalMailbox>,
+        run: &Rc<RunContext>,
+        inbox: &Weak<dyn LocalInbox>,
     ) -> Option<String> {
         let Exit::Panicked { message } = exit else { return None };
         match addressee {
@@ -292,7 +275,7 @@ impl Actors {
             Addressee::Conversation(owner, asker) => self.machine.conversation_panicked(owner, message, asker),
         }
         // What it had said before stays said.
-        match contained(|| self.carry(now, run, own)) {
+        match contained(|| self.carry(now, run, inbox)) {
             Err(Exit::Panicked { message }) => Some(message),
             Ok(()) | Err(Exit::Stopped | Exit::Dropped) => None,
         }
@@ -312,13 +295,13 @@ fn thread_actor(threads: &mut Vec<Option<Box<ThreadActor>>>, thread: ThreadNo) -
 
 /// A run for whoever is outside of it.
 pub(crate) struct RunActor {
-    run: Rc<RunShared>,
+    run: Rc<RunContext>,
     spec: Option<Box<RunSpec>>,
     mailbox: Option<Rc<LocalMailbox>>,
 }
 
 impl RunActor {
-    pub(crate) fn new(run: Rc<RunShared>, spec: RunSpec) -> Self {
+    pub(crate) fn new(run: Rc<RunContext>, spec: RunSpec) -> Self {
         Self {
             run,
             spec: Some(Box::new(spec)),
@@ -375,7 +358,7 @@ impl Handler<SupervisorMsg> for RunActor {
             SupervisorMsg::Subscribe { mask, deliver } => {
                 let run_id = Some(Arc::clone(&self.run.run_id));
                 let subscriber = Subscriber { run_id, mask, deliver };
-                self.run.local.interest.subscribe(self.run.bus(), subscriber);
+                self.run.interest.subscribe(self.run.bus(), subscriber);
             }
             SupervisorMsg::Lost(message) => std::panic::resume_unwind(Box::new(message)),
             message => {

@@ -16,6 +16,8 @@ use pirn_core::thread::{Evaluation, ModelReply, Outcome, Snapshot, ThreadScope, 
 use serde_json::{Map, Value};
 
 use crate::host::WorkClock;
+/// Stops a script when it is dropped.
+pub use crate::host::WorkHandle as ScriptHandle;
 pub use crate::input::Input;
 
 /// One call of a model.
@@ -253,32 +255,8 @@ pub struct ScriptJob<'a> {
     pub scope: &'a dyn Scope,
     /// The run that asks: runs share the threads of scripts evenly.
     pub run_id: &'a Arc<str>,
-    /// Under virtual time the job runs in place, so that its end has its place in the order.
-    pub inline: bool,
     /// For what it draws; none: it can not.
     pub seed: Option<u64>,
-}
-
-/// Stops a script when it is dropped.
-pub struct ScriptHandle {
-    stop: Option<Box<dyn FnOnce() + Send>>,
-}
-
-impl ScriptHandle {
-    /// A handle that calls `stop` when it is dropped.
-    pub fn new(stop: impl FnOnce() + Send + 'static) -> Self {
-        Self {
-            stop: Some(Box::new(stop)),
-        }
-    }
-}
-
-impl Drop for ScriptHandle {
-    fn drop(&mut self) {
-        if let Some(stop) = self.stop.take() {
-            stop();
-        }
-    }
 }
 
 /// What a script answers to.

@@ -12,7 +12,7 @@ use pirn_core::definition::{TriggerAction, TriggerDefinition};
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::{Event, EventType, RaisedEvent};
 use pirn_core::graph::{Evaluator, Unevaluated};
-use pirn_core::run::Firing;
+use pirn_core::run::{Control, Firing};
 use pirn_core::script::ScopeValues;
 use pirn_core::thread::{FiringId, Outcome};
 use pirn_core::trigger::{Fire, Owner, TriggerKey, TriggerMachine, Watcher};
@@ -22,20 +22,21 @@ use serde_json::{Map, Value, json};
 use crate::answer::Answer;
 use crate::cause::{with_trigger_depth, work_with_trigger_depth};
 use crate::contain::contained;
-use crate::engine::EngineShared;
 use crate::firing::start_alone;
 use crate::follow_up::{depth_after, failed_with, failure, raise};
 use crate::function_table::FunctionTable;
 use crate::host::Host;
 use crate::input::firing_value;
-use crate::ports::{Function, TextJob, Texts, Want, WorkFunction};
+use crate::ports::{Function, Ports, TextJob, Texts, Want, WorkFunction};
 use crate::protocol::bus::{BusMsg, BusSender, Interest};
+use crate::protocol::engine::EngineHandle;
 use crate::protocol::mailbox::Receiver;
 use crate::protocol::matcher::MatcherMsg;
-use crate::supervisor::{Assignment, Control, SupervisorMsg};
+use crate::protocol::supervisor::{Assignment, SupervisorMsg};
 
 pub(crate) struct TriggerMatcherActor {
-    engine: Arc<EngineShared>,
+    ports: Arc<Ports>,
+    engine: Arc<dyn EngineHandle>,
     host: Host,
     interest: Rc<Interest>,
     bus: BusSender,
@@ -53,7 +54,7 @@ pub(crate) struct TriggerMatcherActor {
 
 impl TriggerMatcherActor {
     pub(crate) fn new(
-        engine: Arc<EngineShared>,
+        (ports, engine): (Arc<Ports>, Arc<dyn EngineHandle>),
         host: Host,
         interest: Rc<Interest>,
         bus: BusSender,
@@ -62,6 +63,7 @@ impl TriggerMatcherActor {
     ) -> Self {
         context.add_stream(mail);
         Self {
+            ports,
             engine,
             host,
             interest,
@@ -186,7 +188,7 @@ impl TriggerMatcherActor {
             scope: Box::new(scope),
         };
         let run_id = Arc::clone(&event.run_id);
-        match self.engine.ports.scripts.evaluate_here(TextJob { run_id, texts }) {
+        match self.ports.scripts.evaluate_here(TextJob { run_id, texts }) {
             Outcome::Value(value) => Ok(read(&value)),
             Outcome::Failed(error) => Err(error),
             _ => Err(RunError::new(RunErrorCode::ScriptError, "the text was not evaluated")),
@@ -194,7 +196,7 @@ impl TriggerMatcherActor {
     }
 
     fn evaluator(&mut self) -> &mut dyn Evaluator {
-        &mut **self.evaluator.get_or_insert_with(|| (self.engine.ports.evaluator)())
+        &mut **self.evaluator.get_or_insert_with(|| (self.ports.evaluator)())
     }
 
     fn action(&mut self, watcher: Watcher, trigger: &Arc<TriggerDefinition>, event: &Arc<Event>) -> Result<(), String> {
@@ -257,7 +259,7 @@ impl TriggerMatcherActor {
                     .or_later(done, event, (message, Want::Text), scope, text)
                     .map_err(|error| error.to_string())?;
                 let depth = depth_after(event);
-                let notify = || with_trigger_depth(depth, || (self.engine.ports.notify)(&text, channel.as_deref()));
+                let notify = || with_trigger_depth(depth, || (self.ports.notify)(&text, channel.as_deref()));
                 std::panic::catch_unwind(std::panic::AssertUnwindSafe(notify))
                     .map_err(|_| "whoever is told of notifications panicked".to_owned())?;
                 let raised = RaisedEvent::new(
@@ -267,7 +269,7 @@ impl TriggerMatcherActor {
                 self.raise(event, raised);
                 Ok(())
             }
-            TriggerAction::Custom { function, parameters } => match self.engine.ports.functions.get(function) {
+            TriggerAction::Custom { function, parameters } => match self.ports.functions.get(function) {
                 Some(Function::Inline(own)) => {
                     let tag = self.functions.tag(function, own);
                     self.machine.set_tag(watcher.key, tag);
@@ -303,7 +305,7 @@ impl TriggerMatcherActor {
             bus.do_send(raise(&event, failure(&trigger.id, &message)));
         });
         self.host
-            .work(Box::pin(async move { failed.give(future.await) }))
+            .work(None, Box::pin(async move { failed.give(future.await) }))
             .detach();
     }
 

@@ -20,11 +20,11 @@ fn two_hundred_runtimes_leave_no_thread_and_no_descriptor() {
         let (told, heard) = mpsc::channel();
         runtime
             .run_on(1, move |host| {
-                host.after(u64::MAX, || ()).detach();
-                host.spawn(Box::pin(std::future::pending()));
+                host.after(None, u64::MAX, || ()).detach();
+                host.spawn(None, Box::pin(std::future::pending()));
                 if round % 4 == 0 {
                     // Starts the threads for work.
-                    host.work(Box::pin(async move { told.send(()).expect("heard") }))
+                    host.work(None, Box::pin(async move { told.send(()).expect("heard") }))
                         .detach();
                 } else {
                     told.send(()).expect("heard");

@@ -99,19 +99,22 @@ fn a_panicking_job_timer_or_work_harms_nobody_else() {
     runtime.run_on(0, |_| panic!("job broke")).expect("running");
     runtime
         .run_on(0, |host| {
-            host.after(0, || panic!("timer broke")).detach();
-            host.spawn(Box::pin(async { panic!("task broke") }));
-            host.work(Box::pin(async move {
-                let _held = lost;
-                panic!("work broke");
-            }))
+            host.after(None, 0, || panic!("timer broke")).detach();
+            host.spawn(None, Box::pin(async { panic!("task broke") }));
+            host.work(
+                None,
+                Box::pin(async move {
+                    let _held = lost;
+                    panic!("work broke");
+                }),
+            )
             .detach();
         })
         .expect("running");
     assert_eq!(heard_lost.recv(), Ok(Err(Lost)));
     let (given, heard) = answer();
     runtime
-        .run_on(0, |host| host.after(1, move || given.give(7)).detach())
+        .run_on(0, |host| host.after(None, 1, move || given.give(7)).detach())
         .expect("running");
     assert_eq!(heard.recv(), Ok(Ok(7)));
     assert_eq!(runtime.stop(GRACE).tasks_left, 0);
@@ -136,14 +139,14 @@ fn ten_thousand_timers_fire_in_order_and_never_early() {
                 let latest = Rc::new(Cell::new(0));
                 let earliest = host.now() + wait;
                 let (told, bound, inner) = (told.clone(), Rc::clone(&latest), host.clone());
-                host.after(wait, move || {
+                host.after(None, wait, move || {
                     let (latest, now) = (bound.get(), inner.now());
                     told.send(Fired { earliest, latest, now }).expect("heard");
                 })
                 .detach();
                 // The thread may have been held up on the way: the deadline lies between the two looks.
                 latest.set(host.now() + wait + 1);
-                drop(host.after(wait, || panic!("a cancelled timer fired")));
+                drop(host.after(None, wait, || panic!("a cancelled timer fired")));
             }
         })
         .expect("running");
@@ -178,13 +181,16 @@ fn work_runs_off_the_arbiter_on_the_runtime_that_was_given() {
     runtime
         .run_on(0, |host| {
             let clock = host.work_clock();
-            host.work(Box::pin(async move {
-                // The embedding runtime has no timers of its own here.
-                let before = clock.now();
-                clock.sleep(2).await;
-                let name = std::thread::current().name().map(str::to_owned);
-                given.give((name, clock.now() - before));
-            }))
+            host.work(
+                None,
+                Box::pin(async move {
+                    // The embedding runtime has no timers of its own here.
+                    let before = clock.now();
+                    clock.sleep(2).await;
+                    let name = std::thread::current().name().map(str::to_owned);
+                    given.give((name, clock.now() - before));
+                }),
+            )
             .detach();
         })
         .expect("running");
@@ -199,10 +205,13 @@ fn dropping_a_work_handle_aborts_the_work() {
     let (held, heard) = answer::<()>();
     runtime
         .run_on(0, |host| {
-            let work = host.work(Box::pin(async move {
-                let _held = held;
-                std::future::pending::<()>().await;
-            }));
+            let work = host.work(
+                None,
+                Box::pin(async move {
+                    let _held = held;
+                    std::future::pending::<()>().await;
+                }),
+            );
             drop(work);
         })
         .expect("running");
@@ -219,17 +228,23 @@ fn a_stop_waits_for_tasks_and_work_within_its_grace() {
     runtime
         .run_on(0, |host| {
             let inner = host.clone();
-            host.spawn(Box::pin(async move {
-                gate.await.expect("opened");
-                // A task's end starts work, and the work's end a timer's wait: nothing of it is cut off.
-                let clock = inner.work_clock();
-                inner
-                    .work(Box::pin(async move {
-                        clock.sleep(5).await;
-                        given.give("done");
-                    }))
-                    .detach();
-            }));
+            host.spawn(
+                None,
+                Box::pin(async move {
+                    gate.await.expect("opened");
+                    // A task's end starts work, and the work's end a timer's wait: nothing of it is cut off.
+                    let clock = inner.work_clock();
+                    inner
+                        .work(
+                            None,
+                            Box::pin(async move {
+                                clock.sleep(5).await;
+                                given.give("done");
+                            }),
+                        )
+                        .detach();
+                }),
+            );
         })
         .expect("running");
     let stopping = {
@@ -256,16 +271,22 @@ fn a_stop_without_grace_drops_and_reports_what_is_left() {
     let at_work = Arc::clone(&ready);
     runtime
         .run_on(0, |host| {
-            let held = host.work(Box::pin(async move {
-                let _held = work;
-                at_work.wait();
-                std::future::pending::<()>().await;
-            }));
-            host.after(u64::MAX, move || timer.give(())).detach();
-            host.spawn(Box::pin(async move {
-                let _held = (task, held);
-                std::future::pending::<()>().await;
-            }));
+            let held = host.work(
+                None,
+                Box::pin(async move {
+                    let _held = work;
+                    at_work.wait();
+                    std::future::pending::<()>().await;
+                }),
+            );
+            host.after(None, u64::MAX, move || timer.give(())).detach();
+            host.spawn(
+                None,
+                Box::pin(async move {
+                    let _held = (task, held);
+                    std::future::pending::<()>().await;
+                }),
+            );
         })
         .expect("running");
     ready.wait();
@@ -297,7 +318,7 @@ fn a_runtime_starts_and_stops_inside_tokio() {
             let (given, heard) = futures::channel::oneshot::channel();
             stopped
                 .run_on(0, |host| {
-                    host.work(Box::pin(async move { given.send(7).expect("heard") }))
+                    host.work(None, Box::pin(async move { given.send(7).expect("heard") }))
                         .detach();
                 })
                 .expect("running");

@@ -26,7 +26,7 @@ fn an_actix_arbiter_carries_actors_until_it_ends() {
     runtime
         .run_on(0, move |host| {
             let here = (asked.tag().is_here(), asked.is_own_thread());
-            host.after(1, move || told.send(here).unwrap_or(())).detach();
+            host.after(None, 1, move || told.send(here).unwrap_or(())).detach();
         })
         .expect("running");
     assert_eq!(heard.recv(), Ok((true, true)));
@@ -45,7 +45,7 @@ fn a_stop_from_elsewhere_waits_for_tasks_within_its_grace() {
     runtime
         .run_on(0, |host| {
             let sleep = host.sleep(20);
-            host.spawn(Box::pin(sleep));
+            host.spawn(None, Box::pin(sleep));
         })
         .expect("running");
     assert_eq!(runtime.stop(GRACE), StopReport::default());
@@ -61,10 +61,13 @@ fn a_stop_without_grace_drops_and_reports_what_is_left() {
     let (dropped, gone) = mpsc::channel::<()>();
     runtime
         .run_on(0, move |host| {
-            host.spawn(Box::pin(async move {
-                let _dropped = dropped;
-                std::future::pending::<()>().await;
-            }));
+            host.spawn(
+                None,
+                Box::pin(async move {
+                    let _dropped = dropped;
+                    std::future::pending::<()>().await;
+                }),
+            );
         })
         .expect("running");
     let left = StopReport {

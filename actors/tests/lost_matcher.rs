@@ -15,12 +15,12 @@ use pirn_actors::ports::{
     AskedCall, Function, Input, Model, ModelCall, Models, Ports, ScriptAnswer, ScriptHandle, ScriptJob, Scripts,
     TextAnswer, TextJob, ToolSpec, Tools,
 };
-use pirn_actors::run::RunReport;
 use pirn_core::conversation::Estimator;
 use pirn_core::definition::{Loaded, Profile, SourceFile};
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::EventType;
 use pirn_core::graph::{CompileContext, Evaluator, Graph, SnippetIx, Unevaluated, compile_loaded};
+use pirn_core::run::RunReport;
 use pirn_core::script::{Scope, ScriptFault};
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::{ModelReply, Outcome, ToolResult};
@@ -100,7 +100,6 @@ fn started(simulated: &SimulatedHost) -> Arc<EngineShared> {
     let engine = EngineShared::start(EngineParts {
         ports: ports(),
         max_runs: 10,
-        is_simulated: true,
         spawner: Box::new(Here),
         run_id_seed: 0,
         seed: None,

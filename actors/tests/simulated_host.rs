@@ -49,7 +49,7 @@ fn a_week_passes_at_once_and_in_order() {
     let fired = Rc::new(RefCell::new(Vec::new()));
     for day in [7, 1, 3, 2] {
         let (fired, inner) = (Rc::clone(&fired), host.clone());
-        host.after(day * DAY, move || fired.borrow_mut().push((day, inner.now())))
+        host.after(None, day * DAY, move || fired.borrow_mut().push((day, inner.now())))
             .detach();
     }
     assert_eq!(simulated.run_until(3 * DAY), 0);
@@ -78,9 +78,9 @@ fn a_dropped_timer_never_fires_even_if_it_was_due() {
             drop(second.borrow_mut().take());
         }
     };
-    host.after(10, take_back).detach();
-    *second.borrow_mut() = Some(host.after(10, note("second")));
-    drop(host.after(1, note("dropped")));
+    host.after(None, 10, take_back).detach();
+    *second.borrow_mut() = Some(host.after(None, 10, note("second")));
+    drop(host.after(None, 1, note("dropped")));
     simulated.run_until_idle();
     assert_eq!(*fired.borrow(), ["first"]);
 }
@@ -89,9 +89,9 @@ fn a_dropped_timer_never_fires_even_if_it_was_due() {
 fn a_panicking_timer_or_task_harms_nobody_else() {
     let simulated = SimulatedHost::new(None);
     let host = simulated.host();
-    host.after(1, || panic!("timer broke")).detach();
-    host.spawn(Box::pin(async { panic!("task broke") }));
-    host.work(Box::pin(async { panic!("work broke") })).detach();
+    host.after(None, 1, || panic!("timer broke")).detach();
+    host.spawn(None, Box::pin(async { panic!("task broke") }));
+    host.work(None, Box::pin(async { panic!("work broke") })).detach();
     let slept = simulated.block_on(host.sleep(2));
     assert_eq!((slept, simulated.waiting()), (Ok(()), 0));
 }
@@ -100,7 +100,7 @@ fn a_panicking_timer_or_task_harms_nobody_else() {
 fn a_deadlock_says_how_many_wait() {
     let simulated = SimulatedHost::new(None);
     for _ in 0..3 {
-        simulated.host().spawn(std::future::pending().boxed_local());
+        simulated.host().spawn(None, std::future::pending().boxed_local());
     }
     assert_eq!(
         simulated.block_on(std::future::pending::<()>()),
@@ -122,10 +122,13 @@ fn work_sleeps_in_virtual_time_and_an_aborted_work_loses_its_answer() {
             let clock = clock.clone();
             move |result: Result<(), Lost>| heard.lock().expect("sound").push((name, result, clock.now()))
         });
-        host.work(Box::pin(async move {
-            clock.sleep(delay).await;
-            answer.give(());
-        }))
+        host.work(
+            None,
+            Box::pin(async move {
+                clock.sleep(delay).await;
+                answer.give(());
+            }),
+        )
     };
     work("slow", 60_000).detach();
     let aborted = work("aborted", 50_000);
@@ -150,15 +153,21 @@ fn external_work_is_waited_for_and_holds_the_clock() {
     let (release, gate) = mpsc::channel::<()>();
     let (answer, answered) = oneshot::channel();
     let here = std::thread::current().id();
-    host.external(Box::pin(async move {
-        // The gate opens only once the executor has begun to wait for it.
-        gate.recv().expect("released");
-        answer.send(std::thread::current().id()).expect("heard");
-    }))
+    host.external(
+        None,
+        Box::pin(async move {
+            // The gate opens only once the executor has begun to wait for it.
+            gate.recv().expect("released");
+            answer.send(std::thread::current().id()).expect("heard");
+        }),
+    )
     .detach();
     // A timer a day away must not be jumped to while the outside works.
-    host.after(86_400_000, || ()).detach();
-    host.spawn(Box::pin(async move { release.send(()).expect("the gate is there") }));
+    host.after(None, 86_400_000, || ()).detach();
+    host.spawn(
+        None,
+        Box::pin(async move { release.send(()).expect("the gate is there") }),
+    );
     let there = simulated.block_on(answered).expect("no deadlock").expect("answered");
     assert_ne!(there, here);
     assert!(host.now() < 86_400_000, "the clock jumped to {}", host.now());
@@ -170,7 +179,7 @@ fn external_work_is_waited_for_and_holds_the_clock() {
 fn a_timeout_fires_while_the_outside_never_answers() {
     let simulated = SimulatedHost::new(None);
     let host = simulated.host();
-    let hung = host.external(std::future::pending().boxed());
+    let hung = host.external(None, std::future::pending().boxed());
     assert_eq!(simulated.block_on(host.sleep(3)), Ok(()));
     assert!(host.now() >= 3);
     drop(hung);
@@ -183,12 +192,15 @@ fn external_work_may_sleep_on_the_virtual_clock() {
     let host = simulated.host();
     let clock = host.work_clock();
     let (answer, answered) = oneshot::channel();
-    host.external(Box::pin(async move {
-        for _ in 0..3 {
-            clock.sleep(1).await;
-        }
-        answer.send(clock.now()).expect("heard");
-    }))
+    host.external(
+        None,
+        Box::pin(async move {
+            for _ in 0..3 {
+                clock.sleep(1).await;
+            }
+            answer.send(clock.now()).expect("heard");
+        }),
+    )
     .detach();
     let now = simulated.block_on(answered).expect("no deadlock").expect("answered");
     assert!(now >= 3, "slept until {now}");
@@ -208,10 +220,13 @@ fn external_work_runs_on_the_runtime_that_was_given() {
     let (answer, answered) = oneshot::channel();
     simulated
         .host()
-        .external(Box::pin(async move {
-            let name = std::thread::current().name().map(str::to_owned);
-            answer.send(name).expect("heard");
-        }))
+        .external(
+            None,
+            Box::pin(async move {
+                let name = std::thread::current().name().map(str::to_owned);
+                answer.send(name).expect("heard");
+            }),
+        )
         .detach();
     let name = simulated.block_on(answered).expect("no deadlock").expect("answered");
     assert_eq!(name.as_deref(), Some("embedding"));
@@ -228,10 +243,10 @@ fn a_host_that_is_gone_refuses_by_dropping() {
         Answer::<()>::new(move |_| *lost.lock().expect("sound") += 1)
     };
     let (task, work, outside, timer) = (answer(), answer(), answer(), answer());
-    host.spawn(Box::pin(async move { task.give(()) }));
-    host.work(Box::pin(async move { work.give(()) })).detach();
-    host.external(Box::pin(async move { outside.give(()) })).detach();
-    host.after(1, move || timer.give(())).detach();
+    host.spawn(None, Box::pin(async move { task.give(()) }));
+    host.work(None, Box::pin(async move { work.give(()) })).detach();
+    host.external(None, Box::pin(async move { outside.give(()) })).detach();
+    host.after(None, 1, move || timer.give(())).detach();
     assert_eq!(*lost.lock().expect("sound"), 4);
 }
 
@@ -241,18 +256,21 @@ fn a_task_that_spawns_while_its_host_goes_hangs_nothing() {
     impl Drop for Once {
         fn drop(&mut self) {
             *self.1.borrow_mut() += 1;
-            self.0.spawn(std::future::pending().boxed_local());
-            self.0.after(1, || ()).detach();
+            self.0.spawn(None, std::future::pending().boxed_local());
+            self.0.after(None, 1, || ()).detach();
         }
     }
     let simulated = SimulatedHost::new(None);
     let host = simulated.host();
     let dropped = Rc::new(RefCell::new(0));
     let held = Once(host.clone(), Rc::clone(&dropped));
-    host.spawn(Box::pin(async move {
-        let _held = held;
-        std::future::pending::<()>().await;
-    }));
+    host.spawn(
+        None,
+        Box::pin(async move {
+            let _held = held;
+            std::future::pending::<()>().await;
+        }),
+    );
     simulated.run_ready();
     drop(simulated);
     assert_eq!(*dropped.borrow(), 1);
@@ -375,7 +393,7 @@ proptest! {
         let mut expected = Vec::new();
         for (index, (delay, is_kept)) in delays.into_iter().enumerate() {
             let (fired, inner) = (Rc::clone(&fired), host.clone());
-            let timer = host.after(delay, move || fired.borrow_mut().push((inner.now(), index)));
+            let timer = host.after(None, delay, move || fired.borrow_mut().push((inner.now(), index)));
             if is_kept {
                 timer.detach();
                 expected.push((delay, index));

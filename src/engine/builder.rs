@@ -399,7 +399,6 @@ impl EngineBuilder {
         let shared = EngineShared::start(EngineParts {
             ports,
             max_runs: self.max_runs.unwrap_or(DEFAULT_MAX_RUNS),
-            is_simulated: self.clock != Clock::Real,
             spawner,
             run_id_seed,
             seed,

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use futures::future::{Either, select};
 use pirn_actors::engine::StartedRun;
-use pirn_actors::run::RunReport;
-use pirn_actors::supervisor::RunStatus;
 use pirn_core::definition::PinSection;
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::{EventData, EventType, RaisedEvent};
+use pirn_core::run::RunReport;
+use pirn_core::run::RunStatus;
 use pirn_core::status::ThreadStatus;
 use pirn_sync::{Lost, completion};
 use serde_json::Value;
@@ -170,8 +170,8 @@ impl RunHandle {
             output: Value::Null,
             variables: std::collections::BTreeMap::new(),
             error: Some(error),
-            conversation: pirn_actors::run::ConversationReport::default(),
-            tokens: pirn_actors::run::TokenReport::default(),
+            conversation: pirn_core::run::ConversationReport::default(),
+            tokens: pirn_core::run::TokenReport::default(),
             nodes: Vec::new(),
             threads: pirn_actors::ThreadList::default(),
             firings: Vec::new(),

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use pirn_actors::run::RunReport;
 use pirn_core::error::RunErrorCode;
 use pirn_core::message::Role;
+use pirn_core::run::RunReport;
 use pirn_core::status::ThreadStatus;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -87,7 +87,7 @@ struct Names {
 
 impl Names {
     fn of(report: &RunReport) -> Self {
-        let name = |thread: &pirn_actors::run::ThreadReport| {
+        let name = |thread: &pirn_core::run::ThreadReport| {
             let name = thread.path_id.clone().unwrap_or_else(|| thread.workflow_id.clone());
             (thread.thread_id.to_string(), format!("thread of {name}"))
         };

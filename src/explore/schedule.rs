@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use pirn_actors::engine::{EngineParts, EngineShared, RunRequest};
 use pirn_actors::host::{Chooser, Choosing, Pending, SimulatedConfig, SimulatedHost};
-use pirn_actors::run::RunReport;
 use pirn_core::error::RunError;
+use pirn_core::run::RunReport;
 use pirn_sync::Completion;
 
 use super::offline::{OfflineModels, OfflineTools};
@@ -63,7 +63,6 @@ impl ScheduleRun {
             let engine = EngineShared::start(EngineParts {
                 ports: self.plan.ports.clone(),
                 max_runs: usize::MAX >> 1,
-                is_simulated: true,
                 spawner,
                 run_id_seed: self.rules.seed,
                 seed: Some(self.rules.seed),

@@ -153,7 +153,7 @@ impl Chooser for Prefix {
 mod tests {
     use std::sync::Arc;
 
-    use pirn_actors::host::Asked;
+    use pirn_actors::host::AwaitKind;
 
     use super::*;
 
@@ -162,7 +162,7 @@ mod tests {
             thread: name.into(),
             is_branch: true,
             node: Arc::from(""),
-            what: Asked::Start,
+            what: AwaitKind::Start,
         }
     }
 

@@ -91,10 +91,6 @@ impl Default for ScriptPort {
 impl Scripts for ScriptPort {
     fn run(&self, job: ScriptJob<'_>, answer: ScriptAnswer) -> ScriptHandle {
         let task = Task::Code(Box::new(self.code_job(&job)));
-        if job.inline {
-            answer(value(self.pool.wait_for(job.run_id, task)));
-            return ScriptHandle::new(|| {});
-        }
         let guard = self.pool.submit(job.run_id, task, Box::new(|done| answer(value(done))));
         handle(guard)
     }

@@ -123,7 +123,6 @@ fn script(port: &ScriptPort, n: u64, expression: &str, code: Option<&str>, bound
                 input: own,
                 scope: &scope,
                 run_id: &run_id,
-                inline: false,
                 seed: None,
             },
             Box::new(move |result| tell.send(result).unwrap_or(())),

@@ -9,19 +9,21 @@ use pirn_core::conversation::Conversation;
 use pirn_core::definition::{Pinned, nearest};
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::graph::Graph;
-use pirn_core::message::Message;
 use pirn_sync::{Refused, admit, completion};
 use serde_json::Value;
 
-use super::{EngineShared, Local, StartJob, StartedRun, log_exit};
+use super::local::Local;
+use super::{EngineShared, StartJob, StartedRun, log_exit};
 use crate::cause;
 use crate::contain::{Exit, start_contained_on};
 use crate::history::History;
-use crate::line::SupervisorLine;
+use crate::in_place::InPlace;
 use crate::mailbox::RunActor;
 use crate::protocol::bus::Subscriber;
+use crate::protocol::engine::{DetachedRun, EngineHandle, OnEnd};
 use crate::protocol::events::Subscription;
-use crate::run::{RunReport, RunShared};
+use crate::protocol::supervisor::SupervisorHandle;
+use crate::run_context::RunContext;
 use crate::supervisor::RunSpec;
 
 /// What a run is asked to be.
@@ -37,19 +39,6 @@ pub struct RunRequest {
     pub pinned: Pinned,
     /// Milliseconds until the run is stopped, beside the workflow's own limit.
     pub deadline_ms: Option<u64>,
-}
-
-/// Told how a run ended, once.
-pub(crate) type OnEnd = Box<dyn FnOnce(&RunReport) + Send>;
-
-/// A run that a trigger starts; nobody awaits it.
-pub(crate) struct DetachedRun {
-    pub(crate) workflow_id: String,
-    pub(crate) input: Value,
-    pub(crate) messages: Vec<Message>,
-    pub(crate) is_unlimited: bool,
-    pub(crate) trigger_depth: u32,
-    pub(crate) on_end: OnEnd,
 }
 
 /// How a run comes to be started.
@@ -84,7 +73,7 @@ impl EngineShared {
         self.admit(run_id, request, subscriptions, from)
     }
 
-    pub(crate) fn start_detached(self: &Arc<Self>, run: DetachedRun) -> Result<(), RunError> {
+    pub(super) fn admit_detached(self: &Arc<Self>, run: DetachedRun) -> Result<(), RunError> {
         let request = RunRequest {
             workflow_id: run.workflow_id,
             input: run.input,
@@ -110,7 +99,7 @@ impl EngineShared {
             return Err(self.no_workflow(&request.workflow_id));
         };
         let (mail, receiver) = channel(16);
-        let supervisor = Arc::new(SupervisorLine::new(Addr::new(mail)));
+        let supervisor = Arc::new(SupervisorHandle::new(Addr::new(mail).recipient()));
         if self.runs.find(&run_id).is_some() {
             return Err(RunError::new(
                 RunErrorCode::NodeFailed,
@@ -137,7 +126,9 @@ impl EngineShared {
                 };
                 local.interest.subscribe(&local.bus, subscriber);
             }
-            let run = RunShared::new(Arc::clone(&engine), host.clone(), Arc::clone(&id), local, address);
+            let in_place = InPlace::new(Arc::clone(&engine.ports), engine.handle(), local.evaluator);
+            let (host_of, heard_by) = ((host.clone(), engine.seed), (local.bus, local.interest));
+            let run = RunContext::new(Arc::clone(&id), address, host_of, heard_by, in_place);
             if is_heard {
                 run.bus();
             }

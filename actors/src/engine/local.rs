@@ -5,26 +5,22 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use pirn_core::graph::Evaluator;
-
 use super::{EngineShared, log_exit};
 use crate::contain::start_contained_with;
 use crate::event_bus::EventBusActor;
 use crate::host::Host;
+use crate::in_place::SharedEvaluator;
 use crate::protocol::bus::{BusMsg, BusSender, Interest};
 use crate::protocol::mailbox::mailbox;
 use crate::protocol::matcher::MatcherSender;
 use crate::trigger_matcher::TriggerMatcherActor;
 
-/// An evaluator that the runs of one arbiter share.
-pub(crate) type SharedEvaluator = Rc<RefCell<Box<dyn Evaluator>>>;
-
 /// An engine's own on one arbiter.
 #[derive(Clone)]
-pub(crate) struct Local {
-    pub(crate) evaluator: SharedEvaluator,
-    pub(crate) interest: Rc<Interest>,
-    pub(crate) bus: BusSender,
+pub(super) struct Local {
+    pub(super) evaluator: SharedEvaluator,
+    pub(super) interest: Rc<Interest>,
+    pub(super) bus: BusSender,
     pub(super) matcher: MatcherSender,
 }
 
@@ -45,11 +41,11 @@ impl Local {
             matcher,
         };
         let (bus, interest) = (local.bus.clone(), Rc::clone(&local.interest));
-        let (engine_of, gone) = (Arc::clone(engine), bus.clone());
+        let (ports, handle, gone) = (Arc::clone(&engine.ports), engine.handle(), bus.clone());
         let own_host = host.clone();
         start_contained_with(
             host,
-            move |context| TriggerMatcherActor::new(engine_of, own_host, interest, bus, matcher_mail, context),
+            move |context| TriggerMatcherActor::new((ports, handle), own_host, interest, bus, matcher_mail, context),
             move |exit| {
                 // Where the bus was first to stop, nobody is left to be told.
                 gone.do_send(BusMsg::MatcherGone);

@@ -2,6 +2,7 @@
 
 mod admission;
 mod local;
+mod rebuild;
 mod run_ids;
 mod runs;
 mod started;
@@ -14,6 +15,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use pirn_core::conversation::Tokenizer;
 use pirn_core::error::RunError;
 use pirn_core::graph::Graph;
+use pirn_core::run::Control;
+use pirn_core::trigger::Owner;
 use pirn_sync::{Completion, DrainGate, Registry, close_and_list, completion};
 
 use crate::answer::Answer;
@@ -22,11 +25,11 @@ use crate::history::History;
 use crate::host::{ArbiterLease, Host};
 use crate::ports::{Ports, ScriptStats};
 use crate::protocol::bus::{BusMsg, Subscriber};
+use crate::protocol::engine::{DetachedRun, EngineHandle};
 use crate::protocol::events::{Deliver, EventFilter};
-use crate::supervisor::{Control, SupervisorMsg};
+use crate::protocol::supervisor::SupervisorMsg;
 pub use admission::{AdmittedRun, RunRequest};
-pub(crate) use admission::{DetachedRun, OnEnd};
-pub(crate) use local::{Local, SharedEvaluator};
+use local::Local;
 use run_ids::RunIds;
 use runs::Runs;
 pub use started::StartedRun;
@@ -58,8 +61,6 @@ pub struct EngineParts {
     pub ports: Ports,
     /// Runs at once; one more is OVERLOADED.
     pub max_runs: usize,
-    /// Whether a virtual clock runs everything on one thread.
-    pub is_simulated: bool,
     /// Where runs are put.
     pub spawner: Box<dyn Spawner>,
     /// Seeds run ids.
@@ -70,16 +71,15 @@ pub struct EngineParts {
 
 /// Shared by every run of an engine.
 pub struct EngineShared {
-    pub(crate) ports: Ports,
+    ports: Arc<Ports>,
     graphs: RwLock<BTreeMap<String, Arc<Graph>>>,
     /// Held while a change of the triggers is sent to every arbiter: all hear of all changes in one order.
     trigger_changes: Mutex<()>,
     runs: Runs,
     gate: DrainGate,
-    pub(crate) is_simulated: bool,
     spawner: Box<dyn Spawner>,
     run_ids: RunIds,
-    pub(crate) seed: Option<u64>,
+    seed: Option<u64>,
     next_run: AtomicU64,
     uid: u64,
 }
@@ -93,12 +93,11 @@ impl EngineShared {
     /// The threads have stopped.
     pub fn start(parts: EngineParts) -> Result<Arc<Self>, RunError> {
         let engine = Arc::new(Self {
-            ports: parts.ports,
+            ports: Arc::new(parts.ports),
             graphs: RwLock::new(BTreeMap::new()),
             trigger_changes: Mutex::new(()),
             runs: Runs::default(),
             gate: DrainGate::new(parts.max_runs),
-            is_simulated: parts.is_simulated,
             spawner: parts.spawner,
             run_ids: RunIds::new(parts.run_id_seed),
             seed: parts.seed,
@@ -221,18 +220,9 @@ impl EngineShared {
         self.run_ids.id_of(self.next_run.fetch_add(1, Ordering::Relaxed))
     }
 
-    pub(crate) fn forget_run(&self, run_id: &Arc<str>) {
-        self.runs.remove(run_id);
-    }
-
-    pub(crate) fn tell_run(&self, run_id: &str, message: SupervisorMsg) -> Result<(), String> {
-        match self.runs.find(run_id) {
-            Some(supervisor) => {
-                supervisor.do_send(message);
-                Ok(())
-            }
-            None => Err(format!("run {run_id} has ended")),
-        }
+    /// The engine as its actors reach it.
+    fn handle(self: &Arc<Self>) -> Arc<dyn EngineHandle> {
+        Arc::clone(self) as Arc<dyn EngineHandle>
     }
 
     /// Runs under way.
@@ -255,6 +245,34 @@ impl EngineShared {
         for supervisor in close_and_list(&self.gate, &self.runs) {
             supervisor.do_send(SupervisorMsg::Control(Control::Shutdown));
         }
+    }
+}
+
+impl EngineHandle for EngineShared {
+    fn graph(&self, workflow_id: &str) -> Option<Arc<Graph>> {
+        self.graph(workflow_id)
+    }
+
+    fn tell_run(&self, run_id: &str, message: SupervisorMsg) -> Result<(), String> {
+        match self.runs.find(run_id) {
+            Some(supervisor) => {
+                supervisor.do_send(message);
+                Ok(())
+            }
+            None => Err(format!("run {run_id} has ended")),
+        }
+    }
+
+    fn start_detached(self: Arc<Self>, run: DetachedRun) -> Result<(), RunError> {
+        self.admit_detached(run)
+    }
+
+    fn forget_run(&self, run_id: &Arc<str>) {
+        self.runs.remove(run_id);
+    }
+
+    fn disable_used_up(&self, trigger_id: &str) {
+        drop(self.enable_trigger(&Owner::Engine, trigger_id, false));
     }
 }
 

@@ -6,24 +6,24 @@ use dashmap::DashMap;
 use foldhash::fast::RandomState;
 use pirn_sync::Registry;
 
-use crate::run::SupervisorAddr;
+use crate::protocol::supervisor::SupervisorHandle;
 
 /// The supervisors by run id. No reference into the map leaves this file.
 #[derive(Default)]
-pub(super) struct Runs(DashMap<Arc<str>, SupervisorAddr, RandomState>);
+pub(super) struct Runs(DashMap<Arc<str>, Arc<SupervisorHandle>, RandomState>);
 
 impl Runs {
     /// The supervisor of a run.
-    pub(super) fn find(&self, run_id: &str) -> Option<SupervisorAddr> {
+    pub(super) fn find(&self, run_id: &str) -> Option<Arc<SupervisorHandle>> {
         self.0.get(run_id).map(|run| run.value().clone())
     }
 }
 
 impl Registry for Runs {
     type Key = Arc<str>;
-    type Run = SupervisorAddr;
+    type Run = Arc<SupervisorHandle>;
 
-    fn insert(&self, run_id: &Arc<str>, supervisor: SupervisorAddr) {
+    fn insert(&self, run_id: &Arc<str>, supervisor: Arc<SupervisorHandle>) {
         self.0.insert(Arc::clone(run_id), supervisor);
     }
 
@@ -31,7 +31,7 @@ impl Registry for Runs {
         self.0.remove(run_id);
     }
 
-    fn list(&self) -> Vec<SupervisorAddr> {
+    fn list(&self) -> Vec<Arc<SupervisorHandle>> {
         self.0.iter().map(|run| run.value().clone()).collect()
     }
 }

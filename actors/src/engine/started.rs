@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use pirn_core::definition::PinSection;
 use pirn_core::event::RaisedEvent;
+use pirn_core::run::{Control, RunReport, RunStatus};
 use pirn_sync::Completion;
 use serde_json::Value;
 
-use crate::run::{RunReport, SupervisorAddr};
-use crate::supervisor::{Control, RunStatus, SupervisorMsg};
+use crate::protocol::supervisor::{SupervisorHandle, SupervisorMsg};
 
 /// A run that was started.
 #[derive(Clone)]
@@ -19,7 +19,7 @@ pub struct StartedRun {
     pub outcome: Completion<Arc<RunReport>>,
     /// When everything that it started has ended too.
     pub settled: Completion<()>,
-    pub(super) supervisor: SupervisorAddr,
+    pub(super) supervisor: Arc<SupervisorHandle>,
 }
 
 impl StartedRun {

@@ -93,11 +93,6 @@ impl EngineShared {
         })
     }
 
-    /// A trigger of the engine has fired as often as it may on all arbiters.
-    pub(crate) fn disable_used_up(&self, id: &str) {
-        drop(self.enable_trigger(&Owner::Engine, id, false));
-    }
-
     /// The triggers of an owner, by each arbiter: how often they fired there.
     pub fn triggers(&self, owner: &Owner) -> Vec<Completion<Vec<TriggerState>>> {
         let owner = owner.clone();

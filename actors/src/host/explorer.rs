@@ -19,7 +19,7 @@ use pirn_core::Millis;
 
 use super::virtual_clock::{Ready, TaskState};
 use crate::host::chance::{mix, named_seed};
-use crate::host::sign::{Asked, Sign};
+use crate::host::observation::{AwaitKind, Label, Observation};
 use crate::host::timers::TimerKey;
 
 /// Picks what happens next.
@@ -49,7 +49,7 @@ pub struct Pending {
     /// The node; empty for a thread's first step.
     pub node: Arc<str>,
     /// What.
-    pub what: Asked,
+    pub what: AwaitKind,
 }
 
 impl std::fmt::Display for Pending {
@@ -57,7 +57,7 @@ impl std::fmt::Display for Pending {
         let parts = [&*self.thread, &*self.node];
         let place: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         match (self.what, place.is_empty()) {
-            (Asked::Start, false) => f.write_str(&place.join("/")),
+            (AwaitKind::Start, false) => f.write_str(&place.join("/")),
             (what, true) => f.write_str(what.as_str()),
             (what, false) => write!(f, "{} {}", place.join("/"), what.as_str()),
         }
@@ -75,8 +75,6 @@ struct Known {
     threads: BTreeMap<(Arc<str>, u32), Thread>,
     shared: BTreeMap<(Arc<str>, String), u64>,
     held: Vec<Held>,
-    /// Who asks for the next thing.
-    asking: Option<(Pending, u64)>,
     /// Rises when something ends that takes any time: what is set later is set at an unknown distance.
     moment: u64,
 }
@@ -125,57 +123,35 @@ impl Choices {
     }
 
     /// Takes note. What is no longer held by it is returned, to be woken.
-    pub(super) fn hear(&self, sign: Sign) -> Option<Arc<TaskState>> {
+    pub(super) fn note(&self, observation: Observation) -> Option<Arc<TaskState>> {
         let mut known = self.known.borrow_mut();
-        match sign {
-            Sign::Born {
+        match observation {
+            Observation::Spawned {
                 run,
                 thread,
                 parent,
                 name,
                 is_branch,
-                starts_in_place,
-            } => known.born(run, thread, parent, &name, is_branch, starts_in_place),
-            Sign::Heard { run, thread, text } => {
+            } => known.spawned(run, thread, parent, &name, is_branch),
+            Observation::Delivered { run, thread, text } => {
                 let heard = digest(&without_thread_numbers(&text, &run));
                 if let Some(thread) = known.threads.get_mut(&(run, thread)) {
                     thread.heard = mix(thread.heard ^ heard);
                 }
             }
-            Sign::Asks {
-                run,
-                thread,
-                node,
-                what,
-            } => {
-                known.asking = known.threads.get(&(run, thread)).map(|asking| {
-                    let pending = Pending {
-                        thread: Arc::clone(&asking.path),
-                        is_branch: asking.is_branch,
-                        node,
-                        what,
-                    };
-                    (pending, asking.identity)
-                });
-            }
-            Sign::Shared { run, name, text } => {
+            Observation::Shared { run, name, text } => {
                 let text = digest(&without_thread_numbers(&text, &run));
                 known.shared.insert((run, name), text);
             }
-            Sign::Stopped { run, thread } => return known.released(&(run, thread)),
+            Observation::Ended { run, thread } => return known.released(&(run, thread)),
         }
         None
     }
 
-    /// Whether the task that is being spawned is to be held.
-    pub(super) fn holds_spawned(&self) -> bool {
-        matches!(&self.known.borrow().asking, Some((pending, _)) if pending.what == Asked::Start)
-    }
-
     /// Holds a task until it is chosen.
-    pub(super) fn hold_task(&self, task: &Arc<TaskState>) {
+    pub(super) fn hold_task(&self, label: Option<Label<'_>>, task: &Arc<TaskState>) {
         let mut known = self.known.borrow_mut();
-        let (pending, identity) = known.asked(Asked::Function);
+        let (pending, identity) = known.pending(label, AwaitKind::Function);
         known.held.push(Held {
             pending,
             identity,
@@ -184,9 +160,9 @@ impl Choices {
     }
 
     /// Holds a timer that was set at `now`.
-    pub(super) fn hold_timer(&self, key: TimerKey, now: Millis, length: Millis) {
+    pub(super) fn hold_timer(&self, label: Option<Label<'_>>, key: TimerKey, now: Millis, length: Millis) {
         let mut known = self.known.borrow_mut();
-        let (pending, identity) = known.asked(Asked::Limit);
+        let (pending, identity) = known.pending(label, AwaitKind::Limit);
         let moment = known.moment;
         known.held.push(Held {
             pending,
@@ -234,17 +210,9 @@ impl Choices {
 }
 
 impl Known {
-    fn born(
-        &mut self,
-        run: Arc<str>,
-        thread: u32,
-        parent: Option<(u32, u64)>,
-        name: &Arc<str>,
-        is_branch: bool,
-        starts_in_place: bool,
-    ) {
+    fn spawned(&mut self, run: Arc<str>, thread: u32, parent: Option<(u32, u64)>, name: &Arc<str>, is_branch: bool) {
         let from = parent.and_then(|(parent, effect)| Some((self.threads.get(&(Arc::clone(&run), parent))?, effect)));
-        let born = match from {
+        let spawned = match from {
             Some((parent, effect)) => Thread {
                 path: if parent.path.is_empty() {
                     Arc::clone(name)
@@ -263,22 +231,13 @@ impl Known {
                 heard: 0,
             },
         };
-        if starts_in_place {
-            let pending = Pending {
-                thread: Arc::clone(&born.path),
-                is_branch: born.is_branch,
-                node: "".into(),
-                what: Asked::Start,
-            };
-            self.asking = Some((pending, born.identity));
-        }
-        self.threads.insert((run, thread), born);
+        self.threads.insert((run, thread), spawned);
     }
 
     /// The first step of a thread, where it is held.
     fn released(&mut self, thread: &(Arc<str>, u32)) -> Option<Arc<TaskState>> {
         let identity = self.threads.get(thread)?.identity;
-        let is_it = |held: &Held| held.pending.what == Asked::Start && held.identity == identity;
+        let is_it = |held: &Held| held.pending.what == AwaitKind::Start && held.identity == identity;
         let place = self.held.iter().position(is_it)?;
         match self.held.remove(place).item {
             Item::Task(task) => Some(task),
@@ -286,13 +245,24 @@ impl Known {
         }
     }
 
-    fn asked(&mut self, unsaid: Asked) -> (Pending, u64) {
-        self.asking.take().unwrap_or_else(|| {
+    /// The choice that a label names, and the identity of its thread. Without a label it is one of this kind, of nobody.
+    fn pending(&self, label: Option<Label<'_>>, otherwise: AwaitKind) -> (Pending, u64) {
+        let asks = label.and_then(|label| {
+            let thread = self.threads.get(&(Arc::clone(label.run), label.thread))?;
+            let pending = Pending {
+                thread: Arc::clone(&thread.path),
+                is_branch: thread.is_branch,
+                node: label.node.into(),
+                what: label.awaits,
+            };
+            Some((pending, thread.identity))
+        });
+        asks.unwrap_or_else(|| {
             let pending = Pending {
                 thread: "".into(),
                 is_branch: false,
                 node: "".into(),
-                what: unsaid,
+                what: otherwise,
             };
             (pending, 0)
         })
@@ -300,7 +270,7 @@ impl Known {
 
     /// What may be chosen, by its place among what is held.
     fn offered(&self, choosing: &Choosing) -> Vec<usize> {
-        let is_limit = |held: &Held| held.pending.what == Asked::Limit;
+        let is_limit = |held: &Held| held.pending.what == AwaitKind::Limit;
         let has_first = |held: &Held, blocks: &dyn Fn(&Held) -> bool| {
             !self.held.iter().any(|other| blocks(other) && is_before(other, held))
         };

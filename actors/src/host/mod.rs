@@ -11,16 +11,16 @@
 
 mod chance;
 mod explorer;
+mod observation;
 mod port;
-mod sign;
 mod threads;
 mod timers;
 mod virtual_clock;
 
 pub use chance::{Chance, named_seed};
 pub use explorer::{Chooser, Choosing, Pending};
+pub use observation::{AwaitKind, Label, Observation};
 pub use port::{Host, Port, TimerHandle, WorkClock, WorkHandle, WorkTime};
-pub use sign::{Asked, Sign};
 pub use threads::{ArbiterLease, HostConfig, HostRuntime, HostStopped, NotLocalContext, StopReport, ThreadTag};
 pub use timers::TimerKey;
 pub use virtual_clock::{

@@ -8,7 +8,7 @@ use futures::future::{BoxFuture, LocalBoxFuture};
 use pirn_core::Millis;
 
 use super::TimerKey;
-use super::sign::Sign;
+use super::observation::{Label, Observation};
 
 /// The things that a host must offer. Implemented once per kind of host, called through [`Host`].
 pub trait Port {
@@ -17,25 +17,33 @@ pub trait Port {
     /// Milliseconds since the Unix epoch (under virtual time: since the configured origin).
     fn wall_clock(&self) -> Millis;
     /// Runs `task` on this thread until it ends or the host does.
-    fn spawn(&self, task: LocalBoxFuture<'static, ()>);
+    fn spawn(&self, label: Option<Label<'_>>, task: LocalBoxFuture<'static, ()>);
     /// Calls `fire` on this thread once `after` milliseconds have passed, never earlier.
-    fn set_timer(&self, after: Millis, fire: Box<dyn FnOnce()>) -> TimerKey;
+    fn set_timer(&self, label: Option<Label<'_>>, after: Millis, fire: Box<dyn FnOnce()>) -> TimerKey;
     /// Forgets a timer; one that has fired, or was never set, is no error.
     fn cancel_timer(&self, key: TimerKey);
     /// Runs work that may leave this thread; under virtual time it does not.
-    fn work(&self, work: BoxFuture<'static, ()>) -> WorkHandle;
+    fn work(&self, label: Option<Label<'_>>, work: BoxFuture<'static, ()>) -> WorkHandle;
     /// Runs work that waits for the outside world, always on a real tokio runtime.
-    fn external(&self, work: BoxFuture<'static, ()>) -> WorkHandle;
+    fn external(&self, label: Option<Label<'_>>, work: BoxFuture<'static, ()>) -> WorkHandle;
     /// The clock that work may take with it.
     fn work_clock(&self) -> WorkClock;
     /// A random number; a seeded sequence under virtual time.
     fn random(&self) -> u64;
-    /// Whether it wants to hear [`Port::tell`]; asked once, when its [`Host`] is made.
-    fn is_watching(&self) -> bool {
+    /// Whether it picks which of the things that are ready happens next; other hosts take them first come, first served.
+    fn picks_order(&self) -> bool {
         false
     }
-    /// Hears what actors say of what they do next; called where [`Port::is_watching`] only.
-    fn tell(&self, _sign: Sign) {}
+    /// Whether its time stands still while a thread of others works for one of its actors: it waits for that thread then.
+    fn waits_for_threads(&self) -> bool {
+        false
+    }
+    /// Whether it wants to hear [`Port::observe`]; asked once, when its [`Host`] is made.
+    fn observes(&self) -> bool {
+        false
+    }
+    /// Hears what becomes of runs; called where [`Port::observes`] only.
+    fn observe(&self, _observation: Observation) {}
 }
 
 /// An actor's way to its host. Cheap to clone, bound to its thread.
@@ -45,36 +53,36 @@ pub trait Port {
 /// let simulated = SimulatedHost::new(None);
 /// let host = simulated.host();
 /// let (told, heard) = std::sync::mpsc::channel();
-/// host.after(1_000, { let host = host.clone(); move || told.send(host.now()).unwrap_or(()) }).detach();
+/// host.after(None, 1_000, { let host = host.clone(); move || told.send(host.now()).unwrap_or(()) }).detach();
 /// simulated.run_until_idle();
 /// assert_eq!(heard.try_recv(), Ok(1_000));
 /// ```
 #[derive(Clone)]
 pub struct Host {
     port: Rc<dyn Port>,
-    is_watching: bool,
+    observes: bool,
 }
 
 impl Host {
     /// A handle to `port`.
     pub fn new(port: Rc<dyn Port>) -> Self {
         Self {
-            is_watching: port.is_watching(),
+            observes: port.observes(),
             port,
         }
     }
 
-    /// Whether it hears what [`Host::tell`] says.
-    pub fn is_watching(&self) -> bool {
-        self.is_watching
+    /// Tells the host what became of a run, where it wants to know: an explorer tells states apart by it. Nothing is built
+    /// where it does not.
+    pub fn observe(&self, observation: impl FnOnce() -> Observation) {
+        if self.observes {
+            self.port.observe(observation());
+        }
     }
 
-    /// Says who does what next, where the host wants to know: an explorer names and tells apart what it may choose by
-    /// it. Nothing is built where it does not.
-    pub fn tell(&self, sign: impl FnOnce() -> Sign) {
-        if self.is_watching {
-            self.port.tell(sign());
-        }
+    /// Whether it picks which of the things that are ready happens next; other hosts take them first come, first served.
+    pub fn picks_order(&self) -> bool {
+        self.port.picks_order()
     }
 
     /// Milliseconds since the host started; never goes back.
@@ -88,13 +96,13 @@ impl Host {
     }
 
     /// Runs `task` on this thread, from a later turn on. It ends with the host at the latest.
-    pub fn spawn(&self, task: LocalBoxFuture<'static, ()>) {
-        self.port.spawn(task);
+    pub fn spawn(&self, label: Option<Label<'_>>, task: LocalBoxFuture<'static, ()>) {
+        self.port.spawn(label, task);
     }
 
     /// Calls `fire` on this thread once `after` milliseconds have passed. Dropping the handle cancels.
-    pub fn after(&self, after: Millis, fire: impl FnOnce() + 'static) -> TimerHandle {
-        let key = self.port.set_timer(after, Box::new(fire));
+    pub fn after(&self, label: Option<Label<'_>>, after: Millis, fire: impl FnOnce() + 'static) -> TimerHandle {
+        let key = self.port.set_timer(label, after, Box::new(fire));
         TimerHandle {
             armed: Some((self.clone(), key)),
         }
@@ -103,7 +111,7 @@ impl Host {
     /// A future that is ready once `after` milliseconds have passed. Dropping it cancels.
     pub fn sleep(&self, after: Millis) -> impl Future<Output = ()> + use<> {
         let (elapsed, wait) = futures::channel::oneshot::channel::<()>();
-        let timer = self.after(after, move || {
+        let timer = self.after(None, after, move || {
             // The sleeper may be gone: then nobody waits for the time.
             elapsed.send(()).unwrap_or(());
         });
@@ -119,14 +127,39 @@ impl Host {
     /// Runs a model call, a tool, a script or store work where it does not hold this thread up: on the embedding
     /// program's tokio runtime in production, on the simulated executor (so in a deterministic order) under
     /// virtual time. Dropping the handle aborts the work.
-    pub fn work(&self, work: BoxFuture<'static, ()>) -> WorkHandle {
-        self.port.work(work)
+    pub fn work(&self, label: Option<Label<'_>>, work: BoxFuture<'static, ()>) -> WorkHandle {
+        self.port.work(label, work)
     }
 
     /// Like [`Host::work`], for work that waits for the outside world (an HTTP answer): always on a real tokio
     /// runtime. While it runs, a virtual clock is no faster than the real one.
-    pub fn external(&self, work: BoxFuture<'static, ()>) -> WorkHandle {
-        self.port.external(work)
+    pub fn external(&self, label: Option<Label<'_>>, work: BoxFuture<'static, ()>) -> WorkHandle {
+        self.port.external(label, work)
+    }
+
+    /// Has a thread that is none of the host's do something: `begin` hands the work to it, and it calls back with what came
+    /// of that, for `answer`. Where the host waits for such threads, the end of labelled work is the end of [`Host::work`]:
+    /// it has its place in the order.
+    pub fn on_other_thread<T: Send + 'static>(
+        &self,
+        label: Option<Label<'_>>,
+        begin: impl FnOnce(Box<dyn FnOnce(T) + Send>) -> WorkHandle,
+        answer: impl FnOnce(T) + Send + 'static,
+    ) -> WorkHandle {
+        if !self.port.waits_for_threads() {
+            return begin(Box::new(answer));
+        }
+        let (tell, told) = std::sync::mpsc::channel();
+        let _working = begin(Box::new(move |result| tell.send(result).unwrap_or(())));
+        match told.recv() {
+            Ok(result) if label.is_some() => self.port.work(label, Box::pin(async move { answer(result) })),
+            Ok(result) => {
+                answer(result);
+                WorkHandle::inert()
+            }
+            // It has dropped its end: so is the answer.
+            Err(_) => WorkHandle::inert(),
+        }
     }
 
     /// The clock for use inside [`Host::work`].

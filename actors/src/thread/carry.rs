@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use futures::channel::oneshot;
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::EventType;
 use pirn_core::graph::{NodeIx, NodeKind};
 use pirn_core::message::ToolCall;
-use pirn_core::run::{Message, ThreadNo, ToThread};
+use pirn_core::run::{Message, Origin, RunMachine, ThreadNo, ToThread};
 use pirn_core::thread::{
     Effect, EffectId, Evaluation, Input, Outcome, Output, ThreadMachine, TimerPurpose, ToolResult,
 };
@@ -16,12 +15,12 @@ use serde_json::Value;
 use super::{InFlight, ThreadActor};
 use crate::answer::Answer;
 use crate::cause::work_with_trigger_depth;
-use crate::host::{Asked, Sign};
-use crate::mailbox::Turn;
+use crate::host::{AwaitKind, Label, named_seed};
 use crate::ports::{AskedCall, Asker, Function, ScriptJob, TextJob, Texts};
 use crate::protocol::bus::{BusMsg, WaitHandle};
-use crate::run::{RunShared, SupervisorAddr};
-use crate::supervisor::SupervisorMsg;
+use crate::protocol::supervisor::{SupervisorHandle, SupervisorMsg};
+use crate::run_context::RunContext;
+use crate::turn::Turn;
 
 impl ThreadActor {
     /// Starts what is to be done outside.
@@ -48,14 +47,14 @@ impl ThreadActor {
             }
             Effect::Script { id, node, input } => script(no, id, node, input, turn).map(|started| (id, started)),
             Effect::Timer { id, after_ms, purpose } => {
-                let what = match purpose {
-                    TimerPurpose::Wait => Asked::Wait,
-                    TimerPurpose::Retry => Asked::Retry,
-                    TimerPurpose::Limit => Asked::Limit,
+                let awaits = match purpose {
+                    TimerPurpose::Wait => AwaitKind::Wait,
+                    TimerPurpose::Retry => AwaitKind::Retry,
+                    TimerPurpose::Limit => AwaitKind::Limit,
                 };
-                tell_asks(no, machine, turn.run, machine.node(), what);
+                let label = Some(label(no, machine, turn.run, machine.node(), awaits));
                 let elapsed = turn.later(answered(no, id, Outcome::Elapsed));
-                Some((id, InFlight::Timer(turn.run.host.after(after_ms, elapsed))))
+                Some((id, InFlight::Timer(turn.run.host.after(label, after_ms, elapsed))))
             }
             Effect::WaitEvent { id, event } => {
                 let answer = outcome_answer(&turn.run.supervisor, no, id);
@@ -97,9 +96,9 @@ fn tool(
     node: NodeIx,
     call: ToolCall,
     machine: &ThreadMachine,
-    run: &RunShared,
+    run: &RunContext,
 ) -> InFlight {
-    let tools = &run.engine.ports.tools;
+    let tools = &run.ports().tools;
     let is_external = tools.is_external(&call.name);
     let graph = machine.graph();
     let names = tools_of(machine, node);
@@ -115,7 +114,6 @@ fn tool(
     let work = work_with_trigger_depth(machine.trigger_depth(), || {
         tools.call(&names, asked, run.host.work_clock())
     });
-    tell_asks(no, machine, run, node, Asked::Tool);
     let supervisor = Arc::clone(&run.supervisor);
     let answer = Answer::new(move |result: Result<ToolResult, _>| {
         let result = result.unwrap_or_else(|lost| ToolResult {
@@ -126,10 +124,11 @@ fn tool(
         supervisor.do_send(SupervisorMsg::Tell(answered(no, id, Outcome::Tool(result))));
     });
     let work = Box::pin(async move { answer.give(work.await) });
+    let label = Some(label(no, machine, run, node, AwaitKind::Tool));
     InFlight::Work(if is_external {
-        run.host.external(work)
+        run.host.external(label, work)
     } else {
-        run.host.work(work)
+        run.host.work(label, work)
     })
 }
 
@@ -139,15 +138,14 @@ fn function(
     node: NodeIx,
     input: &Output,
     machine: &ThreadMachine,
-    run: &RunShared,
+    run: &RunContext,
 ) -> Option<InFlight> {
     let NodeKind::Function { name, .. } = &machine.graph().node(node).kind else {
         return None;
     };
-    let Some(Function::Work(function)) = run.engine.ports.functions.get(&**name) else {
+    let Some(Function::Work(function)) = run.ports().functions.get(&**name) else {
         return None;
     };
-    tell_asks(no, machine, run, node, Asked::Function);
     let future = work_with_trigger_depth(machine.trigger_depth(), || function((**input.value()).clone()));
     let answer = outcome_answer(&run.supervisor, no, id);
     let work = Box::pin(async move {
@@ -156,7 +154,8 @@ fn function(
             Err(message) => Outcome::Failed(RunError::new(RunErrorCode::NodeFailed, message)),
         });
     });
-    Some(InFlight::Work(run.host.work(work)))
+    let label = Some(label(no, machine, run, node, AwaitKind::Function));
+    Some(InFlight::Work(run.host.work(label, work)))
 }
 
 fn script(no: ThreadNo, id: EffectId, node: NodeIx, input: Arc<Value>, turn: &Turn<'_>) -> Option<InFlight> {
@@ -166,42 +165,25 @@ fn script(no: ThreadNo, id: EffectId, node: NodeIx, input: Arc<Value>, turn: &Tu
         return None;
     };
     let answer = outcome_answer(&run.supervisor, no, id);
-    let inline = run.engine.is_simulated;
     let job = ScriptJob {
         graph: machine.graph(),
         code,
         input,
         scope: &scope,
         run_id: &run.run_id,
-        inline,
-        seed: script_seed(no, id, node, machine, run),
+        seed: script_seed(no, id, node, turn),
     };
-    let (ended, end) = oneshot::channel();
-    let handle = run.engine.ports.scripts.run(
-        job,
-        Box::new(move |result| {
-            let outcome = match result {
+    let label = Some(label(no, machine, run, node, AwaitKind::Script));
+    Some(InFlight::Work(run.host.on_other_thread(
+        label,
+        |tell| run.ports().scripts.run(job, tell),
+        move |result| {
+            answer.give(match result {
                 Ok(value) => Outcome::Value(value),
                 Err(error) => Outcome::Failed(error),
-            };
-            if inline {
-                // The thread is here to take it, unless it has been stopped: then nobody wants it.
-                ended.send((answer, outcome)).unwrap_or_else(drop);
-            } else {
-                answer.give(outcome);
-            }
-        }),
-    );
-    if !inline {
-        return Some(InFlight::Script(handle));
-    }
-    // It has run; when that is heard has its place in the order, like the end of any other work.
-    tell_asks(no, machine, run, node, Asked::Script);
-    Some(InFlight::Work(run.host.work(Box::pin(async move {
-        if let Ok((answer, outcome)) = end.await {
-            answer.give(outcome);
-        }
-    }))))
+            });
+        },
+    )))
 }
 
 /// Texts that may take long, on a thread of scripts.
@@ -213,28 +195,38 @@ fn texts(no: ThreadNo, id: EffectId, node: NodeIx, what: Evaluation, turn: &Turn
         texts: Texts::of_node(machine.graph(), node, what, &scope),
     };
     let answer = outcome_answer(&run.supervisor, no, id);
-    let handle = run
-        .engine
-        .ports
-        .scripts
-        .evaluate(job, Box::new(move |outcome| answer.give(outcome)));
-    Some(InFlight::Script(handle))
+    // Without a label: an evaluation is no moment at which something else can happen.
+    Some(InFlight::Work(run.host.on_other_thread(
+        None,
+        |tell| run.ports().scripts.evaluate(job, tell),
+        move |outcome| answer.give(outcome),
+    )))
 }
 
-/// What a script draws from: the engine's seed, and the place and time of this one in its run.
-fn script_seed(no: ThreadNo, id: EffectId, node: NodeIx, machine: &ThreadMachine, run: &RunShared) -> Option<u64> {
-    let seed = run.engine.seed?;
-    let graph = machine.graph();
-    // Thread numbers follow the order of starting: where that is what is tried, they must not matter.
-    let no = if run.host.is_watching() { 0 } else { no };
-    let place = format!(
-        "{} {no} {} {} {} {id}",
-        run.run_id,
-        graph.workflow_id,
-        machine.path_id().map_or("", |path| path),
-        graph.node(node).id,
-    );
-    Some(crate::host::named_seed(seed, &place))
+/// The seed of a script's draws: the engine's, and the place of this one in its run.
+fn script_seed(no: ThreadNo, id: EffectId, node: NodeIx, turn: &Turn<'_>) -> Option<u64> {
+    let seed = turn.run.seed?;
+    let node_id = &turn.machine.live(no)?.graph().node(node).id;
+    let place = format!("{} {} {node_id} {id}", turn.run.run_id, lineage(turn.machine, no));
+    Some(named_seed(seed, &place))
+}
+
+/// The way from the main thread to another: the effects that started them, and as which path or workflow. A thread's number
+/// would follow the order in which threads happen to begin.
+fn lineage(machine: &RunMachine, thread: ThreadNo) -> String {
+    let Some((origin, graph)) = machine.origin(thread) else {
+        return String::new();
+    };
+    let (from, name) = match origin {
+        Origin::Main => return graph.workflow_id.to_string(),
+        Origin::Triggered { .. } => return format!("{} {thread}", graph.workflow_id),
+        Origin::Called { parent, effect } => (Some((parent, effect)), &graph.workflow_id),
+        Origin::Branch { fork, ix, path } => (machine.fork_parent(fork), &graph.fork(ix).paths[path as usize].id),
+    };
+    match from {
+        Some((parent, effect)) => format!("{}/{effect} {name}", lineage(machine, parent)),
+        None => format!("{thread} {name}"),
+    }
 }
 
 pub(super) fn tools_of(machine: &ThreadMachine, node: NodeIx) -> Vec<Arc<str>> {
@@ -245,14 +237,20 @@ pub(super) fn tools_of(machine: &ThreadMachine, node: NodeIx) -> Vec<Arc<str>> {
     }
 }
 
-/// What is asked of the host next is this thread's.
-pub(super) fn tell_asks(no: ThreadNo, machine: &ThreadMachine, run: &RunShared, node: NodeIx, what: Asked) {
-    run.host.tell(|| Sign::Asks {
-        run: Arc::clone(&run.run_id),
-        thread: no,
-        node: Arc::clone(&machine.graph().node(node).id),
-        what,
-    });
+/// The thread that asks the host for something, at a node.
+pub(super) fn label<'a>(
+    thread: ThreadNo,
+    machine: &'a ThreadMachine,
+    run: &'a RunContext,
+    node: NodeIx,
+    awaits: AwaitKind,
+) -> Label<'a> {
+    Label {
+        run: &run.run_id,
+        thread,
+        node: &machine.graph().node(node).id,
+        awaits,
+    }
 }
 
 fn answered(thread: ThreadNo, effect: EffectId, outcome: Outcome) -> Message {
@@ -260,7 +258,11 @@ fn answered(thread: ThreadNo, effect: EffectId, outcome: Outcome) -> Message {
 }
 
 /// A slot that answers an effect; work that is lost was killed by a panic.
-pub(super) fn outcome_answer(supervisor: &SupervisorAddr, thread: ThreadNo, effect: EffectId) -> Answer<Outcome> {
+pub(super) fn outcome_answer(
+    supervisor: &Arc<SupervisorHandle>,
+    thread: ThreadNo,
+    effect: EffectId,
+) -> Answer<Outcome> {
     let supervisor = Arc::clone(supervisor);
     Answer::new(move |result| {
         let outcome =

@@ -3,14 +3,12 @@
 use pirn_core::thread::EffectId;
 
 use crate::host::{TimerHandle, WorkHandle};
-use crate::ports::ScriptHandle;
 use crate::protocol::bus::WaitHandle;
 
 /// What carries an effect out. Dropping it stops that.
 pub(super) enum InFlight {
     Timer(#[allow(dead_code)] TimerHandle),
     Work(#[allow(dead_code)] WorkHandle),
-    Script(#[allow(dead_code)] ScriptHandle),
     Wait(WaitHandle),
 }
 

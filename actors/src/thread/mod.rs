@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use pirn_core::run::{Message, ThreadNo, ToThread};
 use pirn_core::thread::{EffectId, Input, Outcome};
 
-use crate::mailbox::Turn;
 use crate::ports::ModelSession;
+use crate::turn::Turn;
 pub(crate) use carry::await_triggers;
 use in_flight::{InFlight, UnderWay};
 

@@ -8,12 +8,12 @@ use pirn_core::graph::{ContextNode, NodeIx, NodeKind};
 use pirn_core::thread::{EffectId, Outcome, ThreadMachine};
 use serde_json::{Value, json};
 
-use super::carry::{outcome_answer, tell_asks, tools_of};
+use super::carry::{label, outcome_answer, tools_of};
 use super::{InFlight, ThreadActor};
-use crate::host::Asked;
+use crate::host::AwaitKind;
 use crate::ports::{ModelCall, TokenSink};
 use crate::protocol::bus::{BusMsg, Source};
-use crate::run::RunShared;
+use crate::run_context::RunContext;
 
 impl ThreadActor {
     pub(super) fn model(
@@ -22,7 +22,7 @@ impl ThreadActor {
         node: NodeIx,
         (request, offers_tools): (Arc<ModelRequest>, bool),
         machine: &ThreadMachine,
-        run: &RunShared,
+        run: &RunContext,
         streams: bool,
     ) -> InFlight {
         let (profile_id, node_parameters, response_format) = match &machine.graph().node(node).kind {
@@ -37,11 +37,11 @@ impl ThreadActor {
             }
             _ => (None, None, None),
         };
-        let (profile, model) = run.engine.ports.models.choose(profile_id.as_deref());
+        let (profile, model) = run.ports().models.choose(profile_id.as_deref());
         let mut parameters = profile.parameters.clone().unwrap_or_default();
         let own = node_parameters.iter().flat_map(|more| more.iter());
         parameters.extend(own.map(|(name, value)| (name.clone(), value.clone())));
-        let tools = run.engine.ports.tools.specs(&tools_of(machine, node));
+        let tools = run.ports().tools.specs(&tools_of(machine, node));
         if !offers_tools && !tools.is_empty() {
             // Named all the same: providers want the definitions of what was called before.
             parameters.remove("tool_choice");
@@ -64,7 +64,6 @@ impl ThreadActor {
                 TokenSink::closed()
             },
         });
-        tell_asks(self.no, machine, run, node, Asked::Model);
         let answer = outcome_answer(&run.supervisor, self.no, id);
         let work = Box::pin(async move {
             answer.give(match future.await {
@@ -72,16 +71,17 @@ impl ThreadActor {
                 Err(error) => Outcome::Failed(error),
             });
         });
+        let label = Some(label(self.no, machine, run, node, AwaitKind::Model));
         InFlight::Work(if is_external {
-            run.host.external(work)
+            run.host.external(label, work)
         } else {
-            run.host.work(work)
+            run.host.work(label, work)
         })
     }
 }
 
 /// LLM_TOKEN events.
-fn token_sink(node: NodeIx, machine: &ThreadMachine, run: &RunShared) -> TokenSink {
+fn token_sink(node: NodeIx, machine: &ThreadMachine, run: &RunContext) -> TokenSink {
     let bus = run.bus().clone();
     let run_id = Arc::clone(&run.run_id);
     let workflow_id = Arc::clone(&machine.graph().workflow_id);

@@ -15,7 +15,8 @@ use crate::thread::{self, EffectId, FiringId};
 /// Something to be done outside of a run. What comes of it is told the run as a [`super::Message`].
 #[derive(Clone, Debug)]
 pub enum Effect {
-    /// A thread may take its first step: it is told [`thread::Input::Start`]. Asked where [`super::World::picks_starts`] alone.
+    /// A thread may take its first step: it is told [`thread::Input::Start`]. Asked where
+    /// [`super::RunSeed::picks_starts`] alone.
     Begin {
         /// Which.
         thread: ThreadNo,

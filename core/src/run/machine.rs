@@ -77,6 +77,8 @@ pub struct RunSeed {
     pub trigger_depth: u32,
     /// For jitter; 0: there is none.
     pub seed: u64,
+    /// Somebody outside picks which of several threads takes its first step next: [`Effect::Begin`] asks for it.
+    pub picks_starts: bool,
 }
 
 /// Where a thread is found.
@@ -94,6 +96,8 @@ pub struct RunMachine {
     pub(super) run_id: Arc<str>,
     pub(super) started_at: Millis,
     seed: u64,
+    #[serde(default)]
+    picks_starts: bool,
     pub(super) graphs: Graphs,
     pub(super) tree: Tree,
     pub(super) slots: Vec<Slot>,
@@ -134,6 +138,7 @@ impl RunMachine {
             run_id: seed.run_id,
             started_at: now,
             seed: seed.seed,
+            picks_starts: seed.picks_starts,
             graphs: Graphs::default(),
             tree: Tree::default(),
             slots: Vec::new(),
@@ -779,7 +784,7 @@ impl RunMachine {
         if self.is_paused {
             self.send(thread, ToThread::Input(Input::Pause { trigger_depth: 0 }));
         }
-        if step.world.picks_starts() {
+        if self.picks_starts {
             step.out.push(Effect::Begin { thread });
         } else {
             self.begin(thread);

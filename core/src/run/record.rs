@@ -63,6 +63,8 @@ pub struct BegunRecord {
     trigger_depth: u32,
     seed: u64,
     deadline_ms: Option<Millis>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    picks_starts: bool,
 }
 
 impl BegunRecord {
@@ -81,6 +83,7 @@ impl BegunRecord {
             trigger_depth: seed.trigger_depth,
             seed: seed.seed,
             deadline_ms: seed.deadline_ms,
+            picks_starts: seed.picks_starts,
         }
     }
 
@@ -99,6 +102,7 @@ impl BegunRecord {
                 trigger_depth: self.trigger_depth,
                 seed: self.seed,
                 deadline_ms: self.deadline_ms,
+                picks_starts: self.picks_starts,
             },
         }
     }

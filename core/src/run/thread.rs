@@ -198,7 +198,7 @@ impl ThreadTurn<'_, '_> {
             interest: self.step.interest(),
             holding: self.step.listening.holding,
         };
-        self.step.world.heard(self.no, &input);
+        self.step.world.delivered(self.no, &input);
         self.live.machine.step(environment, input, &mut self.buffers.out);
     }
 

@@ -46,12 +46,8 @@ pub trait World {
     ) -> Option<Outcome>;
     /// Calls a registered function, where that is done in place. So many triggers brought the call about.
     fn call(&mut self, function: &str, input: &Output, trigger_depth: u32) -> Called;
-    /// Whether it picks which of several threads takes its first step next: [`super::Effect::Begin`] then asks for it.
-    fn picks_starts(&self) -> bool {
-        false
-    }
-    /// A thread hears something.
-    fn heard(&mut self, _thread: ThreadNo, _input: &Input) {}
+    /// An input is delivered to a thread.
+    fn delivered(&mut self, _thread: ThreadNo, _input: &Input) {}
     /// Something that all threads of the run see has a new value.
     fn shared(&mut self, _name: std::fmt::Arguments<'_>, _value: &Value) {}
 }

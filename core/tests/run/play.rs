@@ -104,6 +104,7 @@ impl Play {
             trigger_depth: 0,
             deadline_ms: None,
             seed: 7,
+            picks_starts: false,
         };
         let machine = RunMachine::new(0, seed, &mut world, &mut effects);
         let mut play = Self {

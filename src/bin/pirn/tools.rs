@@ -211,7 +211,7 @@ fn call(tools: &ToolRegistry, name: &str, arguments: &str, output: Output) -> Re
         let work = tools.call(&offered, call.into(), host.work_clock());
         // Whoever waits is there until it hears.
         let work = Box::pin(async move { sender.send(work.await).unwrap_or(()) });
-        host.external(work).detach();
+        host.external(None, work).detach();
     };
     let result = host.run_on(0, start).ok().and_then(|()| receiver.recv().ok());
     host.stop(GRACE);

@@ -49,11 +49,11 @@ fn patient_settings() -> ScriptSettings {
     }
 }
 
-fn start(port: &ScriptPort, code: &str, scope: &ScopeValues, inline: bool) -> (ScriptHandle, Answers) {
-    start_of(port, "run", code, scope, inline)
+fn start(port: &ScriptPort, code: &str, scope: &ScopeValues) -> (ScriptHandle, Answers) {
+    start_of(port, "run", code, scope)
 }
 
-fn start_of(port: &ScriptPort, run_id: &str, code: &str, scope: &ScopeValues, inline: bool) -> (ScriptHandle, Answers) {
+fn start_of(port: &ScriptPort, run_id: &str, code: &str, scope: &ScopeValues) -> (ScriptHandle, Answers) {
     let (told, heard) = channel();
     let answer: ScriptAnswer = Box::new(move |result| told.send(result).unwrap_or(()));
     let job = ScriptJob {
@@ -62,18 +62,15 @@ fn start_of(port: &ScriptPort, run_id: &str, code: &str, scope: &ScopeValues, in
         input: Arc::new(json!({"of": "the node"})),
         scope,
         run_id: &Arc::from(run_id),
-        inline,
         seed: None,
     };
     (port.run(job, answer), heard)
 }
 
-fn inline(port: &ScriptPort, code: &str, variables: &Value) -> Result<Value, RunError> {
+fn answered(port: &ScriptPort, code: &str, variables: &Value) -> Result<Value, RunError> {
     let scope = scope(variables, &json!("of the thread"));
-    let (_handle, heard) = start(port, code, &scope, true);
-    let answer = heard
-        .try_recv()
-        .expect("an inline job is answered before the call returns");
+    let (_handle, heard) = start(port, code, &scope);
+    let answer = heard.recv().expect("it is answered");
     assert!(heard.recv().is_err(), "answered once");
     answer.map(|value| value.as_ref().clone())
 }
@@ -83,23 +80,23 @@ fn a_job_sees_the_nodes_input_and_the_scope() {
     let variables = json!({"n": 2});
     let code = "return [input.of, n]";
     let expected = json!(["the node", 2]);
-    assert_eq!(inline(&port(), code, &variables), Ok(expected.clone()));
+    assert_eq!(answered(&port(), code, &variables), Ok(expected.clone()));
 
     let port = port();
-    let (_handle, heard) = start(&port, code, &scope(&variables, &json!(0)), false);
+    let (_handle, heard) = start(&port, code, &scope(&variables, &json!(0)));
     assert_eq!(heard.recv().unwrap(), Ok(Arc::new(expected)));
 }
 
 #[test]
 fn an_error_keeps_its_code() {
-    let error = inline(&port(), "throw new Error('no')", &json!({})).unwrap_err();
+    let error = answered(&port(), "throw new Error('no')", &json!({})).unwrap_err();
     assert_eq!(error.code, RunErrorCode::ScriptError);
 }
 
 #[test]
 fn dropping_the_handle_stops_the_script() {
     let port = port();
-    let (handle, heard) = start(&port, "for (;;) {}", &ScopeValues::default(), false);
+    let (handle, heard) = start(&port, "for (;;) {}", &ScopeValues::default());
     drop(handle);
     assert_eq!(heard.recv().unwrap().unwrap_err().code, RunErrorCode::Cancelled);
 }
@@ -139,7 +136,7 @@ fn too_many_waiting_jobs_are_refused_and_every_job_is_answered_once() {
     let port = ScriptPort::new(settings).with_functions(gate.functions());
     // All but one thread are the run's, one job waits: of two more than that, one must be refused.
     let jobs: Vec<_> = (0..5)
-        .map(|_| start(&port, "return hold()", &ScopeValues::default(), false))
+        .map(|_| start(&port, "return hold()", &ScopeValues::default()))
         .collect();
     gate.open();
     let ended: Vec<_> = jobs.iter().map(|(_, heard)| heard.recv().unwrap()).collect();
@@ -161,11 +158,11 @@ fn no_run_has_all_threads() {
     };
     let port = ScriptPort::new(settings).with_functions(gate.functions());
     let greedy: Vec<_> = (0..1000)
-        .map(|_| start_of(&port, "greedy", "return hold()", &ScopeValues::default(), false))
+        .map(|_| start_of(&port, "greedy", "return hold()", &ScopeValues::default()))
         .collect();
     // The others' scripts are answered while the greedy run holds what it can, and has hundreds waiting.
     for n in 0..20 {
-        let (_handle, heard) = start_of(&port, "modest", &format!("return {n}"), &ScopeValues::default(), false);
+        let (_handle, heard) = start_of(&port, "modest", &format!("return {n}"), &ScopeValues::default());
         assert_eq!(heard.recv().unwrap(), Ok(Arc::new(json!(n))));
     }
     assert_eq!(port.stats().running, 2);
@@ -184,8 +181,8 @@ fn a_job_that_is_cancelled_before_its_turn_never_runs() {
         ..patient_settings()
     };
     let port = ScriptPort::new(settings).with_functions(gate.functions());
-    let (_first, first) = start(&port, "return hold()", &ScopeValues::default(), false);
-    let (second, told) = start(&port, "return 2", &ScopeValues::default(), false);
+    let (_first, first) = start(&port, "return hold()", &ScopeValues::default());
+    let (second, told) = start(&port, "return 2", &ScopeValues::default());
     drop(second);
     assert_eq!(code_of(&told.recv().unwrap()), Some(RunErrorCode::Cancelled));
     gate.open();
@@ -211,11 +208,11 @@ fn a_stuck_script_is_answered_and_its_thread_replaced() {
     let gate = Gate::default();
     let port = hasty(&gate, 2);
     for run in ["a", "b"] {
-        let (_handle, heard) = start_of(&port, run, "return hold()", &ScopeValues::default(), false);
+        let (_handle, heard) = start_of(&port, run, "return hold()", &ScopeValues::default());
         assert_eq!(code_of(&heard.recv().unwrap()), Some(RunErrorCode::ScriptLimitExceeded));
     }
     // Answered by a thread that is neither of the two.
-    let (_handle, heard) = start_of(&port, "c", "return 1", &ScopeValues::default(), false);
+    let (_handle, heard) = start_of(&port, "c", "return 1", &ScopeValues::default());
     assert_eq!(heard.recv().unwrap(), Ok(Arc::new(json!(1))));
     while port.stats().stuck < 2 {
         std::thread::yield_now();
@@ -229,19 +226,19 @@ fn a_stuck_script_is_answered_and_its_thread_replaced() {
 fn beyond_so_many_stuck_scripts_all_are_refused_until_one_comes_back() {
     let gate = Gate::default();
     let port = hasty(&gate, 0);
-    let (_stuck, heard) = start_of(&port, "a", "return hold()", &ScopeValues::default(), false);
+    let (_stuck, heard) = start_of(&port, "a", "return hold()", &ScopeValues::default());
     assert_eq!(code_of(&heard.recv().unwrap()), Some(RunErrorCode::ScriptLimitExceeded));
     // What waits when the thread is given up, and what comes later.
     while port.stats().stuck == 0 {
         std::thread::yield_now();
     }
-    let (_handle, heard) = start_of(&port, "b", "return 1", &ScopeValues::default(), false);
+    let (_handle, heard) = start_of(&port, "b", "return 1", &ScopeValues::default());
     assert_eq!(code_of(&heard.recv().unwrap()), Some(RunErrorCode::Overloaded));
     gate.open();
     while port.stats().stuck > 0 {
         std::thread::yield_now();
     }
-    let (_handle, heard) = start_of(&port, "b", "return 1", &ScopeValues::default(), false);
+    let (_handle, heard) = start_of(&port, "b", "return 1", &ScopeValues::default());
     assert_eq!(heard.recv().unwrap(), Ok(Arc::new(json!(1))));
 }
 
@@ -249,8 +246,8 @@ fn beyond_so_many_stuck_scripts_all_are_refused_until_one_comes_back() {
 fn a_port_that_ends_waits_for_no_stuck_script() {
     let gate = Gate::default();
     let port = hasty(&gate, 2);
-    let (_stuck, heard) = start(&port, "return hold()", &ScopeValues::default(), false);
-    let (_waiting, told) = start(&port, "return hold()", &ScopeValues::default(), false);
+    let (_stuck, heard) = start(&port, "return hold()", &ScopeValues::default());
+    let (_waiting, told) = start(&port, "return hold()", &ScopeValues::default());
     assert!(heard.recv().unwrap().is_err());
     drop(port);
     assert!(told.recv().unwrap().is_err(), "whoever waits is told");
@@ -266,12 +263,11 @@ fn a_panicking_callback_takes_no_thread_with_it() {
         input: Arc::default(),
         scope: &ScopeValues::default(),
         run_id: &Arc::from("run"),
-        inline: false,
         seed: None,
     };
     let _handle = port.run(job, Box::new(|_| panic!("a bug of the host")));
     for _ in 0..10 {
-        let (_handle, heard) = start(&port, "return 1", &ScopeValues::default(), false);
+        let (_handle, heard) = start(&port, "return 1", &ScopeValues::default());
         assert!(heard.recv().unwrap().is_ok());
     }
 }
@@ -286,8 +282,8 @@ fn compress_messages_takes_a_context_or_its_parts() {
     let config = json!({"strategy": "keep_recent", "parameters": {"count": 2}});
     let context = json!({"messages": messages(6), "markMap": null, "compressionConfig": config, "tokensUsed": 9, "triggerId": "t"});
     let variables = json!({ "compressionContext": context });
-    let whole = inline(&port(), "return compressMessages(compressionContext)", &variables).unwrap();
-    let parts = inline(
+    let whole = answered(&port(), "return compressMessages(compressionContext)", &variables).unwrap();
+    let parts = answered(
         &port(),
         "const { messages, markMap, compressionConfig } = compressionContext;
          return await compressMessages(messages, markMap, compressionConfig);",
@@ -300,7 +296,7 @@ fn compress_messages_takes_a_context_or_its_parts() {
     );
     assert_eq!(whole["messages"][1]["content"], messages(6)[5]["content"]);
 
-    let none = inline(
+    let none = answered(
         &port(),
         "return compressMessages(compressionContext.messages)",
         &variables,
@@ -313,12 +309,12 @@ fn compress_messages_takes_a_context_or_its_parts() {
 fn compress_messages_summarizes_offline() {
     let variables = json!({"all": messages(12)});
     let code = "return compressMessages(all, undefined, {strategy: 'summarize', parameters: {keepRecent: 2}})";
-    let result = inline(&port(), code, &variables).unwrap();
+    let result = answered(&port(), code, &variables).unwrap();
     let shown = result["messages"].as_array().unwrap();
     assert_eq!(shown.len(), 3, "{result}");
     assert!(shown[0]["content"].as_str().unwrap().contains("storm"));
     assert_eq!(shown[0]["metadata"]["summaryOf"]["count"], json!(10));
-    assert_eq!(inline(&port(), code, &variables), Ok(result));
+    assert_eq!(answered(&port(), code, &variables), Ok(result));
 }
 
 #[test]
@@ -334,7 +330,7 @@ fn compress_messages_says_what_is_wrong_with_its_arguments() {
             "count",
         ),
     ] {
-        let error = inline(&port(), &format!("return {call}"), &json!({})).expect_err(call);
+        let error = answered(&port(), &format!("return {call}"), &json!({})).expect_err(call);
         assert!(
             error.code == RunErrorCode::ScriptError && error.message.contains(part),
             "{call}: {error}"

@@ -77,6 +77,7 @@ impl<'a> Driver<'a> {
                 is_unlimited: false,
                 trigger_depth: 0,
                 seed: 7,
+                picks_starts: false,
                 deadline_ms: None,
             },
         };

@@ -33,7 +33,7 @@ use super::local::LocalGuard;
 use super::work::WorkPool;
 use crate::host::chance::Chance;
 use crate::host::timers::{TimerKey, Timers};
-use crate::host::{Host, Port, WorkClock, WorkHandle, WorkTime, survive};
+use crate::host::{Host, Label, Port, WorkClock, WorkHandle, WorkTime, survive};
 use crate::panic_text::panic_message;
 
 /// How many jobs run before the tasks have their turn.
@@ -146,7 +146,7 @@ impl Port for ArbiterPort {
             .map_or(0, |since| micros(since) / 1_000)
     }
 
-    fn spawn(&self, task: LocalBoxFuture<'static, ()>) {
+    fn spawn(&self, _label: Option<Label<'_>>, task: LocalBoxFuture<'static, ()>) {
         let Some(tasks) = self.tasks.borrow().clone() else {
             return survive("a task refused at shutdown", move || drop(task));
         };
@@ -159,7 +159,7 @@ impl Port for ArbiterPort {
         tasks.spawn_local(self.shared.tasks().track_future(contained));
     }
 
-    fn set_timer(&self, after: Millis, fire: Box<dyn FnOnce()>) -> TimerKey {
+    fn set_timer(&self, _label: Option<Label<'_>>, after: Millis, fire: Box<dyn FnOnce()>) -> TimerKey {
         let deadline = self.now_micros().saturating_add(after.saturating_mul(1_000));
         let key = self.timers.borrow_mut().set(deadline, fire);
         if self.is_closed() {
@@ -178,7 +178,7 @@ impl Port for ArbiterPort {
         drop(cancelled);
     }
 
-    fn work(&self, work: BoxFuture<'static, ()>) -> WorkHandle {
+    fn work(&self, _label: Option<Label<'_>>, work: BoxFuture<'static, ()>) -> WorkHandle {
         if self.is_closed() {
             survive("work refused at shutdown", move || drop(work));
             return WorkHandle::inert();
@@ -198,8 +198,8 @@ impl Port for ArbiterPort {
         WorkHandle::new(move || abort.abort())
     }
 
-    fn external(&self, work: BoxFuture<'static, ()>) -> WorkHandle {
-        self.work(work)
+    fn external(&self, label: Option<Label<'_>>, work: BoxFuture<'static, ()>) -> WorkHandle {
+        self.work(label, work)
     }
 
     fn work_clock(&self) -> WorkClock {

@@ -12,7 +12,7 @@ use pirn_core::Millis;
 use super::super::chance::{Chance, mix};
 use super::super::explorer::{Choices, Next};
 use super::super::timers::{TimerKey, Timers};
-use super::super::{Port, Sign, WorkClock, WorkHandle, survive};
+use super::super::{Label, Observation, Port, WorkClock, WorkHandle, survive};
 use super::SimulatedConfig;
 use super::clock::VirtualTime;
 use super::external::ExternalPlace;
@@ -240,9 +240,9 @@ impl Simulation {
     }
 
     /// Starts what takes its time: held, where that is chosen.
-    fn start_work(&self, work: BoxFuture<'static, ()>) -> WorkHandle {
+    fn start_work(&self, label: Option<Label<'_>>, work: BoxFuture<'static, ()>) -> WorkHandle {
         let started = match &self.choices {
-            Some(choices) => self.enter(work).inspect(|task| choices.hold_task(task)),
+            Some(choices) => self.enter(work).inspect(|task| choices.hold_task(label, task)),
             None => self.start(work),
         };
         started.map_or_else(WorkHandle::inert, |task| WorkHandle::new(move || task.abort()))
@@ -296,11 +296,11 @@ impl Port for Simulation {
         self.wall_clock_origin.saturating_add(self.shared.now())
     }
 
-    fn spawn(&self, task: LocalBoxFuture<'static, ()>) {
+    fn spawn(&self, label: Option<Label<'_>>, task: LocalBoxFuture<'static, ()>) {
         match &self.choices {
-            Some(choices) if choices.holds_spawned() => {
+            Some(choices) if label.is_some() => {
                 if let Some(task) = self.enter(task) {
-                    choices.hold_task(&task);
+                    choices.hold_task(label, &task);
                 }
             }
             Some(_) | None => {
@@ -309,13 +309,13 @@ impl Port for Simulation {
         }
     }
 
-    fn set_timer(&self, after: Millis, fire: Box<dyn FnOnce()>) -> TimerKey {
+    fn set_timer(&self, label: Option<Label<'_>>, after: Millis, fire: Box<dyn FnOnce()>) -> TimerKey {
         let deadline = self.shared.now().saturating_add(after);
         let key = self.timers.borrow_mut().set(deadline, fire);
         if self.is_closed.get() {
             self.cancel_timer(key);
         } else if let Some(choices) = &self.choices {
-            choices.hold_timer(key, self.shared.now(), after);
+            choices.hold_timer(label, key, self.shared.now(), after);
         }
         key
     }
@@ -329,17 +329,17 @@ impl Port for Simulation {
         drop(cancelled);
     }
 
-    fn work(&self, work: BoxFuture<'static, ()>) -> WorkHandle {
-        self.start_work(work)
+    fn work(&self, label: Option<Label<'_>>, work: BoxFuture<'static, ()>) -> WorkHandle {
+        self.start_work(label, work)
     }
 
-    fn external(&self, work: BoxFuture<'static, ()>) -> WorkHandle {
+    fn external(&self, label: Option<Label<'_>>, work: BoxFuture<'static, ()>) -> WorkHandle {
         if self.is_closed.get() {
             survive("work refused at shutdown", move || drop(work));
             return WorkHandle::inert();
         }
         if self.choices.is_some() {
-            return self.start_work(work);
+            return self.start_work(label, work);
         }
         self.external.start(work, self.shared.enter_external())
     }
@@ -356,12 +356,20 @@ impl Port for Simulation {
         if self.choices.is_some() { 0 } else { self.chance.next() }
     }
 
-    fn is_watching(&self) -> bool {
+    fn picks_order(&self) -> bool {
+        self.choices.is_some() || self.order.borrow().is_some()
+    }
+
+    fn waits_for_threads(&self) -> bool {
+        true
+    }
+
+    fn observes(&self) -> bool {
         self.choices.is_some()
     }
 
-    fn tell(&self, sign: Sign) {
-        if let Some(released) = self.choices.as_ref().and_then(|choices| choices.hear(sign)) {
+    fn observe(&self, observation: Observation) {
+        if let Some(released) = self.choices.as_ref().and_then(|choices| choices.note(observation)) {
             released.wake();
         }
     }

@@ -1,8 +1,6 @@
 //! The supervisor's actor, one a run: tells its machine what comes from outside, and carries what that wants done for the run
 //! as a whole: timers, runs that triggers start, the outcome.
 
-mod message;
-
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,20 +9,20 @@ use pirn_core::conversation::Conversation;
 use pirn_core::definition::Pinned;
 use pirn_core::graph::Graph;
 use pirn_core::run::{
-    DetachedStart, Effect, Message, Origin, RunMachine, RunReport, RunSeed, ThreadNo, Timer, ToSupervisor, is_in_place,
+    DetachedStart, Effect, Message, Origin, RunMachine, RunReport, RunSeed, ThreadNo, Timer, ToSupervisor, ToThread,
+    is_in_place,
 };
 use pirn_core::thread::Input;
 use pirn_sync::{Permit, Setter};
 use serde_json::Value;
 
 use crate::answer::Answer;
-use crate::engine::{DetachedRun, OnEnd};
-use crate::host::{ArbiterLease, Asked, Sign, TimerHandle};
-use crate::mailbox::Turn;
+use crate::host::{ArbiterLease, AwaitKind, Label, Observation, TimerHandle};
 use crate::protocol::bus::BusMsg;
-use crate::run::RunShared;
-pub(crate) use message::{Assignment, Control, SupervisorMsg};
-pub use pirn_core::run::RunStatus;
+use crate::protocol::engine::{DetachedRun, OnEnd};
+use crate::protocol::supervisor::SupervisorMsg;
+use crate::run_context::RunContext;
+use crate::turn::Turn;
 
 /// More links than a chain of triggers has.
 const MOST_LINKS: u32 = 16;
@@ -60,7 +58,7 @@ struct Held {
 }
 
 impl SupervisorActor {
-    pub(crate) fn new(run: &RunShared, spec: RunSpec) -> (Self, RunSeed) {
+    pub(crate) fn new(run: &RunContext, spec: RunSpec) -> (Self, RunSeed) {
         let actor = Self {
             timers: BTreeMap::new(),
             outcome: Some(spec.outcome),
@@ -81,6 +79,7 @@ impl SupervisorActor {
             deadline_ms: spec.deadline_ms,
             trigger_depth: spec.trigger_depth,
             seed: run.host.random(),
+            picks_starts: run.host.picks_order(),
         };
         (actor, seed)
     }
@@ -113,11 +112,9 @@ impl SupervisorActor {
                 events,
             } => turn.run.emit_all(workflow_id, thread_id, events),
             Effect::SetTimer { timer, after_ms } => {
-                if let Timer::Join { fork, .. } = timer {
-                    tell_join_limit(fork, turn);
-                }
                 let elapsed = turn.later(Message::Supervisor(ToSupervisor::Elapsed(timer)));
-                self.timers.insert(timer, turn.run.host.after(after_ms, elapsed));
+                let set = turn.run.host.after(limit_label(timer, turn), after_ms, elapsed);
+                self.timers.insert(timer, set);
             }
             Effect::StopTimer { timer } => drop(self.timers.remove(&timer)),
             Effect::StartRun(start) => start_run(*start, turn),
@@ -147,15 +144,15 @@ impl SupervisorActor {
     /// A thread has ended: where its first step is held, it is held no longer.
     #[allow(clippy::unused_self)] // as what else it does
     pub(crate) fn thread_ended(&self, thread: ThreadNo, turn: &Turn<'_>) {
-        turn.run.host.tell(|| Sign::Stopped {
+        turn.run.host.observe(|| Observation::Ended {
             run: Arc::clone(&turn.run.run_id),
             thread,
         });
     }
 
-    fn settle(&mut self, run: &Rc<RunShared>) {
-        run.engine.forget_run(&run.run_id);
-        if run.is_on_bus.get() {
+    fn settle(&mut self, run: &Rc<RunContext>) {
+        run.engine().forget_run(&run.run_id);
+        if run.is_on_bus() {
             run.bus().do_send(BusMsg::RunEnded {
                 run_id: Arc::clone(&run.run_id),
             });
@@ -174,51 +171,65 @@ fn tell(message: ToSupervisor) -> SupervisorMsg {
 /// Has the host pick when a thread takes its first step.
 fn begin(thread: ThreadNo, turn: &mut Turn<'_>) {
     let run = turn.run;
-    run.host.tell(|| spawned(thread, turn.machine, &run.run_id));
+    run.host.observe(|| spawned(thread, turn.machine, &run.run_id));
+    let label = Label {
+        run: &run.run_id,
+        thread,
+        node: "",
+        awaits: AwaitKind::Start,
+    };
+    // A thread that is to wait for somebody anyhow need not be picked for that.
+    let label = begins_in_place(thread, turn.machine).then_some(label);
     let supervisor = Arc::clone(&run.supervisor);
-    run.host.spawn(Box::pin(async move {
-        let start = pirn_core::run::ToThread::Input(Input::Start);
-        supervisor.do_send(SupervisorMsg::Tell(Message::Thread(thread, start)));
-    }));
+    let start = Message::Thread(thread, ToThread::Input(Input::Start));
+    let begin = async move { supervisor.do_send(SupervisorMsg::Tell(start)) };
+    run.host.spawn(label, Box::pin(begin));
 }
 
-/// A thread that is about to be given to a host that chooses which of them moves next.
-fn spawned(thread: ThreadNo, machine: &RunMachine, run_id: &Arc<str>) -> Sign {
-    let (parent, name, is_branch, starts_in_place) = match machine.origin(thread) {
-        None => (None, Arc::from(""), false, false),
-        Some((Origin::Main, graph)) => (None, Arc::clone(&graph.workflow_id), false, false),
+/// Whether the first steps of a called thread or a branch wait for nobody.
+fn begins_in_place(thread: ThreadNo, machine: &RunMachine) -> bool {
+    match machine.origin(thread) {
+        Some((Origin::Called { .. }, _)) => true,
+        Some((Origin::Branch { ix, path, .. }, graph)) => {
+            is_in_place(&graph.node(graph.fork(ix).paths[path as usize].child).kind)
+        }
+        Some((Origin::Main | Origin::Triggered { .. }, _)) | None => false,
+    }
+}
+
+/// A thread that is about to be given to a host that picks which of them moves next.
+fn spawned(thread: ThreadNo, machine: &RunMachine, run_id: &Arc<str>) -> Observation {
+    let (parent, name, is_branch) = match machine.origin(thread) {
+        None => (None, Arc::from(""), false),
+        Some((Origin::Main, graph)) => (None, Arc::clone(&graph.workflow_id), false),
         Some((Origin::Called { parent, effect }, graph)) => {
-            (Some((parent, effect)), Arc::clone(&graph.workflow_id), false, true)
+            (Some((parent, effect)), Arc::clone(&graph.workflow_id), false)
         }
-        Some((Origin::Triggered { firing }, graph)) => {
-            (Some((0, firing)), Arc::clone(&graph.workflow_id), false, false)
-        }
+        Some((Origin::Triggered { firing }, graph)) => (Some((0, firing)), Arc::clone(&graph.workflow_id), false),
         Some((Origin::Branch { fork, ix, path }, graph)) => {
             let path = &graph.fork(ix).paths[path as usize];
-            let in_place = is_in_place(&graph.node(path.child).kind);
-            (machine.fork_parent(fork), Arc::clone(&path.id), true, in_place)
+            (machine.fork_parent(fork), Arc::clone(&path.id), true)
         }
     };
-    Sign::Born {
+    Observation::Spawned {
         run: Arc::clone(run_id),
         thread,
         parent,
         name,
         is_branch,
-        starts_in_place,
     }
 }
 
-/// The time limit of a join is about to be set.
-fn tell_join_limit(fork: pirn_core::run::ForkNo, turn: &Turn<'_>) {
-    if let Some((thread, node)) = turn.machine.join_of(fork) {
-        turn.run.host.tell(|| Sign::Asks {
-            run: Arc::clone(&turn.run.run_id),
-            thread,
-            node: Arc::clone(node),
-            what: Asked::Limit,
-        });
-    }
+/// The JOIN that a time limit is of.
+fn limit_label<'a>(timer: Timer, turn: &'a Turn<'_>) -> Option<Label<'a>> {
+    let Timer::Join { fork, .. } = timer else { return None };
+    let (thread, node) = turn.machine.join_of(fork)?;
+    Some(Label {
+        run: &turn.run.run_id,
+        thread,
+        node,
+        awaits: AwaitKind::Limit,
+    })
 }
 
 /// Starts a run that nobody of this one waits for; what it comes to is a message.
@@ -232,7 +243,7 @@ fn start_run(start: DetachedStart, turn: &mut Turn<'_>) {
         };
         supervisor.do_send(tell(ToSupervisor::DetachedEnded { firing, output }));
     });
-    if let Err(error) = turn.run.engine.start_detached(DetachedRun::of(start, on_end)) {
+    if let Err(error) = Arc::clone(turn.run.engine()).start_detached(DetachedRun::of(start, on_end)) {
         let output = Err(error);
         let ended = ToSupervisor::DetachedEnded { firing, output };
         turn.run.tell(turn.machine, Message::Supervisor(ended));

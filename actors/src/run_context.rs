@@ -5,57 +5,65 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use pirn_core::event::RaisedEvent;
-pub use pirn_core::run::{
-    ConversationReport, FiringOutcome, FiringReport, NodeReport, RunReport, RunStatus, ThreadReport, TokenReport,
-};
 use pirn_core::run::{Listening, Message, RunMachine, Told};
 
-use crate::engine::{EngineShared, Local};
 use crate::host::Host;
-use crate::line::SupervisorLine;
-use crate::protocol::bus::{BusMsg, BusSender, Source, WaiterId};
-use crate::world::InPlace;
-
-/// A run's way in for whoever is not one of its actors. An address of its own costs every holder two allocations; whoever
-/// holds one here shares it.
-pub(crate) type SupervisorAddr = Arc<SupervisorLine>;
+use crate::in_place::InPlace;
+use crate::ports::Ports;
+use crate::protocol::bus::{BusMsg, BusSender, Interest, Source, WaiterId};
+use crate::protocol::engine::EngineHandle;
+use crate::protocol::supervisor::SupervisorHandle;
 
 /// Shared by the actors of one run; never leaves their thread.
-pub(crate) struct RunShared {
-    pub(crate) engine: Arc<EngineShared>,
-    pub(crate) host: Host,
+pub(crate) struct RunContext {
     pub(crate) run_id: Arc<str>,
-    pub(crate) local: Local,
+    pub(crate) host: Host,
+    /// Seeds what scripts draw; none: they can not.
+    pub(crate) seed: Option<u64>,
     pub(crate) in_place: InPlace,
-    pub(crate) supervisor: SupervisorAddr,
+    pub(crate) interest: Rc<Interest>,
+    bus: BusSender,
+    /// The run's way in for whoever is not one of its actors.
+    pub(crate) supervisor: Arc<SupervisorHandle>,
     next_waiter: Cell<WaiterId>,
-    /// Whether the bus was told anything of this run.
-    pub(crate) is_on_bus: Cell<bool>,
+    /// The bus was told something of this run.
+    is_on_bus: Cell<bool>,
 }
 
-impl RunShared {
+impl RunContext {
     pub(crate) fn new(
-        engine: Arc<EngineShared>,
-        host: Host,
         run_id: Arc<str>,
-        local: Local,
-        supervisor: SupervisorAddr,
+        supervisor: Arc<SupervisorHandle>,
+        (host, seed): (Host, Option<u64>),
+        (bus, interest): (BusSender, Rc<Interest>),
+        in_place: InPlace,
     ) -> Self {
         Self {
-            in_place: InPlace::new(Arc::clone(&engine), Rc::clone(&local.evaluator)),
-            engine,
-            host,
             run_id,
-            local,
+            host,
+            seed,
+            in_place,
+            interest,
+            bus,
             supervisor,
             next_waiter: Cell::default(),
             is_on_bus: Cell::default(),
         }
     }
 
+    /// Models, tools, functions, scripts.
+    pub(crate) fn ports(&self) -> &Ports {
+        self.in_place.ports()
+    }
+
+    /// The run's engine.
+    pub(crate) fn engine(&self) -> &Arc<dyn EngineHandle> {
+        self.in_place.engine()
+    }
+
     /// Who listens to what just now.
     pub(crate) fn listening(&self) -> Listening {
-        let interest = &self.local.interest;
+        let interest = &self.interest;
         Listening {
             interest: interest.listening(),
             watched: interest.triggers(),
@@ -65,7 +73,7 @@ impl RunShared {
 
     /// Tells the run's machine something from outside, for the record too.
     pub(crate) fn tell(&self, machine: &mut RunMachine, message: Message) {
-        if let Some(journal) = &self.engine.ports.journal {
+        if let Some(journal) = &self.ports().journal {
             let told = Told {
                 at: self.host.now(),
                 after: machine.steps(),
@@ -81,7 +89,12 @@ impl RunShared {
     /// The bus, to be told something of this run: then it is told of the run's end too.
     pub(crate) fn bus(&self) -> &BusSender {
         self.is_on_bus.set(true);
-        &self.local.bus
+        &self.bus
+    }
+
+    /// Whether the bus was told anything of this run.
+    pub(crate) fn is_on_bus(&self) -> bool {
+        self.is_on_bus.get()
     }
 
     /// A number that no other wait of this run has.

@@ -1,17 +1,21 @@
-//! What a run is told from outside.
+//! What a run is told from outside, and its handle.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
+use actix::Recipient;
 use pirn_core::definition::{PinSection, TriggerDefinition, VariableScope};
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::{Event, EventMask, RaisedEvent};
-pub(crate) use pirn_core::run::Control;
-use pirn_core::run::{Firing, Message, RunMachine, RunStatus, ToSupervisor};
-use pirn_sync::Batch;
+use pirn_core::run::{Control, Firing, Message, RunMachine, RunStatus, ToSupervisor};
+use pirn_sync::{Batch, Batches};
 use serde_json::Value;
 
+use super::events::Deliver;
 use crate::answer::{Answer, Lost};
-use crate::protocol::events::Deliver;
+
+/// How many events a run takes in one message at most.
+const MAX_EVENTS_AT_ONCE: usize = 256;
 
 /// A message to a run.
 pub(crate) enum SupervisorMsg {
@@ -113,6 +117,45 @@ impl SupervisorMsg {
             Self::Begin | Self::Over | Self::Lost(_) | Self::Subscribe { .. } => return None,
         };
         Some(Message::Supervisor(message))
+    }
+}
+
+/// A run for whoever is outside of it. The run hears what it is told in the order told. Events that were raised one after
+/// another come as one message, where nothing else was told between them.
+pub(crate) struct SupervisorHandle {
+    address: Recipient<SupervisorMsg>,
+    /// The run was told something.
+    is_told: AtomicBool,
+    /// Most runs never hear an event from outside.
+    raised: OnceLock<Batches<RaisedEvent>>,
+}
+
+impl SupervisorHandle {
+    pub(crate) fn new(address: Recipient<SupervisorMsg>) -> Self {
+        Self {
+            address,
+            is_told: AtomicBool::new(false),
+            raised: OnceLock::new(),
+        }
+    }
+
+    /// Whether the supervisor was told anything yet. What another thread tells it just now may have come before or after.
+    pub(crate) fn is_told(&self) -> bool {
+        self.is_told.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn do_send(&self, message: SupervisorMsg) {
+        self.is_told.store(true, Ordering::Relaxed);
+        self.address.do_send(message);
+        if let Some(raised) = self.raised.get() {
+            raised.seal();
+        }
+    }
+
+    pub(crate) fn raise(&self, event: RaisedEvent) {
+        self.is_told.store(true, Ordering::Relaxed);
+        let raised = self.raised.get_or_init(|| Batches::new(MAX_EVENTS_AT_ONCE));
+        raised.put(event, |batch| self.address.do_send(SupervisorMsg::Raise(batch)));
     }
 }
 

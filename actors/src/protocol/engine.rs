@@ -1,0 +1,55 @@
+//! The engine, as its actors reach it.
+
+use std::sync::Arc;
+
+use pirn_core::error::RunError;
+use pirn_core::graph::Graph;
+use pirn_core::message::Message;
+use pirn_core::run::{DetachedStart, RunReport};
+use serde_json::Value;
+
+use super::supervisor::SupervisorMsg;
+
+/// The engine that a run, a bus or a matcher belongs to.
+pub(crate) trait EngineHandle: Send + Sync {
+    /// The graph of a workflow.
+    fn graph(&self, workflow_id: &str) -> Option<Arc<Graph>>;
+
+    /// Tells a run something; an error where it has ended: the message is dropped.
+    fn tell_run(&self, run_id: &str, message: SupervisorMsg) -> Result<(), String>;
+
+    /// Starts a run that nobody awaits.
+    fn start_detached(self: Arc<Self>, run: DetachedRun) -> Result<(), RunError>;
+
+    /// Nothing more can be told a run.
+    fn forget_run(&self, run_id: &Arc<str>);
+
+    /// A trigger of the engine has fired as often as it may on all arbiters.
+    fn disable_used_up(&self, trigger_id: &str);
+}
+
+/// Told how a run ended, once.
+pub(crate) type OnEnd = Box<dyn FnOnce(&RunReport) + Send>;
+
+/// A run that a trigger starts; nobody awaits it.
+pub(crate) struct DetachedRun {
+    pub(crate) workflow_id: String,
+    pub(crate) input: Value,
+    pub(crate) messages: Vec<Message>,
+    pub(crate) is_unlimited: bool,
+    pub(crate) trigger_depth: u32,
+    pub(crate) on_end: OnEnd,
+}
+
+impl DetachedRun {
+    pub(crate) fn of(start: DetachedStart, on_end: OnEnd) -> Self {
+        Self {
+            workflow_id: start.workflow_id,
+            input: start.input,
+            messages: start.messages,
+            is_unlimited: start.is_unlimited,
+            trigger_depth: start.trigger_depth,
+            on_end,
+        }
+    }
+}

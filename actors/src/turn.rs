@@ -1,0 +1,42 @@
+//! The turn of an actor of a run: all that it may do while it handles a message.
+
+use std::rc::{Rc, Weak};
+
+use pirn_core::Millis;
+use pirn_core::run::{Effect, Message, RunMachine};
+
+use crate::run_context::RunContext;
+use crate::world::RunWorld;
+
+/// The queue of a run, for what comes from its own arbiter.
+pub(crate) trait LocalInbox {
+    /// Puts a message at the end of the queue, and serves that.
+    fn deliver(&self, message: Message);
+}
+
+/// What an actor is given for its turn.
+pub(crate) struct Turn<'a> {
+    pub(crate) run: &'a Rc<RunContext>,
+    pub(crate) machine: &'a mut RunMachine,
+    pub(crate) inbox: &'a Weak<dyn LocalInbox>,
+    pub(crate) now: Millis,
+    pub(crate) effects: &'a mut Vec<Effect>,
+}
+
+impl Turn<'_> {
+    /// Steps the run's machine with a message.
+    pub(crate) fn step(&mut self, message: Message) {
+        let mut world = RunWorld::of(self.run);
+        self.machine.step(self.now, message, &mut world, self.effects);
+    }
+
+    /// Calls back on this arbiter with a message, unless the run has ended by then.
+    pub(crate) fn later(&self, message: Message) -> impl FnOnce() + 'static {
+        let inbox = Weak::clone(self.inbox);
+        move || {
+            if let Some(inbox) = inbox.upgrade() {
+                inbox.deliver(message);
+            }
+        }
+    }
+}
