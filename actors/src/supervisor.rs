@@ -189,7 +189,7 @@ fn begin(thread: ThreadNo, turn: &mut Turn<'_>) {
 /// Whether the first steps of a called thread or a branch wait for nobody.
 fn begins_in_place(thread: ThreadNo, machine: &RunMachine) -> bool {
     match machine.origin(thread) {
-        Some((Origin::Called { .. }, _)) => true,
+        Some((Origin::Called { .. } | Origin::Item { .. }, _)) => true,
         Some((Origin::Branch { ix, path, .. }, graph)) => {
             is_in_place(&graph.node(graph.fork(ix).paths[path as usize].child).kind)
         }
@@ -206,6 +206,7 @@ fn spawned(thread: ThreadNo, machine: &RunMachine, run_id: &Arc<str>) -> Observa
             (Some((parent, effect)), Arc::clone(&graph.workflow_id), false)
         }
         Some((Origin::Triggered { firing }, graph)) => (Some((0, firing)), Arc::clone(&graph.workflow_id), false),
+        Some((Origin::Item { fork, index }, _)) => (machine.fork_parent(fork), Arc::from(index.to_string()), true),
         Some((Origin::Branch { fork, ix, path }, graph)) => {
             let path = &graph.fork(ix).paths[path as usize];
             (machine.fork_parent(fork), Arc::clone(&path.id), true)

@@ -54,6 +54,8 @@ run_error_codes! {
     ReadonlyVariable = "READONLY_VARIABLE",
     /// A loop reached `maxIterations` with items left.
     LoopLimitExceeded = "LOOP_LIMIT_EXCEEDED",
+    /// The list of a MAP is longer than `maxItems`.
+    TooManyItems = "TOO_MANY_ITEMS",
     /// The thread took more than `maxSteps` nodes.
     MaxStepsExceeded = "MAX_STEPS_EXCEEDED",
     /// The current turn alone is over the token limit.

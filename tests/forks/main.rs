@@ -2,6 +2,7 @@
 
 mod decisions;
 mod losers;
+mod maps;
 mod merges;
 mod turns;
 

@@ -66,6 +66,7 @@ impl ThreadActor {
             // The run's machine answers these itself.
             Effect::Conversation { .. }
             | Effect::Fork { .. }
+            | Effect::Map { .. }
             | Effect::Child { .. }
             | Effect::SetGlobal { .. }
             | Effect::Pin { .. }

@@ -22,7 +22,7 @@ pub(super) fn may_emit(graph: &Graph, event: EventType) -> bool {
         EventType::ThreadForkStarted
         | EventType::ThreadForkCompleted
         | EventType::ThreadJoinStarted
-        | EventType::ThreadJoinConditionMet => !graph.forks.is_empty(),
+        | EventType::ThreadJoinConditionMet => forks(graph),
         EventType::SubgraphStarted | EventType::SubgraphCompleted => calls(graph),
         EventType::ThreadStarted
         | EventType::ThreadCompleted
@@ -65,7 +65,7 @@ pub(super) fn emitted_by_run(graph: &Graph) -> Vec<EventType> {
     if calls(graph) {
         events.extend([EventType::SubgraphStarted, EventType::SubgraphCompleted]);
     }
-    if !graph.forks.is_empty() {
+    if forks(graph) {
         events.extend([
             EventType::ThreadForkStarted,
             EventType::ThreadForkCompleted,
@@ -144,6 +144,11 @@ pub(super) fn is_unbounded(trigger: &TriggerDefinition, stands_inside: bool) -> 
         && truth_of(trigger.condition.expression.as_deref()) == Truth::Always
         && (!is_counted || (stands_inside && starts_a_run))
         && trigger.thread_id.is_none()
+}
+
+fn forks(graph: &Graph) -> bool {
+    let has_map = || graph.nodes.iter().any(|node| matches!(node.kind, NodeKind::Map(_)));
+    !graph.forks.is_empty() || has_map()
 }
 
 fn calls(graph: &Graph) -> bool {

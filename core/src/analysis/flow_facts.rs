@@ -199,6 +199,7 @@ fn transitions_of(graph: &Graph, node: &crate::graph::Node) -> Choices {
         | NodeKind::Function { .. }
         | NodeKind::Join(_)
         | NodeKind::Subgraph { .. }
+        | NodeKind::Map(_)
         | NodeKind::Context(_)
         | NodeKind::WaitTime(_)
         | NodeKind::WaitEvent { .. }
@@ -223,6 +224,7 @@ fn kind_can_fail(kind: &NodeKind) -> bool {
         | NodeKind::Script { .. }
         | NodeKind::Function { .. }
         | NodeKind::Subgraph { .. }
+        | NodeKind::Map(_)
         | NodeKind::Context(_)
         | NodeKind::WaitEvent { .. }
         | NodeKind::Tool { .. }

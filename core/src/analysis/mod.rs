@@ -34,7 +34,7 @@ use std::sync::Arc;
 
 use crate::definition::json::Step;
 use crate::definition::{Fault, FaultCode, Loaded, Located, Origin, TriggerDefinition, WorkflowDefinition};
-use crate::graph::{Compiled, Graph, NodeKind};
+use crate::graph::{Compiled, Graph, Node};
 
 use self::flow_facts::FlowFacts;
 
@@ -138,12 +138,9 @@ impl<'a> Flow<'a> {
         }
     }
 
-    /// The workflows that its SUBGRAPH nodes call.
+    /// The workflows that its nodes call.
     fn calls(&self) -> impl Iterator<Item = &'a Arc<str>> + use<'a> {
-        self.graph.nodes.iter().filter_map(|node| match &node.kind {
-            NodeKind::Subgraph { workflow_id, .. } if !node.edges.is_empty() => Some(workflow_id),
-            _ => None,
-        })
+        self.graph.nodes.iter().filter_map(Node::calls)
     }
 }
 

@@ -102,6 +102,7 @@ fn shrinks(kind: &NodeKind) -> bool {
         | NodeKind::Fork(_)
         | NodeKind::Join(_)
         | NodeKind::Subgraph { .. }
+        | NodeKind::Map(_)
         | NodeKind::WaitTime(_)
         | NodeKind::WaitEvent { .. }
         | NodeKind::Tool { .. }

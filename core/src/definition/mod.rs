@@ -27,9 +27,10 @@ pub use history_options::{ConversationHistoryOptions, HistoryRange, HistorySelec
 pub use load::{Loaded, load, nearest};
 pub use nodes::{
     AgentConfig, CodeConfig, ContinueFromTriggerConfig, ConversationMode, EndConfig, ForkConfig, ForkStrategy,
-    HistoryCallback, HistoryCallbackMode, JoinConfig, JoinStrategy, LlmConfig, LoopDataSource, LoopEndConfig,
-    LoopLimit, LoopStartConfig, MergeVariables, NodeConfig, NodeExits, OnDecided, Route, RouteConfig, SubgraphConfig,
-    ToolConfig, ToolRoundLimit, VariableCallback, VariableConfig, VariableScope, VariableType, WaitConfig,
+    HistoryCallback, HistoryCallbackMode, ItemConversation, JoinConfig, JoinStrategy, LlmConfig, LoopDataSource,
+    LoopEndConfig, LoopLimit, LoopStartConfig, MapConfig, MergeVariables, NodeConfig, NodeExits, OnDecided, Route,
+    RouteConfig, SubgraphConfig, ToolConfig, ToolRoundLimit, VariableCallback, VariableConfig, VariableScope,
+    VariableType, WaitConfig,
 };
 pub use origin::{Located, Origin, SourceFile};
 pub use pinned::{FolderNotes, PinSection, Pinned, PinnedText, TodoItem, TodoStatus, UsefulInfo};

@@ -29,6 +29,8 @@ pub enum NodeConfig {
     Join(JoinConfig),
     /// Runs another workflow and waits.
     Subgraph(SubgraphConfig),
+    /// Runs another workflow for each item of a list, and joins them.
+    Map(MapConfig),
     /// Changes the conversation.
     ContextProcessor(ContextOperation),
     /// A timer, or a matching event.
@@ -58,7 +60,7 @@ pub enum NodeExits<'a> {
 
 impl NodeConfig {
     /// The type words, in the order of the variants.
-    pub const TYPES: [&'static str; 16] = [
+    pub const TYPES: [&'static str; 17] = [
         "START",
         "END",
         "VARIABLE",
@@ -68,6 +70,7 @@ impl NodeConfig {
         "FORK",
         "JOIN",
         "SUBGRAPH",
+        "MAP",
         "CONTEXT_PROCESSOR",
         "WAIT",
         "TOOL",
@@ -89,6 +92,7 @@ impl NodeConfig {
             Self::Fork(_) => "FORK",
             Self::Join(_) => "JOIN",
             Self::Subgraph(_) => "SUBGRAPH",
+            Self::Map(_) => "MAP",
             Self::ContextProcessor(_) => "CONTEXT_PROCESSOR",
             Self::Wait(_) => "WAIT",
             Self::Tool(_) => "TOOL",
@@ -114,6 +118,7 @@ impl NodeConfig {
             | Self::Route(_)
             | Self::Join(_)
             | Self::Subgraph(_)
+            | Self::Map(_)
             | Self::ContextProcessor(_)
             | Self::Wait(_)
             | Self::Tool(_)
@@ -319,11 +324,12 @@ pub struct ForkConfig {
 }
 
 /// When a JOIN succeeds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum JoinStrategy {
     /// Every path completed.
+    #[default]
     AllCompleted,
     /// One completed.
     AnyCompleted,
@@ -333,6 +339,19 @@ pub enum JoinStrategy {
     AnyFailed,
     /// `threshold` completed.
     SuccessCountThreshold,
+}
+
+impl JoinStrategy {
+    /// The word: `ALL_COMPLETED`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::AllCompleted => "ALL_COMPLETED",
+            Self::AnyCompleted => "ANY_COMPLETED",
+            Self::AllFailed => "ALL_FAILED",
+            Self::AnyFailed => "ANY_FAILED",
+            Self::SuccessCountThreshold => "SUCCESS_COUNT_THRESHOLD",
+        }
+    }
 }
 
 /// The fate of the paths that still run when a JOIN is decided.
@@ -437,6 +456,58 @@ pub struct SubgraphConfig {
     /// Makes it a sub-agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentConfig>,
+}
+
+/// The conversation that the thread of a MAP's item starts with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum ItemConversation {
+    /// An empty one.
+    #[default]
+    None,
+    /// A snapshot of the MAP's.
+    Fork,
+}
+
+/// MAP: a branch thread for each item, which runs the sub-workflow; joined as a FORK's are.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct MapConfig {
+    /// A list, or an object, whose items are `{key, value}`: text is an expression, anything else is taken as it is, with
+    /// templates in its strings.
+    pub items: Value,
+    /// The workflow to run for each item.
+    pub subgraph_id: String,
+    /// The name that `input` has the item under (default `item`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub item_name: Option<String>,
+    /// The sub-workflow's input, which sees the item and its `index`: text is an expression, anything else is taken as it
+    /// is, with templates in its strings; absent: the item.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Value>,
+    /// Threads at once (default `config.maxConcurrentBranches`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<u32>,
+    /// When it succeeds.
+    #[serde(default)]
+    pub join_strategy: JoinStrategy,
+    /// For SUCCESS_COUNT_THRESHOLD: at least 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threshold: Option<u32>,
+    /// Seconds, fractions allowed; 0 or absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<f64>,
+    /// The rest, once decided.
+    #[serde(default)]
+    pub on_decided: OnDecided,
+    /// The conversation of each item's thread.
+    #[serde(default)]
+    pub conversation: ItemConversation,
+    /// Items at most (default 1000).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_items: Option<u32>,
 }
 
 /// WAIT: exactly one of `seconds` and `event`.

@@ -12,6 +12,7 @@ pub mod draw;
 mod evaluator;
 mod forks;
 mod loops;
+mod map;
 mod model;
 mod nodes;
 mod pairing;
@@ -26,7 +27,7 @@ pub use compile::{Compiled, compile, compile_loaded};
 pub use compile_context::CompileContext;
 pub use evaluator::{Evaluator, Unevaluated};
 pub use model::{
-    About, ContextNode, Edge, Fork, ForkIx, ForkPath, Graph, JoinRule, LlmNode, LoopNode, Node, NodeIx, NodeKind,
-    Snippet, SnippetIx, SnippetKind, ValueSpec,
+    About, ContextNode, Edge, Fork, ForkIx, ForkPath, Graph, JoinRule, LlmNode, LoopNode, MapNode, Node, NodeIx,
+    NodeKind, Snippet, SnippetIx, SnippetKind, ValueSpec,
 };
 pub use syntax::{NoSyntax, Syntax, SyntaxFault};

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::definition::{
-    AgentConfig, ContinueFromTriggerConfig, ConversationMode, FilterContext, ForkStrategy, JoinStrategy, LoopLimit,
-    MergeVariables, OnDecided, PinSection, Reducer, RetryPolicy, ToolRoundLimit, TriggerDefinition, TruncateContext,
-    VariableDefinition, VariableScope, VariableType, WorkflowConfig,
+    AgentConfig, ContinueFromTriggerConfig, ConversationMode, FilterContext, ForkStrategy, ItemConversation,
+    JoinStrategy, LoopLimit, MergeVariables, OnDecided, PinSection, Reducer, RetryPolicy, ToolRoundLimit,
+    TriggerDefinition, TruncateContext, VariableDefinition, VariableScope, VariableType, WorkflowConfig,
 };
 use crate::definition::{CompressionConfig, ConversationHistoryOptions};
 use crate::message::Role;
@@ -124,6 +124,17 @@ pub struct Node {
     pub edges: Vec<Edge>,
 }
 
+impl Node {
+    /// The workflow that it runs in threads of its own. A SUBGRAPH without edges only declares one.
+    pub fn calls(&self) -> Option<&Arc<str>> {
+        match &self.kind {
+            NodeKind::Subgraph { workflow_id, .. } if !self.edges.is_empty() => Some(workflow_id),
+            NodeKind::Map(map) => Some(&map.workflow_id),
+            _ => None,
+        }
+    }
+}
+
 /// A compiled edge.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Edge {
@@ -213,6 +224,8 @@ pub enum NodeKind {
         /// Makes it a sub-agent.
         agent: Option<AgentConfig>,
     },
+    /// Runs another workflow for each item of a list.
+    Map(Box<MapNode>),
     /// Changes the conversation.
     Context(ContextNode),
     /// Waits for a time, milliseconds.
@@ -246,6 +259,27 @@ pub enum NodeKind {
     ContinueFromTrigger(ContinueFromTriggerConfig),
 }
 
+/// A compiled MAP.
+#[derive(Debug)]
+pub struct MapNode {
+    /// The workflow.
+    pub workflow_id: Arc<str>,
+    /// The list.
+    pub items: ValueSpec,
+    /// The item's name in `input`.
+    pub item_name: Arc<str>,
+    /// The workflow's input; absent: the item.
+    pub input: Option<ValueSpec>,
+    /// Threads at once; absent: as the workflow's forks.
+    pub concurrency: Option<u32>,
+    /// How its threads are joined. The parent's conversation and variables stay as they are.
+    pub join: JoinRule,
+    /// The conversation of each thread.
+    pub conversation: ItemConversation,
+    /// Items at most.
+    pub max_items: u32,
+}
+
 /// A compiled LOOP_START.
 #[derive(Debug)]
 pub struct LoopNode {
@@ -277,6 +311,7 @@ impl NodeKind {
             Self::Fork(_) => "FORK",
             Self::Join(_) => "JOIN",
             Self::Subgraph { .. } => "SUBGRAPH",
+            Self::Map(_) => "MAP",
             Self::Context(_) => "CONTEXT_PROCESSOR",
             Self::WaitTime(_) | Self::WaitEvent { .. } => "WAIT",
             Self::Tool { .. } => "TOOL",

@@ -128,6 +128,7 @@ impl NodeCompiler<'_, '_> {
             NodeConfig::Llm(llm) => NodeKind::Llm(self.llm(place, llm)),
             NodeConfig::Code(code) => self.code(place, code)?,
             NodeConfig::Subgraph(subgraph) => self.subgraph(place, subgraph),
+            NodeConfig::Map(map) => self.map(place, map),
             NodeConfig::ContextProcessor(operation) => NodeKind::Context(self.operation(place, operation)),
             NodeConfig::Wait(wait) => self.wait(place, wait)?,
             NodeConfig::Tool(tool) => self.tool(place, tool),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::adjacency::Adjacency;
 use super::compile_context::CompileContext;
 use super::diagnostics::{Diagnostics, pointer};
-use super::model::NodeKind;
+use super::model::Node;
 use super::regions::Depths;
 use crate::definition::json::Step;
 use crate::definition::{FaultCode, Located, NodeConfig, NodeDefinition, WorkflowDefinition, nearest};
@@ -96,7 +96,7 @@ pub(super) fn is_triggered(workflow: &WorkflowDefinition) -> bool {
     })
 }
 
-/// Reports what the SUBGRAPH nodes of a workflow name.
+/// Reports what the SUBGRAPH and MAP nodes of a workflow name.
 pub(super) fn check_subgraphs(
     definition: &WorkflowDefinition,
     adjacency: &Adjacency,
@@ -105,13 +105,18 @@ pub(super) fn check_subgraphs(
     report: &mut Diagnostics<'_>,
 ) {
     for (place, node) in definition.nodes.iter().enumerate() {
-        let NodeConfig::Subgraph(subgraph) = &node.config else {
-            continue;
-        };
         if stand_ins.binary_search(&place).is_ok() {
             continue;
         }
         let pointer = pointer!["nodes", place, "config", "subgraphId"];
+        let subgraph = match &node.config {
+            NodeConfig::Subgraph(subgraph) => subgraph,
+            NodeConfig::Map(map) => {
+                names.check(&map.subgraph_id, WorkflowKind::Normal, &pointer, report);
+                continue;
+            }
+            _ => continue,
+        };
         if adjacency.edges[place].is_empty() && !report.origin.holes().transitions {
             if names.calls_normal(node) {
                 let id = &subgraph.subgraph_id;
@@ -140,11 +145,12 @@ impl Calls {
     pub(super) fn of(definition: &WorkflowDefinition, adjacency: &Adjacency, depths: &Depths) -> Self {
         let mut calls = Vec::new();
         for (place, node) in definition.nodes.iter().enumerate() {
-            if let NodeConfig::Subgraph(subgraph) = &node.config
-                && !adjacency.declares[place]
-            {
-                calls.push((place, depths[place].unwrap_or_default(), subgraph.subgraph_id.clone()));
-            }
+            let called = match &node.config {
+                NodeConfig::Subgraph(subgraph) if !adjacency.declares[place] => &subgraph.subgraph_id,
+                NodeConfig::Map(map) => &map.subgraph_id,
+                _ => continue,
+            };
+            calls.push((place, depths[place].unwrap_or_default(), called.clone()));
         }
         Self {
             forks: depths.iter().flatten().copied().max().unwrap_or_default(),
@@ -240,10 +246,7 @@ fn registered_depths<'a>(context: &CompileContext<'a>) -> BTreeMap<&'a str, u32>
         .collect();
     // each was registered after those it calls, so one pass in order is enough
     for graph in context.registered {
-        let called = graph.nodes.iter().filter_map(|node| match &node.kind {
-            NodeKind::Subgraph { workflow_id, .. } if !node.edges.is_empty() => Some(workflow_id),
-            _ => None,
-        });
+        let called = graph.nodes.iter().filter_map(Node::calls);
         let inner = called
             .filter_map(|id| depths.get(&**id))
             .map(|inner| inner.saturating_add(1))

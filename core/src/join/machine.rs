@@ -183,14 +183,18 @@ impl ForkJoinMachine {
     /// A machine for one instance of `fork`. `max_concurrent` bounds the paths that run at once (none: all of them;
     /// 0 counts as 1); a serial fork runs one.
     pub fn new(fork: &Fork, max_concurrent: Option<u32>) -> Self {
-        let paths = fork.paths.len();
-        let bound = match fork.strategy {
-            ForkStrategy::Serial => 1,
-            ForkStrategy::Parallel => max_concurrent.map_or(paths, |bound| bound.max(1) as usize),
+        let max_concurrent = match fork.strategy {
+            ForkStrategy::Serial => Some(1),
+            ForkStrategy::Parallel => max_concurrent,
         };
+        Self::of_paths(fork.join.clone(), fork.paths.len(), max_concurrent)
+    }
+
+    /// A machine for so many paths, which may be none.
+    pub fn of_paths(rule: JoinRule, paths: usize, max_concurrent: Option<u32>) -> Self {
         Self {
-            rule: fork.join.clone(),
-            bound,
+            rule,
+            bound: max_concurrent.map_or(paths, |bound| bound.max(1) as usize),
             phase: Phase::Idle,
             paths: vec![PathStatus::Pending; paths],
             tally: Tally {

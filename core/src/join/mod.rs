@@ -4,6 +4,7 @@
 //! [`ForkJoinMachine`] decides. [`join_output`], [`join_error`] and [`merge_variables`] turn its verdict into what
 //! the parent sees. All of it is pure: the supervisor carries the effects.
 
+mod items;
 mod machine;
 mod output;
 mod path;
@@ -11,6 +12,7 @@ mod reduce;
 mod rule;
 mod variables;
 
+pub use items::{item_reports, late_items_output};
 pub use machine::{Effect, ForkJoinMachine, Input, Phase, Rejected};
 pub use output::{
     JoinedPath, PathReport, PathTexts, join_error, join_output, late_join_output, path_reports, within_limits,

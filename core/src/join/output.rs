@@ -165,9 +165,16 @@ pub fn path_reports<'a>(fork: &'a Fork, paths: &'a [JoinedPath]) -> Vec<PathRepo
 }
 
 fn reports<'a>(fork: &'a Fork, paths: &'a [JoinedPath]) -> impl Iterator<Item = PathReport<'a>> + Clone {
-    let both = fork.paths.iter().zip(paths);
-    both.map(|(path, joined)| PathReport {
-        path_id: &path.id,
+    reports_of(fork.paths.iter().map(|path| &*path.id), paths)
+}
+
+/// The reports of paths under these ids.
+pub(super) fn reports_of<'a>(
+    ids: impl Iterator<Item = &'a str> + Clone,
+    paths: &'a [JoinedPath],
+) -> impl Iterator<Item = PathReport<'a>> + Clone {
+    ids.zip(paths).map(|(path_id, joined)| PathReport {
+        path_id,
         status: joined.status,
         thread_id: joined.thread_id.as_deref(),
         output: joined.output.as_ref().map(|output| &**output.value()),
@@ -179,7 +186,7 @@ fn reports<'a>(fork: &'a Fork, paths: &'a [JoinedPath]) -> impl Iterator<Item = 
 /// [`join_output`] and `paths: [{pathId, status, threadId?, error?}]`, with `timeoutMs`, `threshold` or
 /// `mainPathId` where that is what failed. Its cause is the first failed path's error.
 pub fn join_error(rule: &JoinRule, verdict: &Verdict, paths: &[PathReport<'_>]) -> Option<RunError> {
-    let strategy = strategy_name(rule.strategy);
+    let strategy = rule.strategy.as_str();
     let (code, message, fact) = match verdict {
         Verdict::Succeeded { .. } => return None,
         Verdict::ConditionNotMet => {
@@ -261,7 +268,7 @@ fn output_fields<'a>(
             completed.push(id());
             outputs.push((path.path_id.to_owned(), path.output.cloned().unwrap_or_default()));
         } else if path.status.counts_as_failed() {
-            failed.push(json!({ "pathId": id(), "error": error_of(&path) }));
+            failed.push(json!({ "pathId": id(), "error": error_of(path.error, path.status) }));
         } else if path.status.cancelled_by_join() {
             cancelled.push(id());
         }
@@ -280,8 +287,8 @@ fn output_fields<'a>(
 }
 
 /// Every failed path has an error to show, also one whose thread left none behind.
-fn error_of(path: &PathReport<'_>) -> Value {
-    let (code, message) = match (path.error, path.status) {
+pub(super) fn error_of(error: Option<&RunError>, status: PathStatus) -> Value {
+    let (code, message) = match (error, status) {
         (Some(error), _) => return json!(error),
         (None, PathStatus::Timeout) => (RunErrorCode::NodeTimeout, "the branch ran out of time"),
         (None, PathStatus::Cancelled | PathStatus::Stopped | PathStatus::Skipped) => {
@@ -308,7 +315,7 @@ fn listing(path: &PathReport<'_>) -> Value {
         fields.insert("threadId".to_owned(), json!(thread));
     }
     if path.status.counts_as_failed() {
-        fields.insert("error".to_owned(), error_of(path));
+        fields.insert("error".to_owned(), error_of(path.error, path.status));
     }
     Value::Object(fields)
 }
@@ -324,14 +331,4 @@ fn sentence(paths: &[PathReport<'_>]) -> String {
         words.push(format!("and {} more", more + 1));
     }
     words.join(", ")
-}
-
-fn strategy_name(strategy: JoinStrategy) -> &'static str {
-    match strategy {
-        JoinStrategy::AllCompleted => "ALL_COMPLETED",
-        JoinStrategy::AnyCompleted => "ANY_COMPLETED",
-        JoinStrategy::AllFailed => "ALL_FAILED",
-        JoinStrategy::AnyFailed => "ANY_FAILED",
-        JoinStrategy::SuccessCountThreshold => "SUCCESS_COUNT_THRESHOLD",
-    }
 }

@@ -91,6 +91,9 @@ pub(super) fn success(rule: &JoinRule, paths: &[PathStatus]) -> Verdict {
 
 /// None: `MAIN_THREAD_NOT_FOUND`.
 fn conversation(rule: &JoinRule, paths: &[PathStatus]) -> Option<Conversation> {
+    if paths.is_empty() {
+        return Some(Conversation::Unchanged);
+    }
     if *paths.get(rule.main_path)? == PathStatus::Completed {
         return Some(Conversation::ReplaceWith(rule.main_path));
     }

@@ -395,6 +395,16 @@ fn forward(
                 start: Box::new(super::message::BranchStart { snapshot, conversation }),
             }
         }
+        Forwarded::Map { effect, node, inputs } => {
+            let Some(conversation) = conversation else { return };
+            ToSupervisor::Map {
+                thread,
+                effect,
+                node,
+                inputs,
+                conversation: Box::new(conversation),
+            }
+        }
         Forwarded::Call {
             effect,
             node,

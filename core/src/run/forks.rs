@@ -1,4 +1,5 @@
-//! The forks of a run: their paths' threads, their joins' verdicts, and what those give the parent.
+//! The forks of a run, those of a MAP among them: their branches' threads, their joins' verdicts, and what those give the
+//! parent.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,19 +7,24 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::branches::Branches;
 use super::conversation::not_restored;
 use super::machine::{RunMachine, Slot};
-use super::message::{Artifacts, BranchStart, Message, Request, Timer, ToConversation, ToSupervisor};
+use super::message::{
+    Artifacts, BranchStart, HandedConversation, Message, Request, Timer, ToConversation, ToSupervisor,
+};
+use super::start::Start;
 use super::step::Step;
 use super::tree::{Branching, Origin, Owned};
 use super::{Effect, ForkNo, ThreadNo};
 use crate::conversation::Conversation;
+use crate::definition::ItemConversation;
 use crate::error::RunError;
 use crate::event::EventType;
-use crate::graph::{ForkIx, Graph};
+use crate::graph::{ForkIx, Graph, NodeIx, NodeKind};
 use crate::join::{
     self, BranchVariables, Conversation as JoinConversation, ForkJoinMachine, JoinedPath, PathEnd, PathStatus,
-    PathTexts, Verdict, join_error, late_join_output, merge_variables, path_reports, within_limits,
+    PathTexts, Verdict, join_error, late_items_output, late_join_output, merge_variables, within_limits,
 };
 use crate::status::ThreadStatus;
 use crate::thread::{BranchSeed, CancelReason, EffectId, Joined, Outcome, Output, ThreadKind, ThreadMachine};
@@ -32,8 +38,7 @@ pub(super) struct ForkRun {
     pub(super) machine: ForkJoinMachine,
     pub(super) parent: ThreadNo,
     pub(super) effect: EffectId,
-    pub(super) ix: ForkIx,
-    start: Box<BranchStart>,
+    branches: Branches,
     pub(super) threads: Vec<Option<ThreadNo>>,
     depth: u32,
 }
@@ -56,24 +61,72 @@ impl RunMachine {
             Ok(depth) => depth,
             Err(error) => return self.answer(parent, effect, Outcome::Failed(error)),
         };
+        let machine = ForkJoinMachine::new(graph.fork(ix), graph.config.max_concurrent_branches);
+        self.begin_fork(
+            ForkRun {
+                threads: vec![None; machine.paths().len()],
+                machine,
+                parent,
+                effect,
+                branches: Branches::Paths { ix, start },
+                depth,
+            },
+            step,
+        );
+    }
+
+    /// A thread is at MAP.
+    pub(super) fn map(
+        &mut self,
+        parent: ThreadNo,
+        effect: EffectId,
+        node: NodeIx,
+        inputs: Arc<Value>,
+        conversation: Conversation,
+        step: &mut Step<'_>,
+    ) {
+        if !self.tree.is_live(parent) {
+            return;
+        }
+        let graph = Arc::clone(self.graph_of(parent));
+        let NodeKind::Map(map) = &graph.node(node).kind else {
+            return;
+        };
+        let (called, depth) = match self.callee(parent, &map.workflow_id, step) {
+            Ok(callee) => callee,
+            Err(error) => return self.answer(parent, effect, Outcome::Failed(error)),
+        };
+        let count = inputs.as_array().map_or(0, Vec::len);
+        let concurrency = map.concurrency.or(graph.config.max_concurrent_branches);
+        let branches = Branches::Items {
+            node,
+            graph: self.graphs.add(&called, step.world),
+            inputs,
+            conversation: match map.conversation {
+                ItemConversation::None => Conversation::new(),
+                ItemConversation::Fork => conversation,
+            },
+        };
+        self.begin_fork(
+            ForkRun {
+                threads: vec![None; count],
+                machine: ForkJoinMachine::of_paths(map.join.clone(), count, concurrency),
+                parent,
+                effect,
+                branches,
+                depth,
+            },
+            step,
+        );
+    }
+
+    fn begin_fork(&mut self, run: ForkRun, step: &mut Step<'_>) {
         let no = self.next_fork;
         self.next_fork += 1;
-        let fork = graph.fork(ix);
-        let threads = vec![None; fork.paths.len()];
-        self.tree.reserve(threads.len());
-        self.slots.reserve(threads.len());
-        let machine = ForkJoinMachine::new(fork, graph.config.max_concurrent_branches);
-        let run = ForkRun {
-            machine,
-            parent,
-            effect,
-            ix,
-            start,
-            threads,
-            depth,
-        };
+        self.tree.reserve(run.threads.len());
+        self.slots.reserve(run.threads.len());
+        self.tree.own(run.parent, Owned::Fork(no));
         self.forks.insert(no, run);
-        self.tree.own(parent, Owned::Fork(no));
         self.step_fork(no, join::Input::Start, step);
         self.step_fork(no, join::Input::Waiting, step);
     }
@@ -112,20 +165,45 @@ impl RunMachine {
         let Some(parent) = self.tree.get(run.parent) else {
             return;
         };
-        let at = Branching {
-            kind: ThreadKind::Branch,
-            graph: parent.graph,
-            origin: Origin::Branch {
-                fork: no,
-                ix: run.ix,
-                path: path as u32,
-            },
-            depth: run.depth,
-            trigger_depth: parent.trigger_depth,
-            is_unlimited: parent.is_unlimited,
-            is_detached: parent.is_detached,
+        let thread = match &run.branches {
+            Branches::Paths { ix, .. } => {
+                let at = Branching {
+                    kind: ThreadKind::Branch,
+                    graph: parent.graph,
+                    origin: Origin::Branch {
+                        fork: no,
+                        ix: *ix,
+                        path: path as u32,
+                    },
+                    depth: run.depth,
+                    trigger_depth: parent.trigger_depth,
+                    is_unlimited: parent.is_unlimited,
+                    is_detached: parent.is_detached,
+                };
+                self.register(at, None, step)
+            }
+            Branches::Items {
+                graph,
+                inputs,
+                conversation,
+                ..
+            } => {
+                let origin = Origin::Item {
+                    fork: no,
+                    index: path as u32,
+                };
+                let input = Arc::new(inputs.get(path).cloned().unwrap_or_default());
+                let start = Start {
+                    conversation: HandedConversation::Snapshot(conversation.clone()),
+                    depth: run.depth,
+                    trigger_depth: parent.trigger_depth,
+                    is_unlimited: parent.is_unlimited,
+                    is_detached: parent.is_detached,
+                    ..Start::of(Arc::clone(self.graphs.get(*graph)), ThreadKind::Branch, origin, input)
+                };
+                self.start(start, step)
+            }
         };
-        let thread = self.register(at, None, step);
         if let Some(run) = self.forks.get_mut(&no) {
             run.threads[path] = Some(thread);
         }
@@ -133,19 +211,21 @@ impl RunMachine {
 
     /// A branch before its first step, with the snapshots of the moment its parent stood at FORK.
     pub(super) fn branch(&self, thread: ThreadNo, no: ForkNo, path: usize) -> Option<(ThreadMachine, Conversation)> {
-        let run = self.forks.get(&no)?;
+        let Branches::Paths { ix, start } = &self.forks.get(&no)?.branches else {
+            return None;
+        };
         let graph = self.graph_of(thread);
-        let fork = graph.fork(run.ix);
+        let fork = graph.fork(*ix);
         let seed = BranchSeed {
             run_id: &self.run_id,
             no: thread,
             path_id: &fork.paths[path].id,
             first: fork.paths[path].child,
             stop_at: fork.join_node,
-            snapshot: &run.start.snapshot,
+            snapshot: &start.snapshot,
             trigger_depth: self.tree.trigger_depth(thread),
         };
-        Some((ThreadMachine::branch(graph, &seed), run.start.conversation.clone()))
+        Some((ThreadMachine::branch(graph, &seed), start.conversation.clone()))
     }
 
     pub(super) fn branch_ended(&mut self, no: ForkNo, path: usize, status: ThreadStatus, step: &mut Step<'_>) {
@@ -226,13 +306,19 @@ impl RunMachine {
             return Ok((Outcome::Done, None));
         };
         let graph = Arc::clone(self.graph_of(run.parent));
-        let fork = graph.fork(run.ix);
         let Verdict::Succeeded { conversation, merge } = verdict else {
             let paths = self.joined_paths(run);
             within_limits(&paths)?;
-            let error = join_error(run.machine.rule(), verdict, &path_reports(fork, &paths));
+            let error = run
+                .branches
+                .reported(&graph, &paths, |paths| join_error(run.machine.rule(), verdict, paths));
             return error.map_or(Ok((Outcome::Done, None)), Err);
         };
+        let Branches::Paths { ix, start } = &run.branches else {
+            let output = late_items_output(self.take_joined_paths(no))?;
+            return Ok((joined(output, BTreeMap::new()), None));
+        };
+        let (ix, fork) = (*ix, graph.fork(*ix));
         let left = |path: usize| -> Option<&Artifacts> { self.artifacts(run.threads.get(path).copied().flatten()?) };
         let branches: Vec<BranchVariables<'_>> = merge
             .iter()
@@ -244,14 +330,13 @@ impl RunMachine {
                 })
             })
             .collect();
-        let snapshot =
-            |name: &str| -> Option<&Value> { run.start.snapshot.variables.value(name).map(|value| &**value) };
+        let snapshot = |name: &str| -> Option<&Value> { start.snapshot.variables.value(name).map(|value| &**value) };
         let variables: BTreeMap<String, Value> = merge_variables(snapshot, |name| graph.reducer(name), &branches)?;
         let source = match conversation {
             JoinConversation::ReplaceWith(path) => run.threads.get(*path).copied().flatten(),
             JoinConversation::Unchanged => None,
         };
-        let (ix, texts) = (run.ix, PathTexts::later(Arc::clone(&self.run_id), run.threads.clone()));
+        let texts = PathTexts::later(Arc::clone(&self.run_id), run.threads.clone());
         let output = late_join_output(graph, ix, self.take_joined_paths(no), texts)?;
         Ok((joined(output, variables), source))
     }
@@ -327,7 +412,7 @@ impl RunMachine {
         self.tree.disown(run.parent, Owned::Fork(no));
         let graph = Arc::clone(self.graph_of(run.parent));
         self.emit(run.parent, EventType::ThreadForkCompleted, step, || {
-            vec![("nodeId", json!(graph.node(graph.fork(run.ix).fork_node).id))]
+            vec![("nodeId", json!(graph.node(run.branches.starts_at(&graph)).id))]
         });
         // What the join has taken from its branches it has; a report needs no more than how they ended.
         for thread in run.threads.into_iter().flatten() {
@@ -342,7 +427,7 @@ impl RunMachine {
     pub fn join_of(&self, fork: ForkNo) -> Option<(ThreadNo, &Arc<str>)> {
         let run = self.forks.get(&fork)?;
         let graph: &Graph = self.graph_of(run.parent);
-        Some((run.parent, &graph.node(graph.fork(run.ix).join_node).id))
+        Some((run.parent, &graph.node(run.branches.joins_at(graph)).id))
     }
 }
 

@@ -9,6 +9,7 @@
 //! | Fire, `FireAlone`, `DetachedEnded` | outside | [`super::firing`]'s table |
 //! | `TriggersQuiet` | outside | [`super::quiescence`]'s table |
 //! | Fork | a thread, by its conversation | starts the paths; its join decides, by [`crate::join`]'s table |
+//! | Map | a thread, by its conversation | the same, with a thread for each item |
 //! | Call | a thread, by its conversation | starts the workflow; its end answers the thread |
 //! | Drop | a thread, by its conversation | gives up the fork or the called workflow |
 //! | Prepared, Applied | a thread | [`super::firing`]'s table |
@@ -408,7 +409,7 @@ impl RunMachine {
                 let branch = self.branch(no, fork, path as usize);
                 branch.map(|(machine, conversation)| (machine, own(conversation)))
             }
-            (None, Origin::Main | Origin::Called { .. } | Origin::Triggered { .. }) => None,
+            (None, Origin::Main | Origin::Item { .. } | Origin::Called { .. } | Origin::Triggered { .. }) => None,
         };
         if let Some((machine, speech)) = made {
             let keeps_artifacts = self.keeps_artifacts(no);
@@ -485,6 +486,13 @@ impl RunMachine {
                 fork,
                 start,
             } => self.fork(thread, effect, fork, start, step),
+            ToSupervisor::Map {
+                thread,
+                effect,
+                node,
+                inputs,
+                conversation,
+            } => self.map(thread, effect, node, inputs, *conversation, step),
             ToSupervisor::Call {
                 thread,
                 effect,
@@ -681,7 +689,9 @@ impl RunMachine {
         }
         match origin {
             Origin::Main => {}
-            Origin::Branch { fork, path, .. } => self.branch_ended(fork, path as usize, status, step),
+            Origin::Branch { fork, path, .. } | Origin::Item { fork, index: path } => {
+                self.branch_ended(fork, path as usize, status, step);
+            }
             Origin::Called { parent, effect } => self.called_ended(parent, effect, thread, step),
             Origin::Triggered { firing } => self.triggered_ended(firing, thread, step),
         }
@@ -718,7 +728,7 @@ impl RunMachine {
                 let run = self.forks.get(&fork);
                 run.is_some_and(|run| run.machine.may_take_over(path as usize))
             }
-            Some(Origin::Called { .. }) | None => false,
+            Some(Origin::Item { .. } | Origin::Called { .. }) | None => false,
         }
     }
 
@@ -750,7 +760,7 @@ impl RunMachine {
         let of_run = self.deadline_ms.filter(|_| at.kind == ThreadKind::Main);
         let limits = [own, of_run].into_iter().flatten();
         limits
-            .filter(|after_ms| *after_ms > 0 && at.kind != ThreadKind::Branch)
+            .filter(|after_ms| *after_ms > 0 && !matches!(at.origin, Origin::Branch { .. }))
             .min()
     }
 
@@ -806,12 +816,7 @@ impl RunMachine {
     }
 
     pub(super) fn path_id(&self, thread: ThreadNo) -> Option<Arc<str>> {
-        match self.tree.get(thread)?.origin {
-            Origin::Branch { ix, path, .. } => {
-                Some(Arc::clone(&self.graph_of(thread).fork(ix).paths[path as usize].id))
-            }
-            Origin::Main | Origin::Called { .. } | Origin::Triggered { .. } => None,
-        }
+        self.tree.get(thread)?.origin.path_id(self.graph_of(thread))
     }
 
     fn ended_thread(&self, thread: ThreadNo) -> Option<&Ended> {
@@ -860,6 +865,7 @@ pub fn is_in_place(kind: &NodeKind) -> bool {
         | NodeKind::Script { .. }
         | NodeKind::Fork(_)
         | NodeKind::Subgraph { .. }
+        | NodeKind::Map(_)
         | NodeKind::WaitTime(_)
         | NodeKind::WaitEvent { .. }
         | NodeKind::Tool { .. } => false,

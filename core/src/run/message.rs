@@ -114,6 +114,19 @@ pub enum ToSupervisor {
         /// What the branches start with.
         start: Box<BranchStart>,
     },
+    /// A thread stands at MAP.
+    Map {
+        /// Which.
+        thread: ThreadNo,
+        /// What it awaits.
+        effect: EffectId,
+        /// The MAP node.
+        node: NodeIx,
+        /// A list: the input of each item's thread.
+        inputs: Arc<Value>,
+        /// The thread's conversation.
+        conversation: Box<Conversation>,
+    },
     /// A thread calls a workflow.
     Call {
         /// Which.
@@ -264,6 +277,15 @@ pub enum Forwarded {
         fork: ForkIx,
         /// What its branches start with beside the conversation.
         snapshot: Snapshot,
+    },
+    /// It stands at MAP.
+    Map {
+        /// What it awaits.
+        effect: EffectId,
+        /// The MAP node.
+        node: NodeIx,
+        /// A list: the input of each item's thread.
+        inputs: Arc<Value>,
     },
     /// It calls a workflow.
     Call {

@@ -16,6 +16,7 @@
 //! }
 //! ```
 
+mod branches;
 mod compression;
 mod conversation;
 mod effect;

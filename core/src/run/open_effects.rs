@@ -154,6 +154,7 @@ fn awaited(effect: &thread::Effect) -> Option<EffectId> {
         thread::Effect::Evaluate { .. }
         | thread::Effect::Conversation { .. }
         | thread::Effect::Fork { .. }
+        | thread::Effect::Map { .. }
         | thread::Effect::Child { .. }
         | thread::Effect::SetGlobal { .. }
         | thread::Effect::Pin { .. }

@@ -6,10 +6,8 @@ use std::sync::Arc;
 use super::RunMachine;
 use super::report::{ConversationReport, NodeReport, RunReport, RunStatus, TokenReport};
 use super::thread_list::{KnownThread, ThreadList};
-use super::tree::Origin;
 use crate::Millis;
 use crate::conversation::Conversation;
-use crate::graph::ForkIx;
 use crate::status::ThreadStatus;
 
 impl RunMachine {
@@ -80,17 +78,11 @@ impl RunMachine {
     }
 
     fn thread_list(&self) -> ThreadList {
-        let known = (0..).zip(self.tree.iter()).map(|(thread, at)| {
-            let path: Option<(ForkIx, u32)> = match at.origin {
-                Origin::Branch { ix, path, .. } => Some((ix, path)),
-                Origin::Main | Origin::Called { .. } | Origin::Triggered { .. } => None,
-            };
-            KnownThread {
-                graph: self.graphs.get(at.graph),
-                kind: at.kind,
-                path,
-                status: self.status_of(thread),
-            }
+        let known = (0..).zip(self.tree.iter()).map(|(thread, at)| KnownThread {
+            graph: self.graphs.get(at.graph),
+            kind: at.kind,
+            origin: at.origin,
+            status: self.status_of(thread),
         });
         ThreadList::of(Arc::clone(&self.run_id), known)
     }

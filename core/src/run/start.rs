@@ -64,7 +64,7 @@ impl Start {
         let seed = ThreadSeed {
             thread_id,
             kind: self.kind,
-            path_id: None,
+            path_id: self.origin.path_id(&graph),
             first: graph.start,
             stop_at: None,
             input: self.input,
@@ -118,6 +118,20 @@ impl RunMachine {
             .ok_or_else(|| RunError::new(RunErrorCode::Overloaded, format!("threads nest deeper than {limit}")))
     }
 
+    /// A workflow that a thread calls, and how deep what walks it is.
+    pub(super) fn callee(
+        &self,
+        parent: ThreadNo,
+        workflow_id: &str,
+        step: &Step<'_>,
+    ) -> Result<(Arc<Graph>, u32), RunError> {
+        let depth = self.deeper(parent)?;
+        let called = step.world.graph(workflow_id);
+        let called = called
+            .ok_or_else(|| RunError::new(RunErrorCode::NodeFailed, format!("there is no workflow {workflow_id}")))?;
+        Ok((called, depth))
+    }
+
     /// A SUBGRAPH node calls a workflow.
     pub(super) fn call(
         &mut self,
@@ -135,13 +149,9 @@ impl RunMachine {
         let NodeKind::Subgraph { workflow_id, agent, .. } = &graph.node(node).kind else {
             return;
         };
-        let (called, depth) = match (step.world.graph(workflow_id), self.deeper(parent)) {
-            (Some(called), Ok(depth)) => (called, depth),
-            (_, Err(error)) => return self.answer(parent, effect, Outcome::Failed(error)),
-            (None, _) => {
-                let error = RunError::new(RunErrorCode::NodeFailed, format!("there is no workflow {workflow_id}"));
-                return self.answer(parent, effect, Outcome::Failed(error));
-            }
+        let (called, depth) = match self.callee(parent, workflow_id, step) {
+            Ok(callee) => callee,
+            Err(error) => return self.answer(parent, effect, Outcome::Failed(error)),
         };
         let subgraph_id = Arc::clone(&called.workflow_id);
         let start = Start {

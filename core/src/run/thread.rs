@@ -273,6 +273,14 @@ impl ThreadTurn<'_, '_> {
                     snapshot,
                 });
             }
+            thread::Effect::Map { id, node, inputs } => {
+                self.live.supervised = Some(id);
+                self.forward(Forwarded::Map {
+                    effect: id,
+                    node,
+                    inputs,
+                });
+            }
             thread::Effect::Child {
                 id,
                 node,

@@ -6,7 +6,8 @@ use std::sync::{Arc, OnceLock};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::report::ThreadReport;
-use crate::graph::{ForkIx, Graph};
+use super::tree::Origin;
+use crate::graph::Graph;
 use crate::status::ThreadStatus;
 use crate::thread::{ThreadId, ThreadKind};
 
@@ -35,7 +36,7 @@ struct Known {
 struct Thread {
     /// Its place among the graphs.
     graph: u32,
-    path: Option<(ForkIx, u32)>,
+    origin: Origin,
     kind: ThreadKind,
     status: ThreadStatus,
 }
@@ -44,8 +45,7 @@ struct Thread {
 pub(super) struct KnownThread<'a> {
     pub(super) graph: &'a Arc<Graph>,
     pub(super) kind: ThreadKind,
-    /// A branch's place in its graph's fork.
-    pub(super) path: Option<(ForkIx, u32)>,
+    pub(super) origin: Origin,
     pub(super) status: ThreadStatus,
 }
 
@@ -68,7 +68,7 @@ impl ThreadList {
             }
             known.threads.push(Thread {
                 graph: last as u32,
-                path: thread.path,
+                origin: thread.origin,
                 kind: thread.kind,
                 status: thread.status,
             });
@@ -99,12 +99,11 @@ impl Known {
     fn list(&self) -> Vec<ThreadReport> {
         let report = |(no, thread): (usize, &Thread)| {
             let graph = self.graphs.get(thread.graph as usize)?;
-            let path = |(fork, path): (ForkIx, u32)| &graph.fork(fork).paths[path as usize].id;
             Some(ThreadReport {
                 thread_id: ThreadId::written(&self.run_id, no),
                 kind: thread.kind,
                 workflow_id: Arc::clone(&graph.workflow_id),
-                path_id: thread.path.map(path).cloned(),
+                path_id: thread.origin.path_id(graph),
                 status: thread.status,
             })
         };

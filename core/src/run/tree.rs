@@ -9,11 +9,13 @@
 //! Invariants: numbers ascend from 0 without a gap and no thread is forgotten; a thread ends once; what it owns is given
 //! up once; of those that have not ended it is known how many there are, and how many of them are detached.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::graphs::GraphNo;
 use super::{ForkNo, ThreadNo};
-use crate::graph::ForkIx;
+use crate::graph::{ForkIx, Graph};
 use crate::thread::{EffectId, FiringId, ThreadKind};
 
 /// How a thread came to be, for its end.
@@ -30,6 +32,13 @@ pub enum Origin {
         /// The path's place in the fork.
         path: u32,
     },
+    /// An item of a MAP.
+    Item {
+        /// The fork's instance.
+        fork: ForkNo,
+        /// The item's place in the list.
+        index: u32,
+    },
     /// A SUBGRAPH node called it.
     Called {
         /// The thread of the node.
@@ -42,6 +51,17 @@ pub enum Origin {
         /// The firing.
         firing: FiringId,
     },
+}
+
+impl Origin {
+    /// The name of a branch among those of its fork, where the thread walks `graph`: its path's id, or its item's index.
+    pub(super) fn path_id(&self, graph: &Graph) -> Option<Arc<str>> {
+        match self {
+            Self::Branch { ix, path, .. } => Some(Arc::clone(&graph.fork(*ix).paths[*path as usize].id)),
+            Self::Item { index, .. } => Some(Arc::from(index.to_string())),
+            Self::Main | Self::Called { .. } | Self::Triggered { .. } => None,
+        }
+    }
 }
 
 /// Something that a thread started and that ends with it. Its firings do too: they are [`super::firing`]'s.

@@ -298,6 +298,15 @@ pub enum Effect {
         /// Which.
         fork: ForkIx,
     },
+    /// Run another workflow for each item of a list, and join them: [`Outcome::Joined`] or an error.
+    Map {
+        /// Answer here.
+        id: EffectId,
+        /// The MAP node.
+        node: NodeIx,
+        /// A list: the input of each thread.
+        inputs: Arc<Value>,
+    },
     /// Run another workflow: [`Outcome::Child`] or an error.
     Child {
         /// Answer here.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::effect::{Evaluation, Outcome};
+use super::items::item_inputs;
 use super::loops::LoopFrame;
 use super::machine::ThreadMachine;
 use super::seed::Snapshot;
@@ -158,6 +159,7 @@ fn outcome(
             | NodeKind::Function { input: Some(input), .. }
             | NodeKind::Subgraph { input: Some(input), .. }
             | NodeKind::Tool { arguments: input, .. } => spec_value(graph, input, scope, evaluator).map(Outcome::Value),
+            NodeKind::Map(map) => item_inputs(graph, map, scope, evaluator).map(Outcome::Value),
             NodeKind::LoopStart(node) => iterable(graph, node, scope, evaluator).map(Outcome::Value),
             _ => Ok(Outcome::Value(scope.output())),
         },
@@ -276,7 +278,7 @@ pub fn spec_value(
 }
 
 /// A part of a value, inside of so many lists and objects.
-fn part(
+pub(super) fn part(
     graph: &Graph,
     spec: &ValueSpec,
     scope: &dyn Scope,

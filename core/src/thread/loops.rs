@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::error::{RunError, RunErrorCode};
 use crate::graph::NodeIx;
+use crate::value::entries;
 
 /// A loop under way, and the loop around it. A branch shares its parent's at no cost.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -49,10 +50,7 @@ impl LoopItems {
     fn of(iterable: Arc<Value>) -> Result<Self, RunError> {
         Ok(match &*iterable {
             Value::Array(_) => Self::List(iterable),
-            Value::Object(fields) => {
-                let items = fields.iter().map(|(key, value)| json!({"key": key, "value": value}));
-                Self::List(Arc::new(items.collect()))
-            }
+            Value::Object(fields) => Self::List(Arc::new(entries(fields))),
             Value::String(text) => {
                 let items = text.chars().map(|character| Value::from(character.to_string()));
                 Self::List(Arc::new(items.collect()))

@@ -7,6 +7,7 @@ mod effect;
 mod evaluate;
 mod history;
 mod id;
+mod items;
 mod loops;
 mod machine;
 mod nodes;
@@ -23,6 +24,7 @@ pub use effect::{
 };
 pub use evaluate::{ThreadScope, evaluate, spec_value};
 pub use id::ThreadId;
+pub(crate) use items::item_names;
 pub use machine::{DEFAULT_MAX_STEPS, NodeRecord, NodeStatus, ThreadKind, ThreadMachine, initial_variables};
 pub use safe_point::variable_fields;
 pub use seed::{BranchSeed, Snapshot, ThreadSeed};

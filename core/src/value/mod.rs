@@ -1,8 +1,10 @@
 //! JSON values as a run holds them: outputs that are made when they are read, and limits on size and nesting.
 
+mod entries;
 mod output;
 mod size;
 
+pub(crate) use entries::entries;
 pub use output::Output;
 pub use size::{MAX_LEVELS, MAX_TEXT};
 pub(crate) use size::{ValueBudget, levels, too_deep};

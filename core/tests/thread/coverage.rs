@@ -9,7 +9,7 @@ use crate::walk::{Tried, walk};
 const ASKS_NOTHING: [&str; 5] = ["CREATED", "PAUSED SafePoint", "SafePoint", "Llm.Held", "ended"];
 
 /// Where it asks for something. A paused thread still takes in what triggers bring.
-const ASKS: [&str; 32] = [
+const ASKS: [&str; 34] = [
     "PAUSED AwaitingTriggers",
     "PAUSED Merging",
     "AwaitingTriggers",
@@ -36,6 +36,8 @@ const ASKS: [&str; 32] = [
     "Subgraph.Input",
     "Subgraph.Child",
     "Subgraph.Output",
+    "Map.Inputs",
+    "Map.Join",
     "Context.Texts",
     "Context.Pin",
     "Context.Work",

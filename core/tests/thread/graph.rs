@@ -19,9 +19,9 @@ pub(crate) fn graph() -> Arc<Graph> {
 }
 
 /// Where the hub leads.
-const STATIONS: [&str; 14] = [
+const STATIONS: [&str; 15] = [
     "ask-once", "set", "share", "script", "function", "ask", "fork", "call", "insert", "shrink", "pin", "wait", "hear",
-    "route",
+    "route", "each",
 ];
 
 fn workflow() -> Value {
@@ -46,6 +46,7 @@ fn workflow() -> Value {
         {"id": "b", "type": "WAIT", "config": {"seconds": 1}},
         {"id": "join", "type": "JOIN", "config": {"forkPathIds": ["a", "b"], "joinStrategy": "ANY_COMPLETED"}},
         {"id": "call", "type": "SUBGRAPH", "config": {"subgraphId": "other", "input": "v", "output": "output.x"}},
+        {"id": "each", "type": "MAP", "config": {"subgraphId": "other", "items": "v", "input": "item"}, "retry": retry},
         {"id": "insert", "type": "CONTEXT_PROCESSOR", "config": {"operation": "insert", "messages": message}},
         {"id": "shrink", "type": "CONTEXT_PROCESSOR", "config": {"operation": "compress", "strategy": "summarize", "parameters": {}}},
         {"id": "pin", "type": "CONTEXT_PROCESSOR", "config": {"operation": "pin", "section": "role", "value": "{{v}}"}},

@@ -22,6 +22,7 @@ use crate::kind::Dice;
 pub(crate) enum Wanted {
     Choice(usize),
     Value,
+    Items,
     Texts,
     Done,
     Compressed,
@@ -95,6 +96,7 @@ impl World {
                 Outcome::Choice((drawn < *count).then_some(drawn as u32))
             }
             Wanted::Value => Outcome::Value(Arc::new(json!(self.dice.below(3)))),
+            Wanted::Items => Outcome::Value(Arc::new(json!([1, 2]))),
             Wanted::Texts => Outcome::Texts(vec![Some("text".to_owned()), None]),
             Wanted::Done => Outcome::Done,
             Wanted::Compressed if self.dice.below(2) == 0 => Outcome::Summarize(request()),
@@ -159,6 +161,7 @@ impl World {
                         NodeKind::Route { routes, .. } => Wanted::Choice(routes.len()),
                         other => panic!("{} has no routes", other.type_name()),
                     },
+                    Evaluation::Input if matches!(graph.node(node).kind, NodeKind::Map(_)) => Wanted::Items,
                     Evaluation::Value(_) | Evaluation::Input | Evaluation::Pin => Wanted::Value,
                     Evaluation::Prompt | Evaluation::Texts => Wanted::Texts,
                 };
@@ -193,7 +196,7 @@ impl World {
                 (id, Wanted::Reply { with_tools })
             }
             Effect::Tool { id, .. } => (id, Wanted::Tool),
-            Effect::Fork { id, .. } => (id, Wanted::Joined),
+            Effect::Fork { id, .. } | Effect::Map { id, .. } => (id, Wanted::Joined),
             Effect::Child { id, .. } => (id, Wanted::Child),
             Effect::Timer { id, purpose, .. } => match purpose {
                 TimerPurpose::Limit => (id, Wanted::Limit),
@@ -314,7 +317,7 @@ fn standing(run: &Value) -> String {
     let (name, inner) = variant(run);
     let stage = match name.as_str() {
         "Llm" => variant(&inner["at"]).0,
-        "Variable" | "Code" | "Subgraph" | "Context" => variant(&inner).0,
+        "Variable" | "Code" | "Subgraph" | "Map" | "Context" => variant(&inner).0,
         _ => return name,
     };
     format!("{name}.{stage}")

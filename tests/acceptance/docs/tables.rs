@@ -118,6 +118,7 @@ fn the_fields_of_every_type_are_those_of_the_schema() {
         ("nodes", "## JOIN", "JoinConfig"),
         ("nodes", "## SUBGRAPH", "SubgraphConfig"),
         ("nodes", "### AgentConfig", "AgentConfig"),
+        ("nodes", "## MAP", "MapConfig"),
         ("nodes", "### insert", "operation insert"),
         ("nodes", "### replace", "operation replace"),
         ("nodes", "### truncate", "operation truncate"),

@@ -11,8 +11,8 @@ use crate::definition::json::{Json, Member, Tree};
 use crate::definition::origin::Holes;
 use crate::definition::{
     CodeConfig, ContextOperation, ContinueFromTriggerConfig, EndConfig, ForkConfig, JoinConfig, JoinStrategy,
-    LlmConfig, LoopEndConfig, LoopStartConfig, NodeConfig, NodeDefinition, OnError, RetryPolicy, RouteConfig,
-    SubgraphConfig, ToolConfig, VariableConfig, VariableScope, WaitConfig,
+    LlmConfig, LoopEndConfig, LoopStartConfig, MapConfig, NodeConfig, NodeDefinition, OnError, RetryPolicy,
+    RouteConfig, SubgraphConfig, ToolConfig, VariableConfig, VariableScope, WaitConfig,
 };
 
 /// Brings a node's type into upper case and its config under that name.
@@ -141,6 +141,7 @@ fn read_config(
         "FORK" => loader.read::<ForkConfig>(config, parents).map(NodeConfig::Fork),
         "JOIN" => read_join(loader, config).map(NodeConfig::Join),
         "SUBGRAPH" => loader.read::<SubgraphConfig>(config, parents).map(NodeConfig::Subgraph),
+        "MAP" => loader.read::<MapConfig>(config, parents).map(NodeConfig::Map),
         "CONTEXT_PROCESSOR" => read_operation(loader, config).map(NodeConfig::ContextProcessor),
         "WAIT" => loader.read::<WaitConfig>(config, parents).map(NodeConfig::Wait),
         "TOOL" => loader.read::<ToolConfig>(config, parents).map(NodeConfig::Tool),
@@ -274,7 +275,7 @@ fn stand_in(word: &str) -> Option<NodeConfig> {
         "LOOP_START" => NodeConfig::LoopStart(LoopStartConfig::default()),
         "LOOP_END" => NodeConfig::LoopEnd(LoopEndConfig::default()),
         "CONTINUE_FROM_TRIGGER" => NodeConfig::ContinueFromTrigger(ContinueFromTriggerConfig::default()),
-        "CODE" | "JOIN" | "SUBGRAPH" | "CONTEXT_PROCESSOR" => NodeConfig::Code(CodeConfig::default()),
+        "CODE" | "JOIN" | "SUBGRAPH" | "MAP" | "CONTEXT_PROCESSOR" => NodeConfig::Code(CodeConfig::default()),
         _ => return None,
     })
 }

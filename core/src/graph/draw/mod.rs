@@ -105,9 +105,12 @@ impl Drawing {
         for (group, workflow) in workflows.iter().enumerate() {
             let first = drawing.groups[group].boxes.start;
             for (place, node) in workflow.nodes.iter().enumerate() {
-                if let NodeConfig::Subgraph(call) = &node.config {
-                    drawing.link(first + place, starts.get(call.subgraph_id.as_str()), "calls");
-                }
+                let (called, how) = match &node.config {
+                    NodeConfig::Subgraph(call) => (&call.subgraph_id, "calls"),
+                    NodeConfig::Map(map) => (&map.subgraph_id, "calls for each item"),
+                    _ => continue,
+                };
+                drawing.link(first + place, starts.get(called.as_str()), how);
             }
             for (place, trigger) in workflow.triggers.iter().enumerate() {
                 drawing.started_by(first + workflow.nodes.len() + place, trigger, &starts);
@@ -189,7 +192,7 @@ fn shape(config: &NodeConfig) -> Shape {
         NodeConfig::Route(_) => Shape::Diamond,
         NodeConfig::Fork(_) => Shape::Spread,
         NodeConfig::Join(_) => Shape::Gather,
-        NodeConfig::Subgraph(_) => Shape::Frame,
+        NodeConfig::Subgraph(_) | NodeConfig::Map(_) => Shape::Frame,
         NodeConfig::LoopStart(_) | NodeConfig::LoopEnd(_) => Shape::Loop,
         NodeConfig::StartFromTrigger | NodeConfig::ContinueFromTrigger(_) => Shape::Trigger,
         NodeConfig::Variable(_)
@@ -212,18 +215,10 @@ fn label(node: &NodeDefinition) -> String {
 /// What a node is best known by, after its type.
 fn known_by(config: &NodeConfig) -> String {
     match config {
-        NodeConfig::Join(join) => {
-            let strategy = match join.join_strategy {
-                JoinStrategy::AllCompleted => "ALL_COMPLETED",
-                JoinStrategy::AnyCompleted => "ANY_COMPLETED",
-                JoinStrategy::AllFailed => "ALL_FAILED",
-                JoinStrategy::AnyFailed => "ANY_FAILED",
-                JoinStrategy::SuccessCountThreshold => "SUCCESS_COUNT_THRESHOLD",
-            };
-            let threshold = join.threshold.map_or_else(String::new, |count| format!(" {count}"));
-            let timeout = join.timeout.filter(|seconds| *seconds > 0.0);
-            let timeout = timeout.map_or_else(String::new, |seconds| format!(", {seconds} s"));
-            format!(" {strategy}{threshold}{timeout}")
+        NodeConfig::Join(join) => joined_by(join.join_strategy, join.threshold, join.timeout),
+        NodeConfig::Map(map) => {
+            let join = joined_by(map.join_strategy, map.threshold, map.timeout);
+            format!(" {}{join}", map.subgraph_id)
         }
         NodeConfig::Fork(fork) if fork.fork_strategy == ForkStrategy::Serial => " serial".to_owned(),
         NodeConfig::Subgraph(call) => format!(" {}", call.subgraph_id),
@@ -232,6 +227,14 @@ fn known_by(config: &NodeConfig) -> String {
         NodeConfig::LoopEnd(end) => format!(" {}", end.loop_id),
         _ => String::new(),
     }
+}
+
+fn joined_by(strategy: JoinStrategy, threshold: Option<u32>, timeout: Option<f64>) -> String {
+    let strategy = strategy.as_str();
+    let threshold = threshold.map_or_else(String::new, |count| format!(" {count}"));
+    let timeout = timeout.filter(|seconds| *seconds > 0.0);
+    let timeout = timeout.map_or_else(String::new, |seconds| format!(", {seconds} s"));
+    format!(" {strategy}{threshold}{timeout}")
 }
 
 /// The loop's id and its LOOP_START's.

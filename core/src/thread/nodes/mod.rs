@@ -5,6 +5,7 @@ pub(super) mod context;
 pub(super) mod fork;
 pub(super) mod llm;
 pub(super) mod loops;
+pub(super) mod map;
 pub(super) mod route;
 pub(super) mod subgraph;
 pub(super) mod tool;
@@ -83,6 +84,7 @@ pub(in crate::thread) enum NodeRun {
         id: EffectId,
     },
     Subgraph(subgraph::Stage),
+    Map(map::MapStage),
     Context(context::Stage),
     Tool(tool::ToolStage),
     /// A loop's items.
@@ -115,6 +117,7 @@ pub(in crate::thread) fn enter(walk: &mut StepContext<'_>) -> Progress {
         NodeKind::Fork(fork) => fork::enter_fork(walk, graph.fork(*fork)),
         NodeKind::Join(fork) => fork::enter_join(walk, *fork, graph.fork(*fork)),
         NodeKind::Subgraph { input, agent, .. } => subgraph::enter(walk, input.as_ref(), agent.as_ref()),
+        NodeKind::Map(_) => map::enter(walk),
         NodeKind::Context(node) => context::enter(walk, node),
         NodeKind::Tool { arguments, .. } => tool::enter(walk, arguments),
         NodeKind::LoopStart(node) => loops::enter_start(walk, node),
@@ -147,6 +150,7 @@ impl NodeRun {
             Self::Route { id } if id == effect => route::answer(walk, outcome),
             Self::Join { id } if id == effect => fork::answer(walk, outcome),
             Self::Subgraph(stage) => subgraph::answer(walk, stage, effect, outcome),
+            Self::Map(stage) => map::answer(walk, stage, effect, outcome),
             Self::Context(stage) => context::answer(walk, stage, effect, outcome),
             Self::Tool(stage) => tool::answer(walk, stage, effect, outcome),
             Self::LoopStart { id } if id == effect => loops::answer_start(walk, outcome),
@@ -184,6 +188,7 @@ impl NodeRun {
             | Self::Route { .. }
             | Self::Join { .. }
             | Self::Subgraph(_)
+            | Self::Map(_)
             | Self::Tool(_)
             | Self::LoopStart { .. }
             | Self::LoopEnd { .. }
@@ -213,6 +218,7 @@ impl NodeRun {
             Self::Code(stage) => walk.out.push(Effect::Drop { id: stage.id() }),
             Self::Tool(stage) => walk.out.push(Effect::Drop { id: stage.id() }),
             Self::Subgraph(stage) => walk.out.push(Effect::Drop { id: stage.id() }),
+            Self::Map(stage) => walk.out.push(Effect::Drop { id: stage.id() }),
             Self::Context(stage) => context::abandon(walk, &stage),
             Self::Llm(stage) => llm::abandon(walk, *stage),
         }

@@ -26,6 +26,7 @@ pub(super) fn advice(code: RunErrorCode) -> Option<&'static str> {
         RunErrorCode::LoopLimitExceeded => {
             "give LOOP_START a larger `maxIterations`, or `onLimit: \"finish\"` to go on with the items it has had"
         }
+        RunErrorCode::TooManyItems => "give MAP a larger `maxItems`, or hand it fewer",
         RunErrorCode::MaxStepsExceeded => "a loop needs a way out; `config.maxSteps` is the limit (default 1000)",
         RunErrorCode::TokenBudgetExceeded => "a shorter prompt, or a larger `config.tokenLimit`",
         RunErrorCode::ModelError => {

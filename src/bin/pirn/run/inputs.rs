@@ -6,7 +6,6 @@ use std::path::Path;
 use pirn::check::{Checked, World, check};
 use pirn::{History, Pinned, formats};
 use pirn_core::definition::{TriggerAction, nearest};
-use pirn_core::graph::NodeKind;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -155,7 +154,7 @@ fn chosen(wanted: Option<&str>, checked: &Checked) -> Result<String, Failure> {
     }
     let is_called = |id: &str| {
         let mut nodes = graphs.iter().flat_map(|graph| &graph.nodes);
-        nodes.any(|node| matches!(&node.kind, NodeKind::Subgraph { workflow_id, .. } if **workflow_id == *id))
+        nodes.any(|node| node.calls().is_some_and(|called| **called == *id))
     };
     let is_triggered = |id: &str| {
         let own = graphs.iter().flat_map(|graph| &graph.triggers);

@@ -1,0 +1,62 @@
+//! What the branches of a fork walk: the paths of a FORK, or a workflow for each item of a MAP.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::graphs::GraphNo;
+use super::message::BranchStart;
+use crate::conversation::Conversation;
+use crate::graph::{ForkIx, Graph, NodeIx};
+use crate::join::{JoinedPath, PathReport, item_reports, path_reports};
+use crate::thread::item_names;
+
+/// See the module.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Branches {
+    Paths {
+        ix: ForkIx,
+        start: Box<BranchStart>,
+    },
+    Items {
+        /// The MAP.
+        node: NodeIx,
+        /// The workflow that the threads walk.
+        graph: GraphNo,
+        /// A list, in item order.
+        inputs: Arc<Value>,
+        conversation: Conversation,
+    },
+}
+
+impl Branches {
+    /// The node that starts the branches, in the parent's graph.
+    pub(super) fn starts_at(&self, graph: &Graph) -> NodeIx {
+        match self {
+            Self::Paths { ix, .. } => graph.fork(*ix).fork_node,
+            Self::Items { node, .. } => *node,
+        }
+    }
+
+    /// The node that the parent waits in.
+    pub(super) fn joins_at(&self, graph: &Graph) -> NodeIx {
+        match self {
+            Self::Paths { ix, .. } => graph.fork(*ix).join_node,
+            Self::Items { node, .. } => *node,
+        }
+    }
+
+    /// Hands over the branches as a join's error shows them.
+    pub(super) fn reported<R>(
+        &self,
+        graph: &Graph,
+        joined: &[JoinedPath],
+        then: impl FnOnce(&[PathReport<'_>]) -> R,
+    ) -> R {
+        match self {
+            Self::Paths { ix, .. } => then(&path_reports(graph.fork(*ix), joined)),
+            Self::Items { .. } => then(&item_reports(&item_names(joined.len()), joined)),
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! MAP: the supervisor starts a thread for each item and decides; the thread waits.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::fork;
+use super::{NodeRun, Progress, evaluate, failure};
+use crate::definition::ForkStrategy;
+use crate::error::{RunError, RunErrorCode};
+use crate::event::EventType;
+use crate::graph::{MapNode, NodeKind};
+use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome};
+use crate::thread::items::item_names;
+use crate::thread::step::StepContext;
+
+/// The answer it awaits.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::thread) enum MapStage {
+    /// The inputs of its threads.
+    Inputs { id: EffectId },
+    /// Its threads.
+    Join { id: EffectId },
+}
+
+impl MapStage {
+    pub(super) fn id(&self) -> EffectId {
+        match self {
+            Self::Inputs { id } | Self::Join { id } => *id,
+        }
+    }
+}
+
+pub(super) fn enter(walk: &mut StepContext<'_>) -> Progress {
+    let id = evaluate(walk, Evaluation::Input);
+    Progress::Wait(NodeRun::Map(MapStage::Inputs { id }))
+}
+
+pub(super) fn answer(walk: &mut StepContext<'_>, stage: MapStage, effect: EffectId, outcome: Outcome) -> Progress {
+    if stage.id() != effect {
+        return Progress::Wait(NodeRun::Map(stage));
+    }
+    match (stage, outcome) {
+        (MapStage::Inputs { .. }, Outcome::Value(inputs)) => start(walk, inputs),
+        (MapStage::Inputs { .. }, other) => Progress::Failed(failure(other)),
+        (MapStage::Join { .. }, outcome) => fork::answer(walk, outcome),
+    }
+}
+
+fn start(walk: &mut StepContext<'_>, inputs: Arc<Value>) -> Progress {
+    let graph = Arc::clone(walk.thread.graph());
+    let node = walk.thread.at;
+    let NodeKind::Map(map) = &graph.node(node).kind else {
+        return Progress::Failed(failure(Outcome::Done));
+    };
+    let count = match count(map, &inputs) {
+        Ok(count) => count,
+        Err(error) => return Progress::Failed(error),
+    };
+    let id = walk.next_effect();
+    let node_id = &graph.node(node).id;
+    walk.emit(EventType::ThreadForkStarted, |_| {
+        [
+            ("nodeId", json!(node_id)),
+            ("forkPathIds", json!(item_names(count))),
+            ("forkStrategy", json!(ForkStrategy::Parallel)),
+        ]
+    });
+    walk.emit(EventType::ThreadJoinStarted, |_| {
+        [
+            ("nodeId", json!(node_id)),
+            ("joinStrategy", json!(map.join.strategy)),
+            ("timeoutMs", json!(map.join.timeout_ms)),
+        ]
+    });
+    walk.out.push(Effect::Map { id, node, inputs });
+    Progress::Wait(NodeRun::Map(MapStage::Join { id }))
+}
+
+fn count(map: &MapNode, inputs: &Value) -> Result<usize, RunError> {
+    let kind = match inputs {
+        Value::Array(list) if list.len() <= map.max_items as usize => return Ok(list.len()),
+        Value::Array(list) => {
+            let message = format!("{} items: at most {} (`maxItems`)", list.len(), map.max_items);
+            return Err(RunError::new(RunErrorCode::TooManyItems, message));
+        }
+        Value::Null => "null",
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        // The fields of an object are its items.
+        Value::Object(_) => "an object",
+    };
+    let message = format!("`items` of a MAP is a list or an object, not {kind}");
+    Err(RunError::new(RunErrorCode::NodeFailed, message))
+}
