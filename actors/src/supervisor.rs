@@ -206,10 +206,9 @@ fn spawned(thread: ThreadNo, machine: &RunMachine, run_id: &Arc<str>) -> Observa
             (Some((parent, effect)), Arc::clone(&graph.workflow_id), false)
         }
         Some((Origin::Triggered { firing }, graph)) => (Some((0, firing)), Arc::clone(&graph.workflow_id), false),
-        Some((Origin::Item { fork, index }, _)) => (machine.fork_parent(fork), Arc::from(index.to_string()), true),
-        Some((Origin::Branch { fork, ix, path }, graph)) => {
-            let path = &graph.fork(ix).paths[path as usize];
-            (machine.fork_parent(fork), Arc::clone(&path.id), true)
+        Some((origin @ (Origin::Branch { fork, .. } | Origin::Item { fork, .. }), graph)) => {
+            let name = origin.path_id(graph).unwrap_or_default();
+            (machine.fork_parent(fork), name, true)
         }
     };
     Observation::Spawned {

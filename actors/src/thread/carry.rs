@@ -221,9 +221,10 @@ fn lineage(machine: &RunMachine, thread: ThreadNo) -> String {
     let (from, name) = match origin {
         Origin::Main => return graph.workflow_id.to_string(),
         Origin::Triggered { .. } => return format!("{} {thread}", graph.workflow_id),
-        Origin::Called { parent, effect } => (Some((parent, effect)), &graph.workflow_id),
-        Origin::Branch { fork, ix, path } => (machine.fork_parent(fork), &graph.fork(ix).paths[path as usize].id),
+        Origin::Called { parent, effect } => (Some((parent, effect)), None),
+        Origin::Branch { fork, .. } | Origin::Item { fork, .. } => (machine.fork_parent(fork), origin.path_id(graph)),
     };
+    let name = name.unwrap_or_else(|| Arc::clone(&graph.workflow_id));
     match from {
         Some((parent, effect)) => format!("{}/{effect} {name}", lineage(machine, parent)),
         None => format!("{thread} {name}"),

@@ -55,7 +55,7 @@ pub enum Origin {
 
 impl Origin {
     /// The name of a branch among those of its fork, where the thread walks `graph`: its path's id, or its item's index.
-    pub(super) fn path_id(&self, graph: &Graph) -> Option<Arc<str>> {
+    pub fn path_id(&self, graph: &Graph) -> Option<Arc<str>> {
         match self {
             Self::Branch { ix, path, .. } => Some(Arc::clone(&graph.fork(*ix).paths[*path as usize].id)),
             Self::Item { index, .. } => Some(Arc::from(index.to_string())),
