@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pirn_core::analysis::analyse;
-use pirn_core::definition::{ContextOperation, FaultCode, Loaded, NodeConfig, nearest};
+use pirn_core::definition::{ContextOperation, FaultCode, Loaded, NodeConfig, Profile, nearest};
 pub use pirn_core::definition::{Fault, SourceFile};
 use pirn_core::graph::{CompileContext, Compiled, Graph, compile_loaded};
 use serde_json::Value;
@@ -48,16 +48,14 @@ struct Parts {
 /// Checks files as one set. Every fault and warning is reported, in the order of the files and of the places in them.
 pub fn check(files: &[SourceFile], world: &World<'_>) -> Checked {
     let loaded = Loaded::of(files);
-    let from_config = world
+    let mut defined = world
         .config
         .and_then(|config| config.profiles().ok())
         .unwrap_or_default();
-    let in_files = loaded.profiles.iter().map(|profile| profile.value.id.clone());
+    defined.extend(loaded.profiles.iter().map(|profile| profile.value.clone()));
     let built_in = ["echo", "extractive"].map(str::to_owned);
-    let profiles: BTreeSet<String> = in_files
-        .chain(built_in)
-        .chain(from_config.into_iter().map(|profile| profile.id))
-        .collect();
+    let ids = defined.iter().map(|profile| profile.id.clone());
+    let profiles: BTreeSet<String> = ids.chain(built_in).collect();
     let has_profiles = world.config.is_some() || !loaded.profiles.is_empty();
     let tools = tools_of(world.config);
     let syntax = TextSyntax::default();
@@ -76,6 +74,7 @@ pub fn check(files: &[SourceFile], world: &World<'_>) -> Checked {
     if !has_profiles {
         compiled.warnings.extend(unconfigured_profiles(&loaded, &profiles));
     }
+    compiled.warnings.extend(parameters_of_nodes(&loaded, &defined));
     compiled.warnings.extend(missing_programs(world.config));
     compiled.warnings.extend(profile_warnings(&loaded, world.config));
     if !wrong.is_empty() {
@@ -155,6 +154,35 @@ fn unconfigured_profiles(loaded: &Loaded, built_in: &BTreeSet<String>) -> Vec<Fa
                 let pointer = format!("/nodes/{place}/config/profileId");
                 found.push(workflow.origin.fault_at(FaultCode::UnknownProfile, &pointer, message));
             }
+        }
+    }
+    found
+}
+
+/// Parameters of nodes that the providers of their profiles have no place for.
+fn parameters_of_nodes(loaded: &Loaded, profiles: &[Profile]) -> Vec<Fault> {
+    let default = profiles.iter().find(|profile| profile.id == "default");
+    let default = default.or(profiles.first());
+    let mut found = Vec::new();
+    for workflow in &loaded.workflows {
+        for (place, node) in workflow.value.nodes.iter().enumerate() {
+            let NodeConfig::Llm(llm) = &node.config else { continue };
+            let profile = match &llm.profile_id {
+                Some(id) => profiles.iter().find(|profile| profile.id == *id),
+                None => default,
+            };
+            let (Some(profile), Some(_)) = (profile, &llm.parameters) else {
+                continue;
+            };
+            let asked = Profile {
+                parameters: llm.parameters.clone(),
+                ..profile.clone()
+            };
+            found.extend(crate::models::warnings(&asked).into_iter().map(|warning| {
+                let pointer = format!("/nodes/{place}/config{}", warning.pointer);
+                let code = FaultCode::InvalidProfile;
+                workflow.origin.fault_at(code, &pointer, warning.message)
+            }));
         }
     }
     found

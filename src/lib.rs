@@ -30,7 +30,9 @@ pub use engine::{
 };
 pub use explore::explore;
 pub use pirn_actors::host::WorkClock;
-pub use pirn_actors::ports::{Input, Model, ModelCall, ModelSession, TokenSink, Tool, ToolSpec};
+pub use pirn_actors::ports::{
+    CallContext, Input, Model, ModelCall, ModelSession, TokenSink, Tool, ToolContext, ToolSpec,
+};
 pub use pirn_core::conversation::{MarkMap, ModelRequest, Spent, Tokenizer};
 pub use pirn_core::definition::{
     Fault, FaultCode, PinSection, Pinned, Profile, SourceFile, TriggerAction, TriggerCondition, TriggerDefinition,

@@ -33,7 +33,8 @@ fn start_unrecorded(firing: &Firing, engine: &Arc<dyn EngineHandle>, bus: &BusSe
         }
     });
     let Some(start) = detached(firing) else { return };
-    if let Err(error) = Arc::clone(engine).start_detached(DetachedRun::of(start, on_end)) {
+    let metadata = engine.metadata_of(&firing.event.run_id);
+    if let Err(error) = Arc::clone(engine).start_detached(DetachedRun::of(start, metadata, on_end)) {
         let failed = failure(&firing.trigger.id, &error.to_string());
         bus.do_send(raise(&firing.event, failed));
     }

@@ -10,7 +10,7 @@ use pirn_core::trigger::{TriggerMachine, Watcher};
 
 use crate::cause::with_trigger_depth;
 use crate::follow_up::depth_after;
-use crate::input::Shown;
+use crate::input::{Caller, Shown};
 use crate::ports::InlineFunction;
 
 /// Functions that triggers have called: each is looked up by its name when a trigger first fires, and is the trigger's tag
@@ -40,6 +40,7 @@ impl FunctionTable {
         triggers: &TriggerMachine,
         watcher: Watcher,
         event: &Event,
+        from: &Caller<'_>,
     ) -> Option<Result<(), String>> {
         let function = self.functions.get(watcher.tag? as usize)?;
         let parameters = || match &triggers.definition(watcher)?.action {
@@ -52,7 +53,7 @@ impl FunctionTable {
             | TriggerAction::SetVariable { .. }
             | TriggerAction::SendNotification { .. } => None,
         };
-        let input = self.shown.next(event, &parameters);
+        let input = self.shown.next(event, &parameters).called_from(from);
         let call = || with_trigger_depth(depth_after(event), || function(&input));
         Some(match catch_unwind(AssertUnwindSafe(call)) {
             Ok(called) => called.map(|_| ()),

@@ -5,19 +5,19 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use pirn_core::conversation::{MessageRules, Tokenizer};
-use pirn_core::graph::{Evaluator, Graph, NodeIx, NodeKind};
+use pirn_core::graph::{Evaluator, Graph, NodeIx};
 use pirn_core::run::Called;
 use pirn_core::thread::{Evaluation, Outcome, Output, ThreadScope, evaluate};
 
 use crate::cause::with_trigger_depth;
-use crate::ports::{Function, Ports};
+use crate::ports::{CallContext, Function, Input, Ports};
 use crate::protocol::engine::EngineHandle;
 
 /// An evaluator that the runs of one arbiter share.
 pub(crate) type SharedEvaluator = Rc<RefCell<Box<dyn Evaluator>>>;
 
-/// A tokenizer, and what a workflow calls it.
-type NamedTokenizer = (Option<String>, Arc<dyn Tokenizer>);
+/// A tokenizer, and the number of the graph that counts with it.
+type TokenizerOf = (u64, Arc<dyn Tokenizer>);
 
 /// What a run calls in place.
 pub(crate) struct InPlace {
@@ -25,7 +25,7 @@ pub(crate) struct InPlace {
     engine: Arc<dyn EngineHandle>,
     evaluator: SharedEvaluator,
     /// Each is asked for once a run: a fork whose branches all speak does not make one for each.
-    tokenizers: RefCell<Vec<NamedTokenizer>>,
+    tokenizers: RefCell<Vec<TokenizerOf>>,
 }
 
 impl InPlace {
@@ -46,26 +46,22 @@ impl InPlace {
         &self.engine
     }
 
-    pub(crate) fn tokenizer(&self, name: Option<&str>) -> Arc<dyn Tokenizer> {
+    pub(crate) fn tokenizer(&self, graph: &Graph) -> Arc<dyn Tokenizer> {
         // A run has few workflows, most one.
-        let known = |known: &&NamedTokenizer| known.0.as_deref() == name;
+        let known = |known: &&TokenizerOf| known.0 == graph.uid;
         if let Some((_, tokenizer)) = self.tokenizers.borrow().iter().find(known) {
             return Arc::clone(tokenizer);
         }
-        let tokenizer = (self.ports.tokenizer)(name);
+        let tokenizer = self.ports.tokenizer_of(Some(graph));
         let mut tokenizers = self.tokenizers.borrow_mut();
         tokenizers.reserve_exact(1);
-        tokenizers.push((name.map(str::to_owned), Arc::clone(&tokenizer)));
+        tokenizers.push((graph.uid, Arc::clone(&tokenizer)));
         tokenizer
     }
 
     /// That of the first LLM node's profile.
     pub(crate) fn token_limit(&self, graph: &Graph) -> Option<u64> {
-        let profile_id = graph.nodes.iter().find_map(|node| match &node.kind {
-            NodeKind::Llm(llm) => Some(llm.profile_id.as_deref()),
-            _ => None,
-        })?;
-        self.ports.models.choose(profile_id).0.token_limit
+        self.ports.first_profile(graph)?.token_limit
     }
 
     pub(crate) fn message_rules(&self, profile_id: Option<&str>) -> MessageRules {
@@ -90,10 +86,18 @@ impl InPlace {
         evaluate(graph, node, what, scope, &mut **self.evaluator.borrow_mut())
     }
 
-    pub(crate) fn call(&self, function: &str, input: &Output, trigger_depth: u32) -> Called {
+    /// Calls a function for the node that a thread is at; `context` says where that is.
+    pub(crate) fn call(
+        &self,
+        function: &str,
+        input: &Output,
+        trigger_depth: u32,
+        context: &(dyn Fn() -> CallContext + Sync),
+    ) -> Called {
         match self.ports.functions.get(function) {
             Some(Function::Inline(function)) => {
-                Called::Done(with_trigger_depth(trigger_depth, || function(&input.into())))
+                let input = Input::from(input).called_from(context);
+                Called::Done(with_trigger_depth(trigger_depth, || function(&input)))
             }
             Some(Function::Work(_)) => Called::TakesTime,
             None => Called::Unknown,

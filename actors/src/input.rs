@@ -9,6 +9,8 @@ use pirn_core::thread::Output;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
+use crate::call_context::CallContext;
+
 /// What a function gets that is called in place: JSON, which is made when it is first looked at, once. Many functions never
 /// look; what a JOIN leaves behind, and the event of a trigger, would be many texts for nobody.
 ///
@@ -20,7 +22,13 @@ use serde_json::{Map, Value, json};
 /// }
 /// assert_eq!(double(&Input::from(&json!({"n": 21}))), Ok(json!(42)));
 /// ```
-pub struct Input<'a>(Source<'a>);
+pub struct Input<'a> {
+    source: Source<'a>,
+    caller: Option<&'a Caller<'a>>,
+}
+
+/// Says where a function is called from, when it asks.
+pub(crate) type Caller<'a> = dyn Fn() -> CallContext + Sync + 'a;
 
 enum Source<'a> {
     Value(&'a Value),
@@ -35,10 +43,28 @@ enum Source<'a> {
 /// Looks up what a trigger's definition says its function is to get.
 pub(crate) type Parameters<'a> = dyn Fn() -> Option<&'a Map<String, Value>> + Sync + 'a;
 
-impl Input<'_> {
+impl<'a> Input<'a> {
+    fn of(source: Source<'a>) -> Self {
+        Self { source, caller: None }
+    }
+
+    /// For a function that may ask where it is called from.
+    pub(crate) fn called_from(self, caller: &'a Caller<'a>) -> Self {
+        Self {
+            caller: Some(caller),
+            ..self
+        }
+    }
+
+    /// The run, the thread and the node that the function is called from, and what the run's caller said of it; empty where it is
+    /// called by no engine. It is made when it is asked for.
+    pub fn context(&self) -> CallContext {
+        self.caller.map_or_else(CallContext::default, |caller| caller())
+    }
+
     /// The JSON, which others may see too.
     pub fn value(&self) -> &Value {
-        match self.0 {
+        match self.source {
             Source::Value(value) => value,
             Source::Output(output) => output.value(),
             Source::Firing {
@@ -67,13 +93,13 @@ impl Deref for Input<'_> {
 
 impl<'a> From<&'a Value> for Input<'a> {
     fn from(value: &'a Value) -> Self {
-        Self(Source::Value(value))
+        Self::of(Source::Value(value))
     }
 }
 
 impl<'a> From<&'a Output> for Input<'a> {
     fn from(output: &'a Output) -> Self {
-        Self(Source::Output(output))
+        Self::of(Source::Output(output))
     }
 }
 
@@ -119,7 +145,7 @@ impl Shown {
         if let Some(before) = self.now.take() {
             *self.before.get_mut().unwrap_or_else(PoisonError::into_inner) = before;
         }
-        Input(Source::Firing {
+        Input::of(Source::Firing {
             event,
             parameters,
             shown: self,

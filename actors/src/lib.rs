@@ -5,6 +5,7 @@
 //! actix or tokio directly.
 
 pub mod answer;
+mod call_context;
 pub mod cause;
 pub mod contain;
 mod conversation;

@@ -9,12 +9,13 @@ use futures::future::BoxFuture;
 use pirn_core::conversation::{MessageRules, ModelRequest, Tokenizer};
 use pirn_core::definition::Profile;
 use pirn_core::error::RunError;
-use pirn_core::graph::{Evaluator, Graph, NodeIx, SnippetIx};
+use pirn_core::graph::{Evaluator, Graph, NodeIx, NodeKind, SnippetIx};
 use pirn_core::message::{Part, ToolCall};
 use pirn_core::script::{Scope, ScopeValues};
 use pirn_core::thread::{Evaluation, ModelReply, Outcome, Snapshot, ThreadScope, ToolResult, Variables};
 use serde_json::{Map, Value};
 
+pub use crate::call_context::CallContext;
 use crate::host::WorkClock;
 /// Stops a script when it is dropped.
 pub use crate::host::WorkHandle as ScriptHandle;
@@ -35,6 +36,8 @@ pub struct ModelCall {
     pub response_format: Option<Arc<Value>>,
     /// What this thread's earlier calls of this profile left behind.
     pub session: ModelSession,
+    /// Where the call comes from.
+    pub context: CallContext,
     /// The host's clock, for delays that virtual time can skip.
     pub clock: WorkClock,
     /// A random number of this call's own, for the jitter of its retries; a seeded one under virtual time.
@@ -167,14 +170,14 @@ pub trait Tool: Send + Sync + 'static {
     /// Does it. An error answers the model; it never ends the run.
     fn call(&self, arguments: Value, clock: WorkClock) -> BoxFuture<'static, Result<String, String>>;
 
-    /// Does it, where the result may hold images and files beside its text. This is what is called; by default it gives the
-    /// text of [`Tool::call`] alone.
-    fn call_with_media(
+    /// Does it, for who asks in `context`; the result may hold images and files beside its text. This is what is called; by
+    /// default it gives the text of [`Tool::call`] alone.
+    fn call_in(
         &self,
         arguments: Value,
-        clock: WorkClock,
+        context: ToolContext,
     ) -> BoxFuture<'static, Result<(String, Vec<Part>), String>> {
-        let called = self.call(arguments, clock);
+        let called = self.call(arguments, context.clock);
         Box::pin(async move { called.await.map(|text| (text, Vec::new())) })
     }
 
@@ -184,17 +187,15 @@ pub trait Tool: Send + Sync + 'static {
     }
 }
 
-/// Who asks for a tool.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asker {
-    /// The run.
-    pub run_id: Arc<str>,
-    /// The thread of the run.
-    pub thread_id: Arc<str>,
-    /// The workflow that the thread is in.
-    pub workflow_id: Arc<str>,
-    /// The LLM node whose model made the call.
-    pub node_id: Arc<str>,
+/// What a tool is told beside its arguments.
+#[derive(Clone)]
+pub struct ToolContext {
+    /// The host's clock, for delays that virtual time can skip.
+    pub clock: WorkClock,
+    /// The model's id of the call.
+    pub call_id: String,
+    /// Where the call comes from; none where it is made by hand.
+    pub caller: Option<CallContext>,
 }
 
 /// A tool call that a model has made.
@@ -202,14 +203,14 @@ pub struct Asker {
 pub struct AskedCall {
     /// Tool, arguments, and the model's id for it.
     pub call: ToolCall,
-    /// Who asks; none where a call is made by hand.
-    pub asker: Option<Asker>,
+    /// Where the call comes from; none where it is made by hand.
+    pub caller: Option<CallContext>,
 }
 
 impl From<ToolCall> for AskedCall {
     /// A call made by hand.
     fn from(call: ToolCall) -> Self {
-        Self { call, asker: None }
+        Self { call, caller: None }
     }
 }
 
@@ -232,7 +233,7 @@ pub trait Tools: Send + Sync + 'static {
 pub type InlineFunction = dyn Fn(&Input<'_>) -> Result<Value, String> + Send + Sync;
 
 /// A function that is called as work.
-pub type WorkFunction = dyn Fn(Value) -> BoxFuture<'static, Result<Value, String>> + Send + Sync;
+pub type WorkFunction = dyn Fn(Value, CallContext) -> BoxFuture<'static, Result<Value, String>> + Send + Sync;
 
 /// A registered Rust function for CODE nodes and CUSTOM triggers.
 #[derive(Clone)]
@@ -356,8 +357,16 @@ pub trait Scripts: Send + Sync + 'static {
     }
 }
 
-/// Finds the tokenizer of a name, or the default one.
-pub type TokenizerByName = dyn Fn(Option<&str>) -> Arc<dyn Tokenizer> + Send + Sync;
+/// The name of a tokenizer, and the profile that its texts go to: each where there is one.
+pub struct TokenizerChoice<'a> {
+    /// As the workflow names it.
+    pub name: Option<&'a str>,
+    /// That of the workflow's first LLM node.
+    pub profile: Option<&'a Profile>,
+}
+
+/// Finds a tokenizer, or the default one.
+pub type FindTokenizer = dyn Fn(&TokenizerChoice<'_>) -> Arc<dyn Tokenizer> + Send + Sync;
 
 /// Takes the text and channel of a notification.
 pub type Notify = dyn Fn(&str, Option<&str>) + Send + Sync;
@@ -377,8 +386,30 @@ pub struct Ports {
     pub scripts: Arc<dyn Scripts>,
     /// Makes the evaluator of one arbiter, on that arbiter.
     pub evaluator: Arc<dyn Fn() -> Box<dyn Evaluator> + Send + Sync>,
-    /// The tokenizer of a name, or the default one.
-    pub tokenizer: Arc<TokenizerByName>,
+    /// The tokenizer of a workflow.
+    pub tokenizer: Arc<FindTokenizer>,
     /// Called for SEND_NOTIFICATION.
     pub notify: Arc<Notify>,
+}
+
+impl Ports {
+    /// The profile of a workflow's first LLM node; the default one where that is evaluated.
+    pub(crate) fn first_profile(&self, graph: &Graph) -> Option<Arc<Profile>> {
+        let profile_id = graph.nodes.iter().find_map(|node| match &node.kind {
+            NodeKind::Llm(llm) => Some(llm.profile_id.as_deref()),
+            _ => None,
+        })?;
+        Some(self.models.choose(profile_id).0)
+    }
+
+    /// The tokenizer of a workflow: the one that it names, else that of its first LLM node's profile.
+    pub(crate) fn tokenizer_of(&self, graph: Option<&Graph>) -> Arc<dyn Tokenizer> {
+        let name = graph.and_then(|graph| graph.config.tokenizer.as_deref());
+        let unnamed = graph.filter(|_| name.is_none());
+        let profile = unnamed.and_then(|graph| self.first_profile(graph));
+        (self.tokenizer)(&TokenizerChoice {
+            name,
+            profile: profile.as_deref(),
+        })
+    }
 }

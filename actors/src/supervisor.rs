@@ -48,13 +48,10 @@ pub(crate) struct SupervisorActor {
     outcome: Option<Setter<Arc<RunReport>>>,
     on_end: Option<OnEnd>,
     /// Until nothing is left of the run.
-    held: Option<Held>,
+    settled: Option<Setter<()>>,
+    /// The run's place in the engine.
+    permit: Option<Permit>,
     _seat: Option<ArbiterLease>,
-}
-
-struct Held {
-    settled: Setter<()>,
-    permit: Permit,
 }
 
 impl SupervisorActor {
@@ -63,10 +60,8 @@ impl SupervisorActor {
             timers: BTreeMap::new(),
             outcome: Some(spec.outcome),
             on_end: spec.on_end,
-            held: Some(Held {
-                settled: spec.settled,
-                permit: spec.permit,
-            }),
+            settled: Some(spec.settled),
+            permit: Some(spec.permit),
             _seat: spec.seat,
         };
         let seed = RunSeed {
@@ -75,6 +70,7 @@ impl SupervisorActor {
             input: spec.input,
             conversation: spec.conversation,
             pinned: spec.pinned,
+            metadata: run.supervisor.metadata().cloned(),
             is_unlimited: spec.is_unlimited,
             deadline_ms: spec.deadline_ms,
             trigger_depth: spec.trigger_depth,
@@ -86,7 +82,7 @@ impl SupervisorActor {
 
     /// Whether nothing is left of the run.
     pub(crate) fn is_over(&self) -> bool {
-        self.held.is_none()
+        self.settled.is_none()
     }
 
     /// Takes a message from the queue.
@@ -127,6 +123,10 @@ impl SupervisorActor {
                 });
             }
             Effect::Report(report) => {
+                if turn.machine.has_ended() {
+                    // Whoever hears of the outcome may start the next run at once.
+                    self.leave(turn.run);
+                }
                 if let Some(on_end) = self.on_end.take() {
                     on_end(&report);
                 }
@@ -150,15 +150,20 @@ impl SupervisorActor {
         });
     }
 
-    fn settle(&mut self, run: &Rc<RunContext>) {
+    /// Gives its place in the engine, and its id, to others.
+    fn leave(&mut self, run: &Rc<RunContext>) {
         run.engine().forget_run(&run.run_id);
+        self.permit = None;
+    }
+
+    fn settle(&mut self, run: &Rc<RunContext>) {
+        self.leave(run);
         if run.is_on_bus() {
             run.bus().do_send(BusMsg::RunEnded {
                 run_id: Arc::clone(&run.run_id),
             });
         }
-        if let Some(Held { settled, permit }) = self.held.take() {
-            drop(permit);
+        if let Some(settled) = self.settled.take() {
             settled.set(());
         }
     }
@@ -243,7 +248,8 @@ fn start_run(start: DetachedStart, turn: &mut Turn<'_>) {
         };
         supervisor.do_send(tell(ToSupervisor::DetachedEnded { firing, output }));
     });
-    if let Err(error) = Arc::clone(turn.run.engine()).start_detached(DetachedRun::of(start, on_end)) {
+    let metadata = turn.run.supervisor.metadata().cloned();
+    if let Err(error) = Arc::clone(turn.run.engine()).start_detached(DetachedRun::of(start, metadata, on_end)) {
         let output = Err(error);
         let ended = ToSupervisor::DetachedEnded { firing, output };
         turn.run.tell(turn.machine, Message::Supervisor(ended));

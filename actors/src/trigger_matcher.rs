@@ -27,12 +27,23 @@ use crate::follow_up::{depth_after, failed_with, failure, raise};
 use crate::function_table::FunctionTable;
 use crate::host::Host;
 use crate::input::firing_value;
-use crate::ports::{Function, Ports, TextJob, Texts, Want, WorkFunction};
+use crate::ports::{CallContext, Function, Ports, TextJob, Texts, Want, WorkFunction};
 use crate::protocol::bus::{BusMsg, BusSender, Interest};
 use crate::protocol::engine::EngineHandle;
 use crate::protocol::mailbox::Receiver;
 use crate::protocol::matcher::MatcherMsg;
 use crate::protocol::supervisor::{Assignment, SupervisorMsg};
+
+/// Where the function of a trigger is called from: the thread that raised the event.
+fn context_of(engine: &dyn EngineHandle, event: &Event) -> CallContext {
+    CallContext {
+        run_id: Arc::clone(&event.run_id),
+        thread_id: Arc::clone(&event.thread_id),
+        workflow_id: Arc::clone(&event.workflow_id),
+        node_id: None,
+        metadata: engine.metadata_of(&event.run_id).unwrap_or_default(),
+    }
+}
 
 pub(crate) struct TriggerMatcherActor {
     ports: Arc<Ports>,
@@ -124,8 +135,9 @@ impl TriggerMatcherActor {
             return Ok(());
         }
         let fire = self.fire(watcher, event);
+        let from = || context_of(&*self.engine, event);
         if let Fire::Fired { .. } = fire
-            && let Some(called) = self.functions.call(&self.machine, watcher, event)
+            && let Some(called) = self.functions.call(&self.machine, watcher, event, &from)
         {
             return called;
         }
@@ -275,7 +287,9 @@ impl TriggerMatcherActor {
                     self.machine.set_tag(watcher.key, tag);
                     let mut watcher = watcher;
                     watcher.tag = Some(tag);
-                    self.functions.call(&self.machine, watcher, event).unwrap_or(Ok(()))
+                    let from = || context_of(&*self.engine, event);
+                    let done = self.functions.call(&self.machine, watcher, event, &from);
+                    done.unwrap_or(Ok(()))
                 }
                 Some(Function::Work(own)) => {
                     self.begin_work(trigger, event, own, parameters);
@@ -294,7 +308,8 @@ impl TriggerMatcherActor {
         parameters: &Map<String, Value>,
     ) {
         let input = firing_value(event, parameters);
-        let future = work_with_trigger_depth(depth_after(event), || function(input));
+        let context = context_of(&*self.engine, event);
+        let future = work_with_trigger_depth(depth_after(event), || function(input, context));
         let (bus, trigger, event) = (self.bus.clone(), Arc::clone(trigger), Arc::clone(event));
         let failed = Answer::new(move |result: Result<Result<Value, String>, _>| {
             let message = match result {

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use pirn_core::conversation::{MessageRules, Tokenizer};
 use pirn_core::graph::{Graph, NodeIx};
 use pirn_core::run::{Called, Listening, ThreadNo, World};
-use pirn_core::thread::{Evaluation, Input, Outcome, Output, ThreadScope};
-use serde_json::Value;
+use pirn_core::thread::{Evaluation, Input, Outcome, Output, ThreadMachine, ThreadScope};
+use serde_json::{Map, Value};
 
+use crate::call_context::CallContext;
 use crate::host::{Host, Observation};
 use crate::in_place::InPlace;
 use crate::run_context::RunContext;
@@ -16,6 +17,7 @@ use crate::run_context::RunContext;
 /// What a run's machine asks in place.
 pub(crate) struct RunWorld<'a> {
     run_id: &'a Arc<str>,
+    metadata: Option<&'a Arc<Map<String, Value>>>,
     in_place: &'a InPlace,
     listening: Listening,
     /// Hears what becomes of the run, where it is there and wants to.
@@ -27,6 +29,7 @@ impl<'a> RunWorld<'a> {
     pub(crate) fn of(run: &'a RunContext) -> Self {
         Self {
             run_id: &run.run_id,
+            metadata: run.supervisor.metadata(),
             in_place: &run.in_place,
             listening: run.listening(),
             observer: Some(&run.host),
@@ -34,9 +37,15 @@ impl<'a> RunWorld<'a> {
     }
 
     /// That of a run which is rebuilt.
-    pub(crate) fn rebuilding(run_id: &'a Arc<str>, in_place: &'a InPlace, listening: Listening) -> Self {
+    pub(crate) fn rebuilding(
+        run_id: &'a Arc<str>,
+        metadata: Option<&'a Arc<Map<String, Value>>>,
+        in_place: &'a InPlace,
+        listening: Listening,
+    ) -> Self {
         Self {
             run_id,
+            metadata,
             in_place,
             listening,
             observer: None,
@@ -55,6 +64,23 @@ impl<'a> RunWorld<'a> {
     }
 }
 
+/// Where a thread calls something from.
+pub(crate) fn context_of(
+    run_id: &Arc<str>,
+    thread: &ThreadMachine,
+    node: NodeIx,
+    metadata: Option<&Arc<Map<String, Value>>>,
+) -> CallContext {
+    let graph = thread.graph();
+    CallContext {
+        run_id: Arc::clone(run_id),
+        thread_id: Arc::clone(thread.thread_id()),
+        workflow_id: Arc::clone(&graph.workflow_id),
+        node_id: Some(Arc::clone(&graph.node(node).id)),
+        metadata: metadata.cloned().unwrap_or_default(),
+    }
+}
+
 impl World for RunWorld<'_> {
     fn listening(&self) -> Listening {
         self.listening
@@ -65,8 +91,8 @@ impl World for RunWorld<'_> {
     fn token_limit(&self, graph: &Graph) -> Option<u64> {
         self.in_place.token_limit(graph)
     }
-    fn tokenizer(&self, name: Option<&str>) -> Arc<dyn Tokenizer> {
-        self.in_place.tokenizer(name)
+    fn tokenizer(&self, graph: &Graph) -> Arc<dyn Tokenizer> {
+        self.in_place.tokenizer(graph)
     }
     fn message_rules(&self, profile_id: Option<&str>) -> MessageRules {
         self.in_place.message_rules(profile_id)
@@ -83,8 +109,9 @@ impl World for RunWorld<'_> {
     ) -> Option<Outcome> {
         self.in_place.evaluate(graph, node, what, scope)
     }
-    fn call(&mut self, function: &str, input: &Output, trigger_depth: u32) -> Called {
-        self.in_place.call(function, input, trigger_depth)
+    fn call(&mut self, function: &str, input: &Output, thread: &ThreadMachine) -> Called {
+        let context = || context_of(self.run_id, thread, thread.node(), self.metadata);
+        self.in_place.call(function, input, thread.trigger_depth(), &context)
     }
     fn delivered(&mut self, thread: ThreadNo, input: &Input) {
         self.observe(|run| Observation::Delivered {

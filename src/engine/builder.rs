@@ -9,7 +9,7 @@ use futures::future::{BoxFuture, FutureExt};
 use pirn_actors::engine::{EngineParts, EngineShared};
 use pirn_actors::host::{HostConfig, NotLocalContext};
 use pirn_actors::journal::Journal;
-use pirn_actors::ports::{Function, Input, Model, Notify, Ports, Tool};
+use pirn_actors::ports::{CallContext, Function, Input, Model, Notify, Ports, TokenizerChoice, Tool};
 use pirn_core::conversation::Tokenizer;
 use pirn_core::definition::{Fault, Loaded, Profile, SourceFile, TriggerDefinition};
 use pirn_core::error::RunError;
@@ -20,7 +20,7 @@ use super::place::{Placement, process_seed};
 use super::{Compression, Engine, Names};
 use crate::check::Checked;
 use crate::faults::Faults;
-use crate::models::{ModelRegistry, ProfileFault};
+use crate::models::{ChooseKey, ModelRegistry, ProfileFault};
 use crate::script::ScriptPort;
 use crate::tools::{ApprovalRequest, ToolRegistry, Verdict};
 
@@ -85,6 +85,7 @@ pub struct EngineBuilder {
     functions: BTreeMap<String, Function>,
     tools: ToolRegistry,
     models: BTreeMap<String, Arc<dyn Model>>,
+    keys: Option<Arc<ChooseKey>>,
     tokenizers: BTreeMap<String, Arc<dyn Tokenizer>>,
     profiles: Vec<Profile>,
     max_runs: Option<usize>,
@@ -177,16 +178,28 @@ impl EngineBuilder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn async_function<F, R>(mut self, name: impl Into<String>, function: F) -> Self
+    pub fn async_function<F, R>(self, name: impl Into<String>, function: F) -> Self
     where
         F: Fn(Value) -> R + Send + Sync + 'static,
         R: Future<Output = Result<Value, String>> + Send + 'static,
     {
+        self.async_function_in(name, move |input, _| function(input))
+    }
+
+    /// As [`EngineBuilder::async_function`], for a function that is told where it is called from: run, thread, node, and the
+    /// [`metadata`](super::RunBuilder::metadata) of the run. (A function that is called in place asks its
+    /// [`Input`] for that.)
+    #[must_use]
+    pub fn async_function_in<F, R>(mut self, name: impl Into<String>, function: F) -> Self
+    where
+        F: Fn(Value, CallContext) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Value, String>> + Send + 'static,
+    {
         let name = name.into();
         let called = name.clone();
-        let contained = move |input| {
+        let contained = move |input, context| {
             let name = called.clone();
-            let work = AssertUnwindSafe(function(input)).catch_unwind();
+            let work = AssertUnwindSafe(function(input, context)).catch_unwind();
             async move {
                 let failed =
                     |panic: Box<dyn Any + Send>| Err(format!("function {name} panicked: {}", text_of_panic(&*panic)));
@@ -230,6 +243,19 @@ impl EngineBuilder {
         decide: impl Fn(ApprovalRequest) -> BoxFuture<'static, Verdict> + Send + Sync + 'static,
     ) -> Self {
         self.tools.approve_async(decide);
+        self
+    }
+
+    /// Gives the key of each call of a provider across the network, by its profile and by where it comes from (the run's
+    /// [`metadata`](super::RunBuilder::metadata) says for whom); none: the profile says which key. It is asked before each
+    /// request, and must not block.
+    #[cfg(feature = "providers")]
+    #[must_use]
+    pub fn model_keys(
+        mut self,
+        choose: impl Fn(&Profile, &CallContext) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        self.keys = Some(Arc::new(choose));
         self
     }
 
@@ -458,7 +484,8 @@ impl EngineBuilder {
         let known = checked.map_or(&[][..], |checked| &checked.loaded().profiles);
         let in_files = known.iter().chain(&loaded.profiles);
         profiles.extend(in_files.map(|profile| profile.value.clone()));
-        let models = ModelRegistry::with_models(profiles, &self.models).map_err(BuildError::Profiles)?;
+        let models = ModelRegistry::with_keys(profiles, &self.models, self.keys.as_ref());
+        let models = models.map_err(BuildError::Profiles)?;
         let profiles = (!models.is_offline()).then(|| models.known_ids().map(str::to_owned).collect());
         let names = Names {
             functions: self.functions.keys().cloned().collect(),
@@ -471,9 +498,14 @@ impl EngineBuilder {
             functions: Arc::new(std::mem::take(&mut self.functions)),
             scripts: self.scripts.take().unwrap_or_default(),
             evaluator: Arc::new(crate::script::evaluator),
-            tokenizer: Arc::new(move |name: Option<&str>| {
+            tokenizer: Arc::new(move |choice: &TokenizerChoice<'_>| {
+                let of_profile = choice.profile.and_then(|profile| profile.tokenizer.as_deref());
+                let name = choice.name.or(of_profile);
                 let own = name.and_then(|name| tokenizers.get(name)).cloned();
-                own.unwrap_or_else(|| crate::tokens::tokenizer(name))
+                own.unwrap_or_else(|| match (name, choice.profile) {
+                    (None, Some(profile)) => crate::tokens::of_provider(profile),
+                    (name, _) => crate::tokens::tokenizer(name),
+                })
             }),
             notify: self
                 .notify

@@ -382,6 +382,29 @@ impl RunBuilder {
         self
     }
 
+    /// What the caller says of the run: a tenant, a user. Models, tools and functions of the program's own are told
+    /// ([`CallContext::metadata`](crate::tools::CallContext)), and a profile may choose its key by it; a run that a trigger of
+    /// this one starts has it too. No model sees it, nor do expressions and templates.
+    ///
+    /// ```
+    /// # use pirn::serde_json::{Value, json};
+    /// let engine = pirn::Engine::builder()
+    ///     .function("whose", |input| Ok(input.context().metadata["tenant"].clone()))
+    ///     .workflows(r#"{"id": "ask", "nodes": [{"id": "s", "type": "START"},
+    ///         {"id": "f", "type": "CODE", "config": {"function": "whose"}}, {"id": "e", "type": "END"}],
+    ///       "edges": [{"from": "s", "to": "f"}, {"from": "f", "to": "e"}]}"#)
+    ///     .build()?;
+    /// let run = engine.run("ask").metadata([("tenant", "acme")]).start()?;
+    /// assert_eq!(run.outcome_blocking().output, json!("acme"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn metadata<K: Into<String>, V: Into<Value>>(mut self, entries: impl IntoIterator<Item = (K, V)>) -> Self {
+        let entries = entries.into_iter().map(|(name, value)| (name.into(), value.into()));
+        self.request.metadata = Some(Arc::new(entries.collect()));
+        self
+    }
+
     /// Stops the run when it has taken so long, on the engine's clock: its status is TIMEOUT then. Where the workflow has a
     /// `config.timeoutMs` too, the earlier of both counts.
     ///

@@ -254,6 +254,7 @@ impl Explorer {
             input: self.input,
             conversation: self.conversation,
             pinned: self.pinned,
+            metadata: None,
             deadline_ms: None,
         };
         let schedule = ScheduleRun::new(plan, request, rules);

@@ -9,6 +9,9 @@
 //! Any other provider is registered in code. Whatever the provider, a profile's `retry`, `limits`, `timeouts.totalMs`
 //! and `fallback` hold.
 
+use pirn_actors::ports::CallContext;
+use pirn_core::definition::Profile;
+
 mod echo;
 pub mod extractive;
 mod fault;
@@ -23,6 +26,9 @@ mod scripted;
 mod structured;
 #[cfg(test)]
 mod tests;
+
+/// Chooses the key of a call by its profile and by where it comes from; none: the profile says which.
+pub type ChooseKey = dyn Fn(&Profile, &CallContext) -> Option<String> + Send + Sync;
 
 pub use echo::Echo;
 pub use extractive::Extractive;

@@ -16,7 +16,7 @@ use super::guarded::{Guarded, Link};
 use super::policy::{self, CallPolicy};
 use super::room::Room;
 use super::structured::Checked;
-use super::{Echo, Extractive, ProfileFault, Scripted};
+use super::{ChooseKey, Echo, Extractive, ProfileFault, Scripted};
 
 /// Models registered in code, by the name of a provider or the id of a profile.
 pub type ModelsByName = BTreeMap<String, Arc<dyn Model>>;
@@ -56,6 +56,18 @@ impl ModelRegistry {
     /// Everything that is wrong with the profiles: no id, an id twice, an unknown provider, what a provider itself
     /// does not accept.
     pub fn with_models(profiles: Vec<Profile>, models: &ModelsByName) -> Result<Self, Vec<ProfileFault>> {
+        Self::with_keys(profiles, models, None)
+    }
+
+    /// As [`ModelRegistry::with_models`], where `choose` gives the keys of calls across the network.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn with_keys(
+        profiles: Vec<Profile>,
+        models: &ModelsByName,
+        choose: Option<&Arc<ChooseKey>>,
+    ) -> Result<Self, Vec<ProfileFault>> {
         let mut registry = Self::default();
         let mut faults = Vec::new();
         for profile in profiles {
@@ -71,7 +83,7 @@ impl ModelRegistry {
                 ));
                 continue;
             }
-            match link_of(profile, models) {
+            match link_of(profile, models, choose) {
                 Ok(link) => registry.define(link),
                 Err(mut found) => faults.append(&mut found),
             }
@@ -262,8 +274,12 @@ impl Entry {
 }
 
 /// A profile, its model and its policy.
-fn link_of(profile: Profile, models: &ModelsByName) -> Result<Link, Vec<ProfileFault>> {
-    let model = model_of(&profile, models)?;
+fn link_of(
+    profile: Profile,
+    models: &ModelsByName,
+    choose: Option<&Arc<ChooseKey>>,
+) -> Result<Link, Vec<ProfileFault>> {
+    let model = model_of(&profile, models, choose)?;
     let is_in_code = models.contains_key(&profile.id) || models.contains_key(&profile.provider);
     let own: Option<&[&str]> = match profile.provider.as_str() {
         "scripted" => Some(&["responses"]),
@@ -311,7 +327,12 @@ fn is_remote(_: &str) -> bool {
 }
 
 /// One found in `models` goes before a built-in of the same name.
-fn model_of(profile: &Profile, models: &ModelsByName) -> Result<Arc<dyn Model>, Vec<ProfileFault>> {
+#[cfg_attr(not(feature = "providers"), allow(unused_variables))] // keys are for providers
+fn model_of(
+    profile: &Profile,
+    models: &ModelsByName,
+    choose: Option<&Arc<ChooseKey>>,
+) -> Result<Arc<dyn Model>, Vec<ProfileFault>> {
     if let Some(model) = models.get(&profile.id).or_else(|| models.get(&profile.provider)) {
         return Ok(Arc::clone(model));
     }
@@ -324,7 +345,7 @@ fn model_of(profile: &Profile, models: &ModelsByName) -> Result<Arc<dyn Model>, 
             Err(name) => Err(fault(&format!("/parameters/{name}"), Budget::wrong(name))),
         },
         #[cfg(feature = "providers")]
-        other if is_remote(other) => Ok(Arc::new(super::Remote::new(profile)?)),
+        other if is_remote(other) => Ok(Arc::new(super::Remote::with_keys(profile, choose.cloned())?)),
         other => {
             let names = ["echo", "extractive", "scripted"].into_iter();
             #[cfg(feature = "providers")]

@@ -9,7 +9,7 @@ mod tiktoken;
 use std::sync::{Arc, LazyLock};
 
 use pirn_core::conversation::{Estimator, EstimatorOf, MediaRule, Tokenizer};
-use pirn_core::definition::nearest;
+use pirn_core::definition::{Profile, nearest};
 
 /// The tokenizer that `name` means: a tokenizer's own name (`o200k_base`, `cl100k_base`, `estimate`, ...) or a model's
 /// (`gpt-4o`). None, or one that nobody knows: the [`Estimator`]; a `claude` or `gemini` counts images by its provider's rule. It is one object however often it is asked for.
@@ -26,6 +26,21 @@ pub fn tokenizer(name: Option<&str>) -> Arc<dyn Tokenizer> {
         Some(name) if name.contains("gemini") => Arc::clone(&GEMINI),
         Some(_) | None => Arc::clone(&ESTIMATOR),
     })
+}
+
+/// The tokenizer of a profile that names none: text is estimated, images and files are counted by the provider's rule; by
+/// that of the model, where a gateway of another protocol stands before it.
+pub fn of_provider(profile: &Profile) -> Arc<dyn Tokenizer> {
+    static OPENAI: LazyLock<Arc<dyn Tokenizer>> = LazyLock::new(|| Arc::new(EstimatorOf(MediaRule::OpenAi)));
+    let model = profile.model.as_deref().unwrap_or_default();
+    let family = ["claude", "gemini"].into_iter().find(|family| model.contains(family));
+    match (family, profile.provider.as_str()) {
+        (Some(family), _) => tokenizer(Some(family)),
+        (None, "anthropic") => tokenizer(Some("claude")),
+        (None, "gemini") => tokenizer(Some("gemini")),
+        (None, "openai") => Arc::clone(&OPENAI),
+        (None, _) => tokenizer(None),
+    }
 }
 
 /// Whether a name means a tokenizer that Pirn brings. Without the feature `tiktoken` every name passes: it may be known

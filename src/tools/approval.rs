@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use pirn_actors::ports::Asker;
+use pirn_actors::ports::CallContext;
 use serde_json::Value;
 
 /// Whether a call of a tool waits for somebody's consent.
@@ -28,7 +28,7 @@ pub struct ApprovalRequest {
     /// The model's id of the call.
     pub call_id: String,
     /// Which run, thread and node ask; none where a call is made by hand.
-    pub asker: Option<Asker>,
+    pub caller: Option<CallContext>,
     /// Whether the tool is marked [`Approval::Ask`]. One that is not would run if nobody were asked.
     pub is_marked: bool,
 }

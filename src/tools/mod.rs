@@ -35,7 +35,7 @@ use pirn_actors::host::WorkClock;
 use pirn_actors::ports::{Tool, ToolSpec};
 use serde_json::Value;
 
-pub use pirn_actors::ports::Asker;
+pub use pirn_actors::ports::{CallContext, ToolContext};
 
 pub use approval::{Approval, ApprovalRequest, Verdict};
 #[cfg(feature = "mcp")]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Either, select};
 use pirn_actors::host::WorkClock;
-use pirn_actors::ports::{AskedCall, Tool, ToolSpec, Tools};
+use pirn_actors::ports::{AskedCall, Tool, ToolContext, ToolSpec, Tools};
 use pirn_core::Millis;
 use pirn_core::message::Part;
 use pirn_core::thread::ToolResult;
@@ -256,7 +256,7 @@ impl Tools for ToolRegistry {
 impl Registered {
     async fn call(
         self,
-        AskedCall { call, asker }: AskedCall,
+        AskedCall { call, caller }: AskedCall,
         clock: WorkClock,
         all_places: Arc<Semaphore>,
         approver: Option<Approver>,
@@ -274,10 +274,14 @@ impl Registered {
             tool: name.clone(),
             arguments: given,
             call_id: call.id,
-            asker,
+            caller,
             is_marked: self.options.approval == Approval::Ask,
         };
-        let given = request.arguments.clone();
+        let (given, call_id, caller) = (
+            request.arguments.clone(),
+            request.call_id.clone(),
+            request.caller.clone(),
+        );
         if let Verdict::Refuse(reason) = Approver::ask(approver, request).await {
             return Err(format!("the call of `{name}` was refused: {reason}"));
         }
@@ -292,7 +296,8 @@ impl Registered {
         let timeout = self.options.timeout;
         let limit = clock.sleep(timeout);
         let panicked = |payload| Err(format!("the tool `{name}` panicked: {}", panic_message(payload)));
-        let work = match catch_unwind(AssertUnwindSafe(|| self.tool.call_with_media(given, clock))) {
+        let context = ToolContext { clock, call_id, caller };
+        let work = match catch_unwind(AssertUnwindSafe(|| self.tool.call_in(given, context))) {
             Ok(work) => AssertUnwindSafe(work).catch_unwind(),
             Err(payload) => return panicked(payload),
         };

@@ -134,6 +134,55 @@ fn a_program_and_a_tokenizer_that_are_not_there_are_told_of_at_their_lines() {
 }
 
 #[test]
+fn parameters_that_a_provider_has_not_are_warned_of() {
+    let profile = |id: &str, more: &str| {
+        format!("[[profiles]]\nid = \"{id}\"\nmodel = \"m\"\nparameters = {{ seed = 7, stop = \"x\" }}\n{more}\n")
+    };
+    let config = [
+        profile("chat", "provider = \"openai\""),
+        profile("responses", "provider = \"openai\"\napi = \"responses\""),
+        profile("claude", "provider = \"anthropic\""),
+        profile("google", "provider = \"gemini\""),
+        profile("own", "provider = \"ollama\""),
+    ]
+    .concat();
+    let asks = FLOW.replace(
+        r#""prompt": "hi""#,
+        r#""prompt": "hi", "profileId": "claude", "parameters": {"seed": 9}"#,
+    );
+    let folder = Folder::new("profiles-seed")
+        .with("flow.json", &asks)
+        .with("pirn.toml", &config);
+    let report = validated(&folder, &["--output", "json"]).json();
+    let told: Vec<Value> = report["warnings"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|one| json!([one["pointer"], one["message"]]))
+        .collect();
+    let expected = [
+        json!([
+            "/profiles/1/parameters/seed",
+            "profile `responses`, /parameters/seed: openai has no `seed`: it is not sent"
+        ]),
+        json!([
+            "/profiles/1/parameters/stop",
+            "profile `responses`, /parameters/stop: openai has no `stop`: it is not sent"
+        ]),
+        json!([
+            "/profiles/2/parameters/seed",
+            "profile `claude`, /parameters/seed: anthropic has no `seed`: it is not sent"
+        ]),
+        json!([
+            "/nodes/1/config/parameters/seed",
+            "anthropic has no `seed`: it is not sent"
+        ]),
+    ];
+    assert_eq!(told, expected, "{report}");
+    assert_eq!(report["valid"], true);
+}
+
+#[test]
 fn neither_a_key_nor_a_network_is_needed() {
     let config = "[[profiles]]\nid = \"far\"\nprovider = \"openai\"\nmodel = \"m\"\nendpoint = \"http://127.0.0.1:1/v1\"\napiKeyEnv = \"NOT_SET_ANYWHERE\"\n";
     let folder = Folder::new("profiles-keyless")

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pirn::{Engine, EventType, Heard, RunHandle, ThreadStatus};
-use pirn_tests::world::{code, forked, line, node, run, wait, workflow};
+use pirn_tests::world::{code, forked, line, node, run, run_seeded, wait, workflow};
 use serde_json::{Map, Value, json};
 
 /// start > fork(p0: quick, p1: inner fork(q0: WAIT, q1: sub-workflow that WAITs)) > join > end
@@ -171,4 +171,58 @@ fn branches_say_whether_their_join_or_their_parent_gave_them_up() {
     };
     assert_eq!(reason("ANY_COMPLETED", 500), "its JOIN was decided without it");
     assert_eq!(reason("ALL_COMPLETED", 500), "the thread that started it ended");
+}
+
+/// Each path of a join that failed, with its status in the error, and in the report's threads; none where it held.
+fn told_twice(bundle: &Value, seed: u64) -> Vec<(Value, Value, Value)> {
+    let report = run_seeded(bundle, Value::Null, seed).report;
+    let Some(error) = &report.error else { return Vec::new() };
+    let paths = error.details.as_ref().and_then(|details| details["paths"].as_array());
+    let paths = paths.unwrap_or_else(|| panic!("{error:?}"));
+    let status_of = |id: &Value| {
+        let mut threads = report.threads.iter();
+        let thread = threads.find(|thread| *id == *thread.thread_id);
+        json!(thread.map(|thread| thread.status))
+    };
+    paths
+        .iter()
+        .filter(|path| path["threadId"].is_string())
+        .map(|path| {
+            (
+                path["pathId"].clone(),
+                path["status"].clone(),
+                status_of(&path["threadId"]),
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn a_path_is_in_the_error_what_its_thread_is_in_the_report() {
+    let fails = |id: &str| code(id, "throw new Error('no')");
+    let after = |ms: u32, count: usize, last: &dyn Fn(&str) -> Value| -> Vec<Vec<Value>> {
+        let branch = |no: usize| vec![wait(&format!("w{no}"), ms), last(&format!("n{no}"))];
+        (0..count).map(branch).collect()
+    };
+    let good = |id: &str| code(id, "return 1");
+    for (branches, join) in [
+        (after(5, 3, &good), json!({"joinStrategy": "ALL_FAILED"})),
+        (after(5, 3, &fails), json!({"joinStrategy": "ALL_COMPLETED"})),
+        (
+            after(5, 3, &good),
+            json!({"joinStrategy": "ALL_COMPLETED", "timeout": 0.005}),
+        ),
+        // More than are told at a time.
+        (after(5, 80, &good), json!({"joinStrategy": "ALL_FAILED"})),
+        (after(0, 80, &fails), json!({"joinStrategy": "ALL_COMPLETED"})),
+    ] {
+        let workflow = forked(&branches, false, &join);
+        for seed in 0..if branches.len() > 3 { 4 } else { 60 } {
+            let mut told = told_twice(&workflow, seed);
+            // Where the timeout comes last, the join holds.
+            assert!(!told.is_empty() || join.get("timeout").is_some());
+            told.retain(|(_, in_error, in_report)| in_error != in_report);
+            assert_eq!(told, [], "seed {seed}, {join}");
+        }
+    }
 }

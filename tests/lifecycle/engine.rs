@@ -104,6 +104,24 @@ fn a_full_engine_refuses_and_a_closed_one_too() {
 }
 
 #[test]
+fn a_place_and_an_id_are_free_when_the_outcome_is_told() {
+    let engine = Engine::builder()
+        .max_runs(1)
+        .workflows(line("short", &[]).to_string())
+        .build()
+        .expect("valid");
+    for round in 0..2_000 {
+        let run = engine.run("short").run_id("the-only-one").start();
+        let run = run.unwrap_or_else(|refused| panic!("round {round}: {refused}"));
+        // Looked for by a busy thread: one that is woken comes too late to see the moment.
+        while run.try_outcome().is_none() {
+            std::hint::spin_loop();
+        }
+    }
+    engine.shutdown_blocking(Duration::from_secs(5));
+}
+
+#[test]
 fn a_paused_run_stands_at_its_safe_point_until_it_is_resumed() {
     let engine = engine();
     let mut prepared = engine.run("gate");

@@ -216,7 +216,7 @@ fn consent_is_asked_for_every_call_and_a_refusal_tells_the_model_why() {
 fn who_is_asked_for_consent_is_told_which_run_thread_and_node_ask() {
     let (told, heard) = channel();
     let decide = move |request: &ApprovalRequest| {
-        told.send(request.asker.clone()).expect("somebody listens");
+        told.send(request.caller.clone()).expect("somebody listens");
         Verdict::Allow
     };
     let branch = |id: &str, ms: u64| {
@@ -238,13 +238,16 @@ fn who_is_asked_for_consent_is_told_which_run_thread_and_node_ask() {
     assert_eq!(ran.report.status, ThreadStatus::Completed, "{:?}", ran.report.error);
     let mut asked: Vec<(String, String)> = heard
         .iter()
-        .map(|asker| {
-            let asker = asker.expect("a node asks");
+        .map(|caller| {
+            let caller = caller.expect("a node asks");
             assert_eq!(
-                (&*asker.run_id, &*asker.workflow_id),
+                (&*caller.run_id, &*caller.workflow_id),
                 (ran.report.run_id.as_str(), "forked")
             );
-            (asker.node_id.to_string(), asker.thread_id.to_string())
+            (
+                caller.node_id.as_deref().unwrap_or_default().to_owned(),
+                caller.thread_id.to_string(),
+            )
         })
         .collect();
     asked.sort();

@@ -10,7 +10,7 @@ use pirn_core::definition::{Pinned, nearest};
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::graph::Graph;
 use pirn_sync::{Refused, admit, completion};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::local::Local;
 use super::{EngineShared, StartJob, StartedRun, log_exit};
@@ -37,6 +37,8 @@ pub struct RunRequest {
     pub conversation: History,
     /// Laid over the workflow's pinned context.
     pub pinned: Pinned,
+    /// What its caller says of it: models, tools and functions are told.
+    pub metadata: Option<Arc<Map<String, Value>>>,
     /// Milliseconds until the run is stopped, beside the workflow's own limit.
     pub deadline_ms: Option<u64>,
 }
@@ -78,6 +80,7 @@ impl EngineShared {
             workflow_id: run.workflow_id,
             input: run.input,
             conversation: run.messages.into(),
+            metadata: run.metadata,
             ..RunRequest::default()
         };
         let from = Start {
@@ -99,7 +102,7 @@ impl EngineShared {
             return Err(self.no_workflow(&request.workflow_id));
         };
         let (mail, receiver) = channel(16);
-        let supervisor = Arc::new(SupervisorHandle::new(Addr::new(mail).recipient()));
+        let supervisor = Arc::new(SupervisorHandle::new(Addr::new(mail).recipient(), request.metadata));
         if self.runs.find(&run_id).is_some() {
             return Err(RunError::new(
                 RunErrorCode::NodeFailed,

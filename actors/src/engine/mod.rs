@@ -18,6 +18,7 @@ use pirn_core::graph::Graph;
 use pirn_core::run::Control;
 use pirn_core::trigger::Owner;
 use pirn_sync::{Completion, DrainGate, Registry, close_and_list, completion};
+use serde_json::{Map, Value};
 
 use crate::answer::Answer;
 use crate::contain::Exit;
@@ -144,7 +145,7 @@ impl EngineShared {
     }
 
     fn tokenizer(&self, graph: Option<&Graph>) -> Arc<dyn Tokenizer> {
-        (self.ports.tokenizer)(graph.and_then(|graph| graph.config.tokenizer.as_deref()))
+        self.ports.tokenizer_of(graph)
     }
 
     /// Subscribes: every event that is raised after the arbiters have heard of it is delivered. The subscription to a run
@@ -269,6 +270,10 @@ impl EngineHandle for EngineShared {
 
     fn forget_run(&self, run_id: &Arc<str>) {
         self.runs.remove(run_id);
+    }
+
+    fn metadata_of(&self, run_id: &str) -> Option<Arc<Map<String, Value>>> {
+        self.runs.find(run_id)?.metadata().cloned()
     }
 
     fn disable_used_up(&self, trigger_id: &str) {

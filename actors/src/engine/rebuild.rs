@@ -17,7 +17,8 @@ impl EngineShared {
         let evaluator = Rc::new(RefCell::new((self.ports.evaluator)()));
         let in_place = InPlace::new(Arc::clone(&self.ports), self.handle(), evaluator);
         let run_id = Arc::clone(&begun.seed.run_id);
-        let mut world = RunWorld::rebuilding(&run_id, &in_place, begun.listening);
+        let metadata = begun.seed.metadata.clone();
+        let mut world = RunWorld::rebuilding(&run_id, metadata.as_ref(), &in_place, begun.listening);
         let mut effects = Vec::new();
         let machine = RunMachine::rebuild(begun, told, &mut world, RunWorld::listen, &mut effects);
         (machine, effects)

@@ -6,7 +6,7 @@ use pirn_core::error::RunError;
 use pirn_core::graph::Graph;
 use pirn_core::message::Message;
 use pirn_core::run::{DetachedStart, RunReport};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::supervisor::SupervisorMsg;
 
@@ -20,6 +20,9 @@ pub(crate) trait EngineHandle: Send + Sync {
 
     /// Starts a run that nobody awaits.
     fn start_detached(self: Arc<Self>, run: DetachedRun) -> Result<(), RunError>;
+
+    /// What the caller of a run said of it; none where the run is over.
+    fn metadata_of(&self, run_id: &str) -> Option<Arc<Map<String, Value>>>;
 
     /// Nothing more can be told a run.
     fn forget_run(&self, run_id: &Arc<str>);
@@ -36,17 +39,20 @@ pub(crate) struct DetachedRun {
     pub(crate) workflow_id: String,
     pub(crate) input: Value,
     pub(crate) messages: Vec<Message>,
+    /// That of the run whose event started it.
+    pub(crate) metadata: Option<Arc<Map<String, Value>>>,
     pub(crate) is_unlimited: bool,
     pub(crate) trigger_depth: u32,
     pub(crate) on_end: OnEnd,
 }
 
 impl DetachedRun {
-    pub(crate) fn of(start: DetachedStart, on_end: OnEnd) -> Self {
+    pub(crate) fn of(start: DetachedStart, metadata: Option<Arc<Map<String, Value>>>, on_end: OnEnd) -> Self {
         Self {
             workflow_id: start.workflow_id,
             input: start.input,
             messages: start.messages,
+            metadata,
             is_unlimited: start.is_unlimited,
             trigger_depth: start.trigger_depth,
             on_end,

@@ -9,7 +9,7 @@ use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::{Event, EventMask, RaisedEvent};
 use pirn_core::run::{Control, Firing, Message, RunMachine, RunStatus, ToSupervisor};
 use pirn_sync::{Batch, Batches};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::events::Deliver;
 use crate::answer::{Answer, Lost};
@@ -128,15 +128,23 @@ pub(crate) struct SupervisorHandle {
     is_told: AtomicBool,
     /// Most runs never hear an event from outside.
     raised: OnceLock<Batches<RaisedEvent>>,
+    /// What the run's caller said of it.
+    metadata: Option<Arc<Map<String, Value>>>,
 }
 
 impl SupervisorHandle {
-    pub(crate) fn new(address: Recipient<SupervisorMsg>) -> Self {
+    pub(crate) fn new(address: Recipient<SupervisorMsg>, metadata: Option<Arc<Map<String, Value>>>) -> Self {
         Self {
             address,
             is_told: AtomicBool::new(false),
             raised: OnceLock::new(),
+            metadata,
         }
+    }
+
+    /// What the run's caller said of it.
+    pub(crate) fn metadata(&self) -> Option<&Arc<Map<String, Value>>> {
+        self.metadata.as_ref()
     }
 
     /// Whether the supervisor was told anything yet. What another thread tells it just now may have come before or after.

@@ -16,11 +16,12 @@ use super::{InFlight, ThreadActor};
 use crate::answer::Answer;
 use crate::cause::work_with_trigger_depth;
 use crate::host::{AwaitKind, Label, named_seed};
-use crate::ports::{AskedCall, Asker, Function, ScriptJob, TextJob, Texts};
+use crate::ports::{AskedCall, Function, ScriptJob, TextJob, Texts};
 use crate::protocol::bus::{BusMsg, WaitHandle};
 use crate::protocol::supervisor::{SupervisorHandle, SupervisorMsg};
 use crate::run_context::RunContext;
 use crate::turn::Turn;
+use crate::world::context_of;
 
 impl ThreadActor {
     /// Starts what is to be done outside.
@@ -33,12 +34,13 @@ impl ThreadActor {
                 node,
                 request,
                 offers_tools,
+                choice,
             } => {
                 let streams = turn.machine.awaits(EventType::LlmToken)
                     || turn.run.listening().interest.contains(EventType::LlmToken);
                 Some((
                     id,
-                    self.model(id, node, (request, offers_tools), machine, turn.run, streams),
+                    self.model(id, node, (request, offers_tools, choice), machine, turn.run, streams),
                 ))
             }
             Effect::Tool { id, node, call } => Some((id, tool(no, id, node, call, machine, turn.run))),
@@ -101,16 +103,10 @@ fn tool(
 ) -> InFlight {
     let tools = &run.ports().tools;
     let is_external = tools.is_external(&call.name);
-    let graph = machine.graph();
     let names = tools_of(machine, node);
     let asked = AskedCall {
         call,
-        asker: Some(Asker {
-            run_id: Arc::clone(&run.run_id),
-            thread_id: Arc::clone(machine.thread_id()),
-            workflow_id: Arc::clone(&graph.workflow_id),
-            node_id: Arc::clone(&graph.node(node).id),
-        }),
+        caller: Some(context_of(&run.run_id, machine, node, run.supervisor.metadata())),
     };
     let work = work_with_trigger_depth(machine.trigger_depth(), || {
         tools.call(&names, asked, run.host.work_clock())
@@ -147,7 +143,10 @@ fn function(
     let Some(Function::Work(function)) = run.ports().functions.get(&**name) else {
         return None;
     };
-    let future = work_with_trigger_depth(machine.trigger_depth(), || function((**input.value()).clone()));
+    let future = work_with_trigger_depth(machine.trigger_depth(), || {
+        let context = context_of(&run.run_id, machine, node, run.supervisor.metadata());
+        function((**input.value()).clone(), context)
+    });
     let answer = outcome_answer(&run.supervisor, no, id);
     let work = Box::pin(async move {
         answer.give(match future.await {

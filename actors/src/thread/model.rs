@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pirn_core::conversation::ModelRequest;
 use pirn_core::event::{EventType, RaisedEvent};
 use pirn_core::graph::{ContextNode, NodeIx, NodeKind};
-use pirn_core::thread::{EffectId, Outcome, ThreadMachine};
+use pirn_core::thread::{EffectId, ModelChoice, Outcome, ThreadMachine};
 use serde_json::{Value, json};
 
 use super::carry::{label, outcome_answer, tools_of};
@@ -14,13 +14,14 @@ use crate::host::AwaitKind;
 use crate::ports::{ModelCall, TokenSink};
 use crate::protocol::bus::{BusMsg, Source};
 use crate::run_context::RunContext;
+use crate::world::context_of;
 
 impl ThreadActor {
     pub(super) fn model(
         &mut self,
         id: EffectId,
         node: NodeIx,
-        (request, offers_tools): (Arc<ModelRequest>, bool),
+        (request, offers_tools, choice): (Arc<ModelRequest>, bool, Option<Arc<ModelChoice>>),
         machine: &ThreadMachine,
         run: &RunContext,
         streams: bool,
@@ -37,6 +38,9 @@ impl ThreadActor {
             }
             _ => (None, None, None),
         };
+        let chosen = choice.as_deref().cloned().unwrap_or_default();
+        let profile_id = chosen.profile_id.or(profile_id);
+        let node_parameters = chosen.parameters.or(node_parameters);
         let (profile, model) = run.ports().models.choose(profile_id.as_deref());
         let mut parameters = profile.parameters.clone().unwrap_or_default();
         let own = node_parameters.iter().flat_map(|more| more.iter());
@@ -56,6 +60,7 @@ impl ThreadActor {
             tools,
             response_format,
             session,
+            context: context_of(&run.run_id, machine, node, run.supervisor.metadata()),
             clock: run.host.work_clock(),
             chance: run.host.random(),
             tokens: if streams {

@@ -214,19 +214,23 @@ pub struct VariableConfig {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LlmConfig {
-    /// A profile's id; absent: the default profile.
+    /// A profile's id, or a template that gives one; absent: the default profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile_id: Option<String>,
     /// Template; joins the conversation as a user message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
+    /// Texts, images and files of the same user message, after the prompt: a list of `{type: text | image | file, ...}` with
+    /// templates in its strings, or one expression that gives such a list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parts: Option<Value>,
     /// Template; the request's system message where the conversation has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
     /// Names of registered tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<String>,
-    /// Laid over the profile's parameters.
+    /// Laid over the profile's parameters; strings are templates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters: Option<Map<String, Value>>,
     /// Rounds of tool calls (default 10).

@@ -11,6 +11,7 @@ pub(crate) mod diagnostics;
 pub mod draw;
 mod evaluator;
 mod forks;
+mod llm;
 mod loops;
 mod map;
 mod model;
@@ -27,7 +28,7 @@ pub use compile::{Compiled, compile, compile_loaded};
 pub use compile_context::CompileContext;
 pub use evaluator::{Evaluator, Unevaluated};
 pub use model::{
-    About, ContextNode, Edge, Fork, ForkIx, ForkPath, Graph, JoinRule, LlmNode, LoopNode, MapNode, Node, NodeIx,
-    NodeKind, Snippet, SnippetIx, SnippetKind, ValueSpec,
+    About, ChoiceSpec, ContextNode, Edge, Fork, ForkIx, ForkPath, Graph, JoinRule, LlmNode, LoopNode, MapNode, Node,
+    NodeIx, NodeKind, PartSpec, Snippet, SnippetIx, SnippetKind, ValueSpec,
 };
 pub use syntax::{NoSyntax, Syntax, SyntaxFault};

@@ -14,7 +14,7 @@ use crate::definition::{
     TriggerDefinition, TruncateContext, VariableDefinition, VariableScope, VariableType, WorkflowConfig,
 };
 use crate::definition::{CompressionConfig, ConversationHistoryOptions};
-use crate::message::Role;
+use crate::message::{Part, Role};
 
 /// A node's place in [`Graph::nodes`].
 pub type NodeIx = u32;
@@ -325,7 +325,7 @@ impl NodeKind {
 /// A compiled LLM node.
 #[derive(Debug)]
 pub struct LlmNode {
-    /// The profile's id.
+    /// The profile's id, where it is no template.
     pub profile_id: Option<Arc<str>>,
     /// Template; joins the conversation as a user message.
     pub prompt: Option<SnippetIx>,
@@ -333,14 +333,43 @@ pub struct LlmNode {
     pub system: Option<SnippetIx>,
     /// WorkflowNames of tools.
     pub tools: Vec<Arc<str>>,
-    /// Laid over the profile's parameters.
+    /// Laid over the profile's parameters, where there are no templates in them.
     pub parameters: Option<Arc<Map<String, Value>>>,
+    /// The pieces of the user message, after the prompt.
+    pub parts: Vec<PartSpec>,
+    /// The profile and the parameters, where they are evaluated.
+    pub choice: Option<Box<ChoiceSpec>>,
     /// Rounds of tool calls.
     pub max_tool_rounds: u32,
     /// What follows after them.
     pub on_limit: ToolRoundLimit,
     /// Structured output.
     pub response_format: Option<Arc<Value>>,
+}
+
+impl LlmNode {
+    /// Whether more than its prompt and its system text is evaluated.
+    pub fn is_computed(&self) -> bool {
+        self.choice.is_some() || self.parts.iter().any(|part| matches!(part, PartSpec::Computed(_)))
+    }
+}
+
+/// A piece of an LLM node's user message.
+#[derive(Debug)]
+pub enum PartSpec {
+    /// As it stands in the definition; every message shares it.
+    Literal(Part),
+    /// A piece, or a list of them, with templates in its strings; or an expression that gives one.
+    Computed(ValueSpec),
+}
+
+/// The profile and the parameters of an LLM node as they are evaluated.
+#[derive(Debug)]
+pub struct ChoiceSpec {
+    /// Template of the profile's id.
+    pub profile: Option<SnippetIx>,
+    /// The parameters.
+    pub parameters: Option<ValueSpec>,
 }
 
 /// A compiled CONTEXT_PROCESSOR.

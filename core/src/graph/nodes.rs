@@ -7,20 +7,17 @@ use serde_json::json;
 use super::adjacency::Adjacency;
 use super::compile_context::CompileContext;
 use super::diagnostics::{Diagnostics, child, pointer};
-use super::model::{ContextNode, Edge, Fork, ForkIx, LlmNode, Node, NodeKind, ValueSpec};
+use super::model::{ContextNode, Edge, Fork, ForkIx, Node, NodeKind, ValueSpec};
 use super::pairing::{Partners, check_fork};
 use super::snippets::Snippets;
 use crate::definition::json::Step;
 use crate::definition::{
-    CodeConfig, ContextOperation, ContinueFromTriggerConfig, FaultCode, LlmConfig, NodeConfig, NodeDefinition,
-    Replacement, RetryPolicy, RouteConfig, SubgraphConfig, Target, TextMessage, ToolConfig, TruncateContext,
-    WaitConfig, WorkflowDefinition,
+    CodeConfig, ContextOperation, ContinueFromTriggerConfig, FaultCode, NodeConfig, NodeDefinition, Replacement,
+    RetryPolicy, RouteConfig, SubgraphConfig, Target, TextMessage, ToolConfig, TruncateContext, WaitConfig,
+    WorkflowDefinition,
 };
 use crate::error::RunErrorCode;
 use crate::message::Role;
-
-/// Rounds of tool calls where an LLM node says nothing.
-const DEFAULT_TOOL_ROUNDS: u32 = 10;
 
 /// Compiles the nodes of one workflow.
 pub(super) struct NodeCompiler<'a, 's> {
@@ -155,7 +152,7 @@ impl NodeCompiler<'_, '_> {
             .expression(text, || pointer!["nodes", place, "config", key], self.report)
     }
 
-    fn template(&mut self, text: &str, place: usize, key: &str) -> u32 {
+    pub(super) fn template(&mut self, text: &str, place: usize, key: &str) -> u32 {
         self.snippets
             .template(text, || pointer!["nodes", place, "config", key], self.report)
     }
@@ -241,27 +238,6 @@ impl NodeCompiler<'_, '_> {
             .as_deref()
             .and_then(|id| self.adjacency.find(id));
         NodeKind::Route { routes, default }
-    }
-
-    fn llm(&mut self, place: usize, llm: &LlmConfig) -> LlmNode {
-        if let Some(id) = &llm.profile_id {
-            let pointer = pointer!["nodes", place, "config", "profileId"];
-            self.context.check_profile(id, &pointer, self.report);
-        }
-        for (number, tool) in llm.tools.iter().enumerate() {
-            self.context
-                .check_tool(tool, &pointer!["nodes", place, "config", "tools", number], self.report);
-        }
-        LlmNode {
-            profile_id: llm.profile_id.as_deref().map(Arc::from),
-            prompt: llm.prompt.as_deref().map(|text| self.template(text, place, "prompt")),
-            system: llm.system.as_deref().map(|text| self.template(text, place, "system")),
-            tools: llm.tools.iter().map(|tool| Arc::from(tool.as_str())).collect(),
-            parameters: llm.parameters.clone().map(Arc::new),
-            max_tool_rounds: llm.max_tool_rounds.unwrap_or(DEFAULT_TOOL_ROUNDS),
-            on_limit: llm.on_limit.unwrap_or_default(),
-            response_format: llm.response_format.clone().map(Arc::new),
-        }
     }
 
     fn code(&mut self, place: usize, code: &CodeConfig) -> Option<NodeKind> {

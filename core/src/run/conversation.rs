@@ -124,7 +124,7 @@ impl ConversationTurn<'_, '_> {
     }
 
     pub(super) fn tokenizer(&self) -> Arc<dyn Tokenizer> {
-        self.step.world.tokenizer(self.graph().config.tokenizer.as_deref())
+        self.step.world.tokenizer(self.graph())
     }
 
     /// A compression of it has ended, well or not.

@@ -11,7 +11,7 @@ use super::branches::Branches;
 use super::conversation::not_restored;
 use super::machine::{RunMachine, Slot};
 use super::message::{
-    Artifacts, BranchStart, HandedConversation, Message, Request, Timer, ToConversation, ToSupervisor,
+    Artifacts, BranchStart, HandedConversation, Message, Request, Timer, ToConversation, ToSupervisor, ToThread,
 };
 use super::start::Start;
 use super::step::Step;
@@ -27,7 +27,7 @@ use crate::join::{
     PathTexts, Verdict, join_error, late_items_output, late_join_output, merge_variables, within_limits,
 };
 use crate::status::ThreadStatus;
-use crate::thread::{BranchSeed, CancelReason, EffectId, Joined, Outcome, Output, ThreadKind, ThreadMachine};
+use crate::thread::{BranchSeed, CancelReason, EffectId, Input, Joined, Outcome, Output, ThreadKind, ThreadMachine};
 
 /// Losers that are told to stop at a time: other messages come in between.
 const LOSERS_AT_A_TIME: usize = 32;
@@ -237,13 +237,7 @@ impl RunMachine {
     /// Stops threads that their join has no more use for.
     pub(super) fn stop_losers(&mut self, no: ForkNo, from: usize) {
         let Some(run) = self.forks.get(&no) else { return };
-        let reason = match run.machine.verdict() {
-            Some(Verdict::Cancelled) => CancelReason::ParentEnded,
-            Some(
-                Verdict::Succeeded { .. } | Verdict::ConditionNotMet | Verdict::TimedOut | Verdict::MainThreadNotFound,
-            )
-            | None => CancelReason::JoinDecided,
-        };
+        let reason = run.machine.verdict().map_or(CancelReason::JoinDecided, reason_of);
         let trigger_depth = self.tree.trigger_depth(run.parent);
         let stopped = run.machine.paths().iter().zip(&run.threads).enumerate().skip(from);
         let mut losers = stopped.filter(|(_, (status, _))| **status == PathStatus::Stopped);
@@ -260,6 +254,23 @@ impl RunMachine {
             let message = ToSupervisor::StopLosers { fork: no, from };
             self.mailbox.send_next(Message::Supervisor(message));
         }
+    }
+
+    /// The news that its join has no more use for a thread, where that is still on its way: it takes no step more, lest it
+    /// completes when the verdict has said that it was cancelled.
+    pub(super) fn stop_to_come(&self, thread: ThreadNo) -> Option<ToThread> {
+        let Some(Origin::Branch { fork, path, .. }) = self.tree.get(thread).map(|at| at.origin) else {
+            return None;
+        };
+        let run = self.forks.get(&fork)?;
+        let verdict = run.machine.verdict()?;
+        let is_loser = run.machine.paths().get(path as usize) == Some(&PathStatus::Stopped);
+        (is_loser && self.is_open(thread)).then(|| {
+            ToThread::Input(Input::Cancel {
+                reason: reason_of(verdict),
+                trigger_depth: self.tree.trigger_depth(run.parent),
+            })
+        })
     }
 
     /// The verdict goes to the parent now; the losers wind down on their own.
@@ -341,13 +352,19 @@ impl RunMachine {
         Ok((joined(output, variables), source))
     }
 
-    /// How the paths of a fork are just now, for an error: it names every thread.
+    /// How the paths of a fork are just now, for an error: it names every thread. One that had ended, which the join had not
+    /// heard of yet, is what it has become, as in the report.
     fn joined_paths(&self, run: &ForkRun) -> Vec<JoinedPath> {
         let both = run.machine.paths().iter().zip(&run.threads);
         both.map(|(status, thread)| {
             let end = thread.and_then(|thread| self.end_of(thread));
+            let unheard = thread.filter(|_| *status == PathStatus::Stopped);
+            let unheard = unheard.and_then(|thread| match self.slots.get(thread as usize) {
+                Some(Slot::Live(live)) => PathEnd::of_thread(live.machine.status()),
+                Some(Slot::NotStarted(_) | Slot::Ended(_)) | None => None,
+            });
             JoinedPath {
-                status: *status,
+                status: unheard.map_or(*status, PathStatus::from),
                 thread_id: thread.map(|thread| self.thread_id(thread)),
                 output: end.map(|end| end.output.clone()),
                 error: end.and_then(|end| end.error.clone()),
@@ -428,6 +445,16 @@ impl RunMachine {
         let run = self.forks.get(&fork)?;
         let graph: &Graph = self.graph_of(run.parent);
         Some((run.parent, &graph.node(run.branches.joins_at(graph)).id))
+    }
+}
+
+/// The reason that a verdict stops threads for.
+fn reason_of(verdict: &Verdict) -> CancelReason {
+    match verdict {
+        Verdict::Cancelled => CancelReason::ParentEnded,
+        Verdict::Succeeded { .. } | Verdict::ConditionNotMet | Verdict::TimedOut | Verdict::MainThreadNotFound => {
+            CancelReason::JoinDecided
+        }
     }
 }
 

@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::conversation::{ConversationTurn, OwnConversation, Speech, assign_global, refuse};
 use super::firing::{Firings, GivenUp, too_late};
@@ -70,6 +70,8 @@ pub struct RunSeed {
     pub conversation: Conversation,
     /// Its pinned context.
     pub pinned: Pinned,
+    /// What its caller says of it, for whatever it calls.
+    pub metadata: Option<Arc<Map<String, Value>>>,
     /// Inside what a token event started: the token limit is not checked.
     pub is_unlimited: bool,
     /// The main thread's limit on time, beside its workflow's own.
@@ -203,6 +205,11 @@ impl RunMachine {
     /// Whether a WAIT node of the run has waited for events of this type.
     pub fn awaits(&self, event_type: EventType) -> bool {
         self.awaited.contains(event_type)
+    }
+
+    /// Whether every thread of the run has ended.
+    pub fn has_ended(&self) -> bool {
+        self.tree.live() == 0
     }
 
     /// Whether nothing waits to be stepped with.
@@ -361,6 +368,13 @@ impl RunMachine {
         if let Some(Slot::NotStarted(_)) = self.slots.get(no as usize) {
             self.make(no);
         }
+        if let Some(stop) = self.stop_to_come(no) {
+            self.turn(no, stop, step);
+        }
+        self.turn(no, message, step);
+    }
+
+    fn turn(&mut self, no: ThreadNo, message: ToThread, step: &mut Step<'_>) {
         let Self {
             slots,
             globals,
@@ -583,7 +597,7 @@ impl RunMachine {
     }
 
     /// Whether a thread still takes effect: one that has said its last word does not, though that may not have been heard.
-    fn is_open(&self, thread: ThreadNo) -> bool {
+    pub(super) fn is_open(&self, thread: ThreadNo) -> bool {
         match self.slots.get(thread as usize) {
             Some(Slot::Live(live)) => !live.machine.status().is_final(),
             Some(Slot::NotStarted(_)) => true,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{Effect, Message, RunMachine, RunSeed, World};
 use crate::Millis;
@@ -59,6 +59,8 @@ pub struct BegunRecord {
     input: Arc<Value>,
     conversation: Conversation,
     pinned: Pinned,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    metadata: Option<Arc<Map<String, Value>>>,
     is_unlimited: bool,
     trigger_depth: u32,
     seed: u64,
@@ -79,6 +81,7 @@ impl BegunRecord {
             input: seed.input,
             conversation: seed.conversation,
             pinned: seed.pinned,
+            metadata: seed.metadata,
             is_unlimited: seed.is_unlimited,
             trigger_depth: seed.trigger_depth,
             seed: seed.seed,
@@ -98,6 +101,7 @@ impl BegunRecord {
                 input: self.input,
                 conversation: self.conversation,
                 pinned: self.pinned,
+                metadata: self.metadata,
                 is_unlimited: self.is_unlimited,
                 trigger_depth: self.trigger_depth,
                 seed: self.seed,

@@ -360,7 +360,7 @@ impl ThreadTurn<'_, '_> {
         let NodeKind::Function { name, .. } = &machine.graph().node(node).kind else {
             return None;
         };
-        let outcome = match self.step.world.call(name, &input, machine.trigger_depth()) {
+        let outcome = match self.step.world.call(name, &input, machine) {
             Called::Done(Ok(value)) => Outcome::Value(Arc::new(value)),
             Called::Done(Err(message)) => Outcome::Failed(RunError::new(RunErrorCode::NodeFailed, message)),
             Called::TakesTime => {
@@ -382,14 +382,16 @@ impl ThreadTurn<'_, '_> {
                 Some(merge) => Request::Merge(merge),
                 None => return Some((id, Outcome::Done)),
             },
-            ConversationOp::Prepare { node, .. } => {
+            ConversationOp::Prepare { node, ref choice, .. } => {
                 let machine = &self.live.machine;
                 let graph = machine.graph();
                 let (tools, profile) = match &graph.node(node).kind {
                     NodeKind::Llm(llm) => (&llm.tools[..], llm.profile_id.as_deref()),
                     _ => (&[][..], None),
                 };
-                let tokenizer = self.step.world.tokenizer(graph.config.tokenizer.as_deref());
+                let chosen = choice.as_ref().and_then(|choice| choice.profile_id.clone());
+                let profile = chosen.as_deref().or(profile);
+                let tokenizer = self.step.world.tokenizer(graph);
                 let mut pinned = self.pinned.clone();
                 if let Some(agent) = machine.agent() {
                     pinned.role.clone_from(&agent.role);

@@ -8,7 +8,7 @@ use super::ThreadNo;
 use super::record::Listening;
 use crate::conversation::{MessageRules, Tokenizer};
 use crate::graph::{Graph, NodeIx};
-use crate::thread::{Evaluation, Input, Outcome, Output, ThreadScope};
+use crate::thread::{Evaluation, Input, Outcome, Output, ThreadMachine, ThreadScope};
 
 /// What came of asking for a registered function.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,8 +30,8 @@ pub trait World {
     fn graph(&self, workflow_id: &str) -> Option<Arc<Graph>>;
     /// The token limit of a workflow that names none: its profile's.
     fn token_limit(&self, graph: &Graph) -> Option<u64>;
-    /// The tokenizer of a name, or the default one.
-    fn tokenizer(&self, name: Option<&str>) -> Arc<dyn Tokenizer>;
+    /// The tokenizer of a workflow: the one that it names, else that of its first LLM node's profile.
+    fn tokenizer(&self, graph: &Graph) -> Arc<dyn Tokenizer>;
     /// The order of messages that a profile's model takes; of the default one, where none is named.
     fn message_rules(&self, profile_id: Option<&str>) -> MessageRules;
     /// What the definitions of these tools cost.
@@ -44,8 +44,8 @@ pub trait World {
         what: Evaluation,
         scope: &ThreadScope<'_>,
     ) -> Option<Outcome>;
-    /// Calls a registered function, where that is done in place. So many triggers brought the call about.
-    fn call(&mut self, function: &str, input: &Output, trigger_depth: u32) -> Called;
+    /// Calls a registered function for the node that this thread is at, where that is done in place.
+    fn call(&mut self, function: &str, input: &Output, thread: &ThreadMachine) -> Called;
     /// An input is delivered to a thread.
     fn delivered(&mut self, _thread: ThreadNo, _input: &Input) {}
     /// Something that all threads of the run see has a new value.

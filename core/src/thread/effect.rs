@@ -29,6 +29,26 @@ pub type EffectId = u64;
 /// Names one firing of a trigger within a run.
 pub type FiringId = u64;
 
+/// The profile and the parameters of a model call, where its node does not name them itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ModelChoice {
+    /// The profile's id.
+    pub profile_id: Option<Arc<str>>,
+    /// Laid over the profile's parameters.
+    pub parameters: Option<Arc<Map<String, Value>>>,
+}
+
+/// Everything that an LLM node evaluates where it is more than texts: the object that answers [`Evaluation::Prompt`].
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Computed {
+    pub(super) prompt: Option<String>,
+    pub(super) system: Option<String>,
+    pub(super) profile: Option<String>,
+    pub(super) parameters: Option<Arc<Value>>,
+    /// For each piece of the message that is computed.
+    pub(super) parts: Vec<Arc<Value>>,
+}
+
 /// What the world knows at a step: chance, and who listens. What time it is no thread asks: it asks for timers.
 #[derive(Clone, Copy, Debug)]
 pub struct Environment {
@@ -188,6 +208,8 @@ pub enum ConversationOp {
         system: Option<String>,
         /// The node, for its tools and profile.
         node: NodeIx,
+        /// Its profile, where that was evaluated.
+        choice: Option<Arc<ModelChoice>>,
         /// The limit was announced for this call already: crossing it is not said again.
         recheck: bool,
     },
@@ -281,6 +303,8 @@ pub enum Effect {
         request: Arc<ModelRequest>,
         /// Whether the model may ask for tools.
         offers_tools: bool,
+        /// The profile and the parameters, where they were evaluated.
+        choice: Option<Arc<ModelChoice>>,
     },
     /// Call a tool: [`Outcome::Tool`].
     Tool {

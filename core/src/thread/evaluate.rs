@@ -5,16 +5,18 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
-use super::effect::{Evaluation, Outcome};
+use super::effect::{Computed, Evaluation, Outcome};
 use super::items::item_inputs;
 use super::loops::LoopFrame;
 use super::machine::ThreadMachine;
 use super::seed::Snapshot;
 use super::state::{Outputs, Variables};
 use crate::error::RunError;
-use crate::graph::{ContextNode, Evaluator, Graph, LoopNode, NodeIx, NodeKind, SnippetIx, Unevaluated, ValueSpec};
+use crate::graph::{
+    ContextNode, Evaluator, Graph, LlmNode, LoopNode, NodeIx, NodeKind, PartSpec, SnippetIx, Unevaluated, ValueSpec,
+};
 use crate::message::Role;
 use crate::script::{JS_GLOBALS, Scope, bare_name};
 use crate::value::{Output, ValueBudget};
@@ -167,6 +169,9 @@ fn outcome(
             let NodeKind::Llm(llm) = &node.kind else {
                 return Ok(Outcome::Done);
             };
+            if llm.is_computed() {
+                return computed(graph, llm, scope, evaluator);
+            }
             texts(graph, [llm.prompt, llm.system].into_iter(), scope, evaluator)
         }
         Evaluation::Texts => match &node.kind {
@@ -182,6 +187,41 @@ fn outcome(
             _ => Ok(Outcome::Done),
         },
     }
+}
+
+/// Everything that an LLM node evaluates, as an object: see [`Computed`].
+fn computed(
+    graph: &Graph,
+    llm: &LlmNode,
+    scope: &dyn Scope,
+    evaluator: &mut dyn Evaluator,
+) -> Result<Outcome, Unevaluated> {
+    let profile = llm.choice.as_ref().and_then(|choice| choice.profile);
+    let mut texts = [llm.prompt, llm.system, profile]
+        .into_iter()
+        .map(|snippet| match snippet {
+            Some(snippet) => text(graph, snippet, scope, evaluator).map(Some),
+            None => Ok(None),
+        });
+    let mut next = || texts.next().transpose().map(Option::flatten);
+    let (prompt, system, profile) = (next()?, next()?, next()?);
+    drop(texts);
+    let parameters = llm.choice.as_ref().and_then(|choice| choice.parameters.as_ref());
+    let parameters = parameters.map(|spec| spec_value(graph, spec, scope, evaluator));
+    let mut parts = Vec::new();
+    for part in &llm.parts {
+        if let PartSpec::Computed(spec) = part {
+            parts.push(spec_value(graph, spec, scope, evaluator)?);
+        }
+    }
+    let computed = Computed {
+        prompt,
+        system,
+        profile,
+        parameters: parameters.transpose()?,
+        parts,
+    };
+    Ok(Outcome::Value(Arc::new(json!(computed))))
 }
 
 /// The items of a loop. A lone word that is no name in scope stands for itself.

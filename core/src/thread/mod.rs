@@ -20,7 +20,7 @@ mod step;
 pub use crate::value::Output;
 pub use effect::{
     CancelReason, ContextChange, ConversationOp, Effect, EffectId, Environment, Evaluation, FiringId, Input, Joined,
-    ModelReply, Outcome, Prepared, ThreadEnd, TimerPurpose, ToolResult, TriggeredResult,
+    ModelChoice, ModelReply, Outcome, Prepared, ThreadEnd, TimerPurpose, ToolResult, TriggeredResult,
 };
 pub use evaluate::{ThreadScope, evaluate, spec_value};
 pub use id::ThreadId;

@@ -15,7 +15,7 @@ use pirn_core::run::{
 };
 use pirn_core::script::Scope;
 use pirn_core::status::ThreadStatus;
-use pirn_core::thread::{self, EffectId, Evaluation, Input, Outcome, Output, ThreadScope};
+use pirn_core::thread::{self, EffectId, Evaluation, Input, Outcome, Output, ThreadMachine, ThreadScope};
 use serde_json::{Value, json};
 
 /// Workflows, and answers that depend on nothing.
@@ -45,7 +45,7 @@ impl World for Outside {
     fn token_limit(&self, _: &Graph) -> Option<u64> {
         None
     }
-    fn tokenizer(&self, _: Option<&str>) -> Arc<dyn Tokenizer> {
+    fn tokenizer(&self, _: &Graph) -> Arc<dyn Tokenizer> {
         Arc::new(Estimator)
     }
     fn message_rules(&self, _: Option<&str>) -> pirn_core::conversation::MessageRules {
@@ -62,7 +62,7 @@ impl World for Outside {
             Evaluation::Prompt | Evaluation::Texts => Outcome::Texts(vec![Some("text".into()), None]),
         })
     }
-    fn call(&mut self, function: &str, _: &Output, _: u32) -> Called {
+    fn call(&mut self, function: &str, _: &Output, _: &ThreadMachine) -> Called {
         match function {
             "work" => Called::TakesTime,
             name => Called::Done(Ok(json!(name))),
@@ -100,6 +100,7 @@ impl Play {
             input: Arc::new(json!({})),
             conversation: Conversation::new(),
             pinned: Pinned::default(),
+            metadata: None,
             is_unlimited: false,
             trigger_depth: 0,
             deadline_ms: None,

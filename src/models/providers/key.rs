@@ -1,7 +1,15 @@
 //! A provider's key: read when it is needed, shown to nobody.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+
+use pirn_actors::ports::ModelCall;
+use pirn_core::error::RunError;
+use pirn_core::model_call::{FailureKind, ModelFailure};
+use serde::Deserialize;
+
+use crate::models::ChooseKey;
 
 /// Where keys come from, by the name of an environment variable.
 pub(super) type KeySource = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
@@ -9,6 +17,59 @@ pub(super) type KeySource = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 /// The process's environment.
 pub(super) fn from_environment() -> KeySource {
     Arc::new(|name| std::env::var(name).ok())
+}
+
+/// Where the key of a call comes from.
+pub(super) struct Keys {
+    /// For calls whose metadata names none.
+    pub(super) variable: Option<String>,
+    pub(super) by: Option<KeysBy>,
+    pub(super) variables: KeySource,
+    pub(super) choose: Option<Arc<ChooseKey>>,
+}
+
+/// Variables by what a run's metadata says: `{by = "tenant", names = {acme = "ACME_KEY"}}`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct KeysBy {
+    by: String,
+    names: BTreeMap<String, String>,
+}
+
+impl Keys {
+    /// The key of a call: what the program chooses, else that of the run's own tenant, else the profile's.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(super) fn of(&self, call: &ModelCall) -> Result<Key, RunError> {
+        let failed = |message: String| Err(ModelFailure::new(FailureKind::Key).into_error(message));
+        let chosen = self
+            .choose
+            .as_ref()
+            .and_then(|choose| choose(&call.profile, &call.context));
+        if let Some(key) = chosen.as_deref().and_then(Key::read) {
+            return Ok(key);
+        }
+        let whose = self.by.as_ref().map(|by| (by, call.context.metadata.get(&by.by)));
+        let own = whose.and_then(|(by, whose)| by.names.get(whose?.as_str()?));
+        let Some(variable) = own.or(self.variable.as_ref()) else {
+            return match whose {
+                None => Ok(Key::none()),
+                Some((by, Some(whose))) => failed(format!(
+                    "there is no key for {} {whose}: `apiKeyEnvs` does not name it, and there is no `apiKeyEnv`",
+                    by.by
+                )),
+                Some((by, None)) => failed(format!(
+                    "the run's metadata has no `{}` to choose the key by, and there is no `apiKeyEnv`",
+                    by.by
+                )),
+            };
+        };
+        match (self.variables)(variable).as_deref().and_then(Key::read) {
+            Some(key) => Ok(key),
+            None => failed(format!("the environment variable {variable} with the key is not set")),
+        }
+    }
 }
 
 /// A key. Neither `Debug` nor any error shows it.
@@ -23,9 +84,8 @@ impl Key {
         Self { text: None }
     }
 
-    /// The key a variable holds; blanks around it (a file's last line end) are not part of it.
-    pub(super) fn of(source: &KeySource, variable: &str) -> Option<Self> {
-        let text = source(variable)?;
+    /// A key as it was written; blanks around it (a file's last line end) are not part of it.
+    fn read(text: &str) -> Option<Self> {
         let text = text.trim();
         (!text.is_empty()).then(|| Self {
             text: Some(text.to_owned()),
@@ -58,12 +118,11 @@ mod tests {
 
     #[test]
     fn a_key_is_in_no_debug_and_in_no_text() {
-        let source: KeySource = Arc::new(|name| (name == "MINE").then(|| " sk-123\n".to_owned()));
-        let key = Key::of(&source, "MINE").expect("set");
+        let key = Key::read(" sk-123\n").expect("it is one");
         assert_eq!(key.expose(), Some("sk-123"));
         assert!(!format!("{key:?} {key:#?}").contains("sk-123"));
         assert_eq!(key.redact("bad key sk-123, sk-123"), "bad key ***, ***");
-        assert!(Key::of(&source, "OTHER").is_none());
+        assert!(Key::read(" \n").is_none());
         assert_eq!(Key::none().redact("as it is"), "as it is");
     }
 }

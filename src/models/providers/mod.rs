@@ -35,12 +35,12 @@ use reqwest::{Client, Url};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use self::key::{Key, KeySource};
+use self::key::{KeySource, Keys, KeysBy};
 use self::parameters::Parameters;
 use self::protocol::{Asked, Protocol};
-use super::ProfileFault;
 use super::policy::{self, CallPolicy, Timeouts};
 use super::structured::ResponseFormat;
+use super::{ChooseKey, ProfileFault};
 use crate::headers;
 
 /// The names of the providers.
@@ -65,8 +65,7 @@ struct Shared {
     rules: MessageRules,
     model: String,
     endpoint: Url,
-    key_variable: Option<String>,
-    variables: KeySource,
+    keys: Keys,
     written: Written,
     timeouts: Timeouts,
     /// Made with the first request: reading the system's certificates takes its time.
@@ -85,6 +84,7 @@ struct Written {
     headers: BTreeMap<String, String>,
     headers_env: BTreeMap<String, String>,
     query: BTreeMap<String, String>,
+    api_key_envs: Option<KeysBy>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -95,7 +95,15 @@ enum Api {
 }
 
 impl Written {
-    const FIELDS: [&str; 6] = ["stream", "api", "strictOrder", "headers", "headersEnv", "query"];
+    const FIELDS: [&str; 7] = [
+        "stream",
+        "api",
+        "strictOrder",
+        "headers",
+        "headersEnv",
+        "query",
+        "apiKeyEnvs",
+    ];
 }
 
 impl Remote {
@@ -104,10 +112,22 @@ impl Remote {
     /// # Errors
     /// Everything that is wrong with it.
     pub fn new(profile: &Profile) -> Result<Self, Vec<ProfileFault>> {
-        Self::with_variables(profile, key::from_environment())
+        Self::with_keys(profile, None)
     }
 
-    fn with_variables(profile: &Profile, variables: KeySource) -> Result<Self, Vec<ProfileFault>> {
+    /// As [`Remote::new`]; `choose` is asked for the key of each call first.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn with_keys(profile: &Profile, choose: Option<Arc<ChooseKey>>) -> Result<Self, Vec<ProfileFault>> {
+        Self::with_variables(profile, key::from_environment(), choose)
+    }
+
+    fn with_variables(
+        profile: &Profile,
+        variables: KeySource,
+        choose: Option<Arc<ChooseKey>>,
+    ) -> Result<Self, Vec<ProfileFault>> {
         let mut faults = policy::unknown_fields(profile, &Written::FIELDS);
         let mut fault = |pointer: &str, message: String| {
             faults.push(ProfileFault::new(profile.id.as_str(), pointer, message));
@@ -179,8 +199,12 @@ impl Remote {
                     },
                     model,
                     endpoint,
-                    key_variable: key_variable(profile, protocol),
-                    variables,
+                    keys: Keys {
+                        variable: key_variable(profile, protocol, &written),
+                        by: written.api_key_envs.clone(),
+                        variables,
+                        choose,
+                    },
                     written,
                     timeouts: policy.timeouts,
                     client: OnceLock::new(),
@@ -203,6 +227,7 @@ impl Written {
         self.headers.extend(one.headers);
         self.headers_env.extend(one.headers_env);
         self.query.extend(one.query);
+        self.api_key_envs = self.api_key_envs.take().or(one.api_key_envs);
     }
 }
 
@@ -256,7 +281,7 @@ impl std::fmt::Debug for Remote {
 impl Shared {
     async fn ask(&self, call: &ModelCall) -> Result<ModelReply, RunError> {
         let rejected = |message: String| ModelFailure::new(FailureKind::Rejected).into_error(message);
-        let key = self.key()?;
+        let key = self.keys.of(call)?;
         let parameters = Parameters::read(&call.parameters).map_err(parameters::wrong)?;
         self.protocol.check(&parameters).map_err(parameters::wrong)?;
         let format = call.response_format.as_deref().map(ResponseFormat::read);
@@ -270,7 +295,7 @@ impl Shared {
         };
         let body = self.protocol.body(&asked);
         let body = body.map_err(|error| rejected(format!("the request can not be sent: {error}")))?;
-        let variable = |name: &str| (self.variables)(name);
+        let variable = |name: &str| (self.keys.variables)(name);
         let headers = headers::of_request(&self.written.headers, &self.written.headers_env, variable)
             .map_err(|message| ModelFailure::new(FailureKind::Key).into_error(message))?;
         let mut request = self.client()?.post(self.protocol.url(&self.endpoint, &asked));
@@ -293,16 +318,6 @@ impl Shared {
         exchange.run(request).await
     }
 
-    fn key(&self) -> Result<Key, RunError> {
-        let Some(variable) = &self.key_variable else {
-            return Ok(Key::none());
-        };
-        Key::of(&self.variables, variable).ok_or_else(|| {
-            let message = format!("the environment variable {variable} with the key is not set");
-            ModelFailure::new(FailureKind::Key).into_error(message)
-        })
-    }
-
     fn client(&self) -> Result<&Client, RunError> {
         let made = self
             .client
@@ -314,12 +329,13 @@ impl Shared {
     }
 }
 
-/// The profile's own variable; the provider's usual one only where the endpoint is the provider's own.
-fn key_variable(profile: &Profile, protocol: Protocol) -> Option<String> {
-    match (&profile.api_key_env, &profile.endpoint) {
-        (Some(variable), _) => Some(variable.clone()),
-        (None, None) => protocol.key_variable().map(str::to_owned),
-        (None, Some(_)) => None,
+/// The profile's own variable; the provider's usual one only where the endpoint is the provider's own, and nobody has a key of
+/// his own.
+fn key_variable(profile: &Profile, protocol: Protocol, written: &Written) -> Option<String> {
+    match (&profile.api_key_env, &profile.endpoint, &written.api_key_envs) {
+        (Some(variable), _, _) => Some(variable.clone()),
+        (None, None, None) => protocol.key_variable().map(str::to_owned),
+        (None, _, _) => None,
     }
 }
 

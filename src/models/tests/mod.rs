@@ -7,7 +7,7 @@ mod scripted;
 use std::sync::{Arc, Mutex};
 
 use pirn_actors::host::SimulatedHost;
-use pirn_actors::ports::{Model, ModelCall, ModelSession, TokenSink};
+use pirn_actors::ports::{CallContext, Model, ModelCall, ModelSession, TokenSink};
 use pirn_core::conversation::{Estimator, ModelRequest, Repairs, message_cost};
 use pirn_core::definition::Profile;
 use pirn_core::error::RunError;
@@ -57,6 +57,7 @@ impl Caller {
             tools: Vec::new(),
             response_format: None,
             session: self.session.clone(),
+            context: CallContext::default(),
             clock: self.host.host().work_clock(),
             chance: 0,
             tokens,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn_actors::host::WorkClock;
-use pirn_actors::ports::{Tool, ToolSpec};
+use pirn_actors::ports::{Tool, ToolContext, ToolSpec};
 use pirn_core::message::Part;
 use serde_json::Value;
 
@@ -79,15 +79,16 @@ impl Tool for McpTool {
     }
 
     fn call(&self, arguments: Value, clock: WorkClock) -> BoxFuture<'static, Result<String, String>> {
-        let called = self.call_with_media(arguments, clock);
+        let context = ToolContext {
+            clock,
+            call_id: String::new(),
+            caller: None,
+        };
+        let called = self.call_in(arguments, context);
         async move { called.await.map(|(text, _)| text) }.boxed()
     }
 
-    fn call_with_media(
-        &self,
-        arguments: Value,
-        _: WorkClock,
-    ) -> BoxFuture<'static, Result<(String, Vec<Part>), String>> {
+    fn call_in(&self, arguments: Value, _: ToolContext) -> BoxFuture<'static, Result<(String, Vec<Part>), String>> {
         let (server, theirs) = (Arc::clone(&self.server), self.theirs.clone());
         let limit = server.config().limits.max_output_bytes;
         let Value::Object(arguments) = arguments else {

@@ -74,6 +74,7 @@ impl<'a> Driver<'a> {
                 input: Arc::new(json!({"ticket": 7, "weight": 0.1})),
                 conversation: Conversation::new(),
                 pinned: Pinned::default(),
+                metadata: None,
                 is_unlimited: false,
                 trigger_depth: 0,
                 seed: 7,

@@ -11,7 +11,7 @@ use pirn_core::graph::{CompileContext, Graph, NodeIx, compile_loaded};
 use pirn_core::message::{Role, ToolCall};
 use pirn_core::run::{Called, Listening, World};
 use pirn_core::script::Scope;
-use pirn_core::thread::{Effect, Evaluation, ModelReply, Outcome, Output, ThreadScope, ToolResult};
+use pirn_core::thread::{Effect, Evaluation, ModelReply, Outcome, Output, ThreadMachine, ThreadScope, ToolResult};
 use serde_json::{Value, json};
 
 /// Workflows, and answers that depend on nothing.
@@ -44,7 +44,7 @@ impl World for Workflows {
     fn token_limit(&self, _: &Graph) -> Option<u64> {
         None
     }
-    fn tokenizer(&self, _: Option<&str>) -> Arc<dyn Tokenizer> {
+    fn tokenizer(&self, _: &Graph) -> Arc<dyn Tokenizer> {
         Arc::new(Estimator)
     }
     fn tool_tokens(&self, _: &[Arc<str>], _: &dyn Tokenizer) -> u64 {
@@ -60,7 +60,7 @@ impl World for Workflows {
             Evaluation::Prompt | Evaluation::Texts => Outcome::Texts(vec![Some("text".into()), None]),
         })
     }
-    fn call(&mut self, function: &str, _: &Output, _: u32) -> Called {
+    fn call(&mut self, function: &str, _: &Output, _: &ThreadMachine) -> Called {
         match function {
             "work" => Called::TakesTime,
             name => Called::Done(Ok(json!(name))),

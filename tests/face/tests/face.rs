@@ -2,15 +2,16 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pirn::serde_json::{Value, json};
 use pirn::{
-    CancelOnDrop, Engine, EventFilter, EventType, Heard, Message, Model, ModelCall, ModelReply, PinSection, Pinned,
-    Profile, Role, RunError, RunErrorCode, RunHandle, RunReport, ThreadKind, ThreadStatus, Tokenizer, Tool, ToolSpec,
-    TriggerAction, TriggerCondition, TriggerDefinition, TriggerState, WorkClock,
+    CallContext, CancelOnDrop, Engine, EventFilter, EventType, Heard, Message, Model, ModelCall, ModelReply, Part,
+    PinSection, Pinned, Profile, Role, RunError, RunErrorCode, RunHandle, RunReport, ThreadKind, ThreadStatus,
+    Tokenizer, Tool, ToolCall, ToolContext, ToolSpec, TriggerAction, TriggerCondition, TriggerDefinition, TriggerState,
+    WorkClock,
 };
 
 type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -133,6 +134,112 @@ fn a_tool_of_ones_own_is_called_by_a_scripted_model() {
         .map(|one| &**one)
         .collect();
     assert_eq!((results.len(), results[0].content.as_str()), (1, "42"));
+}
+
+/// Says where it was called from.
+struct Whose;
+
+fn whose(context: &CallContext) -> String {
+    let node = context.node_id.as_deref().unwrap_or("a trigger");
+    let (run, thread) = (&context.run_id, &context.thread_id);
+    format!(
+        "{} {node} {run} {thread} {}",
+        context.workflow_id, context.metadata["tenant"]
+    )
+}
+
+impl Model for Whose {
+    fn call(&self, call: ModelCall) -> Work<Result<ModelReply, RunError>> {
+        Box::pin(async move {
+            let has_called = call.request.messages.iter().any(|message| message.role == Role::Tool);
+            Ok(ModelReply {
+                content: whose(&call.context),
+                tool_calls: (!has_called)
+                    .then(|| ToolCall {
+                        id: "c1".to_owned(),
+                        name: "whose".to_owned(),
+                        arguments: json!({}),
+                    })
+                    .into_iter()
+                    .collect(),
+                ..ModelReply::default()
+            })
+        })
+    }
+}
+
+impl Tool for Whose {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "whose".to_owned(),
+            description: "Says who asks".to_owned(),
+            parameters: json!({"type": "object"}),
+        }
+    }
+
+    fn call(&self, _: Value, _: WorkClock) -> Work<Result<String, String>> {
+        Box::pin(async { Err("nobody asks".to_owned()) })
+    }
+
+    fn call_in(&self, _: Value, context: ToolContext) -> Work<Result<(String, Vec<Part>), String>> {
+        Box::pin(async move {
+            let caller = context.caller.ok_or("nobody asks")?;
+            Ok((format!("{} {}", whose(&caller), context.call_id), Vec::new()))
+        })
+    }
+}
+
+#[test]
+fn models_tools_and_functions_learn_whose_run_it_is() {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let hear = Arc::clone(&heard);
+    let mut flow: Value = line(&[
+        json!({"id": "ask", "type": "LLM", "config": {"prompt": "whose?", "tools": ["whose"]}}),
+        json!({"id": "quick", "type": "CODE", "config": {"function": "quick"}}),
+        json!({"id": "slow", "type": "CODE", "config": {"function": "slow"}}),
+        json!({"id": "own", "type": "TOOL", "config": {"tool": "whose"}}),
+    ])
+    .parse()
+    .expect("JSON");
+    flow["config"] = json!({});
+    flow["triggers"] = json!([{"id": "t", "condition": {"eventType": "NODE_COMPLETED", "expression": "event.nodeId == 'own'"},
+        "action": {"type": "CUSTOM", "parameters": {"function": "hear"}}}]);
+    let engine = Engine::builder()
+        .model("whose", Arc::new(Whose))
+        .tool(Arc::new(Whose))
+        .function("quick", |input| Ok(json!(whose(&input.context()))))
+        .async_function_in("slow", |_, context| async move { Ok(json!(whose(&context))) })
+        .function("hear", move |input| {
+            hear.lock().expect("nobody panicked").push(whose(&input.context()));
+            Ok(Value::Null)
+        })
+        .workflows(flow.to_string())
+        .virtual_time(None)
+        .build()
+        .expect("valid");
+    for tenant in ["acme", "beta"] {
+        let run = engine
+            .run("flow")
+            .metadata([("tenant", tenant)])
+            .run_id(format!("of-{tenant}"));
+        let run = run.start().expect("admitted");
+        let report = run.outcome_blocking();
+        run.settled_blocking();
+        let at = |node: &str| format!("flow {node} of-{tenant} of-{tenant}.0 \"{tenant}\"");
+        let said = |role: Role| {
+            let all = report.conversation.messages.iter().rev();
+            let mut of_role = all.filter(|message| message.role == role);
+            of_role.next().map(|message| message.content.clone())
+        };
+        assert_eq!(said(Role::Assistant), Some(at("ask")), "{:?}", report.error);
+        assert_eq!(said(Role::Tool), Some(format!("{} c1", at("ask"))));
+        let output = |id: &str| {
+            let mut nodes = report.nodes.iter();
+            nodes.find(|node| &*node.node_id == id).is_some()
+        };
+        assert!(output("quick") && output("slow"));
+        assert_eq!(heard.lock().expect("nobody panicked").pop(), Some(at("a trigger")));
+    }
 }
 
 #[test]

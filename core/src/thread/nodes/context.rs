@@ -96,6 +96,7 @@ pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId,
                 node,
                 request,
                 offers_tools: false,
+                choice: None,
             });
             Progress::Wait(NodeRun::Context(Stage::Summary { id }))
         }

@@ -16,10 +16,12 @@
 //!
 //! Whenever the node is left early, every call that stands in the conversation gets a result that says so.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{NodeRun, Progress, evaluate, failure};
+use super::{NodeRun, Progress, asking, evaluate, failure};
 use crate::conversation::{AgentKind, Spent, first_prompt};
 use crate::definition::ToolRoundLimit;
 use crate::error::{RunError, RunErrorCode};
@@ -27,7 +29,9 @@ use crate::event::EventType;
 use crate::graph::{LlmNode, NodeKind};
 use crate::message::{Message, Part, Role, ToolCall};
 use crate::model_call::{FinishReason, ModelFailure};
-use crate::thread::effect::{ConversationOp, Effect, EffectId, Evaluation, ModelReply, Outcome, Prepared, ToolResult};
+use crate::thread::effect::{
+    ConversationOp, Effect, EffectId, Evaluation, ModelChoice, ModelReply, Outcome, Prepared, ToolResult,
+};
 use crate::thread::safe_point::{PendingMerge, When};
 use crate::thread::step::StepContext;
 
@@ -37,6 +41,9 @@ pub(in crate::thread) struct Stage {
     at: At,
     /// System text for requests whose history has none.
     system: Option<String>,
+    /// The profile and the parameters, where they were evaluated.
+    #[serde(default)]
+    choice: Option<Arc<ModelChoice>>,
     /// Rounds of tool calls so far.
     rounds: u32,
     /// What the provider reported in this node.
@@ -120,13 +127,18 @@ pub(super) fn enter(walk: &mut StepContext<'_>, node: &LlmNode) -> Progress {
     let stage = Stage {
         at: At::Held,
         system: None,
+        choice: None,
         rounds: 0,
         usage: Spent::default(),
         announced: false,
         is_last_word: false,
     };
-    if node.prompt.is_none() && node.system.is_none() {
-        return prepare(walk, stage);
+    if node.prompt.is_none() && node.system.is_none() && !node.is_computed() {
+        return if node.parts.is_empty() {
+            prepare(walk, stage)
+        } else {
+            speak(walk, stage, None, Vec::new())
+        };
     }
     let id = evaluate(walk, Evaluation::Prompt);
     stage.to(At::Texts { id })
@@ -136,7 +148,20 @@ pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId,
     let mut stage = stage;
     match std::mem::replace(&mut stage.at, At::Held) {
         At::Texts { id } if id == effect => match outcome {
-            Outcome::Texts(texts) => prompt(walk, stage, texts),
+            Outcome::Texts(texts) => {
+                let mut texts = texts.into_iter();
+                let prompt = texts.next().flatten();
+                stage.system = texts.next().flatten();
+                speak(walk, stage, prompt, Vec::new())
+            }
+            Outcome::Value(computed) => match asking::read(&computed) {
+                Ok(computed) => {
+                    stage.system = computed.system;
+                    stage.choice = Some(Arc::new(computed.choice));
+                    speak(walk, stage, computed.prompt, computed.parts)
+                }
+                Err(error) => Progress::Failed(error),
+            },
             other => Progress::Failed(failure(other)),
         },
         At::Prompting { id } | At::Answering { id } if id == effect => match outcome {
@@ -226,24 +251,32 @@ fn append_unasked(walk: &mut StepContext<'_>, messages: Vec<Message>) {
     }
 }
 
-/// The prompt joins the conversation once, however often the node is tried.
-fn prompt(walk: &mut StepContext<'_>, mut stage: Stage, texts: Vec<Option<String>>) -> Progress {
-    let mut texts = texts.into_iter();
-    let prompt = texts.next().flatten();
-    stage.system = texts.next().flatten();
-    let Some(prompt) = prompt.filter(|_| !walk.thread.prompted) else {
-        return prepare(walk, stage);
+/// The prompt and its parts join the conversation once, however often the node is tried.
+fn speak(walk: &mut StepContext<'_>, stage: Stage, prompt: Option<String>, computed: Vec<Vec<Part>>) -> Progress {
+    let parts = match &walk.thread.graph().node(walk.thread.at).kind {
+        NodeKind::Llm(node) => asking::parts(node, computed),
+        _ => Vec::new(),
     };
+    if walk.thread.prompted || (prompt.is_none() && parts.is_empty()) {
+        return prepare(walk, stage);
+    }
     walk.thread.prompted = true;
-    let content = match walk.thread.agent.as_deref().filter(|_| walk.thread.first_prompt) {
-        Some(agent) => match first_prompt(&prompt, agent) {
-            Ok(content) => content,
+    let text = match walk.thread.agent.as_deref().filter(|_| walk.thread.first_prompt) {
+        Some(agent) => match first_prompt(&prompt.unwrap_or_default(), agent) {
+            Ok(text) => Some(text),
             Err(error) => return Progress::Failed(error.into()),
         },
         None => prompt,
     };
     walk.thread.first_prompt = false;
-    let id = append(walk, vec![Message::new(Role::User, content)]);
+    let message = match text {
+        Some(text) if parts.is_empty() => Message::new(Role::User, text),
+        text => {
+            let text = text.filter(|text| !text.is_empty()).map(Part::text);
+            Message::of_parts(Role::User, text.into_iter().chain(parts).collect::<Vec<_>>())
+        }
+    };
+    let id = append(walk, vec![message]);
     stage.to(At::Prompting { id })
 }
 
@@ -272,6 +305,7 @@ fn prepare(walk: &mut StepContext<'_>, stage: Stage) -> Progress {
         agent,
         system: stage.system.clone(),
         node,
+        choice: stage.choice.clone(),
         recheck: stage.announced,
     };
     walk.converse(id, op);
@@ -303,6 +337,7 @@ fn call(walk: &mut StepContext<'_>, mut stage: Stage, prepared: Prepared) -> Pro
         node,
         request: prepared.request,
         offers_tools: !stage.is_last_word,
+        choice: stage.choice.clone(),
     });
     stage.to(At::Calling { id })
 }

@@ -1,6 +1,7 @@
 //! The node types. Each file says how its node is entered and what it makes of answers; this table sends them there.
 
-pub(super) mod code;
+pub(super) mod asking;
+mod code;
 pub(super) mod context;
 pub(super) mod fork;
 pub(super) mod llm;

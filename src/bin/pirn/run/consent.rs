@@ -93,11 +93,11 @@ fn answer(questions: &Receiver<Question>, gate: &PromptGate) {
 fn asked(request: &ApprovalRequest) -> Verdict {
     let mut line = String::new();
     let arguments = shown(&request.arguments.to_string());
-    let by = request.asker.as_ref().map_or_else(String::new, |asker| {
+    let by = request.caller.as_ref().map_or_else(String::new, |caller| {
         format!(
             "  for node {}, thread {}\n",
-            shown(&asker.node_id),
-            shown(&asker.thread_id)
+            shown(caller.node_id.as_deref().unwrap_or_default()),
+            shown(&caller.thread_id)
         )
     });
     let wrote = write!(

@@ -1,0 +1,88 @@
+//! What an LLM node asks, read from what was evaluated for it: texts, parts of its message, the profile and the parameters.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::error::{RunError, RunErrorCode};
+use crate::graph::{LlmNode, PartSpec};
+use crate::message::Part;
+use crate::thread::effect::{Computed, ModelChoice};
+
+/// What was evaluated.
+pub(super) struct Asking {
+    pub(super) prompt: Option<String>,
+    pub(super) system: Option<String>,
+    pub(super) choice: ModelChoice,
+    /// For each piece that is computed, in order.
+    pub(super) parts: Vec<Vec<Part>>,
+}
+
+/// Reads it.
+///
+/// # Errors
+/// `NODE_FAILED`: a profile's id that is empty, or what is no part of a message.
+pub(super) fn read(computed: &Value) -> Result<Asking, RunError> {
+    let failed = |message: String| RunError::new(RunErrorCode::NodeFailed, message);
+    let computed = Computed::deserialize(computed).map_err(|error| failed(error.to_string()))?;
+    if computed.profile.as_ref().is_some_and(|id| id.trim().is_empty()) {
+        return Err(failed(
+            "the template of `profileId` gives no profile's id: it is empty".to_owned(),
+        ));
+    }
+    let parameters = computed.parameters.map(Arc::unwrap_or_clone);
+    let choice = ModelChoice {
+        profile_id: computed.profile.map(|id| Arc::from(id.trim())),
+        parameters: match parameters {
+            Some(Value::Object(parameters)) => Some(Arc::new(parameters)),
+            _ => None,
+        },
+    };
+    let parts: Result<Vec<Vec<Part>>, RunError> = computed
+        .parts
+        .into_iter()
+        .map(|value| pieces(&value).map_err(|why| failed(format!("`parts` of the node: {why}"))))
+        .collect();
+    Ok(Asking {
+        prompt: computed.prompt,
+        system: computed.system,
+        choice,
+        parts: parts?,
+    })
+}
+
+/// A piece, a text, or a list of both; null is none.
+fn pieces(value: &Value) -> Result<Vec<Part>, String> {
+    match value {
+        Value::Null => Ok(Vec::new()),
+        Value::String(text) => Ok(vec![Part::text(text.as_str())]),
+        Value::Array(items) => {
+            let mut all = Vec::with_capacity(items.len());
+            for item in items {
+                if item.is_array() {
+                    return Err("a list of parts holds no lists".to_owned());
+                }
+                all.extend(pieces(item)?);
+            }
+            Ok(all)
+        }
+        Value::Object(_) => Part::deserialize(value)
+            .map(|part| vec![part])
+            .map_err(|error| format!("not a part of a message: {error}")),
+        Value::Bool(_) | Value::Number(_) => Err(format!("{value} is no part of a message")),
+    }
+}
+
+/// The parts of a node's message: those that stand in its definition, and in their places those that were computed.
+pub(super) fn parts(node: &LlmNode, computed: Vec<Vec<Part>>) -> Vec<Part> {
+    let mut computed = computed.into_iter();
+    let mut parts = Vec::with_capacity(node.parts.len());
+    for part in &node.parts {
+        match part {
+            PartSpec::Literal(part) => parts.push(part.clone()),
+            PartSpec::Computed(_) => parts.extend(computed.next().into_iter().flatten()),
+        }
+    }
+    parts
+}
