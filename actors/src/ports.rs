@@ -12,7 +12,7 @@ use pirn_core::error::RunError;
 use pirn_core::graph::{Evaluator, Graph, NodeIx, NodeKind, SnippetIx};
 use pirn_core::message::{Part, ToolCall};
 use pirn_core::script::{Scope, ScopeValues};
-use pirn_core::thread::{Evaluation, ModelReply, Outcome, Snapshot, ThreadScope, ToolResult, Variables};
+use pirn_core::thread::{Evaluation, ModelReply, Outcome, ScriptLogs, Snapshot, ThreadScope, ToolResult, Variables};
 use serde_json::{Map, Value};
 
 pub use crate::call_context::CallContext;
@@ -260,8 +260,16 @@ pub struct ScriptJob<'a> {
     pub seed: Option<u64>,
 }
 
+/// How a script ended, and what it wrote before.
+pub struct ScriptEnd {
+    /// Its value.
+    pub result: Result<Arc<Value>, RunError>,
+    /// What it wrote with `console`.
+    pub logs: ScriptLogs,
+}
+
 /// What a script answers to.
-pub type ScriptAnswer = Box<dyn FnOnce(Result<Arc<Value>, RunError>) + Send>;
+pub type ScriptAnswer = Box<dyn FnOnce(ScriptEnd) + Send>;
 
 /// Texts that an [`Evaluator`] left for later, with all that they see.
 pub struct TextJob {

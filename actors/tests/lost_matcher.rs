@@ -12,8 +12,8 @@ use pirn_actors::engine::{EngineParts, EngineShared, RunRequest, Spawner, StartJ
 use pirn_actors::events::{Deliver, Delivery, Subscription, Undelivered};
 use pirn_actors::host::{Host, SimulatedHost, WorkClock};
 use pirn_actors::ports::{
-    AskedCall, Function, Input, Model, ModelCall, Models, Ports, ScriptAnswer, ScriptHandle, ScriptJob, Scripts,
-    TextAnswer, TextJob, ToolSpec, Tools,
+    AskedCall, Function, Input, Model, ModelCall, Models, Ports, ScriptAnswer, ScriptEnd, ScriptHandle, ScriptJob,
+    Scripts, TextAnswer, TextJob, ToolSpec, Tools,
 };
 use pirn_core::conversation::Estimator;
 use pirn_core::definition::{Loaded, Profile, SourceFile};
@@ -23,7 +23,7 @@ use pirn_core::graph::{CompileContext, Evaluator, Graph, SnippetIx, Unevaluated,
 use pirn_core::run::RunReport;
 use pirn_core::script::{Scope, ScriptFault};
 use pirn_core::status::ThreadStatus;
-use pirn_core::thread::{ModelReply, Outcome, ToolResult};
+use pirn_core::thread::{ModelReply, Outcome, ScriptLogs, ToolResult};
 use serde_json::{Value, json};
 
 /// A workflow whose trigger would hold its thread at every node.
@@ -219,7 +219,11 @@ impl Tools for Nothing {
 
 impl Scripts for Nothing {
     fn run(&self, _: ScriptJob<'_>, answer: ScriptAnswer) -> ScriptHandle {
-        answer(Err(RunError::new(RunErrorCode::ScriptError, "no script runs here")));
+        let error = RunError::new(RunErrorCode::ScriptError, "no script runs here");
+        answer(ScriptEnd {
+            result: Err(error),
+            logs: ScriptLogs::default(),
+        });
         ScriptHandle::new(|| ())
     }
     fn evaluate(&self, job: TextJob, answer: TextAnswer) -> ScriptHandle {

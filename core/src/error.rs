@@ -32,6 +32,8 @@ run_error_codes! {
     NodeTimeout = "NODE_TIMEOUT",
     /// JavaScript threw.
     ScriptError = "SCRIPT_ERROR",
+    /// A script named what is not there.
+    UnknownName = "UNKNOWN_NAME",
     /// JavaScript ran over its memory, stack or time limit.
     ScriptLimitExceeded = "SCRIPT_LIMIT_EXCEEDED",
     /// A template named a path that does not exist.
@@ -177,11 +179,12 @@ impl std::error::Error for RunError {
 /// The error of evaluating an expression, a template or a script; `into()` makes it a [`RunError`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScriptFault {
-    /// `SCRIPT_ERROR`, `SCRIPT_LIMIT_EXCEEDED`, `TEMPLATE_ERROR` or, where it was stopped, `CANCELLED`.
+    /// `SCRIPT_ERROR`, `UNKNOWN_NAME`, `SCRIPT_LIMIT_EXCEEDED`, `TEMPLATE_ERROR` or, where it was stopped, `CANCELLED`.
     pub code: RunErrorCode,
     /// One sentence for a person.
     pub message: String,
-    /// Facts for a program: `{"path"}` of a missing path, `{"line", "column"}` of a thrown error.
+    /// Facts for a program: `{"path"}` of a missing path, `{"name"}` of an unknown name, `{"line", "column"}` of a thrown error,
+    /// and `{"expression"}` where an expression threw it.
     pub details: Option<Value>,
 }
 
@@ -219,6 +222,15 @@ impl ScriptFault {
             code: RunErrorCode::Cancelled,
             message: "the script was stopped".into(),
             details: None,
+        }
+    }
+
+    /// Nothing is called `name`.
+    pub fn unknown_name(name: &str) -> Self {
+        Self {
+            code: RunErrorCode::UnknownName,
+            message: format!("unknown name `{name}`"),
+            details: Some(json!({ "name": name })),
         }
     }
 

@@ -82,15 +82,19 @@ fn run(job: CodeJob) -> CodeOutcome {
             };
         }
     };
+    let names = Names::of(&job.code);
+    let mut unknown = job.scope.unknown(&names);
+    unknown.retain(|name| !options.functions.names().any(|function| function == name));
     let run = Run {
         scope: job.scope,
+        unknown,
         paths: Arc::default(),
         seed: job.seed,
         time: job.limits.time,
         stop: Some(job.stop),
     };
     let result = realm
-        .compile(&job.code, Form::Script, &Names::of(&job.code))
+        .compile(&job.code, Form::Script, &names)
         .and_then(|compiled| realm.script(&compiled, run));
     CodeOutcome {
         result,

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pirn_core::graph::{Evaluator, Graph, SnippetIx, Unevaluated};
+use pirn_core::error::RunErrorCode;
+use pirn_core::graph::{Evaluator, Graph, SnippetIx, Unevaluated, name_advice};
 use pirn_core::script::{Plain, Scope, ScriptFault};
 use serde_json::Value;
 
@@ -157,11 +158,13 @@ impl Evaluator for JsEvaluator {
     fn value(&mut self, graph: &Graph, snippet: SnippetIx, scope: &dyn Scope) -> Result<Arc<Value>, Unevaluated> {
         let expression = self.expression(graph, snippet);
         self.value_in(&expression, scope)
+            .map_err(|fault| advised_later(fault, graph))
     }
 
     fn truth(&mut self, graph: &Graph, snippet: SnippetIx, scope: &dyn Scope) -> Result<bool, Unevaluated> {
         let expression = self.expression(graph, snippet);
         self.truth_in(&expression, scope)
+            .map_err(|fault| advised_later(fault, graph))
     }
 
     fn text(&mut self, graph: &Graph, snippet: SnippetIx, scope: &dyn Scope) -> Result<String, Unevaluated> {
@@ -193,6 +196,27 @@ impl Evaluator for JsEvaluator {
         let template = self.templates.text(source, self.limits.cached, Template::compile);
         self.rendered(&template, |template| template.render(scope, self.until))
     }
+}
+
+fn advised_later(fault: Unevaluated, graph: &Graph) -> Unevaluated {
+    match fault {
+        Unevaluated::Fault(fault) => Unevaluated::Fault(advised(fault, graph)),
+        Unevaluated::Later => Unevaluated::Later,
+    }
+}
+
+fn advised(mut fault: ScriptFault, graph: &Graph) -> ScriptFault {
+    if let Some(meant) = advice(fault.code, fault.details.as_ref(), graph) {
+        fault.message = format!("{}: {meant}", fault.message);
+    }
+    fault
+}
+
+/// Of an unknown name, what may have been meant.
+pub(super) fn advice(code: RunErrorCode, details: Option<&Value>, graph: &Graph) -> Option<String> {
+    let name = details?.get("name")?.as_str()?;
+    let known = graph.variable_names.iter().chain(graph.by_id.keys());
+    (code == RunErrorCode::UnknownName).then(|| name_advice(name, known.map(AsRef::as_ref), false))
 }
 
 impl<T> Default for Cache<T> {

@@ -9,9 +9,10 @@ use pirn_core::script::{Names, Path, Scope, ScopeValues, ScriptFault};
 use serde_json::Value;
 
 use super::evaluator::JavaScript;
+use super::placeholder::Shifts;
 use super::realm::{Compiled, Form, Realm, Run, out_of_memory, placeholder_call};
 use super::realm_options::RealmOptions;
-use super::{ExpressionLimits, HostFunctions, placeholder};
+use super::{ExpressionLimits, HostFunctions, place, placeholder};
 
 /// An expression as it is handed to JavaScript.
 pub(super) struct Script {
@@ -22,15 +23,16 @@ pub(super) struct Script {
     pub(super) names: Names,
     source: String,
     paths: Arc<[Path]>,
+    rewritten: Shifts,
 }
 
 impl Script {
     pub(super) fn read(text: &str) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let mut names = Names::of(text);
-        let (source, paths) = match placeholder::rewrite(text, placeholder_call) {
-            Some(rewritten) => (rewritten.source, rewritten.paths),
-            None => (text.to_owned(), Vec::new()),
+        let (source, paths, rewritten) = match placeholder::rewrite(text, placeholder_call) {
+            Some(rewritten) => (rewritten.source, rewritten.paths, rewritten.shifts),
+            None => (text.to_owned(), Vec::new(), Shifts::default()),
         };
         for path in &paths {
             path.note(&mut names);
@@ -41,7 +43,26 @@ impl Script {
             names,
             source,
             paths: paths.into(),
+            rewritten,
         }
+    }
+
+    /// The fault with the place in the text as it was written, and the text.
+    fn placed(&self, mut fault: ScriptFault) -> ScriptFault {
+        let Some(Value::Object(details)) = &mut fault.details else {
+            return fault;
+        };
+        let number = |name: &str| u32::try_from(details.get(name)?.as_u64()?).ok();
+        if let Some((line, column)) = number("line").zip(number("column")) {
+            let offset = self.rewritten.original(place::offset(&self.source, line, column));
+            let (line, column) = place::line_and_column(&self.text, offset);
+            details.extend([
+                ("line".to_owned(), line.into()),
+                ("column".to_owned(), column.into()),
+                ("expression".to_owned(), (&*self.text).into()),
+            ]);
+        }
+        fault
     }
 }
 
@@ -106,8 +127,10 @@ impl Expressions {
             .entry(script.id)
             .or_insert_with(|| realm.compile(&script.source, Form::Expression, &script.names))
             .clone()?;
+        let scope = ScopeValues::capture(&script.names, scope);
         let run = Run {
-            scope: ScopeValues::capture(&script.names, scope),
+            unknown: scope.unknown(&script.names),
+            scope,
             paths: script.paths.clone(),
             seed: None,
             time,
@@ -120,10 +143,12 @@ impl Expressions {
 impl JavaScript for Expressions {
     fn value(&mut self, script: &Script, scope: &dyn Scope, time: Duration) -> Result<Value, ScriptFault> {
         self.run(script, scope, time, Realm::value)
+            .map_err(|fault| script.placed(fault))
     }
 
     fn truth(&mut self, script: &Script, scope: &dyn Scope, time: Duration) -> Result<bool, ScriptFault> {
         self.run(script, scope, time, Realm::truth)
+            .map_err(|fault| script.placed(fault))
     }
 }
 

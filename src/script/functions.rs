@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use pirn_core::thread::ScriptLogs;
 use serde_json::Value;
 
 /// A function of the host that CODE can call by name. It runs on the script's thread and its time counts as the
@@ -63,9 +64,17 @@ pub struct Logs {
 
 impl Logs {
     /// Lines that are kept.
-    pub const MOST_LINES: usize = 1000;
+    pub const MOST_LINES: usize = 100;
     /// Bytes that are kept.
     pub const MOST_BYTES: usize = 64 << 10;
+
+    /// As an engine hears it.
+    pub(super) fn into_script_logs(self) -> ScriptLogs {
+        ScriptLogs {
+            lines: self.lines,
+            dropped: self.dropped,
+        }
+    }
 
     /// Each line with its level (`log`, `info`, `warn`, `error`, `debug`), in order.
     pub fn lines(&self) -> impl Iterator<Item = (&str, &str)> {

@@ -20,6 +20,7 @@ pub(super) struct Frame {
     pub(super) scope: ScopeValues,
     pub(super) paths: Arc<[Path]>,
     pub(super) missing: Option<Arc<str>>,
+    pub(super) unknown: Vec<Arc<str>>,
     pub(super) logs: Logs,
     pub(super) random: Option<u64>,
 }
@@ -71,14 +72,15 @@ pub(super) fn host_object<'js>(
     )?;
     let at = frame.clone();
     host.set(
+        "unknown",
+        Function::new(ctx.clone(), move |ctx: Ctx<'js>| list(&ctx, &locked(&at).unknown))?,
+    )?;
+    let at = frame.clone();
+    host.set(
         "keys",
         Function::new(ctx.clone(), move |ctx: Ctx<'js>, kind: u8| {
             let names: Vec<Arc<str>> = members(&locked(&at).scope, kind).keys().cloned().collect();
-            let list = Array::new(ctx)?;
-            for (index, name) in names.iter().enumerate() {
-                list.set(index, name.as_ref())?;
-            }
-            Ok::<_, Error>(list)
+            list(&ctx, &names)
         })?,
     )?;
     let at = frame.clone();
@@ -115,6 +117,14 @@ pub(super) fn host_object<'js>(
 
 fn locked(frame: &Mutex<Frame>) -> std::sync::MutexGuard<'_, Frame> {
     frame.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn list<'js>(ctx: &Ctx<'js>, names: &[Arc<str>]) -> rquickjs::Result<Array<'js>> {
+    let list = Array::new(ctx.clone())?;
+    for (index, name) in names.iter().enumerate() {
+        list.set(index, name.as_ref())?;
+    }
+    Ok(list)
 }
 
 fn members(scope: &ScopeValues, kind: u8) -> &BTreeMap<Arc<str>, Arc<Value>> {

@@ -25,6 +25,7 @@ mod interrupt;
 mod limits;
 #[cfg(feature = "javascript")]
 mod parser;
+pub(crate) mod place;
 #[cfg(feature = "javascript")]
 mod placeholder;
 mod pool;

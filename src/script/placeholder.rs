@@ -9,6 +9,21 @@ use pirn_core::script::Path;
 pub(super) struct Rewritten {
     pub(super) source: String,
     pub(super) paths: Vec<Path>,
+    pub(super) shifts: Shifts,
+}
+
+/// Where the text that was rewritten goes on as it was: bytes of the new text and of the old one, ascending.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Shifts(Vec<(usize, usize)>);
+
+impl Shifts {
+    /// The byte of the old text that a byte of the new one comes from.
+    pub(super) fn original(&self, offset: usize) -> usize {
+        let next = self.0.partition_point(|(new, _)| *new <= offset);
+        let (new, old) = next.checked_sub(1).map_or((0, 0), |last| self.0[last]);
+        let most = self.0.get(next).map_or(usize::MAX, |(_, old)| *old);
+        (old + offset - new).min(most)
+    }
 }
 
 /// Rewrites an expression; `None` where it has no `{{path}}`. `call` gives the text that reads path number `n`.
@@ -18,12 +33,14 @@ pub(super) fn rewrite(source: &str, call: impl Fn(usize) -> String) -> Option<Re
     }
     let mut text = String::with_capacity(source.len());
     let mut paths = Vec::new();
+    let mut shifts = Vec::new();
     let mut rest = source;
     while let Some(c) = rest.chars().next() {
         if let Some((path, after)) = placeholder(rest).filter(|_| !text.ends_with('$')) {
             text.push_str(&call(paths.len()));
             paths.push(path);
             rest = after;
+            shifts.push((text.len(), source.len() - rest.len()));
             continue;
         }
         let end = match c {
@@ -31,6 +48,7 @@ pub(super) fn rewrite(source: &str, call: impl Fn(usize) -> String) -> Option<Re
                 let end = string_end(rest, c);
                 text.push_str(&with_sums(&rest[..end], c, &mut paths, &call));
                 rest = &rest[end..];
+                shifts.push((text.len(), source.len() - rest.len()));
                 continue;
             }
             '`' => string_end(rest, '`'),
@@ -42,7 +60,12 @@ pub(super) fn rewrite(source: &str, call: impl Fn(usize) -> String) -> Option<Re
         text.push_str(&rest[..end]);
         rest = &rest[end..];
     }
-    (!paths.is_empty()).then_some(Rewritten { source: text, paths })
+    let shifts = Shifts(shifts);
+    (!paths.is_empty()).then_some(Rewritten {
+        source: text,
+        paths,
+        shifts,
+    })
 }
 
 /// A `{{path}}` at the start of `text`, and what follows.
@@ -99,7 +122,7 @@ fn begins_pattern(text: &str) -> bool {
     !ends_operand
         || matches!(
             word,
-            "return" | "typeof" | "in" | "of" | "void" | "delete" | "instanceof" | "await"
+            "return" | "typeof" | "in" | "void" | "delete" | "instanceof" | "await"
         )
 }
 
@@ -142,6 +165,17 @@ mod tests {
     fn a_placeholder_in_a_string_makes_it_a_sum() {
         assert_eq!(rewritten("'{{s}}' === 'ok'").unwrap().0, "('' + at(0) + '') === 'ok'");
         assert_eq!(rewritten(r#""a \" {{s}}!""#).unwrap().0, r#"("a \" " + at(0) + "!")"#);
+    }
+
+    #[test]
+    fn what_stays_is_found_where_it_was() {
+        let source = "{{a}} + x * '{{b}}' / y";
+        let rewritten = rewrite(source, |index| format!("at({index})")).unwrap();
+        for name in ["x", "y"] {
+            let new = rewritten.source.find(name).unwrap();
+            assert_eq!(Some(rewritten.shifts.original(new)), source.find(name), "{name}");
+        }
+        assert_eq!(rewritten.shifts.original(0), 0);
     }
 
     #[test]

@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
-use pirn_actors::ports::{ScriptAnswer, ScriptHandle, ScriptJob, ScriptStats, Scripts, TextAnswer, TextJob};
+use pirn_actors::ports::{ScriptAnswer, ScriptEnd, ScriptHandle, ScriptJob, ScriptStats, Scripts, TextAnswer, TextJob};
 use pirn_core::conversation::Tokenizer;
 use pirn_core::error::{RunError, RunErrorCode};
-use pirn_core::graph::Evaluator;
-use pirn_core::thread::Outcome;
+use pirn_core::graph::{Evaluator, Graph};
+use pirn_core::thread::{Outcome, ScriptLogs};
 
 use super::compress;
+use super::evaluator::advice;
 use super::pool::{JobGuard, ScriptPool};
 use super::task::{Done, Task};
-use super::{CodeJob, HostFunctions, JsEvaluator, Logs, ScriptSettings};
+use super::{CodeJob, HostFunctions, JsEvaluator, ScriptSettings};
 
 /// Runs CODE, and the texts that evaluators leave for later, on threads that are started when the first job comes. Scripts
 /// can call `compressMessages` and what [`ScriptPort::with_functions`] adds.
@@ -91,8 +92,11 @@ impl Default for ScriptPort {
 impl Scripts for ScriptPort {
     fn run(&self, job: ScriptJob<'_>, answer: ScriptAnswer) -> ScriptHandle {
         let task = Task::Code(Box::new(self.code_job(&job)));
-        let guard = self.pool.submit(job.run_id, task, Box::new(|done| answer(value(done))));
-        handle(guard)
+        let graph = Arc::clone(job.graph);
+        handle(
+            self.pool
+                .submit(job.run_id, task, Box::new(move |done| answer(told(done, &graph)))),
+        )
     }
 
     fn evaluate(&self, job: TextJob, answer: TextAnswer) -> ScriptHandle {
@@ -125,20 +129,22 @@ fn handle(guard: JobGuard) -> ScriptHandle {
     ScriptHandle::new(move || drop(guard))
 }
 
-fn value(done: Done) -> Result<Arc<serde_json::Value>, RunError> {
-    show(&done.logs);
-    match done.outcome {
+fn told(done: Done, graph: &Graph) -> ScriptEnd {
+    let result = match done.outcome {
         Outcome::Value(value) => Ok(value),
-        Outcome::Failed(error) => Err(error),
+        Outcome::Failed(error) => Err(advised(error, graph)),
         _ => Err(RunError::new(RunErrorCode::ScriptError, "the script gave no value")),
+    };
+    ScriptEnd {
+        result,
+        logs: done.logs.into_script_logs(),
     }
 }
 
-fn show(logs: &Logs) {
-    for (level, line) in logs.lines() {
-        tracing::info!(target: "pirn::script", level, "{line}");
+/// Of an unknown name, what may have been meant.
+fn advised(mut error: RunError, graph: &Graph) -> RunError {
+    if let Some(meant) = advice(error.code, error.details.as_ref(), graph) {
+        error.message = format!("{}: {meant}", error.message);
     }
-    if logs.dropped() > 0 {
-        tracing::info!(target: "pirn::script", lines = logs.dropped(), "more was logged than is kept");
-    }
+    error
 }

@@ -8,13 +8,13 @@
   const { apply, construct, ownKeys, getOwnPropertyDescriptor, defineProperty, getPrototypeOf } = Reflect;
   const { create, freeze, hasOwn } = Object;
   const { isArray } = Array;
-  const { isConcatSpreadable } = Symbol;
+  const { isConcatSpreadable, unscopables } = Symbol;
   const BuiltinProxy = Proxy;
   const BuiltinDate = Date;
   const BuiltinRegExp = RegExp;
   const BuiltinError = Error;
   const BuiltinString = String;
-  const { at, fixed, member, has, keys, log, random, allowed, functions, longest, pause } = host;
+  const { at, fixed, member, has, keys, unknown, log, random, allowed, functions, longest, pause } = host;
 
   const refuse = (message) => {
     throw new TypeError(message);
@@ -280,6 +280,9 @@
     replace(Iterator.prototype, "drop", wrapper.drop);
   }
 
+  // A name that nobody has must be none of those that every object has.
+  Object.setPrototypeOf(globalThis, null);
+
   // --- names --------------------------------------------------------------------------------------------------
 
   const show = (value) => {
@@ -307,6 +310,19 @@
     if (found.size > 0) found.clear();
     if (foundMembers[0].size > 0) foundMembers[0].clear();
     if (foundMembers[1].size > 0) foundMembers[1].clear();
+    hidden = null;
+  };
+
+  // Names that mean nothing in this evaluation: they are left to JavaScript, where `typeof` may ask for them and all else throws.
+  const none = freeze(create(null));
+  let hidden = null;
+  const hiddenNames = () => {
+    if (hidden !== null) return hidden;
+    const names = unknown();
+    if (names.length === 0) return (hidden = none);
+    hidden = create(null);
+    for (const name of names) hidden[name] = true;
+    return freeze(hidden);
   };
 
   const memberOf = (kind, name) => {
@@ -362,6 +378,7 @@
   // An object whose members are the names a text can use; a text is compiled inside `with` of it.
   const bind = (names) => {
     const scope = create(null);
+    defineProperty(scope, unscopables, { get: hiddenNames, enumerable: false, configurable: false });
     for (const name of names) {
       const fallback = functions[name] ?? (hasOwn(globalThis, name) ? globalThis[name] : undefined);
       let get = readers[name] ?? (() => meaning(name, fallback));

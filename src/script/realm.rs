@@ -55,6 +55,8 @@ pub(super) struct Run {
     pub(super) scope: ScopeValues,
     /// Its `{{path}}`s, by number.
     pub(super) paths: Arc<[Path]>,
+    /// Of its names those that mean nothing there.
+    pub(super) unknown: Vec<Arc<str>>,
     /// For `Math.random`.
     pub(super) seed: Option<u64>,
     /// How long it may take.
@@ -215,6 +217,7 @@ impl Realm {
             frame.scope = run.scope;
             frame.paths = run.paths;
             frame.missing = None;
+            frame.unknown = run.unknown;
             frame.random = run.seed;
         }
         self.interrupt.begin(run.time, run.stop);
@@ -243,6 +246,7 @@ impl Realm {
             frame.scope = ScopeValues::default();
             frame.paths = Arc::default();
             frame.missing = None;
+            frame.unknown = Vec::new();
             frame.random = None;
         }
         let hit_limit = matches!(&result, Err(fault) if fault.code == RunErrorCode::ScriptLimitExceeded);
@@ -282,7 +286,9 @@ impl Realm {
         }
         match caught {
             CaughtError::Exception(exception) => {
-                thrown(&exception, || self.interrupted(), || self.frame().missing.take())
+                let mut fault = thrown(&exception, || self.interrupted(), || self.frame().missing.take());
+                self.name_unknown(&mut fault);
+                fault
             }
             CaughtError::Value(value) if value.is_null() => out_of_memory(),
             CaughtError::Value(value) => {
@@ -299,6 +305,24 @@ impl Realm {
                 }
             }
             CaughtError::Error(error) => ScriptFault::error(error.to_string()),
+        }
+    }
+}
+
+impl Realm {
+    /// Where JavaScript found no meaning for a name of the text, that is what the fault says.
+    fn name_unknown(&self, fault: &mut ScriptFault) {
+        let name = fault.message.strip_prefix("ReferenceError: ");
+        let Some(name) = name.and_then(|text| text.strip_suffix(" is not defined")) else {
+            return;
+        };
+        let name = name.trim_matches(['\'', '"']);
+        if self.frame().unknown.iter().any(|unknown| **unknown == *name) {
+            let mut named = ScriptFault::unknown_name(name);
+            if let (Some(Value::Object(details)), Some(Value::Object(place))) = (&mut named.details, &fault.details) {
+                details.extend(place.clone());
+            }
+            *fault = named;
         }
     }
 }
@@ -402,7 +426,7 @@ pub(super) fn placeholder_call(index: usize) -> String {
 }
 
 /// The function that reads a `{{path}}`. A text that calls it by name gets no more than its own paths.
-const PLACEHOLDER: &str = "$pirn_at";
+pub(super) const PLACEHOLDER: &str = "$pirn_at";
 
 pub(super) fn fresh_label() -> String {
     // Keys of `RandomState` are random; nobody who writes a workflow can know them.

@@ -1,8 +1,12 @@
 //! Checks texts when a workflow is loaded; nothing runs.
 
-use pirn_core::graph::{Syntax, SyntaxFault};
+use std::collections::BTreeSet;
+
+use pirn_core::graph::{Snippet, SnippetKind, Syntax, SyntaxFault};
+use pirn_core::script::{FreeName, free_names};
 
 use super::template::Template;
+use super::{compress, place};
 
 /// Why a text does not parse.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,13 +21,31 @@ pub struct TextFault {
 
 /// Checks expressions, scripts and templates. It compiles in one context, made when the first text needs it, so
 /// thousands of texts cost little. Not `Send`: make one for each loading.
-#[derive(Default)]
 pub struct TextSyntax {
+    /// The functions that CODE can call.
+    functions: BTreeSet<String>,
     #[cfg(feature = "javascript")]
     parser: std::cell::RefCell<Option<super::parser::Parser>>,
 }
 
+impl Default for TextSyntax {
+    fn default() -> Self {
+        Self {
+            functions: BTreeSet::from([compress::NAME.to_owned()]),
+            #[cfg(feature = "javascript")]
+            parser: std::cell::RefCell::default(),
+        }
+    }
+}
+
 impl TextSyntax {
+    /// The same, where CODE can call these functions too.
+    #[must_use]
+    pub fn with_functions(mut self, names: impl IntoIterator<Item = String>) -> Self {
+        self.functions.extend(names);
+        self
+    }
+
     /// Whether `text` is one expression (with `{{path}}` for a value).
     ///
     /// # Errors
@@ -60,23 +82,77 @@ impl TextSyntax {
 
 impl Syntax for TextSyntax {
     fn expression(&self, text: &str) -> Result<(), SyntaxFault> {
-        self.check_expression(text).map_err(SyntaxFault::from)
+        self.check_expression(text).map_err(|fault| fault.within(text))
     }
     fn template(&self, text: &str) -> Result<(), SyntaxFault> {
-        self.check_template(text).map_err(SyntaxFault::from)
+        self.check_template(text).map_err(|fault| fault.within(text))
     }
     fn script(&self, text: &str) -> Result<(), SyntaxFault> {
-        self.check_script(text).map_err(SyntaxFault::from)
+        self.check_script(text).map_err(|fault| fault.within(text))
+    }
+    fn free_names(&self, text: &Snippet) -> Vec<FreeName> {
+        match text.kind {
+            SnippetKind::Expression => names_of_expression(&text.source),
+            SnippetKind::Code => {
+                let free = free_names(&text.source).into_iter();
+                free.filter(|free| !self.functions.contains(&free.name)).collect()
+            }
+            SnippetKind::Template => Vec::new(),
+        }
     }
 }
 
-impl From<TextFault> for SyntaxFault {
-    fn from(fault: TextFault) -> Self {
-        let message = match (fault.line, fault.column) {
-            (Some(line), Some(column)) => format!("{} (line {line}, column {column} of the text)", fault.message),
-            _ => fault.message,
+impl TextFault {
+    /// With the place in the text, which is told in words too where the text has several lines.
+    fn within(self, text: &str) -> SyntaxFault {
+        let Some((line, column)) = self.line.zip(self.column) else {
+            return SyntaxFault {
+                message: self.message,
+                at: None,
+            };
         };
-        Self { message }
+        let start = place::offset(text, line, column);
+        let word = text[start..].find(|letter: char| !letter.is_alphanumeric() && !matches!(letter, '_' | '$'));
+        let end = match word {
+            None => text.len(),
+            Some(0) => start + text[start..].chars().next().map_or(0, char::len_utf8),
+            Some(length) => start + length,
+        };
+        let message = if text.contains('\n') {
+            format!("{} (line {line}, column {column} of the text)", self.message)
+        } else {
+            self.message
+        };
+        SyntaxFault {
+            message,
+            at: Some(start..end),
+        }
+    }
+}
+
+#[cfg(feature = "javascript")]
+fn names_of_expression(text: &str) -> Vec<FreeName> {
+    use super::realm::{PLACEHOLDER, placeholder_call};
+
+    let Some(rewritten) = super::placeholder::rewrite(text, placeholder_call) else {
+        return free_names(text);
+    };
+    let free = free_names(&rewritten.source).into_iter();
+    let own = free.filter(|free| free.name != PLACEHOLDER);
+    own.map(|free| FreeName {
+        at: rewritten.shifts.original(free.at.start)..rewritten.shifts.original(free.at.end),
+        ..free
+    })
+    .collect()
+}
+
+#[cfg(not(feature = "javascript"))]
+fn names_of_expression(text: &str) -> Vec<FreeName> {
+    // Without JavaScript a `{{path}}` is the only thing in an expression that is none of its own.
+    if text.contains("{{") {
+        Vec::new()
+    } else {
+        free_names(text)
     }
 }
 
@@ -97,11 +173,24 @@ impl TextSyntax {
 
         let rewritten = super::placeholder::rewrite(text, placeholder_call);
         let source = rewritten.as_ref().map_or(text, |rewritten| rewritten.source.as_str());
-        self.parse(source, Form::Expression)?;
-        if keeps_its_brackets(source) {
-            return Ok(());
-        }
-        self.parse(source, Form::BracketedExpression)
+        let parsed = match self.parse(source, Form::Expression) {
+            // Round brackets stand around it that are not the text's own, and square ones in the other form.
+            Err(fault) if fault.message.contains("expecting ')'") => {
+                let other = self.parse(source, Form::BracketedExpression);
+                let is_outside = other.is_err_and(|other| other.message.contains("expecting ']'"));
+                Err(if is_outside { fault.saying(MORE) } else { fault })
+            }
+            Err(fault) => Err(fault),
+            Ok(()) if keeps_its_brackets(source) => Ok(()),
+            Ok(()) => {
+                let bracketed = self.parse(source, Form::BracketedExpression);
+                bracketed.map_err(|fault| fault.saying("SyntaxError: a bracket is closed that was not opened"))
+            }
+        };
+        parsed.map_err(|fault| match &rewritten {
+            Some(rewritten) => fault.moved(source, text, &rewritten.shifts),
+            None => fault,
+        })
     }
 
     fn script_body(&self, text: &str) -> Result<(), TextFault> {
@@ -116,8 +205,64 @@ impl TextSyntax {
             *parser = Some(Parser::new().map_err(TextFault::from)?);
         }
         match parser.as_mut() {
-            Some(parser) => parser.parse(source, form).map_err(TextFault::from),
+            Some(parser) => parser.parse(source, form).map_err(|fault| {
+                let fault = TextFault::from(fault);
+                if fault
+                    .line
+                    .is_some_and(|line| line as usize > source.split('\n').count())
+                {
+                    fault.at_the_end(source, form)
+                } else {
+                    fault
+                }
+            }),
             None => Ok(()),
+        }
+    }
+}
+
+/// A second expression, or what else may not follow a whole one.
+#[cfg(feature = "javascript")]
+const MORE: &str = "SyntaxError: the expression is whole before this";
+
+#[cfg(feature = "javascript")]
+impl TextFault {
+    fn saying(self, message: &str) -> Self {
+        Self {
+            message: message.to_owned(),
+            ..self
+        }
+    }
+
+    /// Found in what stands around the text: it ends too early, or has closed more than it has opened.
+    fn at_the_end(self, text: &str, form: super::realm::Form) -> Self {
+        let (line, column) = place::line_and_column(text, text.trim_end().len());
+        let message = match form {
+            _ if text.matches('}').count() > text.matches('{').count() => {
+                "SyntaxError: a `}` closes what was not opened"
+            }
+            super::realm::Form::Script => "SyntaxError: the script ends too early",
+            super::realm::Form::Expression | super::realm::Form::BracketedExpression => {
+                "SyntaxError: the expression ends too early"
+            }
+        };
+        Self {
+            message: message.to_owned(),
+            line: Some(line),
+            column: Some(column),
+        }
+    }
+
+    /// With the place in the text that was rewritten.
+    fn moved(self, source: &str, text: &str, shifts: &super::placeholder::Shifts) -> Self {
+        let Some((line, column)) = self.line.zip(self.column) else {
+            return self;
+        };
+        let (line, column) = place::line_and_column(text, shifts.original(place::offset(source, line, column)));
+        Self {
+            line: Some(line),
+            column: Some(column),
+            ..self
         }
     }
 }

@@ -125,7 +125,7 @@ fn script(port: &ScriptPort, n: u64, expression: &str, code: Option<&str>, bound
                 run_id: &run_id,
                 seed: None,
             },
-            Box::new(move |result| tell.send(result).unwrap_or(())),
+            Box::new(move |end| tell.send(end.result).unwrap_or(())),
         ),
         None => port.evaluate(
             job(&run_id, expression, scope),

@@ -177,12 +177,7 @@ fn script(no: ThreadNo, id: EffectId, node: NodeIx, input: Arc<Value>, turn: &Tu
     Some(InFlight::Work(run.host.on_other_thread(
         label,
         |tell| run.ports().scripts.run(job, tell),
-        move |result| {
-            answer.give(match result {
-                Ok(value) => Outcome::Value(value),
-                Err(error) => Outcome::Failed(error),
-            });
-        },
+        move |end| answer.give(end.result.map_or_else(Outcome::Failed, Outcome::Value).after(end.logs)),
     )))
 }
 

@@ -18,6 +18,7 @@ pub(super) fn may_emit(graph: &Graph, event: EventType) -> bool {
         EventType::ToolCallStarted | EventType::ToolCallCompleted | EventType::ToolCallFailed => {
             has_llm() || any(|kind| matches!(kind, NodeKind::Tool { .. }))
         }
+        EventType::ScriptLog => any(|kind| matches!(kind, NodeKind::Script { .. })),
         EventType::LlmToken => has_llm() || any(|kind| matches!(kind, NodeKind::Context(ContextNode::Compress(_)))),
         EventType::ThreadForkStarted
         | EventType::ThreadForkCompleted

@@ -98,6 +98,8 @@ fault_codes! {
     InvalidCallback = "INVALID_CALLBACK",
     /// An expression or script that does not parse, or is too long.
     InvalidExpression = "INVALID_EXPRESSION",
+    /// A script names what is not there.
+    UnknownName = "UNKNOWN_NAME",
     /// A template that does not parse.
     InvalidTemplate = "INVALID_TEMPLATE",
     /// A function that is not registered.

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use super::fault::{Fault, FaultCode, Position};
-use super::json::{Json, Lines, Span, Step, Tree, parse, pointer_at, pointer_of};
+use super::json::{Json, Lines, Span, Step, Tree, parse, pointer_at, pointer_of, written_offset};
 
 /// A text to load, and the name it goes by in messages.
 #[derive(Clone, Debug)]
@@ -134,6 +134,43 @@ impl Origin {
     }
 }
 
+impl Origin {
+    /// A fault within a text of the definition, at these bytes of the text that `steps` name: shown where they stand in the file,
+    /// escapes and all.
+    pub(crate) fn fault_within(
+        &self,
+        code: FaultCode,
+        steps: &[Step],
+        at: &Range<usize>,
+        message: impl Into<String>,
+    ) -> Fault {
+        match self.0.as_deref() {
+            Some(part) => {
+                let tree = part.tree.deepest(steps);
+                let shown = part.source.within(tree, at).unwrap_or(tree.span);
+                part.source.fault(code, tree.span, shown, message)
+            }
+            None => self.fault(code, steps, message),
+        }
+    }
+
+    /// A fault within a text of the definition that equals `text`: the first one at or below one of `pointers`.
+    pub fn fault_in_text(
+        &self,
+        code: FaultCode,
+        pointers: &[String],
+        text: &str,
+        at: &Range<usize>,
+        message: impl Into<String>,
+    ) -> Option<Fault> {
+        let part = self.0.as_deref()?;
+        let mut places = pointers.iter().map(|pointer| part.tree.deepest(&steps_of(pointer)));
+        let tree = places.find_map(|place| place.find_text(text))?;
+        let shown = part.source.within(tree, at).unwrap_or(tree.span);
+        Some(part.source.fault(code, tree.span, shown, message))
+    }
+}
+
 /// A definition and where it came from.
 #[derive(Clone, Debug)]
 pub struct Located<T> {
@@ -178,6 +215,19 @@ impl Source {
             Json::Null | Json::Bool(_) | Json::Number(_) | Json::Text(_) | Json::List(_) => tree,
         };
         self.fault(code, tree.span, shown.span, message)
+    }
+
+    /// The place in the file of these bytes of a text.
+    fn within(&self, tree: &Tree, at: &Range<usize>) -> Option<Span> {
+        let text = tree.as_text()?;
+        let written = self.text.get(tree.span.start as usize + 1..tree.span.end as usize)?;
+        let place = |offset| Some(tree.span.start + 1 + written_offset(written, text, offset)? as u32);
+        let start = place(at.start.min(text.len()))?;
+        let end = place(at.end.min(text.len()))?;
+        Some(Span {
+            start,
+            end: end.max(start + 1),
+        })
     }
 
     /// A fault whose pointer leads to what starts at `at`, shown at `shown`.

@@ -102,6 +102,8 @@ event_types! {
     Notification = "NOTIFICATION",
     /// Raised by user code.
     Custom = "CUSTOM",
+    /// A script wrote a line with `console`.
+    ScriptLog = "SCRIPT_LOG",
 }
 
 /// A set of event types, one bit each.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::adjacency::Adjacency;
 use super::compile_context::CompileContext;
 use super::diagnostics::{Diagnostics, child, pointer};
+use super::known_names::{KnownNames, variable_names};
 use super::loops::pair_loops;
 use super::model::{About, Graph};
 use super::nodes::NodeCompiler;
@@ -13,7 +14,6 @@ use super::pairing::pair;
 use super::references::{Calls, WorkflowNames, check_calls, check_subgraphs, is_triggered};
 use super::regions::check_regions;
 use super::snippets::Snippets;
-use super::syntax::NoSyntax;
 use super::triggers::check_trigger;
 use crate::definition::{
     Fault, FaultCode, Loaded, Located, NodeConfig, TriggerDefinition, WorkflowConfig, WorkflowDefinition,
@@ -86,11 +86,12 @@ pub fn compile(
         .map(|workflow| Diagnostics::new(&workflow.origin))
         .collect();
     check_ids(workflows, context, &mut reports);
+    let variables = Arc::new(variable_names(workflows, triggers, context));
     let mut graphs = Vec::with_capacity(workflows.len());
     let mut calls = Vec::with_capacity(workflows.len());
     for (place, (workflow, report)) in workflows.iter().zip(&mut reports).enumerate() {
         let uid = context.first_uid.wrapping_add(place as u64);
-        let (graph, called) = compile_one(&workflow.value, uid, &names, context, report);
+        let (graph, called) = compile_one(&workflow.value, uid, (&names, &variables), context, report);
         graphs.extend(graph.map(Arc::new));
         calls.push(called);
     }
@@ -132,7 +133,7 @@ fn check_ids(workflows: &[Located<WorkflowDefinition>], context: &CompileContext
 fn compile_one(
     definition: &WorkflowDefinition,
     uid: u64,
-    names: &WorkflowNames<'_>,
+    (names, variable_names): (&WorkflowNames<'_>, &Arc<BTreeSet<Arc<str>>>),
     context: &CompileContext<'_>,
     report: &mut Diagnostics<'_>,
 ) -> (Option<Graph>, Calls) {
@@ -179,8 +180,15 @@ fn compile_one(
     // The texts are checked all at once. Where one is wrong, the nodes are gone through once more, for its fault to stand
     // among the others.
     let mut found = Diagnostics::new(report.origin);
-    let (nodes, forks, snippets) = compile(Snippets::new(&NoSyntax), &mut found);
-    let wrong = snippets.check(context.syntax);
+    let (nodes, forks, snippets) = compile(Snippets::unchecked(), &mut found);
+    // A name may be that of something which could not be read.
+    let is_whole = !holes.nodes && holes.stand_ins.is_empty() && context.unreadable.is_empty();
+    let known = if is_whole {
+        KnownNames::of_workflow(variable_names, &adjacency.by_id)
+    } else {
+        KnownNames::default()
+    };
+    let wrong = snippets.check(context.syntax, &known);
     if wrong.is_empty() {
         report.extend(found);
     } else {
@@ -204,6 +212,7 @@ fn compile_one(
             snippets,
             forks,
             variables: definition.variables.clone(),
+            variable_names: Arc::clone(variable_names),
             triggers: definition.triggers.clone(),
             config,
             by_id: adjacency.by_id,

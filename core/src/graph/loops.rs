@@ -91,11 +91,12 @@ impl NodeCompiler<'_, '_> {
             self.report
                 .fault(FaultCode::InvalidValue, &child(&pointer, "variableName"), message);
         }
+        let text = source.and_then(|source| source.iterable.as_str()).map(str::trim);
         let iterable = source.map(|source| {
             let pointer = child(&pointer, "iterable");
-            self.snippets.input(&source.iterable, &pointer, self.report)
+            self.snippets
+                .iterable(&source.iterable, text.is_some_and(is_word), &pointer, self.report)
         });
-        let text = source.and_then(|source| source.iterable.as_str()).map(str::trim);
         Some(NodeKind::LoopStart(LoopNode {
             end: end?,
             iterable,

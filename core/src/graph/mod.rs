@@ -11,6 +11,7 @@ pub(crate) mod diagnostics;
 pub mod draw;
 mod evaluator;
 mod forks;
+mod known_names;
 mod llm;
 mod loops;
 mod map;
@@ -22,11 +23,13 @@ mod regions;
 pub(crate) mod scc;
 mod snippets;
 mod syntax;
+mod text_fault;
 mod triggers;
 
 pub use compile::{Compiled, compile, compile_loaded};
 pub use compile_context::CompileContext;
 pub use evaluator::{Evaluator, Unevaluated};
+pub use known_names::name_advice;
 pub use model::{
     About, ChoiceSpec, ContextNode, Edge, Fork, ForkIx, ForkPath, Graph, JoinRule, LlmNode, LoopNode, MapNode, Node,
     NodeIx, NodeKind, PartSpec, Snippet, SnippetIx, SnippetKind, ValueSpec,

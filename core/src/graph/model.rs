@@ -2,7 +2,7 @@
 //!
 //! It is strict: what it holds has passed validation, and a machine that walks it needs no further checks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -44,6 +44,8 @@ pub struct Graph {
     pub forks: Vec<Fork>,
     /// Variables that exist before the first node.
     pub variables: Vec<VariableDefinition>,
+    /// The names of all variables that may be assigned in a run of it, by whatever workflow or trigger.
+    pub variable_names: Arc<BTreeSet<Arc<str>>>,
     /// Triggers defined in the workflow.
     pub triggers: Vec<TriggerDefinition>,
     /// Limits and settings.

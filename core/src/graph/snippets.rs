@@ -6,8 +6,10 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::diagnostics::{Diagnostics, child, too_deep};
+use super::known_names::KnownNames;
 use super::model::{Snippet, SnippetIx, SnippetKind, ValueSpec};
-use super::syntax::{NoSyntax, Syntax, SyntaxFault};
+use super::syntax::{NoSyntax, Syntax};
+use super::text_fault::TextFault;
 use crate::definition::FaultCode;
 use crate::definition::json::Step;
 
@@ -19,32 +21,60 @@ pub(super) struct Snippets<'a> {
     syntax: &'a dyn Syntax,
     all: Vec<Snippet>,
     known: [BTreeMap<Arc<str>, SnippetIx>; 3],
-    wrong: BTreeMap<SnippetIx, SyntaxFault>,
+    wrong: WrongTexts,
+    names: KnownNames<'a>,
 }
 
+/// What is wrong with texts.
+pub(super) type WrongTexts = BTreeMap<SnippetIx, Vec<TextFault>>;
+
 impl<'a> Snippets<'a> {
-    pub(super) fn new(syntax: &'a dyn Syntax) -> Self {
-        Self::with(syntax, BTreeMap::new())
+    pub(super) fn new(syntax: &'a dyn Syntax, names: KnownNames<'a>) -> Self {
+        Self::with(syntax, names, BTreeMap::new())
+    }
+
+    /// Accepts every text.
+    pub(super) fn unchecked() -> Self {
+        Self::with(&NoSyntax, KnownNames::default(), BTreeMap::new())
     }
 
     /// For texts of which is known what is wrong with them.
-    pub(super) fn checked(wrong: BTreeMap<SnippetIx, SyntaxFault>) -> Self {
-        Self::with(&NoSyntax, wrong)
+    pub(super) fn checked(wrong: WrongTexts) -> Self {
+        Self::with(&NoSyntax, KnownNames::default(), wrong)
     }
 
-    fn with(syntax: &'a dyn Syntax, wrong: BTreeMap<SnippetIx, SyntaxFault>) -> Self {
+    fn with(syntax: &'a dyn Syntax, names: KnownNames<'a>, wrong: WrongTexts) -> Self {
         Self {
             syntax,
             all: Vec::new(),
             known: Default::default(),
             wrong,
+            names,
         }
     }
 
     /// What is wrong with the texts so far, for one who accepted every one of them.
-    pub(super) fn check(&self, syntax: &dyn Syntax) -> BTreeMap<SnippetIx, SyntaxFault> {
-        let wrong = syntax.wrong_of(&self.all).into_iter();
-        wrong.map(|(place, fault)| (place as SnippetIx, fault)).collect()
+    pub(super) fn check(&self, syntax: &dyn Syntax, names: &KnownNames<'_>) -> WrongTexts {
+        let mut wrong: WrongTexts = syntax
+            .wrong_of(&self.all)
+            .into_iter()
+            .map(|(place, fault)| {
+                (
+                    place as SnippetIx,
+                    vec![TextFault::of_syntax(self.all[place].kind, fault)],
+                )
+            })
+            .collect();
+        for (place, text) in self.all.iter().enumerate() {
+            let place = place as SnippetIx;
+            if !wrong.contains_key(&place) {
+                let unknown = names.unknown_in(text, syntax);
+                if !unknown.is_empty() {
+                    wrong.insert(place, unknown);
+                }
+            }
+        }
+        wrong
     }
 
     pub(super) fn into_table(self) -> Vec<Snippet> {
@@ -105,6 +135,20 @@ impl<'a> Snippets<'a> {
         }
     }
 
+    /// What a loop goes over: as [`Self::input`], but a lone word may be a text of its own.
+    pub(super) fn iterable(
+        &mut self,
+        value: &Value,
+        is_word: bool,
+        pointer: &[Step],
+        report: &mut Diagnostics<'_>,
+    ) -> ValueSpec {
+        match value {
+            Value::String(word) if is_word => ValueSpec::Expression(self.add(SnippetKind::Expression, word)),
+            _ => self.input(value, pointer, report),
+        }
+    }
+
     /// A value with templates in its strings.
     pub(super) fn value(&mut self, value: &Value, pointer: &[Step], report: &mut Diagnostics<'_>) -> ValueSpec {
         if too_deep(value) {
@@ -149,27 +193,33 @@ impl<'a> Snippets<'a> {
         pointer: impl Fn() -> Vec<Step>,
         report: &mut Diagnostics<'_>,
     ) -> SnippetIx {
-        let known = &mut self.known[kind as usize];
-        let place = if let Some(place) = known.get(text) {
-            *place
-        } else {
-            let place = self.all.len() as SnippetIx;
-            let source: Arc<str> = Arc::from(text);
-            known.insert(Arc::clone(&source), place);
-            let snippet = Snippet { kind, source };
-            if let Err(fault) = self.syntax.check(&snippet) {
-                self.wrong.insert(place, fault);
-            }
-            self.all.push(snippet);
-            place
-        };
-        if let Some(fault) = self.wrong.get(&place) {
-            let code = match kind {
-                SnippetKind::Expression | SnippetKind::Code => FaultCode::InvalidExpression,
-                SnippetKind::Template => FaultCode::InvalidTemplate,
-            };
-            report.fault(code, &pointer(), fault.message.as_str());
+        let place = self.add(kind, text);
+        for fault in self.wrong.get(&place).into_iter().flatten() {
+            fault.report(&pointer(), report);
         }
+        place
+    }
+
+    fn add(&mut self, kind: SnippetKind, text: &str) -> SnippetIx {
+        if let Some(place) = self.known[kind as usize].get(text) {
+            return *place;
+        }
+        let place = self.all.len() as SnippetIx;
+        let source: Arc<str> = Arc::from(text);
+        self.known[kind as usize].insert(Arc::clone(&source), place);
+        let snippet = Snippet { kind, source };
+        match self.syntax.check(&snippet) {
+            Err(fault) => {
+                self.wrong.insert(place, vec![TextFault::of_syntax(kind, fault)]);
+            }
+            Ok(()) => {
+                let unknown = self.names.unknown_in(&snippet, self.syntax);
+                if !unknown.is_empty() {
+                    self.wrong.insert(place, unknown);
+                }
+            }
+        }
+        self.all.push(snippet);
         place
     }
 }

@@ -1,6 +1,9 @@
 //! The port to whatever reads expressions, templates and scripts; this crate reads none of them.
 
+use std::ops::Range;
+
 use super::model::{Snippet, SnippetKind};
+use crate::script::FreeName;
 
 /// Parses texts, for their faults only.
 pub trait Syntax {
@@ -10,6 +13,11 @@ pub trait Syntax {
     fn template(&self, text: &str) -> Result<(), SyntaxFault>;
     /// The body of a JavaScript async function.
     fn script(&self, text: &str) -> Result<(), SyntaxFault>;
+
+    /// The names that a text takes from outside of itself, besides what every text of its kind can use. None for a template.
+    fn free_names(&self, _text: &Snippet) -> Vec<FreeName> {
+        Vec::new()
+    }
 
     /// A text of any kind.
     fn check(&self, text: &Snippet) -> Result<(), SyntaxFault> {
@@ -35,6 +43,8 @@ pub trait Syntax {
 pub struct SyntaxFault {
     /// One sentence for a person.
     pub message: String,
+    /// The bytes of the text that are wrong, where they are known.
+    pub at: Option<Range<usize>>,
 }
 
 /// Accepts every text: for tests, and where no engine is at hand.

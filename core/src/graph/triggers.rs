@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::compile_context::CompileContext;
 use super::diagnostics::{Diagnostics, child};
+use super::known_names::KnownNames;
 use super::references::{WorkflowKind, WorkflowNames};
 use super::snippets::Snippets;
 use crate::definition::json::Step;
@@ -20,7 +21,7 @@ pub(super) fn check_trigger<'t>(
     report: &mut Diagnostics<'_>,
 ) {
     // a table of its own: the workflow's is for what its threads evaluate
-    let mut snippets = Snippets::new(context.syntax);
+    let mut snippets = Snippets::new(context.syntax, KnownNames::of_trigger());
     if !seen.insert(&trigger.id) {
         let message = format!("another trigger is called `{}` too", trigger.id);
         report.fault(FaultCode::DuplicateTriggerId, &child(pointer, "id"), message);

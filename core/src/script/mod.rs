@@ -7,21 +7,27 @@
 //! 2. one of `input`, `output`, `result`, `event`;
 //! 3. a global of JavaScript (`Math`, `JSON`, ...); templates have none;
 //! 4. the output of the node with that id;
-//! 5. `undefined` in an expression, an error that names the path in a template or a `{{path}}`.
+//! 5. `undefined` in an expression where it is a node that has not run or a variable that is not assigned, else the error
+//!    `UNKNOWN_NAME`; an error that names the path in a template or a `{{path}}`.
 //!
 //! Most expressions in a workflow are no more than a path; [`Plain`] evaluates those without JavaScript. The rest
 //! goes to the port [`Evaluator`](crate::graph::Evaluator).
 
+mod absent;
+mod free_names;
 mod names;
 mod path;
 mod plain;
 mod scope;
 mod text;
+mod tokens;
 
 pub use crate::error::ScriptFault;
 pub use crate::value::{MAX_LEVELS, MAX_TEXT};
+pub use absent::instead_of;
+pub use free_names::{FreeName, free_names};
 pub use names::{JS_GLOBALS, Names, Used, is_reserved};
 pub use path::{Path, Step};
 pub use plain::Plain;
-pub use scope::{Scope, ScopeValues, bare_name};
+pub use scope::{FIXED_NAMES, Scope, ScopeValues, bare_name, is_known};
 pub use text::{PlainText, is_truthy, text_of};

@@ -1,10 +1,11 @@
 //! The scope in which a text is evaluated, and an owned copy of the part that a text uses.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::names::is_global;
 use super::{Names, Used};
 
 /// The names that a text can use while it is evaluated, and their values.
@@ -27,6 +28,9 @@ pub trait Scope {
     fn nodes(&self) -> Vec<(Arc<str>, Arc<Value>)>;
     /// The event, in a trigger's texts and in what a trigger started.
     fn event(&self) -> Option<Arc<Value>>;
+    /// Whether `name` is a name that may have no value yet: a node that has not run, a variable that is not assigned. Any other
+    /// name without a value is an error.
+    fn knows(&self, name: &str) -> bool;
 }
 
 /// The value of the bare name `name`, JavaScript's own globals aside: a variable, one of the fixed names, a node's
@@ -56,6 +60,8 @@ pub struct ScopeValues {
     pub nodes: BTreeMap<Arc<str>, Arc<Value>>,
     /// The event.
     pub event: Option<Arc<Value>>,
+    /// Names that have no value yet.
+    pub known: BTreeSet<Arc<str>>,
 }
 
 impl ScopeValues {
@@ -70,12 +76,12 @@ impl ScopeValues {
                 "event" => values.event = scope.event(),
                 _ => {}
             }
-            if let Some(value) = scope.variable(name) {
-                values.variables.insert(name.clone(), value);
+            let (variable, node) = (scope.variable(name), scope.node(name));
+            if variable.is_none() && node.is_none() && scope.knows(name) {
+                values.known.insert(name.clone());
             }
-            if let Some(value) = scope.node(name) {
-                values.nodes.insert(name.clone(), value);
-            }
+            values.variables.extend(variable.map(|value| (name.clone(), value)));
+            values.nodes.extend(node.map(|value| (name.clone(), value)));
         }
         match names.variables() {
             Used::All => values.variables.extend(scope.variables()),
@@ -93,6 +99,13 @@ impl ScopeValues {
             }
         }
         values
+    }
+
+    /// Of the bare names of a text those that mean nothing here. Some may be the text's own.
+    pub fn unknown(&self, names: &Names) -> Vec<Arc<str>> {
+        let bare = names.bare().filter(|name| &***name != "__proto__");
+        let unknown = bare.filter(|name| !is_global(name) && !is_known(self, name));
+        unknown.cloned().collect()
     }
 }
 
@@ -124,6 +137,17 @@ impl Scope for ScopeValues {
     fn event(&self) -> Option<Arc<Value>> {
         self.event.clone()
     }
+    fn knows(&self, name: &str) -> bool {
+        self.known.contains(name)
+    }
+}
+
+/// Names that every text sees, whatever there is: a bare one without a value is `undefined`.
+pub const FIXED_NAMES: [&str; 7] = ["event", "input", "loop", "nodes", "output", "result", "variables"];
+
+/// Whether a bare name means something in a scope, if only `undefined`; JavaScript's own globals aside.
+pub fn is_known(scope: &dyn Scope, name: &str) -> bool {
+    FIXED_NAMES.contains(&name) || scope.knows(name) || bare_name(scope, name).is_some()
 }
 
 #[cfg(test)]
@@ -139,7 +163,7 @@ mod tests {
             output: Arc::new(json!("out")),
             variables: variables.into(),
             nodes: nodes.into(),
-            event: None,
+            ..ScopeValues::default()
         }
     }
 

@@ -410,6 +410,8 @@ pub enum Outcome {
     Done,
     /// A value.
     Value(Arc<Value>),
+    /// A script's end, where it said something before.
+    Logged(Box<LoggedOutcome>),
     /// Which of several holds.
     Choice(Option<u32>),
     /// Rendered texts, absent ones absent.
@@ -437,6 +439,35 @@ pub enum Outcome {
     HeldByFiring(Vec<FiringId>),
     /// It failed.
     Failed(RunError),
+}
+
+/// The lines that a script wrote with `console`, and how it ended.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ScriptLogs {
+    /// The first lines, each with its level: `log`, `info`, `warn`, `error`, `debug`.
+    pub lines: Vec<(Arc<str>, String)>,
+    /// Lines that were not kept.
+    pub dropped: u64,
+}
+
+/// How a script ended that wrote something.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LoggedOutcome {
+    /// What it wrote.
+    pub logs: ScriptLogs,
+    /// [`Outcome::Value`] or [`Outcome::Failed`].
+    pub outcome: Outcome,
+}
+
+impl Outcome {
+    /// The outcome, with what was written before it.
+    #[must_use]
+    pub fn after(self, logs: ScriptLogs) -> Self {
+        if logs == ScriptLogs::default() {
+            return self;
+        }
+        Self::Logged(Box::new(LoggedOutcome { logs, outcome: self }))
+    }
 }
 
 /// A model request, and what the token limit says of it.

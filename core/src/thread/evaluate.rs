@@ -111,6 +111,10 @@ impl Scope for ThreadScope<'_> {
             .collect()
     }
 
+    fn knows(&self, name: &str) -> bool {
+        self.graph.by_id.contains_key(name) || self.graph.variable_names.contains(name)
+    }
+
     fn event(&self) -> Option<Arc<Value>> {
         // What a trigger started finds the event in its input (SPEC section 6).
         match &**self.input {

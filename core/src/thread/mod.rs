@@ -20,7 +20,8 @@ mod step;
 pub use crate::value::Output;
 pub use effect::{
     CancelReason, ContextChange, ConversationOp, Effect, EffectId, Environment, Evaluation, FiringId, Input, Joined,
-    ModelChoice, ModelReply, Outcome, Prepared, ThreadEnd, TimerPurpose, ToolResult, TriggeredResult,
+    LoggedOutcome, ModelChoice, ModelReply, Outcome, Prepared, ScriptLogs, ThreadEnd, TimerPurpose, ToolResult,
+    TriggeredResult,
 };
 pub use evaluate::{ThreadScope, evaluate, spec_value};
 pub use id::ThreadId;

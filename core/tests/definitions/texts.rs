@@ -17,7 +17,7 @@ impl Picky {
         self.0.borrow_mut().push(format!("{kind} {text}"));
         if text.contains("bad") {
             let message = format!("`{text}` is bad");
-            return Err(SyntaxFault { message });
+            return Err(SyntaxFault { message, at: None });
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::io::{Write, stderr};
 use std::process::ExitCode;
 
-use pirn::check::{Checked, SourceFile};
+use pirn::check::{Checked, Fault, SourceFile};
 use pirn::config::ConfigText;
 use serde_json::{Value, json};
 
@@ -18,6 +18,7 @@ pub(crate) struct Failure {
     message: String,
     help: Option<String>,
     files: Option<Box<(Vec<SourceFile>, Checked)>>,
+    place: Option<String>,
 }
 
 impl Failure {
@@ -29,6 +30,7 @@ impl Failure {
             message: message.into(),
             help: None,
             files: None,
+            place: None,
         }
     }
 
@@ -54,6 +56,12 @@ impl Failure {
     /// The same failure with what to do about it.
     pub(crate) fn with_help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
+        self
+    }
+
+    /// The same failure shown at a place of these files.
+    pub(crate) fn shown_at(mut self, files: &[SourceFile], place: &Fault) -> Self {
+        self.place = Some(faults::place(files, place, terminal::on_stderr()));
         self
     }
 
@@ -86,6 +94,8 @@ impl Failure {
             return faults::text(files, checked, terminal::on_stderr());
         }
         let help = self.help.as_ref().map(|help| format!("\n  help: {help}"));
-        format!("pirn: {}{}", self.message, help.unwrap_or_default())
+        let place = self.place.as_ref().map(|place| format!("\n{}", place.trim_end()));
+        let (place, help) = (place.unwrap_or_default(), help.unwrap_or_default());
+        format!("pirn: {}{place}{help}", self.message)
     }
 }

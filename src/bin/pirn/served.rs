@@ -67,6 +67,7 @@ impl ServedFiles {
         let world = World {
             config: text,
             functions: Some(&BTreeSet::new()),
+            ..World::default()
         };
         let checked = check(&files, &world);
         if !checked.faults().is_empty() {

@@ -3,6 +3,7 @@
 //! A template that is text and paths is rendered straight from the scope. For one with blocks or helpers, only the
 //! paths that it names are copied into the data it is rendered from.
 
+mod fault;
 mod helpers;
 mod source;
 
@@ -23,7 +24,7 @@ use serde_json::{Map, Value, json};
 pub use self::helpers::template_helpers;
 use self::helpers::{Bounded, HELPERS, LENGTH, REGISTRY, SHOW, STEP_TAG};
 use self::source::{depth, with_dotted_brackets};
-use super::TextFault;
+use super::{TextFault, place};
 
 /// How deep blocks, and brackets in a tag, may be nested: handlebars calls itself for each.
 const MAX_DEPTH: usize = 100;
@@ -66,16 +67,17 @@ impl Template {
             )));
         }
         let mut template = BarTemplate::compile(&with_dotted_brackets(source)).map_err(|error| {
-            let (line, column) = error.pos().unzip();
-            let number = |place: Option<usize>| place.and_then(|place| u32::try_from(place).ok());
-            TextFault {
-                message: error.reason().to_string(),
-                line: number(line),
-                column: number(column),
-            }
+            let number = |place: usize| u32::try_from(place).unwrap_or(u32::MAX);
+            let near = error
+                .pos()
+                .map(|(line, column)| place::offset(source, number(line), number(column)));
+            fault::of_syntax(source, near)
         })?;
         let mut used = Used::default();
-        used.template(&mut template)?;
+        used.template(&mut template).map_err(|fault| match fault {
+            NotKnown::Helper { name, message } => fault::about(source, &name, message),
+            NotKnown::Tag(message) => unknown(message),
+        })?;
         Ok(Self::Bars(Box::new(Bars {
             template,
             paths: without_tails(used.paths),
@@ -114,7 +116,7 @@ impl Bars {
             .render(&REGISTRY, &context, &mut RenderContext::new(None), &mut output);
         match (output.over, rendered) {
             (Some(limit), _) => Err(ScriptFault::limit(limit)),
-            (None, Err(error)) => Err(fault(&error)),
+            (None, Err(error)) => Err(unrendered(&error)),
             (None, Ok(())) => Ok(output.text),
         }
     }
@@ -195,7 +197,7 @@ fn copy_part(value: &Value, into: &mut Map<String, Value>, key: &str, rest: &[St
     }
 }
 
-fn fault(error: &RenderError) -> ScriptFault {
+fn unrendered(error: &RenderError) -> ScriptFault {
     match error.reason() {
         RenderErrorReason::MissingVariable(path) => {
             ScriptFault::missing_path(RunErrorCode::TemplateError, path.as_deref().unwrap_or("a path"))
@@ -204,6 +206,12 @@ fn fault(error: &RenderError) -> ScriptFault {
         RenderErrorReason::IOError(limit) => ScriptFault::limit(limit.to_string()),
         reason => ScriptFault::template(reason.to_string()),
     }
+}
+
+/// Something in a template that is not known here.
+enum NotKnown {
+    Helper { name: String, message: String },
+    Tag(&'static str),
 }
 
 /// The paths a template names. A path inside `{{#each}}` or `{{#with}}` may be one of the item or one of the scope;
@@ -215,20 +223,20 @@ struct Used {
 }
 
 impl Used {
-    fn template(&mut self, template: &mut BarTemplate) -> Result<(), TextFault> {
+    fn template(&mut self, template: &mut BarTemplate) -> Result<(), NotKnown> {
         for element in &mut template.elements {
             match element {
                 TemplateElement::Expression(tag) | TemplateElement::HtmlExpression(tag) => self.tag(tag)?,
                 TemplateElement::HelperBlock(block) => self.block(block)?,
                 TemplateElement::RawString(_) | TemplateElement::Comment(_) => {}
                 // Decorators and partials, and what a later handlebars adds.
-                _ => return Err(unknown("partials and decorators are not known here")),
+                _ => return Err(NotKnown::Tag("partials and decorators are not known here")),
             }
         }
         Ok(())
     }
 
-    fn tag(&mut self, tag: &mut HelperTemplate) -> Result<(), TextFault> {
+    fn tag(&mut self, tag: &mut HelperTemplate) -> Result<(), NotKnown> {
         let is_path = tag.params.is_empty() && tag.hash.is_empty();
         if is_path {
             // Values are shown by our helper: handlebars shows an object as `[object]`. It is told the path, for errors.
@@ -244,7 +252,7 @@ impl Used {
         self.parameters(tag)
     }
 
-    fn block(&mut self, block: &mut HelperTemplate) -> Result<(), TextFault> {
+    fn block(&mut self, block: &mut HelperTemplate) -> Result<(), NotKnown> {
         known_helper(&block.name)?;
         self.parameters(block)?;
         if let (true, Some(turn)) = (is_named(&block.name, "each"), &mut block.template) {
@@ -258,14 +266,14 @@ impl Used {
         Ok(())
     }
 
-    fn parameters(&mut self, tag: &mut HelperTemplate) -> Result<(), TextFault> {
+    fn parameters(&mut self, tag: &mut HelperTemplate) -> Result<(), NotKnown> {
         tag.params
             .iter_mut()
             .chain(tag.hash.values_mut())
             .try_for_each(|parameter| self.parameter(parameter))
     }
 
-    fn parameter(&mut self, parameter: &mut Parameter) -> Result<(), TextFault> {
+    fn parameter(&mut self, parameter: &mut Parameter) -> Result<(), NotKnown> {
         if let Some(list) = length_of(parameter) {
             let list = vec![Parameter::Path(list)];
             let length = Subexpression::new(Parameter::Name(LENGTH.into()), list, HashMap::new());
@@ -323,16 +331,19 @@ fn is_named(name: &Parameter, wanted: &str) -> bool {
     }
 }
 
-fn known_helper(name: &Parameter) -> Result<(), TextFault> {
+fn known_helper(name: &Parameter) -> Result<(), NotKnown> {
     match name {
         Parameter::Name(name) if HELPERS.contains(&name.as_str()) => Ok(()),
         Parameter::Path(BarPath::Relative((_, name))) if HELPERS.contains(&name.as_str()) => Ok(()),
         Parameter::Name(name) | Parameter::Path(BarPath::Relative((_, name))) => {
             let near = nearest(name, super::template_helpers());
             let meant = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
-            Err(unknown(&format!("there is no helper `{name}`{meant}")))
+            Err(NotKnown::Helper {
+                name: name.clone(),
+                message: format!("there is no helper `{name}`{meant}"),
+            })
         }
-        _ => Err(unknown("this is no helper")),
+        _ => Err(NotKnown::Tag("a tag of several words begins with the name of a helper")),
     }
 }
 

@@ -40,7 +40,6 @@ fn k_expressions_have_their_value() {
         ),
         ("K22", "input.status == \"active\"", json!(true)),
         ("K24", "variables.maxAge == 65", json!(true)),
-        ("K25", "nonexistent == 123", json!(false)),
         ("K27", "emptyString == \"\"", json!(true)),
         ("K29", "25 * 2 + 10", json!(60)),
     ] {
@@ -49,6 +48,16 @@ fn k_expressions_have_their_value() {
             Ok(expected),
             "{id}: {expression}"
         );
+    }
+}
+
+#[test]
+fn k25_and_j06_are_errors_that_name_the_name() {
+    // The cases have false. SPEC: a bare name that means nothing is an error.
+    for (id, expression) in [("K25", "nonexistent == 123"), ("J06", "nonexistent > 100")] {
+        let fault = value_in(&mut patient(), expression, &ctx1()).unwrap_err();
+        assert_eq!(fault.code, RunErrorCode::UnknownName, "{id}");
+        assert_eq!(fault.details, Some(json!({"name": "nonexistent"})), "{id}");
     }
 }
 
@@ -81,12 +90,6 @@ fn l_variable_expressions_have_their_value() {
         ("L07", json!({}), "\"42\"", json!("42")),
         ("L15", json!({"a": 10, "b": 20}), "({{a}} + {{b}}) * 2 - 5", json!(55)),
         ("M05", json!({"items": [1, 2, 3]}), "{{items}}[0]", json!(1)),
-        (
-            "J06",
-            json!({"status": "success"}),
-            "nonExistentVariable > 100",
-            json!(false),
-        ),
         (
             "J05",
             json!({"score": 85, "passed": true}),

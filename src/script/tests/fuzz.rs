@@ -348,7 +348,7 @@ proptest! {
             if let Err(fault) = value_in(&mut evaluator, source, &scope) {
                 let code = fault.code;
                 prop_assert!(
-                    matches!(code, RunErrorCode::ScriptError | RunErrorCode::ScriptLimitExceeded | RunErrorCode::TemplateError),
+                    matches!(code, RunErrorCode::ScriptError | RunErrorCode::UnknownName | RunErrorCode::ScriptLimitExceeded | RunErrorCode::TemplateError),
                     "{source:?}: {fault:?}"
                 );
             } else {

@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
-use pirn_actors::ports::{ScriptAnswer, ScriptHandle, ScriptJob, Scripts};
+use pirn_actors::ports::{ScriptAnswer, ScriptEnd, ScriptHandle, ScriptJob, Scripts};
 use pirn_core::definition::WorkflowConfig;
 use pirn_core::error::RunError;
 use pirn_core::graph::{Graph, Snippet, SnippetKind};
@@ -28,6 +28,7 @@ fn graph(code: &str) -> Arc<Graph> {
         }],
         forks: Vec::new(),
         variables: Vec::new(),
+        variable_names: Arc::default(),
         triggers: Vec::new(),
         config: WorkflowConfig::default(),
         by_id: std::collections::BTreeMap::new(),
@@ -55,7 +56,7 @@ fn start(port: &ScriptPort, code: &str, scope: &ScopeValues) -> (ScriptHandle, A
 
 fn start_of(port: &ScriptPort, run_id: &str, code: &str, scope: &ScopeValues) -> (ScriptHandle, Answers) {
     let (told, heard) = channel();
-    let answer: ScriptAnswer = Box::new(move |result| told.send(result).unwrap_or(()));
+    let answer: ScriptAnswer = Box::new(move |end: ScriptEnd| told.send(end.result).unwrap_or(()));
     let job = ScriptJob {
         graph: &graph(code),
         code: 0,

@@ -83,8 +83,49 @@ fn bad_texts_are_faults_that_say_where() {
     ] {
         assert!(syntax.check_template(template).is_err(), "{template}");
     }
-    let fault = syntax.check_script("let a = 1;\nlet b = ;").unwrap_err();
-    assert_eq!(fault.line, Some(2), "{fault:?}");
+    for (template, line, column, part) in [
+        ("a\n {{#if a}}x", 2, 2, "`{{#if a}}` does not end"),
+        ("{{a", 1, 1, "`{{a` does not end"),
+        ("{{a {{b}}", 1, 1, "`}}` is missing"),
+        ("x{{/if}}", 1, 2, "has not begun"),
+        ("{{#each l}}{{#if a}}{{/each}}", 1, 21, "expected `{{/if}}`"),
+        ("a {{else}} b", 1, 3, "stands in no block"),
+        ("a {{}}", 1, 3, "a tag is empty"),
+        ("a\nb {{a..b c=}}", 2, 3, "can not be read"),
+        ("{{json a}} {{jsno b}}", 1, 14, "did you mean `json`"),
+        ("{{len (jsno b)}}", 1, 8, "did you mean `json`"),
+    ] {
+        let fault = syntax.check_template(template).unwrap_err();
+        assert!(fault.message.contains(part), "{template:?}: {fault:?}");
+        assert_eq!(
+            (fault.line, fault.column),
+            (Some(line), Some(column)),
+            "{template:?}: {fault:?}"
+        );
+    }
+    for (kind, text, line, column, part) in [
+        ("script", "let a = 1;\nlet b = ;", 2, 9, "unexpected token"),
+        ("script", "if (a) {\n  b(", 2, 5, "the script ends too early"),
+        ("script", "a();\n}", 2, 2, "closes what was not opened"),
+        ("script", "const \u{e9} = '\u{65e5}'; const = 1", 1, 22, "SyntaxError"),
+        ("expression", "1 +", 1, 4, "the expression ends too early"),
+        ("expression", "a b", 1, 3, "the expression is whole before this"),
+        ("expression", "1) + (2", 1, 2, "closed that was not opened"),
+        ("expression", "{{a}} + * 2", 1, 9, "unexpected token"),
+        ("expression", "f(a b)", 1, 5, "expecting"),
+    ] {
+        let checked = match kind {
+            "script" => syntax.check_script(text),
+            _ => syntax.check_expression(text),
+        };
+        let fault = checked.unwrap_err();
+        assert!(fault.message.contains(part), "{text:?}: {fault:?}");
+        assert_eq!(
+            (fault.line, fault.column),
+            (Some(line), Some(column)),
+            "{text:?}: {fault:?}"
+        );
+    }
 }
 
 #[test]

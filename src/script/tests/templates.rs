@@ -130,6 +130,7 @@ fn snippets(texts: &[&str]) -> pirn_core::graph::Graph {
             .collect(),
         forks: Vec::new(),
         variables: Vec::new(),
+        variable_names: Arc::default(),
         triggers: Vec::new(),
         config: pirn_core::definition::WorkflowConfig::default(),
         by_id: std::collections::BTreeMap::new(),

@@ -103,7 +103,7 @@ fn what_json_has_another_form_for_takes_it() {
 
 #[test]
 fn a_thrown_error_says_what_and_where() {
-    let fault = value("1 +\n  nothing.x").unwrap_err();
+    let fault = value("1 +\n  [].at(0).x").unwrap_err();
     assert_eq!(fault.code, RunErrorCode::ScriptError);
     assert!(fault.message.starts_with("TypeError"), "{fault}");
     assert_eq!(fault.details.unwrap()["line"], json!(2));
@@ -118,6 +118,45 @@ fn a_thrown_error_says_what_and_where() {
         RunErrorCode::ScriptError,
         "why",
     );
+}
+
+#[test]
+fn a_name_that_means_nothing_is_an_error_that_says_where() {
+    let known = ScopeValues {
+        known: ["later".into()].into(),
+        ..scope(&json!({"total": 3}), &json!(null))
+    };
+    let mut evaluator = patient();
+    let mut over = |expression: &str| value_in(&mut evaluator, expression, &known);
+    for (expression, name, line, column) in [
+        ("(0, totl) + 1", "totl", 1, 5),
+        ("[1].map(x => x +\n  totl)", "totl", 2, 3),
+        ("`${constructor}`", "constructor", 1, 4),
+        ("{{total}} * 1 + [0].map(x => nobody)", "nobody", 1, 30),
+        ("(() => fetch('http://localhost'))()", "fetch", 1, 8),
+    ] {
+        let fault = over(expression).unwrap_err();
+        assert_eq!(fault.code, RunErrorCode::UnknownName, "{expression}");
+        let details = fault.details.unwrap();
+        assert_eq!(
+            (
+                &details["name"],
+                &details["line"],
+                &details["column"],
+                &details["expression"]
+            ),
+            (&json!(name), &json!(line), &json!(column), &json!(expression)),
+            "{expression}"
+        );
+    }
+    assert_eq!(
+        over("[typeof totl, typeof (totl)]"),
+        Ok(json!(["undefined", "undefined"]))
+    );
+    assert_eq!(over("(0, later)"), Ok(json!(null)));
+    assert_eq!(over("(0, variables.totl) ?? nodes?.x ?? 'none'"), Ok(json!("none")));
+    assert_eq!(over("(totl => totl)(total)"), Ok(json!(3)));
+    assert_eq!(over("(0, total)"), Ok(json!(3)));
 }
 
 #[test]

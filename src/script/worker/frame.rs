@@ -78,6 +78,7 @@ pub(super) struct SeenBy {
     event: bool,
     variables: Vec<Arc<str>>,
     nodes: Vec<Arc<str>>,
+    known: Vec<Arc<str>>,
 }
 
 impl SeenBy {
@@ -90,6 +91,7 @@ impl SeenBy {
             event: names_one_of(&["event"]) && values.event.is_some(),
             variables: values.variables.keys().cloned().collect(),
             nodes: values.nodes.keys().cloned().collect(),
+            known: values.known.iter().cloned().collect(),
         };
         let fixed = [
             seen.input.then_some(&values.input),
@@ -113,6 +115,7 @@ impl SeenBy {
             event,
             variables: named(self.variables),
             nodes: named(self.nodes),
+            known: self.known.into_iter().collect(),
         }
     }
 }
@@ -279,6 +282,7 @@ mod tests {
             event: Some(value(json!(3))),
             variables: [("v".into(), value(json!(4))), ("w".into(), value(json!(5)))].into(),
             nodes: [("n".into(), value(json!(6)))].into(),
+            known: ["later".into()].into(),
         };
         let (seen, parts) = SeenBy::scope(&Names::of("input + result + event + v + w + n"), &values);
         assert_eq!(seen.values(parts), values);

@@ -81,10 +81,115 @@ fn mistakes() -> Vec<Mistake> {
             ["unexpected token", "/nodes/1/config/code", "line 2"],
         ),
         (
-            "a block of a template that does not end",
-            with_node("LLM", &json!({"prompt": "{{#if x}}a"})),
+            "a script that ends too early",
+            with_node("CODE", &json!({"code": "if (input) {\n  return 1"})),
             1,
-            ["INVALID_TEMPLATE", "/nodes/1/config/prompt", "line 1"],
+            ["the script ends too early", "/nodes/1/config/code", "line 2, column 11"],
+        ),
+        (
+            "a misspelt variable",
+            with(
+                with_node("VARIABLE", &json!({"variableName": "n", "expression": "totl + 1"})),
+                "/variables",
+                json!([{"name": "total", "value": 1}]),
+            ),
+            1,
+            ["UNKNOWN_NAME", "/nodes/1/config/expression", "did you mean `total`?"],
+        ),
+        (
+            "a misspelt name in a condition",
+            with(flow(), "/edges/1/condition", json!("wrk > 1")),
+            1,
+            ["unknown name `wrk`", "/edges/1/condition", "did you mean `work`?"],
+        ),
+        (
+            "a name that nobody knows",
+            with_node("CODE", &json!({"code": "return ticket.id"})),
+            1,
+            [
+                "unknown name `ticket`",
+                "/nodes/1/config/code",
+                "write `input.` before it",
+            ],
+        ),
+        (
+            "a variable that is not declared",
+            with_node("CODE", &json!({"code": "counter = 1;\nreturn counter"})),
+            1,
+            ["unknown name `counter`", "/nodes/1/config/code", "let counter = ..."],
+        ),
+        (
+            "a request from a script",
+            with_node(
+                "CODE",
+                &json!({"code": "const page = await fetch('http://x');\nreturn page"}),
+            ),
+            1,
+            ["unknown name `fetch`", "/nodes/1/config/code", "call an HTTP tool"],
+        ),
+        (
+            "a module in a script",
+            with_node("CODE", &json!({"code": "const fs = require('fs');\nreturn fs"})),
+            1,
+            ["unknown name `require`", "/nodes/1/config/code", "register a function"],
+        ),
+        (
+            "a timer in a script",
+            with_node("CODE", &json!({"code": "await new Promise(r => setTimeout(r, 5))"})),
+            1,
+            ["unknown name `setTimeout`", "/nodes/1/config/code", "WAIT node"],
+        ),
+        (
+            "a trigger's condition that does not parse",
+            trigger(
+                json!({"eventType": "NODE_FAILED", "expression": "event.nodeId =="}),
+                json!({"type": "STOP_THREAD"}),
+            ),
+            1,
+            [
+                "the expression ends too early",
+                "/triggers/0/condition/expression",
+                "INVALID_EXPRESSION",
+            ],
+        ),
+        (
+            "a trigger's condition over what it does not see",
+            trigger(
+                json!({"eventType": "NODE_FAILED", "expression": "evnt.nodeId == 'work'"}),
+                json!({"type": "STOP_THREAD"}),
+            ),
+            1,
+            [
+                "unknown name `evnt`",
+                "/triggers/0/condition/expression",
+                "did you mean `event`?",
+            ],
+        ),
+        (
+            "a block of a template that does not end",
+            with_node("LLM", &json!({"prompt": "a\n{{#if x}}a"})),
+            1,
+            [
+                "the block `{{#if x}}` does not end: `{{/if}}` is missing",
+                "/nodes/1/config/prompt",
+                "line 2, column 1",
+            ],
+        ),
+        (
+            "a block of a template that ends as another",
+            with_node("LLM", &json!({"prompt": "{{#if x}}a{{/each}}"})),
+            1,
+            [
+                "`{{/each}}` ends the block `{{#if x}}`",
+                "/nodes/1/config/prompt",
+                "expected `{{/if}}`",
+            ],
+        ),
+        (
+            "a tag of a template that does not end",
+            with_node("LLM", &json!({"prompt": "Hello {{input.name, how are you?"})),
+            1,
+            ["INVALID_TEMPLATE", "/nodes/1/config/prompt", "`}}` is missing"],
         ),
         (
             "a misspelt helper",

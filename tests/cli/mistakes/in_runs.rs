@@ -1,9 +1,10 @@
 //! Mistakes that show when a workflow runs.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{flow, tells, with, with_node, with_profile};
-use crate::command::pirn_with;
+use crate::command::{pirn_in, pirn_with};
+use crate::folder::Folder;
 
 #[test]
 fn every_mistake_that_shows_in_a_run_is_told_with_its_node_and_its_remedy() {
@@ -36,6 +37,35 @@ fn every_mistake_that_shows_in_a_run_is_told_with_its_node_and_its_remedy() {
             with_node("CODE", &json!({"code": "return Math.random()"})),
             1,
             &["SCRIPT_ERROR", "without a seed", "(node work)"],
+        ),
+        (
+            "a name that is made up as it runs",
+            with_node(
+                "CODE",
+                &json!({"code": "return typeof wrk == 'undefined' ? wrk + 1 : 0"}),
+            ),
+            1,
+            &[
+                "UNKNOWN_NAME",
+                "unknown name `wrk`: did you mean `work`?",
+                "(node work)",
+            ],
+        ),
+        (
+            "an exception in a script",
+            with_node("CODE", &json!({"code": "const a = null;\n// why\nreturn a.b"})),
+            1,
+            &[
+                "SCRIPT_ERROR: TypeError: cannot read property 'b' of null (node work)",
+                "--> -:1:",
+                "/nodes/1/config/code",
+            ],
+        ),
+        (
+            "an exception in an expression",
+            with_node("VARIABLE", &json!({"variableName": "n", "expression": "1 + input.a.b"})),
+            1,
+            &["SCRIPT_ERROR: TypeError", "--> -:1:", "/nodes/1/config/expression"],
         ),
         (
             "no route",
@@ -136,4 +166,35 @@ fn every_mistake_that_shows_in_a_run_is_told_with_its_node_and_its_remedy() {
         let ended = pirn_with(file.to_string().as_bytes(), &["run", "-"]);
         tells(name, &ended, code, parts);
     }
+}
+
+#[test]
+fn what_a_script_logs_is_shown_and_is_an_event() {
+    let code =
+        "console.log('a', {b: 1}); console.error('wrong'); for (let i = 0; i < 500; i++) console.log(i); return 1";
+    let file = with_node("CODE", &json!({ "code": code }));
+    let folder = Folder::new("script-log").with("flow.json", &file.to_string());
+    let ended = pirn_in(folder.path(), &["run", "flow.json", "--events", "events.jsonl"], &[]);
+    tells(
+        "logs",
+        &ended,
+        0,
+        &[
+            "work log: a {\"b\":1}",
+            "work error: wrong",
+            "402 more lines are left out",
+        ],
+    );
+    let events = std::fs::read_to_string(folder.path().join("events.jsonl")).expect("events");
+    let logged: Vec<Value> = events
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .filter(|event: &Value| event["type"] == "SCRIPT_LOG")
+        .collect();
+    assert_eq!(logged.len(), 101);
+    assert_eq!(
+        (&logged[0]["nodeId"], &logged[0]["level"], &logged[0]["message"]),
+        (&json!("work"), &json!("log"), &json!("a {\"b\":1}"))
+    );
+    assert_eq!(logged[100]["dropped"], 402);
 }

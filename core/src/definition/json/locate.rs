@@ -86,6 +86,29 @@ pub(crate) fn pointer_at(root: &Tree, offset: u32) -> String {
     }
 }
 
+/// The byte at which the character at `offset` of a JSON text begins as it is written, after its opening quote. None where it is
+/// written otherwise.
+pub(crate) fn written_offset(written: &str, text: &str, offset: usize) -> Option<usize> {
+    let (mut at, mut read) = (0, 0);
+    while read < offset {
+        let (long, letter) = match written.as_bytes().get(at)? {
+            b'\\' if written.as_bytes().get(at + 1) == Some(&b'u') => {
+                let letter = text.get(read..)?.chars().next()?;
+                (6 * letter.len_utf16(), letter)
+            }
+            b'\\' => (2, text.get(read..)?.chars().next()?),
+            b'"' => return None,
+            _ => {
+                let letter = written.get(at..)?.chars().next()?;
+                (letter.len_utf8(), letter)
+            }
+        };
+        at += long;
+        read += letter.len_utf8();
+    }
+    Some(at)
+}
+
 fn holds(span: Span, offset: u32) -> bool {
     span.start <= offset && offset < span.end
 }
@@ -94,7 +117,28 @@ fn holds(span: Span, offset: u32) -> bool {
 mod tests {
     use proptest::prelude::*;
 
-    use super::Lines;
+    use super::{Lines, written_offset};
+
+    #[test]
+    fn a_place_in_a_text_is_found_as_it_is_written() {
+        for (written, marked) in [
+            (r#""abX""#, 3),
+            (r#""\n\"X""#, 5),
+            (r#""\u00e9X""#, 7),
+            (r#""\ud83d\ude00X""#, 13),
+            ("\"日X\"", 4),
+        ] {
+            let text: String = serde_json::from_str(written).unwrap();
+            let offset = text.find('X').unwrap();
+            assert_eq!(
+                written_offset(&written[1..], &text, offset),
+                Some(marked - 1),
+                "{written}"
+            );
+            assert_eq!(&written[marked..=marked], "X");
+        }
+        assert_eq!(written_offset("a\"", "abc", 2), None);
+    }
 
     proptest! {
         #[test]

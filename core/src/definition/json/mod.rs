@@ -8,7 +8,7 @@ mod locate;
 mod parse;
 
 pub(crate) use deserialize::{Mismatch, MismatchKind};
-pub(crate) use locate::{Lines, pointer_at};
+pub(crate) use locate::{Lines, pointer_at, written_offset};
 pub(crate) use parse::{DuplicateKey, Parsed, parse};
 
 use super::aliases::aliases_of;
@@ -77,6 +77,16 @@ impl Tree {
         match &self.value {
             Json::Text(text) => Some(text),
             Json::Null | Json::Bool(_) | Json::Number(_) | Json::List(_) | Json::Object(_) => None,
+        }
+    }
+
+    /// The first text at or below here that equals `wanted`.
+    pub(crate) fn find_text(&self, wanted: &str) -> Option<&Tree> {
+        match &self.value {
+            Json::Text(text) => (text == wanted).then_some(self),
+            Json::List(items) => items.iter().find_map(|item| item.find_text(wanted)),
+            Json::Object(members) => members.iter().find_map(|member| member.value.find_text(wanted)),
+            Json::Null | Json::Bool(_) | Json::Number(_) => None,
         }
     }
 

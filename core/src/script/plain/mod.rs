@@ -19,7 +19,7 @@ use self::ops::{Val, json_number};
 use super::names::is_global;
 use super::path::{Reached, Target, owned};
 use super::text::is_truthy;
-use super::{Path, Scope};
+use super::{Path, Scope, is_known};
 use crate::error::{RunErrorCode, ScriptFault};
 use crate::value::{MAX_LEVELS, levels};
 
@@ -210,6 +210,9 @@ fn at<R>(path: &Path, scope: &dyn Scope, read: impl FnOnce(Target<'_>) -> R) -> 
     if is_global(root) && scope.variable(root).is_none() {
         return Err(Stop::Unknown);
     }
+    if !is_known(scope, root) {
+        return Err(Stop::Fault(ScriptFault::unknown_name(root)));
+    }
     match path.reach(scope, read) {
         Reached::Value(value) => Ok(Some(value)),
         Reached::Undefined => Ok(None),
@@ -260,6 +263,7 @@ impl<'s> Evaluation<'s> {
                 found.unwrap_or(Ok(Val::Undefined))
             }
             Node::Placeholder(path) => expected(path, self.scope, |target| self.target(&target, path))?,
+            Node::Unary(Op::Typeof, inner) if self.is_unknown(inner) => Ok(Val::Text("undefined".into())),
             Node::Unary(op, inner) => ops::unary(*op, &self.value(inner)?).ok_or(Stop::Unknown),
             Node::Binary(op, operands) => self.binary(*op, operands),
             Node::Choice(parts) => {
@@ -304,6 +308,17 @@ impl<'s> Evaluation<'s> {
                 }
                 Ok(Val::Made(Value::Object(made)))
             }
+        }
+    }
+
+    /// A lone name that is not there, for which one may ask.
+    fn is_unknown(&self, node: &Node) -> bool {
+        match node {
+            Node::Path(path) => {
+                let name = path.root();
+                path.steps().is_empty() && !is_global(name) && !is_known(self.scope, name)
+            }
+            _ => false,
         }
     }
 
@@ -443,6 +458,7 @@ mod tests {
             ]
             .map(|(name, value)| (Arc::from(name), Arc::new(value)))
             .into(),
+            known: ["nothing".into()].into(),
             ..ScopeValues::default()
         }
     }
@@ -464,10 +480,31 @@ mod tests {
         assert_eq!(value("'it is \"so\"'"), Some(json!("it is \"so\"")));
         assert_eq!(value("undefined"), Some(json!(null)));
         assert_eq!(value("user.name"), Some(json!("John")));
-        assert_eq!(value("nothing"), Some(json!(null)), "K25");
+        assert_eq!(value("nothing"), Some(json!(null)));
         assert_eq!(value("user.other"), Some(json!(null)));
         assert_eq!(value("Math"), Some(json!("mine")));
         assert_eq!(value("input.items.length"), Some(json!(2)));
+    }
+
+    #[test]
+    fn a_name_that_means_nothing_is_an_error_unless_one_asks_for_it() {
+        for source in [
+            "nobody",
+            "nobody.x",
+            "nobody?.x",
+            "1 + nobody",
+            "typeof nobody.x",
+            "[nobody]",
+        ] {
+            assert_eq!(
+                value(source),
+                Some(json!({"fault": "unknown name `nobody`"})),
+                "{source}"
+            );
+        }
+        assert_eq!(value("typeof nobody"), Some(json!("undefined")));
+        assert_eq!(value("typeof nobody === 'undefined' || nobody.x"), Some(json!(true)));
+        assert_eq!(value("zero && nobody"), Some(json!(0)));
     }
 
     #[test]

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::{NodeRun, Progress, done, evaluate, failure, value_or};
+use crate::event::{EventType, Field};
 use crate::graph::{NodeKind, ValueSpec};
-use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome};
+use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome, ScriptLogs};
 use crate::thread::step::StepContext;
 use crate::value::Output;
 
@@ -52,8 +54,38 @@ pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId,
     }
     match (stage, outcome) {
         (Stage::Input { .. }, Outcome::Value(input)) => work(walk, input.into()),
+        (Stage::Work { .. }, Outcome::Logged(logged)) => {
+            tell_logs(walk, &logged.logs);
+            value_or(logged.outcome, done)
+        }
         (Stage::Work { .. }, outcome) => value_or(outcome, done),
         (Stage::Input { .. }, other) => Progress::Failed(failure(other)),
+    }
+}
+
+/// An event for each line that was kept, and one for the others together.
+fn tell_logs(walk: &mut StepContext<'_>, logs: &ScriptLogs) {
+    let graph = Arc::clone(walk.thread.graph());
+    let node = &graph.node(walk.thread.at).id;
+    for (level, line) in &logs.lines {
+        walk.emit(EventType::ScriptLog, |_| {
+            [
+                ("nodeId", Field::from(node)),
+                ("level", level.into()),
+                ("message", json!(line).into()),
+            ]
+        });
+    }
+    if logs.dropped > 0 {
+        walk.emit(EventType::ScriptLog, |_| {
+            let message = format!("{} more lines are left out", logs.dropped);
+            [
+                ("nodeId", Field::from(node)),
+                ("level", "warn".into()),
+                ("message", json!(message).into()),
+                ("dropped", json!(logs.dropped).into()),
+            ]
+        });
     }
 }
 

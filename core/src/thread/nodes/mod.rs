@@ -253,6 +253,7 @@ pub(super) fn failure(outcome: Outcome) -> RunError {
         Outcome::Failed(error) => error,
         Outcome::Done
         | Outcome::Value(_)
+        | Outcome::Logged(_)
         | Outcome::Choice(_)
         | Outcome::Texts(_)
         | Outcome::Prepared(_)

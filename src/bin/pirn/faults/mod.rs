@@ -35,6 +35,13 @@ pub(crate) fn text(files: &[SourceFile], checked: &Checked, screen: Screen) -> S
     masked(&out).into_owned()
 }
 
+/// The place of a fault alone.
+pub(crate) fn place(files: &[SourceFile], fault: &Fault, screen: Screen) -> String {
+    let mut out = String::new();
+    picture::draw_place(files, fault, screen, &mut out);
+    out
+}
+
 fn show(files: &[SourceFile], faults: &[&Fault], level: &str, screen: Screen, out: &mut String) {
     for fault in faults.iter().take(MAX_SHOWN) {
         picture::draw(files, fault, level, screen, out);

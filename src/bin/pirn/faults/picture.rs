@@ -1,6 +1,6 @@
 //! One fault in its text, cut to the width of the screen around the mark.
 
-use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Renderer, Snippet};
 use pirn::check::{Fault, SourceFile};
 
 use super::put;
@@ -12,11 +12,30 @@ const WINDOW: usize = 2000;
 pub(super) fn draw(files: &[SourceFile], fault: &Fault, level: &str, screen: Screen, out: &mut String) {
     let level = if level == "error" { Level::ERROR } else { Level::WARNING };
     let title = level.primary_title(fault.message.as_str()).id(fault.code.as_str());
+    let group = match marked(files, fault) {
+        Some(snippet) => title.element(snippet),
+        None => Group::with_title(title),
+    };
+    let group = match &fault.help {
+        Some(help) => group.element(Level::HELP.message(help.as_str())),
+        None => group,
+    };
+    render(group, screen, out);
+}
+
+/// The place of a fault, without what is wrong there.
+pub(super) fn draw_place(files: &[SourceFile], fault: &Fault, screen: Screen, out: &mut String) {
+    if let Some(snippet) = marked(files, fault) {
+        render(Group::with_level(Level::ERROR).element(snippet), screen, out);
+    }
+}
+
+fn marked<'t>(files: &'t [SourceFile], fault: &Fault) -> Option<Snippet<'t, Annotation<'t>>> {
     let file = fault
         .file
         .as_ref()
         .and_then(|name| files.iter().find(|file| file.name == *name));
-    let marked = file.zip(fault.position).map(|(file, position)| {
+    file.zip(fault.position).map(|(file, position)| {
         let place = Place::of(&file.text, position.offset, position.length);
         let mark = AnnotationKind::Primary.span(place.mark.clone());
         let label = match (fault.pointer.as_str(), place.is_cut) {
@@ -28,15 +47,10 @@ pub(super) fn draw(files: &[SourceFile], fault: &Fault, level: &str, screen: Scr
             .path(file.name.as_str())
             .line_start(position.line as usize)
             .annotation(mark.label(label))
-    });
-    let group = match marked {
-        Some(snippet) => title.element(snippet),
-        None => Group::with_title(title),
-    };
-    let group = match &fault.help {
-        Some(help) => group.element(Level::HELP.message(help.as_str())),
-        None => group,
-    };
+    })
+}
+
+fn render(group: Group<'_>, screen: Screen, out: &mut String) {
     let renderer = if screen.has_colour {
         Renderer::styled()
     } else {

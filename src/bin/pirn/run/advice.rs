@@ -36,6 +36,7 @@ pub(super) fn advice(code: RunErrorCode) -> Option<&'static str> {
         RunErrorCode::Overloaded => "`config.maxDepth` bounds how deep threads nest (default 10)",
         RunErrorCode::NodeFailed
         | RunErrorCode::ScriptError
+        | RunErrorCode::UnknownName
         | RunErrorCode::ConversationManagerMergeFailed
         | RunErrorCode::ToolError
         | RunErrorCode::ToolRoundsExceeded

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use pirn::check::{Checked, World, check};
+use pirn::check::{Checked, SourceFile, World, check};
 use pirn::{History, Pinned, formats};
 use pirn_core::definition::{TriggerAction, nearest};
 use serde::de::DeserializeOwned;
@@ -50,6 +50,8 @@ pub(crate) struct Inputs {
     pub(crate) pinned: Pinned,
     pub(crate) config: Config,
     pub(crate) missing_input: MissingInput,
+    /// The workflow files.
+    pub(crate) sources: Vec<SourceFile>,
 }
 
 /// Reads, checks and chooses what is to be run.
@@ -61,19 +63,19 @@ pub(crate) fn open(given: &Given) -> Result<Opened, Failure> {
     let config = given.config.read(&given.files)?;
     let functions = BTreeSet::new();
     let text = config.as_ref().and_then(|config| config.text.as_ref());
-    let checked = check(
-        &files,
-        &World {
-            config: text,
-            functions: Some(&functions),
-        },
-    );
+    let world = World {
+        config: text,
+        functions: Some(&functions),
+        ..World::default()
+    };
+    let checked = check(&files, &world);
     if !checked.faults().is_empty() {
         return Err(Failure::invalid(files, text, checked));
     }
     let mut inputs = read(given, config.unwrap_or_default())?;
     let workflow = chosen(given.workflow.as_deref(), &checked)?;
     inputs.missing_input = MissingInput::of(checked.compiled(), &workflow, &inputs.input);
+    inputs.sources = files;
     Ok(Opened {
         checked,
         workflow,
@@ -104,6 +106,7 @@ fn read(args: &Given, config: Config) -> Result<Inputs, Failure> {
         pinned: from_file(args.pinned.as_deref())?.unwrap_or_default(),
         config,
         missing_input: MissingInput::default(),
+        sources: Vec::new(),
     })
 }
 

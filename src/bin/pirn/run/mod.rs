@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pirn::check::Checked;
+use pirn::check::{Checked, SourceFile};
 use pirn::faults::load_faults;
 use pirn::tools::ToolRegistry;
 use pirn::{BuildError, Engine, RunError, RunReport, ThreadStatus};
@@ -137,12 +137,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     };
     let profiles = inputs.config.profiles.clone();
     let scripts = args.scripts.port();
+    let in_engine = checked.clone();
     let build = move || {
         Engine::builder()
             .profiles(profiles.clone())
             .tools(tools.clone())
             .faults(faults.clone())
-            .checked(checked.clone())
+            .checked(in_engine.clone())
             .scripts(Arc::clone(&scripts))
     };
     let first = args.seed.unwrap_or(0);
@@ -157,7 +158,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         builder = builder.simulated(first);
     }
     let engine = builder.build().map_err(|error| unbuilt(&error))?;
-    execute(args, &engine, &workflow, inputs, prompts.then_some(&gate), &interrupt)
+    execute(
+        args,
+        &engine,
+        &workflow,
+        (inputs, checked),
+        prompts.then_some(&gate),
+        &interrupt,
+    )
 }
 
 /// What a person should know before the run begins.
@@ -194,11 +202,15 @@ fn execute(
     args: &Args,
     engine: &Engine,
     workflow: &str,
-    inputs: Inputs,
+    (inputs, checked): (Inputs, Checked),
     gate: Option<&PromptGate>,
     interrupt: &Interrupt,
 ) -> Result<ExitCode, Failure> {
-    let missing_input = inputs.missing_input;
+    let asked = Asked {
+        missing_input: inputs.missing_input,
+        sources: inputs.sources,
+        checked,
+    };
     let mut prepared = engine
         .run(workflow)
         .input(inputs.input)
@@ -246,7 +258,7 @@ fn execute(
         let seed = args.seed.unwrap_or(0);
         say(&format!("the same run again: --virtual-time --seed {seed}"));
     }
-    print(args, &report, missing_input, was_interrupted)
+    print(args, &report, &asked, was_interrupted)
 }
 
 /// Which replies are shown.
@@ -258,12 +270,7 @@ fn replies(args: &Args) -> Replies {
     }
 }
 
-fn print(
-    args: &Args,
-    report: &RunReport,
-    missing_input: MissingInput,
-    was_interrupted: bool,
-) -> Result<ExitCode, Failure> {
+fn print(args: &Args, report: &RunReport, asked: &Asked, was_interrupted: bool) -> Result<ExitCode, Failure> {
     let code = match (was_interrupted, report.status) {
         (true, _) => INTERRUPTED,
         (false, ThreadStatus::Completed) => 0,
@@ -283,7 +290,7 @@ fn print(
             }
             Ok(ExitCode::from(code))
         }
-        (Output::Text, Some(error)) => Err(explained(report.status, error, missing_input)),
+        (Output::Text, Some(error)) => Err(explained(report.status, error, asked)),
     }
 }
 
@@ -295,16 +302,26 @@ fn plain(output: &Value) -> String {
     }
 }
 
-fn explained(status: ThreadStatus, error: &RunError, missing_input: MissingInput) -> Failure {
+/// What a run was asked for, where its end is to be explained.
+struct Asked {
+    missing_input: MissingInput,
+    sources: Vec<SourceFile>,
+    checked: Checked,
+}
+
+fn explained(status: ThreadStatus, error: &RunError, asked: &Asked) -> Failure {
     let mut text = format!("the run ended {}: {error}", status.as_str());
     let causes = || std::iter::successors(Some(error), |error| error.cause.as_ref());
     for cause in causes().skip(1) {
         text.push_str("\n  caused by ");
         text.push_str(&cause.to_string());
     }
-    let failure = Failure::failed(error.code.as_str(), text);
+    let mut failure = Failure::failed(error.code.as_str(), text);
+    if let Some(place) = asked.checked.place_of(error) {
+        failure = failure.shown_at(&asked.sources, &place);
+    }
     let innermost = causes().last().map_or(error.code, |cause| cause.code);
-    let hint = missing_input.hint(causes().map(|cause| cause.code));
+    let hint = asked.missing_input.hint(causes().map(|cause| cause.code));
     match hint
         .or_else(|| advice::advice(error.code))
         .or_else(|| advice::advice(innermost))

@@ -44,6 +44,7 @@ const TYPES: &[EventType] = &[
     EventType::TriggeredSubgraphFailed,
     EventType::TriggerFailed,
     EventType::Notification,
+    EventType::ScriptLog,
 ];
 
 /// When replies of models are shown.

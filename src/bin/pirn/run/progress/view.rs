@@ -177,6 +177,19 @@ impl View {
                 let text = format!("notification: {}", facts.text("message"));
                 vec![self.line(event, Tone::Turn, text)]
             }
+            EventType::ScriptLog => {
+                let tone = match facts.text("level").as_str() {
+                    "error" | "warn" => Tone::Bad,
+                    _ => Tone::Plain,
+                };
+                let text = format!(
+                    "{} {}: {}",
+                    facts.text("nodeId"),
+                    facts.text("level"),
+                    facts.text("message")
+                );
+                vec![self.line(event, tone, text)]
+            }
             EventType::ThreadForkCompleted
             | EventType::ThreadJoinStarted
             | EventType::MessageAdded

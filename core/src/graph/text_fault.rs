@@ -1,0 +1,45 @@
+//! A fault within a text of a definition.
+
+use std::ops::Range;
+
+use super::diagnostics::Diagnostics;
+use super::model::SnippetKind;
+use super::syntax::SyntaxFault;
+use crate::definition::FaultCode;
+use crate::definition::json::Step;
+
+/// What is wrong with a text, and with which bytes of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct TextFault {
+    pub(super) code: FaultCode,
+    pub(super) message: String,
+    pub(super) help: Option<String>,
+    pub(super) at: Option<Range<usize>>,
+}
+
+impl TextFault {
+    pub(super) fn of_syntax(kind: SnippetKind, fault: SyntaxFault) -> Self {
+        Self {
+            code: match kind {
+                SnippetKind::Expression | SnippetKind::Code => FaultCode::InvalidExpression,
+                SnippetKind::Template => FaultCode::InvalidTemplate,
+            },
+            message: fault.message,
+            help: None,
+            at: fault.at,
+        }
+    }
+
+    /// Reports it as a fault of the text at `pointer`.
+    pub(super) fn report(&self, pointer: &[Step], report: &mut Diagnostics<'_>) {
+        let message = self.message.as_str();
+        let fault = match &self.at {
+            Some(at) => report.origin.fault_within(self.code, pointer, at, message),
+            None => report.origin.fault(self.code, pointer, message),
+        };
+        report.faults.push(match &self.help {
+            Some(help) => fault.with_help(help.as_str()),
+            None => fault,
+        });
+    }
+}

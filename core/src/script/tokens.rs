@@ -1,0 +1,244 @@
+//! The words and signs of a JavaScript text.
+
+use std::ops::Range;
+
+use super::names::{begins_name, continues_name, is_reserved};
+
+/// What a token is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TokenKind {
+    /// A name or a reserved word.
+    Word,
+    /// A number, a text, a regular expression, a private name, the text of a template.
+    Literal,
+    /// `(`, `[`, `{`, and `${` of a template.
+    Open,
+    /// What closes one.
+    Close,
+    /// Anything else.
+    Sign,
+}
+
+/// A token and its place.
+#[derive(Clone, Debug)]
+pub(super) struct Token {
+    pub(super) kind: TokenKind,
+    pub(super) at: Range<usize>,
+    /// Whether a line ends between the token before and this one.
+    pub(super) begins_line: bool,
+}
+
+/// Signs of more than one character, those that others begin with last.
+const SIGNS: [&str; 33] = [
+    ">>>=", "...", "===", "!==", "**=", "<<=", ">>=", ">>>", "&&=", "||=", "??=", "=>", "==", "!=", "<=", ">=", "&&",
+    "||", "??", "?.", "++", "--", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<", ">>", "**",
+];
+
+/// The tokens of a text. None where a sign may mean two things (a `/` after a bracket, an escape in a name, HTML's comments) and
+/// where a literal does not end.
+pub(super) fn tokens(source: &str) -> Option<Vec<Token>> {
+    if source.contains("<!--") || source.contains("-->") {
+        return None;
+    }
+    let mut lexer = Lexer {
+        source,
+        at: 0,
+        tokens: Vec::new(),
+        open: Vec::new(),
+        begins_line: true,
+    };
+    while lexer.at < source.len() {
+        lexer.next()?;
+    }
+    Some(lexer.tokens)
+}
+
+struct Lexer<'s> {
+    source: &'s str,
+    at: usize,
+    tokens: Vec<Token>,
+    /// Places, among the tokens, of brackets that are open.
+    open: Vec<usize>,
+    begins_line: bool,
+}
+
+impl Lexer<'_> {
+    fn rest(&self) -> &str {
+        &self.source[self.at..]
+    }
+
+    fn push(&mut self, kind: TokenKind, length: usize) {
+        let at = self.at..self.at + length;
+        let begins_line = std::mem::take(&mut self.begins_line);
+        match kind {
+            TokenKind::Open => self.open.push(self.tokens.len()),
+            TokenKind::Close => {
+                self.open.pop();
+            }
+            TokenKind::Word | TokenKind::Literal | TokenKind::Sign => {}
+        }
+        self.at = at.end;
+        self.tokens.push(Token { kind, at, begins_line });
+    }
+
+    fn next(&mut self) -> Option<()> {
+        let rest = self.rest();
+        let letter = rest.chars().next()?;
+        match letter {
+            '\n' | '\r' | '\u{2028}' | '\u{2029}' => {
+                self.begins_line = true;
+                self.at += letter.len_utf8();
+            }
+            _ if letter.is_whitespace() || letter == '\u{feff}' => self.at += letter.len_utf8(),
+            '/' if rest.starts_with("//") => {
+                self.at += rest.find(['\n', '\r', '\u{2028}', '\u{2029}']).unwrap_or(rest.len());
+            }
+            '/' if rest.starts_with("/*") => {
+                let length = rest[2..].find("*/")? + 4;
+                self.begins_line |= rest[..length].contains(['\n', '\r', '\u{2028}', '\u{2029}']);
+                self.at += length;
+            }
+            '"' | '\'' => {
+                let length = literal_end(rest, letter)?;
+                self.push(TokenKind::Literal, length);
+            }
+            '`' => {
+                self.at += 1;
+                self.template()?;
+            }
+            '0'..='9' => self.push(TokenKind::Literal, number_end(rest)),
+            '.' if rest[1..].starts_with(|next: char| next.is_ascii_digit()) => {
+                self.push(TokenKind::Literal, 1 + number_end(&rest[1..]));
+            }
+            '#' => {
+                let length = 1 + word_end(&rest[1..]);
+                self.push(TokenKind::Literal, length);
+            }
+            '\\' => return None,
+            _ if begins_name(letter) => {
+                let length = word_end(rest);
+                self.push(TokenKind::Word, length);
+            }
+            '/' if self.begins_pattern()? => {
+                let length = pattern_end(rest)?;
+                self.push(TokenKind::Literal, length + word_end(&rest[length..]));
+            }
+            '(' | '[' | '{' => self.push(TokenKind::Open, 1),
+            '}' if self.is_in_template() => {
+                self.push(TokenKind::Close, 1);
+                self.template()?;
+            }
+            ')' | ']' | '}' => self.push(TokenKind::Close, 1),
+            _ => {
+                // `?.5` is a choice and a number.
+                let is_choice = |sign: &str| sign == "?." && rest[2..].starts_with(|next: char| next.is_ascii_digit());
+                let sign = SIGNS.iter().find(|sign| rest.starts_with(**sign) && !is_choice(sign));
+                let length = sign.map_or(letter.len_utf8(), |sign| sign.len());
+                self.push(TokenKind::Sign, length);
+            }
+        }
+        Some(())
+    }
+
+    fn is_in_template(&self) -> bool {
+        let begin = self.open.last().and_then(|begin| self.tokens.get(*begin));
+        begin.is_some_and(|begin| &self.source[begin.at.clone()] == "${")
+    }
+
+    /// The text of a template up to its end, or to the next `${`.
+    fn template(&mut self) -> Option<()> {
+        let rest = self.rest();
+        let mut letters = rest.char_indices();
+        while let Some((at, letter)) = letters.next() {
+            match letter {
+                '\\' => {
+                    letters.next()?;
+                }
+                '`' => {
+                    self.push(TokenKind::Literal, at + 1);
+                    return Some(());
+                }
+                '$' if rest[at..].starts_with("${") => {
+                    self.push(TokenKind::Literal, at);
+                    self.push(TokenKind::Open, 2);
+                    return Some(());
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// Whether a `/` begins a regular expression and does not divide; none where that takes a grammar to say.
+    fn begins_pattern(&self) -> Option<bool> {
+        let Some(before) = self.tokens.last() else {
+            return Some(true);
+        };
+        let text = &self.source[before.at.clone()];
+        match before.kind {
+            TokenKind::Word => {
+                Some(is_reserved(text) && !matches!(text, "this" | "super" | "null" | "true" | "false" | "undefined"))
+            }
+            TokenKind::Literal => Some(false),
+            TokenKind::Open => Some(true),
+            TokenKind::Close if text == "]" => Some(false),
+            TokenKind::Close => None,
+            TokenKind::Sign => (!matches!(text, "++" | "--")).then_some(true),
+        }
+    }
+}
+
+fn word_end(text: &str) -> usize {
+    text.find(|letter| !continues_name(letter)).unwrap_or(text.len())
+}
+
+/// The end of a number: digits, letters, a point within it, a sign after its `e`.
+fn number_end(text: &str) -> usize {
+    let is_hex = text.starts_with("0x") || text.starts_with("0X");
+    let mut had_point = false;
+    let mut before = ' ';
+    for (at, letter) in text.char_indices() {
+        let goes_on = match letter {
+            '.' => !std::mem::replace(&mut had_point, true),
+            '+' | '-' => matches!(before, 'e' | 'E') && !is_hex,
+            letter => continues_name(letter),
+        };
+        if !goes_on {
+            return at;
+        }
+        before = letter;
+    }
+    text.len()
+}
+
+fn literal_end(text: &str, quote: char) -> Option<usize> {
+    let mut letters = text.char_indices().skip(1);
+    while let Some((at, letter)) = letters.next() {
+        match letter {
+            '\\' => {
+                letters.next()?;
+            }
+            letter if letter == quote => return Some(at + 1),
+            _ => {}
+        }
+    }
+    None
+}
+
+fn pattern_end(text: &str) -> Option<usize> {
+    let mut letters = text.char_indices().skip(1);
+    let mut in_class = false;
+    while let Some((at, letter)) = letters.next() {
+        match letter {
+            '\\' => {
+                letters.next()?;
+            }
+            '[' => in_class = true,
+            ']' => in_class = false,
+            '/' if !in_class => return Some(at + 1),
+            '\n' => return None,
+            _ => {}
+        }
+    }
+    None
+}

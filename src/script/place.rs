@@ -1,0 +1,47 @@
+//! Lines and columns of a text, from 1, and its bytes; columns count characters.
+
+/// The byte at a line and column; the end of the line, or of the text, where that is before it.
+pub(crate) fn offset(text: &str, line: u32, column: u32) -> usize {
+    let before = line.saturating_sub(1) as usize;
+    let start = match before.checked_sub(1) {
+        None => 0,
+        Some(ends) => match text.match_indices('\n').nth(ends) {
+            Some((end, _)) => end + 1,
+            None => return text.len(),
+        },
+    };
+    let line = text[start..].split('\n').next().unwrap_or_default();
+    let within = line.char_indices().nth(column.saturating_sub(1) as usize);
+    start + within.map_or(line.len(), |(at, _)| at)
+}
+
+/// The line and column of a byte.
+pub(crate) fn line_and_column(text: &str, offset: usize) -> (u32, u32) {
+    let mut offset = offset.min(text.len());
+    while !text.is_char_boundary(offset) {
+        offset -= 1;
+    }
+    let before = &text[..offset];
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    (number(line), number(column))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_byte_is_found_at_its_line_and_column(text in "[ab\u{e9}\u{65e5}\n]{0,40}") {
+            for (at, _) in text.char_indices() {
+                let (line, column) = line_and_column(&text, at);
+                prop_assert_eq!(offset(&text, line, column), at);
+            }
+            prop_assert_eq!(offset(&text, 1000, 1), text.len());
+        }
+    }
+}
