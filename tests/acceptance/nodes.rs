@@ -70,7 +70,7 @@ fn a_route_takes_the_first_that_holds_by_priority() {
         (
             "J06",
             json!({"status": "success"}),
-            json!({"routes": [route("nonExistentVariable > 100", "bad", 10), route(success, "good", 5)]}),
+            json!({"routes": [route("variables.nonExistentVariable > 100", "bad", 10), route(success, "good", 5)]}),
             vec!["bad", "good"],
             "good",
         ),
@@ -200,7 +200,7 @@ fn a_variable_node_evaluates_checks_and_assigns() {
             None,
             Err(()),
         ),
-        ("throws", json!([]), "nope.nope()", None, Err(())),
+        ("throws", json!([]), "input.nope()", None, Err(())),
     ];
     for (case, variables, expression, kind, expected) in cases {
         let mut config = json!({"variableName": "v", "expression": expression});
@@ -377,7 +377,7 @@ fn a_node_that_is_tried_again_without_a_pause_is_ended_by_the_time_limit() {
         &[node(
             "v",
             "VARIABLE",
-            json!({"variableName": "x", "expression": "no.such"}),
+            json!({"variableName": "x", "expression": "input.no.such"}),
         )],
     );
     let retry = json!({"maxAttempts": u32::MAX, "initialDelayMs": 0, "maxDelayMs": 0});

@@ -119,7 +119,7 @@ fn a_failed_run_says_why_and_ends_with_1() {
 
 #[test]
 fn why_a_run_failed_is_told_once_as_it_happens_and_once_at_the_end() {
-    let script = json!({"code": "throw new Error('no luck')"});
+    let script = json!({"code": "throw new Error(['no', 'luck'].join(' '))"});
     let inner = json!({"id": "inner", "nodes": [{"id": "s", "type": "START"}, {"id": "c", "type": "CODE", "config": script},
         {"id": "e", "type": "END"}], "edges": [{"from": "s", "to": "c"}, {"from": "c", "to": "e"}]});
     let outer = json!({"id": "outer", "nodes": [{"id": "s", "type": "START"},

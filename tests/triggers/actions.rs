@@ -284,7 +284,7 @@ fn a_trigger_fires_as_often_and_as_long_as_it_says() {
 #[test]
 fn a_condition_that_fails_harms_nobody() {
     let broken =
-        counting(&json!({"id": "x", "condition": {"eventType": "NODE_COMPLETED", "expression": "nope.nope.nope()"}}));
+        counting(&json!({"id": "x", "condition": {"eventType": "NODE_COMPLETED", "expression": "event.nope.nope()"}}));
     let mut bundle = watched(&counting(&json!({})));
     bundle["triggers"] = json!([broken, counting(&json!({}))]);
     let ran = run(&bundle, Value::Null);

@@ -170,6 +170,7 @@ fn chains() -> Vec<Chain> {
         by_its_child(E::SubgraphStarted, std::slice::from_ref(&called)),
         by_its_child(E::SubgraphCompleted, &[called]),
         by_its_child(E::VariableChanged, std::slice::from_ref(&count)),
+        by_its_child(E::ScriptLog, &[code("x", "console.log(1)")]),
         by_a_new_run(E::ThreadCompleted, line("main", &[code("x", "return 1")])),
         by_a_new_run(E::ThreadFailed, line("main", &[code("x", "throw 1")])),
         by_a_new_run(E::ThreadForkStarted, a_fork("main")),
@@ -412,7 +413,7 @@ fn who_watches_for_failed_triggers_and_fails_is_told_once_more() {
     let no_such_thread = json!({"type": "STOP_THREAD", "parameters": {"threadId": "nobody"}});
     let fails = trigger(EventType::TriggerFailed, &no_such_thread);
     let mut broken = fails.clone();
-    broken["condition"]["expression"] = json!("nope.nope()");
+    broken["condition"]["expression"] = json!("event.nope.nope()");
     for (name, watcher) in [("its action fails", fails), ("its condition fails", broken)] {
         let once = json!({"id": "once", "type": "EVENT", "action": no_such_thread,
             "condition": {"eventType": "NODE_COMPLETED", "expression": "event.nodeId === 'first'"}});

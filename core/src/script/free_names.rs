@@ -21,7 +21,7 @@ pub struct FreeName {
 }
 
 /// Names of JavaScript that mean something at some places and are plain names at others.
-const CONTEXTUAL: [&str; 9] = ["as", "async", "from", "get", "let", "of", "set", "static", "undefined"];
+const CONTEXTUAL: [&str; 10] = ["__proto__", "as", "async", "from", "get", "let", "of", "set", "static", "undefined"];
 
 /// Words before the round brackets of a statement.
 const STATEMENTS: [&str; 6] = ["await", "for", "if", "switch", "while", "with"];
