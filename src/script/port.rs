@@ -6,7 +6,7 @@ use pirn_actors::ports::{ScriptAnswer, ScriptEnd, ScriptHandle, ScriptJob, Scrip
 use pirn_core::conversation::Tokenizer;
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::graph::{Evaluator, Graph};
-use pirn_core::thread::{Outcome, ScriptLogs};
+use pirn_core::thread::Outcome;
 
 use super::compress;
 use super::evaluator::advice;

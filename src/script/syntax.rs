@@ -211,7 +211,7 @@ impl TextSyntax {
                     .line
                     .is_some_and(|line| line as usize > source.split('\n').count())
                 {
-                    fault.at_the_end(source, form)
+                    TextFault::at_the_end(source, form)
                 } else {
                     fault
                 }
@@ -235,7 +235,7 @@ impl TextFault {
     }
 
     /// Found in what stands around the text: it ends too early, or has closed more than it has opened.
-    fn at_the_end(self, text: &str, form: super::realm::Form) -> Self {
+    fn at_the_end(text: &str, form: super::realm::Form) -> Self {
         let (line, column) = place::line_and_column(text, text.trim_end().len());
         let message = match form {
             _ if text.matches('}').count() > text.matches('{').count() => {

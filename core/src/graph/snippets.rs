@@ -1,6 +1,7 @@
 //! The table of every text a graph evaluates; equal texts stand once.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -66,11 +67,10 @@ impl<'a> Snippets<'a> {
             })
             .collect();
         for (place, text) in self.all.iter().enumerate() {
-            let place = place as SnippetIx;
-            if !wrong.contains_key(&place) {
+            if let Entry::Vacant(entry) = wrong.entry(place as SnippetIx) {
                 let unknown = names.unknown_in(text, syntax);
                 if !unknown.is_empty() {
-                    wrong.insert(place, unknown);
+                    entry.insert(unknown);
                 }
             }
         }
@@ -208,16 +208,12 @@ impl<'a> Snippets<'a> {
         let source: Arc<str> = Arc::from(text);
         self.known[kind as usize].insert(Arc::clone(&source), place);
         let snippet = Snippet { kind, source };
-        match self.syntax.check(&snippet) {
-            Err(fault) => {
-                self.wrong.insert(place, vec![TextFault::of_syntax(kind, fault)]);
-            }
-            Ok(()) => {
-                let unknown = self.names.unknown_in(&snippet, self.syntax);
-                if !unknown.is_empty() {
-                    self.wrong.insert(place, unknown);
-                }
-            }
+        let wrong = match self.syntax.check(&snippet) {
+            Err(fault) => vec![TextFault::of_syntax(kind, fault)],
+            Ok(()) => self.names.unknown_in(&snippet, self.syntax),
+        };
+        if !wrong.is_empty() {
+            self.wrong.insert(place, wrong);
         }
         self.all.push(snippet);
         place

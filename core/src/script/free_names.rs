@@ -21,7 +21,18 @@ pub struct FreeName {
 }
 
 /// Names of JavaScript that mean something at some places and are plain names at others.
-const CONTEXTUAL: [&str; 10] = ["__proto__", "as", "async", "from", "get", "let", "of", "set", "static", "undefined"];
+const CONTEXTUAL: [&str; 10] = [
+    "__proto__",
+    "as",
+    "async",
+    "from",
+    "get",
+    "let",
+    "of",
+    "set",
+    "static",
+    "undefined",
+];
 
 /// Words before the round brackets of a statement.
 const STATEMENTS: [&str; 6] = ["await", "for", "if", "switch", "while", "with"];
@@ -348,16 +359,17 @@ mod tests {
             let mut declared = BTreeSet::new();
             for (name, form) in names.iter().zip(&forms) {
                 let n = declared.len();
-                match form {
-                    0 => source.push_str(&format!("let {name}_{n} = {name};\n")),
-                    1 => source.push_str(&format!("const {{ x: {name}_{n} }} = {name}, y_{n} = [{name}]\n")),
-                    2 => source.push_str(&format!("function {name}_{n}(q) {{ return {name}(q) }}\n")),
-                    3 => source.push_str(&format!("const {name}_{n} = (q, [r]) => `${{q}}${{{name}}}`;\n")),
-                    4 => source.push_str(&format!("for (const {name}_{n} of {name}) {{ {name}_{n}.f = /{name}/ }}\n")),
-                    5 => source.push_str(&format!("try {{ {name} }} catch ({name}_{n}) {{ {name}_{n} }}\n")),
-                    6 => source.push_str(&format!("class {name}_{n} {{ m(q) {{ return q + {name} }} }}\n")),
-                    _ => source.push_str(&format!("var {name}_{n} = {{ {name}: 1, m() {{ return {name} }} }}\n")),
-                }
+                let piece = match form {
+                    0 => format!("let {name}_{n} = {name};\n"),
+                    1 => format!("const {{ x: {name}_{n} }} = {name}, y_{n} = [{name}]\n"),
+                    2 => format!("function {name}_{n}(q) {{ return {name}(q) }}\n"),
+                    3 => format!("const {name}_{n} = (q, [r]) => `${{q}}${{{name}}}`;\n"),
+                    4 => format!("for (const {name}_{n} of {name}) {{ {name}_{n}.f = /{name}/ }}\n"),
+                    5 => format!("try {{ {name} }} catch ({name}_{n}) {{ {name}_{n} }}\n"),
+                    6 => format!("class {name}_{n} {{ m(q) {{ return q + {name} }} }}\n"),
+                    _ => format!("var {name}_{n} = {{ {name}: 1, m() {{ return {name} }} }}\n"),
+                };
+                source.push_str(&piece);
                 declared.insert(format!("{name}_{n}"));
             }
             let used: BTreeSet<&str> = names.iter().map(String::as_str).collect();
