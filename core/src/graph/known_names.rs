@@ -67,6 +67,7 @@ impl Sources<'_> {
             message: format!("unknown name `{}`", free.name),
             help: Some(name_advice(&free.name, known, free.is_assigned)),
             at: Some(free.at),
+            name: Some(free.name),
         }
     }
 }
@@ -120,6 +121,7 @@ fn assigned(config: &NodeConfig) -> Option<&str> {
         | NodeConfig::Route(_)
         | NodeConfig::Fork(_)
         | NodeConfig::Join(_)
+        | NodeConfig::Map(_)
         | NodeConfig::Subgraph(_)
         | NodeConfig::ContextProcessor(_)
         | NodeConfig::Wait(_)

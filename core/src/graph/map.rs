@@ -14,6 +14,9 @@ const DEFAULT_MAX_ITEMS: u32 = 1000;
 /// The item's name where a MAP says nothing.
 const DEFAULT_NAME: &str = "item";
 
+/// The name of an item's place in the list, in `input`.
+pub(crate) const ITEM_INDEX: &str = "index";
+
 impl NodeCompiler<'_, '_> {
     pub(super) fn map(&mut self, place: usize, map: &MapConfig) -> NodeKind {
         let pointer = pointer!["nodes", place, "config"];
@@ -38,7 +41,9 @@ impl NodeCompiler<'_, '_> {
         let items = self.snippets.input(&map.items, &child(&pointer, "items"), self.report);
         let input = map.input.as_ref().map(|input| {
             let pointer = child(&pointer, "input");
-            self.snippets.input(input, &pointer, self.report)
+            let here = [item_name, ITEM_INDEX];
+            self.snippets
+                .over(&here, |snippets| snippets.input(input, &pointer, self.report))
         });
         NodeKind::Map(Box::new(MapNode {
             workflow_id: Arc::from(map.subgraph_id.as_str()),

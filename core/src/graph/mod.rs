@@ -30,6 +30,7 @@ pub use compile::{Compiled, compile, compile_loaded};
 pub use compile_context::CompileContext;
 pub use evaluator::{Evaluator, Unevaluated};
 pub use known_names::name_advice;
+pub(crate) use map::ITEM_INDEX;
 pub use model::{
     About, ChoiceSpec, ContextNode, Edge, Fork, ForkIx, ForkPath, Graph, JoinRule, LlmNode, LoopNode, MapNode, Node,
     NodeIx, NodeKind, PartSpec, Snippet, SnippetIx, SnippetKind, ValueSpec,

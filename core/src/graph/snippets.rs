@@ -24,6 +24,8 @@ pub(super) struct Snippets<'a> {
     known: [BTreeMap<Arc<str>, SnippetIx>; 3],
     wrong: WrongTexts,
     names: KnownNames<'a>,
+    /// Names that are known where texts now stand.
+    here: Vec<String>,
 }
 
 /// What is wrong with texts.
@@ -51,7 +53,16 @@ impl<'a> Snippets<'a> {
             known: Default::default(),
             wrong,
             names,
+            here: Vec::new(),
         }
+    }
+
+    /// Takes in texts that see these names too.
+    pub(super) fn over<R>(&mut self, names: &[&str], take_in: impl FnOnce(&mut Self) -> R) -> R {
+        self.here = names.iter().map(|name| (*name).to_owned()).collect();
+        let taken = take_in(self);
+        self.here.clear();
+        taken
     }
 
     /// What is wrong with the texts so far, for one who accepted every one of them.
@@ -194,7 +205,9 @@ impl<'a> Snippets<'a> {
         report: &mut Diagnostics<'_>,
     ) -> SnippetIx {
         let place = self.add(kind, text);
-        for fault in self.wrong.get(&place).into_iter().flatten() {
+        let is_known = |fault: &TextFault| fault.name.as_ref().is_some_and(|name| self.here.contains(name));
+        let wrong = self.wrong.get(&place).into_iter().flatten();
+        for fault in wrong.filter(|fault| !is_known(fault)) {
             fault.report(&pointer(), report);
         }
         place

@@ -15,6 +15,8 @@ pub(super) struct TextFault {
     pub(super) message: String,
     pub(super) help: Option<String>,
     pub(super) at: Option<Range<usize>>,
+    /// The name that is unknown.
+    pub(super) name: Option<String>,
 }
 
 impl TextFault {
@@ -27,6 +29,7 @@ impl TextFault {
             message: fault.message,
             help: None,
             at: fault.at,
+            name: None,
         }
     }
 

@@ -5,12 +5,9 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::evaluate::{part, spec_value};
-use crate::graph::{Evaluator, Graph, MapNode, Unevaluated};
+use crate::graph::{Evaluator, Graph, ITEM_INDEX, MapNode, Unevaluated};
 use crate::script::Scope;
 use crate::value::{ValueBudget, entries};
-
-/// The name of an item's place in the list, in `input`.
-const INDEX: &str = "index";
 
 /// The inputs of a MAP's threads, in item order. What is no list, or longer than the MAP takes, is handed on as it is: the
 /// node says what is wrong with it.
@@ -72,7 +69,7 @@ impl Scope for ItemScope<'_> {
     fn variable(&self, name: &str) -> Option<Arc<Value>> {
         if name == &**self.name {
             Some(Arc::clone(&self.item))
-        } else if name == INDEX {
+        } else if name == ITEM_INDEX {
             Some(Arc::clone(&self.index))
         } else {
             self.outer.variable(name)
@@ -81,9 +78,9 @@ impl Scope for ItemScope<'_> {
 
     fn variables(&self) -> Vec<(Arc<str>, Arc<Value>)> {
         let mut all = self.outer.variables();
-        all.retain(|(name, _)| name != self.name && &**name != INDEX);
-        if &**self.name != INDEX {
-            all.push((Arc::from(INDEX), Arc::clone(&self.index)));
+        all.retain(|(name, _)| name != self.name && &**name != ITEM_INDEX);
+        if &**self.name != ITEM_INDEX {
+            all.push((Arc::from(ITEM_INDEX), Arc::clone(&self.index)));
         }
         all.push((Arc::clone(self.name), Arc::clone(&self.item)));
         all
@@ -99,5 +96,9 @@ impl Scope for ItemScope<'_> {
 
     fn event(&self) -> Option<Arc<Value>> {
         self.outer.event()
+    }
+
+    fn knows(&self, name: &str) -> bool {
+        self.outer.knows(name)
     }
 }
