@@ -11,6 +11,7 @@ pub mod faults;
 pub mod formats;
 #[cfg(any(feature = "providers", feature = "tools"))]
 mod headers;
+mod json_schema;
 pub mod models;
 pub mod profiles;
 pub mod scene;
@@ -29,6 +30,7 @@ pub use engine::{
     RunStatus, ShutdownReport, ThreadList, ThreadReport, WorkflowInfo,
 };
 pub use explore::explore;
+pub use pirn_actors::AnswerRefused;
 pub use pirn_actors::host::WorkClock;
 pub use pirn_actors::ports::{
     CallContext, Input, Model, ModelCall, ModelSession, TokenSink, Tool, ToolContext, ToolSpec,
@@ -43,7 +45,7 @@ pub use pirn_core::message::{Message, Part, Role, ToolCall};
 pub use pirn_core::model_call::FinishReason;
 pub use pirn_core::run::{ConversationReport, TokenReport};
 pub use pirn_core::status::ThreadStatus;
-pub use pirn_core::thread::{ModelReply, NodeStatus, ThreadKind};
+pub use pirn_core::thread::{Interaction, ModelReply, NodeStatus, ThreadKind};
 pub use pirn_core::trigger::TriggerState;
 /// The JSON of inputs, outputs and tool arguments, in the version that the signatures here have.
 pub use serde_json;

@@ -34,3 +34,4 @@ mod world;
 pub use history::History;
 pub use pirn_core::run::{Messages, ThreadList};
 pub use protocol::events;
+pub use protocol::supervisor::AnswerRefused;

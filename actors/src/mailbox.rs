@@ -363,7 +363,8 @@ impl Handler<SupervisorMsg> for RunActor {
             SupervisorMsg::Lost(message) => std::panic::resume_unwind(Box::new(message)),
             message => {
                 let machine = &mut mailbox.actors.borrow_mut().machine;
-                if let Some(message) = message.for_machine(machine) {
+                let at = || self.run.host.wall_clock();
+                if let Some(message) = message.for_machine(machine, at) {
                     self.run.tell(machine, message);
                 }
             }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures::future::{Either, select};
+use pirn_actors::AnswerRefused;
 use pirn_actors::engine::StartedRun;
 use pirn_core::definition::PinSection;
 use pirn_core::error::{RunError, RunErrorCode};
@@ -10,10 +11,12 @@ use pirn_core::event::{EventData, EventType, RaisedEvent};
 use pirn_core::run::RunReport;
 use pirn_core::run::RunStatus;
 use pirn_core::status::ThreadStatus;
+use pirn_core::thread::Interaction;
 use pirn_sync::{Lost, completion};
 use serde_json::Value;
 
 use super::place::Placement;
+use crate::json_schema::fits;
 
 /// A run that was started. Dropping the handle lets the run go on.
 #[derive(Clone)]
@@ -130,6 +133,59 @@ impl RunHandle {
         };
         self.started.raise(event);
         self.placement.wake();
+    }
+
+    /// The questions that wait for a person; none once the run has settled.
+    pub async fn interactions(&self) -> Vec<Interaction> {
+        let (setter, open) = completion();
+        self.started.interactions(move |open| setter.set(open));
+        self.placement.wake();
+        match select(open.wait(), self.started.settled.wait()).await {
+            Either::Left((open, _)) => open.unwrap_or_default(),
+            Either::Right(_) => open.peek().and_then(Result::ok).unwrap_or_default(),
+        }
+    }
+
+    /// Answers a question by its id, once. Any number may wait; they are answered in any order.
+    ///
+    /// # Errors
+    /// [`AnswerRefused`]: no question of this id waits, or the answer is not one of its `choices` or not what its `schema`
+    /// says (checked with the feature `tools` or `providers`); then the question stays open.
+    pub async fn answer(&self, id: &str, answer: impl Into<Value>) -> Result<(), AnswerRefused> {
+        self.answer_as(None, id, answer.into()).await
+    }
+
+    /// As [`RunHandle::answer`], in somebody's name, which is `by` in the node's output and the event.
+    ///
+    /// # Errors
+    /// As [`RunHandle::answer`].
+    pub async fn answer_by(
+        &self,
+        by: impl Into<Arc<str>>,
+        id: &str,
+        answer: impl Into<Value>,
+    ) -> Result<(), AnswerRefused> {
+        self.answer_as(Some(by.into()), id, answer.into()).await
+    }
+
+    async fn answer_as(&self, by: Option<Arc<str>>, id: &str, answer: Value) -> Result<(), AnswerRefused> {
+        let open = self.interactions().await;
+        let interaction = open
+            .iter()
+            .find(|interaction| interaction.id == id)
+            .ok_or(AnswerRefused::NotOpen)?;
+        if let Some(schema) = &interaction.schema {
+            let schema = Value::Object((**schema).clone());
+            fits(&schema, &answer).map_err(|reason| AnswerRefused::Invalid { reason })?;
+        }
+        let (setter, taken) = completion();
+        self.started
+            .answer(id, Arc::new(answer), by, move |result| setter.set(result));
+        self.placement.wake();
+        match select(taken.wait(), self.started.settled.wait()).await {
+            Either::Left((taken, _)) => taken.unwrap_or(Err(AnswerRefused::NotOpen)),
+            Either::Right(_) => taken.peek().and_then(Result::ok).unwrap_or(Err(AnswerRefused::NotOpen)),
+        }
     }
 
     /// Where the run is; none once it has settled.

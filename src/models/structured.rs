@@ -2,6 +2,7 @@
 //!
 //! A reply that was cut, filtered or refused is not asked for again: it would end in the same way.
 
+use crate::json_schema::fits;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -207,27 +208,6 @@ fn unfenced(content: &str) -> &str {
         Some((_, inner)) => inner.trim(),
         None => text,
     }
-}
-
-#[cfg(any(feature = "providers", feature = "tools"))]
-fn fits(schema: &Value, value: &Value) -> Result<(), String> {
-    /// Characters of a fault that are shown: it quotes what was given.
-    const SHOWN: usize = 400;
-    let schema = jsonschema::validator_for(schema).map_err(|error| format!("its schema is no JSON Schema: {error}"))?;
-    schema.validate(value).map_err(|fault| {
-        let shown: String = fault.to_string().chars().take(SHOWN).collect();
-        match fault.instance_path().to_string() {
-            place if place.is_empty() => shown,
-            place => format!("at {place}: {shown}"),
-        }
-    })
-}
-
-/// Without the library only that it is JSON.
-#[cfg(not(any(feature = "providers", feature = "tools")))]
-#[allow(clippy::unnecessary_wraps)] // the other one's signature
-fn fits(_: &Value, _: &Value) -> Result<(), String> {
-    Ok(())
 }
 
 #[cfg(test)]

@@ -56,6 +56,8 @@ problem_codes! {
     BodyTimeout = "BODY_TIMEOUT", REQUEST_TIMEOUT, "The body did not arrive in time";
     /// The run has ended.
     RunEnded = "RUN_ENDED", CONFLICT, "The run has ended";
+    /// The question was answered, withdrawn, or never asked.
+    InteractionClosed = "INTERACTION_CLOSED", CONFLICT, "The question waits no longer";
     /// Another run has this id.
     RunIdTaken = "RUN_ID_TAKEN", CONFLICT, "The run's id is taken";
     /// A request with this idempotency key is being handled.
@@ -74,6 +76,8 @@ problem_codes! {
     InvalidValue = "INVALID_VALUE", UNPROCESSABLE_ENTITY, "A value is invalid";
     /// The input does not fit the workflow's `inputSchema`.
     InvalidInput = "INVALID_INPUT", UNPROCESSABLE_ENTITY, "The input does not fit the workflow";
+    /// The answer is not what the question asks for.
+    InvalidAnswer = "INVALID_ANSWER", UNPROCESSABLE_ENTITY, "The answer does not fit the question";
     /// The idempotency key came with another body before.
     IdempotencyKeyReused = "IDEMPOTENCY_KEY_REUSED", UNPROCESSABLE_ENTITY, "The key belongs to another request";
     /// Something went wrong in the service.

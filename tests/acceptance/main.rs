@@ -5,6 +5,7 @@ mod docs;
 mod first_output;
 mod forks;
 mod house;
+mod interactions;
 mod lifecycle;
 mod listeners;
 mod loading;

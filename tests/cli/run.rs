@@ -414,3 +414,44 @@ fn replies_are_shown_where_they_are_asked_for() {
     assert!(!run(&["--no-stream"]).contains("| "));
     assert_eq!(pirn(&["run", "x.json", "--stream", "--no-stream"]).code, Some(2));
 }
+
+fn asks() -> Value {
+    json!({"id": "asks", "nodes": [
+        {"id": "s", "type": "START"},
+        {"id": "color", "type": "USER_INTERACTION", "config": {"question": "Which color?", "choices": ["red", "blue"]}},
+        {"id": "why", "type": "USER_INTERACTION", "config": {"question": "Why {{output.answer}}?", "assignTo": "why"}},
+        {"id": "e", "type": "END", "config": {"output": "[nodes.color.answer, why]"}}],
+        "edges": [{"from": "s", "to": "color"}, {"from": "color", "to": "why"}, {"from": "why", "to": "e"}]})
+}
+
+#[test]
+fn questions_are_answered_by_what_was_given_on_the_command_line() {
+    let workflow = Workflow::new("answers", &asks());
+    let ended = pirn(&[
+        "run",
+        workflow.path(),
+        "--answer",
+        "color=blue",
+        "--answer",
+        "why=I like it",
+    ]);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    let report: Value = serde_json::from_str(&ended.stdout).expect("JSON");
+    assert_eq!(report, json!(["blue", "I like it"]));
+    for line in ["asks: Which color?", "answered: blue", "asks: Why blue?"] {
+        assert!(ended.stderr.contains(line), "{line}: {}", ended.stderr);
+    }
+}
+
+#[test]
+fn without_a_terminal_a_run_says_what_it_waits_for() {
+    let workflow = Workflow::new("unanswered", &asks());
+    let ended = pirn(&["run", workflow.path(), "--answer", "color=green", "--timeout", "1"]);
+    assert_eq!(ended.code, Some(1));
+    for line in [
+        "--answer color: invalid answer: expected one of \"red\", \"blue\"",
+        "node color waits for an answer, and there is no terminal to ask on: --answer color=ANSWER",
+    ] {
+        assert!(ended.stderr.contains(line), "{line}: {}", ended.stderr);
+    }
+}

@@ -222,6 +222,30 @@ fn a_call_runs_when_the_person_at_the_terminal_agrees_and_else_the_model_is_told
 }
 
 #[test]
+fn a_person_at_the_terminal_is_asked_until_an_answer_fits() {
+    let workflow = json!({"id": "asks", "nodes": [
+        {"id": "s", "type": "START"},
+        {"id": "color", "type": "USER_INTERACTION", "config": {"question": "Which color?", "choices": ["red", "blue"]}},
+        {"id": "e", "type": "END", "config": {"output": "output.answer"}}],
+        "edges": [{"from": "s", "to": "color"}, {"from": "color", "to": "e"}]});
+    let folder = Folder::new("questions").with("main.json", &workflow.to_string());
+    let mut terminal = Terminal::start(100, &["run", &folder.file("main.json")]);
+    terminal.shows("  > ");
+    terminal.types("green\n");
+    terminal.shows("expected one of \"red\", \"blue\"");
+    terminal.types("2\n");
+    assert_eq!(terminal.ends(|_| {}), 0, "{}", terminal.shown());
+    let lines = terminal.lines();
+    for line in ["? Which color?", "  1) red", "  2) blue"] {
+        assert!(lines.iter().any(|shown| shown == line), "{line}: {lines:#?}");
+    }
+    assert!(
+        lines.iter().any(|shown| shown.ends_with("asks: answered: blue")),
+        "{lines:#?}"
+    );
+}
+
+#[test]
 fn ctrl_c_at_the_question_ends_the_run_and_nothing_is_called() {
     let folder = asks_first("ctrl-c");
     let events = folder.file("events.jsonl");

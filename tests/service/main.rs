@@ -9,6 +9,7 @@ mod drain;
 mod events;
 mod front_ends;
 mod hostile;
+mod interactions;
 mod load;
 mod metrics;
 mod openapi;

@@ -16,7 +16,10 @@ async fn a_workflow_says_what_it_is_and_what_its_input_must_be() {
         .iter()
         .filter_map(|one| one["id"].as_str())
         .collect();
-    assert_eq!(ids, ["broken", "chat", "echo", "gated", "paid", "steps", "two-voices"]);
+    assert_eq!(
+        ids,
+        ["asks", "broken", "chat", "echo", "gated", "paid", "steps", "two-voices"]
+    );
     let echo = answer(world.get("/v1/workflows/echo")).await.body;
     assert_eq!(
         echo,

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use pirn_core::definition::PinSection;
 use pirn_core::event::RaisedEvent;
 use pirn_core::run::{Control, RunReport, RunStatus};
+use pirn_core::thread::Interaction;
 use pirn_sync::Completion;
 use serde_json::Value;
 
-use crate::protocol::supervisor::{SupervisorHandle, SupervisorMsg};
+use crate::protocol::supervisor::{AnswerRefused, InteractionAnswer, SupervisorHandle, SupervisorMsg};
 
 /// A run that was started.
 #[derive(Clone)]
@@ -43,6 +44,27 @@ impl StartedRun {
     /// Raises an event in the run, as its main thread.
     pub fn raise(&self, event: RaisedEvent) {
         self.supervisor.raise(event);
+    }
+    /// Asks for the questions that wait for a person; not answered once the run has settled.
+    pub fn interactions(&self, answer: impl FnOnce(Vec<Interaction>) + Send + 'static) {
+        self.supervisor.do_send(SupervisorMsg::Interactions(Box::new(answer)));
+    }
+    /// Answers a question, in somebody's name; `taken` hears whether it was taken, but not once the run has settled.
+    pub fn answer(
+        &self,
+        id: &str,
+        answer: Arc<Value>,
+        by: Option<Arc<str>>,
+        taken: impl FnOnce(Result<(), AnswerRefused>) + Send + 'static,
+    ) {
+        let answer = InteractionAnswer {
+            id: id.to_owned(),
+            answer,
+            by,
+            taken: Box::new(taken),
+        };
+        self.supervisor
+            .do_send(SupervisorMsg::AnswerInteraction(Box::new(answer)));
     }
     /// Asks where the run is; not answered once it has settled.
     pub fn status(&self, answer: impl FnOnce(RunStatus) + Send + 'static) {

@@ -4,10 +4,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use actix::Recipient;
+use pirn_core::Millis;
 use pirn_core::definition::{PinSection, TriggerDefinition, VariableScope};
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::{Event, EventMask, RaisedEvent};
-use pirn_core::run::{Control, Firing, Message, RunMachine, RunStatus, ToSupervisor};
+use pirn_core::run::{Control, Firing, Message, RunMachine, RunStatus, ToSupervisor, ToThread};
+use pirn_core::thread::{Input, Interaction, Outcome, PersonsAnswer};
 use pirn_sync::{Batch, Batches};
 use serde_json::{Map, Value};
 
@@ -40,6 +42,10 @@ pub(crate) enum SupervisorMsg {
     /// Events from outside, in the main thread's name.
     Raise(Batch<RaisedEvent>),
     Status(Box<dyn FnOnce(RunStatus) + Send>),
+    /// Asks for the questions that wait for a person.
+    Interactions(Box<dyn FnOnce(Vec<Interaction>) + Send>),
+    /// A person answers a question.
+    AnswerInteraction(Box<InteractionAnswer>),
     /// Somebody wants to hear the run's events from now on.
     Subscribe {
         mask: EventMask,
@@ -63,7 +69,8 @@ impl actix::Message for SupervisorMsg {
 
 impl SupervisorMsg {
     /// As the run's machine takes it; none where there is nothing to take.
-    pub(crate) fn for_machine(self, machine: &RunMachine) -> Option<Message> {
+    /// `at` is the time by the clock that events have.
+    pub(crate) fn for_machine(self, machine: &RunMachine, at: impl FnOnce() -> Millis) -> Option<Message> {
         let message = match self {
             Self::Tell(message) => return Some(message),
             Self::Control(control) => ToSupervisor::Control(control),
@@ -114,6 +121,11 @@ impl SupervisorMsg {
                 taken.give(());
                 ToSupervisor::FireAlone(firing)
             }
+            Self::Interactions(answer) => {
+                answer(machine.interactions());
+                return None;
+            }
+            Self::AnswerInteraction(answer) => return answer.for_machine(machine, at),
             Self::Begin | Self::Over | Self::Lost(_) | Self::Subscribe { .. } => return None,
         };
         Some(Message::Supervisor(message))
@@ -164,6 +176,61 @@ impl SupervisorHandle {
         self.is_told.store(true, Ordering::Relaxed);
         let raised = self.raised.get_or_init(|| Batches::new(MAX_EVENTS_AT_ONCE));
         raised.put(event, |batch| self.address.do_send(SupervisorMsg::Raise(batch)));
+    }
+}
+
+/// A person's answer to a question.
+pub(crate) struct InteractionAnswer {
+    pub(crate) id: String,
+    pub(crate) answer: Arc<Value>,
+    pub(crate) by: Option<Arc<str>>,
+    pub(crate) taken: Box<dyn FnOnce(Result<(), AnswerRefused>) + Send>,
+}
+
+/// Why an answer was not taken. The question, where there is one, stays open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AnswerRefused {
+    /// No question of that id waits: it was answered, withdrawn, or never asked.
+    NotOpen,
+    /// The answer is not what the question asks for.
+    Invalid {
+        /// One sentence.
+        reason: String,
+    },
+}
+
+impl std::fmt::Display for AnswerRefused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NotOpen => f.write_str("no question of this id waits for an answer"),
+            Self::Invalid { reason } => write!(f, "invalid answer: {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for AnswerRefused {}
+
+impl InteractionAnswer {
+    fn for_machine(self, machine: &RunMachine, at: impl FnOnce() -> Millis) -> Option<Message> {
+        let Some((thread, effect, interaction)) = machine.interaction(&self.id) else {
+            (self.taken)(Err(AnswerRefused::NotOpen));
+            return None;
+        };
+        if let Err(reason) = interaction.check_choice(&self.answer) {
+            (self.taken)(Err(AnswerRefused::Invalid { reason }));
+            return None;
+        }
+        (self.taken)(Ok(()));
+        let outcome = Outcome::Answered(PersonsAnswer {
+            answer: self.answer,
+            by: self.by,
+            at: at(),
+        });
+        Some(Message::Thread(
+            thread,
+            ToThread::Input(Input::Answer { effect, outcome }),
+        ))
     }
 }
 

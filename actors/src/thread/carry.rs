@@ -65,8 +65,9 @@ impl ThreadActor {
                 Some((id, InFlight::Wait(wait)))
             }
             Effect::Evaluate { id, node, what } => texts(no, id, node, what, turn).map(|started| (id, started)),
-            // The run's machine answers these itself.
-            Effect::Conversation { .. }
+            // A person answers by way of whoever holds the run; the others its machine answers itself.
+            Effect::Ask { .. }
+            | Effect::Conversation { .. }
             | Effect::Fork { .. }
             | Effect::Map { .. }
             | Effect::Child { .. }

@@ -25,6 +25,10 @@ pub(super) fn may_emit(graph: &Graph, event: EventType) -> bool {
         | EventType::ThreadJoinStarted
         | EventType::ThreadJoinConditionMet => forks(graph),
         EventType::SubgraphStarted | EventType::SubgraphCompleted => calls(graph),
+        EventType::InteractionRequested
+        | EventType::InteractionAnswered
+        | EventType::InteractionWithdrawn
+        | EventType::InteractionTimedOut => any(|kind| matches!(kind, NodeKind::UserInteraction(_))),
         EventType::ThreadStarted
         | EventType::ThreadCompleted
         | EventType::ThreadFailed
@@ -62,6 +66,9 @@ pub(super) fn emitted_by_run(graph: &Graph) -> Vec<EventType> {
     }
     if has(|kind| matches!(kind, NodeKind::Llm(_))) {
         events.push(EventType::MessageAdded);
+    }
+    if has(|kind| matches!(kind, NodeKind::UserInteraction(_))) {
+        events.extend([EventType::InteractionRequested, EventType::InteractionAnswered]);
     }
     if calls(graph) {
         events.extend([EventType::SubgraphStarted, EventType::SubgraphCompleted]);

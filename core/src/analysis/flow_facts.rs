@@ -12,7 +12,7 @@ use super::conditions::{Choices, choices, edge_choices};
 use super::join_feasibility::{CountedEnd, Infeasible, PathOutcomes, can_fail, can_succeed, wanted, width};
 use super::{Flow, WorkflowSet};
 use crate::definition::TriggerAction;
-use crate::graph::{Fork, ForkIx, Graph, LoopNode, NodeIx, NodeKind};
+use crate::graph::{Fork, ForkIx, Graph, LoopNode, NodeIx, NodeKind, QuestionTimeout};
 
 /// Nodes a thread may enter where the workflow does not say.
 use crate::thread::DEFAULT_MAX_STEPS;
@@ -204,6 +204,13 @@ fn transitions_of(graph: &Graph, node: &crate::graph::Node) -> Choices {
         | NodeKind::WaitTime(_)
         | NodeKind::WaitEvent { .. }
         | NodeKind::Tool { .. } => edge_choices(graph, &node.edges),
+        NodeKind::UserInteraction(interaction) => {
+            let mut choices = edge_choices(graph, &node.edges);
+            if let QuestionTimeout::GoTo(target) = interaction.on_timeout {
+                choices.targets.push(target);
+            }
+            choices
+        }
     }
 }
 
@@ -228,6 +235,7 @@ fn kind_can_fail(kind: &NodeKind) -> bool {
         | NodeKind::Context(_)
         | NodeKind::WaitEvent { .. }
         | NodeKind::Tool { .. }
+        | NodeKind::UserInteraction(_)
         | NodeKind::LoopStart(_)
         | NodeKind::LoopEnd { .. } => true,
     }

@@ -106,6 +106,7 @@ fn shrinks(kind: &NodeKind) -> bool {
         | NodeKind::WaitTime(_)
         | NodeKind::WaitEvent { .. }
         | NodeKind::Tool { .. }
+        | NodeKind::UserInteraction(_)
         | NodeKind::LoopStart(_)
         | NodeKind::LoopEnd { .. }
         | NodeKind::ContinueFromTrigger(_) => false,

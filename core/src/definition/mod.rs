@@ -8,6 +8,7 @@ mod context_operation;
 mod either;
 mod fault;
 mod history_options;
+mod interaction;
 pub(crate) mod json;
 mod load;
 mod nodes;
@@ -24,6 +25,7 @@ pub use context_operation::{
 };
 pub use fault::{Fault, FaultCode, Position};
 pub use history_options::{ConversationHistoryOptions, HistoryRange, HistorySelection, RoleCount, RoleRange};
+pub use interaction::{OnTimeout, TimeoutTarget, TimeoutWord, UserInteractionConfig};
 pub use load::{Loaded, load, nearest};
 pub use nodes::{
     AgentConfig, CodeConfig, ContinueFromTriggerConfig, ConversationMode, EndConfig, ForkConfig, ForkStrategy,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{ContextOperation, ConversationHistoryOptions, HistoryRange, RoleCount, RoleRange};
+use super::{ContextOperation, ConversationHistoryOptions, HistoryRange, RoleCount, RoleRange, UserInteractionConfig};
 use crate::message::Role;
 
 /// A node's `type` and `config`.
@@ -37,6 +37,8 @@ pub enum NodeConfig {
     Wait(WaitConfig),
     /// Calls one tool, without a model.
     Tool(ToolConfig),
+    /// Asks a person and waits.
+    UserInteraction(UserInteractionConfig),
     /// Begins a loop.
     LoopStart(LoopStartConfig),
     /// Ends an iteration of a loop.
@@ -60,7 +62,7 @@ pub enum NodeExits<'a> {
 
 impl NodeConfig {
     /// The type words, in the order of the variants.
-    pub const TYPES: [&'static str; 17] = [
+    pub const TYPES: [&'static str; 18] = [
         "START",
         "END",
         "VARIABLE",
@@ -74,6 +76,7 @@ impl NodeConfig {
         "CONTEXT_PROCESSOR",
         "WAIT",
         "TOOL",
+        "USER_INTERACTION",
         "LOOP_START",
         "LOOP_END",
         "START_FROM_TRIGGER",
@@ -96,6 +99,7 @@ impl NodeConfig {
             Self::ContextProcessor(_) => "CONTEXT_PROCESSOR",
             Self::Wait(_) => "WAIT",
             Self::Tool(_) => "TOOL",
+            Self::UserInteraction(_) => "USER_INTERACTION",
             Self::LoopStart(_) => "LOOP_START",
             Self::LoopEnd(_) => "LOOP_END",
             Self::StartFromTrigger => "START_FROM_TRIGGER",
@@ -122,6 +126,7 @@ impl NodeConfig {
             | Self::ContextProcessor(_)
             | Self::Wait(_)
             | Self::Tool(_)
+            | Self::UserInteraction(_)
             | Self::LoopStart(_)
             | Self::LoopEnd(_)
             | Self::StartFromTrigger

@@ -92,6 +92,14 @@ event_types! {
     ToolCallCompleted = "TOOL_CALL_COMPLETED",
     /// A tool call failed; the model was told.
     ToolCallFailed = "TOOL_CALL_FAILED",
+    /// A question was put to a person.
+    InteractionRequested = "INTERACTION_REQUESTED",
+    /// A question was answered.
+    InteractionAnswered = "INTERACTION_ANSWERED",
+    /// The thread that asked no longer waits.
+    InteractionWithdrawn = "INTERACTION_WITHDRAWN",
+    /// Nobody answered a question in time.
+    InteractionTimedOut = "INTERACTION_TIMED_OUT",
     /// A variable was assigned.
     VariableChanged = "VARIABLE_CHANGED",
     /// State was stored.

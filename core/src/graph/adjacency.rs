@@ -172,6 +172,12 @@ impl Adjacency {
             }
             NodeExits::Edges => drawn,
         };
+        if let NodeConfig::UserInteraction(interaction) = &node.config
+            && let Some(id) = interaction.timeout_target()
+        {
+            let pointer = || pointer!["nodes", place, "config", "onTimeout", "targetNodeId"];
+            next.extend(target(id, &pointer));
+        }
         if let Some(on_error) = &node.on_error {
             let pointer = || pointer!["nodes", place, "onError", "targetNodeId"];
             next.extend(target(&on_error.target_node_id, &pointer));

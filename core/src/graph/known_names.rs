@@ -113,6 +113,7 @@ fn assigned(config: &NodeConfig) -> Option<&str> {
     match config {
         NodeConfig::Variable(variable) => Some(&variable.variable_name),
         NodeConfig::Tool(tool) => tool.assign_to.as_deref(),
+        NodeConfig::UserInteraction(question) => question.assign_to.as_deref(),
         NodeConfig::LoopStart(node) => node.data_source.as_ref()?.variable_name.as_deref(),
         NodeConfig::Start
         | NodeConfig::End(_)

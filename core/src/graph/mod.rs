@@ -11,6 +11,7 @@ pub(crate) mod diagnostics;
 pub mod draw;
 mod evaluator;
 mod forks;
+mod interaction;
 mod known_names;
 mod llm;
 mod loops;
@@ -32,7 +33,7 @@ pub use evaluator::{Evaluator, Unevaluated};
 pub use known_names::name_advice;
 pub(crate) use map::ITEM_INDEX;
 pub use model::{
-    About, ChoiceSpec, ContextNode, Edge, Fork, ForkIx, ForkPath, Graph, JoinRule, LlmNode, LoopNode, MapNode, Node,
-    NodeIx, NodeKind, PartSpec, Snippet, SnippetIx, SnippetKind, ValueSpec,
+    About, ChoiceSpec, ContextNode, Edge, Fork, ForkIx, ForkPath, Graph, InteractionNode, JoinRule, LlmNode, LoopNode,
+    MapNode, Node, NodeIx, NodeKind, PartSpec, QuestionTimeout, Snippet, SnippetIx, SnippetKind, ValueSpec,
 };
 pub use syntax::{NoSyntax, Syntax, SyntaxFault};

@@ -248,6 +248,8 @@ pub enum NodeKind {
         /// The thread variable that takes the result.
         assign_to: Option<Arc<str>>,
     },
+    /// Asks a person.
+    UserInteraction(Box<InteractionNode>),
     /// Begins a loop, or its next iteration.
     LoopStart(LoopNode),
     /// Ends an iteration.
@@ -280,6 +282,36 @@ pub struct MapNode {
     pub conversation: ItemConversation,
     /// Items at most.
     pub max_items: u32,
+}
+
+/// A compiled USER_INTERACTION.
+#[derive(Debug)]
+pub struct InteractionNode {
+    /// Template.
+    pub question: SnippetIx,
+    /// Template: whom it is for.
+    pub assignee: Option<SnippetIx>,
+    /// JSON Schema of the answer.
+    pub schema: Option<Arc<Map<String, Value>>>,
+    /// The answers to choose from.
+    pub choices: Option<Arc<Vec<Value>>>,
+    /// The thread variable that takes the answer.
+    pub assign_to: Option<Arc<str>>,
+    /// Milliseconds; none: it waits for ever.
+    pub timeout_ms: Option<u64>,
+    /// What follows then.
+    pub on_timeout: QuestionTimeout,
+}
+
+/// What follows where nobody has answered in time.
+#[derive(Debug)]
+pub enum QuestionTimeout {
+    /// The node fails.
+    Fail,
+    /// This is the answer.
+    Default(Arc<Value>),
+    /// The thread goes on there.
+    GoTo(NodeIx),
 }
 
 /// A compiled LOOP_START.
@@ -317,6 +349,7 @@ impl NodeKind {
             Self::Context(_) => "CONTEXT_PROCESSOR",
             Self::WaitTime(_) | Self::WaitEvent { .. } => "WAIT",
             Self::Tool { .. } => "TOOL",
+            Self::UserInteraction(_) => "USER_INTERACTION",
             Self::LoopStart(_) => "LOOP_START",
             Self::LoopEnd { .. } => "LOOP_END",
             Self::ContinueFromTrigger(_) => "CONTINUE_FROM_TRIGGER",

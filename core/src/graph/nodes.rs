@@ -129,6 +129,7 @@ impl NodeCompiler<'_, '_> {
             NodeConfig::ContextProcessor(operation) => NodeKind::Context(self.operation(place, operation)),
             NodeConfig::Wait(wait) => self.wait(place, wait)?,
             NodeConfig::Tool(tool) => self.tool(place, tool),
+            NodeConfig::UserInteraction(config) => self.interaction(place, config),
             NodeConfig::LoopStart(config) => self.loop_start(place, config)?,
             NodeConfig::LoopEnd(config) => self.loop_end(place, config)?,
             NodeConfig::ContinueFromTrigger(config) => {

@@ -880,6 +880,7 @@ pub fn is_in_place(kind: &NodeKind) -> bool {
         | NodeKind::Fork(_)
         | NodeKind::Subgraph { .. }
         | NodeKind::Map(_)
+        | NodeKind::UserInteraction(_)
         | NodeKind::WaitTime(_)
         | NodeKind::WaitEvent { .. }
         | NodeKind::Tool { .. } => false,

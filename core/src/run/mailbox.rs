@@ -46,6 +46,12 @@ impl Mailbox {
         self.later.push_front(message);
     }
 
+    /// Whether a message like this waits.
+    pub(super) fn any(&self, is: impl FnMut(&Message) -> bool) -> bool {
+        let mail = self.first.iter().chain(&self.mail).chain(&self.later);
+        mail.into_iter().any(is)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.first.is_none() && self.mail.is_empty() && self.later.is_empty()
     }

@@ -149,6 +149,7 @@ fn awaited(effect: &thread::Effect) -> Option<EffectId> {
         | thread::Effect::Script { id, .. }
         | thread::Effect::Model { id, .. }
         | thread::Effect::Tool { id, .. }
+        | thread::Effect::Ask { id, .. }
         | thread::Effect::Timer { id, .. }
         | thread::Effect::WaitEvent { id, .. } => Some(*id),
         thread::Effect::Evaluate { .. }

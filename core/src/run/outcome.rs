@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::RunMachine;
+use super::ThreadNo;
+use super::message::{Message, ToThread};
 use super::report::{ConversationReport, NodeReport, RunReport, RunStatus, TokenReport};
 use super::thread_list::{KnownThread, ThreadList};
 use crate::Millis;
 use crate::conversation::Conversation;
 use crate::status::ThreadStatus;
+use crate::thread::{EffectId, Input, Interaction};
 
 impl RunMachine {
     pub(super) fn report(&mut self, now: Millis) -> RunReport {
@@ -75,6 +78,26 @@ impl RunMachine {
             status: self.status_of(0),
             threads: self.thread_list().into_vec(),
         }
+    }
+
+    /// The questions that wait for a person, by thread.
+    pub fn interactions(&self) -> Vec<Interaction> {
+        let threads = 0..self.tree.len() as ThreadNo;
+        let open = threads.filter_map(|thread| self.live(thread)?.interaction());
+        open.map(|(_, interaction)| interaction).collect()
+    }
+
+    /// The question of this id, while it waits, and what awaits its answer.
+    pub fn interaction(&self, id: &str) -> Option<(ThreadNo, EffectId, Interaction)> {
+        let (thread_id, _) = id.rsplit_once('.')?;
+        let thread = self.thread_of(thread_id)?;
+        let (effect, interaction) = self.live(thread)?.interaction()?;
+        // One that was answered a moment ago is answered.
+        let is_answered = self.mailbox.any(|message| match message {
+            Message::Thread(no, ToThread::Input(Input::Answer { effect: of, .. })) => (*no, *of) == (thread, effect),
+            _ => false,
+        });
+        (interaction.id == id && !is_answered).then_some((thread, effect, interaction))
     }
 
     fn thread_list(&self) -> ThreadList {

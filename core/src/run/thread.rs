@@ -338,6 +338,7 @@ impl ThreadTurn<'_, '_> {
             external @ (thread::Effect::Script { .. }
             | thread::Effect::Model { .. }
             | thread::Effect::Tool { .. }
+            | thread::Effect::Ask { .. }
             | thread::Effect::Timer { .. }) => self.outside(external),
         }
         None

@@ -183,7 +183,7 @@ pub enum Evaluation {
     Input,
     /// The LLM node's prompt and system texts: [`Outcome::Texts`], the prompt first.
     Prompt,
-    /// The CONTEXT_PROCESSOR's texts: [`Outcome::Texts`].
+    /// The CONTEXT_PROCESSOR's texts, or a question and whom it is for: [`Outcome::Texts`].
     Texts,
     /// The value of a `pin`: [`Outcome::Value`].
     Pin,
@@ -358,6 +358,15 @@ pub enum Effect {
         /// Name of a CUSTOM event, or an event type's word.
         event: Arc<str>,
     },
+    /// Wait for a person's answer: [`Outcome::Answered`]. The question is what [`ThreadMachine::interaction`] gives meanwhile.
+    ///
+    /// [`ThreadMachine::interaction`]: super::ThreadMachine::interaction
+    Ask {
+        /// Answer here.
+        id: EffectId,
+        /// The USER_INTERACTION node.
+        node: NodeIx,
+    },
     /// Assign a variable of the run: [`Outcome::Value`], the value as its type has it, or an error.
     SetGlobal {
         /// Answer here.
@@ -435,6 +444,8 @@ pub enum Outcome {
     Elapsed,
     /// The event waited for, as JSON.
     Event(Output),
+    /// A person has answered.
+    Answered(PersonsAnswer),
     /// Every trigger has been matched; these firings hold the thread until they end.
     HeldByFiring(Vec<FiringId>),
     /// It failed.
@@ -468,6 +479,17 @@ impl Outcome {
         }
         Self::Logged(Box::new(LoggedOutcome { logs, outcome: self }))
     }
+}
+
+/// The answer to a question.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PersonsAnswer {
+    /// As it was given.
+    pub answer: Arc<Value>,
+    /// Who gave it, where that is known.
+    pub by: Option<Arc<str>>,
+    /// When, by the clock that events have.
+    pub at: Millis,
 }
 
 /// A model request, and what the token limit says of it.

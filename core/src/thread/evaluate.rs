@@ -182,6 +182,12 @@ fn outcome(
             NodeKind::Context(ContextNode::Insert { messages, .. } | ContextNode::Replace { messages, .. }) => {
                 texts(graph, contents(messages), scope, evaluator)
             }
+            NodeKind::UserInteraction(node) => texts(
+                graph,
+                [Some(node.question), node.assignee].into_iter(),
+                scope,
+                evaluator,
+            ),
             _ => Ok(Outcome::Done),
         },
         Evaluation::Pin => match &node.kind {

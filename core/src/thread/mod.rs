@@ -20,13 +20,14 @@ mod step;
 pub use crate::value::Output;
 pub use effect::{
     CancelReason, ContextChange, ConversationOp, Effect, EffectId, Environment, Evaluation, FiringId, Input, Joined,
-    LoggedOutcome, ModelChoice, ModelReply, Outcome, Prepared, ScriptLogs, ThreadEnd, TimerPurpose, ToolResult,
-    TriggeredResult,
+    LoggedOutcome, ModelChoice, ModelReply, Outcome, PersonsAnswer, Prepared, ScriptLogs, ThreadEnd, TimerPurpose,
+    ToolResult, TriggeredResult,
 };
 pub use evaluate::{ThreadScope, evaluate, spec_value};
 pub use id::ThreadId;
 pub(crate) use items::item_names;
 pub use machine::{DEFAULT_MAX_STEPS, NodeRecord, NodeStatus, ThreadKind, ThreadMachine, initial_variables};
+pub use nodes::interaction::Interaction;
 pub use safe_point::variable_fields;
 pub use seed::{BranchSeed, Snapshot, ThreadSeed};
 pub use state::{Outputs, Variable, Variables, coerce};

@@ -9,7 +9,7 @@ use crate::walk::{Tried, walk};
 const ASKS_NOTHING: [&str; 5] = ["CREATED", "PAUSED SafePoint", "SafePoint", "Llm.Held", "ended"];
 
 /// Where it asks for something. A paused thread still takes in what triggers bring.
-const ASKS: [&str; 34] = [
+const ASKS: [&str; 36] = [
     "PAUSED AwaitingTriggers",
     "PAUSED Merging",
     "AwaitingTriggers",
@@ -38,6 +38,8 @@ const ASKS: [&str; 34] = [
     "Subgraph.Output",
     "Map.Inputs",
     "Map.Join",
+    "Interaction.Texts",
+    "Interaction.Asked",
     "Context.Texts",
     "Context.Pin",
     "Context.Work",

@@ -19,9 +19,9 @@ pub(crate) fn graph() -> Arc<Graph> {
 }
 
 /// Where the hub leads.
-const STATIONS: [&str; 15] = [
+const STATIONS: [&str; 16] = [
     "ask-once", "set", "share", "script", "function", "ask", "fork", "call", "insert", "shrink", "pin", "wait", "hear",
-    "route", "each",
+    "route", "each", "person",
 ];
 
 fn workflow() -> Value {
@@ -47,6 +47,7 @@ fn workflow() -> Value {
         {"id": "join", "type": "JOIN", "config": {"forkPathIds": ["a", "b"], "joinStrategy": "ANY_COMPLETED"}},
         {"id": "call", "type": "SUBGRAPH", "config": {"subgraphId": "other", "input": "v", "output": "output.x"}},
         {"id": "each", "type": "MAP", "config": {"subgraphId": "other", "items": "v", "input": "item"}, "retry": retry},
+        {"id": "person", "type": "USER_INTERACTION", "config": {"question": "{{v}}?", "timeoutMs": 5, "onTimeout": {"targetNodeId": "hub"}}},
         {"id": "insert", "type": "CONTEXT_PROCESSOR", "config": {"operation": "insert", "messages": message}},
         {"id": "shrink", "type": "CONTEXT_PROCESSOR", "config": {"operation": "compress", "strategy": "summarize", "parameters": {}}},
         {"id": "pin", "type": "CONTEXT_PROCESSOR", "config": {"operation": "pin", "section": "role", "value": "{{v}}"}},

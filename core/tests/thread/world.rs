@@ -10,7 +10,8 @@ use pirn_core::message::ToolCall;
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::{
     ConversationOp, Effect, EffectId, Environment, Evaluation, FiringId, Joined, ModelReply, NodeStatus, Outcome,
-    Output, Outputs, Prepared, ThreadKind, ThreadMachine, ThreadSeed, TimerPurpose, ToolResult, Variables,
+    Output, Outputs, PersonsAnswer, Prepared, ThreadKind, ThreadMachine, ThreadSeed, TimerPurpose, ToolResult,
+    Variables,
 };
 use serde_json::{Value, json};
 
@@ -23,6 +24,7 @@ pub(crate) enum Wanted {
     Choice(usize),
     Value,
     Items,
+    Answered,
     Texts,
     Done,
     Compressed,
@@ -140,6 +142,11 @@ impl World {
                 output: Arc::new(json!({"x": 1})),
             },
             Wanted::Elapsed | Wanted::Limit => Outcome::Elapsed,
+            Wanted::Answered => Outcome::Answered(PersonsAnswer {
+                answer: Arc::new(json!("yes")),
+                by: None,
+                at: 0,
+            }),
             Wanted::Event => Outcome::Event(json!({"name": "go"}).into()),
             Wanted::Held => {
                 let holds = self.dice.below(3) == 0;
@@ -196,6 +203,7 @@ impl World {
                 (id, Wanted::Reply { with_tools })
             }
             Effect::Tool { id, .. } => (id, Wanted::Tool),
+            Effect::Ask { id, .. } => (id, Wanted::Answered),
             Effect::Fork { id, .. } | Effect::Map { id, .. } => (id, Wanted::Joined),
             Effect::Child { id, .. } => (id, Wanted::Child),
             Effect::Timer { id, purpose, .. } => match purpose {
@@ -317,7 +325,7 @@ fn standing(run: &Value) -> String {
     let (name, inner) = variant(run);
     let stage = match name.as_str() {
         "Llm" => variant(&inner["at"]).0,
-        "Variable" | "Code" | "Subgraph" | "Map" | "Context" => variant(&inner).0,
+        "Variable" | "Code" | "Subgraph" | "Map" | "Interaction" | "Context" => variant(&inner).0,
         _ => return name,
     };
     format!("{name}.{stage}")

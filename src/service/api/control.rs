@@ -19,9 +19,15 @@ pub(crate) struct Told {
     ok: bool,
 }
 
+impl Told {
+    pub(super) fn done() -> Self {
+        Self { ok: true }
+    }
+}
+
 fn tell(service: &Service, id: &str, what: impl FnOnce(&RunHandle)) -> Result<Json<Told>, Problem> {
     what(find(service, id)?.live()?);
-    Ok(Json(Told { ok: true }))
+    Ok(Json(Told::done()))
 }
 
 /// Why a run is cancelled.

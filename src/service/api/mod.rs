@@ -5,6 +5,7 @@ mod agui;
 mod chat;
 mod control;
 mod health;
+mod interactions;
 mod query;
 mod runs;
 mod workflows;
@@ -39,6 +40,8 @@ pub(super) fn router(service: &Service) -> axum::Router {
         .routes(routes!(control::resume))
         .routes(routes!(control::emit))
         .routes(routes!(control::pin))
+        .routes(routes!(interactions::list))
+        .routes(routes!(interactions::answer))
         .routes(routes!(workflows::list))
         .routes(routes!(workflows::show))
         .routes(routes!(agui::run))

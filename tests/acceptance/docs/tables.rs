@@ -128,6 +128,7 @@ fn the_fields_of_every_type_are_those_of_the_schema() {
         ("nodes", "### pin", "operation pin"),
         ("nodes", "## WAIT", "WaitConfig"),
         ("nodes", "## TOOL", "ToolConfig"),
+        ("nodes", "## USER_INTERACTION", "UserInteractionConfig"),
         ("nodes", "## LOOP_START", "LoopStartConfig"),
         ("nodes", "## LOOP_END", "LoopEndConfig"),
         ("nodes", "## CONTINUE_FROM_TRIGGER", "ContinueFromTriggerConfig"),

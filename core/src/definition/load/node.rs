@@ -12,7 +12,7 @@ use crate::definition::origin::Holes;
 use crate::definition::{
     CodeConfig, ContextOperation, ContinueFromTriggerConfig, EndConfig, ForkConfig, JoinConfig, JoinStrategy,
     LlmConfig, LoopEndConfig, LoopStartConfig, MapConfig, NodeConfig, NodeDefinition, OnError, RetryPolicy,
-    RouteConfig, SubgraphConfig, ToolConfig, VariableConfig, VariableScope, WaitConfig,
+    RouteConfig, SubgraphConfig, ToolConfig, UserInteractionConfig, VariableConfig, VariableScope, WaitConfig,
 };
 
 /// Brings a node's type into upper case and its config under that name.
@@ -145,6 +145,9 @@ fn read_config(
         "CONTEXT_PROCESSOR" => read_operation(loader, config).map(NodeConfig::ContextProcessor),
         "WAIT" => loader.read::<WaitConfig>(config, parents).map(NodeConfig::Wait),
         "TOOL" => loader.read::<ToolConfig>(config, parents).map(NodeConfig::Tool),
+        "USER_INTERACTION" => loader
+            .read::<UserInteractionConfig>(config, parents)
+            .map(NodeConfig::UserInteraction),
         "LOOP_START" => loader
             .read::<LoopStartConfig>(config, parents)
             .map(NodeConfig::LoopStart),
@@ -158,7 +161,11 @@ fn read_config(
         }
     };
     let faulty = loader.out.faults.len() > before;
-    holes.transitions |= faulty && matches!(word, "ROUTE" | "FORK" | "JOIN" | "LOOP_START" | "LOOP_END");
+    holes.transitions |= faulty
+        && matches!(
+            word,
+            "ROUTE" | "FORK" | "JOIN" | "LOOP_START" | "LOOP_END" | "USER_INTERACTION"
+        );
     match read {
         Some(read) => Some((read, true)),
         None => stand_in(word).map(|config| (config, false)),
@@ -272,6 +279,7 @@ fn stand_in(word: &str) -> Option<NodeConfig> {
         "FORK" => NodeConfig::Fork(ForkConfig::default()),
         "WAIT" => NodeConfig::Wait(WaitConfig::default()),
         "TOOL" => NodeConfig::Tool(ToolConfig::default()),
+        "USER_INTERACTION" => NodeConfig::UserInteraction(UserInteractionConfig::default()),
         "LOOP_START" => NodeConfig::LoopStart(LoopStartConfig::default()),
         "LOOP_END" => NodeConfig::LoopEnd(LoopEndConfig::default()),
         "CONTINUE_FROM_TRIGGER" => NodeConfig::ContinueFromTrigger(ContinueFromTriggerConfig::default()),

@@ -200,7 +200,8 @@ fn shape(config: &NodeConfig) -> Shape {
         | NodeConfig::Code(_)
         | NodeConfig::ContextProcessor(_)
         | NodeConfig::Wait(_)
-        | NodeConfig::Tool(_) => Shape::Box,
+        | NodeConfig::Tool(_)
+        | NodeConfig::UserInteraction(_) => Shape::Box,
     }
 }
 
@@ -284,6 +285,11 @@ fn ways(definition: &WorkflowDefinition) -> Vec<Arrow> {
             && let Some(start) = loops.get(end.loop_id.as_str())
         {
             add(place, start, Some("next".to_owned()), ArrowStyle::Path);
+        }
+        if let NodeConfig::UserInteraction(interaction) = &node.config
+            && let Some(id) = interaction.timeout_target()
+        {
+            add(place, id, Some("on timeout".to_owned()), ArrowStyle::Dashed);
         }
         if let Some(on_error) = &node.on_error {
             let label = Some("on error".to_owned());

@@ -65,6 +65,7 @@ fn start(walk: &mut StepContext<'_>, inputs: Arc<Value>) -> Progress {
             ("nodeId", json!(node_id)),
             ("forkPathIds", json!(item_names(count))),
             ("forkStrategy", json!(ForkStrategy::Parallel)),
+            ("subgraphId", json!(map.workflow_id)),
         ]
     });
     walk.emit(EventType::ThreadJoinStarted, |_| {

@@ -4,6 +4,7 @@ pub(super) mod asking;
 mod code;
 pub(super) mod context;
 pub(super) mod fork;
+pub(in crate::thread) mod interaction;
 pub(super) mod llm;
 pub(super) mod loops;
 pub(super) mod map;
@@ -88,6 +89,7 @@ pub(in crate::thread) enum NodeRun {
     Map(map::MapStage),
     Context(context::Stage),
     Tool(tool::ToolStage),
+    Interaction(interaction::InteractionStage),
     /// A loop's items.
     LoopStart {
         id: EffectId,
@@ -121,6 +123,7 @@ pub(in crate::thread) fn enter(walk: &mut StepContext<'_>) -> Progress {
         NodeKind::Map(_) => map::enter(walk),
         NodeKind::Context(node) => context::enter(walk, node),
         NodeKind::Tool { arguments, .. } => tool::enter(walk, arguments),
+        NodeKind::UserInteraction(_) => interaction::enter(walk),
         NodeKind::LoopStart(node) => loops::enter_start(walk, node),
         NodeKind::LoopEnd { start, break_condition } => loops::enter_end(walk, *start, *break_condition),
         NodeKind::WaitTime(after_ms) => wait::enter_time(walk, *after_ms),
@@ -154,6 +157,7 @@ impl NodeRun {
             Self::Map(stage) => map::answer(walk, stage, effect, outcome),
             Self::Context(stage) => context::answer(walk, stage, effect, outcome),
             Self::Tool(stage) => tool::answer(walk, stage, effect, outcome),
+            Self::Interaction(stage) => interaction::answer(walk, stage, effect, outcome),
             Self::LoopStart { id } if id == effect => loops::answer_start(walk, outcome),
             Self::LoopEnd { id } if id == effect => loops::answer_end(walk, outcome),
             Self::Wait { id } if id == effect => wait::answer(walk, outcome),
@@ -191,6 +195,7 @@ impl NodeRun {
             | Self::Subgraph(_)
             | Self::Map(_)
             | Self::Tool(_)
+            | Self::Interaction(_)
             | Self::LoopStart { .. }
             | Self::LoopEnd { .. }
             | Self::Wait { .. } => false,
@@ -218,6 +223,7 @@ impl NodeRun {
             Self::Variable(stage) => walk.out.push(Effect::Drop { id: stage.id() }),
             Self::Code(stage) => walk.out.push(Effect::Drop { id: stage.id() }),
             Self::Tool(stage) => walk.out.push(Effect::Drop { id: stage.id() }),
+            Self::Interaction(stage) => interaction::abandon(walk, &stage),
             Self::Subgraph(stage) => walk.out.push(Effect::Drop { id: stage.id() }),
             Self::Map(stage) => walk.out.push(Effect::Drop { id: stage.id() }),
             Self::Context(stage) => context::abandon(walk, &stage),
@@ -264,6 +270,7 @@ pub(super) fn failure(outcome: Outcome) -> RunError {
         | Outcome::Child { .. }
         | Outcome::Elapsed
         | Outcome::Event(_)
+        | Outcome::Answered(_)
         | Outcome::HeldByFiring(_) => RunError::new(
             RunErrorCode::NodeFailed,
             "the host answered with something the node did not ask for",

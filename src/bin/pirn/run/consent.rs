@@ -124,7 +124,7 @@ fn asked(request: &ApprovalRequest) -> Verdict {
 }
 
 /// Without what would move the cursor, or show the question other than it is.
-fn shown(text: &str) -> String {
+pub(super) fn shown(text: &str) -> String {
     let is_hidden = |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}');
     let shown = text
         .chars()

@@ -7,6 +7,7 @@ mod line_buffer;
 mod missing_input;
 mod progress;
 mod prompt_gate;
+mod questions;
 mod record;
 mod seeds;
 
@@ -82,6 +83,9 @@ pub(crate) struct Args {
     /// Which tool calls wait for your consent on the terminal
     #[arg(long, value_enum, default_value_t = Approve::Ask, value_name = "WHICH")]
     approve: Approve,
+    /// Answer the questions of a USER_INTERACTION node: JSON, or a text (again for more nodes)
+    #[arg(long, value_name = "NODE=ANSWER", value_parser = questions::given)]
+    answer: Vec<(String, serde_json::Value)>,
     /// Where JavaScript runs
     #[arg(long, value_enum, default_value_t, value_name = "WHERE")]
     scripts: Level,
@@ -130,7 +134,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         }
     }
     let gate = PromptGate::default();
-    let prompts = consent::set(&mut tools, args.approve, &gate);
+    let consents = consent::set(&mut tools, args.approve, &gate);
+    let prompts = consents || (questions::may_come(&checked) && questions::has_terminal());
     let faults = match &args.faults {
         Some(path) => load_faults(path).map_err(|error| invalid_config(&error))?,
         None => inputs.config.faults.clone(),
@@ -231,12 +236,19 @@ fn execute(
         let events = prepared.blocking_events(&style.types(), BUFFER);
         progress::start(events, style, gate.cloned().unwrap_or_default())
     });
+    let questions = questions::may_come(&asked.checked)
+        .then(|| prepared.blocking_events(&[pirn::EventType::InteractionRequested], BUFFER));
     // Before the run's first sign of life, so that no Ctrl-C after it is lost.
     interrupt.expects_a_run();
     let run = prepared
         .start()
         .map_err(|error| Failure::failed(error.code.as_str(), error.to_string()))?;
     interrupt.stops(&run);
+    if let Some(events) = questions {
+        let given = args.answer.iter().cloned().collect();
+        let gate = gate.filter(|_| questions::has_terminal()).cloned();
+        questions::answer(events, run.clone(), given, gate);
+    }
 
     engine.cancel_if_deadlocked(&run);
     let report = run.outcome_blocking();

@@ -45,6 +45,10 @@ const TYPES: &[EventType] = &[
     EventType::TriggerFailed,
     EventType::Notification,
     EventType::ScriptLog,
+    EventType::InteractionRequested,
+    EventType::InteractionAnswered,
+    EventType::InteractionWithdrawn,
+    EventType::InteractionTimedOut,
 ];
 
 /// When replies of models are shown.

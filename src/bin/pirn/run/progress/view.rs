@@ -136,7 +136,14 @@ impl View {
             EventType::ThreadResumed => vec![self.line(event, Tone::Plain, "resumed")],
             EventType::ThreadForkStarted => {
                 let paths = facts.list("forkPathIds");
-                let text = self.forks.start(id, &event.workflow_id, &facts.text("nodeId"), &paths);
+                // Of a MAP, the branches walk another workflow.
+                let called = facts.text("subgraphId");
+                let walked = if called.is_empty() {
+                    &event.workflow_id
+                } else {
+                    &*called
+                };
+                let text = self.forks.start(id, walked, &facts.text("nodeId"), &paths);
                 vec![self.line(event, Tone::Turn, text)]
             }
             EventType::ThreadJoinConditionMet => {
@@ -190,6 +197,24 @@ impl View {
                 );
                 vec![self.line(event, tone, text)]
             }
+            EventType::InteractionRequested => {
+                let assignee = facts.text("assignee");
+                let whom = if assignee.is_empty() {
+                    String::new()
+                } else {
+                    format!(" {assignee}")
+                };
+                let text = format!("asks{whom}: {}", facts.text("question"));
+                vec![self.line(event, Tone::Turn, text)]
+            }
+            EventType::InteractionAnswered => {
+                let by = facts.text("by");
+                let by = if by.is_empty() { String::new() } else { format!("{by} ") };
+                let text = format!("{by}answered: {}", clipped(&facts.text("answer"), 200));
+                vec![self.line(event, Tone::Turn, text)]
+            }
+            EventType::InteractionWithdrawn => vec![self.line(event, Tone::Turn, "no longer asks")],
+            EventType::InteractionTimedOut => vec![self.line(event, Tone::Turn, "nobody answered in time")],
             EventType::ThreadForkCompleted
             | EventType::ThreadJoinStarted
             | EventType::MessageAdded

@@ -1,0 +1,124 @@
+//! Questions to people: which wait, and their answers.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use super::super::body::JsonBody;
+use super::super::problem::{Problem, ProblemCode};
+use super::super::state::Service;
+use super::control::Told;
+use super::runs::find;
+use crate::{AnswerRefused, Interaction};
+
+/// A question that waits for a person.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct OpenInteraction {
+    /// Names it.
+    id: String,
+    /// The node that asks.
+    node_id: String,
+    /// Its thread.
+    thread_id: String,
+    /// The question.
+    question: String,
+    /// Whom it is for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    assignee: Option<String>,
+    /// JSON Schema of the answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    schema: Option<Map<String, Value>>,
+    /// The answers to choose from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<Object>>)]
+    choices: Option<Vec<Value>>,
+    /// How long the thread waits from the question on, milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timeout_ms: Option<u64>,
+}
+
+impl From<Interaction> for OpenInteraction {
+    fn from(interaction: Interaction) -> Self {
+        Self {
+            id: interaction.id,
+            node_id: interaction.node_id.to_string(),
+            thread_id: interaction.thread_id.to_string(),
+            question: interaction.question.to_string(),
+            assignee: interaction.assignee.as_deref().map(str::to_owned),
+            schema: interaction.schema.map(|schema| (*schema).clone()),
+            choices: interaction.choices.map(|choices| (*choices).clone()),
+            timeout_ms: interaction.timeout_ms,
+        }
+    }
+}
+
+/// The questions of a run.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Interactions {
+    /// Those that wait, by thread.
+    interactions: Vec<OpenInteraction>,
+}
+
+/// The questions of a run that wait for a person.
+#[utoipa::path(
+    get, path = "/v1/runs/{id}/interactions", tag = "interactions", params(("id" = String, Path, description = "The run")),
+    responses(
+        (status = 200, description = "The questions", body = Interactions),
+        (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn list(
+    State(service): State<Service>,
+    Path(id): Path<String>,
+) -> Result<Json<Interactions>, Problem> {
+    let open = find(&service, &id)?.handle.interactions().await;
+    Ok(Json(Interactions {
+        interactions: open.into_iter().map(OpenInteraction::from).collect(),
+    }))
+}
+
+/// An answer.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GivenAnswer {
+    /// As the question's choices and schema say.
+    answer: Value,
+    /// Who gives it.
+    by: Option<String>,
+}
+
+/// Answers a question, once.
+#[utoipa::path(
+    post, path = "/v1/interactions/{id}", tag = "interactions",
+    params(("id" = String, Path, description = "The question")),
+    request_body = GivenAnswer,
+    responses(
+        (status = 200, description = "The answer was taken", body = Told),
+        (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "The question was answered or withdrawn", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "The answer is not what the question asks for", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn answer(
+    State(service): State<Service>,
+    Path(id): Path<String>,
+    body: JsonBody<GivenAnswer>,
+) -> Result<Json<Told>, Problem> {
+    // A question is called RUN.THREAD.NUMBER.
+    let run = id.rsplitn(3, '.').nth(2).unwrap_or_default();
+    let run = find(&service, run)?;
+    let GivenAnswer { answer, by } = body.value;
+    let taken = match by {
+        Some(by) => run.handle.answer_by(by, &id, answer).await,
+        None => run.handle.answer(&id, answer).await,
+    };
+    match taken {
+        Ok(()) => Ok(Json(Told::done())),
+        Err(AnswerRefused::Invalid { reason }) => Err(Problem::new(ProblemCode::InvalidAnswer, reason).at("/answer")),
+        Err(refused) => Err(Problem::new(ProblemCode::InteractionClosed, refused.to_string())),
+    }
+}
