@@ -187,6 +187,18 @@ pub trait Tool: Send + Sync + 'static {
     }
 }
 
+/// A question to a person, in the middle of a tool's call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Question {
+    /// The words.
+    pub message: String,
+    /// JSON Schema of the answer.
+    pub schema: Value,
+}
+
+/// Asks a person: an answer that fits the schema; none where nobody is there, or declines.
+pub type AskPerson = dyn Fn(Question) -> BoxFuture<'static, Option<Value>> + Send + Sync;
+
 /// What a tool is told beside its arguments.
 #[derive(Clone)]
 pub struct ToolContext {
@@ -194,6 +206,8 @@ pub struct ToolContext {
     pub clock: WorkClock,
     /// The model's id of the call.
     pub call_id: String,
+    /// Whoever is asked for consent, for what the tool has to ask while it works; none: nobody is.
+    pub ask: Option<Arc<AskPerson>>,
     /// Where the call comes from; none where it is made by hand.
     pub caller: Option<CallContext>,
 }

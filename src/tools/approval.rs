@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use pirn_actors::ports::CallContext;
+use pirn_actors::ports::{CallContext, Question};
 use serde_json::Value;
 
 /// Whether a call of a tool waits for somebody's consent.
@@ -31,6 +31,9 @@ pub struct ApprovalRequest {
     pub caller: Option<CallContext>,
     /// Whether the tool is marked [`Approval::Ask`]. One that is not would run if nobody were asked.
     pub is_marked: bool,
+    /// Something that the tool asks while it works (an MCP server's elicitation): [`Verdict::Answer`] answers it, anything else
+    /// declines. None: it is asked whether the tool may run.
+    pub question: Option<Question>,
 }
 
 /// What was decided about a call.
@@ -40,6 +43,8 @@ pub enum Verdict {
     Allow,
     /// It may not; the model is told why.
     Refuse(String),
+    /// The answer to its question; one that does not fit the question's schema declines. A call that is asked about may run.
+    Answer(Value),
 }
 
 /// Decides at once.

@@ -35,7 +35,7 @@ use pirn_actors::host::WorkClock;
 use pirn_actors::ports::{Tool, ToolSpec};
 use serde_json::Value;
 
-pub use pirn_actors::ports::{CallContext, ToolContext};
+pub use pirn_actors::ports::{AskPerson, CallContext, Question, ToolContext};
 
 pub use approval::{Approval, ApprovalRequest, Verdict};
 #[cfg(feature = "mcp")]
@@ -43,7 +43,7 @@ pub use config::McpServerConfig;
 #[cfg(feature = "tools")]
 pub use config::{CallLimits, ConfigFault, ToolConfig, ToolsConfig, ToolsError, load_tools, tools_of};
 #[cfg(feature = "mcp")]
-pub use mcp::McpServers;
+pub use mcp::{McpServers, PromptInfo, ResourceInfo};
 #[cfg(feature = "tools")]
 pub use process::kill_all;
 pub use registry::{DEFAULT_MAX_CALLS, DEFAULT_TIMEOUT, ToolInfo, ToolOptions, ToolRegistry};

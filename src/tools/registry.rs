@@ -9,7 +9,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Either, select};
 use pirn_actors::host::WorkClock;
-use pirn_actors::ports::{AskedCall, Tool, ToolContext, ToolSpec, Tools};
+use pirn_actors::ports::{AskPerson, AskedCall, Question, Tool, ToolContext, ToolSpec, Tools};
 use pirn_core::Millis;
 use pirn_core::message::Part;
 use pirn_core::thread::ToolResult;
@@ -137,6 +137,18 @@ impl ToolRegistry {
     #[cfg(feature = "mcp")]
     pub(super) fn own(&mut self, servers: super::McpServers) {
         self.servers.push(servers);
+    }
+
+    /// The resources of its MCP servers.
+    #[cfg(feature = "mcp")]
+    pub fn resources(&self) -> impl Iterator<Item = &super::ResourceInfo> {
+        self.servers.iter().flat_map(super::McpServers::resources)
+    }
+
+    /// The prompts of its MCP servers.
+    #[cfg(feature = "mcp")]
+    pub fn prompts(&self) -> impl Iterator<Item = &super::PromptInfo> {
+        self.servers.iter().flat_map(super::McpServers::prompts)
     }
 
     /// At most `calls` at once over all tools (default [`DEFAULT_MAX_CALLS`]); more wait.
@@ -276,12 +288,14 @@ impl Registered {
             call_id: call.id,
             caller,
             is_marked: self.options.approval == Approval::Ask,
+            question: None,
         };
         let (given, call_id, caller) = (
             request.arguments.clone(),
             request.call_id.clone(),
             request.caller.clone(),
         );
+        let ask = approver.clone().map(|approver| asking(approver, request.clone()));
         if let Verdict::Refuse(reason) = Approver::ask(approver, request).await {
             return Err(format!("the call of `{name}` was refused: {reason}"));
         }
@@ -296,7 +310,12 @@ impl Registered {
         let timeout = self.options.timeout;
         let limit = clock.sleep(timeout);
         let panicked = |payload| Err(format!("the tool `{name}` panicked: {}", panic_message(payload)));
-        let context = ToolContext { clock, call_id, caller };
+        let context = ToolContext {
+            clock,
+            call_id,
+            ask,
+            caller,
+        };
         let work = match catch_unwind(AssertUnwindSafe(|| self.tool.call_in(given, context))) {
             Ok(work) => AssertUnwindSafe(work).catch_unwind(),
             Err(payload) => return panicked(payload),
@@ -309,6 +328,26 @@ impl Registered {
             )),
         }
     }
+}
+
+/// Asks whoever is asked for consent what a tool has to ask during `call`.
+fn asking(approver: Approver, call: ApprovalRequest) -> Arc<AskPerson> {
+    Arc::new(move |question: Question| {
+        let (approver, schema) = (approver.clone(), question.schema.clone());
+        let request = ApprovalRequest {
+            question: Some(question),
+            is_marked: true,
+            ..call.clone()
+        };
+        async move {
+            match Approver::ask(Some(approver), request).await {
+                Verdict::Answer(answer) => Checker::new(schema).check(&answer).ok().map(|()| answer),
+                // Leave to run is no answer.
+                Verdict::Allow | Verdict::Refuse(_) => None,
+            }
+        }
+        .boxed()
+    })
 }
 
 impl std::fmt::Debug for ToolRegistry {

@@ -7,6 +7,7 @@ mod costs;
 mod failures;
 mod mcp;
 mod orders;
+mod real_servers;
 mod reasoning;
 mod recorded;
 mod replies;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use pirn::tools::{ConfigFault, McpServers, ToolRegistry, tools_of};
+use pirn::tools::{ConfigFault, McpServers, ToolRegistry, Verdict, tools_of};
 use pirn::{Engine, EventType, Heard, Role, RunHandle, ThreadStatus};
 use pirn_tests::servers::everything;
 use pirn_tests::world::{line, node};
@@ -175,6 +175,85 @@ fn a_servers_tools_are_listed_and_called() {
         said[4].contains(r#""MINE": "1""#) && !said[4].contains("CARGO"),
         "{}",
         said[4]
+    );
+}
+
+#[test]
+fn what_a_server_has_beside_plain_tools_is_read_by_tools_too() {
+    let Some(file) = everything() else { return };
+    let tools = registry(stdio(&file, json!({})));
+    let names: Vec<&str> = tools.names().collect();
+    assert!(
+        names.contains(&"ev_echo") && names.contains(&"ev_read_resource"),
+        "{names:?}"
+    );
+    assert!(!names.contains(&"ev_simulate-research-query"), "it runs as a task only");
+    let resource = tools.resources().next().expect("it lists some").clone();
+    assert_eq!(resource.server, "ev");
+    let prompts: Vec<(String, usize)> = tools
+        .prompts()
+        .map(|one| {
+            (
+                one.name.clone(),
+                one.arguments.iter().filter(|(_, required)| *required).count(),
+            )
+        })
+        .collect();
+    assert!(prompts.contains(&("simple-prompt".to_owned(), 0)), "{prompts:?}");
+    let said = run(
+        tools,
+        &[
+            ("ev_get-structured-content", json!({"location": "Chicago"})),
+            ("ev_read_resource", json!({"uri": resource.uri})),
+            ("ev_read_resource", json!({"uri": "demo://nothing"})),
+            ("ev_get_prompt", json!({"name": "simple-prompt"})),
+            (
+                "ev_get_prompt",
+                json!({"name": "args-prompt", "arguments": {"city": "Rome"}}),
+            ),
+        ],
+    );
+    assert_eq!(said[0].matches("humidity").count(), 1, "{}", said[0]);
+    assert!(said[1].len() > 20, "{}", said[1]);
+    assert!(said[2].contains("not found"), "{}", said[2]);
+    assert!(said[3].contains("prompt"), "{}", said[3]);
+    assert!(said[4].contains("Rome"), "{}", said[4]);
+}
+
+#[test]
+fn a_server_asks_whoever_is_asked_for_consent_and_is_declined_where_nobody_is() {
+    let Some(file) = everything() else { return };
+    let call = [("ev_trigger-elicitation-request", json!({}))];
+    let nobody = run(registry(stdio(&file, json!({}))), &call);
+    assert!(nobody[0].contains("declined"), "{}", nobody[0]);
+    let asking = |answer: Value| {
+        let mut tools = registry(stdio(&file, json!({})));
+        tools.approve(move |request| match &request.question {
+            None => Verdict::Allow,
+            Some(question) => {
+                assert_eq!(request.tool, "ev_trigger-elicitation-request");
+                assert!(request.caller.is_some() && question.schema["properties"]["name"].is_object());
+                Verdict::Answer(answer.clone())
+            }
+        });
+        run(tools, &call).remove(0)
+    };
+    let said = asking(json!({"name": "Ada"}));
+    assert!(said.contains("Ada"), "{said}");
+    let said = asking(json!({"name": 7}));
+    assert!(said.contains("declined"), "an answer that does not fit is none: {said}");
+}
+
+#[test]
+fn a_server_is_told_its_roots() {
+    let Some(file) = everything() else { return };
+    let folder = Folder::new("roots");
+    let tools = registry(stdio(&file, json!({"roots": [folder.0.to_str().expect("UTF-8")]})));
+    let said = run(tools, &[("ev_get-roots-list", json!({}))]);
+    assert!(
+        said[0].contains(&format!("file://{}", folder.0.display())),
+        "{}",
+        said[0]
     );
 }
 

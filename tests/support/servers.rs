@@ -1,4 +1,4 @@
-//! Servers from npm that scenarios talk to, installed when the first test needs them.
+//! Servers that scenarios talk to: those from npm are installed when the first test needs them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -37,6 +37,16 @@ pub fn modules() -> Option<PathBuf> {
         }
         _other => panic!("the servers can not be installed: {said}"),
     }
+}
+
+/// The folder of the servers from PyPI; none, with the reason printed, where nobody has installed them: no test does.
+pub fn python() -> Option<PathBuf> {
+    let folder = target().join("servers/python");
+    if folder.join(".installed").is_file() {
+        return Some(folder);
+    }
+    println!("skipped: the servers from PyPI are not installed (tests/servers/setup-python)");
+    None
 }
 
 /// The workspace's `target`, where this test was built to.

@@ -7,7 +7,7 @@ use std::sync::mpsc::channel;
 
 use clap::Subcommand;
 use pirn::profiles;
-use pirn::tools::{Approval, McpServers, ToolInfo, ToolRegistry, ToolsConfig, load_tools};
+use pirn::tools::{Approval, McpServers, PromptInfo, ResourceInfo, ToolInfo, ToolRegistry, ToolsConfig, load_tools};
 use pirn_actors::host::{Host, HostConfig, HostRuntime};
 use pirn_actors::ports::Tools;
 use pirn_core::definition::nearest;
@@ -119,14 +119,28 @@ pub(crate) fn registry(config: ToolsConfig) -> Result<ToolRegistry, Failure> {
     Ok(tools)
 }
 
-fn list(tools: &ToolRegistry, output: Output) -> ExitCode {
+fn list(registry: &ToolRegistry, output: Output) -> ExitCode {
     let text = match output {
         Output::Json => {
-            let tools: Vec<Value> = tools.list().map(|tool| as_json(&tool)).collect();
-            format!("{:#}\n", json!({ "tools": tools }))
+            let tools: Vec<Value> = registry.list().map(|tool| as_json(&tool)).collect();
+            let resources: Vec<Value> = registry.resources().map(resource_json).collect();
+            let prompts: Vec<Value> = registry.prompts().map(prompt_json).collect();
+            let all = json!({ "tools": tools, "resources": resources, "prompts": prompts });
+            format!("{all:#}\n")
         }
         Output::Text => {
-            let texts: Vec<String> = tools.list().map(|tool| as_text(&tool)).collect();
+            let mut texts: Vec<String> = registry.list().map(|tool| as_text(&tool)).collect();
+            texts.extend(registry.resources().map(|one| {
+                let about = one.description.as_deref().unwrap_or(&one.name);
+                format!("{} (resource of {})\n  {about}\n", one.uri, one.server)
+            }));
+            texts.extend(registry.prompts().map(|one| {
+                let sign =
+                    |(name, is_required): &(String, bool)| format!("{name}{}", if *is_required { "" } else { "?" });
+                let arguments = one.arguments.iter().map(sign).collect::<Vec<_>>().join(", ");
+                let about = one.description.as_deref().unwrap_or_default();
+                format!("{}({arguments}) (prompt of {})\n  {about}\n", one.name, one.server)
+            }));
             if texts.is_empty() {
                 "no tools\n".to_owned()
             } else {
@@ -135,6 +149,20 @@ fn list(tools: &ToolRegistry, output: Output) -> ExitCode {
         }
     };
     answer(&text, 0)
+}
+
+fn resource_json(one: &ResourceInfo) -> Value {
+    json!({
+        "server": one.server, "uri": one.uri, "name": one.name, "description": one.description, "mediaType": one.media_type,
+    })
+}
+
+fn prompt_json(one: &PromptInfo) -> Value {
+    let arguments = one.arguments.iter();
+    let arguments: Vec<Value> = arguments
+        .map(|(name, required)| json!({"name": name, "required": required}))
+        .collect();
+    json!({"server": one.server, "name": one.name, "description": one.description, "arguments": arguments})
 }
 
 fn as_json(tool: &ToolInfo) -> Value {

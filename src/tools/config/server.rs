@@ -33,6 +33,8 @@ pub struct McpServerConfig {
     pub limits: CallLimits,
     /// Times it is started again when it has ended by itself.
     pub restarts: u64,
+    /// Folders that it is told to work in.
+    pub roots: Vec<PathBuf>,
     pub(in crate::tools) transport: Transport,
 }
 
@@ -70,6 +72,8 @@ pub(super) fn read(fields: &mut Fields<'_>, folder: &Path) -> McpServerConfig {
     let limits = CallLimits::read(fields);
     let start_timeout = fields.number("startTimeoutMs", 1..=MOST_START).unwrap_or(DEFAULT_START);
     let restarts = fields.number("restarts", 0..=MOST_RESTARTS).unwrap_or(DEFAULT_RESTARTS);
+    let roots = fields.texts("roots");
+    let roots = roots.into_iter().map(|root| absolute(&folder.join(root))).collect();
     let transport = match (fields.has("command"), fields.has("url")) {
         (true, false) => Transport::Stdio(StdioConfig {
             program: tool::program_at(&fields.required("command"), folder),
@@ -112,8 +116,13 @@ pub(super) fn read(fields: &mut Fields<'_>, folder: &Path) -> McpServerConfig {
         start_timeout,
         limits,
         restarts,
+        roots,
         transport,
     }
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 fn http(fields: &mut Fields<'_>) -> Transport {

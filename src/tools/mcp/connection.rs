@@ -1,10 +1,11 @@
 //! One connection to a server, from its start to its end.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ClientConfig, Implementation,
-    JsonObject,
+    CallToolRequestParams, CallToolResponse, GetPromptRequestParams, GetPromptResponse, JsonObject,
+    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities,
 };
 use rmcp::service::{RoleClient, RunningService, ServiceError, ServiceExt};
 use rmcp::transport::StreamableHttpClientTransport;
@@ -12,6 +13,9 @@ use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig
 use tokio::runtime::Handle;
 
 use super::child::Child;
+use super::door::{Door, Handler};
+use super::tasks::{NeedTasks, Overheard};
+use super::text::{self, Said};
 use super::within;
 use crate::headers;
 use crate::tools::config::{McpServerConfig, Transport};
@@ -28,8 +32,19 @@ fn in_words(error: &str) -> String {
 
 /// A connection that has shaken hands.
 pub(super) struct Connection {
-    service: RunningService<RoleClient, ClientConfig>,
+    service: RunningService<RoleClient, Handler>,
     child: Option<Child>,
+    need_tasks: NeedTasks,
+}
+
+/// Something that a server is asked.
+pub(super) enum Request {
+    /// To call a tool.
+    Tool(String, JsonObject),
+    /// To read a resource.
+    Resource(String),
+    /// To give a prompt.
+    Prompt(String, JsonObject),
 }
 
 /// Why a call has no result.
@@ -45,20 +60,28 @@ impl Connection {
     ///
     /// # Errors
     /// A sentence.
-    pub(super) async fn open(config: &McpServerConfig, runtime: &Handle) -> Result<Self, String> {
+    pub(super) async fn open(config: &McpServerConfig, door: Arc<Door>, runtime: &Handle) -> Result<Self, String> {
         let limit = Duration::from_millis(config.start_timeout);
         let late = || format!("it did not answer within {} ms", config.start_timeout);
-        let about = ClientConfig::new(
-            ClientCapabilities::default(),
-            Implementation::new("pirn", env!("CARGO_PKG_VERSION")),
-        );
+        let roots = config.roots.iter().filter_map(|root| {
+            let url = reqwest::Url::from_directory_path(root).ok()?;
+            Some(String::from(url).trim_end_matches('/').to_owned())
+        });
+        let about = Handler::new(door, roots.collect());
+        let need_tasks = NeedTasks::default();
         match &config.transport {
             Transport::Stdio(stdio) => {
                 let (child, out, into) = Child::start(stdio, runtime)?;
-                match within(limit, Box::pin(about.serve((out, into)))).await {
+                match within(
+                    limit,
+                    Box::pin(about.serve((Overheard::new(out, need_tasks.clone()), into))),
+                )
+                .await
+                {
                     Some(Ok(service)) => Ok(Self {
                         service,
                         child: Some(child),
+                        need_tasks,
                     }),
                     Some(Err(error)) => Err(child.why(|| error.to_string()).await),
                     None => Err(child.why(late).await),
@@ -80,7 +103,11 @@ impl Connection {
                     .map_err(|error| format!("no HTTP client: {error}"))?;
                 let transport = StreamableHttpClientTransport::with_client(client, to);
                 match within(limit, Box::pin(about.serve(transport))).await {
-                    Some(Ok(service)) => Ok(Self { service, child: None }),
+                    Some(Ok(service)) => Ok(Self {
+                        service,
+                        child: None,
+                        need_tasks,
+                    }),
                     Some(Err(error)) => Err(in_words(&error.to_string())),
                     None => Err(late()),
                 }
@@ -88,24 +115,68 @@ impl Connection {
         }
     }
 
-    /// All its tools.
+    /// All its tools that can just be called.
     pub(super) async fn tools(&self) -> Result<Vec<rmcp::model::Tool>, String> {
         let listed = self.service.peer().list_all_tools().await;
-        listed.map_err(|error| format!("it lists no tools: {error}"))
+        let mut tools = listed.map_err(|error| format!("it lists no tools: {}", in_words(&error.to_string())))?;
+        tools.retain(|tool| !self.need_tasks.contains(&tool.name));
+        Ok(tools)
     }
 
-    /// Calls a tool. Dropping the future tells the server that nobody waits any more.
-    pub(super) async fn call(&self, tool: String, arguments: JsonObject) -> Result<CallToolResult, CallError> {
-        let params = CallToolRequestParams::new(tool).with_arguments(arguments);
-        match self.service.peer().call_tool_once(params).await {
-            Ok(CallToolResponse::Complete(result)) => Ok(result),
-            Ok(_more) => Err(CallError::Refused(
-                "the server wants to go on in a way that is not known here".to_owned(),
-            )),
+    /// What the server says that it has.
+    pub(super) fn able(&self) -> ServerCapabilities {
+        let info = self.service.peer().peer_info();
+        info.map(|info| info.capabilities.clone()).unwrap_or_default()
+    }
+
+    /// All its resources.
+    pub(super) async fn resources(&self) -> Result<Vec<rmcp::model::Resource>, String> {
+        let listed = self.service.peer().list_all_resources().await;
+        listed.map_err(|error| format!("it lists no resources: {}", in_words(&error.to_string())))
+    }
+
+    /// All its prompts.
+    pub(super) async fn prompts(&self) -> Result<Vec<rmcp::model::Prompt>, String> {
+        let listed = self.service.peer().list_all_prompts().await;
+        listed.map_err(|error| format!("it lists no prompts: {}", in_words(&error.to_string())))
+    }
+
+    /// Asks the server something; what it says is at most `limit` bytes of text. Dropping the future tells the server that
+    /// nobody waits any more.
+    pub(super) async fn ask(&self, request: Request, limit: usize) -> Result<Said, CallError> {
+        let peer = self.service.peer();
+        let is_task = "the tool runs as a task, which is not known here".to_owned();
+        let wants_more = "the server wants to go on in a way that is not known here".to_owned();
+        let answered = match request {
+            Request::Tool(tool, arguments) => {
+                let params = CallToolRequestParams::new(tool).with_arguments(arguments);
+                match peer.call_tool_once(params).await {
+                    Ok(CallToolResponse::Complete(result)) => Ok(text::of(result, limit)),
+                    Ok(CallToolResponse::Task(_)) => return Err(CallError::Refused(is_task)),
+                    Ok(_more) => return Err(CallError::Refused(wants_more)),
+                    Err(error) => Err(error),
+                }
+            }
+            Request::Resource(uri) => match peer.read_resource_once(ReadResourceRequestParams::new(uri)).await {
+                Ok(ReadResourceResponse::Complete(result)) => Ok(Ok(text::of_resource(result, limit))),
+                Ok(_more) => return Err(CallError::Refused(wants_more)),
+                Err(error) => Err(error),
+            },
+            Request::Prompt(name, arguments) => {
+                let params = GetPromptRequestParams::new(name).with_arguments(arguments);
+                match peer.get_prompt_once(params).await {
+                    Ok(GetPromptResponse::Complete(result)) => Ok(Ok(text::of_prompt(result, limit))),
+                    Ok(_more) => return Err(CallError::Refused(wants_more)),
+                    Err(error) => Err(error),
+                }
+            }
+        };
+        match answered {
+            Ok(said) => said.map_err(CallError::Refused),
             Err(ServiceError::McpError(error)) => Err(CallError::Refused(error.message.into_owned())),
             Err(error) => Err(CallError::Broken(match &self.child {
                 Some(child) => child.why(|| error.to_string()).await,
-                None => error.to_string(),
+                None => in_words(&error.to_string()),
             })),
         }
     }

@@ -9,7 +9,9 @@
 
 mod child;
 mod connection;
+mod door;
 mod server;
+mod tasks;
 mod text;
 mod tool;
 
@@ -23,7 +25,7 @@ use tokio::runtime::Runtime;
 
 use super::config::{ConfigFault, McpServerConfig};
 use super::{ToolOptions, ToolRegistry};
-use server::Server;
+use server::{Listed, Server};
 use tool::McpTool;
 
 /// MCP servers under way. A cheap handle: the servers end with [`McpServers::shutdown`], with the engine that has their
@@ -35,8 +37,35 @@ pub struct McpServers {
 
 struct Inner {
     runtime: Option<Runtime>,
-    servers: Vec<Arc<Server>>,
-    tools: BTreeMap<String, (Arc<McpTool>, ToolOptions)>,
+    has: Started,
+}
+
+/// A resource of a server, as it lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResourceInfo {
+    /// The server's id.
+    pub server: String,
+    /// Its address.
+    pub uri: String,
+    /// Its name.
+    pub name: String,
+    /// What it is, where the server says so.
+    pub description: Option<String>,
+    /// Its media type, where the server says so.
+    pub media_type: Option<String>,
+}
+
+/// A prompt of a server, as it lists it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PromptInfo {
+    /// The server's id.
+    pub server: String,
+    /// Its name.
+    pub name: String,
+    /// What it is for, where the server says so.
+    pub description: Option<String>,
+    /// Its arguments, and whether each must be there.
+    pub arguments: Vec<(String, bool)>,
 }
 
 impl McpServers {
@@ -65,7 +94,7 @@ impl McpServers {
     /// Asks every server to end, kills those that do not within some seconds, and waits until they are gone.
     pub async fn shutdown(&self) {
         if let Some(runtime) = &self.inner.runtime {
-            let stopping = runtime.handle().spawn(stop_all(self.inner.servers.clone()));
+            let stopping = runtime.handle().spawn(stop_all(self.inner.has.servers.clone()));
             if let Err(error) = stopping.await {
                 tracing::error!(%error, "the end of the MCP servers panicked");
             }
@@ -76,7 +105,7 @@ impl McpServers {
     pub fn shutdown_blocking(&self) {
         let (told, heard) = std::sync::mpsc::channel();
         if let Some(runtime) = &self.inner.runtime {
-            let servers = self.inner.servers.clone();
+            let servers = self.inner.has.servers.clone();
             runtime.handle().spawn(async move {
                 stop_all(servers).await;
                 // The waiter is there until it hears, or until this is dropped.
@@ -88,9 +117,19 @@ impl McpServers {
         }
     }
 
+    /// Their resources.
+    pub fn resources(&self) -> &[ResourceInfo] {
+        &self.inner.has.resources
+    }
+
+    /// Their prompts.
+    pub fn prompts(&self) -> &[PromptInfo] {
+        &self.inner.has.prompts
+    }
+
     /// Adds their tools to a registry; the servers end with it.
     pub(super) fn add_to(self, registry: &mut ToolRegistry) {
-        for (tool, options) in self.inner.tools.values() {
+        for (tool, options) in self.inner.has.tools.values() {
             registry.register_with(Arc::clone(tool) as Arc<dyn Tool>, options.clone());
         }
         registry.own(self);
@@ -99,7 +138,7 @@ impl McpServers {
 
 impl std::fmt::Debug for McpServers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let ids = self.inner.servers.iter().map(|server| server.id());
+        let ids = self.inner.has.servers.iter().map(|server| server.id());
         f.debug_set().entries(ids).finish()
     }
 }
@@ -120,21 +159,19 @@ impl Inner {
         runtime.spawn(async move { tell(start_all(configs, handle).await) });
         Ok(Self {
             runtime: Some(runtime),
-            servers: Vec::new(),
-            tools: BTreeMap::new(),
+            has: Started::default(),
         })
     }
 
     fn with(mut self, started: Started) -> McpServers {
-        self.servers = started.servers;
-        self.tools = started.tools;
+        self.has = started;
         McpServers { inner: Arc::new(self) }
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        for server in &self.servers {
+        for server in &self.has.servers {
             server.kill();
         }
         if let Some(runtime) = self.runtime.take() {
@@ -144,10 +181,40 @@ impl Drop for Inner {
     }
 }
 
-/// Servers that have listed their tools, and the tools by name.
+/// Servers that have said what they have, and that; tools by name.
+#[derive(Default)]
 struct Started {
     servers: Vec<Arc<Server>>,
     tools: BTreeMap<String, (Arc<McpTool>, ToolOptions)>,
+    resources: Vec<ResourceInfo>,
+    prompts: Vec<PromptInfo>,
+}
+
+impl Started {
+    /// Keeps what people are told of a server's resources and prompts.
+    fn tell(&mut self, server: &Server, listed: &Listed) {
+        let id = || server.id().to_owned();
+        let resources = listed.resources.iter().flatten().map(|one| ResourceInfo {
+            server: id(),
+            uri: one.uri.clone(),
+            name: one.name.clone(),
+            description: one.description.clone(),
+            media_type: one.mime_type.clone(),
+        });
+        self.resources.extend(resources);
+        let prompts = listed.prompts.iter().flatten().map(|one| PromptInfo {
+            server: id(),
+            name: one.name.clone(),
+            description: one.description.clone(),
+            arguments: one
+                .arguments
+                .iter()
+                .flatten()
+                .map(|argument| (argument.name.clone(), argument.required == Some(true)))
+                .collect(),
+        });
+        self.prompts.extend(prompts);
+    }
 }
 
 async fn start_all(
@@ -162,15 +229,18 @@ async fn start_all(
         }
     });
     let mut faults = Vec::new();
-    let mut tools: BTreeMap<String, (Arc<McpTool>, ToolOptions)> = BTreeMap::new();
-    let mut servers = Vec::new();
+    let mut started = Started::default();
     for (server, listed) in join_all(starting).await {
-        match listed.and_then(|listed| tool::offered(&server, listed)) {
+        let offered = listed.and_then(|listed| {
+            started.tell(&server, &listed);
+            tool::offered(&server, &listed)
+        });
+        match offered {
             Ok(offered) => {
                 for tool in offered {
                     let name = tool.name().to_owned();
                     let entry = (Arc::new(tool), server.options());
-                    if tools.insert(name.clone(), entry).is_some() {
+                    if started.tools.insert(name.clone(), entry).is_some() {
                         let message = format!("two of the servers' tools are called `{name}`; set another `prefix`");
                         faults.push(ConfigFault::new(server.id(), "/prefix", message));
                     }
@@ -178,12 +248,12 @@ async fn start_all(
             }
             Err(message) => faults.push(ConfigFault::new(server.id(), "", message)),
         }
-        servers.push(server);
+        started.servers.push(server);
     }
     if faults.is_empty() {
-        Ok(Started { servers, tools })
+        Ok(started)
     } else {
-        stop_all(servers).await;
+        stop_all(started.servers).await;
         Err(faults)
     }
 }

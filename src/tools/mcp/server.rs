@@ -2,10 +2,12 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rmcp::model::{CallToolResult, JsonObject};
+use pirn_actors::ports::AskPerson;
 use tokio::runtime::Handle;
 
-use super::connection::{CallError, Connection};
+use super::connection::{CallError, Connection, Request};
+use super::door::Door;
+use super::text::Said;
 use crate::tools::ToolOptions;
 use crate::tools::config::McpServerConfig;
 
@@ -13,6 +15,7 @@ use crate::tools::config::McpServerConfig;
 pub(super) struct Server {
     config: McpServerConfig,
     runtime: Handle,
+    door: Arc<Door>,
     /// One at a time starts it.
     starting: tokio::sync::Mutex<()>,
     state: Mutex<State>,
@@ -22,6 +25,16 @@ struct State {
     connection: Option<Arc<Connection>>,
     restarts_left: u64,
     is_stopped: bool,
+}
+
+/// What a server has, as it says when it is started.
+#[derive(Default)]
+pub(super) struct Listed {
+    pub(super) tools: Vec<rmcp::model::Tool>,
+    /// None: it has no such thing as resources.
+    pub(super) resources: Option<Vec<rmcp::model::Resource>>,
+    /// None: it has no such thing as prompts.
+    pub(super) prompts: Option<Vec<rmcp::model::Prompt>>,
 }
 
 struct AbortOnDrop<T>(tokio::task::JoinHandle<T>);
@@ -43,6 +56,7 @@ impl Server {
             }),
             config,
             runtime,
+            door: Arc::default(),
             starting: tokio::sync::Mutex::new(()),
         })
     }
@@ -65,14 +79,14 @@ impl Server {
         }
     }
 
-    /// Starts it the first time; its tools.
+    /// Starts it the first time, and has it say what it has.
     ///
     /// # Errors
     /// A sentence.
-    pub(super) async fn start(&self) -> Result<Vec<rmcp::model::Tool>, String> {
+    pub(super) async fn start(&self) -> Result<Listed, String> {
         let connection = self.opened().await?;
         let limit = std::time::Duration::from_millis(self.config.start_timeout);
-        let listed = super::within(limit, connection.tools()).await;
+        let listed = super::within(limit, listed(&connection)).await;
         listed.unwrap_or_else(|| {
             Err(format!(
                 "it did not list its tools within {} ms",
@@ -81,20 +95,23 @@ impl Server {
         })
     }
 
-    /// Calls a tool, on a connection that is started again where it has ended. Dropping the future drops the call.
+    /// Asks it something, on a connection that is started again where it has ended; `ask` is whom its own questions go to.
+    /// Dropping the future drops the request.
     ///
     /// # Errors
     /// A sentence for the model.
-    pub(super) async fn called(self: Arc<Self>, tool: String, arguments: JsonObject) -> Result<CallToolResult, String> {
+    pub(super) async fn asked(self: Arc<Self>, request: Request, ask: Option<Arc<AskPerson>>) -> Result<Said, String> {
         // On our own runtime: the caller's may have neither clock nor sockets.
         let runtime = self.runtime.clone();
-        let mut calling = AbortOnDrop(runtime.spawn(self.call(tool, arguments)));
-        (&mut calling.0).await.unwrap_or_else(|error| Err(error.to_string()))
+        let mut asking = AbortOnDrop(runtime.spawn(self.ask(request, ask)));
+        (&mut asking.0).await.unwrap_or_else(|error| Err(error.to_string()))
     }
 
-    async fn call(self: Arc<Self>, tool: String, arguments: JsonObject) -> Result<CallToolResult, String> {
+    async fn ask(self: Arc<Self>, request: Request, ask: Option<Arc<AskPerson>>) -> Result<Said, String> {
         let connection = self.connection().await?;
-        connection.call(tool, arguments).await.map_err(|error| match error {
+        let _under_way = self.door.enter(ask);
+        let said = connection.ask(request, self.config.limits.max_output_bytes).await;
+        said.map_err(|error| match error {
             CallError::Refused(message) => message,
             CallError::Broken(how) => {
                 tracing::warn!(server = self.id(), how, "an MCP server ended during a call");
@@ -140,7 +157,8 @@ impl Server {
         if self.state().is_stopped {
             return Err("it was stopped".to_owned());
         }
-        let connection = Arc::new(Box::pin(Connection::open(&self.config, &self.runtime)).await?);
+        let connection =
+            Arc::new(Box::pin(Connection::open(&self.config, Arc::clone(&self.door), &self.runtime)).await?);
         let mut state = self.state();
         if state.is_stopped {
             // Dropped, it is killed.
@@ -184,4 +202,20 @@ impl Server {
         // Every holder leaves it whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What a server has.
+async fn listed(connection: &Connection) -> Result<Listed, String> {
+    let able = connection.able();
+    let mut listed = Listed::default();
+    if able.tools.is_some() || (able.resources.is_none() && able.prompts.is_none()) {
+        listed.tools = connection.tools().await?;
+    }
+    if able.resources.is_some() {
+        listed.resources = Some(connection.resources().await?);
+    }
+    if able.prompts.is_some() {
+        listed.prompts = Some(connection.prompts().await?);
+    }
+    Ok(listed)
 }

@@ -1,40 +1,105 @@
 //! A server's result: its text, and its images.
 
 use pirn_core::message::Part;
-use rmcp::model::{CallToolResult, ContentBlock, ImageContent, ResourceContents};
+use rmcp::model::{
+    CallToolResult, ContentBlock, GetPromptResult, ImageContent, ReadResourceResult, ResourceContents, Role,
+};
+use serde_json::Value;
 
 use crate::tools::output::Head;
 
 /// What a result without content says: providers refuse empty results.
 const EMPTY: &str = "(no content)";
 
-/// The text of a result, at most `limit` bytes, and its images; an error where the server says that it is one.
-pub(super) fn of(result: CallToolResult, limit: usize) -> Result<(String, Vec<Part>), String> {
+/// A text, and the images and files beside it.
+pub(super) type Said = (String, Vec<Part>);
+
+/// The text of a result, at most `limit` bytes, and its images; an error where the server says that it is one. Structured
+/// content is text, unless the server has repeated it as such.
+pub(super) fn of(result: CallToolResult, limit: usize) -> Result<Said, String> {
     let mut media = Vec::new();
     let mut texts: Vec<String> = Vec::new();
     for content in result.content {
-        match content {
-            ContentBlock::Image(image) if image.data.len() <= MOST_IMAGE => media.push(image_of(&image)),
-            other => texts.push(part(other)),
+        texts.extend(said(content, &mut media));
+    }
+    if let Some(structured) = result.structured_content {
+        let is_it = |text: &String| serde_json::from_str::<Value>(text).is_ok_and(|value| value == structured);
+        if !texts.iter().any(is_it) {
+            texts.push(structured.to_string());
         }
     }
-    // Where there is text, a server repeats its structured content in it.
-    if texts.is_empty() {
-        texts.extend(result.structured_content.map(|value| value.to_string()));
-    }
-    let text = texts.join("\n");
-    let mut head = Head::new(limit);
-    head.push(text.as_bytes());
-    let text = head.into_text(true);
-    let text = if text.is_empty() && media.is_empty() {
-        EMPTY.to_owned()
-    } else {
-        text
-    };
+    let (text, media) = cut(&texts, media, limit);
     if result.is_error == Some(true) {
         Err(text)
     } else {
         Ok((text, media))
+    }
+}
+
+/// The text of a resource, and its images and files.
+pub(super) fn of_resource(result: ReadResourceResult, limit: usize) -> Said {
+    let mut media = Vec::new();
+    let mut texts = Vec::new();
+    for content in result.contents {
+        match content {
+            ResourceContents::TextResourceContents { text, .. } => texts.push(text),
+            ResourceContents::BlobResourceContents {
+                uri, mime_type, blob, ..
+            } => {
+                let kind = mime_type.unwrap_or_else(|| "application/octet-stream".to_owned());
+                if blob.len() > MOST_IMAGE {
+                    texts.push(left_out(&format!("resource {uri}"), &kind, blob.len()));
+                } else {
+                    let url = format!("data:{kind};base64,{blob}");
+                    let is_image = kind.starts_with("image/");
+                    media.push(if is_image { Part::image(url) } else { Part::file(url) });
+                }
+            }
+            _ => texts.push("[a resource of a kind that is not known here]".to_owned()),
+        }
+    }
+    cut(&texts, media, limit)
+}
+
+/// The messages of a prompt, each with who speaks before it; a single one is just its text.
+pub(super) fn of_prompt(result: GetPromptResult, limit: usize) -> Said {
+    let mut media = Vec::new();
+    let is_one = result.messages.len() == 1;
+    let texts: Vec<String> = result
+        .messages
+        .into_iter()
+        .filter_map(|message| {
+            let text = said(message.content, &mut media)?;
+            Some(match message.role {
+                Role::Assistant | Role::User if is_one => text,
+                Role::Assistant => format!("assistant: {text}"),
+                Role::User => format!("user: {text}"),
+            })
+        })
+        .collect();
+    cut(&texts, media, limit)
+}
+
+/// The text of a content; an image is none, and joins the media.
+fn said(content: ContentBlock, media: &mut Vec<Part>) -> Option<String> {
+    match content {
+        ContentBlock::Image(image) if image.data.len() <= MOST_IMAGE => {
+            media.push(image_of(&image));
+            None
+        }
+        other => Some(part(other)),
+    }
+}
+
+fn cut(texts: &[String], media: Vec<Part>, limit: usize) -> Said {
+    let text = texts.join("\n");
+    let mut head = Head::new(limit);
+    head.push(text.as_bytes());
+    let text = head.into_text(true);
+    if text.is_empty() && media.is_empty() {
+        (EMPTY.to_owned(), media)
+    } else {
+        (text, media)
     }
 }
 
@@ -76,7 +141,7 @@ fn left_out(what: &str, kind: &str, base64: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     fn text(result: Value) -> Result<String, String> {
         of(serde_json::from_value(result).expect("a result"), 60).map(|(text, _)| text)
@@ -104,7 +169,16 @@ mod tests {
     }
 
     #[test]
-    fn structured_content_stands_in_where_there_is_no_other() {
+    fn structured_content_is_told_once() {
+        let said = |content: Value| text(json!({"content": content, "structuredContent": {"n": 1}}));
+        assert_eq!(
+            said(json!([{"type": "text", "text": "one row"}])),
+            Ok("one row\n{\"n\":1}".to_owned())
+        );
+        assert_eq!(
+            said(json!([{"type": "text", "text": "{ \"n\": 1 }"}])),
+            Ok("{ \"n\": 1 }".to_owned())
+        );
         assert_eq!(
             text(json!({"content": [], "structuredContent": {"n": 1}})),
             Ok(r#"{"n":1}"#.to_owned())

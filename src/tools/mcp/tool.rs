@@ -7,19 +7,34 @@ use futures::future::BoxFuture;
 use pirn_actors::host::WorkClock;
 use pirn_actors::ports::{Tool, ToolContext, ToolSpec};
 use pirn_core::message::Part;
-use serde_json::Value;
+use rmcp::model::JsonObject;
+use serde_json::{Value, json};
 
-use super::server::Server;
-use super::text;
+use super::connection::Request;
+use super::server::{Listed, Server};
 use crate::tools::config::is_name;
 
 /// A tool of a server, under a name that every provider takes.
 pub(super) struct McpTool {
     server: Arc<Server>,
-    /// The server's own name for it.
-    theirs: String,
+    does: Does,
     spec: ToolSpec,
 }
+
+/// What calling it asks of the server.
+enum Does {
+    /// To call the tool that it calls so.
+    Call(String),
+    ReadResource,
+    GetPrompt,
+}
+
+/// The tools that a server's resources and prompts are read by, by the names that a config's `tools` has for them.
+const READ_RESOURCE: &str = "read_resource";
+const GET_PROMPT: &str = "get_prompt";
+
+/// Entries that the description of such a tool names at most.
+const MOST_NAMED: usize = 50;
 
 impl McpTool {
     pub(super) fn name(&self) -> &str {
@@ -27,50 +42,93 @@ impl McpTool {
     }
 }
 
-/// The tools of a server that its config offers.
+/// The tools of a server that its config offers; its resources and its prompts are read by one each.
 ///
 /// # Errors
 /// A sentence: the config names one that the server does not have, or a name is none that providers take.
-pub(super) fn offered(server: &Arc<Server>, listed: Vec<rmcp::model::Tool>) -> Result<Vec<McpTool>, String> {
+pub(super) fn offered(server: &Arc<Server>, listed: &Listed) -> Result<Vec<McpTool>, String> {
     let config = server.config();
+    let mut all: Vec<(String, Does, ToolSpec)> = Vec::new();
+    for tool in &listed.tools {
+        let theirs = tool.name.to_string();
+        let title = tool.title.clone().unwrap_or_else(|| theirs.clone());
+        let description = tool.description.as_ref().map_or(title, ToString::to_string);
+        let parameters = Value::Object((*tool.input_schema).clone());
+        let spec = spec(config.name_of(&theirs), description, parameters);
+        all.push((theirs.clone(), Does::Call(theirs), spec));
+    }
+    let has = |name: &str| listed.tools.iter().any(|tool| tool.name == name);
+    if let Some(resources) = listed.resources.as_ref().filter(|_| !has(READ_RESOURCE)) {
+        let spec = read_resource(config.name_of(READ_RESOURCE), server.id(), resources);
+        all.push((READ_RESOURCE.to_owned(), Does::ReadResource, spec));
+    }
+    if let Some(prompts) = listed.prompts.as_ref().filter(|_| !has(GET_PROMPT)) {
+        let spec = get_prompt(config.name_of(GET_PROMPT), server.id(), prompts);
+        all.push((GET_PROMPT.to_owned(), Does::GetPrompt, spec));
+    }
     if let Some(wanted) = &config.tools {
-        let missing = wanted
+        if let Some(missing) = wanted
             .iter()
-            .find(|name| !listed.iter().any(|tool| tool.name == name.as_str()));
-        if let Some(missing) = missing {
-            let names: Vec<&str> = listed.iter().map(|tool| tool.name.as_ref()).collect();
+            .find(|name| !all.iter().any(|(theirs, ..)| theirs == *name))
+        {
+            let names: Vec<&str> = all.iter().map(|(theirs, ..)| theirs.as_str()).collect();
             return Err(format!("it has no tool `{missing}`; it has {}", names.join(", ")));
         }
+        all.retain(|(theirs, ..)| wanted.contains(theirs));
     }
-    let is_wanted = |name: &str| {
-        config
-            .tools
-            .as_ref()
-            .is_none_or(|wanted| wanted.iter().any(|other| other == name))
-    };
-    let wanted = listed.into_iter().filter(|tool| is_wanted(&tool.name));
-    wanted
-        .map(|tool| {
-            let theirs = tool.name.into_owned();
-            let name = config.name_of(&theirs);
-            if !is_name(&name) {
-                return Err(format!(
-                    "`{name}` is too long for a tool's name; set a shorter `prefix`, or leave it out"
-                ));
-            }
-            let title = tool.title.unwrap_or_else(|| theirs.clone());
-            let spec = ToolSpec {
-                name,
-                description: tool.description.map_or(title, std::borrow::Cow::into_owned),
-                parameters: Value::Object((*tool.input_schema).clone()),
-            };
-            Ok(McpTool {
-                server: Arc::clone(server),
-                theirs,
-                spec,
-            })
-        })
-        .collect()
+    let tools = all.into_iter().map(|(_, does, spec)| {
+        if !is_name(&spec.name) {
+            let name = &spec.name;
+            return Err(format!(
+                "`{name}` is too long for a tool's name; set a shorter `prefix`, or leave it out"
+            ));
+        }
+        let server = Arc::clone(server);
+        Ok(McpTool { server, does, spec })
+    });
+    tools.collect()
+}
+
+fn spec(name: String, description: String, parameters: Value) -> ToolSpec {
+    ToolSpec {
+        name,
+        description,
+        parameters,
+    }
+}
+
+fn read_resource(name: String, server: &str, resources: &[rmcp::model::Resource]) -> ToolSpec {
+    let known = resources.iter().map(|one| format!("{} ({})", one.uri, one.name));
+    let description = format!("Reads a resource of `{server}` by its address. {}", there_are(known));
+    let uri = json!({"type": "string", "description": "The resource's address"});
+    let parameters = json!({"type": "object", "properties": {"uri": uri}, "required": ["uri"]});
+    spec(name, description, parameters)
+}
+
+fn get_prompt(name: String, server: &str, prompts: &[rmcp::model::Prompt]) -> ToolSpec {
+    let known = prompts.iter().map(|one| {
+        let arguments = one.arguments.iter().flatten().map(|argument| {
+            let sign = if argument.required == Some(true) { "" } else { "?" };
+            format!("{}{sign}", argument.name)
+        });
+        format!("{}({})", one.name, arguments.collect::<Vec<_>>().join(", "))
+    });
+    let description = format!("Gives a prompt of `{server}`. {}", there_are(known));
+    let arguments = json!({"type": "object", "description": "The prompt's arguments, texts by name"});
+    let properties = json!({"name": {"type": "string"}, "arguments": arguments});
+    let parameters = json!({"type": "object", "properties": properties, "required": ["name"]});
+    spec(name, description, parameters)
+}
+
+fn there_are(known: impl Iterator<Item = String>) -> String {
+    let mut names: Vec<String> = known.take(MOST_NAMED + 1).collect();
+    let is_more = names.len() > MOST_NAMED;
+    names.truncate(MOST_NAMED);
+    match (names.is_empty(), is_more) {
+        (true, _) => "It lists none.".to_owned(),
+        (false, false) => format!("There are: {}.", names.join(", ")),
+        (false, true) => format!("There are: {}, and more.", names.join(", ")),
+    }
 }
 
 impl Tool for McpTool {
@@ -82,18 +140,39 @@ impl Tool for McpTool {
         let context = ToolContext {
             clock,
             call_id: String::new(),
+            ask: None,
             caller: None,
         };
         let called = self.call_in(arguments, context);
         async move { called.await.map(|(text, _)| text) }.boxed()
     }
 
-    fn call_in(&self, arguments: Value, _: ToolContext) -> BoxFuture<'static, Result<(String, Vec<Part>), String>> {
-        let (server, theirs) = (Arc::clone(&self.server), self.theirs.clone());
-        let limit = server.config().limits.max_output_bytes;
-        let Value::Object(arguments) = arguments else {
+    fn call_in(
+        &self,
+        arguments: Value,
+        context: ToolContext,
+    ) -> BoxFuture<'static, Result<(String, Vec<Part>), String>> {
+        let Value::Object(mut arguments) = arguments else {
             return std::future::ready(Err("the arguments must have names".to_owned())).boxed();
         };
-        async move { text::of(server.called(theirs, arguments).await?, limit) }.boxed()
+        // The schema has been checked: what must be there is there.
+        let mut text = |name: &str| match arguments.remove(name) {
+            Some(Value::String(text)) => text,
+            _ => String::new(),
+        };
+        let request = match &self.does {
+            Does::Call(theirs) => Request::Tool(theirs.clone(), arguments),
+            Does::ReadResource => Request::Resource(text("uri")),
+            Does::GetPrompt => {
+                let name = text("name");
+                let given = match arguments.remove("arguments") {
+                    Some(Value::Object(given)) => given,
+                    _ => JsonObject::new(),
+                };
+                Request::Prompt(name, given)
+            }
+        };
+        let server = Arc::clone(&self.server);
+        async move { server.asked(request, context.ask).await }.boxed()
     }
 }

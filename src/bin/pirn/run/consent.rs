@@ -6,7 +6,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use clap::ValueEnum;
 use futures::FutureExt;
 use futures::channel::oneshot;
-use pirn::tools::{Approval, ApprovalRequest, ToolRegistry, Verdict};
+use pirn::tools::{Approval, ApprovalRequest, Question, ToolInfo, ToolRegistry, Verdict};
+use serde_json::{Map, Value};
 
 use super::prompt_gate::{self, PromptGate};
 
@@ -22,11 +23,13 @@ pub(super) enum Approve {
 }
 
 /// A call, and where the answer goes.
-type Question = (ApprovalRequest, oneshot::Sender<Verdict>);
+type Pending = (ApprovalRequest, oneshot::Sender<Verdict>);
 
 /// Has the tools ask. Whether questions may come on the terminal.
 pub(super) fn set(tools: &mut ToolRegistry, which: Approve, gate: &PromptGate) -> bool {
-    let any_marked = tools.list().any(|tool| tool.options.approval == Approval::Ask);
+    // An MCP server may have questions of its own.
+    let may_ask = |tool: &ToolInfo| tool.options.approval == Approval::Ask || tool.options.source.starts_with("mcp ");
+    let any_marked = tools.list().any(|tool| may_ask(&tool));
     let asks = match which {
         Approve::None => {
             tools.approve(|_| Verdict::Allow);
@@ -59,7 +62,7 @@ pub(super) fn set(tools: &mut ToolRegistry, which: Approve, gate: &PromptGate) -
 fn question(
     which: Approve,
     request: ApprovalRequest,
-    ask: &Sender<Question>,
+    ask: &Sender<Pending>,
 ) -> impl Future<Output = Verdict> + Send + 'static {
     let is_asked = request.is_marked || which == Approve::Each;
     let (sender, receiver) = oneshot::channel();
@@ -78,7 +81,7 @@ fn refused() -> Verdict {
 }
 
 /// One question after the other.
-fn answer(questions: &Receiver<Question>, gate: &PromptGate) {
+fn answer(questions: &Receiver<Pending>, gate: &PromptGate) {
     for (request, sender) in questions {
         // Its run was stopped while it waited.
         if sender.is_canceled() {
@@ -91,6 +94,9 @@ fn answer(questions: &Receiver<Question>, gate: &PromptGate) {
 }
 
 fn asked(request: &ApprovalRequest) -> Verdict {
+    if let Some(question) = &request.question {
+        return answered(&request.tool, question);
+    }
     let mut line = String::new();
     let arguments = shown(&request.arguments.to_string());
     let by = request.caller.as_ref().map_or_else(String::new, |caller| {
@@ -121,6 +127,82 @@ fn asked(request: &ApprovalRequest) -> Verdict {
         "" | "n" | "N" | "no" => Verdict::Refuse("the user said no".to_owned()),
         reason => Verdict::Refuse(format!("the user said: {reason}")),
     }
+}
+
+/// Asks for each property of the answer, in a line of its own.
+fn answered(tool: &str, question: &Question) -> Verdict {
+    let declined = || Verdict::Refuse("the user gave no answer".to_owned());
+    let schema = &question.schema;
+    let fields = schema.get("properties").and_then(Value::as_object);
+    let required: Vec<&str> = schema["required"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    let wrote = writeln!(stderr().lock(), "? {tool} asks: {}", shown(&question.message));
+    let mut answer = Map::new();
+    for (name, field) in fields.into_iter().flatten() {
+        let about = ["title", "description"]
+            .iter()
+            .find_map(|key| field.get(*key)?.as_str());
+        let choices = field
+            .get("enum")
+            .map_or_else(String::new, |choices| format!(" {choices}"));
+        let about = about.map_or_else(String::new, |about| format!(" ({about})"));
+        let prompt = format!("  {name}{about}{choices}: ");
+        let Some(line) = line_after(&shown(&prompt)) else {
+            return declined();
+        };
+        let text = line.trim();
+        if text.is_empty() {
+            if required.contains(&name.as_str()) {
+                return declined();
+            }
+            continue;
+        }
+        answer.insert(name.clone(), value_of(text, field));
+    }
+    if answer.is_empty()
+        && !matches!(
+            line_after("  [y]es, or nothing to decline: ").as_deref(),
+            Some("y" | "yes")
+        )
+    {
+        return declined();
+    }
+    if wrote.is_err() {
+        return declined();
+    }
+    Verdict::Answer(Value::Object(answer))
+}
+
+/// A line that was typed after these words; none at the end of the input.
+fn line_after(words: &str) -> Option<String> {
+    let mut line = String::new();
+    write!(stderr().lock(), "{words}").ok()?;
+    stderr().flush().ok()?;
+    match stdin().read_line(&mut line) {
+        Ok(0) | Err(_) => {
+            prompt_gate::put(&[String::new()]);
+            None
+        }
+        Ok(_) => Some(line.trim().to_owned()),
+    }
+}
+
+/// What was typed, as the field's type has it; a text where it is none of that.
+fn value_of(text: &str, field: &Value) -> Value {
+    let of_type = match field.get("type").and_then(Value::as_str) {
+        Some("boolean") => match text {
+            "y" | "yes" | "true" => Some(Value::Bool(true)),
+            "n" | "no" | "false" => Some(Value::Bool(false)),
+            _ => None,
+        },
+        Some("integer" | "number") => serde_json::from_str(text).ok(),
+        _ => None,
+    };
+    of_type.unwrap_or_else(|| Value::from(text))
 }
 
 /// Without what would move the cursor, or show the question other than it is.

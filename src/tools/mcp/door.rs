@@ -1,0 +1,131 @@
+//! What a server may ask of us: questions to a person, and the folders it is to work in.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pirn_actors::ports::{AskPerson, Question};
+use rmcp::handler::client::ClientHandler;
+use rmcp::model::{
+    ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability,
+    ErrorData, FormElicitationCapability, Implementation,
+};
+use rmcp::service::{RequestContext, RoleClient};
+
+/// Whom a server's questions go to: whoever is asked for the calls that are under way.
+#[derive(Default)]
+pub(super) struct Door {
+    calls: Mutex<Calls>,
+}
+
+#[derive(Default)]
+struct Calls {
+    next: u64,
+    under_way: BTreeMap<u64, Option<Arc<AskPerson>>>,
+}
+
+/// A call that is under way while this lives.
+pub(super) struct UnderWay {
+    door: Arc<Door>,
+    number: u64,
+}
+
+impl Door {
+    /// A call begins, during which questions may come; none: nobody can be asked.
+    pub(super) fn enter(self: &Arc<Self>, ask: Option<Arc<AskPerson>>) -> UnderWay {
+        let mut calls = self.calls();
+        let number = calls.next;
+        calls.next += 1;
+        calls.under_way.insert(number, ask);
+        UnderWay {
+            door: Arc::clone(self),
+            number,
+        }
+    }
+
+    /// Whoever is asked for the call that began last: a question does not say which it belongs to.
+    fn person(&self) -> Option<Arc<AskPerson>> {
+        self.calls().under_way.values().rev().find_map(Clone::clone)
+    }
+
+    fn calls(&self) -> MutexGuard<'_, Calls> {
+        // Every holder leaves it whole.
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.door.calls().under_way.remove(&self.number);
+    }
+}
+
+/// Answers a server's requests.
+pub(super) struct Handler {
+    about: ClientConfig,
+    door: Arc<Door>,
+    roots: Vec<String>,
+}
+
+impl Handler {
+    /// One that asks at `door`; `roots` are the addresses of folders.
+    pub(super) fn new(door: Arc<Door>, roots: Vec<String>) -> Self {
+        let mut able = ClientCapabilities::default();
+        able.elicitation = Some(ElicitationCapability::new().with_form(FormElicitationCapability::new()));
+        if !roots.is_empty() {
+            able.roots = Some(roots::able());
+        }
+        let about = ClientConfig::new(able, Implementation::new("pirn", env!("CARGO_PKG_VERSION")));
+        Self { about, door, roots }
+    }
+}
+
+impl ClientHandler for Handler {
+    fn get_info(&self) -> ClientConfig {
+        self.about.clone()
+    }
+
+    async fn create_elicitation(
+        &self,
+        request: ElicitRequestParams,
+        _: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        let declined = || Ok(ElicitResult::new(ElicitationAction::Decline));
+        let ElicitRequestParams::FormElicitationParams {
+            message,
+            requested_schema,
+            ..
+        } = request
+        else {
+            return declined();
+        };
+        let Some(ask) = self.door.person() else {
+            return declined();
+        };
+        let Ok(schema) = serde_json::to_value(requested_schema) else {
+            return declined();
+        };
+        match ask(Question { message, schema }).await {
+            Some(answer) => Ok(ElicitResult::new(ElicitationAction::Accept).with_content(answer)),
+            None => declined(),
+        }
+    }
+
+    #[allow(deprecated)] // of the protocol, not yet of its servers
+    async fn list_roots(&self, _: RequestContext<RoleClient>) -> Result<rmcp::model::ListRootsResult, ErrorData> {
+        Ok(roots::listed(&self.roots))
+    }
+}
+
+/// Roots: deprecated in the protocol, and what servers of files go by.
+#[allow(deprecated)]
+mod roots {
+    use rmcp::model::{ListRootsResult, Root, RootsCapabilities};
+
+    pub(super) fn able() -> RootsCapabilities {
+        RootsCapabilities::default()
+    }
+
+    pub(super) fn listed(roots: &[String]) -> ListRootsResult {
+        ListRootsResult::new(roots.iter().map(Root::new).collect())
+    }
+}

@@ -1,0 +1,102 @@
+//! Tools that run as tasks only: what a list of tools says of that (`execution.taskSupport`) the library does not hand on, so
+//! it is read as it comes by.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use serde_json::Value;
+use tokio::io::{AsyncRead, ReadBuf};
+
+/// Bytes of a line that are looked at; a longer one is no list that anybody reads.
+const LONGEST: usize = 16 << 20;
+
+/// The names of the tools that can not just be called.
+#[derive(Clone, Default)]
+pub(super) struct NeedTasks(Arc<Mutex<BTreeSet<String>>>);
+
+impl NeedTasks {
+    /// Whether this tool is one.
+    pub(super) fn contains(&self, tool: &str) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(tool)
+    }
+
+    fn read(&self, line: &[u8]) {
+        const MARK: &[u8] = b"taskSupport";
+        if !line.windows(MARK.len()).any(|part| part == MARK) {
+            return;
+        }
+        let Ok(message) = serde_json::from_slice::<Value>(line) else {
+            return;
+        };
+        let tools = message.pointer("/result/tools").and_then(Value::as_array);
+        let needs = |tool: &&Value| tool.pointer("/execution/taskSupport").and_then(Value::as_str) == Some("required");
+        let names = tools.into_iter().flatten().filter(needs);
+        let names = names.filter_map(|tool| tool.get("name")?.as_str().map(str::to_owned));
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(names);
+    }
+}
+
+/// A server's output, read on its way.
+pub(super) struct Overheard<R> {
+    output: R,
+    line: Vec<u8>,
+    heard: NeedTasks,
+}
+
+impl<R> Overheard<R> {
+    pub(super) fn new(output: R, heard: NeedTasks) -> Self {
+        Self {
+            output,
+            line: Vec::new(),
+            heard,
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            if self.line.len() + piece.len() <= LONGEST {
+                self.line.extend_from_slice(piece);
+            }
+            if piece.ends_with(b"\n") {
+                self.heard.read(&self.line);
+                self.line.clear();
+            }
+        }
+    }
+}
+
+impl<R: AsyncRead + Unpin> AsyncRead for Overheard<R> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.output).poll_read(context, buffer);
+        if let Poll::Ready(Ok(())) = &read {
+            let new = buffer.filled().get(before..).unwrap_or_default();
+            self.take(new);
+        }
+        read
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_that_needs_a_task_is_known_however_its_list_comes() {
+        let list = br#"{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"a"},{"name":"b","execution":{"taskSupport":"required"}},{"name":"c","execution":{"taskSupport":"optional"}}]}}"#;
+        for size in [1, 7, list.len() + 1] {
+            let heard = NeedTasks::default();
+            let mut over = Overheard::new(tokio::io::empty(), heard.clone());
+            let lines = [b"not json, and taskSupport\n".as_slice(), list, b"\n"].concat();
+            lines.chunks(size).for_each(|chunk| over.take(chunk));
+            assert_eq!(["a", "b", "c"].map(|tool| heard.contains(tool)), [false, true, false]);
+        }
+    }
+}
