@@ -58,6 +58,41 @@ fn no_crate_imports_one_above_it() {
     }
 }
 
+/// `### The way of a run: 27 files`, and at most ten steps that name them.
+#[test]
+fn the_ways_in_the_architecture_name_files_that_are_there_and_how_many() {
+    let text = std::fs::read_to_string(workspace().join("ARCHITECTURE.md")).expect("it is there");
+    let ways: Vec<&str> = text.split("\n### The way of ").skip(1).collect();
+    assert_eq!(ways.len(), 3);
+    for way in ways {
+        let way = way.split("\n## ").next().unwrap_or_default();
+        let (title, steps) = way.split_once('\n').expect("steps");
+        let is_step = |line: &&str| {
+            line.split_once(". ")
+                .is_some_and(|(number, _)| number.parse::<u8>().is_ok())
+        };
+        assert!(steps.lines().filter(is_step).count() <= 10, "{title}");
+        let named: BTreeSet<&str> = steps.split('`').filter(|name| name.ends_with(".rs")).collect();
+        for name in &named {
+            let (module, rest) = name.split_once('/').expect("a crate's name stands first");
+            let root = if module == "pirn" {
+                PathBuf::from("src")
+            } else {
+                Path::new(module).join("src")
+            };
+            assert!(
+                workspace().join(root).join(rest).is_file(),
+                "{title}: there is no {name}"
+            );
+        }
+        assert!(
+            title.ends_with(&format!(": {} files", named.len())),
+            "{title} names {}",
+            named.len()
+        );
+    }
+}
+
 #[test]
 fn a_circle_is_found_and_a_line_is_none() {
     let edges = |edges: &[(&str, &str)]| -> BTreeMap<String, BTreeSet<String>> {
