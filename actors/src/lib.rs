@@ -25,6 +25,7 @@ mod panic_text;
 pub mod ports;
 mod protocol;
 mod run_context;
+mod spans;
 mod supervisor;
 mod thread;
 mod trigger_matcher;

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use actix::{Actor, ActorContext, Context, Handler};
 use pirn_core::Millis;
-use pirn_core::run::{Begun, Effect, Message, RunMachine, ThreadNo, ToConversation};
+use pirn_core::run::{Begun, Effect, Message, Panic, Panicked, RunMachine, ThreadNo, ToConversation, ToSupervisor};
 use pirn_core::thread::EffectId;
 
 use crate::contain::{Exit, contained};
@@ -67,6 +67,13 @@ enum Addressee {
 }
 
 impl Addressee {
+    fn thread(self) -> Option<ThreadNo> {
+        match self {
+            Self::Supervisor => None,
+            Self::Thread(thread) | Self::Conversation(thread, _) => Some(thread),
+        }
+    }
+
     fn of(message: &Message) -> Self {
         match message {
             Message::Supervisor(_) => Self::Supervisor,
@@ -186,6 +193,10 @@ impl Actors {
                 return Served::All;
             };
             let addressee = Addressee::of(&message);
+            let _span = run
+                .spans
+                .as_ref()
+                .map(|spans| spans.enter(addressee.thread(), &self.machine));
             if let Err(exit) = contained(|| self.handle(message, now, run, inbox))
                 && let Some(lost) = self.panicked(addressee, &exit, now, run, inbox)
             {
@@ -222,6 +233,9 @@ impl Actors {
 
     /// Carries out what the machine wants done.
     fn carry(&mut self, now: Millis, run: &Rc<RunContext>, inbox: &Weak<dyn LocalInbox>) {
+        if self.effects.is_empty() {
+            return;
+        }
         let mut effects = std::mem::take(&mut self.effects);
         let mut none = Vec::new();
         for effect in effects.drain(..) {
@@ -247,6 +261,9 @@ impl Actors {
                     let actor = self.threads.get_mut(thread as usize).and_then(Option::take);
                     self.supervisor.thread_ended(thread, &turn);
                     drop(actor);
+                    if let Some(spans) = &run.spans {
+                        spans.ended(thread);
+                    }
                 }
                 other => self.supervisor.carry(other, &mut turn),
             }
@@ -264,16 +281,29 @@ impl Actors {
         inbox: &Weak<dyn LocalInbox>,
     ) -> Option<String> {
         let Exit::Panicked { message } = exit else { return None };
-        match addressee {
+        let of = match addressee {
             Addressee::Supervisor => return Some(message.clone()),
-            Addressee::Thread(thread) => {
-                let Self { machine, effects, .. } = self;
-                if contained(|| machine.thread_panicked(thread, message, true, effects)).is_err() {
-                    machine.thread_panicked(thread, message, false, effects);
-                }
+            Addressee::Thread(thread) => Panicked::Thread { thread, is_known: true },
+            Addressee::Conversation(owner, asker) => Panicked::Conversation { owner, asker },
+        };
+        let told = |of| {
+            let message = message.clone();
+            Message::Supervisor(ToSupervisor::Panicked(Box::new(Panic { of, message })))
+        };
+        let machine = &mut self.machine;
+        let of = match (contained(|| machine.tell(told(of))), of) {
+            // What it had gathered is broken too.
+            (Err(_), Panicked::Thread { thread, .. }) => {
+                let of = Panicked::Thread {
+                    thread,
+                    is_known: false,
+                };
+                machine.tell(told(of));
+                of
             }
-            Addressee::Conversation(owner, asker) => self.machine.conversation_panicked(owner, message, asker),
-        }
+            (Err(_) | Ok(()), of) => of,
+        };
+        run.record(machine, told(of));
         // What it had said before stays said.
         match contained(|| self.carry(now, run, inbox)) {
             Err(Exit::Panicked { message }) => Some(message),

@@ -13,6 +13,7 @@ use crate::ports::Ports;
 use crate::protocol::bus::{BusMsg, BusSender, Interest, Source, WaiterId};
 use crate::protocol::engine::EngineHandle;
 use crate::protocol::supervisor::SupervisorHandle;
+use crate::spans::Spans;
 
 /// Shared by the actors of one run; never leaves their thread.
 pub(crate) struct RunContext {
@@ -25,6 +26,8 @@ pub(crate) struct RunContext {
     bus: BusSender,
     /// The run's way in for whoever is not one of its actors.
     pub(crate) supervisor: Arc<SupervisorHandle>,
+    /// Where somebody wants them.
+    pub(crate) spans: Option<Box<Spans>>,
     next_waiter: Cell<WaiterId>,
     /// The bus was told something of this run.
     is_on_bus: Cell<bool>,
@@ -32,13 +35,14 @@ pub(crate) struct RunContext {
 
 impl RunContext {
     pub(crate) fn new(
-        run_id: Arc<str>,
+        (run_id, workflow_id): (Arc<str>, &str),
         supervisor: Arc<SupervisorHandle>,
         (host, seed): (Host, Option<u64>),
         (bus, interest): (BusSender, Rc<Interest>),
         in_place: InPlace,
     ) -> Self {
         Self {
+            spans: Spans::of(&run_id, workflow_id),
             run_id,
             host,
             seed,
@@ -73,17 +77,23 @@ impl RunContext {
 
     /// Tells the run's machine something from outside, for the record too.
     pub(crate) fn tell(&self, machine: &mut RunMachine, message: Message) {
-        if let Some(journal) = &self.ports().journal {
-            let told = Told {
-                at: self.host.now(),
-                after: machine.steps(),
-                listening: self.listening(),
-                message,
-            };
-            journal.told(&self.run_id, &told);
-            return machine.tell(told.message);
-        }
+        let message = self.record(machine, message);
         machine.tell(message);
+    }
+
+    /// Has the journal keep what the machine is told just now.
+    pub(crate) fn record(&self, machine: &RunMachine, message: Message) -> Message {
+        let Some(journal) = &self.ports().journal else {
+            return message;
+        };
+        let told = Told {
+            at: self.host.now(),
+            after: machine.steps(),
+            listening: self.listening(),
+            message,
+        };
+        journal.told(&self.run_id, &told);
+        told.message
     }
 
     /// The bus, to be told something of this run: then it is told of the run's end too.

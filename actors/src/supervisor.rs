@@ -10,7 +10,6 @@ use pirn_core::definition::Pinned;
 use pirn_core::graph::Graph;
 use pirn_core::run::{
     DetachedStart, Effect, Message, Origin, RunMachine, RunReport, RunSeed, ThreadNo, Timer, ToSupervisor, ToThread,
-    is_in_place,
 };
 use pirn_core::thread::Input;
 use pirn_sync::{Permit, Setter};
@@ -196,7 +195,7 @@ fn begins_in_place(thread: ThreadNo, machine: &RunMachine) -> bool {
     match machine.origin(thread) {
         Some((Origin::Called { .. } | Origin::Item { .. }, _)) => true,
         Some((Origin::Branch { ix, path, .. }, graph)) => {
-            is_in_place(&graph.node(graph.fork(ix).paths[path as usize].child).kind)
+            graph.node(graph.fork(ix).paths[path as usize].child).kind.is_in_place()
         }
         Some((Origin::Main | Origin::Triggered { .. }, _)) | None => false,
     }

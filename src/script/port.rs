@@ -93,10 +93,9 @@ impl Scripts for ScriptPort {
     fn run(&self, job: ScriptJob<'_>, answer: ScriptAnswer) -> ScriptHandle {
         let task = Task::Code(Box::new(self.code_job(&job)));
         let graph = Arc::clone(job.graph);
-        handle(
-            self.pool
-                .submit(job.run_id, task, Box::new(move |done| answer(told(done, &graph)))),
-        )
+        let span = tracing::Span::current();
+        let answer = Box::new(move |done| answer(span.in_scope(|| told(done, &graph))));
+        handle(self.pool.submit(job.run_id, task, answer))
     }
 
     fn evaluate(&self, job: TextJob, answer: TextAnswer) -> ScriptHandle {

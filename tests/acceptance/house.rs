@@ -72,7 +72,10 @@ fn the_ways_in_the_architecture_name_files_that_are_there_and_how_many() {
                 .is_some_and(|(number, _)| number.parse::<u8>().is_ok())
         };
         assert!(steps.lines().filter(is_step).count() <= 10, "{title}");
-        let named: BTreeSet<&str> = steps.split('`').filter(|name| name.ends_with(".rs")).collect();
+        let named: BTreeSet<&str> = steps
+            .split('`')
+            .filter(|name| Path::new(name).extension().is_some_and(|end| end == "rs"))
+            .collect();
         for name in &named {
             let (module, rest) = name.split_once('/').expect("a crate's name stands first");
             let root = if module == "pirn" {

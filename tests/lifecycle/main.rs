@@ -7,6 +7,7 @@ mod nudges;
 mod panics;
 mod pauses;
 mod rebuilt;
+mod spans;
 mod stress;
 mod time_limits;
 mod waiting_inside;

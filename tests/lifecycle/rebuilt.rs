@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pirn::{Engine, Journal, Message, Role};
+use pirn::config::ConfigText;
+use pirn::tools::ToolRegistry;
+use pirn::{Engine, EngineBuilder, Journal, Message, Role, RunBuilder, RunReport, ThreadStatus};
 use pirn_tests::rebuilt::Recorder;
 use pirn_tests::world::{code, forked, line, long_conversation, node, run_in, say, wait};
 use proptest::prelude::*;
@@ -194,14 +196,10 @@ fn the_shipped_examples_are_rebuilt_from_what_they_were_told() {
         ),
     ];
     for (files, conversation, input) in examples {
-        let recorder = Arc::new(Recorder::default());
-        let mut builder = Engine::builder()
-            .virtual_time(Some(3))
-            .journal(Arc::clone(&recorder) as Arc<dyn Journal>);
+        let mut builder = Engine::builder().virtual_time(Some(3));
         for file in files {
             builder = builder.workflows(example(file));
         }
-        let engine = builder.build().expect("the example is valid");
         let first: Value = serde_json::from_str(&example(files[0])).expect("it is JSON");
         let id = first
             .pointer("/workflows/0/id")
@@ -212,14 +210,60 @@ fn the_shipped_examples_are_rebuilt_from_what_they_were_told() {
         } else {
             long_conversation()
         };
-        let run = engine
-            .run(id.expect("it has an id"))
-            .input(input)
-            .conversation(messages);
-        let handle = run.start().expect("it is admitted");
-        handle.settled_blocking();
-        engine.shutdown_blocking(Duration::from_secs(5));
-        assert!(recorder.runs() > 0);
-        recorder.check(&engine);
+        let id = id.expect("it has an id");
+        rebuilds(builder, |engine| engine.run(id).input(input).conversation(messages));
     }
+}
+
+#[test]
+fn the_support_desk_is_rebuilt_with_its_tools_and_its_compression() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/support-desk");
+    let config = ConfigText::read(folder.join("pirn.toml")).expect("it is there");
+    let mut tools = ToolRegistry::new();
+    tools.configure(config.tools().expect("tools"));
+    let builder = Engine::builder()
+        .virtual_time(Some(3))
+        .profiles(config.profiles().expect("profiles"))
+        .tools(tools)
+        .workflows(example("support-desk/workflow.json"));
+    let read = |name: &str| -> Value { serde_json::from_str(&example(&format!("support-desk/{name}"))).expect("JSON") };
+    let messages: Vec<Message> = serde_json::from_value(read("conversation.json")).expect("messages");
+    let report = rebuilds(builder, |engine| {
+        let run = engine.run("support-desk").input(read("ticket.json"));
+        run.conversation(messages)
+            .pinned(serde_json::from_value(read("pinned.json")).expect("sections"))
+    });
+    assert_eq!(report.status, ThreadStatus::Completed, "{:?}", report.error);
+    assert_eq!(report.firings.len(), 1, "it compressed once");
+}
+
+/// A workflow whose second node panics, in a thread of its own too.
+#[test]
+fn a_run_that_panicked_is_rebuilt_with_its_panics() {
+    let panics = |id: &str| node(id, "CODE", json!({"function": "panics"}));
+    let branches = [vec![say("s", "a"), panics("bad")], vec![say("t", "b"), wait("w", 5)]];
+    let main = forked(&branches, false, &json!({"joinStrategy": "ANY_COMPLETED"}));
+    let alone = line("alone", &[say("s", "kept"), panics("bad")]);
+    for (workflow, status) in [(main, ThreadStatus::Completed), (alone, ThreadStatus::Failed)] {
+        let id = workflow["id"].as_str().expect("an id").to_owned();
+        let builder = Engine::builder()
+            .virtual_time(Some(3))
+            .function("panics", |_| panic!("on purpose"))
+            .workflows(workflow.to_string());
+        assert_eq!(rebuilds(builder, |engine| engine.run(&id)).status, status);
+    }
+}
+
+/// Plays a run and rebuilds it.
+fn rebuilds(builder: EngineBuilder, run: impl FnOnce(&Engine) -> RunBuilder) -> Arc<RunReport> {
+    let recorder = Arc::new(Recorder::default());
+    let journal = Arc::clone(&recorder) as Arc<dyn Journal>;
+    let engine = builder.journal(journal).build().expect("the workflow is valid");
+    let handle = run(&engine).start().expect("it is admitted");
+    let report = handle.outcome_blocking();
+    handle.settled_blocking();
+    engine.shutdown_blocking(Duration::from_secs(5));
+    assert!(recorder.runs() > 0);
+    recorder.check(&engine);
+    report
 }

@@ -131,7 +131,13 @@ impl EngineShared {
             }
             let in_place = InPlace::new(Arc::clone(&engine.ports), engine.handle(), local.evaluator);
             let (host_of, heard_by) = ((host.clone(), engine.seed), (local.bus, local.interest));
-            let run = RunContext::new(Arc::clone(&id), address, host_of, heard_by, in_place);
+            let run = RunContext::new(
+                (Arc::clone(&id), &graph.workflow_id),
+                address,
+                host_of,
+                heard_by,
+                in_place,
+            );
             if is_heard {
                 run.bus();
             }

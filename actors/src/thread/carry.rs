@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::EventType;
 use pirn_core::graph::{NodeIx, NodeKind};
@@ -40,12 +41,12 @@ impl ThreadActor {
                     || turn.run.listening().interest.contains(EventType::LlmToken);
                 Some((
                     id,
-                    self.model(id, node, (request, offers_tools, choice), machine, turn.run, streams),
+                    self.model(id, node, (request, offers_tools, choice), machine, turn, streams),
                 ))
             }
-            Effect::Tool { id, node, call } => Some((id, tool(no, id, node, call, machine, turn.run))),
+            Effect::Tool { id, node, call } => Some((id, tool(no, id, node, call, machine, turn))),
             Effect::Function { id, node, input } => {
-                function(no, id, node, &input, machine, turn.run).map(|started| (id, started))
+                function(no, id, node, &input, machine, turn).map(|started| (id, started))
             }
             Effect::Script { id, node, input } => script(no, id, node, input, turn).map(|started| (id, started)),
             Effect::Timer { id, after_ms, purpose } => {
@@ -100,8 +101,9 @@ fn tool(
     node: NodeIx,
     call: ToolCall,
     machine: &ThreadMachine,
-    run: &RunContext,
+    turn: &Turn<'_>,
 ) -> InFlight {
+    let run = turn.run;
     let tools = &run.ports().tools;
     let is_external = tools.is_external(&call.name);
     let names = tools_of(machine, node);
@@ -122,12 +124,7 @@ fn tool(
         supervisor.do_send(SupervisorMsg::Tell(answered(no, id, Outcome::Tool(result))));
     });
     let work = Box::pin(async move { answer.give(work.await) });
-    let label = Some(label(no, machine, run, node, AwaitKind::Tool));
-    InFlight::Work(if is_external {
-        run.host.external(label, work)
-    } else {
-        run.host.work(label, work)
-    })
+    in_flight(label(no, machine, run, node, AwaitKind::Tool), work, is_external, turn)
 }
 
 fn function(
@@ -136,8 +133,9 @@ fn function(
     node: NodeIx,
     input: &Output,
     machine: &ThreadMachine,
-    run: &RunContext,
+    turn: &Turn<'_>,
 ) -> Option<InFlight> {
+    let run = turn.run;
     let NodeKind::Function { name, .. } = &machine.graph().node(node).kind else {
         return None;
     };
@@ -155,8 +153,8 @@ fn function(
             Err(message) => Outcome::Failed(RunError::new(RunErrorCode::NodeFailed, message)),
         });
     });
-    let label = Some(label(no, machine, run, node, AwaitKind::Function));
-    Some(InFlight::Work(run.host.work(label, work)))
+    let label = label(no, machine, run, node, AwaitKind::Function);
+    Some(in_flight(label, work, false, turn))
 }
 
 fn script(no: ThreadNo, id: EffectId, node: NodeIx, input: Arc<Value>, turn: &Turn<'_>) -> Option<InFlight> {
@@ -174,9 +172,13 @@ fn script(no: ThreadNo, id: EffectId, node: NodeIx, input: Arc<Value>, turn: &Tu
         run_id: &run.run_id,
         seed: script_seed(no, id, node, turn),
     };
-    let label = Some(label(no, machine, run, node, AwaitKind::Script));
+    let label = label(no, machine, run, node, AwaitKind::Script);
+    let _node = run
+        .spans
+        .as_ref()
+        .map(|spans| spans.node(label, turn.machine).entered());
     Some(InFlight::Work(run.host.on_other_thread(
-        label,
+        Some(label),
         |tell| run.ports().scripts.run(job, tell),
         move |end| answer.give(end.result.map_or_else(Outcome::Failed, Outcome::Value).after(end.logs)),
     )))
@@ -232,6 +234,25 @@ pub(super) fn tools_of(machine: &ThreadMachine, node: NodeIx) -> Vec<Arc<str>> {
         NodeKind::Tool { name, .. } => vec![Arc::clone(name)],
         _ => Vec::new(),
     }
+}
+
+/// Starts work for a node.
+pub(super) fn in_flight(
+    label: Label<'_>,
+    work: BoxFuture<'static, ()>,
+    is_external: bool,
+    turn: &Turn<'_>,
+) -> InFlight {
+    let run = turn.run;
+    let work = match &run.spans {
+        Some(spans) => spans.work(label, turn.machine, work),
+        None => work,
+    };
+    InFlight::Work(if is_external {
+        run.host.external(Some(label), work)
+    } else {
+        run.host.work(Some(label), work)
+    })
 }
 
 /// The thread that asks the host for something, at a node.

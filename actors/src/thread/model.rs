@@ -8,12 +8,13 @@ use pirn_core::graph::{ContextNode, NodeIx, NodeKind};
 use pirn_core::thread::{EffectId, ModelChoice, Outcome, ThreadMachine};
 use serde_json::{Value, json};
 
-use super::carry::{label, outcome_answer, tools_of};
+use super::carry::{in_flight, label, outcome_answer, tools_of};
 use super::{InFlight, ThreadActor};
 use crate::host::AwaitKind;
 use crate::ports::{ModelCall, TokenSink};
 use crate::protocol::bus::{BusMsg, Source};
 use crate::run_context::RunContext;
+use crate::turn::Turn;
 use crate::world::context_of;
 
 impl ThreadActor {
@@ -23,9 +24,10 @@ impl ThreadActor {
         node: NodeIx,
         (request, offers_tools, choice): (Arc<ModelRequest>, bool, Option<Arc<ModelChoice>>),
         machine: &ThreadMachine,
-        run: &RunContext,
+        turn: &Turn<'_>,
         streams: bool,
     ) -> InFlight {
+        let run = turn.run;
         let (profile_id, node_parameters, response_format) = match &machine.graph().node(node).kind {
             NodeKind::Llm(llm) => (
                 llm.profile_id.clone(),
@@ -72,16 +74,16 @@ impl ThreadActor {
         let answer = outcome_answer(&run.supervisor, self.no, id);
         let work = Box::pin(async move {
             answer.give(match future.await {
-                Ok(reply) => Outcome::Reply(reply),
+                Ok(reply) => Outcome::Reply(Box::new(reply)),
                 Err(error) => Outcome::Failed(error),
             });
         });
-        let label = Some(label(self.no, machine, run, node, AwaitKind::Model));
-        InFlight::Work(if is_external {
-            run.host.external(label, work)
-        } else {
-            run.host.work(label, work)
-        })
+        in_flight(
+            label(self.no, machine, run, node, AwaitKind::Model),
+            work,
+            is_external,
+            turn,
+        )
     }
 }
 

@@ -81,15 +81,6 @@ impl Entries {
         }
     }
 
-    /// Becomes `other`, in the room that its own messages had.
-    pub(super) fn become_another(&mut self, mut other: Self) {
-        let Self { shared, own, total } = self;
-        own.clear();
-        own.append(&mut other.own);
-        *shared = other.shared;
-        *total = other.total;
-    }
-
     /// Whether the two share all they have. Compares no message.
     pub(super) fn ptr_eq(&self, other: &Self) -> bool {
         let are_the_same = match (&self.shared, &other.shared) {
@@ -160,19 +151,6 @@ mod tests {
                     prop_assert!(entries.get(plain.len()).is_none());
                 }
             }
-        }
-    }
-
-    #[test]
-    fn a_list_in_the_place_of_another_has_nothing_of_it() {
-        let mut place = Entries::default();
-        (0..20).for_each(|n| place.push(counted(n)));
-        for count in [0, 3, 40] {
-            let mut other = Entries::default();
-            (0..count).for_each(|n| other.push(counted(n + 1)));
-            place.become_another(other.clone());
-            assert_eq!(place, other);
-            assert_eq!(place.total_of(place.len()), other.total_of(other.len()));
         }
     }
 

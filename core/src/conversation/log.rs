@@ -102,20 +102,6 @@ impl Conversation {
         Arc::make_mut(self.marks.get_or_insert_default())
     }
 
-    /// Becomes `other`, in the room that its own messages had.
-    pub(super) fn become_another(&mut self, other: Self) {
-        let Self {
-            log,
-            marks,
-            version,
-            reshaped,
-        } = self;
-        log.become_another(other.log);
-        *marks = other.marks;
-        *version = other.version;
-        *reshaped = other.reshaped;
-    }
-
     /// A snapshot for many to start from: none of them copies a message.
     #[must_use]
     pub fn snapshot(&mut self) -> Self {

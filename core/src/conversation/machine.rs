@@ -88,20 +88,6 @@ impl ConversationMachine {
         }
     }
 
-    /// Becomes [`Self::new`] in the place of one that nobody asks any more, of which nothing stays but room.
-    pub fn become_another(&mut self, other: Conversation, token_limit: Option<u64>) {
-        let Self {
-            conversation,
-            watch,
-            spent,
-            overhead,
-        } = self;
-        conversation.become_another(other);
-        *watch = TokenWatch::new(token_limit);
-        *spent = Spent::default();
-        *overhead = 0;
-    }
-
     /// The conversation. A clone of it is a snapshot, in O(1).
     pub fn conversation(&self) -> &Conversation {
         &self.conversation

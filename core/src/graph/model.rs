@@ -355,6 +355,32 @@ impl NodeKind {
             Self::ContinueFromTrigger(_) => "CONTINUE_FROM_TRIGGER",
         }
     }
+
+    /// Whether a thread leaves it without waiting for anybody.
+    pub fn is_in_place(&self) -> bool {
+        match self {
+            Self::Start
+            | Self::StartFromTrigger
+            | Self::End { .. }
+            | Self::Variable { .. }
+            | Self::Function { .. }
+            | Self::Route { .. }
+            | Self::Join(_)
+            | Self::Context(_)
+            | Self::LoopStart(_)
+            | Self::LoopEnd { .. }
+            | Self::ContinueFromTrigger(_) => true,
+            Self::Llm(_)
+            | Self::Script { .. }
+            | Self::Fork(_)
+            | Self::Subgraph { .. }
+            | Self::Map(_)
+            | Self::UserInteraction(_)
+            | Self::WaitTime(_)
+            | Self::WaitEvent { .. }
+            | Self::Tool { .. } => false,
+        }
+    }
 }
 
 /// A compiled LLM node.

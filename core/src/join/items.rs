@@ -18,8 +18,8 @@ pub fn late_items_output(items: Vec<JoinedPath>) -> Result<Output, RunError> {
 }
 
 /// The reports of items under these names.
-pub fn item_reports<'a>(names: &'a [String], items: &'a [JoinedPath]) -> Vec<PathReport<'a>> {
-    reports_of(names.iter().map(String::as_str), items).collect()
+pub fn item_reports<'a>(names: &'a [String], run_id: &str, items: &'a [JoinedPath]) -> Vec<PathReport<'a>> {
+    reports_of(names.iter().map(String::as_str), run_id, items)
 }
 
 fn output(items: &[JoinedPath]) -> Value {

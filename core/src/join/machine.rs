@@ -1,12 +1,11 @@
 //! The machine of one fork: starts its paths, counts their ends, decides its join once.
 //!
-//! | phase | Start | Waiting | Ended, EndedTogether | Deadline | Cancel |
-//! |---|---|---|---|---|---|
-//! | Idle | starts paths: **Forked** (or decided at once) | `NotStarted` | `NotRunning` | `NoSuchTimer` | **Closed**, CANCELLED |
-//! | Forked | `AlreadyStarted` | starts the timer: **Waiting** | counts, starts the next; may decide | `NoSuchTimer` | decides CANCELLED |
-//! | Waiting | `AlreadyStarted` | `AlreadyWaiting` | counts, starts the next; may decide | its timer: decides TIMED_OUT, else `NoSuchTimer` | decides CANCELLED |
-//! | Decided | nothing | nothing | the last one: `AllEnded`, **Closed** | nothing | nothing |
-//! | Closed | nothing | nothing | nothing | nothing | nothing |
+//! | phase | Start | Ended | Deadline | Cancel |
+//! |---|---|---|---|---|
+//! | Idle | starts paths and the timer: **Waiting** (or decided at once) | `NotRunning` | `NoSuchTimer` | **Closed**, CANCELLED |
+//! | Waiting | `AlreadyStarted` | counts, starts the next; may decide | its timer: decides TIMED_OUT, else `NoSuchTimer` | decides CANCELLED |
+//! | Decided | nothing | the last one: `AllEnded`, **Closed** | nothing | nothing |
+//! | Closed | nothing | nothing | nothing | nothing |
 //!
 //! Deciding leads to Decided while a started path has not ended, else to Closed. A word in `code` is a
 //! [`Rejected`]; a rejected input changes nothing and emits nothing.
@@ -15,8 +14,6 @@
 //! 1. At most one `Decided` is emitted, and every started path has ended when `AllEnded` is; each at most once.
 //! 2. Never more than the bound run at once before the verdict; serial is a bound of one.
 //! 3. Paths start in path order, and no path starts after the verdict.
-//! 4. A batch of ends counts like its ends one by one in path order, except that nothing is started or cancelled
-//!    in the middle of it.
 
 use serde::{Deserialize, Serialize};
 
@@ -26,24 +23,17 @@ use crate::definition::{ForkStrategy, OnDecided};
 use crate::graph::{Fork, JoinRule};
 
 /// Something that happened to a fork.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "input")]
 pub enum Input {
-    /// The parent is at FORK.
+    /// The parent is at FORK, and waits at JOIN from now on: the timeout's clock starts.
     Start,
-    /// The parent is at JOIN and waits: the timeout's clock starts.
-    Waiting,
     /// A path's thread ended.
     Ended {
         /// Its place in the fork.
         path: usize,
         /// How.
         end: PathEnd,
-    },
-    /// Several ended in the same turn; counted in path order whatever the order here.
-    EndedTogether {
-        /// Each path at most once.
-        ends: Vec<(usize, PathEnd)>,
     },
     /// A timer fired.
     Deadline {
@@ -95,11 +85,7 @@ pub enum Effect {
 pub enum Rejected {
     /// `Start` came twice.
     AlreadyStarted,
-    /// `Waiting` came before `Start`.
-    NotStarted,
-    /// `Waiting` came twice.
-    AlreadyWaiting,
-    /// An end for a path that is not running (or the second one in a batch).
+    /// An end for a path that is not running.
     NotRunning {
         /// Its place in the fork.
         path: usize,
@@ -120,8 +106,6 @@ impl std::fmt::Display for Rejected {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::AlreadyStarted => f.write_str("the fork has been started already"),
-            Self::NotStarted => f.write_str("the fork has not been started"),
-            Self::AlreadyWaiting => f.write_str("the join waits already"),
             Self::NotRunning { path } => write!(f, "path {path} is not running"),
             Self::UnknownPath { path } => write!(f, "the fork has no path {path}"),
             Self::NoSuchTimer { generation } => write!(f, "timer {generation} is not running"),
@@ -137,8 +121,6 @@ impl std::error::Error for Rejected {}
 pub enum Phase {
     /// Made, not started.
     Idle,
-    /// Paths run, the parent is not yet at JOIN.
-    Forked,
     /// Paths run, the parent waits at JOIN.
     Waiting,
     /// The verdict is out, started paths have not all ended.
@@ -233,7 +215,7 @@ impl ForkJoinMachine {
     /// Once it may not, it never will: what nobody takes over need not be kept until the join is decided.
     pub fn may_take_over(&self, path: usize) -> bool {
         match self.phase {
-            Phase::Idle | Phase::Forked | Phase::Waiting => rule::may_take_over(&self.rule, &self.paths, path),
+            Phase::Idle | Phase::Waiting => rule::may_take_over(&self.rule, &self.paths, path),
             Phase::Decided | Phase::Closed => false,
         }
     }
@@ -254,9 +236,9 @@ impl ForkJoinMachine {
     /// [`Rejected`] when the input does not fit the phase; nothing has changed. After the verdict every input fits.
     pub fn step(&mut self, input: Input, out: &mut Vec<Effect>) -> Result<(), Rejected> {
         match self.phase {
-            Phase::Idle | Phase::Forked | Phase::Waiting => self.step_open(input, out),
+            Phase::Idle | Phase::Waiting => self.step_open(input, out),
             Phase::Decided => {
-                self.step_decided(&input, out);
+                self.step_decided(input, out);
                 Ok(())
             }
             Phase::Closed => Ok(()),
@@ -269,40 +251,31 @@ impl ForkJoinMachine {
                 if self.phase != Phase::Idle {
                     return Err(Rejected::AlreadyStarted);
                 }
-                self.phase = Phase::Forked;
-                self.settle(&[], out);
+                self.settle(None, out);
+                if self.verdict.is_none() {
+                    self.wait(out);
+                }
             }
-            Input::Waiting => self.wait(out)?,
-            Input::Ended { path, end } => self.count(&[(path, end)], out)?,
-            Input::EndedTogether { mut ends } => {
-                ends.sort_unstable_by_key(|(path, _)| *path);
-                self.count(&ends, out)?;
-            }
+            Input::Ended { path, end } => self.count(path, end, out)?,
             Input::Deadline { generation } => {
                 let runs = self.phase == Phase::Waiting && self.timeout_ms().is_some() && generation == self.timer;
                 if !runs {
                     return Err(Rejected::NoSuchTimer { generation });
                 }
-                self.close(Verdict::TimedOut, &[], out);
+                self.close(Verdict::TimedOut, None, out);
             }
-            Input::Cancel => self.close(Verdict::Cancelled, &[], out),
+            Input::Cancel => self.close(Verdict::Cancelled, None, out),
         }
         Ok(())
     }
 
-    fn wait(&mut self, out: &mut Vec<Effect>) -> Result<(), Rejected> {
-        match self.phase {
-            Phase::Idle => return Err(Rejected::NotStarted),
-            Phase::Forked => {}
-            Phase::Waiting | Phase::Decided | Phase::Closed => return Err(Rejected::AlreadyWaiting),
-        }
+    fn wait(&mut self, out: &mut Vec<Effect>) {
         self.phase = Phase::Waiting;
         if let Some(after_ms) = self.timeout_ms() {
             self.timer += 1;
             let generation = self.timer;
             out.push(Effect::StartTimer { generation, after_ms });
         }
-        Ok(())
     }
 
     /// 0 is no timeout, also where a caller built the rule by hand.
@@ -310,51 +283,36 @@ impl ForkJoinMachine {
         self.rule.timeout_ms.filter(|after_ms| *after_ms > 0)
     }
 
-    /// Counts ends in path order. One end, the usual case, costs the same in a fork of 8 and of 10,000.
-    fn count(&mut self, ends: &[(usize, PathEnd)], out: &mut Vec<Effect>) -> Result<(), Rejected> {
-        let mut before = None;
-        for (path, _) in ends {
-            match self.live.get(*path) {
-                None => return Err(Rejected::UnknownPath { path: *path }),
-                Some(true) if before != Some(*path) => before = Some(*path),
-                Some(_) => return Err(Rejected::NotRunning { path: *path }),
-            }
+    /// Counts an end: at the same cost in a fork of 8 and of 10,000.
+    fn count(&mut self, path: usize, end: PathEnd, out: &mut Vec<Effect>) -> Result<(), Rejected> {
+        match self.live.get(path) {
+            None => return Err(Rejected::UnknownPath { path }),
+            Some(true) => {}
+            Some(false) => return Err(Rejected::NotRunning { path }),
         }
-        for (path, end) in ends {
-            self.paths[*path] = (*end).into();
-            match end {
-                PathEnd::Completed => self.tally.completed += 1,
-                PathEnd::Failed | PathEnd::Timeout | PathEnd::Cancelled => self.tally.failed += 1,
-            }
-            // What ended later in the same turn came after the verdict: like the rest, it does not count.
-            if rule::decide(&self.rule, self.tally).is_some() {
-                break;
-            }
+        self.paths[path] = end.into();
+        match end {
+            PathEnd::Completed => self.tally.completed += 1,
+            PathEnd::Failed | PathEnd::Timeout | PathEnd::Cancelled => self.tally.failed += 1,
         }
-        self.settle(ends, out);
+        self.settle(Some(path), out);
         Ok(())
     }
 
-    /// Decides, or starts what may run. `gone` are the paths whose ends came with this input.
-    fn settle(&mut self, gone: &[(usize, PathEnd)], out: &mut Vec<Effect>) {
+    /// Decides, or starts what may run. `gone` is the path that ended with this input.
+    fn settle(&mut self, gone: Option<usize>, out: &mut Vec<Effect>) {
         match rule::decide(&self.rule, self.tally) {
             Some(true) => self.close(rule::success(&self.rule, &self.paths), gone, out),
             Some(false) => self.close(Verdict::ConditionNotMet, gone, out),
             None => {
-                self.forget_all(gone);
+                self.forget(gone);
                 self.start_next(out);
             }
         }
     }
 
-    fn forget_all(&mut self, gone: &[(usize, PathEnd)]) {
-        for (path, _) in gone {
-            self.forget(*path);
-        }
-    }
-
-    fn forget(&mut self, path: usize) {
-        if let Some(is_live) = self.live.get_mut(path)
+    fn forget(&mut self, path: Option<usize>) {
+        if let Some(is_live) = path.and_then(|path| self.live.get_mut(path))
             && std::mem::take(is_live)
         {
             self.live_count -= 1;
@@ -372,7 +330,7 @@ impl ForkJoinMachine {
         }
     }
 
-    fn close(&mut self, verdict: Verdict, gone: &[(usize, PathEnd)], out: &mut Vec<Effect>) {
+    fn close(&mut self, verdict: Verdict, gone: Option<usize>, out: &mut Vec<Effect>) {
         if self.phase == Phase::Waiting && self.timeout_ms().is_some() && verdict != Verdict::TimedOut {
             let generation = self.timer;
             out.push(Effect::StopTimer { generation });
@@ -382,7 +340,7 @@ impl ForkJoinMachine {
             verdict: verdict.clone(),
         });
         self.verdict = Some(verdict);
-        self.forget_all(gone);
+        self.forget(gone);
         if rest == PathStatus::Stopped {
             out.reserve(self.live_count + 1);
         }
@@ -422,11 +380,10 @@ impl ForkJoinMachine {
         }
     }
 
-    fn step_decided(&mut self, input: &Input, out: &mut Vec<Effect>) {
+    fn step_decided(&mut self, input: Input, out: &mut Vec<Effect>) {
         match input {
-            Input::Ended { path, .. } => self.forget(*path),
-            Input::EndedTogether { ends } => self.forget_all(ends),
-            Input::Start | Input::Waiting | Input::Deadline { .. } | Input::Cancel => return,
+            Input::Ended { path, .. } => self.forget(Some(path)),
+            Input::Start | Input::Deadline { .. } | Input::Cancel => return,
         }
         self.close_when_all_ended(out);
     }

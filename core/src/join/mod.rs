@@ -14,9 +14,7 @@ mod variables;
 
 pub use items::{item_reports, late_items_output};
 pub use machine::{Effect, ForkJoinMachine, Input, Phase, Rejected};
-pub use output::{
-    JoinedPath, PathReport, PathTexts, join_error, join_output, late_join_output, path_reports, within_limits,
-};
+pub use output::{JoinedPath, PathReport, join_error, join_output, path_reports, within_limits};
 pub use path::{PathEnd, PathStatus};
 pub use rule::{Conversation, Verdict};
 pub use variables::{BranchVariables, VariableConflict, merge_variables};

@@ -16,120 +16,53 @@ use crate::value::{MAX_LEVELS, levels, too_deep};
 const NAMED_IN_MESSAGE: usize = 8;
 
 /// One path as its join found it. Lists of reports are in path order, and hold every path of the fork.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct PathReport<'a> {
     /// The user's id.
     pub path_id: &'a str,
     /// Its status, from [`ForkJoinMachine::paths`](super::ForkJoinMachine::paths).
     pub status: PathStatus,
     /// The thread that ran it; none if it was never started.
-    pub thread_id: Option<&'a str>,
+    pub thread_id: Option<Arc<str>>,
     /// Its last node's output, where it completed.
     pub output: Option<&'a Value>,
     /// Why it failed, where it did.
     pub error: Option<&'a RunError>,
 }
 
-/// The output of a JOIN, of the same shape whatever the number of paths:
-/// `{strategy, outputs:{pathId: output}, completed:[pathId], failed:[{pathId,error}], cancelled:[pathId],
-/// childThreadIds:{pathId:id}}`.
-///
-/// `failed` holds what counts as failed, so also paths that someone else cancelled; `cancelled` holds what the join
-/// itself cancelled or never started. A detached path is in none of the lists, only in `childThreadIds`.
-pub fn join_output(strategy: JoinStrategy, paths: &[PathReport<'_>]) -> Value {
-    Value::Object(output_fields(strategy, paths.iter().copied(), None))
-}
-
-/// What a JOIN's output says of its paths whatever comes of them: their ids, and `childThreadIds`. That is known once all
-/// paths have been started: where what follows the JOIN is sure to read its output, it need not be written when it is
-/// decided.
-#[derive(Clone, Debug)]
-pub struct PathTexts(Texts);
-
-#[derive(Clone, Debug)]
-enum Texts {
-    Written(Written),
-    /// By path, in a run.
-    Numbered {
-        run_id: Arc<str>,
-        threads: Vec<Option<u32>>,
-    },
-}
-
-#[derive(Clone, Debug)]
-struct Written {
-    /// In path order; none where they are still to be written.
-    ids: Option<Vec<Value>>,
-    thread_ids: Map<String, Value>,
-}
-
-impl PathTexts {
-    /// The paths of `fork`, run by these threads, in path order.
-    pub fn of(fork: &Fork, thread_ids: impl IntoIterator<Item = impl Into<Value>>) -> Self {
-        Self(Texts::Written(Written {
-            ids: Some(fork.paths.iter().map(|path| Value::from(&*path.id)).collect()),
-            thread_ids: named(fork, thread_ids.into_iter().map(Some)),
-        }))
-    }
-
-    /// The same for the threads of these numbers in one run, where they have been started: written when somebody looks.
-    pub fn later(run_id: Arc<str>, threads: Vec<Option<u32>>) -> Self {
-        Self(Texts::Numbered { run_id, threads })
-    }
-
-    fn written(self, fork: &Fork) -> Written {
-        match self.0 {
-            Texts::Written(written) => written,
-            Texts::Numbered { run_id, threads } => {
-                let id = |no: u32| Value::from(&*ThreadId::written(&run_id, no as usize));
-                Written {
-                    ids: None,
-                    thread_ids: named(fork, threads.into_iter().map(|thread| thread.map(id))),
-                }
-            }
-        }
-    }
-}
-
-/// What each path has, by its id.
-fn named(fork: &Fork, values: impl IntoIterator<Item = Option<impl Into<Value>>>) -> Map<String, Value> {
-    let both = fork.paths.iter().zip(values);
-    // Gathered first, as in `output_fields`.
-    let fields: Vec<(String, Value)> = both
-        .filter_map(|(path, value)| Some(((*path.id).to_owned(), value?.into())))
-        .collect();
-    fields.into_iter().collect()
-}
-
-/// What a join keeps of one path until somebody looks at its output.
+/// A path as its join keeps it until somebody looks at the output.
 #[derive(Clone, Debug)]
 pub struct JoinedPath {
     /// As in [`PathReport`].
     pub status: PathStatus,
-    /// As in [`PathReport`]; not asked where [`PathTexts`] are known.
-    pub thread_id: Option<Arc<str>>,
+    /// The number in the run of the thread that ran it; none if it was never started.
+    pub thread: Option<u32>,
     /// As in [`PathReport`].
     pub output: Option<Output>,
     /// As in [`PathReport`].
     pub error: Option<RunError>,
 }
 
-/// As [`join_output`], made when somebody looks at it: until then it costs a few counts a path. `paths` are those of
-/// the graph's fork `ix`; with `texts` of all of them, their own `thread_id` is not asked.
+/// The output of the JOIN of a graph's fork `ix`, of the same shape whatever the number of paths:
+/// `{strategy, outputs:{pathId: output}, completed:[pathId], failed:[{pathId,error}], cancelled:[pathId],
+/// childThreadIds:{pathId:id}}`.
+///
+/// `failed` holds what counts as failed, so also paths that someone else cancelled; `cancelled` holds what the join
+/// itself cancelled or never started. A detached path is in none of the lists, only in `childThreadIds`. It is made when
+/// somebody looks at it: until then it costs a few counts a path.
 ///
 /// # Errors
 /// As [`within_limits`].
-pub fn late_join_output(
+pub fn join_output(
     graph: Arc<Graph>,
     ix: ForkIx,
+    run_id: Arc<str>,
     paths: Vec<JoinedPath>,
-    texts: PathTexts,
 ) -> Result<Output, RunError> {
     let levels = within_limits(&paths)?;
     Ok(Output::later(levels, move || {
         let fork = graph.fork(ix);
-        let texts = texts.written(fork);
-        Value::Object(output_fields(fork.join.strategy, reports(fork, &paths), Some(texts)))
+        Value::Object(output_fields(fork.join.strategy, &path_reports(fork, &run_id, &paths)))
     }))
 }
 
@@ -160,26 +93,25 @@ fn error_levels(error: &RunError) -> usize {
 }
 
 /// The reports of a fork's paths.
-pub fn path_reports<'a>(fork: &'a Fork, paths: &'a [JoinedPath]) -> Vec<PathReport<'a>> {
-    reports(fork, paths).collect()
-}
-
-fn reports<'a>(fork: &'a Fork, paths: &'a [JoinedPath]) -> impl Iterator<Item = PathReport<'a>> + Clone {
-    reports_of(fork.paths.iter().map(|path| &*path.id), paths)
+pub fn path_reports<'a>(fork: &'a Fork, run_id: &str, paths: &'a [JoinedPath]) -> Vec<PathReport<'a>> {
+    reports_of(fork.paths.iter().map(|path| &*path.id), run_id, paths)
 }
 
 /// The reports of paths under these ids.
 pub(super) fn reports_of<'a>(
-    ids: impl Iterator<Item = &'a str> + Clone,
+    ids: impl Iterator<Item = &'a str>,
+    run_id: &str,
     paths: &'a [JoinedPath],
-) -> impl Iterator<Item = PathReport<'a>> + Clone {
-    ids.zip(paths).map(|(path_id, joined)| PathReport {
-        path_id,
-        status: joined.status,
-        thread_id: joined.thread_id.as_deref(),
-        output: joined.output.as_ref().map(|output| &**output.value()),
-        error: joined.error.as_ref(),
-    })
+) -> Vec<PathReport<'a>> {
+    ids.zip(paths)
+        .map(|(path_id, joined)| PathReport {
+            path_id,
+            status: joined.status,
+            thread_id: joined.thread.map(|thread| ThreadId::written(run_id, thread as usize)),
+            output: joined.output.as_ref().map(|output| &**output.value()),
+            error: joined.error.as_ref(),
+        })
+        .collect()
 }
 
 /// The error of a JOIN that did not succeed; none for [`Verdict::Succeeded`]. Its details are the fields of
@@ -228,7 +160,7 @@ pub fn join_error(rule: &JoinRule, verdict: &Verdict, paths: &[PathReport<'_>]) 
             (RunErrorCode::Cancelled, message, None)
         }
     };
-    let mut details = output_fields(rule.strategy, paths.iter().copied(), None);
+    let mut details = output_fields(rule.strategy, paths);
     details.insert("paths".to_owned(), paths.iter().map(listing).collect());
     if let Some((name, value)) = fact {
         details.insert(name.to_owned(), value);
@@ -244,25 +176,18 @@ pub fn join_error(rule: &JoinRule, verdict: &Verdict, paths: &[PathReport<'_>]) 
     })
 }
 
-fn output_fields<'a>(
-    strategy: JoinStrategy,
-    paths: impl Iterator<Item = PathReport<'a>> + Clone,
-    texts: Option<Written>,
-) -> Map<String, Value> {
-    let (ids, thread_ids) = texts.map(|texts| (texts.ids, texts.thread_ids)).unzip();
-    let mut ids = ids.flatten().into_iter().flatten();
+fn output_fields(strategy: JoinStrategy, paths: &[PathReport<'_>]) -> Map<String, Value> {
     // Gathered first and made objects at once: that is built bottom-up, not by a search for each path.
-    let count = |is: fn(PathStatus) -> bool| paths.clone().filter(|path| is(path.status)).count();
+    let count = |is: fn(PathStatus) -> bool| paths.iter().filter(|path| is(path.status)).count();
     let completions = count(|status| status == PathStatus::Completed);
     let (mut outputs, mut completed) = (Vec::with_capacity(completions), Vec::with_capacity(completions));
-    let mut threads = Vec::with_capacity(if thread_ids.is_some() { 0 } else { count(|_| true) });
+    let mut threads = Vec::with_capacity(paths.len());
     let mut cancelled = Vec::with_capacity(count(PathStatus::cancelled_by_join));
     let mut failed = Vec::new();
     for path in paths {
-        let id = ids.next();
-        let id = || id.unwrap_or_else(|| Value::from(path.path_id));
-        if let (Some(thread), None) = (path.thread_id, &thread_ids) {
-            threads.push((path.path_id.to_owned(), Value::from(thread)));
+        let id = || Value::from(path.path_id);
+        if let Some(thread) = &path.thread_id {
+            threads.push((path.path_id.to_owned(), Value::from(&**thread)));
         }
         if path.status == PathStatus::Completed {
             completed.push(id());
@@ -281,7 +206,7 @@ fn output_fields<'a>(
         ("cancelled".to_owned(), Value::Array(cancelled)),
         (
             "childThreadIds".to_owned(),
-            Value::Object(thread_ids.unwrap_or_else(|| threads.into_iter().collect())),
+            Value::Object(threads.into_iter().collect()),
         ),
     ])
 }
@@ -311,7 +236,7 @@ fn listing(path: &PathReport<'_>) -> Value {
         ("pathId".to_owned(), json!(path.path_id)),
         ("status".to_owned(), json!(path.status.thread_status())),
     ]);
-    if let Some(thread) = path.thread_id {
+    if let Some(thread) = &path.thread_id {
         fields.insert("threadId".to_owned(), json!(thread));
     }
     if path.status.counts_as_failed() {

@@ -51,12 +51,13 @@ impl Branches {
     pub(super) fn reported<R>(
         &self,
         graph: &Graph,
+        run_id: &str,
         joined: &[JoinedPath],
         then: impl FnOnce(&[PathReport<'_>]) -> R,
     ) -> R {
         match self {
-            Self::Paths { ix, .. } => then(&path_reports(graph.fork(*ix), joined)),
-            Self::Items { .. } => then(&item_reports(&item_names(joined.len()), joined)),
+            Self::Paths { ix, .. } => then(&path_reports(graph.fork(*ix), run_id, joined)),
+            Self::Items { .. } => then(&item_reports(&item_names(joined.len()), run_id, joined)),
         }
     }
 }

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::RunMachine;
 use super::branches::Branches;
 use super::conversation::not_restored;
-use super::machine::{RunMachine, Slot};
 use super::message::{
     Artifacts, BranchStart, HandedConversation, Message, Request, Timer, ToConversation, ToSupervisor, ToThread,
 };
+use super::slots::Slot;
 use super::start::Start;
 use super::step::Step;
 use super::tree::{Branching, Origin, Owned};
@@ -23,8 +24,8 @@ use crate::error::RunError;
 use crate::event::EventType;
 use crate::graph::{ForkIx, Graph, NodeIx, NodeKind};
 use crate::join::{
-    self, BranchVariables, Conversation as JoinConversation, ForkJoinMachine, JoinedPath, PathEnd, PathStatus,
-    PathTexts, Verdict, join_error, late_items_output, late_join_output, merge_variables, within_limits,
+    self, BranchVariables, Conversation as JoinConversation, ForkJoinMachine, JoinedPath, PathEnd, PathStatus, Verdict,
+    join_error, join_output, late_items_output, merge_variables, within_limits,
 };
 use crate::status::ThreadStatus;
 use crate::thread::{BranchSeed, CancelReason, EffectId, Input, Joined, Outcome, Output, ThreadKind, ThreadMachine};
@@ -128,7 +129,6 @@ impl RunMachine {
         self.tree.own(run.parent, Owned::Fork(no));
         self.forks.insert(no, run);
         self.step_fork(no, join::Input::Start, step);
-        self.step_fork(no, join::Input::Waiting, step);
     }
 
     pub(super) fn step_fork(&mut self, no: ForkNo, input: join::Input, step: &mut Step<'_>) {
@@ -320,9 +320,9 @@ impl RunMachine {
         let Verdict::Succeeded { conversation, merge } = verdict else {
             let paths = self.joined_paths(run);
             within_limits(&paths)?;
-            let error = run
-                .branches
-                .reported(&graph, &paths, |paths| join_error(run.machine.rule(), verdict, paths));
+            let error = run.branches.reported(&graph, &self.run_id, &paths, |paths| {
+                join_error(run.machine.rule(), verdict, paths)
+            });
             return error.map_or(Ok((Outcome::Done, None)), Err);
         };
         let Branches::Paths { ix, start } = &run.branches else {
@@ -347,8 +347,8 @@ impl RunMachine {
             JoinConversation::ReplaceWith(path) => run.threads.get(*path).copied().flatten(),
             JoinConversation::Unchanged => None,
         };
-        let texts = PathTexts::later(Arc::clone(&self.run_id), run.threads.clone());
-        let output = late_join_output(graph, ix, self.take_joined_paths(no), texts)?;
+        let run_id = Arc::clone(&self.run_id);
+        let output = join_output(graph, ix, run_id, self.take_joined_paths(no))?;
         Ok((joined(output, variables), source))
     }
 
@@ -365,7 +365,7 @@ impl RunMachine {
             });
             JoinedPath {
                 status: unheard.map_or(*status, PathStatus::from),
-                thread_id: thread.map(|thread| self.thread_id(thread)),
+                thread: *thread,
                 output: end.map(|end| end.output.clone()),
                 error: end.and_then(|end| end.error.clone()),
             }
@@ -390,7 +390,7 @@ impl RunMachine {
             };
             JoinedPath {
                 status: *status,
-                thread_id: None,
+                thread: *thread,
                 output,
                 error,
             }

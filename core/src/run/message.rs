@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::firing::Firing;
+use super::panics::Panic;
 use super::{ForkNo, ThreadNo};
 use crate::Millis;
 use crate::conversation::compression::CompressionResult;
@@ -168,6 +169,8 @@ pub enum ToSupervisor {
         /// How.
         ended: Box<Ended>,
     },
+    /// From whoever contains actors: one panicked.
+    Panicked(Box<Panic>),
     /// A conversation's actor panicked.
     ConversationLost {
         /// The thread that it belongs to.

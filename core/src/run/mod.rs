@@ -18,8 +18,11 @@
 
 mod branches;
 mod compression;
+mod control;
 mod conversation;
 mod effect;
+mod ended;
+mod events;
 mod firing;
 mod forks;
 mod graphs;
@@ -30,9 +33,11 @@ mod messages;
 mod open_effects;
 mod outbox;
 mod outcome;
+mod panics;
 mod quiescence;
 mod record;
 mod report;
+mod slots;
 mod start;
 mod step;
 mod thread;
@@ -43,7 +48,7 @@ mod world;
 
 pub use effect::{DetachedStart, Effect};
 pub use firing::Firing;
-pub use machine::{RunMachine, RunSeed, is_in_place};
+pub use machine::{RunMachine, RunSeed};
 pub use message::{
     Artifacts, Assigned, Assignment, BranchStart, Change, Control, Ended, Forwarded, HandedConversation, Merge,
     Message, Prepared, Request, Timer, ToConversation, ToSupervisor, ToThread,
@@ -51,6 +56,7 @@ pub use message::{
 pub use messages::Messages;
 pub use open_effects::OpenEffects;
 pub use outbox::Outbox;
+pub use panics::{Panic, Panicked};
 pub use record::{Begun, BegunRecord, Diverged, Listening, Replayed, Told};
 pub use report::{
     ConversationReport, FiringOutcome, FiringReport, NodeReport, RunReport, RunStatus, ThreadReport, TokenReport,

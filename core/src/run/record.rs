@@ -1,5 +1,6 @@
 //! What a run was told, so that it can be rebuilt: the same messages in the same order do the same.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -153,7 +154,7 @@ impl RunMachine {
             let message = machine.next_message();
             let is_more = message.is_some();
             if let Some(message) = message {
-                machine.step(now, message, world, out);
+                machine.step_again(now, message, world, out);
             }
             is_more
         };
@@ -188,7 +189,7 @@ impl RunMachine {
                 return false;
             };
             did.clear();
-            machine.step(now, message, world, &mut did);
+            machine.step_again(now, message, world, &mut did);
             saw(Replayed::Did(now, &did));
             true
         };
@@ -204,5 +205,12 @@ impl RunMachine {
         }
         while step(&mut machine, now, world, saw) {}
         Ok(machine)
+    }
+
+    /// A step that was taken before. Where code that is called in place panicked then it does so again: that it did is what
+    /// the run is told next.
+    fn step_again(&mut self, now: Millis, message: Message, world: &mut dyn World, out: &mut Vec<Effect>) {
+        let stepped = catch_unwind(AssertUnwindSafe(|| self.step(now, message, world, out)));
+        drop(stepped);
     }
 }

@@ -16,7 +16,7 @@ use crate::definition::{
     CompressionConfig, ConversationHistoryOptions, ConversationMode, FilterContext, PinSection, TruncateContext,
 };
 use crate::error::RunError;
-use crate::event::{EventMask, EventType, RaisedEvent};
+use crate::event::{EventMask, RaisedEvent};
 use crate::graph::{ForkIx, NodeIx, SnippetIx};
 use crate::message::{Message, Part, ToolCall};
 use crate::model_call::FinishReason;
@@ -428,7 +428,7 @@ pub enum Outcome {
     /// The next model request.
     Prepared(Prepared),
     /// A model's reply.
-    Reply(ModelReply),
+    Reply(Box<ModelReply>),
     /// A tool's result; a failed tool answers the model, not the thread.
     Tool(ToolResult),
     /// A summary is to be written from this request.
@@ -500,15 +500,6 @@ pub struct Prepared {
     /// Events of the conversation (TOKEN_LIMIT_EXCEEDED, TOKEN_USAGE_WARNING, REQUEST_PREPARED, REQUEST_REPAIRED), in order. They were
     /// decided by the conversation; the thread raises them so that they stand in its order.
     pub events: Vec<RaisedEvent>,
-}
-
-impl Prepared {
-    /// Whether the limit was crossed with this request.
-    pub fn crossed_limit(&self) -> bool {
-        self.events
-            .iter()
-            .any(|event| event.event_type == EventType::TokenLimitExceeded)
-    }
 }
 
 /// What a model said.

@@ -1,7 +1,7 @@
 //! Whatever is fed in whatever order, the machine keeps its promises.
 
 use pirn_core::definition::{ForkStrategy, JoinStrategy, MergeVariables, OnDecided};
-use pirn_core::join::{Conversation, Effect, ForkJoinMachine, Input, PathEnd, PathStatus, Verdict};
+use pirn_core::join::{Conversation, Effect, ForkJoinMachine, Input, PathEnd, Verdict};
 use proptest::prelude::*;
 
 use crate::fork::fork;
@@ -18,9 +18,7 @@ fn end() -> impl Strategy<Value = PathEnd> {
 fn input() -> impl Strategy<Value = Input> {
     prop_oneof![
         1 => Just(Input::Start),
-        1 => Just(Input::Waiting),
         6 => (0..7_usize, end()).prop_map(|(path, end)| Input::Ended { path, end }),
-        2 => prop::collection::vec((0..7_usize, end()), 0..4).prop_map(|ends| Input::EndedTogether { ends }),
         1 => (0..3_u32).prop_map(|generation| Input::Deadline { generation }),
         1 => Just(Input::Cancel),
     ]
@@ -119,29 +117,6 @@ proptest! {
                     prop_assert!(!was_unwanted[path], "{machine:?} asks for {path}");
                 }
             }
-        }
-    }
-
-    #[test]
-    fn ends_of_one_turn_count_in_path_order((machine, _) in machine(), ends in prop::collection::vec(end(), 6), seed in any::<u64>()) {
-        let mut together = machine;
-        together.step(Input::Start, &mut Vec::new())?;
-        let mut alone = together.clone();
-        let mut batch: Vec<(usize, PathEnd)> = together.live().zip(ends).collect();
-        for &(path, end) in &batch {
-            alone.step(Input::Ended { path, end }, &mut Vec::new())?;
-        }
-        let turn = seed as usize % batch.len().max(1);
-        batch.rotate_left(turn);
-        together.step(Input::EndedTogether { ends: batch }, &mut Vec::new())?;
-        prop_assert_eq!(together.verdict(), alone.verdict());
-        let counted = |machine: &ForkJoinMachine| -> Vec<PathStatus> {
-            let counts = |path: &PathStatus| *path == PathStatus::Completed || path.counts_as_failed();
-            machine.paths().iter().copied().filter(counts).collect()
-        };
-        prop_assert_eq!(counted(&together), counted(&alone));
-        if together.verdict().is_none() {
-            prop_assert_eq!(together, alone);
         }
     }
 }

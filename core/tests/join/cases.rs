@@ -9,12 +9,14 @@ use pirn_core::error::RunErrorCode;
 use pirn_core::graph::Fork;
 use pirn_core::join::PathEnd::{Cancelled, Completed, Failed, Timeout};
 use pirn_core::join::{
-    Conversation, Effect, ForkJoinMachine, Input, PathEnd, PathReport, PathStatus, Verdict, join_error, join_output,
+    Conversation, Effect, ForkJoinMachine, Input, JoinedPath, PathEnd, PathStatus, Verdict, join_error, join_output,
+    path_reports,
 };
 use pirn_core::status::ThreadStatus;
+use pirn_core::thread::Output;
 use serde_json::{Value, json};
 
-use crate::fork::{ended, fork, step, waiting};
+use crate::fork::{ended, fork, graph_of, step, waiting};
 
 /// Case id, strategy, threshold, the ends in order, what then.
 type Row<'a> = (&'a str, JoinStrategy, u32, &'a [(usize, PathEnd)], Then);
@@ -55,15 +57,20 @@ fn decides_at_the_last(id: &str, fork: &Fork, ends: &[(usize, PathEnd)], then: T
     machine
 }
 
-fn reports<'a>(fork: &'a Fork, machine: &ForkJoinMachine, output: &'a Value) -> Vec<PathReport<'a>> {
-    let report = |(path, status): (&'a pirn_core::graph::ForkPath, &PathStatus)| PathReport {
-        path_id: &path.id,
+fn joined(machine: &ForkJoinMachine, output: &Value) -> Vec<JoinedPath> {
+    let path = |(thread, status): (u32, &PathStatus)| JoinedPath {
         status: *status,
-        thread_id: (*status != PathStatus::Skipped).then_some("t"),
-        output: (*status == PathStatus::Completed).then_some(output),
+        thread: (*status != PathStatus::Skipped).then_some(thread),
+        output: (*status == PathStatus::Completed).then(|| Output::from(output.clone())),
         error: None,
     };
-    fork.paths.iter().zip(machine.paths()).map(report).collect()
+    (0..).zip(machine.paths()).map(path).collect()
+}
+
+fn output(machine: &ForkJoinMachine, of_each: &Value) -> Value {
+    let graph = graph_of(machine.paths().len());
+    let output = join_output(graph, 0, "r".into(), joined(machine, of_each)).expect("it does not nest deep");
+    (**output.value()).clone()
 }
 
 #[test]
@@ -135,7 +142,7 @@ fn b01_b03_b09_b10_b11_b15_b17_are_decided_at_the_end_that_decides() {
         let mut fork = fork(3, *strategy);
         fork.join.threshold = *threshold;
         let machine = decides_at_the_last(id, &fork, ends, *then);
-        let output = join_output(*strategy, &reports(&fork, &machine, &Value::Null));
+        let output = output(&machine, &Value::Null);
         let count = |list: &str| output[list].as_array().map_or(0, Vec::len);
         let failed = ends.iter().filter(|(_, end)| *end == Failed).count();
         assert_eq!(count("failed"), failed, "{id}");
@@ -171,8 +178,8 @@ fn b04_a_timeout_is_a_timeout_error_with_every_status_and_the_outputs_so_far() {
         ]
     );
 
-    let output = json!({"data": 1});
-    let error = join_error(&fork.join, &verdict, &reports(&fork, &machine, &output)).expect("an error");
+    let paths = joined(&machine, &json!({"data": 1}));
+    let error = join_error(&fork.join, &verdict, &path_reports(&fork, "r", &paths)).expect("an error");
     assert_eq!(error.code, RunErrorCode::JoinTimeout);
     assert!(error.message.starts_with("TimeoutError"), "{}", error.message);
     assert_eq!(
@@ -184,10 +191,10 @@ fn b04_a_timeout_is_a_timeout_error_with_every_status_and_the_outputs_so_far() {
             "completed": ["p0"],
             "failed": [],
             "cancelled": ["p1"],
-            "childThreadIds": {"p0": "t", "p1": "t"},
+            "childThreadIds": {"p0": "r.0", "p1": "r.1"},
             "paths": [
-                {"pathId": "p0", "status": "COMPLETED", "threadId": "t"},
-                {"pathId": "p1", "status": "CANCELLED", "threadId": "t"},
+                {"pathId": "p0", "status": "COMPLETED", "threadId": "r.0"},
+                {"pathId": "p1", "status": "CANCELLED", "threadId": "r.1"},
             ],
         }))
     );
@@ -203,7 +210,7 @@ fn b07_b08_the_output_is_keyed_by_path_id_whatever_the_number_of_paths() {
         let ends: Vec<(usize, PathEnd)> = (0..paths).map(|path| (path, Completed)).collect();
         let machine = decides_at_the_last(id, &fork, &ends, Then::Takes(0));
         let data = json!({"data": 1});
-        let output = join_output(AllCompleted, &reports(&fork, &machine, &data));
+        let output = output(&machine, &data);
         assert_eq!(output["outputs"], expected, "{id}");
     }
 }
@@ -214,7 +221,12 @@ fn b13_an_explicit_main_path_that_failed_is_main_thread_not_found() {
     fork.join.main_path_explicit = true;
     let machine = decides_at_the_last("B13", &fork, &[(0, Failed), (1, Completed)], Then::NoMain);
     let verdict = machine.verdict().expect("decided");
-    let error = join_error(&fork.join, verdict, &reports(&fork, &machine, &Value::Null)).expect("an error");
+    let error = join_error(
+        &fork.join,
+        verdict,
+        &path_reports(&fork, "r", &joined(&machine, &Value::Null)),
+    )
+    .expect("an error");
     assert_eq!(error.code, RunErrorCode::MainThreadNotFound, "B13");
     assert!(
         error.message.contains("Main thread not found for mainPathId p0"),
@@ -231,12 +243,7 @@ fn b18_ends_before_join_waits_decide_at_once() {
     step(&mut machine, Input::Start);
     step(&mut machine, ended(1, Completed));
     let effects = step(&mut machine, ended(0, Completed));
-    assert_eq!(effects.len(), 2, "Decided and AllEnded, no timer: {effects:?}");
-    assert_eq!(
-        step(&mut machine, Input::Waiting),
-        [],
-        "B18: nothing is left to wait for"
-    );
+    assert_eq!(effects.len(), 3, "StopTimer, Decided and AllEnded: {effects:?}");
 }
 
 #[test]
@@ -245,8 +252,8 @@ fn b19_a_timeout_of_zero_is_none() {
         let mut fork = fork(1, AllCompleted);
         fork.join.timeout_ms = timeout_ms;
         let mut machine = ForkJoinMachine::new(&fork, None);
-        step(&mut machine, Input::Start);
-        assert_eq!(step(&mut machine, Input::Waiting), [], "B19");
+        let effects = step(&mut machine, Input::Start);
+        assert_eq!(effects, [Effect::StartPath { path: 0 }], "B19");
     }
 }
 
@@ -268,7 +275,12 @@ fn b22_a_main_path_that_the_fork_does_not_have_is_main_thread_not_found() {
         let end = if strategy == AllCompleted { Completed } else { Failed };
         let machine = decides_at_the_last("B22", &fork, &[(0, end)], Then::NoMain);
         let verdict = machine.verdict().expect("decided");
-        let error = join_error(&fork.join, verdict, &reports(&fork, &machine, &Value::Null)).expect("an error");
+        let error = join_error(
+            &fork.join,
+            verdict,
+            &path_reports(&fork, "r", &joined(&machine, &Value::Null)),
+        )
+        .expect("an error");
         assert!(
             error.message.contains("Main thread not found for mainPathId"),
             "B22: {}",
@@ -309,11 +321,11 @@ fn a_serial_fork_stops_as_soon_as_it_is_decided_and_the_unstarted_are_cancelled(
         merge: vec![0],
     };
     assert_eq!(effects, [Effect::Decided { verdict }, Effect::AllEnded]);
-    let output = join_output(AnyCompleted, &reports(&fork, &machine, &Value::Null));
+    let output = output(&machine, &Value::Null);
     assert_eq!(output["cancelled"], json!(["p1", "p2"]));
     assert_eq!(
         output["childThreadIds"],
-        json!({"p0": "t"}),
+        json!({"p0": "r.0"}),
         "a path that was never started has no thread"
     );
 }
@@ -333,7 +345,8 @@ fn a_failed_join_lists_every_path_and_carries_the_first_failure_as_its_cause() {
     let mut machine = waiting(&fork);
     step(&mut machine, ended(3, Failed));
     let why = pirn_core::error::RunError::new(RunErrorCode::ModelError, "no");
-    let mut reports = reports(&fork, &machine, &Value::Null);
+    let paths = joined(&machine, &Value::Null);
+    let mut reports = path_reports(&fork, "r", &paths);
     reports[3].error = Some(&why);
     let error = join_error(&fork.join, &Verdict::ConditionNotMet, &reports).expect("an error");
     assert_eq!(error.code, RunErrorCode::JoinConditionNotMet);

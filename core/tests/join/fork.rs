@@ -72,7 +72,6 @@ pub(crate) fn step(machine: &mut ForkJoinMachine, input: Input) -> Vec<Effect> {
 pub(crate) fn waiting(fork: &Fork) -> ForkJoinMachine {
     let mut machine = ForkJoinMachine::new(fork, None);
     step(&mut machine, Input::Start);
-    step(&mut machine, Input::Waiting);
     machine
 }
 

@@ -10,9 +10,7 @@ use crate::fork::{fork, step};
 /// What happened to the fork so far, in order.
 #[derive(Clone, Default)]
 struct Story {
-    /// Ends, those of one turn in path order.
     ends: Vec<(usize, PathEnd)>,
-    waits: bool,
     interrupt: Option<Verdict>,
 }
 
@@ -107,59 +105,33 @@ struct Explorer<'a> {
     bound: usize,
     /// The ends each path is tried with.
     ends: fn(usize) -> &'static [PathEnd],
-    /// Also: ends that come together, and a JOIN that waits later than FORK.
-    thorough: bool,
     decided: usize,
 }
 
 impl Explorer<'_> {
     fn explore(&mut self, machine: &ForkJoinMachine, story: &Story) {
         let live: Vec<usize> = machine.live().collect();
-        if story.waits {
-            let mut next = story.clone();
-            next.interrupt = Some(Verdict::TimedOut);
-            self.go(machine, Input::Deadline { generation: 1 }, &next, &[]);
-        } else {
-            let mut next = story.clone();
-            next.waits = true;
-            let effects = self.go(machine, Input::Waiting, &next, &[]);
-            let after_ms = self.fork.join.timeout_ms.unwrap_or_default();
-            let generation = 1;
-            assert_eq!(effects, [Effect::StartTimer { generation, after_ms }]);
-            if !self.thorough {
-                return;
-            }
-        }
+        let mut next = story.clone();
+        next.interrupt = Some(Verdict::TimedOut);
+        self.go(machine, Input::Deadline { generation: 1 }, &next, None);
         let mut next = story.clone();
         next.interrupt = Some(Verdict::Cancelled);
-        self.go(machine, Input::Cancel, &next, &[]);
+        self.go(machine, Input::Cancel, &next, None);
         for &path in &live {
             for &end in (self.ends)(path) {
                 let mut next = story.clone();
                 next.ends.push((path, end));
-                self.go(machine, Input::Ended { path, end }, &next, &[(path, end)]);
-            }
-        }
-        if self.thorough {
-            for set in (1_u32..1 << live.len()).filter(|set| set.count_ones() > 1) {
-                let chosen = live.iter().enumerate().filter(|(bit, _)| set & (1 << bit) != 0);
-                let ends: Vec<(usize, PathEnd)> = chosen
-                    .map(|(_, &path)| (path, (self.ends)(path)[path % (self.ends)(path).len()]))
-                    .collect();
-                let mut next = story.clone();
-                next.ends.extend(&ends);
-                let reversed = ends.iter().rev().copied().collect();
-                self.go(machine, Input::EndedTogether { ends: reversed }, &next, &ends);
+                self.go(machine, Input::Ended { path, end }, &next, Some(path));
             }
         }
     }
 
     /// Steps a copy of the machine, checks it, and goes on from there.
-    fn go(&mut self, machine: &ForkJoinMachine, input: Input, story: &Story, gone: &[(usize, PathEnd)]) -> Vec<Effect> {
+    fn go(&mut self, machine: &ForkJoinMachine, input: Input, story: &Story, gone: Option<usize>) {
         let paths = self.fork.paths.len();
         let mut machine = machine.clone();
         let live: Vec<usize> = machine.live().collect();
-        let before = paths.min(self.bound + story.ends.len() - gone.len());
+        let before = paths.min(self.bound + story.ends.len() - usize::from(gone.is_some()));
         let undecided = oracle(&self.fork.join, paths, before, story).verdict.is_none();
         let started = if undecided {
             paths.min(self.bound + story.ends.len())
@@ -168,8 +140,6 @@ impl Explorer<'_> {
         };
         let expected = oracle(&self.fork.join, paths, started, story);
 
-        let had_timer = machine.phase() == pirn_core::join::Phase::Waiting;
-        let is_wait = input == Input::Waiting;
         let effects = step(&mut machine, input);
         assert_eq!(
             machine.verdict(),
@@ -181,23 +151,17 @@ impl Explorer<'_> {
         assert_eq!(machine.paths(), expected.paths, "{:?} {:?}", self.fork.join, story.ends);
 
         let Some(verdict) = expected.verdict else {
-            if !is_wait {
-                let starts: Vec<Effect> = (before..started).map(|path| Effect::StartPath { path }).collect();
-                assert_eq!(effects, starts);
-            }
-            self.explore(&machine, story);
-            return effects;
+            let starts: Vec<Effect> = (before..started).map(|path| Effect::StartPath { path }).collect();
+            assert_eq!(effects, starts);
+            return self.explore(&machine, story);
         };
         self.decided += 1;
         let mut effects_wanted = Vec::new();
-        if had_timer && verdict != Verdict::TimedOut {
+        if verdict != Verdict::TimedOut {
             effects_wanted.push(Effect::StopTimer { generation: 1 });
         }
         effects_wanted.push(Effect::Decided { verdict });
-        let rest: Vec<usize> = live
-            .into_iter()
-            .filter(|path| gone.iter().all(|(ended, _)| ended != path))
-            .collect();
+        let rest: Vec<usize> = live.into_iter().filter(|path| gone != Some(*path)).collect();
         let stopped = rest.iter().filter(|path| expected.paths[**path] == PathStatus::Stopped);
         effects_wanted.extend(stopped.map(|path| Effect::CancelPath { path: *path }));
         if rest.is_empty() {
@@ -205,7 +169,6 @@ impl Explorer<'_> {
         }
         assert_eq!(effects, effects_wanted, "{:?} {:?}", self.fork.join, story.ends);
         wind_down(machine, &rest);
-        effects
     }
 }
 
@@ -223,20 +186,24 @@ fn wind_down(mut machine: ForkJoinMachine, rest: &[usize]) {
     }
 }
 
-fn explore(fork: &Fork, bound: Option<u32>, ends: fn(usize) -> &'static [PathEnd], thorough: bool) -> usize {
+fn explore(fork: &Fork, bound: Option<u32>, ends: fn(usize) -> &'static [PathEnd]) -> usize {
     let paths = fork.paths.len();
     let mut machine = ForkJoinMachine::new(fork, bound);
     let bound = match fork.strategy {
         ForkStrategy::Serial => 1,
         ForkStrategy::Parallel => bound.map_or(paths, |bound| bound as usize),
     };
-    let starts: Vec<Effect> = (0..bound.min(paths)).map(|path| Effect::StartPath { path }).collect();
+    let mut starts: Vec<Effect> = (0..bound.min(paths)).map(|path| Effect::StartPath { path }).collect();
+    let after_ms = fork.join.timeout_ms.expect("every fork here has a timeout");
+    starts.push(Effect::StartTimer {
+        generation: 1,
+        after_ms,
+    });
     assert_eq!(step(&mut machine, Input::Start), starts);
     let mut explorer = Explorer {
         fork,
         bound,
         ends,
-        thorough,
         decided: 0,
     };
     explorer.explore(&machine, &Story::default());
@@ -292,7 +259,7 @@ fn every_order_of_up_to_three_paths_decides_as_the_spec_says() {
                             } else {
                                 completed_or_not
                             };
-                            assert!(explore(&fork, bound, ends, true) > 0);
+                            assert!(explore(&fork, bound, ends) > 0);
                         }
                     }
                 }
@@ -314,7 +281,7 @@ fn every_order_of_four_and_five_paths_decides_as_the_spec_says() {
                     fork.join.on_decided = on_decided;
                     fork.join.main_path_explicit = main.is_some();
                     fork.join.main_path = main.unwrap_or_default();
-                    assert!(explore(&fork, bound, completed_or_not, false) > 0);
+                    assert!(explore(&fork, bound, completed_or_not) > 0);
                 }
             }
         }

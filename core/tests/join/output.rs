@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use pirn_core::definition::JoinStrategy;
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::graph::Graph;
-use pirn_core::join::{JoinedPath, PathStatus, PathTexts, join_output, late_join_output, path_reports};
+use pirn_core::join::{JoinedPath, PathStatus, join_output};
 use pirn_core::thread::Output;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -28,7 +27,7 @@ fn status() -> impl Strategy<Value = PathStatus> {
 fn joined(statuses: &[PathStatus]) -> Vec<JoinedPath> {
     let path = |(n, status): (usize, &PathStatus)| JoinedPath {
         status: *status,
-        thread_id: Some(Arc::from(format!("r.{n}"))),
+        thread: Some(n as u32),
         output: (*status == PathStatus::Completed).then(|| Output::from(json!({ "of": n }))),
         error: (*status == PathStatus::Failed).then(|| RunError::new(RunErrorCode::NodeFailed, format!("no {n}"))),
     };
@@ -50,7 +49,8 @@ proptest! {
     #[test]
     fn each_path_is_in_the_list_of_its_status_in_path_order(statuses in prop::collection::vec(status(), 1..12)) {
         let graph: Arc<Graph> = graph_of(statuses.len());
-        let output = join_output(JoinStrategy::AnyCompleted, &path_reports(graph.fork(0), &joined(&statuses)));
+        let output = join_output(graph, 0, "r".into(), joined(&statuses)).unwrap();
+        let output = output.value();
         let of = |wanted: &[PathStatus]| -> Vec<String> {
             let paths = statuses.iter().enumerate();
             paths.filter(|(_, status)| wanted.contains(status)).map(|(n, _)| format!("p{n}")).collect()
@@ -62,23 +62,5 @@ proptest! {
         for n in 0..statuses.len() {
             prop_assert_eq!(&output["childThreadIds"][format!("p{n}")], &json!(format!("r.{n}")));
         }
-    }
-
-    #[test]
-    fn what_was_written_before_the_decision_is_what_would_be_written_after_it(
-        statuses in prop::collection::vec(status(), 1..12),
-    ) {
-        let graph: Arc<Graph> = graph_of(statuses.len());
-        let paths = joined(&statuses);
-        let after = join_output(JoinStrategy::AnyCompleted, &path_reports(graph.fork(0), &paths));
-        let ids: Vec<String> = (0..statuses.len()).map(|n| format!("r.{n}")).collect();
-        let texts = PathTexts::of(graph.fork(0), ids.iter().map(String::as_str));
-        // Those that had not ended were not asked.
-        let paths = paths.into_iter().map(|path| match path.status {
-            PathStatus::Stopped | PathStatus::Skipped | PathStatus::Detached => JoinedPath { thread_id: None, ..path },
-            _ => path,
-        });
-        let before = late_join_output(Arc::clone(&graph), 0, paths.collect(), texts).unwrap();
-        prop_assert_eq!(&**before.value(), &after);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use pirn_core::definition::JoinStrategy::AllCompleted;
 use pirn_core::join::PathEnd::{Completed, Failed};
-use pirn_core::join::Phase::{Closed, Decided, Forked, Idle, Waiting};
+use pirn_core::join::Phase::{Closed, Decided, Idle, Waiting};
 use pirn_core::join::{ForkJoinMachine, Input, Phase, Rejected};
 
 use crate::fork::{ended, fork, step};
@@ -14,13 +14,12 @@ fn machine_in(phase: Phase) -> ForkJoinMachine {
     let mut fork = fork(2, AllCompleted);
     fork.join.timeout_ms = Some(1000);
     let mut machine = ForkJoinMachine::new(&fork, None);
-    let inputs = [Input::Start, Input::Waiting, ended(0, Failed), ended(1, Completed)];
+    let inputs = [Input::Start, ended(0, Failed), ended(1, Completed)];
     let way = match phase {
         Idle => 0,
-        Forked => 1,
-        Waiting => 2,
-        Decided => 3,
-        Closed => 4,
+        Waiting => 1,
+        Decided => 2,
+        Closed => 3,
     };
     for input in inputs.into_iter().take(way) {
         step(&mut machine, input);
@@ -32,62 +31,43 @@ fn machine_in(phase: Phase) -> ForkJoinMachine {
 fn kind(input: &Input) -> u8 {
     match input {
         Input::Start => 0,
-        Input::Waiting => 1,
-        Input::Ended { .. } => 2,
-        Input::EndedTogether { .. } => 3,
-        Input::Deadline { .. } => 4,
-        Input::Cancel => 5,
+        Input::Ended { .. } => 1,
+        Input::Deadline { .. } => 2,
+        Input::Cancel => 3,
     }
 }
 
 #[test]
 fn every_input_in_every_phase_does_what_the_table_says() {
     let one = || ended(1, Completed);
-    let both = || Input::EndedTogether {
-        ends: vec![(1, Completed), (0, Completed)],
-    };
     let deadline = || Input::Deadline { generation: 1 };
     let not_running = |path| Err(Rejected::NotRunning { path });
     let no_timer = Err(Rejected::NoSuchTimer { generation: 1 });
     let table = [
-        (Idle, Input::Start, Ok(Forked)),
-        (Idle, Input::Waiting, Err(Rejected::NotStarted)),
+        (Idle, Input::Start, Ok(Waiting)),
         (Idle, one(), not_running(1)),
-        (Idle, both(), not_running(0)),
         (Idle, deadline(), no_timer),
         (Idle, Input::Cancel, Ok(Closed)),
-        (Forked, Input::Start, Err(Rejected::AlreadyStarted)),
-        (Forked, Input::Waiting, Ok(Waiting)),
-        (Forked, one(), Ok(Forked)),
-        (Forked, both(), Ok(Closed)),
-        (Forked, deadline(), no_timer),
-        (Forked, Input::Cancel, Ok(Decided)),
         (Waiting, Input::Start, Err(Rejected::AlreadyStarted)),
-        (Waiting, Input::Waiting, Err(Rejected::AlreadyWaiting)),
         (Waiting, one(), Ok(Waiting)),
-        (Waiting, both(), Ok(Closed)),
         (Waiting, deadline(), Ok(Decided)),
         (Waiting, Input::Cancel, Ok(Decided)),
         (Decided, Input::Start, Ok(Decided)),
-        (Decided, Input::Waiting, Ok(Decided)),
         (Decided, one(), Ok(Closed)),
-        (Decided, both(), Ok(Closed)),
         (Decided, deadline(), Ok(Decided)),
         (Decided, Input::Cancel, Ok(Decided)),
         (Closed, Input::Start, Ok(Closed)),
-        (Closed, Input::Waiting, Ok(Closed)),
         (Closed, one(), Ok(Closed)),
-        (Closed, both(), Ok(Closed)),
         (Closed, deadline(), Ok(Closed)),
         (Closed, Input::Cancel, Ok(Closed)),
     ];
     let rows: BTreeSet<(Phase, u8)> = table.iter().map(|(phase, input, _)| (*phase, kind(input))).collect();
-    assert_eq!(rows.len(), 5 * 6, "a row is missing");
+    assert_eq!(rows.len(), 4 * 4, "a row is missing");
     for (phase, input, expected) in table {
         let mut machine = machine_in(phase);
         let before = machine.clone();
         let mut out = Vec::new();
-        let answer = machine.step(input.clone(), &mut out);
+        let answer = machine.step(input, &mut out);
         assert_eq!(answer.map(|()| machine.phase()), expected, "{phase:?} {input:?}");
         if answer.is_err() {
             assert_eq!(
@@ -106,10 +86,6 @@ fn a_refused_input_says_which_path_or_timer() {
     assert_eq!(refuse(ended(2, Completed)), Err(Rejected::UnknownPath { path: 2 }));
     let stale = Input::Deadline { generation: 0 };
     assert_eq!(refuse(stale), Err(Rejected::NoSuchTimer { generation: 0 }));
-    let twice = Input::EndedTogether {
-        ends: vec![(1, Completed), (1, Failed)],
-    };
-    assert_eq!(refuse(twice), Err(Rejected::NotRunning { path: 1 }));
     assert_eq!(refuse(ended(1, Completed)), Ok(()));
     assert_eq!(refuse(ended(1, Completed)), Err(Rejected::NotRunning { path: 1 }));
 }

@@ -122,12 +122,12 @@ impl World {
                     name: "t".to_owned(),
                     arguments: Value::Null,
                 };
-                Outcome::Reply(ModelReply {
+                Outcome::Reply(Box::new(ModelReply {
                     content: "reply".to_owned(),
                     tool_calls: (0..calls).map(call).collect(),
                     usage: Spent::default(),
                     ..ModelReply::default()
-                })
+                }))
             }
             Wanted::Tool => Outcome::Tool(ToolResult {
                 content: "result".to_owned(),

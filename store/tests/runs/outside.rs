@@ -93,9 +93,10 @@ impl Receiver {
             Effect::Function { .. } | Effect::Script { .. } => {
                 Outcome::Value(Arc::new(json!({ "did": key, "float": 0.1 + 0.2 })))
             }
-            Effect::Model { request, .. } => {
-                Outcome::Reply(reply(key, request.messages.last().map(|message| message.role)))
-            }
+            Effect::Model { request, .. } => Outcome::Reply(Box::new(reply(
+                key,
+                request.messages.last().map(|message| message.role),
+            ))),
             Effect::Tool { call, .. } => Outcome::Tool(ToolResult {
                 content: format!("{} did {key}", call.name),
                 failed: chance.is_multiple_of(5),

@@ -183,7 +183,7 @@ pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId,
             walk.unless_stopped(|walk| prepare(walk, stage))
         }
         At::Calling { id } if id == effect => match outcome {
-            Outcome::Reply(reply) => replied(walk, stage, reply),
+            Outcome::Reply(reply) => replied(walk, stage, *reply),
             other => Progress::Failed(call_error(walk, other)),
         },
         At::Replying {

@@ -1,0 +1,96 @@
+//! Spans for logs: a line that is logged while a run is at work says for which thread and node.
+//!
+//! | span | fields | entered while |
+//! |---|---|---|
+//! | `run` | `run_id`, `workflow_id` | the run handles something that is no thread's |
+//! | `thread` | `thread_id`, `workflow_id`, `path_id` of a branch or an item | the thread handles a message |
+//! | `node` | `node_id`, `awaits` | a model, a tool, a function that takes its time or a script works for it |
+//!
+//! A node's span stands in its thread's, that in the one of the thread that started it, and the main thread's in the run's.
+//! Whether anybody wants them is asked once a run; where nobody does, none is made.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use futures::future::BoxFuture;
+use pirn_core::run::{Origin, RunMachine, ThreadNo};
+use tracing::span::EnteredSpan;
+use tracing::{Instrument, Span, info_span};
+
+use crate::host::Label;
+
+/// The spans of a run.
+pub(crate) struct Spans {
+    run: Span,
+    /// By thread; none once it has ended.
+    threads: RefCell<BTreeMap<ThreadNo, Option<Span>>>,
+}
+
+impl Spans {
+    /// Those of a run, where somebody wants them.
+    pub(crate) fn of(run_id: &str, workflow_id: &str) -> Option<Box<Self>> {
+        let run = info_span!(parent: None, "run", run_id, workflow_id);
+        (!run.is_disabled()).then(|| {
+            Box::new(Self {
+                run,
+                threads: RefCell::default(),
+            })
+        })
+    }
+
+    /// Enters the span of a thread, or the run's.
+    pub(crate) fn enter(&self, thread: Option<ThreadNo>, machine: &RunMachine) -> EnteredSpan {
+        match thread {
+            Some(thread) => self.thread(thread, machine).entered(),
+            None => self.run.clone().entered(),
+        }
+    }
+
+    /// A thread has ended: nothing more happens in its span.
+    pub(crate) fn ended(&self, thread: ThreadNo) {
+        self.threads.borrow_mut().insert(thread, None);
+    }
+
+    /// Work for a node, in the node's span.
+    pub(crate) fn work(
+        &self,
+        label: Label<'_>,
+        machine: &RunMachine,
+        work: BoxFuture<'static, ()>,
+    ) -> BoxFuture<'static, ()> {
+        Box::pin(work.instrument(self.node(label, machine)))
+    }
+
+    /// The span of what works for a node.
+    pub(crate) fn node(&self, label: Label<'_>, machine: &RunMachine) -> Span {
+        let thread = self.thread(label.thread, machine);
+        info_span!(parent: &thread, "node", node_id = label.node, awaits = label.awaits.as_str())
+    }
+
+    fn thread(&self, thread: ThreadNo, machine: &RunMachine) -> Span {
+        if let Some(known) = self.threads.borrow().get(&thread) {
+            return known.as_ref().unwrap_or(&self.run).clone();
+        }
+        let Some((origin, graph)) = machine.origin(thread) else {
+            return self.run.clone();
+        };
+        let (parent, path_id) = match origin {
+            Origin::Main | Origin::Triggered { .. } => (None, None),
+            Origin::Called { parent, .. } => (Some(parent), None),
+            Origin::Branch { fork, .. } | Origin::Item { fork, .. } => (
+                machine.fork_parent(fork).map(|(parent, _)| parent),
+                origin.path_id(graph),
+            ),
+        };
+        let parent = parent.map_or_else(|| self.run.clone(), |parent| self.thread(parent, machine));
+        let span = info_span!(
+            parent: &parent,
+            "thread",
+            thread_id = &*machine.thread_id(thread),
+            workflow_id = &*graph.workflow_id,
+            path_id = path_id.as_deref(),
+        );
+        self.threads.borrow_mut().insert(thread, Some(span.clone()));
+        span
+    }
+}

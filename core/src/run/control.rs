@@ -1,0 +1,85 @@
+//! Cancel, pause, and assignments from outside.
+
+use serde_json::json;
+
+use super::conversation::assign_global;
+use super::message::{Assignment, Control, Message, ToThread};
+use super::step::Step;
+use super::{RunMachine, ThreadNo};
+use crate::definition::VariableScope;
+use crate::error::RunError;
+use crate::event::EventType;
+use crate::thread::{CancelReason, Input, variable_fields};
+
+impl RunMachine {
+    pub(super) fn control(&mut self, control: &Control) {
+        match control {
+            Control::Cancel(reason) => {
+                let reason = CancelReason::Requested { reason: reason.clone() };
+                return self.cancel(0, reason, 0);
+            }
+            Control::Pause => self.is_paused = true,
+            Control::Resume => self.is_paused = false,
+            Control::Shutdown => {}
+        }
+        for thread in 0..self.tree.len() as ThreadNo {
+            self.send(thread, ToThread::Input(control.clone().input(0)));
+        }
+    }
+
+    pub(super) fn control_thread(&mut self, thread: ThreadNo, control: Control, trigger_depth: u32) {
+        match control.input(trigger_depth) {
+            Input::Cancel { reason, trigger_depth } => self.cancel(thread, reason, trigger_depth),
+            input => self.send(thread, ToThread::Input(input)),
+        }
+    }
+
+    /// Stops a thread for something that stands `trigger_depth` triggers away from the run's own steps: so does what
+    /// the thread still says.
+    pub(super) fn cancel(&mut self, thread: ThreadNo, reason: CancelReason, trigger_depth: u32) {
+        self.tree.raise_depth(thread, trigger_depth);
+        self.send(thread, ToThread::Input(Input::Cancel { reason, trigger_depth }));
+    }
+
+    pub(super) fn assign(&mut self, assignment: Assignment, step: &mut Step<'_>) {
+        let Assignment {
+            thread,
+            scope,
+            trigger_id,
+            name,
+            value,
+            trigger_depth,
+        } = assignment;
+        match scope {
+            VariableScope::Thread => {
+                let input = Input::Assign {
+                    trigger_id,
+                    name,
+                    value,
+                    trigger_depth,
+                };
+                // Also where the thread has ended: what comes to nothing is said.
+                self.mailbox.send(Message::Thread(thread, ToThread::Input(input)));
+            }
+            VariableScope::Global => match assign_global(&mut self.globals, step, &name, value, false) {
+                Ok(value) => self.emit_caused(thread, trigger_depth, EventType::VariableChanged, step, || {
+                    variable_fields(&name, &value, VariableScope::Global).into()
+                }),
+                Err(error) => self.say_not_assigned(thread, &trigger_id, &error, trigger_depth, step),
+            },
+        }
+    }
+
+    pub(super) fn say_not_assigned(
+        &mut self,
+        thread: ThreadNo,
+        trigger_id: &str,
+        error: &RunError,
+        trigger_depth: u32,
+        step: &mut Step<'_>,
+    ) {
+        self.emit_caused(thread, trigger_depth, EventType::TriggerFailed, step, || {
+            vec![("triggerId", json!(trigger_id)), ("error", json!(error))]
+        });
+    }
+}

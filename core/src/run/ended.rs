@@ -1,0 +1,129 @@
+//! The end of a thread: whatever it had started ends with it, and whoever it ran for hears of it.
+
+use serde_json::{Value, json};
+
+use super::firing::{GivenUp, too_late};
+use super::message::{Ended, Timer};
+use super::quiescence::Quiet;
+use super::slots::Slot;
+use super::step::Step;
+use super::tree::{Origin, Owned};
+use super::{Effect, RunMachine, ThreadNo};
+use crate::event::EventType;
+use crate::join;
+use crate::thread::{CancelReason, EffectId};
+
+impl RunMachine {
+    /// A thread has ended, by its own word or because its actor panicked.
+    pub(super) fn ended(&mut self, thread: ThreadNo, mut ended: Box<Ended>, step: &mut Step<'_>) {
+        if !self.tree.is_live(thread) {
+            return;
+        }
+        let status = ended.end.status;
+        if ended.panicked {
+            step.out.push(Effect::ThreadEnded { thread });
+            let (path_id, error) = (self.path_id(thread), ended.end.error.clone());
+            self.emit(thread, EventType::ThreadFailed, step, || {
+                vec![
+                    ("status", json!(status)),
+                    ("pathId", json!(path_id)),
+                    ("output", Value::Null),
+                    ("error", json!(error)),
+                ]
+            });
+        }
+        if ended.artifacts.is_some() && !self.keeps_artifacts(thread) {
+            ended.artifacts = None;
+        }
+        self.spent.add(ended.spent);
+        let slot = std::mem::replace(&mut self.slots[thread as usize], Slot::Ended(ended));
+        if let Slot::Live(live) = slot {
+            if thread == 0 {
+                self.remains = Some(live);
+            } else {
+                self.spare = Some(live);
+            }
+        }
+        let Some(owned) = self.tree.end(thread) else { return };
+        let Some(at) = self.tree.get(thread) else { return };
+        let (origin, trigger_depth) = (at.origin, at.trigger_depth);
+        if let Some(after_ms) = self.time_limit(at) {
+            let timer = Timer::Thread { thread, after_ms };
+            step.out.push(Effect::StopTimer { timer });
+        }
+        for owned in owned {
+            self.give_up(owned, trigger_depth, step);
+        }
+        for (firing, given_up) in self.firings.give_up(thread) {
+            match given_up {
+                GivenUp::Stop(child) => self.cancel(child, CancelReason::ParentEnded, trigger_depth),
+                GivenUp::NeverBegan(error) => self.say_refused(firing, &error, step),
+                GivenUp::TooLate => self.applied(firing, Some(too_late()), step),
+                GivenUp::Nothing => {}
+            }
+        }
+        match origin {
+            Origin::Main => {}
+            Origin::Branch { fork, path, .. } | Origin::Item { fork, index: path } => {
+                self.branch_ended(fork, path as usize, status, step);
+            }
+            Origin::Called { parent, effect } => self.called_ended(parent, effect, thread, step),
+            Origin::Triggered { firing } => self.triggered_ended(firing, thread, step),
+        }
+        let main_ended = !self.tree.is_live(0);
+        let quiet = self
+            .quiescence
+            .ended(main_ended, self.tree.attached(), self.tree.live());
+        self.quiet(quiet, step);
+    }
+
+    pub(super) fn quiet(&mut self, mut quiet: Option<Quiet>, step: &mut Step<'_>) {
+        // What was raised in this very step counts.
+        if std::mem::take(&mut step.raised_watched) {
+            self.quiescence.raised();
+        }
+        while let Some(next) = quiet.take() {
+            match next {
+                Quiet::AskTriggers => step.out.push(Effect::QuiesceTriggers),
+                Quiet::Report => {
+                    let report = self.report(step.now);
+                    step.out.push(Effect::Report(Box::new(report)));
+                    quiet = self.quiescence.ended(true, self.tree.attached(), self.tree.live());
+                }
+                Quiet::Settle => step.out.push(Effect::Settled),
+            }
+        }
+    }
+
+    /// Whether what this thread leaves behind may be taken over, should it end now.
+    pub(super) fn keeps_artifacts(&self, thread: ThreadNo) -> bool {
+        match self.tree.get(thread).map(|at| at.origin) {
+            Some(Origin::Main | Origin::Triggered { .. }) => true,
+            Some(Origin::Branch { fork, path, .. }) => {
+                let run = self.forks.get(&fork);
+                run.is_some_and(|run| run.machine.may_take_over(path as usize))
+            }
+            Some(Origin::Item { .. } | Origin::Called { .. }) | None => false,
+        }
+    }
+
+    /// What a thread started ends with it.
+    fn give_up(&mut self, owned: Owned, trigger_depth: u32, step: &mut Step<'_>) {
+        match owned {
+            Owned::Fork(fork) => self.step_fork(fork, join::Input::Cancel, step),
+            Owned::Child { thread, .. } => self.cancel(thread, CancelReason::ParentEnded, trigger_depth),
+        }
+    }
+
+    pub(super) fn drop_effect(&mut self, thread: ThreadNo, effect: EffectId, step: &mut Step<'_>) {
+        let wanted = self.tree.owned(thread).iter().copied().find(|owned| match owned {
+            Owned::Fork(fork) => self.forks.get(fork).is_some_and(|run| run.effect == effect),
+            Owned::Child { effect: own, .. } => *own == effect,
+        });
+        if let Some(owned) = wanted {
+            self.tree.disown(thread, owned);
+            let trigger_depth = self.tree.trigger_depth(thread);
+            self.give_up(owned, trigger_depth, step);
+        }
+    }
+}

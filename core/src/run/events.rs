@@ -1,0 +1,62 @@
+//! Events in the name of a run's threads.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::message::ToThread;
+use super::step::Step;
+use super::{Effect, RunMachine, ThreadNo};
+use crate::event::{EventMask, EventType, RaisedEvent};
+use crate::thread::Input;
+
+impl RunMachine {
+    /// Events were raised from outside, in the main thread's name.
+    pub(super) fn raise(&mut self, events: Vec<RaisedEvent>, step: &mut Step<'_>) {
+        let types = events.iter().fold(EventMask::NONE, |types, event| {
+            types.union(EventMask::of(event.event_type))
+        });
+        step.note_watched(types);
+        step.out.push(Effect::EmitAll {
+            workflow_id: Arc::clone(&self.graph_of(0).workflow_id),
+            thread_id: self.thread_id(0),
+            events,
+        });
+        self.tell_raised(0, types, step);
+    }
+
+    /// Events were raised in a thread's name: where one may hold the thread, that asks at its next safe point.
+    fn tell_raised(&mut self, thread: ThreadNo, types: EventMask, step: &Step<'_>) {
+        if step.listening.holding.intersects(types) {
+            self.send(thread, ToThread::Input(Input::Raised));
+        }
+    }
+
+    pub(super) fn emit(
+        &mut self,
+        thread: ThreadNo,
+        event_type: EventType,
+        step: &mut Step<'_>,
+        fields: impl FnOnce() -> Vec<(&'static str, Value)>,
+    ) {
+        self.emit_caused(thread, 0, event_type, step, fields);
+    }
+
+    /// As [`Self::emit`], for what a trigger brought about.
+    pub(super) fn emit_caused(
+        &mut self,
+        thread: ThreadNo,
+        trigger_depth: u32,
+        event_type: EventType,
+        step: &mut Step<'_>,
+        fields: impl FnOnce() -> Vec<(&'static str, Value)>,
+    ) {
+        if !step.listens(event_type) {
+            return;
+        }
+        let Some(at) = self.tree.get(thread) else { return };
+        let event = RaisedEvent::of(event_type, fields()).at_depth(at.trigger_depth.max(trigger_depth));
+        step.emit(&self.graphs.get(at.graph).workflow_id, &self.thread_id(thread), event);
+        self.tell_raised(thread, EventMask::of(event_type), step);
+    }
+}

@@ -1,0 +1,127 @@
+//! The places of a run's threads: started, live, ended.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::conversation::{OwnConversation, Speech};
+use super::message::{Artifacts, Ended, HandedConversation, ToThread};
+use super::start::Start;
+use super::step::Step;
+use super::thread::LiveThread;
+use super::tree::{Branching, Origin};
+use super::{Effect, RunMachine, ThreadNo};
+use crate::status::ThreadStatus;
+use crate::thread::{Input, ThreadEnd, ThreadId, ThreadMachine};
+
+/// The place of a thread.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Slot {
+    /// It has heard nothing yet. What it starts with; a branch finds that in its fork.
+    NotStarted(Option<Box<Start>>),
+    Live(Box<LiveThread>),
+    Ended(Box<Ended>),
+}
+
+impl RunMachine {
+    /// Takes a thread into the run; its first step is to come.
+    pub(super) fn register(&mut self, at: Branching, start: Option<Box<Start>>, step: &mut Step<'_>) -> ThreadNo {
+        let thread = self.tree.add(at);
+        if self.slots.is_empty() {
+            self.slots.reserve_exact(1);
+        }
+        self.slots.push(Slot::NotStarted(start));
+        if self.is_paused {
+            self.send(thread, ToThread::Input(Input::Pause { trigger_depth: 0 }));
+        }
+        if self.picks_starts {
+            step.out.push(Effect::Begin { thread });
+        } else {
+            self.begin(thread);
+        }
+        thread
+    }
+
+    /// The thread hears something for the first time.
+    pub(super) fn make(&mut self, no: ThreadNo) {
+        let Some(at) = self.tree.get(no).cloned() else { return };
+        let Some(slot) = self.slots.get_mut(no as usize) else {
+            return;
+        };
+        let start = match slot {
+            Slot::NotStarted(start) => start.take(),
+            Slot::Live(_) | Slot::Ended(_) => return,
+        };
+        let token_limit = self.graphs.token_limit(at.graph).filter(|_| !at.is_unlimited);
+        let own = |conversation| Speech::Own(OwnConversation::new(conversation, token_limit));
+        let made = match (start, at.origin) {
+            (Some(start), _) => {
+                let made = start.into_machine(ThreadId::new(Arc::clone(&self.run_id), no));
+                made.map(|(machine, conversation)| match conversation {
+                    HandedConversation::Snapshot(conversation) => (machine, own(conversation)),
+                    HandedConversation::Shared(owner) => (machine, Speech::Shared(owner)),
+                })
+            }
+            (None, Origin::Branch { fork, path, .. }) => {
+                let branch = self.branch(no, fork, path as usize);
+                branch.map(|(machine, conversation)| (machine, own(conversation)))
+            }
+            (None, Origin::Main | Origin::Item { .. } | Origin::Called { .. } | Origin::Triggered { .. }) => None,
+        };
+        if let Some((machine, speech)) = made {
+            let keeps_artifacts = self.keeps_artifacts(no);
+            let live = LiveThread::new(machine, speech, keeps_artifacts);
+            self.slots[no as usize] = Slot::Live(match self.spare.take() {
+                Some(mut place) => {
+                    *place = live;
+                    place
+                }
+                None => Box::new(live),
+            });
+        }
+    }
+
+    /// Whether a thread still takes effect: one that has said its last word does not, though that may not have been heard.
+    pub(super) fn is_open(&self, thread: ThreadNo) -> bool {
+        match self.slots.get(thread as usize) {
+            Some(Slot::Live(live)) => !live.machine.status().is_final(),
+            Some(Slot::NotStarted(_)) => true,
+            Some(Slot::Ended(_)) | None => false,
+        }
+    }
+
+    /// A thread that has begun and has not ended.
+    pub fn live(&self, thread: ThreadNo) -> Option<&ThreadMachine> {
+        match self.slots.get(thread as usize)? {
+            Slot::Live(live) => Some(&live.machine),
+            Slot::NotStarted(_) | Slot::Ended(_) => None,
+        }
+    }
+
+    pub(super) fn status_of(&self, thread: ThreadNo) -> ThreadStatus {
+        match self.slots.get(thread as usize) {
+            Some(Slot::Ended(ended)) => ended.end.status,
+            Some(Slot::Live(live)) if live.machine.status() == ThreadStatus::Paused => ThreadStatus::Paused,
+            Some(Slot::Live(live)) if live.machine.status() == ThreadStatus::Created => ThreadStatus::Created,
+            // Its last word has not been heard.
+            Some(Slot::Live(_)) => ThreadStatus::Running,
+            Some(Slot::NotStarted(_)) | None => ThreadStatus::Created,
+        }
+    }
+
+    /// How a thread ended.
+    pub(super) fn end_of(&self, thread: ThreadNo) -> Option<&ThreadEnd> {
+        self.ended_thread(thread).map(|ended| &ended.end)
+    }
+
+    pub(super) fn artifacts(&self, thread: ThreadNo) -> Option<&Artifacts> {
+        self.ended_thread(thread)?.artifacts.as_deref()
+    }
+
+    fn ended_thread(&self, thread: ThreadNo) -> Option<&Ended> {
+        match self.slots.get(thread as usize)? {
+            Slot::Ended(ended) => Some(ended),
+            Slot::NotStarted(_) | Slot::Live(_) => None,
+        }
+    }
+}
