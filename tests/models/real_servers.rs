@@ -167,7 +167,9 @@ impl Gateway {
             .args(["--config", "config.yaml", "--host", "127.0.0.1", "--port"])
             .arg(address.port().to_string())
             .current_dir(&folder.0)
-            .env("LITELLM_TELEMETRY", "False")
+            // On loopback and for nobody else; and nothing is fetched.
+            .env("LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY", "true")
+            .env("LITELLM_LOCAL_MODEL_COST_MAP", "True")
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
