@@ -24,7 +24,7 @@ pub use crate::input::Input;
 /// One call of a model.
 #[derive(Clone)]
 pub struct ModelCall {
-    /// What to send, in order; repaired, system first.
+    /// The request, in order; repaired, system first.
     pub request: Arc<ModelRequest>,
     /// The profile that was chosen.
     pub profile: Arc<Profile>,
@@ -34,19 +34,19 @@ pub struct ModelCall {
     pub tools: Vec<ToolSpec>,
     /// Structured output the node wants.
     pub response_format: Option<Arc<Value>>,
-    /// What this thread's earlier calls of this profile left behind.
+    /// The memory of this thread's earlier calls of this profile.
     pub session: ModelSession,
-    /// Where the call comes from.
+    /// The place in the run that the call comes from.
     pub context: CallContext,
     /// The host's clock, for delays that virtual time can skip.
     pub clock: WorkClock,
     /// A random number of this call's own, for the jitter of its retries; a seeded one under virtual time.
     pub chance: u64,
-    /// Where pieces of the reply go as they come; does nothing where nobody listens.
+    /// The sink for pieces of the reply as they come; does nothing where nobody listens.
     pub tokens: TokenSink,
 }
 
-/// What a thread remembers for a model between calls: which of a script's responses were used.
+/// The memory of a thread for a model between calls: which of a script's responses were used.
 #[derive(Clone, Debug, Default)]
 pub struct ModelSession {
     used: Arc<std::sync::Mutex<std::collections::BTreeSet<usize>>>,
@@ -62,7 +62,7 @@ impl ModelSession {
         Some(place)
     }
 
-    /// What the calls that fell back to `profile` left behind.
+    /// The memory of the calls that fell back to `profile`.
     #[must_use]
     pub fn of_fallback(&self, profile: &str) -> Self {
         let mut others = self.others.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -76,7 +76,7 @@ type TakePiece = dyn Fn(&str) + Send + Sync;
 /// Hears that a reply begins anew.
 type Restart = dyn Fn() + Send + Sync;
 
-/// Where a streaming model puts what it has so far.
+/// A sink for the pieces of a streaming model's reply.
 #[derive(Clone)]
 pub struct TokenSink {
     send: Option<Arc<TakePiece>>,
@@ -151,12 +151,12 @@ pub trait Models: Send + Sync + 'static {
     fn choose(&self, profile_id: Option<&str>) -> (Arc<Profile>, Arc<dyn Model>);
 }
 
-/// What a model is told about a tool.
+/// A tool's name, description and schema, for a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolSpec {
     /// Its name.
     pub name: String,
-    /// What it does, for the model.
+    /// The description, for the model.
     pub description: String,
     /// JSON Schema of its arguments.
     pub parameters: Value,
@@ -199,7 +199,7 @@ pub struct Question {
 /// Asks a person: an answer that fits the schema; none where nobody is there, or declines.
 pub type AskPerson = dyn Fn(Question) -> BoxFuture<'static, Option<Value>> + Send + Sync;
 
-/// What a tool is told beside its arguments.
+/// The circumstances of a tool's call, beside its arguments.
 #[derive(Clone)]
 pub struct ToolContext {
     /// The host's clock, for delays that virtual time can skip.
@@ -208,7 +208,7 @@ pub struct ToolContext {
     pub call_id: String,
     /// Whoever is asked for consent, for what the tool has to ask while it works; none: nobody is.
     pub ask: Option<Arc<AskPerson>>,
-    /// Where the call comes from; none where it is made by hand.
+    /// The place in the run that the call comes from; none where it is made by hand.
     pub caller: Option<CallContext>,
 }
 
@@ -217,7 +217,7 @@ pub struct ToolContext {
 pub struct AskedCall {
     /// Tool, arguments, and the model's id for it.
     pub call: ToolCall,
-    /// Where the call comes from; none where it is made by hand.
+    /// The place in the run that the call comes from; none where it is made by hand.
     pub caller: Option<CallContext>,
 }
 
@@ -230,7 +230,7 @@ impl From<ToolCall> for AskedCall {
 
 /// Finds tools by name.
 pub trait Tools: Send + Sync + 'static {
-    /// What models are told about these tools; unknown names are left out.
+    /// The specs of these tools, for models; unknown names are left out.
     fn specs(&self, names: &[Arc<str>]) -> Vec<ToolSpec>;
 
     /// Whether a call of this tool waits for the outside world: virtual time then stands by the real clock.
@@ -266,7 +266,7 @@ pub struct ScriptJob<'a> {
     pub code: SnippetIx,
     /// The node's `input`.
     pub input: Arc<Value>,
-    /// What else the script sees; captured before this returns.
+    /// The other values that the script sees; captured before this returns.
     pub scope: &'a dyn Scope,
     /// The run that asks: runs share the threads of scripts evenly.
     pub run_id: &'a Arc<str>,
@@ -282,7 +282,7 @@ pub struct ScriptEnd {
     pub logs: ScriptLogs,
 }
 
-/// What a script answers to.
+/// The callback of a script.
 pub type ScriptAnswer = Box<dyn FnOnce(ScriptEnd) + Send>;
 
 /// Texts that an [`Evaluator`] left for later, with all that they see.
@@ -295,7 +295,7 @@ pub struct TextJob {
 
 /// Texts to evaluate.
 pub enum Texts {
-    /// What a thread evaluates of a node.
+    /// The texts that a thread evaluates of a node.
     OfNode {
         /// The graph.
         graph: Arc<Graph>,
@@ -312,9 +312,9 @@ pub enum Texts {
     OfEvent {
         /// The text.
         source: Arc<str>,
-        /// What it is evaluated for.
+        /// The kind of result that is wanted.
         want: Want,
-        /// What it sees.
+        /// The values that it sees.
         scope: Box<ScopeValues>,
     },
 }
@@ -333,7 +333,7 @@ impl Texts {
     }
 }
 
-/// What a text that stands by itself is evaluated for.
+/// The kind of result that is wanted of a text which stands by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
     /// An expression's value.
@@ -344,7 +344,7 @@ pub enum Want {
     Text,
 }
 
-/// What evaluated texts answer to.
+/// The callback of evaluated texts.
 pub type TextAnswer = Box<dyn FnOnce(Outcome) + Send>;
 
 /// How the threads of scripts fare.

@@ -46,7 +46,7 @@ impl Waiters {
             .collect()
     }
 
-    /// Where the waker of a key is, or would be.
+    /// The place of a key's waker, or the one that it would have.
     fn place(&self, key: u64) -> Result<usize, usize> {
         self.wakers.binary_search_by_key(&key, |(key, _)| *key)
     }

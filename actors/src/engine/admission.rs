@@ -33,7 +33,7 @@ pub struct RunRequest {
     pub workflow_id: String,
     /// Its input.
     pub input: Value,
-    /// What its conversation starts with.
+    /// The messages that its conversation starts with.
     pub conversation: History,
     /// Laid over the workflow's pinned context.
     pub pinned: Pinned,

@@ -31,7 +31,7 @@ pub trait Chooser {
 
 /// A chooser, and what it may choose.
 pub struct Choosing {
-    /// Who picks.
+    /// The chooser.
     pub chooser: Box<dyn Chooser>,
     /// Whether time limits may pass while something else could still happen.
     pub timeouts: bool,
@@ -64,7 +64,7 @@ impl std::fmt::Display for Pending {
     }
 }
 
-/// What is held, and what is known of who asked for it.
+/// The things that are held, and what is known of who asked for them.
 pub(super) struct Choices {
     choosing: RefCell<Choosing>,
     known: RefCell<Known>,
@@ -89,7 +89,7 @@ struct Thread {
 
 struct Held {
     pending: Pending,
-    /// Whose, in every order.
+    /// The identity of its thread, the same in every order.
     identity: u64,
     item: Item,
 }
@@ -104,7 +104,7 @@ enum Item {
     },
 }
 
-/// What the chooser says.
+/// The chooser's answer.
 pub(super) enum Next {
     /// This happens, at this time at the earliest.
     Run(Ready, Millis),
@@ -268,7 +268,7 @@ impl Known {
         })
     }
 
-    /// What may be chosen, by its place among what is held.
+    /// The things that may be chosen, by their places among what is held.
     fn offered(&self, choosing: &Choosing) -> Vec<usize> {
         let is_limit = |held: &Held| held.pending.what == AwaitKind::Limit;
         let has_first = |held: &Held, blocks: &dyn Fn(&Held) -> bool| {

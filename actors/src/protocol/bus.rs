@@ -84,7 +84,7 @@ pub(crate) struct Quiesce {
     pub(crate) answer: Answer<()>,
 }
 
-/// Where and when an event was raised.
+/// The place and time that an event was raised at.
 #[derive(Clone)]
 pub(crate) struct Source {
     pub(crate) run_id: Arc<str>,

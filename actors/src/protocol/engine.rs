@@ -21,7 +21,7 @@ pub(crate) trait EngineHandle: Send + Sync {
     /// Starts a run that nobody awaits.
     fn start_detached(self: Arc<Self>, run: DetachedRun) -> Result<(), RunError>;
 
-    /// What the caller of a run said of it; none where the run is over.
+    /// The metadata that the caller of a run gave it; none where the run is over.
     fn metadata_of(&self, run_id: &str) -> Option<Arc<Map<String, Value>>>;
 
     /// Nothing more can be told a run.

@@ -56,7 +56,7 @@ impl EventFilter {
 pub struct Subscription {
     /// Only these types; empty: all.
     pub types: Vec<EventType>,
-    /// Where the events go.
+    /// The end that takes the events.
     pub deliver: Box<dyn Deliver>,
 }
 

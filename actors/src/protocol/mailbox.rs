@@ -12,7 +12,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 /// A handle to an actor that is told messages of type `M`.
 pub(crate) struct Sender<M>(UnboundedSender<M>);
 
-/// What the actor was told. Once it is dropped, so is what comes.
+/// The messages that the actor was told. Once it is dropped, so is what comes.
 pub(crate) struct Receiver<M>(UnboundedReceiver<M>);
 
 /// A mailbox: its handle, and what the actor takes its messages from.

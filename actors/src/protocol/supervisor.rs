@@ -140,7 +140,7 @@ pub(crate) struct SupervisorHandle {
     is_told: AtomicBool,
     /// Most runs never hear an event from outside.
     raised: OnceLock<Batches<RaisedEvent>>,
-    /// What the run's caller said of it.
+    /// The metadata that the run's caller gave it.
     metadata: Option<Arc<Map<String, Value>>>,
 }
 
@@ -154,7 +154,7 @@ impl SupervisorHandle {
         }
     }
 
-    /// What the run's caller said of it.
+    /// The metadata that the run's caller gave it.
     pub(crate) fn metadata(&self) -> Option<&Arc<Map<String, Value>>> {
         self.metadata.as_ref()
     }
@@ -234,7 +234,7 @@ impl InteractionAnswer {
     }
 }
 
-/// What a trigger assigns.
+/// An assignment that a trigger makes.
 pub(crate) struct Assignment {
     /// The thread that raised the event.
     pub(crate) thread_id: Arc<str>,

@@ -33,7 +33,7 @@ pub enum Effect {
     Drop {
         /// Which.
         thread: ThreadNo,
-        /// What it awaited.
+        /// The effect that it awaited.
         effect: EffectId,
     },
     /// A thread asks which firings hold it, once every trigger of what was raised has been matched: it is answered with
@@ -41,7 +41,7 @@ pub enum Effect {
     AwaitTriggers {
         /// Which.
         thread: ThreadNo,
-        /// What it awaits.
+        /// The effect that it awaits.
         effect: EffectId,
     },
     /// A thread has ended: whatever is under way for it is to be stopped.
@@ -64,7 +64,7 @@ pub enum Effect {
         workflow_id: Arc<str>,
         /// The main thread.
         thread_id: Arc<str>,
-        /// What happened.
+        /// The events.
         events: Vec<RaisedEvent>,
     },
     /// Tell [`super::ToSupervisor::Elapsed`] after a while.
@@ -98,7 +98,7 @@ pub struct DetachedStart {
     pub workflow_id: String,
     /// Its input.
     pub input: Value,
-    /// What its conversation starts with.
+    /// The messages that its conversation starts with.
     pub messages: Vec<ChatMessage>,
     /// Inside what a token event started: the token limit is not checked.
     pub is_unlimited: bool,

@@ -61,7 +61,7 @@ pub struct RunSeed {
     pub graph: Arc<Graph>,
     /// Its input.
     pub input: Arc<Value>,
-    /// What its conversation starts with.
+    /// The messages that its conversation starts with.
     pub conversation: Conversation,
     /// Its pinned context.
     pub pinned: Pinned,

@@ -56,7 +56,7 @@ pub enum Timer {
     Firing(FiringId),
 }
 
-/// What a person or a trigger does to a thread or a run.
+/// An order of a person or a trigger to a thread or a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Control {
     /// Stop it, for this reason.
@@ -69,7 +69,7 @@ pub enum Control {
     Resume,
 }
 
-/// What a supervisor is told.
+/// A message to a run's supervisor.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum ToSupervisor {
     /// From outside: the run, or what it did before, is controlled.
@@ -108,18 +108,18 @@ pub enum ToSupervisor {
     Fork {
         /// Which.
         thread: ThreadNo,
-        /// What it awaits.
+        /// The effect that it awaits.
         effect: EffectId,
         /// The fork.
         fork: ForkIx,
-        /// What the branches start with.
+        /// The variables, outputs and conversation that the branches start with.
         start: Box<BranchStart>,
     },
     /// A thread stands at MAP.
     Map {
         /// Which.
         thread: ThreadNo,
-        /// What it awaits.
+        /// The effect that it awaits.
         effect: EffectId,
         /// The MAP node.
         node: NodeIx,
@@ -132,7 +132,7 @@ pub enum ToSupervisor {
     Call {
         /// Which.
         thread: ThreadNo,
-        /// What it awaits.
+        /// The effect that it awaits.
         effect: EffectId,
         /// The SUBGRAPH node.
         node: NodeIx,
@@ -145,7 +145,7 @@ pub enum ToSupervisor {
     Drop {
         /// Which.
         thread: ThreadNo,
-        /// What it awaited.
+        /// The effect that it awaited.
         effect: EffectId,
     },
     /// A thread has said how it stands, for a firing; none where it has ended.
@@ -187,12 +187,12 @@ pub enum ToSupervisor {
     },
 }
 
-/// What a trigger assigns.
+/// An assignment that a trigger makes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Assignment {
     /// The thread that raised the event.
     pub thread: ThreadNo,
-    /// Whose variable.
+    /// The scope of the variable.
     pub scope: VariableScope,
     /// The trigger.
     pub trigger_id: Arc<str>,
@@ -204,7 +204,7 @@ pub struct Assignment {
     pub trigger_depth: u32,
 }
 
-/// What a thread is told.
+/// A message to a thread.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum ToThread {
     /// As its machine takes it.
@@ -213,9 +213,9 @@ pub enum ToThread {
     Triggered {
         /// Which.
         firing: FiringId,
-        /// What it hands back.
+        /// The result that it hands back.
         result: TriggeredResult,
-        /// What it hands to the conversation.
+        /// The change of the conversation.
         merge: Option<Box<Merge>>,
     },
     /// A firing needs to know how it stands.
@@ -224,14 +224,14 @@ pub enum ToThread {
     GoOn,
 }
 
-/// What a conversation is told.
+/// A message to a conversation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum ToConversation {
     /// To do something, and to answer a thread.
     Serve {
-        /// Who asks.
+        /// The thread that asks.
         thread: ThreadNo,
-        /// What awaits the answer; 0: nothing does.
+        /// The effect that awaits the answer; 0: none does.
         effect: EffectId,
         /// What.
         request: Box<Request>,
@@ -244,10 +244,10 @@ pub enum ToConversation {
     CompressionEnded,
 }
 
-/// What a conversation is asked to do.
+/// A request to a conversation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Request {
-    /// What a thread's machine asks.
+    /// The request of a thread's machine.
     Do {
         /// That.
         op: ConversationOp,
@@ -269,21 +269,21 @@ pub enum Request {
     },
 }
 
-/// What a thread tells its supervisor by way of its conversation.
+/// A message of a thread to its supervisor, by way of its conversation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Forwarded {
     /// It stands at FORK.
     Fork {
-        /// What it awaits.
+        /// The effect that it awaits.
         effect: EffectId,
         /// The fork.
         fork: ForkIx,
-        /// What its branches start with beside the conversation.
+        /// The variables and outputs that its branches start with.
         snapshot: Snapshot,
     },
     /// It stands at MAP.
     Map {
-        /// What it awaits.
+        /// The effect that it awaits.
         effect: EffectId,
         /// The MAP node.
         node: NodeIx,
@@ -292,18 +292,18 @@ pub enum Forwarded {
     },
     /// It calls a workflow.
     Call {
-        /// What it awaits.
+        /// The effect that it awaits.
         effect: EffectId,
         /// The SUBGRAPH node.
         node: NodeIx,
         /// The child's input.
         input: Arc<Value>,
-        /// Where the child's conversation comes from.
+        /// The origin of the child's conversation.
         mode: ConversationMode,
     },
     /// It no longer awaits one of these.
     Drop {
-        /// What it awaited.
+        /// The effect that it awaited.
         effect: EffectId,
     },
     /// How it stands, for a firing.
@@ -324,7 +324,7 @@ pub enum HandedConversation {
     Shared(ThreadNo),
 }
 
-/// What the branches of a fork start with.
+/// The variables, outputs and conversation that the branches of a fork start with.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BranchStart {
     /// Variables and outputs.
@@ -333,7 +333,7 @@ pub struct BranchStart {
     pub conversation: Conversation,
 }
 
-/// What a triggered sub-workflow gets of the thread that raised the event.
+/// The parts of the thread that raised the event, for a triggered sub-workflow.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Prepared {
     /// The last node's output.
@@ -353,15 +353,15 @@ pub struct Prepared {
 pub struct Ended {
     /// By its own word, or by what ended its actor.
     pub end: ThreadEnd,
-    /// What its models cost.
+    /// The tokens that its models cost.
     pub spent: Spent,
     /// Its actor panicked: nobody has said yet that it ended.
     pub panicked: bool,
-    /// What it leaves to whoever it ran for; none where nobody takes it over.
+    /// Its remains, for whoever it ran for; none where nobody takes them over.
     pub artifacts: Option<Box<Artifacts>>,
 }
 
-/// What a thread leaves to whoever it ran for.
+/// The remains of a thread, for whoever it ran for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Artifacts {
     /// Its variables.
@@ -374,10 +374,10 @@ pub struct Artifacts {
     pub conversation: Option<Conversation>,
 }
 
-/// What a firing hands to the conversation of its main thread.
+/// The change that a firing makes to the conversation of its main thread.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Merge {
-    /// What becomes of it.
+    /// The change itself.
     pub change: Change,
     /// A token event set it off: COMPRESSION_COMPLETED says what came of it, also where that is nothing.
     pub is_compression: bool,
@@ -387,7 +387,7 @@ pub struct Merge {
     pub globals: Assigned,
 }
 
-/// What becomes of a conversation.
+/// A change of a conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Change {
     /// Nothing.
@@ -411,7 +411,7 @@ pub enum Change {
 }
 
 impl Control {
-    /// What it is to a thread.
+    /// The same, as a thread's input.
     pub(super) fn input(self, trigger_depth: u32) -> Input {
         match self {
             Self::Cancel(reason) => Input::Cancel {

@@ -13,7 +13,7 @@ use crate::definition::Pinned;
 use crate::event::EventMask;
 use crate::graph::Graph;
 
-/// Who listens to what: event types that nobody listens to are not built.
+/// The event types that somebody listens to: others are not built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listening {
     /// Types that a subscriber or a trigger listens to.
@@ -31,7 +31,7 @@ pub struct Told {
     pub at: Millis,
     /// So many messages had been taken before: see [`RunMachine::steps`].
     pub after: u64,
-    /// Who listened from then on.
+    /// The event types that somebody listened to from then on.
     pub listening: Listening,
     /// What.
     pub message: Message,
@@ -42,7 +42,7 @@ pub struct Told {
 pub struct Begun {
     /// When.
     pub at: Millis,
-    /// Who listened.
+    /// The event types that somebody listened to.
     pub listening: Listening,
     /// With what.
     pub seed: RunSeed,

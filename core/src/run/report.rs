@@ -35,13 +35,13 @@ pub struct RunReport {
     pub error: Option<RunError>,
     /// Its conversation, complete.
     pub conversation: ConversationReport,
-    /// What it costs and cost.
+    /// The tokens that it costs and cost.
     pub tokens: TokenReport,
     /// The nodes the main thread entered, in order.
     pub nodes: Vec<NodeReport>,
     /// Every thread of the run, in the order they were started.
     pub threads: ThreadList,
-    /// What triggers started, one record a firing.
+    /// The firings of triggers, one record each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub firings: Vec<FiringReport>,
     /// From start to the main thread's end, on the host's clock.
@@ -71,9 +71,9 @@ impl ConversationReport {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TokenReport {
-    /// What the visible messages cost.
+    /// The tokens of the visible messages.
     pub context: u64,
-    /// What providers reported, children included.
+    /// The tokens that providers reported, children included.
     pub spent: Spent,
 }
 
@@ -132,7 +132,7 @@ pub struct FiringReport {
     pub thread_id: String,
     /// How the sub-workflow or the detached run ended; none while it runs, and where it never began.
     pub status: Option<ThreadStatus>,
-    /// What came of the firing.
+    /// The outcome of the firing.
     pub outcome: FiringOutcome,
     /// Firings of the same trigger that were not started because this one was queued or running.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -144,13 +144,13 @@ pub struct FiringReport {
     pub nodes: Vec<NodeReport>,
 }
 
-/// What came of a firing.
+/// The outcome of a firing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum FiringOutcome {
     /// It waits for its thread, or runs: a detached run may outlive the run that started it.
     Open,
-    /// What it handed back has taken effect.
+    /// The result that it handed back has taken effect.
     Completed,
     /// It failed; the thread went on unchanged.
     Failed,
@@ -163,7 +163,7 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// What a run is asked while it runs.
+/// The state of a run while it runs.
 #[derive(Clone, Debug)]
 pub struct RunStatus {
     /// The main thread's status.

@@ -49,7 +49,7 @@ pub(super) struct Computed {
     pub(super) parts: Vec<Arc<Value>>,
 }
 
-/// What the world knows at a step: chance, and who listens. What time it is no thread asks: it asks for timers.
+/// The world at a step: chance, and who listens. No thread asks what time it is: it asks for timers.
 #[derive(Clone, Copy, Debug)]
 pub struct Environment {
     /// A fresh random number, for jitter.
@@ -102,7 +102,7 @@ impl std::fmt::Display for CancelReason {
     }
 }
 
-/// What happens to a thread.
+/// An input of a thread.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Input {
     /// Take the first step.
@@ -111,7 +111,7 @@ pub enum Input {
     Answer {
         /// Which.
         effect: EffectId,
-        /// What came of it.
+        /// The outcome.
         outcome: Outcome,
     },
     /// Stop.
@@ -121,7 +121,7 @@ pub enum Input {
         /// How many triggers stand between the run's own steps and this.
         trigger_depth: u32,
     },
-    /// What it lives on is gone: it ends FAILED.
+    /// The thing that it lives on is gone: it ends FAILED.
     Fail(RunError),
     /// Stop at the next safe point until resumed.
     Pause {
@@ -139,7 +139,7 @@ pub enum Input {
     Triggered {
         /// Which firing.
         firing: FiringId,
-        /// What it hands back.
+        /// The result that it hands back.
         result: TriggeredResult,
     },
     /// A trigger assigns a variable of this thread: at its next safe point, or its end.
@@ -155,7 +155,7 @@ pub enum Input {
     },
 }
 
-/// What a triggered sub-workflow hands to its main thread. All or nothing.
+/// The result of a triggered sub-workflow for its main thread. All or nothing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TriggeredResult {
     /// Variables of the thread to assign.
@@ -170,7 +170,7 @@ pub struct TriggeredResult {
     pub trigger_depth: u32,
 }
 
-/// What a node evaluates: the texts are in the graph, the values in the thread.
+/// The texts that a node evaluates: they are in the graph, the values in the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Evaluation {
     /// Which edge out of the node holds: [`Outcome::Choice`].
@@ -202,7 +202,7 @@ pub enum ConversationOp {
     FinishSummary(String),
     /// Build the next model request: [`Outcome::Prepared`].
     Prepare {
-        /// Whose rules.
+        /// The kind of agent, for its rules.
         agent: AgentKind,
         /// System text where the history has none.
         system: Option<String>,
@@ -229,9 +229,9 @@ pub enum ContextChange {
     },
     /// Puts messages in the place of others.
     Replace {
-        /// What goes; absent: all.
+        /// The messages that go; absent: all.
         target: Option<ConversationHistoryOptions>,
-        /// What comes.
+        /// The messages that come.
         messages: Vec<Message>,
     },
     /// Keeps or removes from an end.
@@ -245,7 +245,7 @@ pub enum ContextChange {
     Filter(FilterContext),
 }
 
-/// What a thread wants to wake up for.
+/// The reason that a thread wants to wake up for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TimerPurpose {
     /// A WAIT node's own time.
@@ -256,14 +256,14 @@ pub enum TimerPurpose {
     Limit,
 }
 
-/// What a thread wants done.
+/// An effect that a thread asks for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Effect {
     /// Evaluate texts of `node`: in place, or where that may take long on a thread of scripts.
     Evaluate {
         /// Answer here.
         id: EffectId,
-        /// Whose texts.
+        /// The node.
         node: NodeIx,
         /// Which.
         what: Evaluation,
@@ -274,7 +274,7 @@ pub enum Effect {
         id: EffectId,
         /// The CODE node.
         node: NodeIx,
-        /// What it gets, made when the function looks.
+        /// The node's input, made when the function looks.
         input: Output,
     },
     /// Run a script: [`Outcome::Value`] or an error.
@@ -283,7 +283,7 @@ pub enum Effect {
         id: EffectId,
         /// The CODE node.
         node: NodeIx,
-        /// What it gets.
+        /// The node's input.
         input: Arc<Value>,
     },
     /// Ask the conversation.
@@ -299,7 +299,7 @@ pub enum Effect {
         id: EffectId,
         /// The LLM node (or the CONTEXT_PROCESSOR that summarizes).
         node: NodeIx,
-        /// What to send.
+        /// The request.
         request: Arc<ModelRequest>,
         /// Whether the model may ask for tools.
         offers_tools: bool,
@@ -339,7 +339,7 @@ pub enum Effect {
         node: NodeIx,
         /// The child's input.
         input: Arc<Value>,
-        /// Where its conversation comes from.
+        /// The origin of its conversation.
         conversation: ConversationMode,
     },
     /// Wake up later: [`Outcome::Elapsed`].
@@ -393,7 +393,7 @@ pub enum Effect {
     RaiseAndAwaitTriggers {
         /// Answer here.
         id: EffectId,
-        /// What happened; absent: only ask about what was told before.
+        /// The event; absent: only ask about those told before.
         event: Option<RaisedEvent>,
     },
     /// A firing's result has been applied, or could not be.
@@ -412,7 +412,7 @@ pub enum Effect {
     Ended(ThreadEnd),
 }
 
-/// What came of an effect.
+/// The outcome of an effect.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Outcome {
     /// It was done.
@@ -486,7 +486,7 @@ impl Outcome {
 pub struct PersonsAnswer {
     /// As it was given.
     pub answer: Arc<Value>,
-    /// Who gave it, where that is known.
+    /// The person who gave it, where that is known.
     pub by: Option<Arc<str>>,
     /// When, by the clock that events have.
     pub at: Millis,
@@ -495,14 +495,14 @@ pub struct PersonsAnswer {
 /// A model request, and what the token limit says of it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Prepared {
-    /// What to send.
+    /// The request.
     pub request: Arc<ModelRequest>,
     /// Events of the conversation (TOKEN_LIMIT_EXCEEDED, TOKEN_USAGE_WARNING, REQUEST_PREPARED, REQUEST_REPAIRED), in order. They were
     /// decided by the conversation; the thread raises them so that they stand in its order.
     pub events: Vec<RaisedEvent>,
 }
 
-/// What a model said.
+/// A model's reply.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelReply {
@@ -512,7 +512,7 @@ pub struct ModelReply {
     /// Tools it asks for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
-    /// What the provider reported, over every attempt.
+    /// The tokens that the provider reported, over every attempt.
     #[serde(default)]
     pub usage: Spent,
     /// Why the reply ended. Where it asks for tools that is why, whatever stands here.

@@ -37,7 +37,7 @@ pub(super) enum SafePointWork {
     Assign(TriggerAssignment),
 }
 
-/// What a trigger assigns.
+/// An assignment that a trigger makes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct TriggerAssignment {
     pub(super) trigger_id: Arc<str>,

@@ -12,7 +12,7 @@ use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome, ScriptLogs};
 use crate::thread::step::StepContext;
 use crate::value::Output;
 
-/// What it awaits.
+/// The stage that the node is in.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::thread) enum Stage {
     /// Its input.

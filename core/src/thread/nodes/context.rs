@@ -12,7 +12,7 @@ use crate::message::{Message, Role};
 use crate::thread::effect::{ContextChange, ConversationOp, Effect, EffectId, Evaluation, Outcome};
 use crate::thread::step::StepContext;
 
-/// What it awaits.
+/// The stage that the node is in.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::thread) enum Stage {
     /// Its texts.

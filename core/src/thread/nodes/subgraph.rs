@@ -13,7 +13,7 @@ use crate::graph::{NodeKind, ValueSpec};
 use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome};
 use crate::thread::step::StepContext;
 
-/// What it awaits.
+/// The stage that the node is in.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::thread) enum Stage {
     /// The child's input.

@@ -12,7 +12,7 @@ use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome};
 use crate::thread::state::coerce;
 use crate::thread::step::StepContext;
 
-/// What it awaits.
+/// The stage that the node is in.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::thread) enum Stage {
     /// The value.
