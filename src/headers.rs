@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use reqwest::header::{HeaderName, HeaderValue};
+use pirn_actors::cause::idempotency_key;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 /// `headers` as they are written, then `headersEnv`. All are marked as secrets, so that nothing shows them.
 ///
@@ -22,6 +23,15 @@ pub(crate) fn of_request(
         headers.push(header(name, &value)?);
     }
     Ok(headers)
+}
+
+/// `Idempotency-Key`: the effect that is carried out, the same in every attempt. One that the config gives stays.
+pub(crate) fn add_idempotency_key(headers: &mut HeaderMap) {
+    if let Some(key) = idempotency_key()
+        && let Ok(value) = HeaderValue::try_from(key)
+    {
+        headers.entry("idempotency-key").or_insert(value);
+    }
 }
 
 fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {

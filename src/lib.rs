@@ -24,29 +24,36 @@ pub mod telemetry;
 pub mod tokens;
 pub mod tools;
 
+pub use engine::durable::{
+    DoubtAnswer, DoubtQuestion, ForkBuilder, OutcomeDiff, ResumeBuilder, ResumeError, RunDiff, RunView, Step, StepKind,
+};
 pub use engine::{
     BlockingEvents, BuildError, CancelOnDrop, Compression, Engine, EngineBuilder, EventFilter, Events, FiringOutcome,
-    FiringReport, Heard, History, Journal, NodeInfo, NodeReport, NotLocalContext, RunBuilder, RunHandle, RunReport,
-    RunStatus, ShutdownReport, ThreadList, ThreadReport, WorkflowInfo,
+    FiringReport, Graphs, Heard, History, Journal, Keeping, NodeInfo, NodeReport, NotLocalContext, RunBuilder,
+    RunHandle, RunJournal, RunReport, RunStatus, ShutdownReport, ThreadList, ThreadReport, WorkflowInfo,
 };
 pub use explore::explore;
 pub use pirn_actors::AnswerRefused;
+pub use pirn_actors::cause::idempotency_key;
 pub use pirn_actors::host::WorkClock;
 pub use pirn_actors::ports::{
     CallContext, Input, Model, ModelCall, ModelSession, TokenSink, Tool, ToolContext, ToolSpec,
 };
 pub use pirn_core::conversation::{MarkMap, ModelRequest, Spent, Tokenizer};
 pub use pirn_core::definition::{
-    Fault, FaultCode, PinSection, Pinned, Profile, SourceFile, TriggerAction, TriggerCondition, TriggerDefinition,
+    Fault, FaultCode, InDoubt, PinSection, Pinned, Profile, SourceFile, TriggerAction, TriggerCondition,
+    TriggerDefinition,
 };
 pub use pirn_core::error::{ErrorFacts, RunError, RunErrorCode};
 pub use pirn_core::event::{Event, EventData, EventType};
 pub use pirn_core::message::{Message, Part, Role, ToolCall};
 pub use pirn_core::model_call::FinishReason;
-pub use pirn_core::run::{ConversationReport, TokenReport};
+pub use pirn_core::run::{ConversationReport, DoubtKind, DoubtReport, RepeatReport, Resolution, TokenReport};
 pub use pirn_core::status::ThreadStatus;
 pub use pirn_core::thread::{Interaction, ModelReply, NodeStatus, ThreadKind};
 pub use pirn_core::trigger::TriggerState;
+/// Where durable runs are kept.
+pub use pirn_store as store;
 /// The JSON of inputs, outputs and tool arguments, in the version that the signatures here have.
 pub use serde_json;
 pub use simulate::simulate;
@@ -56,6 +63,9 @@ pub use simulate::simulate;
 mod pages {
     #[doc = include_str!("../docs/embedding.md")]
     struct Embedding;
+    #[cfg(feature = "sqlite")]
+    #[doc = include_str!("../docs/durability.md")]
+    struct Durability;
     #[doc = include_str!("../docs/simulation.md")]
     struct Simulation;
     #[doc = include_str!("../docs/explore.md")]

@@ -4,16 +4,40 @@
 //! link further down the chain than what it was called for, so the chain has its end. Nobody hands a
 //! depth to such code and nobody has to: while it is called, and while its future is polled, the depth is the thread's.
 //! What it does in a task or thread of its own is not known to be its doing.
+//!
+//! The effect that such code carries out is known in the same way: its id is the idempotency key of whatever the code asks of
+//! others, the same in every attempt and every process.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures::future::BoxFuture;
+use pirn_core::run::{ThreadNo, effect_key};
+use pirn_core::thread::EffectId;
 
 thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
+    static EFFECT: RefCell<Option<EffectName>> = const { RefCell::new(None) };
+}
+
+/// Names an effect.
+#[derive(Clone)]
+pub(crate) struct EffectName {
+    pub(crate) run_id: Arc<str>,
+    pub(crate) thread: ThreadNo,
+    pub(crate) effect: EffectId,
+}
+
+/// The idempotency key of the effect that the caller carries out: `RUN.THREAD.EFFECT`, the same in every attempt and every
+/// process. None outside of a run's model, tool or async function.
+pub fn idempotency_key() -> Option<String> {
+    EFFECT.with_borrow(|effect| {
+        let effect = effect.as_ref()?;
+        Some(effect_key(&effect.run_id, effect.thread, effect.effect))
+    })
 }
 
 /// How many triggers stand between the run's own steps and the caller; 0 where none called it.
@@ -36,7 +60,36 @@ pub(crate) fn work_with_trigger_depth<T: 'static>(
     if depth == 0 {
         return work;
     }
-    Box::pin(WithTriggerDepth { depth, work })
+    Box::pin(Caused {
+        depth,
+        effect: None,
+        work,
+    })
+}
+
+/// Work of the host that carries an effect out.
+pub(crate) fn work_of_effect<T: 'static>(
+    depth: u32,
+    effect: EffectName,
+    begin: impl FnOnce() -> BoxFuture<'static, T>,
+) -> BoxFuture<'static, T> {
+    let mut effect = Some(effect);
+    let work = with_effect(&mut effect, || with_trigger_depth(depth, begin));
+    Box::pin(Caused { depth, effect, work })
+}
+
+/// Calls code of the host that carries an effect out.
+fn with_effect<T>(effect: &mut Option<EffectName>, call: impl FnOnce() -> T) -> T {
+    /// Puts the names back, also where the call panics.
+    struct Back<'a>(&'a mut Option<EffectName>);
+    impl Drop for Back<'_> {
+        fn drop(&mut self) {
+            EFFECT.with_borrow_mut(|current| std::mem::swap(current, self.0));
+        }
+    }
+    EFFECT.with_borrow_mut(|current| std::mem::swap(current, effect));
+    let _back = Back(effect);
+    call()
 }
 
 /// Puts the depth back, also where the call panics.
@@ -48,16 +101,18 @@ impl Drop for Before {
     }
 }
 
-struct WithTriggerDepth<T> {
+struct Caused<T> {
     depth: u32,
+    effect: Option<EffectName>,
     work: BoxFuture<'static, T>,
 }
 
-impl<T> Future for WithTriggerDepth<T> {
+impl<T> Future for Caused<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<T> {
-        with_trigger_depth(self.depth, || self.work.as_mut().poll(task))
+        let Self { depth, effect, work } = &mut *self;
+        with_effect(effect, || with_trigger_depth(*depth, || work.as_mut().poll(task)))
     }
 }
 
@@ -94,5 +149,32 @@ mod tests {
         go.send(()).unwrap_or(());
         assert_eq!(work.as_mut().poll(&mut task), Poll::Ready((4, 4)));
         assert_eq!(trigger_depth(), 0);
+    }
+
+    #[test]
+    fn work_has_its_effects_key_whenever_it_is_polled_and_nobody_else_has() {
+        let name = EffectName {
+            run_id: "run-1".into(),
+            thread: 2,
+            effect: 7,
+        };
+        let (go, may_go) = futures::channel::oneshot::channel::<()>();
+        let begun = RefCell::new(None);
+        let mut work = work_of_effect(0, name, || {
+            begun.replace(idempotency_key());
+            Box::pin(async move {
+                may_go.await.unwrap_or(());
+                idempotency_key()
+            })
+        });
+        assert_eq!(
+            (begun.into_inner().as_deref(), idempotency_key()),
+            (Some("run-1.2.7"), None)
+        );
+        let mut task = Context::from_waker(std::task::Waker::noop());
+        assert!(work.as_mut().poll(&mut task).is_pending());
+        assert_eq!(idempotency_key(), None);
+        go.send(()).unwrap_or(());
+        assert_eq!(work.as_mut().poll(&mut task), Poll::Ready(Some("run-1.2.7".to_owned())));
     }
 }

@@ -11,16 +11,22 @@ use std::sync::Arc;
 
 use actix::{Actor, ActorContext, AsyncContext, Context, StreamHandler};
 use pirn_core::event::{Event, EventMask, RaisedEvent};
+use pirn_core::run::{FollowUp, Message, ToSupervisor};
 use pirn_core::thread::Outcome;
 
 use crate::answer::Answer;
 use crate::event_waiters::EventWaiters;
-use crate::protocol::bus::{BusMsg, BusSender, Interest, Quiesce, Source, Subscriber};
+use crate::protocol::bus::{BusMsg, BusSender, Interest, Quiesce, ResumedEvents, Source, Subscriber};
+use crate::protocol::engine::EngineHandle;
 use crate::protocol::events::{Delivery, Undelivered};
 use crate::protocol::mailbox::Receiver;
 use crate::protocol::matcher::{MatcherMsg, MatcherSender};
+use crate::protocol::supervisor::SupervisorMsg;
 
 pub(crate) struct EventBusActor {
+    engine: Arc<dyn EngineHandle>,
+    /// What runs are told is kept.
+    keeps_runs: bool,
     interest: Rc<Interest>,
     bus: BusSender,
     /// None once it is gone.
@@ -33,6 +39,7 @@ pub(crate) struct EventBusActor {
 
 impl EventBusActor {
     pub(crate) fn new(
+        (engine, keeps_runs): (Arc<dyn EngineHandle>, bool),
         interest: Rc<Interest>,
         bus: BusSender,
         matcher: MatcherSender,
@@ -41,6 +48,8 @@ impl EventBusActor {
     ) -> Self {
         context.add_stream(mail);
         Self {
+            engine,
+            keeps_runs,
             interest,
             bus,
             matcher: Some(matcher),
@@ -57,17 +66,61 @@ impl EventBusActor {
         };
         *sequence += 1;
         let event = Arc::new(source.event(*sequence, raised));
-        let before = self.listeners.len();
-        self.listeners.retain_mut(|listener| listener.take(&event));
-        if self.listeners.len() != before {
-            self.publish_interest();
-        }
+        self.hand_on(&event);
         self.waiters.wake(&event);
         if self.interest.triggers().contains(event.raised.event_type)
             && let Some(matcher) = &self.matcher
         {
             matcher.do_send(MatcherMsg::Happened(event));
         }
+    }
+
+    fn hand_on(&mut self, event: &Arc<Event>) {
+        let before = self.listeners.len();
+        self.listeners.retain_mut(|listener| listener.take(event));
+        if self.listeners.len() != before {
+            self.publish_interest();
+        }
+    }
+
+    /// Only who comes back to this run hears its events once more.
+    fn resumed(&mut self, resumed: ResumedEvents) {
+        self.sequences.insert(Arc::clone(&resumed.run_id), resumed.sequence);
+        for event in &resumed.events {
+            self.listeners
+                .retain_mut(|listener| listener.subscriber.run_id.is_none() || listener.take(event));
+        }
+        self.publish_interest();
+        if let Some(matcher) = &self.matcher {
+            matcher.do_send(MatcherMsg::Resumed(Box::new(resumed)));
+        }
+    }
+
+    /// An event that follows from another, because of a trigger. Where runs are kept it is for the run to raise it: it is one
+    /// of the events that the run raises again in another process.
+    fn follow_up(&mut self, source: Source, event: RaisedEvent) {
+        if self.keeps_runs {
+            let follow_up = FollowUp {
+                workflow_id: Arc::clone(&source.workflow_id),
+                thread_id: Arc::clone(&source.thread_id),
+                event: event.clone(),
+            };
+            let told = Message::Supervisor(ToSupervisor::FollowUp(Box::new(follow_up)));
+            if self.engine.tell_run(&source.run_id, SupervisorMsg::Tell(told)).is_ok() {
+                return;
+            }
+            // Of a run that is not there to keep it nothing more is told.
+        } else if self.sequences.contains_key(&source.run_id) {
+            return self.raise(source, event);
+        }
+        let run_id = &source.run_id;
+        tracing::warn!(%run_id, ?event, "an event came after the end of its run");
+    }
+
+    fn token(&mut self, source: Source, raised: RaisedEvent) {
+        let sequence = self.last_sequence(&source.run_id);
+        let event = Arc::new(source.event(sequence, raised));
+        self.hand_on(&event);
     }
 
     fn subscribe(&mut self, subscriber: Subscriber) {
@@ -145,9 +198,15 @@ struct Listener {
 impl Listener {
     /// Hands an event on; whether the subscriber still reads.
     fn take(&mut self, event: &Arc<Event>) -> bool {
-        let Subscriber { run_id, mask, deliver } = &mut self.subscriber;
-        let is_wanted =
-            mask.contains(event.raised.event_type) && run_id.as_ref().is_none_or(|run| *run == event.run_id);
+        let Subscriber {
+            run_id,
+            mask,
+            after,
+            deliver,
+        } = &mut self.subscriber;
+        let is_wanted = mask.contains(event.raised.event_type)
+            && event.sequence > *after
+            && run_id.as_ref().is_none_or(|run| *run == event.run_id);
         if !is_wanted {
             return true;
         }
@@ -185,13 +244,11 @@ impl StreamHandler<BusMsg> for EventBusActor {
         match message {
             BusMsg::Raise {
                 follows: true,
-                source: Source { run_id, .. },
+                source,
                 raised,
-            } if !self.sequences.contains_key(&run_id) => {
-                tracing::warn!(%run_id, ?raised, "an event came after the end of its run");
-            }
+            } => self.follow_up(source, raised),
             BusMsg::Raise {
-                follows: _,
+                follows: false,
                 source,
                 raised,
             } => self.raise(source, raised),
@@ -200,6 +257,8 @@ impl StreamHandler<BusMsg> for EventBusActor {
                     self.raise(source.clone(), raised);
                 }
             }
+            BusMsg::Resumed(resumed) => self.resumed(*resumed),
+            BusMsg::Token { source, raised } => self.token(source, raised),
             BusMsg::Settle {
                 run_id,
                 thread_id,

@@ -29,14 +29,12 @@ impl EventWaiters {
         let Some(waits) = self.0.get_mut(&event.run_id) else {
             return;
         };
-        let (word, name) = (event.raised.event_type.as_str(), event.raised.event_name.as_deref());
-        let is_heard = |waiting: &Waiting| *waiting.event == *word || name == Some(&*waiting.event);
-        if !waits.values().any(is_heard) {
+        if !waits.values().any(|waiting| is_heard(&waiting.event, event)) {
             return;
         }
         let heard: Vec<WaiterId> = waits
             .iter()
-            .filter(|(_, waiting)| is_heard(waiting))
+            .filter(|(_, waiting)| is_heard(&waiting.event, event))
             .map(|(waiter, _)| *waiter)
             .collect();
         // The bus has every run wait; whoever looks at the event makes it JSON on its own thread.
@@ -71,6 +69,11 @@ impl EventWaiters {
             self.0.remove(run_id);
         }
     }
+}
+
+/// Whether an event is the one that is waited for, by its type or its name.
+pub(crate) fn is_heard(wanted: &str, event: &Event) -> bool {
+    *wanted == *event.raised.event_type.as_str() || event.raised.event_name.as_deref() == Some(wanted)
 }
 
 #[cfg(test)]

@@ -10,9 +10,8 @@ use crate::protocol::bus::BusSender;
 use crate::protocol::engine::{DetachedRun, EngineHandle, OnEnd};
 use crate::protocol::supervisor::SupervisorMsg;
 
-/// Has the event's run start it, for its record. A run that is over has none to keep: it is started all the same.
-pub(crate) fn start_alone(firing: Firing, engine: &Arc<dyn EngineHandle>, bus: BusSender) {
-    let run_id = Arc::clone(&firing.event.run_id);
+/// Asks the event's run to start it; where that is over, it is started without.
+pub(crate) fn fire_alone(firing: Firing, engine: &Arc<dyn EngineHandle>, bus: BusSender) -> SupervisorMsg {
     let (own, without) = (Arc::clone(engine), firing.clone());
     let taken = Answer::new(move |taken: Result<(), _>| {
         if taken.is_err() {
@@ -20,8 +19,7 @@ pub(crate) fn start_alone(firing: Firing, engine: &Arc<dyn EngineHandle>, bus: B
         }
     });
     let firing = Box::new(firing);
-    // Where the run is gone the message is dropped, and with it the answer.
-    let _: Result<(), String> = engine.tell_run(&run_id, SupervisorMsg::FireAlone { firing, taken });
+    SupervisorMsg::FireAlone { firing, taken }
 }
 
 fn start_unrecorded(firing: &Firing, engine: &Arc<dyn EngineHandle>, bus: &BusSender) {
@@ -34,7 +32,8 @@ fn start_unrecorded(firing: &Firing, engine: &Arc<dyn EngineHandle>, bus: &BusSe
     });
     let Some(start) = detached(firing) else { return };
     let metadata = engine.metadata_of(&firing.event.run_id);
-    if let Err(error) = Arc::clone(engine).start_detached(DetachedRun::of(start, metadata, on_end)) {
+    let detached = DetachedRun::of(engine.next_run_id(), start, metadata, on_end);
+    if let Err(error) = Arc::clone(engine).start_detached(detached) {
         let failed = failure(&firing.trigger.id, &error.to_string());
         bus.do_send(raise(&firing.event, failed));
     }

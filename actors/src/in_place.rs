@@ -10,6 +10,7 @@ use pirn_core::run::Called;
 use pirn_core::thread::{Evaluation, Outcome, Output, ThreadScope, evaluate};
 
 use crate::cause::with_trigger_depth;
+use crate::journal::Graphs;
 use crate::ports::{CallContext, Function, Input, Ports};
 use crate::protocol::engine::EngineHandle;
 
@@ -23,16 +24,24 @@ type TokenizerOf = (u64, Arc<dyn Tokenizer>);
 pub(crate) struct InPlace {
     ports: Arc<Ports>,
     engine: Arc<dyn EngineHandle>,
+    /// The workflows as they were when the run began.
+    graphs: Graphs,
     evaluator: SharedEvaluator,
     /// Each is asked for once a run: a fork whose branches all speak does not make one for each.
     tokenizers: RefCell<Vec<TokenizerOf>>,
 }
 
 impl InPlace {
-    pub(crate) fn new(ports: Arc<Ports>, engine: Arc<dyn EngineHandle>, evaluator: SharedEvaluator) -> Self {
+    pub(crate) fn new(
+        ports: Arc<Ports>,
+        engine: Arc<dyn EngineHandle>,
+        graphs: Graphs,
+        evaluator: SharedEvaluator,
+    ) -> Self {
         Self {
             ports,
             engine,
+            graphs,
             evaluator,
             tokenizers: RefCell::default(),
         }
@@ -44,6 +53,10 @@ impl InPlace {
 
     pub(crate) fn engine(&self) -> &Arc<dyn EngineHandle> {
         &self.engine
+    }
+
+    pub(crate) fn graphs(&self) -> &Graphs {
+        &self.graphs
     }
 
     pub(crate) fn tokenizer(&self, graph: &Graph) -> Arc<dyn Tokenizer> {

@@ -3,16 +3,42 @@
 //! A run is what it began with and what it was told, in that order: its machine does the same when it is told the same. What
 //! is evaluated or called in place is not told it: that is done again.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
+use pirn_core::error::RunError;
+use pirn_core::graph::Graph;
 use pirn_core::run::{Begun, Effect, Told};
 
-/// Keeps what the runs of an engine are told. Called on the run's own thread, in order; must not block.
+/// Graphs by workflow id: what a run finds the workflows in that it calls, as they were when it began.
+pub type Graphs = Arc<BTreeMap<String, Arc<Graph>>>;
+
+/// Keeps what the runs of an engine are told.
 pub trait Journal: Send + Sync + 'static {
-    /// A run begins.
-    fn begun(&self, begun: &Begun);
-    /// It was told something.
-    fn told(&self, run_id: &Arc<str>, told: &Told);
-    /// It wants something done outside.
-    fn did(&self, run_id: &Arc<str>, effect: &Effect);
+    /// A run begins, over these workflows. Called on the run's own thread; must not block.
+    fn begun(&self, begun: &Begun, graphs: &Graphs) -> Box<dyn RunJournal>;
+
+    /// Whether runs go on from it in another process. Their events are raised then whoever listens, so that their sequences are
+    /// the same; but pieces of replies, which come differently each time, take the number of the event before them.
+    fn is_durable(&self) -> bool {
+        false
+    }
 }
+
+/// Keeps what one run is told. Called on the run's own thread, in order; must not block.
+pub trait RunJournal: Send {
+    /// It was told something.
+    fn told(&mut self, told: &Told);
+
+    /// It wants something done outside.
+    fn did(&mut self, effect: &Effect);
+
+    /// Has all that it was told so far kept. None: nothing waits for that.
+    fn keep(&mut self) -> Option<Keeping> {
+        None
+    }
+}
+
+/// Ready once it is durable; or it will not be, and nothing that follows from it may happen.
+pub type Keeping = BoxFuture<'static, Result<(), RunError>>;

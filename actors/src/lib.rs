@@ -24,6 +24,7 @@ mod mailbox;
 mod panic_text;
 pub mod ports;
 mod protocol;
+pub mod rebuilt;
 mod run_context;
 mod spans;
 mod supervisor;

@@ -6,7 +6,9 @@
 //!    [`LocalInbox::deliver`]; either way it is put at the end of that queue, and the queue is served.
 //! 3. One message is handled at a time, contained: a panic ends the actor it happens in and no other. What that actor had
 //!    gathered is its supervisor's to hear; a supervisor that panics ends its run.
-//! 4. After so many messages the other tasks of the arbiter have their turn, and what was told meanwhile is heard.
+//! 4. What is told from outside is for the record, and what follows from it waits until that is kept; where nobody keeps it,
+//!    nothing waits.
+//! 5. After so many messages the other tasks of the arbiter have their turn, and what was told meanwhile is heard.
 //!
 //! Under virtual time and under an explorer all of this is the same: what such a host picks is when a timer fires, when work
 //! ends, and which thread begins next.
@@ -17,15 +19,19 @@ use std::sync::Arc;
 
 use actix::{Actor, ActorContext, Context, Handler};
 use pirn_core::Millis;
-use pirn_core::run::{Begun, Effect, Message, Panic, Panicked, RunMachine, ThreadNo, ToConversation, ToSupervisor};
+use pirn_core::error::{RunError, RunErrorCode};
+use pirn_core::run::{
+    Begun, Control, Effect, Message, Outbox, Panic, Panicked, RunMachine, ThreadNo, ToConversation, ToSupervisor,
+};
 use pirn_core::thread::EffectId;
 
 use crate::contain::{Exit, contained};
 use crate::conversation::ConversationActor;
-use crate::protocol::bus::Subscriber;
+use crate::protocol::bus::{BusMsg, Subscriber};
 use crate::protocol::supervisor::SupervisorMsg;
+use crate::rebuilt::{Rebuilt, Resumed};
 use crate::run_context::RunContext;
-use crate::supervisor::{RunSpec, SupervisorActor};
+use crate::supervisor::{Beginning, NewRun, RunSpec, SupervisorActor};
 use crate::thread::ThreadActor;
 use crate::turn::{LocalInbox, Turn};
 use crate::world::RunWorld;
@@ -53,6 +59,10 @@ struct Actors {
     threads: Vec<Option<Box<ThreadActor>>>,
     /// What the last step wants done; kept for its room.
     effects: Vec<Effect>,
+    /// What waits until what it follows from is kept.
+    outbox: Outbox,
+    /// What the run was told up to this step is to be kept, or is.
+    asked: Option<u64>,
     /// The run has begun: what was told before is heard first.
     has_begun: bool,
 }
@@ -98,30 +108,13 @@ enum Served {
 
 impl LocalMailbox {
     fn new(run: Rc<RunContext>, spec: RunSpec) -> Rc<Self> {
-        // Most steps want one thing done.
-        let mut effects = Vec::with_capacity(1);
-        let (supervisor, seed) = SupervisorActor::new(&run, spec);
-        let now = run.host.now();
-        let begun = Begun {
-            at: now,
-            listening: run.listening(),
-            seed,
-        };
-        if let Some(journal) = &run.ports().journal {
-            journal.begun(&begun);
-        }
-        let machine = RunMachine::new(begun.at, begun.seed, &mut RunWorld::of(&run), &mut effects);
+        let (supervisor, beginning) = SupervisorActor::new(spec);
         Rc::new_cyclic(|own: &Weak<Self>| {
             let inbox: Weak<dyn LocalInbox> = own.clone();
-            let mut actors = Actors {
-                machine,
-                supervisor,
-                conversations: ConversationActor,
-                threads: Vec::new(),
-                effects,
-                has_begun: false,
+            let actors = match beginning {
+                Beginning::New(new) => Actors::begin(*new, supervisor, &run, &inbox),
+                Beginning::Resumed(resumed) => Actors::resume(*resumed, supervisor, &run, &inbox),
             };
-            actors.carry(now, &run, &inbox);
             Self {
                 run,
                 inbox,
@@ -183,14 +176,94 @@ impl LocalInbox for LocalMailbox {
 }
 
 impl Actors {
+    fn of(machine: RunMachine, supervisor: SupervisorActor, effects: Vec<Effect>, outbox: Outbox) -> Self {
+        Self {
+            machine,
+            supervisor,
+            conversations: ConversationActor,
+            threads: Vec::new(),
+            effects,
+            outbox,
+            asked: None,
+            has_begun: false,
+        }
+    }
+
+    fn begin(new: NewRun, supervisor: SupervisorActor, run: &Rc<RunContext>, inbox: &Weak<dyn LocalInbox>) -> Self {
+        let now = run.now();
+        let begun = Begun {
+            at: now,
+            listening: run.listening(),
+            seed: new.seed(run),
+        };
+        run.begun(&begun);
+        // Most steps want one thing done.
+        let mut effects = Vec::with_capacity(1);
+        let machine = RunMachine::new(begun.at, begun.seed, &mut RunWorld::of(run), &mut effects);
+        let outbox = if run.is_durable() {
+            Outbox::default()
+        } else {
+            Outbox::open()
+        };
+        let mut actors = Self::of(machine, supervisor, effects, outbox);
+        actors.carry(now, run, inbox);
+        actors
+    }
+
+    /// Goes on where an earlier process of the run ended: what was open there is done again, unless what the run is told
+    /// first says otherwise.
+    fn resume(
+        resumed: Resumed,
+        supervisor: SupervisorActor,
+        run: &Rc<RunContext>,
+        inbox: &Weak<dyn LocalInbox>,
+    ) -> Self {
+        let Resumed {
+            mut rebuilt,
+            told,
+            journal,
+        } = resumed;
+        run.goes_on(rebuilt.steps, journal);
+        let (again, mut first) = rebuilt.events_again();
+        let Rebuilt {
+            machine,
+            open,
+            answered,
+            ..
+        } = rebuilt;
+        first.extend(told);
+        run.bus().do_send(BusMsg::Resumed(Box::new(again)));
+        // Nothing is done before it is known that nobody else has gone on with it.
+        let mut actors = Self::of(machine, supervisor, Vec::new(), Outbox::default());
+        for (thread, requests) in answered {
+            let actor = thread_actor(&mut actors.threads, thread);
+            for asked in requests {
+                actor.model_answered(&asked, run);
+            }
+        }
+        for message in first {
+            run.tell(&mut actors.machine, message);
+        }
+        let now = run.now();
+        actors.effects = open.effects(now);
+        actors.carry(now, run, inbox);
+        actors
+    }
+
     fn serve(&mut self, run: &Rc<RunContext>, inbox: &Weak<dyn LocalInbox>) -> Served {
-        if !self.has_begun {
+        if !self.has_begun || self.supervisor.is_over() {
             return Served::All;
         }
-        let now = run.host.now();
+        let now = run.now();
         for _ in 0..AT_ONCE {
             let Some(message) = self.machine.next_message() else {
-                return Served::All;
+                if let Err(lost) = self.keep(now, run, inbox) {
+                    return Served::Lost(lost);
+                }
+                if self.machine.is_idle() || self.supervisor.is_over() {
+                    return Served::All;
+                }
+                continue;
             };
             let addressee = Addressee::of(&message);
             let _span = run
@@ -203,11 +276,49 @@ impl Actors {
                 return Served::Lost(lost);
             }
         }
-        if self.machine.is_idle() {
-            Served::All
-        } else {
-            Served::Some
+        Served::Some
+    }
+
+    /// Has kept what the run was told, where something waits for that.
+    fn keep(&mut self, now: Millis, run: &Rc<RunContext>, inbox: &Weak<dyn LocalInbox>) -> Result<(), String> {
+        let step = run.told();
+        if !self.outbox.waits() || self.asked == Some(step) {
+            return Ok(());
         }
+        self.asked = Some(step);
+        match run.keep() {
+            Some(result) => self.kept(step, result, now, run, inbox),
+            None => Ok(()),
+        }
+    }
+
+    /// The run ends here, for this process: what is under way for it is stopped, and what waits is never told.
+    fn stop(&mut self, error: RunError, run: &Rc<RunContext>) {
+        self.outbox.clear();
+        self.threads.clear();
+        self.supervisor.stop(error, run);
+    }
+
+    /// What the run was told up to this step is kept: what follows from it is carried out. The panic of that is given back.
+    fn kept(
+        &mut self,
+        step: u64,
+        result: Result<(), RunError>,
+        now: Millis,
+        run: &Rc<RunContext>,
+        inbox: &Weak<dyn LocalInbox>,
+    ) -> Result<(), String> {
+        if let Err(error) = result {
+            self.stop(error, run);
+            return Ok(());
+        }
+        self.outbox.durable(step);
+        while let Some((at, effect)) = self.outbox.release(now) {
+            if let Err(Exit::Panicked { message }) = contained(|| self.carry_out(effect, (at, now), run, inbox)) {
+                return Err(message);
+            }
+        }
+        Ok(())
     }
 
     /// Has the actor that a message is for handle it, and carries out what follows.
@@ -231,44 +342,55 @@ impl Actors {
         self.carry(now, run, inbox);
     }
 
-    /// Carries out what the machine wants done.
+    /// Carries out what the machine wants done, or has it wait.
     fn carry(&mut self, now: Millis, run: &Rc<RunContext>, inbox: &Weak<dyn LocalInbox>) {
         if self.effects.is_empty() {
             return;
         }
         let mut effects = std::mem::take(&mut self.effects);
-        let mut none = Vec::new();
         for effect in effects.drain(..) {
-            if let Some(journal) = &run.ports().journal {
-                journal.did(&run.run_id, &effect);
-            }
-            let mut turn = Turn {
-                run,
-                machine: &mut self.machine,
-                inbox,
-                now,
-                effects: &mut none,
-            };
-            match effect {
-                Effect::Thread { thread, effect } => thread_actor(&mut self.threads, thread).carry(effect, &mut turn),
-                Effect::AwaitTriggers { thread, effect } => crate::thread::await_triggers(thread, effect, &turn),
-                Effect::Drop { thread, effect } => {
-                    if let Some(Some(actor)) = self.threads.get_mut(thread as usize) {
-                        actor.let_go(effect);
-                    }
-                }
-                Effect::ThreadEnded { thread } => {
-                    let actor = self.threads.get_mut(thread as usize).and_then(Option::take);
-                    self.supervisor.thread_ended(thread, &turn);
-                    drop(actor);
-                    if let Some(spans) = &run.spans {
-                        spans.ended(thread);
-                    }
-                }
-                other => self.supervisor.carry(other, &mut turn),
+            run.did(&effect);
+            if let Some(effect) = self.outbox.pass(run.told(), now, effect) {
+                self.carry_out(effect, (now, now), run, inbox);
             }
         }
         self.effects = effects;
+    }
+
+    /// Carries out what the machine wanted done at one time, at another.
+    fn carry_out(
+        &mut self,
+        effect: Effect,
+        (at, now): (Millis, Millis),
+        run: &Rc<RunContext>,
+        inbox: &Weak<dyn LocalInbox>,
+    ) {
+        let mut none = Vec::new();
+        let mut turn = Turn {
+            run,
+            machine: &mut self.machine,
+            inbox,
+            now,
+            effects: &mut none,
+        };
+        match effect {
+            Effect::Thread { thread, effect } => thread_actor(&mut self.threads, thread).carry(effect, &mut turn),
+            Effect::AwaitTriggers { thread, effect } => crate::thread::await_triggers(thread, effect, &turn),
+            Effect::Drop { thread, effect } => {
+                if let Some(Some(actor)) = self.threads.get_mut(thread as usize) {
+                    actor.let_go(effect);
+                }
+            }
+            Effect::ThreadEnded { thread } => {
+                let actor = self.threads.get_mut(thread as usize).and_then(Option::take);
+                self.supervisor.thread_ended(thread, &turn);
+                drop(actor);
+                if let Some(spans) = &run.spans {
+                    spans.ended(thread);
+                }
+            }
+            other => self.supervisor.carry(other, at, &mut turn),
+        }
     }
 
     /// An actor panicked: whoever is to know hears of it. The supervisor's own panic is given back.
@@ -384,13 +506,48 @@ impl Handler<SupervisorMsg> for RunActor {
             SupervisorMsg::Begin => mailbox.actors.borrow_mut().has_begun = true,
             SupervisorMsg::Over => {}
             // Of a run that is over nothing more comes: dropping the subscription says so.
-            SupervisorMsg::Subscribe { .. } if mailbox.actors.borrow().supervisor.is_over() => {}
+            SupervisorMsg::Subscribe { .. } | SupervisorMsg::Kept { .. }
+                if mailbox.actors.borrow().supervisor.is_over() => {}
             SupervisorMsg::Subscribe { mask, deliver } => {
                 let run_id = Some(Arc::clone(&self.run.run_id));
-                let subscriber = Subscriber { run_id, mask, deliver };
+                let subscriber = Subscriber {
+                    run_id,
+                    mask,
+                    after: 0,
+                    deliver,
+                };
                 self.run.interest.subscribe(self.run.bus(), subscriber);
             }
             SupervisorMsg::Lost(message) => std::panic::resume_unwind(Box::new(message)),
+            // It goes on in another process: what it was told stands as it does.
+            SupervisorMsg::Control(Control::Shutdown) if self.run.is_durable() => {
+                let message = "the engine shuts down: the run is kept, and can be resumed";
+                let error = RunError::new(RunErrorCode::Cancelled, message);
+                mailbox.actors.borrow_mut().stop(error, &self.run);
+            }
+            SupervisorMsg::Kept { step, result } => {
+                let now = self.run.now();
+                let kept = mailbox
+                    .actors
+                    .borrow_mut()
+                    .kept(step, result, now, &self.run, &mailbox.inbox);
+                if let Err(lost) = kept {
+                    std::panic::resume_unwind(Box::new(lost));
+                }
+            }
+            SupervisorMsg::Triggered {
+                sequence,
+                trigger,
+                then,
+            } => {
+                // At once: neither is kept without the other.
+                let machine = &mut mailbox.actors.borrow_mut().machine;
+                let fired = ToSupervisor::Fired { sequence, trigger };
+                self.run.tell(machine, Message::Supervisor(fired));
+                if let Some(message) = then.and_then(|then| then.for_machine(machine, || self.run.now())) {
+                    self.run.tell(machine, message);
+                }
+            }
             message => {
                 let machine = &mut mailbox.actors.borrow_mut().machine;
                 let at = || self.run.host.wall_clock();

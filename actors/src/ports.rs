@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use pirn_core::conversation::{MessageRules, ModelRequest, Tokenizer};
-use pirn_core::definition::Profile;
+use pirn_core::definition::{InDoubt, Profile};
 use pirn_core::error::RunError;
 use pirn_core::graph::{Evaluator, Graph, NodeIx, NodeKind, SnippetIx};
 use pirn_core::message::{Part, ToolCall};
@@ -134,6 +134,9 @@ pub trait Model: Send + Sync + 'static {
     /// Answers one request.
     fn call(&self, call: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>>;
 
+    /// It answered this request before the process of its run ended: what later calls depend on is put in the session.
+    fn answered(&self, _request: &ModelRequest, _session: &ModelSession) {}
+
     /// Whether it waits for the outside world (a network, a process): virtual time then stands by the real clock.
     fn is_external(&self) -> bool {
         false
@@ -185,6 +188,11 @@ pub trait Tool: Send + Sync + 'static {
     fn is_external(&self) -> bool {
         true
     }
+
+    /// Whether it changes nothing: a call that may have been made is then made again without a thought.
+    fn is_read_only(&self) -> bool {
+        false
+    }
 }
 
 /// A question to a person, in the middle of a tool's call.
@@ -235,6 +243,11 @@ pub trait Tools: Send + Sync + 'static {
 
     /// Whether a call of this tool waits for the outside world: virtual time then stands by the real clock.
     fn is_external(&self, name: &str) -> bool;
+
+    /// What happens with a call of this tool that was under way when the process of its run ended; none: as its node says.
+    fn in_doubt(&self, _name: &str) -> Option<InDoubt> {
+        None
+    }
 
     /// Calls a tool of these; an unknown one is an error result for the model.
     fn call(&self, names: &[Arc<str>], asked: AskedCall, clock: WorkClock) -> BoxFuture<'static, ToolResult>;
@@ -433,5 +446,10 @@ impl Ports {
             name,
             profile: profile.as_deref(),
         })
+    }
+
+    /// Whether runs go on in another process where this one ends.
+    pub fn is_durable(&self) -> bool {
+        self.journal.as_ref().is_some_and(|journal| journal.is_durable())
     }
 }

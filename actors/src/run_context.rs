@@ -1,18 +1,23 @@
 //! What the actors of one run share on their arbiter.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use pirn_core::event::RaisedEvent;
-use pirn_core::run::{Listening, Message, RunMachine, Told};
+use futures::FutureExt;
+use pirn_core::Millis;
+use pirn_core::error::RunError;
+use pirn_core::event::{EventMask, EventType, RaisedEvent};
+use pirn_core::run::{Begun, Effect, Listening, Message, RunMachine, Told};
+use pirn_core::thread::FiringId;
 
 use crate::host::Host;
 use crate::in_place::InPlace;
+use crate::journal::{Keeping, RunJournal};
 use crate::ports::Ports;
 use crate::protocol::bus::{BusMsg, BusSender, Interest, Source, WaiterId};
 use crate::protocol::engine::EngineHandle;
-use crate::protocol::supervisor::SupervisorHandle;
+use crate::protocol::supervisor::{SupervisorHandle, SupervisorMsg};
 use crate::spans::Spans;
 
 /// Shared by the actors of one run; never leaves their thread.
@@ -28,6 +33,14 @@ pub(crate) struct RunContext {
     pub(crate) supervisor: Arc<SupervisorHandle>,
     /// Where somebody wants them.
     pub(crate) spans: Option<Box<Spans>>,
+    /// Keeps what it is told; none: nobody does.
+    journal: RefCell<Option<Box<dyn RunJournal>>>,
+    /// How much it was told.
+    told: Cell<u64>,
+    /// Types of events that are raised whoever listens: where the run goes on in another process.
+    promised: EventMask,
+    /// Between the host's clock and the run's, which goes on in another process.
+    epoch: Millis,
     next_waiter: Cell<WaiterId>,
     /// The bus was told something of this run.
     is_on_bus: Cell<bool>,
@@ -40,7 +53,11 @@ impl RunContext {
         (host, seed): (Host, Option<u64>),
         (bus, interest): (BusSender, Rc<Interest>),
         in_place: InPlace,
+        not_before: Millis,
     ) -> Self {
+        let epoch = host.wall_clock().max(not_before).saturating_sub(host.now());
+        let is_durable = in_place.ports().is_durable();
+        let promised = if is_durable { promised() } else { EventMask::NONE };
         Self {
             spans: Spans::of(&run_id, workflow_id),
             run_id,
@@ -50,6 +67,10 @@ impl RunContext {
             interest,
             bus,
             supervisor,
+            journal: RefCell::default(),
+            told: Cell::default(),
+            promised,
+            epoch,
             next_waiter: Cell::default(),
             is_on_bus: Cell::default(),
         }
@@ -69,10 +90,33 @@ impl RunContext {
     pub(crate) fn listening(&self) -> Listening {
         let interest = &self.interest;
         Listening {
-            interest: interest.listening(),
+            interest: interest.listening().union(self.promised),
             watched: interest.triggers(),
             holding: interest.holding(),
         }
+    }
+
+    /// The run's time, in milliseconds since 1970 as its host has it; never goes back, in no process of the run.
+    pub(crate) fn now(&self) -> Millis {
+        self.host.now() + self.epoch
+    }
+
+    /// The run begins.
+    pub(crate) fn begun(&self, begun: &Begun) {
+        let journal = self.ports().journal.as_ref();
+        self.journal
+            .replace(journal.map(|journal| journal.begun(begun, self.in_place.graphs())));
+    }
+
+    /// The run goes on after so many steps.
+    pub(crate) fn goes_on(&self, steps: u64, journal: Box<dyn RunJournal>) {
+        self.told.set(steps);
+        self.journal.replace(Some(journal));
+    }
+
+    /// Whether it goes on in another process where this one ends.
+    pub(crate) fn is_durable(&self) -> bool {
+        self.promised != EventMask::NONE
     }
 
     /// Tells the run's machine something from outside, for the record too.
@@ -81,18 +125,60 @@ impl RunContext {
         machine.tell(message);
     }
 
+    /// How much it was told so far.
+    pub(crate) fn told(&self) -> u64 {
+        self.told.get()
+    }
+
+    /// It wants something done outside.
+    pub(crate) fn did(&self, effect: &Effect) {
+        if let Some(journal) = self.journal.borrow_mut().as_mut() {
+            journal.did(effect);
+        }
+    }
+
+    /// Has what it was told kept. What came of that, where it is known at once; else it is told so later.
+    pub(crate) fn keep(&self) -> Option<Result<(), RunError>> {
+        let keeping = self.journal.borrow_mut().as_mut().and_then(|journal| journal.keep());
+        let Some(mut keeping) = keeping else {
+            return Some(Ok(()));
+        };
+        // Mostly so of what is kept in memory: then nothing happens in between.
+        if let Some(result) = (&mut keeping).now_or_never() {
+            return Some(result);
+        }
+        self.await_kept(keeping);
+        None
+    }
+
+    fn await_kept(&self, keeping: Keeping) {
+        let (supervisor, step) = (Arc::clone(&self.supervisor), self.told.get());
+        let waiting = Box::pin(async move {
+            let result = keeping.await;
+            supervisor.do_send(SupervisorMsg::Kept { step, result });
+        });
+        self.host.external(None, waiting).detach();
+    }
+
+    /// Names the run that a firing of this one starts.
+    pub(crate) fn id_of(&self, firing: FiringId) -> Arc<str> {
+        format!("{}-f{firing}", self.run_id).into()
+    }
+
     /// Has the journal keep what the machine is told just now.
     pub(crate) fn record(&self, machine: &RunMachine, message: Message) -> Message {
-        let Some(journal) = &self.ports().journal else {
+        let mut journal = self.journal.borrow_mut();
+        let Some(journal) = journal.as_mut() else {
             return message;
         };
+        self.told.set(self.told.get() + 1);
         let told = Told {
-            at: self.host.now(),
+            at: self.now(),
             after: machine.steps(),
             listening: self.listening(),
             message,
         };
-        journal.told(&self.run_id, &told);
+        journal.told(&told);
         told.message
     }
 
@@ -115,8 +201,8 @@ impl RunContext {
     }
 
     /// Tells the bus what happened in a thread.
-    pub(crate) fn emit(&self, workflow_id: Arc<str>, thread_id: Arc<str>, raised: RaisedEvent) {
-        let source = self.source(workflow_id, thread_id);
+    pub(crate) fn emit(&self, workflow_id: Arc<str>, thread_id: Arc<str>, raised: RaisedEvent, at: Millis) {
+        let source = self.source(workflow_id, thread_id, at);
         self.bus().do_send(BusMsg::Raise {
             follows: false,
             source,
@@ -125,17 +211,23 @@ impl RunContext {
     }
 
     /// The same for events that came together.
-    pub(crate) fn emit_all(&self, workflow_id: Arc<str>, thread_id: Arc<str>, raised: Vec<RaisedEvent>) {
-        let source = self.source(workflow_id, thread_id);
+    pub(crate) fn emit_all(&self, workflow_id: Arc<str>, thread_id: Arc<str>, raised: Vec<RaisedEvent>, at: Millis) {
+        let source = self.source(workflow_id, thread_id, at);
         self.bus().do_send(BusMsg::RaiseAll { source, raised });
     }
 
-    fn source(&self, workflow_id: Arc<str>, thread_id: Arc<str>) -> Source {
+    pub(crate) fn source(&self, workflow_id: Arc<str>, thread_id: Arc<str>, timestamp: Millis) -> Source {
         Source {
             run_id: Arc::clone(&self.run_id),
             workflow_id,
             thread_id,
-            timestamp: self.host.wall_clock(),
+            timestamp,
         }
     }
+}
+
+/// All but pieces of replies.
+fn promised() -> EventMask {
+    let types = EventType::ALL.iter().filter(|kind| **kind != EventType::LlmToken);
+    types.fold(EventMask::NONE, |mask, kind| mask.union(EventMask::of(*kind)))
 }

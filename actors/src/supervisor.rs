@@ -5,12 +5,15 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use pirn_core::Millis;
 use pirn_core::conversation::Conversation;
 use pirn_core::definition::Pinned;
+use pirn_core::error::RunError;
 use pirn_core::graph::Graph;
 use pirn_core::run::{
     DetachedStart, Effect, Message, Origin, RunMachine, RunReport, RunSeed, ThreadNo, Timer, ToSupervisor, ToThread,
 };
+use pirn_core::status::ThreadStatus;
 use pirn_core::thread::Input;
 use pirn_sync::{Permit, Setter};
 use serde_json::Value;
@@ -20,6 +23,7 @@ use crate::host::{ArbiterLease, AwaitKind, Label, Observation, TimerHandle};
 use crate::protocol::bus::BusMsg;
 use crate::protocol::engine::{DetachedRun, OnEnd};
 use crate::protocol::supervisor::SupervisorMsg;
+use crate::rebuilt::Resumed;
 use crate::run_context::RunContext;
 use crate::turn::Turn;
 
@@ -28,6 +32,23 @@ const MOST_LINKS: u32 = 16;
 
 /// What a run is started with.
 pub(crate) struct RunSpec {
+    pub(crate) beginning: Beginning,
+    pub(crate) outcome: Setter<Arc<RunReport>>,
+    pub(crate) settled: Setter<()>,
+    pub(crate) on_end: Option<OnEnd>,
+    pub(crate) permit: Permit,
+    pub(crate) seat: Option<ArbiterLease>,
+}
+
+/// How a run comes to be.
+pub(crate) enum Beginning {
+    New(Box<NewRun>),
+    /// It goes on, after a process of it ended.
+    Resumed(Box<Resumed>),
+}
+
+/// A run that takes its first step.
+pub(crate) struct NewRun {
     pub(crate) graph: Arc<Graph>,
     pub(crate) input: Arc<Value>,
     pub(crate) conversation: Conversation,
@@ -35,11 +56,43 @@ pub(crate) struct RunSpec {
     pub(crate) is_unlimited: bool,
     pub(crate) deadline_ms: Option<u64>,
     pub(crate) trigger_depth: u32,
-    pub(crate) outcome: Setter<Arc<RunReport>>,
-    pub(crate) settled: Setter<()>,
-    pub(crate) on_end: Option<OnEnd>,
-    pub(crate) permit: Permit,
-    pub(crate) seat: Option<ArbiterLease>,
+}
+
+impl Beginning {
+    /// Its workflow.
+    pub(crate) fn workflow_id(&self) -> &Arc<str> {
+        match self {
+            Self::New(new) => &new.graph.workflow_id,
+            Self::Resumed(resumed) => &resumed.rebuilt.workflow_id,
+        }
+    }
+
+    /// The time of the last thing that it was told; 0 where that is to come.
+    pub(crate) fn last_at(&self) -> Millis {
+        match self {
+            Self::New(_) => 0,
+            Self::Resumed(resumed) => resumed.rebuilt.at,
+        }
+    }
+}
+
+impl NewRun {
+    /// For a run of this name, with a chance of its own.
+    pub(crate) fn seed(self, run: &RunContext) -> RunSeed {
+        RunSeed {
+            run_id: Arc::clone(&run.run_id),
+            graph: self.graph,
+            input: self.input,
+            conversation: self.conversation,
+            pinned: self.pinned,
+            metadata: run.supervisor.metadata().cloned(),
+            is_unlimited: self.is_unlimited,
+            deadline_ms: self.deadline_ms,
+            trigger_depth: self.trigger_depth,
+            seed: run.host.random(),
+            picks_starts: run.host.picks_order(),
+        }
+    }
 }
 
 pub(crate) struct SupervisorActor {
@@ -54,7 +107,7 @@ pub(crate) struct SupervisorActor {
 }
 
 impl SupervisorActor {
-    pub(crate) fn new(run: &RunContext, spec: RunSpec) -> (Self, RunSeed) {
+    pub(crate) fn new(spec: RunSpec) -> (Self, Beginning) {
         let actor = Self {
             timers: BTreeMap::new(),
             outcome: Some(spec.outcome),
@@ -63,20 +116,7 @@ impl SupervisorActor {
             permit: Some(spec.permit),
             _seat: spec.seat,
         };
-        let seed = RunSeed {
-            run_id: Arc::clone(&run.run_id),
-            graph: spec.graph,
-            input: spec.input,
-            conversation: spec.conversation,
-            pinned: spec.pinned,
-            metadata: run.supervisor.metadata().cloned(),
-            is_unlimited: spec.is_unlimited,
-            deadline_ms: spec.deadline_ms,
-            trigger_depth: spec.trigger_depth,
-            seed: run.host.random(),
-            picks_starts: run.host.picks_order(),
-        };
-        (actor, seed)
+        (actor, spec.beginning)
     }
 
     /// Whether nothing is left of the run.
@@ -92,20 +132,20 @@ impl SupervisorActor {
         turn.step(Message::Supervisor(message));
     }
 
-    /// Carries out what the machine wants done for the run as a whole.
-    pub(crate) fn carry(&mut self, effect: Effect, turn: &mut Turn<'_>) {
+    /// Carries out what the machine wants done for the run as a whole, and wanted at this time.
+    pub(crate) fn carry(&mut self, effect: Effect, at: Millis, turn: &mut Turn<'_>) {
         match effect {
             Effect::Begin { thread } => begin(thread, turn),
             Effect::Emit {
                 workflow_id,
                 thread_id,
                 event,
-            } => turn.run.emit(workflow_id, thread_id, event),
+            } => turn.run.emit(workflow_id, thread_id, event, at),
             Effect::EmitAll {
                 workflow_id,
                 thread_id,
                 events,
-            } => turn.run.emit_all(workflow_id, thread_id, events),
+            } => turn.run.emit_all(workflow_id, thread_id, events, at),
             Effect::SetTimer { timer, after_ms } => {
                 let elapsed = turn.later(Message::Supervisor(ToSupervisor::Elapsed(timer)));
                 let set = turn.run.host.after(limit_label(timer, turn), after_ms, elapsed);
@@ -126,12 +166,7 @@ impl SupervisorActor {
                     // Whoever hears of the outcome may start the next run at once.
                     self.leave(turn.run);
                 }
-                if let Some(on_end) = self.on_end.take() {
-                    on_end(&report);
-                }
-                if let Some(outcome) = self.outcome.take() {
-                    outcome.set(Arc::from(report));
-                }
+                self.report(report);
             }
             Effect::Settled => self.settle(turn.run),
             // These are a thread's.
@@ -147,6 +182,24 @@ impl SupervisorActor {
             run: Arc::clone(&turn.run.run_id),
             thread,
         });
+    }
+
+    fn report(&mut self, report: Box<RunReport>) {
+        if let Some(on_end) = self.on_end.take() {
+            on_end(&report);
+        }
+        if let Some(outcome) = self.outcome.take() {
+            outcome.set(Arc::from(report));
+        }
+    }
+
+    /// The run ends here, for this process.
+    pub(crate) fn stop(&mut self, error: RunError, run: &Rc<RunContext>) {
+        self.timers.clear();
+        self.leave(run);
+        let report = RunReport::unknown(&run.run_id, ThreadStatus::Failed, error);
+        self.report(Box::new(report));
+        self.settle(run);
     }
 
     /// Gives its place in the engine, and its id, to others.
@@ -248,7 +301,8 @@ fn start_run(start: DetachedStart, turn: &mut Turn<'_>) {
         supervisor.do_send(tell(ToSupervisor::DetachedEnded { firing, output }));
     });
     let metadata = turn.run.supervisor.metadata().cloned();
-    if let Err(error) = Arc::clone(turn.run.engine()).start_detached(DetachedRun::of(start, metadata, on_end)) {
+    let detached = DetachedRun::of(turn.run.id_of(firing), start, metadata, on_end);
+    if let Err(error) = Arc::clone(turn.run.engine()).start_detached(detached) {
         let output = Err(error);
         let ended = ToSupervisor::DetachedEnded { firing, output };
         turn.run.tell(turn.machine, Message::Supervisor(ended));

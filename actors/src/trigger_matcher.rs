@@ -22,13 +22,13 @@ use serde_json::{Map, Value, json};
 use crate::answer::Answer;
 use crate::cause::{with_trigger_depth, work_with_trigger_depth};
 use crate::contain::contained;
-use crate::firing::start_alone;
+use crate::firing::fire_alone;
 use crate::follow_up::{depth_after, failed_with, failure, raise};
 use crate::function_table::FunctionTable;
 use crate::host::Host;
 use crate::input::firing_value;
 use crate::ports::{CallContext, Function, Ports, TextJob, Texts, Want, WorkFunction};
-use crate::protocol::bus::{BusMsg, BusSender, Interest};
+use crate::protocol::bus::{BusMsg, BusSender, Interest, ResumedEvents};
 use crate::protocol::engine::EngineHandle;
 use crate::protocol::mailbox::Receiver;
 use crate::protocol::matcher::MatcherMsg;
@@ -112,15 +112,21 @@ impl TriggerMatcherActor {
     }
 
     fn happened(&mut self, event: &Arc<Event>) {
+        self.meet(event, |matcher, watcher| Some(matcher.consider(watcher, event)));
+    }
+
+    /// Has every trigger that watches an event met with it.
+    fn meet(&mut self, event: &Arc<Event>, mut with: impl FnMut(&mut Self, Watcher) -> Option<Result<(), String>>) {
         let mut watching = std::mem::take(&mut self.watching);
         self.machine.find(event, &mut watching);
         for watcher in watching.drain(..) {
             // A panic is this trigger's failure, not the end of all triggers.
-            let considered = contained(|| self.consider(watcher, event));
+            let considered = contained(|| with(self, watcher));
             let failed = considered.unwrap_or_else(|_| {
                 self.evaluator = None;
-                Err("the trigger panicked".to_owned())
+                Some(Err("the trigger panicked".to_owned()))
             });
+            let Some(failed) = failed else { continue };
             if let Err(message) = failed
                 && let Some(trigger) = self.machine.definition(watcher)
             {
@@ -128,6 +134,73 @@ impl TriggerMatcherActor {
             }
         }
         self.watching = watching;
+    }
+
+    /// A run goes on: what had fired there counts, and what had not been matched is.
+    fn resumed(&mut self, resumed: &ResumedEvents) {
+        let ResumedEvents {
+            run_id,
+            events,
+            triggers,
+            ..
+        } = resumed;
+        self.next_firing = self.next_firing.max(triggers.last_firing);
+        for (thread_id, firings) in &triggers.holds {
+            let thread = (Arc::clone(run_id), Arc::clone(thread_id));
+            self.holds.entry(thread).or_default().extend(firings);
+        }
+        let last = triggers.fired.last().map_or(0, |(sequence, _)| *sequence);
+        for event in events {
+            if !self.machine.interest().contains(event.raised.event_type) {
+                continue;
+            }
+            let is_matched = event.sequence <= triggers.matched || event.sequence < last;
+            self.meet(event, |matcher, watcher| {
+                let name = matcher.machine.name_of(watcher)?;
+                if triggers.fired.contains(&(event.sequence, name)) {
+                    matcher.fire(watcher, event);
+                    return None;
+                }
+                (!is_matched).then(|| matcher.consider(watcher, event))
+            });
+        }
+    }
+
+    /// Has the event's run start what needs nothing of its thread, for its record. A run that is over has none to keep: it is
+    /// started all the same.
+    fn start_alone(&self, watcher: Watcher, firing: Firing) {
+        let event = Arc::clone(&firing.event);
+        let message = fire_alone(firing, &self.engine, self.bus.clone());
+        // Where the run is gone the message is dropped, and with it the answer.
+        let _: Result<(), String> = self.tell_run(watcher, &event, message);
+    }
+
+    /// Tells the event's run what a trigger that fired does.
+    fn tell_run(&self, watcher: Watcher, event: &Event, message: SupervisorMsg) -> Result<(), String> {
+        let message = if self.ports.is_durable() {
+            self.triggered(watcher, event, Some(Box::new(message)))
+        } else {
+            message
+        };
+        self.engine.tell_run(&event.run_id, message)
+    }
+
+    /// A trigger fired that does nothing in the event's run: it has a record of it all the same.
+    fn note_fired(&self, watcher: Watcher, event: &Event) {
+        if self.ports.is_durable() {
+            // A run that has ended keeps nothing more.
+            let _: Result<(), String> = self
+                .engine
+                .tell_run(&event.run_id, self.triggered(watcher, event, None));
+        }
+    }
+
+    fn triggered(&self, watcher: Watcher, event: &Event, then: Option<Box<SupervisorMsg>>) -> SupervisorMsg {
+        SupervisorMsg::Triggered {
+            sequence: event.sequence,
+            trigger: self.machine.name_of(watcher).unwrap_or_default(),
+            then,
+        }
     }
 
     fn consider(&mut self, watcher: Watcher, event: &Arc<Event>) -> Result<(), String> {
@@ -139,6 +212,7 @@ impl TriggerMatcherActor {
         if let Fire::Fired { .. } = fire
             && let Some(called) = self.functions.call(&self.machine, watcher, event, &from)
         {
+            self.note_fired(watcher, event);
             return called;
         }
         let Some(trigger) = self.machine.definition(watcher).cloned() else {
@@ -221,25 +295,24 @@ impl TriggerMatcherActor {
                     event: Arc::clone(event),
                 };
                 if firing.is_alone() {
-                    start_alone(firing, &self.engine, self.bus.clone());
+                    self.start_alone(watcher, firing);
                     return Ok(());
                 }
                 if trigger.action.holds_the_thread() {
                     let thread = (Arc::clone(&event.run_id), Arc::clone(&event.thread_id));
                     self.holds.entry(thread).or_default().push(firing.id);
                 }
-                self.engine
-                    .tell_run(&event.run_id, SupervisorMsg::Fire(Box::new(firing)))
+                self.tell_run(watcher, event, SupervisorMsg::Fire(Box::new(firing)))
             }
             TriggerAction::StopThread { thread_id } => {
                 let reason = format!("stopped by trigger {}", trigger.id);
-                self.control(trigger, event, thread_id.as_deref(), Control::Cancel(reason))
+                self.control(watcher, trigger, event, (thread_id.as_deref(), Control::Cancel(reason)))
             }
             TriggerAction::PauseThread { thread_id } => {
-                self.control(trigger, event, thread_id.as_deref(), Control::Pause)
+                self.control(watcher, trigger, event, (thread_id.as_deref(), Control::Pause))
             }
             TriggerAction::ResumeThread { thread_id } => {
-                self.control(trigger, event, thread_id.as_deref(), Control::Resume)
+                self.control(watcher, trigger, event, (thread_id.as_deref(), Control::Resume))
             }
             TriggerAction::SetVariable {
                 variable_name,
@@ -260,13 +333,14 @@ impl TriggerMatcherActor {
                 let refused = move |error: &RunError| bus.do_send(raise(&cause, failed_with(&id, error)));
                 let assignment = Assignment::new(trigger, event, variable_name, value, refused);
                 // Where the run has ended the message is dropped, and with it the answer: it is refused.
-                let _: Result<(), String> = self.engine.tell_run(&event.run_id, assignment.in_scope(*scope));
+                let _: Result<(), String> = self.tell_run(watcher, event, assignment.in_scope(*scope));
                 Ok(())
             }
             TriggerAction::SendNotification { message, channel } => {
                 let scope = event_scope(event);
                 let done = self.evaluator().text_of(message, &scope);
                 let text = |value: &Arc<Value>| value.as_str().unwrap_or_default().to_owned();
+                self.note_fired(watcher, event);
                 let text = self
                     .or_later(done, event, (message, Want::Text), scope, text)
                     .map_err(|error| error.to_string())?;
@@ -287,11 +361,13 @@ impl TriggerMatcherActor {
                     self.machine.set_tag(watcher.key, tag);
                     let mut watcher = watcher;
                     watcher.tag = Some(tag);
+                    self.note_fired(watcher, event);
                     let from = || context_of(&*self.engine, event);
                     let done = self.functions.call(&self.machine, watcher, event, &from);
                     done.unwrap_or(Ok(()))
                 }
                 Some(Function::Work(own)) => {
+                    self.note_fired(watcher, event);
                     self.begin_work(trigger, event, own, parameters);
                     Ok(())
                 }
@@ -327,16 +403,17 @@ impl TriggerMatcherActor {
     /// Tells a thread of the event's run: the one named, or the one that raised the event.
     fn control(
         &self,
+        watcher: Watcher,
         trigger: &TriggerDefinition,
         event: &Arc<Event>,
-        thread_id: Option<&str>,
-        control: Control,
+        (thread_id, control): (Option<&str>, Control),
     ) -> Result<(), String> {
         let thread_id = thread_id.unwrap_or(&event.thread_id).to_owned();
         let message = format!("the run has no thread {thread_id}");
         let (bus, trigger_id, cause) = (self.bus.clone(), trigger.id.clone(), Arc::clone(event));
-        self.engine.tell_run(
-            &event.run_id,
+        self.tell_run(
+            watcher,
+            event,
             SupervisorMsg::ControlThread {
                 thread_id,
                 control,
@@ -381,6 +458,7 @@ impl StreamHandler<MatcherMsg> for TriggerMatcherActor {
     fn handle(&mut self, message: MatcherMsg, context: &mut Context<Self>) {
         match message {
             MatcherMsg::Happened(event) => self.happened(&event),
+            MatcherMsg::Resumed(resumed) => self.resumed(&resumed),
             MatcherMsg::Settle {
                 run_id,
                 thread_id,

@@ -86,7 +86,7 @@ impl World for RunWorld<'_> {
         self.listening
     }
     fn graph(&self, workflow_id: &str) -> Option<Arc<Graph>> {
-        self.in_place.engine().graph(workflow_id)
+        self.in_place.graphs().get(workflow_id).cloned()
     }
     fn token_limit(&self, graph: &Graph) -> Option<u64> {
         self.in_place.token_limit(graph)

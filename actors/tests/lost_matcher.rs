@@ -63,6 +63,7 @@ fn played(engine: &Arc<EngineShared>, simulated: &SimulatedHost) -> (RunReport, 
     };
     let subscription = Subscription {
         types: Vec::new(),
+        after: 0,
         deliver: Box::new(Listener(Arc::clone(&heard))),
     };
     let (started, admitted) = engine

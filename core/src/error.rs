@@ -74,6 +74,10 @@ run_error_codes! {
     WorkflowNotFound = "WORKFLOW_NOT_FOUND",
     /// A limit of the engine refused the work.
     Overloaded = "OVERLOADED",
+    /// The store of a durable run failed: what was not durable was not told, and the run can be resumed.
+    StoreError = "STORE_ERROR",
+    /// An effect had begun when its process ended, and its `inDoubt` says that it is not done again.
+    EffectInDoubt = "EFFECT_IN_DOUBT",
     /// Stopped by someone.
     Cancelled = "CANCELLED",
     /// An actor died of a panic; it was contained.

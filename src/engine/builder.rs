@@ -16,6 +16,9 @@ use pirn_core::error::RunError;
 use pirn_core::graph::Graph;
 use serde_json::Value;
 
+use pirn_store::Store;
+
+use super::durable::{AskDoubt, DoubtAnswer, DoubtQuestion, Durable, StoreJournal};
 use super::place::{Placement, process_seed};
 use super::{Compression, Engine, Names};
 use crate::check::Checked;
@@ -97,6 +100,8 @@ pub struct EngineBuilder {
     seed: Option<u64>,
     faults: Faults,
     journal: Option<Arc<dyn Journal>>,
+    store: Option<Arc<dyn Store>>,
+    ask: Option<AskDoubt>,
     scripts: Option<Arc<ScriptPort>>,
 }
 
@@ -111,7 +116,27 @@ enum Clock {
 }
 
 impl EngineBuilder {
-    /// Keeps what the engine's runs are told, so that they can be [rebuilt](Engine::rebuild).
+    /// Keeps the engine's runs in a store, so that they survive their process: [`Engine::recover`] has them go on. What follows
+    /// from something that a run is told begins, and is told, when that is durable.
+    #[must_use]
+    pub fn store(mut self, store: impl Store) -> Self {
+        self.store = Some(Arc::new(store));
+        self
+    }
+
+    /// Asks a person what is to become of an effect that had begun when the process of its run ended, where its node or tool
+    /// says `"inDoubt": "ask"`. Without, such a run can not be resumed.
+    #[must_use]
+    pub fn ask_in_doubt(
+        mut self,
+        ask: impl Fn(DoubtQuestion) -> BoxFuture<'static, DoubtAnswer> + Send + Sync + 'static,
+    ) -> Self {
+        self.ask = Some(Arc::new(ask));
+        self
+    }
+
+    /// Keeps what the engine's runs are told, so that they can be [rebuilt](Engine::rebuild). An engine has a journal or a
+    /// [store](Self::store).
     #[must_use]
     pub fn journal(mut self, journal: Arc<dyn Journal>) -> Self {
         self.journal = Some(journal);
@@ -395,6 +420,11 @@ impl EngineBuilder {
         self.check_settings()?;
         let checked = self.take_checked()?;
         let loaded = Loaded::of(&self.files);
+        let ask = self.ask.take();
+        let durable = self.store.take().map(|store| Arc::new(Durable::new(store, ask)));
+        if let Some(durable) = &durable {
+            self.journal = Some(Arc::new(StoreJournal(Arc::clone(durable))));
+        }
         let (mut ports, names) = self.ports(checked.as_ref(), &loaded)?;
         let seed = self.seed.or(match self.clock {
             Clock::Virtual { seed } => seed,
@@ -430,7 +460,11 @@ impl EngineBuilder {
             seed,
         })
         .map_err(BuildError::Engine)?;
-        let engine = Engine { shared, placement };
+        let engine = Engine {
+            shared,
+            placement,
+            durable,
+        };
         if let Some(checked) = &checked {
             engine.register_compiled(checked.loaded(), checked.compiled());
         }
@@ -443,6 +477,9 @@ impl EngineBuilder {
     fn check_settings(&self) -> Result<(), BuildError> {
         if self.is_local && self.clock != Clock::Real {
             return Err(BuildError::Settings("local actors", "virtual time"));
+        }
+        if self.store.is_some() && self.journal.is_some() {
+            return Err(BuildError::Settings("a store", "a journal"));
         }
         if self.is_local && self.arbiters.is_some() {
             return Err(BuildError::Settings("local actors", "arbiters"));

@@ -133,7 +133,7 @@ impl Deliver for Silent {
     }
 }
 
-pub(super) fn stream(capacity: usize) -> (Box<dyn Deliver>, Events) {
+pub(crate) fn stream(capacity: usize) -> (Box<dyn Deliver>, Events) {
     let (sender, receiver) = mpsc::channel(capacity.clamp(1, Semaphore::MAX_PERMITS));
     let missed_at_end = Arc::new(AtomicU64::new(0));
     let offer = move |heard| {
@@ -153,7 +153,7 @@ pub(super) fn stream(capacity: usize) -> (Box<dyn Deliver>, Events) {
     (deliver, events)
 }
 
-pub(super) fn blocking(capacity: usize, tag: Option<ThreadTag>) -> (Box<dyn Deliver>, BlockingEvents) {
+pub(crate) fn blocking(capacity: usize, tag: Option<ThreadTag>) -> (Box<dyn Deliver>, BlockingEvents) {
     // A bounded channel lays out its whole buffer at once, and most subscribers ask for more than comes. Only the bus of
     // the run's arbiter puts something in, so what it counts there can only have become less.
     let (sender, receiver) = crossbeam_channel::unbounded();

@@ -81,6 +81,13 @@ impl RunHandle {
         self.placement.wake();
     }
 
+    /// Has a durable run end in this process, to be resumed in another: its outcome here is an error that says so. One that is
+    /// not durable is cancelled.
+    pub fn leave(&self) {
+        self.started.leave();
+        self.placement.wake();
+    }
+
     /// A guard that stops the run with this reason when it is dropped: for a request whose client may go away.
     ///
     /// ```
@@ -218,21 +225,7 @@ impl RunHandle {
 
     /// The report of a run that nothing else is known of.
     fn unknown(&self, status: ThreadStatus, error: RunError) -> Arc<RunReport> {
-        Arc::new(RunReport {
-            run_id: self.run_id().to_owned(),
-            thread_id: format!("{}.0", self.run_id()),
-            workflow_id: String::new(),
-            status,
-            output: Value::Null,
-            variables: std::collections::BTreeMap::new(),
-            error: Some(error),
-            conversation: pirn_core::run::ConversationReport::default(),
-            tokens: pirn_core::run::TokenReport::default(),
-            nodes: Vec::new(),
-            threads: pirn_actors::ThreadList::default(),
-            firings: Vec::new(),
-            elapsed_ms: 0,
-        })
+        Arc::new(RunReport::unknown(self.run_id(), status, error))
     }
 }
 

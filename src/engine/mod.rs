@@ -2,6 +2,7 @@
 
 mod builder;
 mod compression;
+pub(crate) mod durable;
 mod events;
 mod handle;
 mod place;
@@ -11,26 +12,30 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pirn_actors::engine::{EngineShared, RunRequest};
+use pirn_actors::engine::{EngineShared, RunRequest, StartedRun};
 use pirn_actors::events::{Deliver, Subscription};
+use pirn_actors::host::ThreadTag;
 use pirn_core::definition::{Fault, Loaded, Pinned, SourceFile, TriggerDefinition};
 use pirn_core::error::RunError;
 use pirn_core::event::EventType;
 use pirn_core::graph::{CompileContext, Compiled, Graph, compile_loaded};
 use pirn_core::run::{Begun, Effect, Told};
 use pirn_core::trigger::{Owner, TriggerState};
+use pirn_store::{RunFilter, Store};
 use pirn_sync::{Completion, Lost, completion};
 use serde_json::Value;
 
 use crate::script::{ScriptStats, TextSyntax};
+use durable::{Durable, ForkBuilder, ResumeBuilder, ResumeError, RunDiff, RunView, diff, view};
 
 pub(crate) use builder::Plan;
 pub use builder::{BuildError, EngineBuilder};
 pub use compression::Compression;
 pub use events::{BlockingEvents, EventFilter, Events, Heard};
+pub(crate) use events::{blocking, stream};
 pub use handle::{CancelOnDrop, RunHandle};
 pub use pirn_actors::host::NotLocalContext;
-pub use pirn_actors::journal::Journal;
+pub use pirn_actors::journal::{Graphs, Journal, Keeping, RunJournal};
 pub use pirn_actors::{History, ThreadList};
 pub use pirn_core::run::RunStatus;
 pub use pirn_core::run::{FiringOutcome, FiringReport, NodeReport, RunReport, ThreadReport};
@@ -68,6 +73,7 @@ const STARTS_WITHIN: Duration = Duration::from_secs(30);
 pub struct Engine {
     shared: Arc<EngineShared>,
     placement: Placement,
+    durable: Option<Arc<Durable>>,
 }
 
 /// What was left when an engine shut down.
@@ -109,6 +115,9 @@ impl Engine {
     }
 
     fn register_compiled(&self, loaded: &Loaded, compiled: &Compiled) {
+        if let Some(durable) = &self.durable {
+            durable.definitions.extend(loaded, compiled, &self.shared.all_graphs());
+        }
         for graph in &compiled.graphs {
             self.shared.register(graph);
         }
@@ -242,6 +251,99 @@ impl Engine {
     /// A journal of the same engine, or of one with the same workflows, is expected: another one gives other effects.
     pub fn rebuild(&self, begun: Begun, told: impl IntoIterator<Item = Told>) -> Vec<Effect> {
         self.shared.rebuild(begun, told).1
+    }
+
+    /// Where its runs are kept; none where they are not.
+    pub fn store(&self) -> Option<&Arc<dyn Store>> {
+        self.durable.as_ref().map(|durable| &durable.store)
+    }
+
+    /// Has a run of the engine's store go on that no process carries.
+    pub fn resume(&self, run_id: impl Into<String>) -> ResumeBuilder {
+        ResumeBuilder::new(self.clone(), run_id.into())
+    }
+
+    /// Has every run of the engine's store go on that has not ended: its name, and what came of that. One that can not go on
+    /// keeps no other from it.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # use pirn::Engine;
+    /// use pirn::store::MemoryStore;
+    ///
+    /// let store = MemoryStore::new();
+    /// let engine = Engine::builder()
+    ///     .store(store)
+    ///     .workflows(r#"{"id": "short", "edges": [{"from": "start", "to": "end"}],
+    ///         "nodes": [{"id": "start", "type": "START"}, {"id": "end", "type": "END"}]}"#)
+    ///     .build()?;
+    /// for (run_id, resumed) in engine.recover().await? {
+    ///     match resumed {
+    ///         Ok(run) => println!("{run_id}: {:?}", run.outcome().await.status),
+    ///         Err(error) => println!("{run_id}: {error}"),
+    ///     }
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub async fn recover(&self) -> Result<Vec<(String, Result<RunHandle, ResumeError>)>, ResumeError> {
+        /// So many runs are asked for at once.
+        const PAGE: usize = 1_000;
+        let durable = self.durable()?;
+        let (mut resumed, mut after) = (Vec::new(), None);
+        loop {
+            let page = durable.store.runs(RunFilter::live(), after, PAGE).await?;
+            after = page.last().map(|run| run.id.clone());
+            for run in page {
+                // One that another has started goes on with that.
+                if !self.shared.carries(&run.id) {
+                    resumed.push((run.id.clone(), self.resume(run.id).start().await));
+                }
+            }
+            if after.is_none() {
+                return Ok(resumed);
+            }
+        }
+    }
+
+    /// A new run that shares what another of the engine's store went through, up to this step.
+    pub fn fork(&self, run_id: impl Into<String>, step: u64) -> ForkBuilder {
+        ForkBuilder::new(self.clone(), run_id.into(), step)
+    }
+
+    /// Where two runs of the engine's store part.
+    pub async fn diff(&self, a: &str, b: &str) -> Result<RunDiff, ResumeError> {
+        let durable = self.durable()?;
+        diff(self, &durable, a, b).await
+    }
+
+    /// A run of the engine's store as it was after a step; none: as it is there now. It may have ended.
+    pub async fn view(&self, run_id: &str, step: Option<u64>) -> Result<RunView, ResumeError> {
+        let durable = self.durable()?;
+        view(self, &durable, run_id, step).await
+    }
+
+    pub(crate) fn durable(&self) -> Result<Arc<Durable>, ResumeError> {
+        self.durable.clone().ok_or(ResumeError::NoStore)
+    }
+
+    /// The graphs of a text that stands by itself.
+    pub(crate) fn compile_alone(&self, name: &str, text: &str) -> Result<Compiled, Vec<Fault>> {
+        let loaded = Loaded::of(&[SourceFile::new(name, text)]);
+        compiled(&loaded, self.placement.names(), &[])
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<EngineShared> {
+        &self.shared
+    }
+
+    pub(crate) fn handle(&self, started: StartedRun) -> RunHandle {
+        RunHandle::new(started, self.placement.clone())
+    }
+
+    pub(crate) fn tag(&self) -> Option<ThreadTag> {
+        self.placement.tag()
     }
 
     /// Runs under way.
@@ -444,7 +546,11 @@ impl RunBuilder {
 
     fn subscribe(&mut self, types: &[EventType], deliver: Box<dyn Deliver>) {
         let types = types.to_vec();
-        self.subscriptions.push(Subscription { types, deliver });
+        self.subscriptions.push(Subscription {
+            types,
+            after: 0,
+            deliver,
+        });
     }
 
     /// Starts it.
@@ -455,7 +561,12 @@ impl RunBuilder {
             // when it is watched. So every run is.
             let types = Vec::new();
             let deliver = Box::new(events::Silent);
-            self.subscriptions.insert(0, Subscription { types, deliver });
+            let silent = Subscription {
+                types,
+                after: 0,
+                deliver,
+            };
+            self.subscriptions.insert(0, silent);
         }
         let (started, admitted) = engine.shared.admit_run(self.run_id, self.request, self.subscriptions)?;
         admitted.go()?;

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn_actors::host::{Chance, WorkClock};
-use pirn_actors::ports::{AskedCall, Model, ModelCall, Models, Ports, ToolSpec, Tools};
+use pirn_actors::ports::{AskedCall, Model, ModelCall, ModelSession, Models, Ports, ToolSpec, Tools};
 use pirn_core::Millis;
-use pirn_core::conversation::MessageRules;
-use pirn_core::definition::Profile;
+use pirn_core::conversation::{MessageRules, ModelRequest};
+use pirn_core::definition::{InDoubt, Profile};
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::thread::{ModelReply, ToolResult};
 
@@ -129,6 +129,10 @@ impl Model for FaultyModel {
         .boxed()
     }
 
+    fn answered(&self, request: &ModelRequest, session: &ModelSession) {
+        self.model.answered(request, session);
+    }
+
     fn is_external(&self) -> bool {
         self.model.is_external()
     }
@@ -147,6 +151,10 @@ struct FaultyTools {
 impl Tools for FaultyTools {
     fn specs(&self, names: &[Arc<str>]) -> Vec<ToolSpec> {
         self.tools.specs(names)
+    }
+
+    fn in_doubt(&self, name: &str) -> Option<InDoubt> {
+        self.tools.in_doubt(name)
     }
 
     fn is_external(&self, name: &str) -> bool {

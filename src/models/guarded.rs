@@ -9,9 +9,9 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Either, select};
 use pirn_actors::host::WorkClock;
-use pirn_actors::ports::{Model, ModelCall};
+use pirn_actors::ports::{Model, ModelCall, ModelSession};
 use pirn_core::Millis;
-use pirn_core::conversation::{MessageRules, Spent};
+use pirn_core::conversation::{MessageRules, ModelRequest, Spent};
 use pirn_core::definition::Profile;
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::model_call::{Attempts, FailureKind, ModelFailure, Next};
@@ -65,6 +65,12 @@ impl Model for Guarded {
             Some(_) | None => None,
         };
         Course::new(links, call, first).run().boxed()
+    }
+
+    fn answered(&self, request: &ModelRequest, session: &ModelSession) {
+        if let Some(first) = self.links.first() {
+            first.model.answered(request, session);
+        }
     }
 
     fn is_external(&self) -> bool {

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use pirn_actors::ports::{Model, ModelCall};
+use pirn_actors::ports::{Model, ModelCall, ModelSession};
 use pirn_core::Millis;
+use pirn_core::conversation::ModelRequest;
 use pirn_core::definition::Profile;
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::message::ToolCall;
@@ -65,8 +66,9 @@ impl Scripted {
         })
     }
 
-    fn next(&self, call: &ModelCall) -> Option<&Response> {
-        let asked = last_user_message(&call.request).map(|message| message.content.as_str());
+    /// Takes the response for a request: from then on the thread has used it.
+    fn next(&self, request: &ModelRequest, session: &ModelSession) -> Option<&Response> {
+        let asked = last_user_message(request).map(|message| message.content.as_str());
         let wanted = |place: usize| {
             self.responses
                 .get(place)
@@ -75,7 +77,7 @@ impl Scripted {
                     Some(pattern) => asked.is_some_and(|text| pattern.is_match(text)),
                 })
         };
-        self.responses.get(call.session.take(self.responses.len(), wanted)?)
+        self.responses.get(session.take(self.responses.len(), wanted)?)
     }
 
     fn ran_out(&self) -> RunError {
@@ -92,7 +94,10 @@ impl Scripted {
 impl Model for Scripted {
     fn call(&self, call: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
         // Taken now, not when polled: the order of the calls decides, not the order of the executor.
-        let response = self.next(&call).cloned().ok_or_else(|| self.ran_out());
+        let response = self
+            .next(&call.request, &call.session)
+            .cloned()
+            .ok_or_else(|| self.ran_out());
         async move {
             let response = response?;
             if response.delay > 0 {
@@ -107,6 +112,10 @@ impl Model for Scripted {
             }
         }
         .boxed()
+    }
+
+    fn answered(&self, request: &ModelRequest, session: &ModelSession) {
+        self.next(request, session);
     }
 }
 

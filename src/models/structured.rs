@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use pirn_actors::ports::{Model, ModelCall};
+use pirn_actors::ports::{Model, ModelCall, ModelSession};
 use pirn_core::conversation::{Estimator, MessageRules, ModelRequest, message_cost};
 use pirn_core::error::RunError;
 use pirn_core::message::{Message, Role};
@@ -142,6 +142,10 @@ impl Model for Checked {
             })
         }
         .boxed()
+    }
+
+    fn answered(&self, request: &ModelRequest, session: &ModelSession) {
+        self.inner.answered(request, session);
     }
 
     fn is_external(&self) -> bool {

@@ -5,6 +5,7 @@ use std::process::Stdio;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use pirn_actors::cause::idempotency_key;
 use pirn_actors::host::WorkClock;
 use pirn_actors::ports::{Tool, ToolSpec};
 use pirn_core::script::text_of;
@@ -51,6 +52,9 @@ impl CommandTool {
             .stdin(if has_input { Stdio::piped() } else { Stdio::null() })
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
+        if let Some(key) = idempotency_key() {
+            command.env("PIRN_IDEMPOTENCY_KEY", key);
+        }
         if let Some(folder) = &self.config.cwd {
             command.current_dir(folder);
         }

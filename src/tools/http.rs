@@ -114,6 +114,7 @@ fn request(config: &HttpConfig, arguments: &Value) -> Result<Request, String> {
     {
         request.headers_mut().insert(name, value);
     }
+    crate::headers::add_idempotency_key(request.headers_mut());
     if let Some((kind, bytes)) = body(config, arguments) {
         let kind = HeaderValue::from_static(kind);
         request.headers_mut().entry(CONTENT_TYPE).or_insert(kind);

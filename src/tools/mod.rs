@@ -60,6 +60,7 @@ impl ToolRegistry {
                 timeout: tool.limits.timeout,
                 max_parallel: Some(tool.limits.max_parallel),
                 approval: tool.limits.approval,
+                in_doubt: tool.limits.in_doubt.clone(),
                 source: tool.source(),
             };
             let spec = ToolSpec {

@@ -11,6 +11,7 @@ use futures::future::{BoxFuture, Either, select};
 use pirn_actors::host::WorkClock;
 use pirn_actors::ports::{AskPerson, AskedCall, Question, Tool, ToolContext, ToolSpec, Tools};
 use pirn_core::Millis;
+use pirn_core::definition::InDoubt;
 use pirn_core::message::Part;
 use pirn_core::thread::ToolResult;
 use serde_json::Value;
@@ -34,6 +35,8 @@ pub struct ToolOptions {
     pub max_parallel: Option<usize>,
     /// Whether each call waits for consent.
     pub approval: Approval,
+    /// What happens with a call that was under way when the process of its run ended; none: as its node says.
+    pub in_doubt: Option<InDoubt>,
     /// Where the tool comes from, for people.
     pub source: String,
 }
@@ -44,6 +47,7 @@ impl Default for ToolOptions {
             timeout: DEFAULT_TIMEOUT,
             max_parallel: None,
             approval: Approval::Never,
+            in_doubt: None,
             source: "code".to_owned(),
         }
     }
@@ -236,6 +240,12 @@ impl Tools for ToolRegistry {
         self.tools
             .get(name)
             .is_some_and(|found| waits_for_consent || found.tool.is_external())
+    }
+
+    fn in_doubt(&self, name: &str) -> Option<InDoubt> {
+        let found = self.tools.get(name)?;
+        let harmless = || found.tool.is_read_only().then_some(InDoubt::Retry);
+        found.options.in_doubt.clone().or_else(harmless)
     }
 
     fn call(&self, names: &[Arc<str>], asked: AskedCall, clock: WorkClock) -> BoxFuture<'static, ToolResult> {

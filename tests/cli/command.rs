@@ -52,7 +52,8 @@ fn ended(output: std::process::Output) -> Ended {
     }
 }
 
-fn start_in(folder: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> std::process::Child {
+/// Starts `pirn` in `folder`.
+pub(crate) fn start_in(folder: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> std::process::Child {
     Command::new(env!("CARGO_BIN_EXE_pirn"))
         .args(arguments)
         .envs(environment.iter().copied())

@@ -5,6 +5,7 @@ use crate::command::pirn;
 const COMMANDS: &[&str] = &[
     "init",
     "run",
+    "runs",
     "serve",
     "mcp",
     "validate",

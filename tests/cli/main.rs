@@ -3,6 +3,8 @@
 mod command;
 mod context;
 mod docs;
+#[cfg(unix)]
+mod durable;
 mod explore;
 mod folder;
 mod graph;

@@ -263,7 +263,7 @@ fn rebuilds(builder: EngineBuilder, run: impl FnOnce(&Engine) -> RunBuilder) -> 
     let report = handle.outcome_blocking();
     handle.settled_blocking();
     engine.shutdown_blocking(Duration::from_secs(5));
-    assert!(recorder.runs() > 0);
+    assert!(recorder.count() > 0);
     recorder.check(&engine);
     report
 }

@@ -1,14 +1,16 @@
 //! A run is what it was told: rebuilt from that, without an actor, it does the same, says the same and reports the same.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pirn::{Engine, Journal};
+use pirn::{Engine, Graphs, Journal, RunJournal};
 use pirn_core::run::{Begun, Effect, Told};
 
 /// What the runs of an engine were told and did.
 #[derive(Default)]
-pub struct Recorder(Mutex<BTreeMap<Arc<str>, Recorded>>);
+pub struct Recorder(Runs);
+
+type Runs = Arc<Mutex<BTreeMap<Arc<str>, Recorded>>>;
 
 #[derive(Clone)]
 struct Recorded {
@@ -19,9 +21,8 @@ struct Recorded {
 }
 
 impl Recorder {
-    fn with(&self, run_id: &Arc<str>, record: impl FnOnce(&mut Recorded)) {
-        let mut runs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        record(runs.get_mut(run_id).expect("a run begins before anything else"));
+    fn runs(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Recorded>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Rebuilds every run of `engine`.
@@ -30,7 +31,7 @@ impl Recorder {
     /// Where one does something else the second time.
     #[track_caller]
     pub fn check(&self, engine: &Engine) {
-        let runs = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let runs = self.runs().clone();
         for (run_id, Recorded { begun, told, did }) in runs {
             let told: Vec<Told> = told
                 .iter()
@@ -48,8 +49,8 @@ impl Recorder {
     }
 
     /// How many runs were recorded.
-    pub fn runs(&self) -> usize {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+    pub fn count(&self) -> usize {
+        self.runs().len()
     }
 }
 
@@ -63,22 +64,38 @@ fn in_words(effect: &Effect) -> String {
 }
 
 impl Journal for Recorder {
-    fn begun(&self, begun: &Begun) {
+    fn begun(&self, begun: &Begun, _: &Graphs) -> Box<dyn RunJournal> {
         let recorded = Recorded {
             begun: begun.clone(),
             told: Vec::new(),
             did: Vec::new(),
         };
-        let mut runs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        runs.insert(Arc::clone(&begun.seed.run_id), recorded);
+        let run_id = Arc::clone(&begun.seed.run_id);
+        self.runs().insert(Arc::clone(&run_id), recorded);
+        let runs = Arc::clone(&self.0);
+        Box::new(RecordedRun { runs, run_id })
     }
+}
 
-    fn told(&self, run_id: &Arc<str>, told: &Told) {
+struct RecordedRun {
+    runs: Runs,
+    run_id: Arc<str>,
+}
+
+impl RecordedRun {
+    fn with(&self, record: impl FnOnce(&mut Recorded)) {
+        let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        record(runs.get_mut(&self.run_id).expect("a run begins before anything else"));
+    }
+}
+
+impl RunJournal for RecordedRun {
+    fn told(&mut self, told: &Told) {
         let text = serde_json::to_string(told).expect("what a run is told can be written down");
-        self.with(run_id, |recorded| recorded.told.push(text));
+        self.with(|recorded| recorded.told.push(text));
     }
 
-    fn did(&self, run_id: &Arc<str>, effect: &Effect) {
-        self.with(run_id, |recorded| recorded.did.push(in_words(effect)));
+    fn did(&mut self, effect: &Effect) {
+        self.with(|recorded| recorded.did.push(in_words(effect)));
     }
 }

@@ -314,6 +314,7 @@ fn every_event_type_has_its_chain_here_or_a_reason() {
             "who_watches_for_failed_triggers_and_fails_is_told_once_more",
         ),
         (E::CheckpointCreated, "nothing raises it"),
+        (E::EffectInDoubt, "a run raises it once, when it goes on after a crash"),
         (
             E::Custom,
             "a_function_that_raises_the_event_it_is_called_for_ends_at_the_limit",

@@ -18,13 +18,14 @@ use crate::cause;
 use crate::contain::{Exit, start_contained_on};
 use crate::history::History;
 use crate::in_place::InPlace;
+use crate::journal::Graphs;
 use crate::mailbox::RunActor;
 use crate::protocol::bus::Subscriber;
 use crate::protocol::engine::{DetachedRun, EngineHandle, OnEnd};
 use crate::protocol::events::Subscription;
 use crate::protocol::supervisor::SupervisorHandle;
 use crate::run_context::RunContext;
-use crate::supervisor::RunSpec;
+use crate::supervisor::{Beginning, NewRun, RunSpec};
 
 /// What a run is asked to be.
 #[derive(Clone, Debug, Default)]
@@ -88,7 +89,7 @@ impl EngineShared {
             trigger_depth: run.trigger_depth,
             on_end: Some(run.on_end),
         };
-        self.admit(self.next_run_id(), request, Vec::new(), from)?.1.go()
+        self.admit(run.run_id, request, Vec::new(), from)?.1.go()
     }
 
     fn admit(
@@ -98,11 +99,38 @@ impl EngineShared {
         subscriptions: Vec<Subscription>,
         from: Start,
     ) -> Result<(StartedRun, AdmittedRun), RunError> {
-        let Some(graph) = self.graph(&request.workflow_id) else {
+        let graphs = self.all_graphs();
+        let Some(graph) = graphs.get(&request.workflow_id).cloned() else {
             return Err(self.no_workflow(&request.workflow_id));
         };
+        let metadata = request.metadata;
+        let beginning = || {
+            let conversation = self.conversation(&graph, request.conversation);
+            let pinned = laid_over(graph.config.pinned.clone().unwrap_or_default(), request.pinned);
+            Beginning::New(Box::new(NewRun {
+                graph,
+                input: Arc::new(request.input),
+                conversation,
+                pinned,
+                is_unlimited: from.is_unlimited,
+                deadline_ms: request.deadline_ms,
+                trigger_depth: from.trigger_depth,
+            }))
+        };
+        self.let_in((run_id, metadata), graphs, beginning, subscriptions, from.on_end)
+    }
+
+    /// Admits a run, new or not; what it begins with is made ready when it is in.
+    pub(super) fn let_in(
+        self: &Arc<Self>,
+        (run_id, metadata): (Arc<str>, Option<Arc<Map<String, Value>>>),
+        graphs: Graphs,
+        beginning: impl FnOnce() -> Beginning,
+        subscriptions: Vec<Subscription>,
+        on_end: Option<OnEnd>,
+    ) -> Result<(StartedRun, AdmittedRun), RunError> {
         let (mail, receiver) = channel(16);
-        let supervisor = Arc::new(SupervisorHandle::new(Addr::new(mail).recipient(), request.metadata));
+        let supervisor = Arc::new(SupervisorHandle::new(Addr::new(mail).recipient(), metadata));
         if self.runs.find(&run_id).is_some() {
             return Err(RunError::new(
                 RunErrorCode::NodeFailed,
@@ -110,11 +138,10 @@ impl EngineShared {
             ));
         }
         let permit = admit(&self.gate, &self.runs, &run_id, Arc::clone(&supervisor)).map_err(refused)?;
-        let conversation = self.conversation(&graph, request.conversation);
+        let beginning = beginning();
         let (outcome_setter, outcome) = completion();
         let (settled_setter, settled) = completion();
         let (engine, id, address) = (Arc::clone(self), Arc::clone(&run_id), Arc::clone(&supervisor));
-        let pinned = laid_over(graph.config.pinned.clone().unwrap_or_default(), request.pinned);
         let job: StartJob = Box::new(move |host, lease| {
             let Some(local) = Local::of(engine.uid) else {
                 // The engine has stopped here.
@@ -125,34 +152,31 @@ impl EngineShared {
                 let subscriber = Subscriber {
                     run_id: Some(Arc::clone(&id)),
                     mask: subscription.mask(),
+                    after: subscription.after,
                     deliver: subscription.deliver,
                 };
                 local.interest.subscribe(&local.bus, subscriber);
             }
-            let in_place = InPlace::new(Arc::clone(&engine.ports), engine.handle(), local.evaluator);
+            let ports = Arc::clone(&engine.ports);
+            let in_place = InPlace::new(ports, engine.handle(), graphs, local.evaluator);
             let (host_of, heard_by) = ((host.clone(), engine.seed), (local.bus, local.interest));
             let run = RunContext::new(
-                (Arc::clone(&id), &graph.workflow_id),
+                (Arc::clone(&id), beginning.workflow_id()),
                 address,
                 host_of,
                 heard_by,
                 in_place,
+                beginning.last_at(),
             );
             if is_heard {
                 run.bus();
             }
             let run = Rc::new(run);
             let spec = RunSpec {
-                graph,
-                input: Arc::new(request.input),
-                conversation,
-                pinned,
-                is_unlimited: from.is_unlimited,
-                deadline_ms: request.deadline_ms,
-                trigger_depth: from.trigger_depth,
+                beginning,
                 outcome: outcome_setter,
                 settled: settled_setter,
-                on_end: from.on_end,
+                on_end,
                 permit,
                 seat: lease,
             };

@@ -42,6 +42,7 @@ impl Local {
         };
         let (bus, interest) = (local.bus.clone(), Rc::clone(&local.interest));
         let (ports, handle, gone) = (Arc::clone(&engine.ports), engine.handle(), bus.clone());
+        let (keeps_runs, handle_of_bus) = (engine.ports.is_durable(), engine.handle());
         let own_host = host.clone();
         start_contained_with(
             host,
@@ -57,7 +58,7 @@ impl Local {
         LOCALS.with_borrow_mut(|locals| locals.insert(uid, local));
         start_contained_with(
             host,
-            move |context| EventBusActor::new(interest, bus, matcher, bus_mail, context),
+            move |context| EventBusActor::new((handle_of_bus, keeps_runs), interest, bus, matcher, bus_mail, context),
             move |exit| {
                 let gone = LOCALS.try_with(|locals| locals.borrow_mut().remove(&uid));
                 // Dropped only now: an evaluator may run what it likes.

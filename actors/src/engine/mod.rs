@@ -8,7 +8,6 @@ mod runs;
 mod started;
 mod triggers;
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -24,8 +23,10 @@ use crate::answer::Answer;
 use crate::contain::Exit;
 use crate::history::History;
 use crate::host::{ArbiterLease, Host};
+use crate::journal::Graphs;
 use crate::ports::{Ports, ScriptStats};
 use crate::protocol::bus::{BusMsg, Subscriber};
+pub use crate::protocol::engine::OnEnd;
 use crate::protocol::engine::{DetachedRun, EngineHandle};
 use crate::protocol::events::{Deliver, EventFilter};
 use crate::protocol::supervisor::SupervisorMsg;
@@ -73,7 +74,7 @@ pub struct EngineParts {
 /// Shared by every run of an engine.
 pub struct EngineShared {
     ports: Arc<Ports>,
-    graphs: RwLock<BTreeMap<String, Arc<Graph>>>,
+    graphs: RwLock<Graphs>,
     /// Held while a change of the triggers is sent to every arbiter: all hear of all changes in one order.
     trigger_changes: Mutex<()>,
     runs: Runs,
@@ -95,7 +96,7 @@ impl EngineShared {
     pub fn start(parts: EngineParts) -> Result<Arc<Self>, RunError> {
         let engine = Arc::new(Self {
             ports: Arc::new(parts.ports),
-            graphs: RwLock::new(BTreeMap::new()),
+            graphs: RwLock::default(),
             trigger_changes: Mutex::new(()),
             runs: Runs::default(),
             gate: DrainGate::new(parts.max_runs),
@@ -114,23 +115,19 @@ impl EngineShared {
         Ok(engine)
     }
 
+    /// The registered graphs, as they are now.
+    pub fn all_graphs(&self) -> Graphs {
+        Arc::clone(&self.graphs.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// The graph of a workflow.
     pub fn graph(&self, workflow_id: &str) -> Option<Arc<Graph>> {
-        self.graphs
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(workflow_id)
-            .cloned()
+        self.all_graphs().get(workflow_id).cloned()
     }
 
     /// Every registered graph, by workflow id.
     pub fn graphs(&self) -> Vec<Arc<Graph>> {
-        self.graphs
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .values()
-            .cloned()
-            .collect()
+        self.all_graphs().values().cloned().collect()
     }
 
     /// Messages counted with the workflow's tokenizer, for runs to start with; as they are where they were. A long history
@@ -163,6 +160,7 @@ impl EngineShared {
                 let subscriber = Subscriber {
                     run_id: None,
                     mask,
+                    after: 0,
                     deliver,
                 };
                 local.interest.subscribe(&local.bus, subscriber);
@@ -204,6 +202,11 @@ impl EngineShared {
         });
         // An engine that has stopped has nobody to act on.
         let _: Result<(), RunError> = self.spawner.start_on(arbiter, job);
+    }
+
+    /// What it was given.
+    pub fn ports(&self) -> &Ports {
+        &self.ports
     }
 
     /// How the threads of scripts fare.
@@ -250,8 +253,8 @@ impl EngineShared {
 }
 
 impl EngineHandle for EngineShared {
-    fn graph(&self, workflow_id: &str) -> Option<Arc<Graph>> {
-        self.graph(workflow_id)
+    fn next_run_id(&self) -> Arc<str> {
+        self.next_run_id()
     }
 
     fn tell_run(&self, run_id: &str, message: SupervisorMsg) -> Result<(), String> {

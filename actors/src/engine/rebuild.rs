@@ -1,13 +1,24 @@
-//! Rebuilding runs.
+//! Runs that are rebuilt, and go on.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use pirn_core::run::{Begun, Effect, RunMachine, Told};
+use futures::future::BoxFuture;
+use pirn_core::error::RunError;
+use pirn_core::run::{Begun, Diverged, Effect, Message, Replayed, RunMachine, Told};
+use pirn_sync::{Completion, completion};
 
-use super::EngineShared;
+use super::admission::AdmittedRun;
+use super::{EngineShared, OnEnd, StartJob, StartedRun};
+use crate::host::WorkClock;
 use crate::in_place::InPlace;
+use crate::journal::Graphs;
+use crate::protocol::engine::EngineHandle;
+use crate::protocol::events::Subscription;
+use crate::protocol::supervisor::SupervisorMsg;
+use crate::rebuilt::{Rebuilt, Resumed, Seen};
+use crate::supervisor::Beginning;
 use crate::world::RunWorld;
 
 impl EngineShared {
@@ -15,12 +26,78 @@ impl EngineShared {
     /// Nothing of that is done: what is called in place alone is called again.
     pub fn rebuild(self: &Arc<Self>, begun: Begun, told: impl IntoIterator<Item = Told>) -> (RunMachine, Vec<Effect>) {
         let evaluator = Rc::new(RefCell::new((self.ports.evaluator)()));
-        let in_place = InPlace::new(Arc::clone(&self.ports), self.handle(), evaluator);
+        let in_place = InPlace::new(Arc::clone(&self.ports), self.handle(), self.all_graphs(), evaluator);
         let run_id = Arc::clone(&begun.seed.run_id);
         let metadata = begun.seed.metadata.clone();
         let mut world = RunWorld::rebuilding(&run_id, metadata.as_ref(), &in_place, begun.listening);
         let mut effects = Vec::new();
         let machine = RunMachine::rebuild(begun, told, &mut world, RunWorld::listen, &mut effects);
         (machine, effects)
+    }
+
+    /// A run as it was, over the workflows that it began with.
+    ///
+    /// # Errors
+    /// What it was told does not fit the workflows, or the machines that step it.
+    pub fn replay(
+        self: &Arc<Self>,
+        begun: Begun,
+        told: impl IntoIterator<Item = Told>,
+        graphs: Graphs,
+    ) -> Result<Rebuilt, Diverged> {
+        let evaluator = Rc::new(RefCell::new((self.ports.evaluator)()));
+        let in_place = InPlace::new(Arc::clone(&self.ports), self.handle(), Arc::clone(&graphs), evaluator);
+        let run_id = Arc::clone(&begun.seed.run_id);
+        let metadata = begun.seed.metadata.clone();
+        let mut world = RunWorld::rebuilding(&run_id, metadata.as_ref(), &in_place, begun.listening);
+        let mut seen = Seen::default();
+        let at = begun.at;
+        let saw = &mut |replayed: Replayed<'_>| seen.saw(replayed);
+        let machine = RunMachine::replay(begun, told, &mut world, RunWorld::listen, saw)?;
+        Ok(seen.rebuilt(machine, graphs, (at, metadata.clone())))
+    }
+
+    /// Admits a run that goes on. Nobody else may carry it.
+    pub fn admit_resumed(
+        self: &Arc<Self>,
+        resumed: Resumed,
+        subscriptions: Vec<Subscription>,
+        on_end: Option<OnEnd>,
+    ) -> Result<(StartedRun, AdmittedRun), RunError> {
+        let run_id = Arc::clone(resumed.rebuilt.machine.run_id());
+        let graphs = Arc::clone(&resumed.rebuilt.graphs);
+        let metadata = resumed.rebuilt.metadata.clone();
+        self.let_in(
+            (run_id, metadata),
+            graphs,
+            || Beginning::Resumed(Box::new(resumed)),
+            subscriptions,
+            on_end,
+        )
+    }
+
+    /// Tells a run from outside; false where there is none of this id.
+    pub fn tell(&self, run_id: &str, message: Message) -> bool {
+        self.tell_run(run_id, SupervisorMsg::Tell(message)).is_ok()
+    }
+
+    /// Does work that waits for the outside world, on the engine's threads.
+    pub fn work<T: Clone + Send + Sync + 'static>(
+        &self,
+        begin: impl FnOnce(WorkClock) -> BoxFuture<'static, T> + Send + 'static,
+    ) -> Result<Completion<T>, RunError> {
+        let (setter, done) = completion();
+        let job: StartJob = Box::new(move |host, _| {
+            let work = begin(host.work_clock());
+            host.external(None, Box::pin(async move { setter.set(work.await) }))
+                .detach();
+        });
+        self.spawner.start(job)?;
+        Ok(done)
+    }
+
+    /// Whether a run of this id is under way.
+    pub fn carries(&self, run_id: &str) -> bool {
+        self.runs.find(run_id).is_some()
     }
 }

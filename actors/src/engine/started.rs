@@ -29,6 +29,10 @@ impl StartedRun {
         self.supervisor
             .do_send(SupervisorMsg::Control(Control::Cancel(reason.into())));
     }
+    /// Ends the run in this process, as a shutdown of its engine does.
+    pub fn leave(&self) {
+        self.supervisor.do_send(SupervisorMsg::Control(Control::Shutdown));
+    }
     /// Stops every thread of the run at its next safe point.
     pub fn pause(&self) {
         self.supervisor.do_send(SupervisorMsg::Control(Control::Pause));

@@ -16,10 +16,8 @@ impl EngineShared {
     pub fn register(&self, graph: &Arc<Graph>) {
         let id = graph.workflow_id.to_string();
         let owner = Owner::Workflow(Arc::clone(&graph.workflow_id));
-        let before = self
-            .graphs
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
+        // Runs that have begun keep those they know.
+        let before = Arc::make_mut(&mut *self.graphs.write().unwrap_or_else(PoisonError::into_inner))
             .insert(id, Arc::clone(graph));
         let removed = before.iter().flat_map(|graph| &graph.triggers);
         let removed: Vec<String> = removed.map(|trigger| trigger.id.clone()).collect();

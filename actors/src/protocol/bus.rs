@@ -1,10 +1,11 @@
 //! What the event bus of an arbiter is told, and how the arbiter's runs know what anybody listens to.
 
 use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pirn_core::event::{Event, EventMask, RaisedEvent};
-use pirn_core::thread::Outcome;
+use pirn_core::thread::{FiringId, Outcome};
 
 use super::events::Deliver;
 use super::mailbox::Sender;
@@ -34,6 +35,13 @@ pub(crate) enum BusMsg {
         run_id: Arc<str>,
         thread_id: Arc<str>,
         answer: Answer<Outcome>,
+    },
+    /// A run goes on, after a process of it ended.
+    Resumed(Box<ResumedEvents>),
+    /// A piece of a model's reply, which nobody is promised: it takes the number of the event before it.
+    Token {
+        source: Source,
+        raised: RaisedEvent,
     },
     Wait {
         run_id: Arc<str>,
@@ -73,6 +81,30 @@ pub(crate) enum BusMsg {
     MatcherGone,
 }
 
+/// The events that a run had raised when its process ended.
+pub(crate) struct ResumedEvents {
+    pub(crate) run_id: Arc<str>,
+    /// How many there were.
+    pub(crate) sequence: u64,
+    /// The last of them: all that somebody may want to hear once more.
+    pub(crate) events: Vec<Arc<Event>>,
+    /// What the trigger matcher had done with them.
+    pub(crate) triggers: TriggersActed,
+}
+
+/// What the trigger matcher had done for a run, as far as the run was told.
+#[derive(Default)]
+pub(crate) struct TriggersActed {
+    /// The triggers that had fired, each by the sequence of the event.
+    pub(crate) fired: BTreeSet<(u64, Arc<str>)>,
+    /// All triggers had been matched with the events up to this sequence.
+    pub(crate) matched: u64,
+    /// The highest number of a firing.
+    pub(crate) last_firing: FiringId,
+    /// Firings that hold a thread which was not told of them.
+    pub(crate) holds: BTreeMap<Arc<str>, Vec<FiringId>>,
+}
+
 /// A round through the matcher, to find out whether a run's triggers are quiet.
 pub(crate) struct Quiesce {
     pub(crate) run_id: Arc<str>,
@@ -110,6 +142,8 @@ impl Source {
 pub(crate) struct Subscriber {
     pub(crate) run_id: Option<Arc<str>>,
     pub(crate) mask: EventMask,
+    /// Only events after the one with this sequence.
+    pub(crate) after: u64,
     pub(crate) deliver: Box<dyn Deliver>,
 }
 

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use pirn_core::error::RunError;
-use pirn_core::graph::Graph;
 use pirn_core::message::Message;
 use pirn_core::run::{DetachedStart, RunReport};
 use serde_json::{Map, Value};
@@ -12,8 +11,8 @@ use super::supervisor::SupervisorMsg;
 
 /// The engine that a run, a bus or a matcher belongs to.
 pub(crate) trait EngineHandle: Send + Sync {
-    /// The graph of a workflow.
-    fn graph(&self, workflow_id: &str) -> Option<Arc<Graph>>;
+    /// A run id that no other run has.
+    fn next_run_id(&self) -> Arc<str>;
 
     /// Tells a run something; an error where it has ended: the message is dropped.
     fn tell_run(&self, run_id: &str, message: SupervisorMsg) -> Result<(), String>;
@@ -32,10 +31,11 @@ pub(crate) trait EngineHandle: Send + Sync {
 }
 
 /// Told how a run ended, once.
-pub(crate) type OnEnd = Box<dyn FnOnce(&RunReport) + Send>;
+pub type OnEnd = Box<dyn FnOnce(&RunReport) + Send>;
 
 /// A run that a trigger starts; nobody awaits it.
 pub(crate) struct DetachedRun {
+    pub(crate) run_id: Arc<str>,
     pub(crate) workflow_id: String,
     pub(crate) input: Value,
     pub(crate) messages: Vec<Message>,
@@ -47,8 +47,14 @@ pub(crate) struct DetachedRun {
 }
 
 impl DetachedRun {
-    pub(crate) fn of(start: DetachedStart, metadata: Option<Arc<Map<String, Value>>>, on_end: OnEnd) -> Self {
+    pub(crate) fn of(
+        run_id: Arc<str>,
+        start: DetachedStart,
+        metadata: Option<Arc<Map<String, Value>>>,
+        on_end: OnEnd,
+    ) -> Self {
         Self {
+            run_id,
             workflow_id: start.workflow_id,
             input: start.input,
             messages: start.messages,

@@ -56,6 +56,8 @@ impl EventFilter {
 pub struct Subscription {
     /// Only these types; empty: all.
     pub types: Vec<EventType>,
+    /// Only events after the one with this sequence; 0: all.
+    pub after: u64,
     /// The end that takes the events.
     pub deliver: Box<dyn Deliver>,
 }

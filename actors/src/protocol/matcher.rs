@@ -8,7 +8,7 @@ use pirn_core::thread::Outcome;
 use pirn_core::trigger::{Owner, TriggerState};
 use pirn_sync::Quota;
 
-use super::bus::Quiesce;
+use super::bus::{Quiesce, ResumedEvents};
 use super::mailbox::Sender;
 use crate::answer::Answer;
 
@@ -19,6 +19,8 @@ pub(crate) type MatcherSender = Sender<MatcherMsg>;
 pub(crate) enum MatcherMsg {
     /// An event that some trigger may watch for.
     Happened(Arc<Event>),
+    /// A run goes on, after a process of it ended.
+    Resumed(Box<ResumedEvents>),
     /// As for the bus, which passes it on.
     Settle {
         run_id: Arc<str>,

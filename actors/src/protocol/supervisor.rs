@@ -52,10 +52,21 @@ pub(crate) enum SupervisorMsg {
         deliver: Box<dyn Deliver>,
     },
     Fire(Box<Firing>),
+    /// A trigger fired on the event with this sequence, of which the run keeps a record; and what it does.
+    Triggered {
+        sequence: u64,
+        trigger: Arc<str>,
+        then: Option<Box<SupervisorMsg>>,
+    },
     /// As [`Self::Fire`], for a firing that needs nothing of its thread.
     FireAlone {
         firing: Box<Firing>,
         taken: Answer<()>,
+    },
+    /// What it was told up to this step is kept, or can not be.
+    Kept {
+        step: u64,
+        result: Result<(), RunError>,
     },
     /// Nothing is left of it.
     Over,
@@ -126,7 +137,12 @@ impl SupervisorMsg {
                 return None;
             }
             Self::AnswerInteraction(answer) => return answer.for_machine(machine, at),
-            Self::Begin | Self::Over | Self::Lost(_) | Self::Subscribe { .. } => return None,
+            Self::Begin
+            | Self::Over
+            | Self::Lost(_)
+            | Self::Triggered { .. }
+            | Self::Kept { .. }
+            | Self::Subscribe { .. } => return None,
         };
         Some(Message::Supervisor(message))
     }

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::{InFlight, ThreadActor};
 use crate::answer::Answer;
-use crate::cause::work_with_trigger_depth;
+use crate::cause::{EffectName, work_of_effect};
 use crate::host::{AwaitKind, Label, named_seed};
 use crate::ports::{AskedCall, Function, ScriptJob, TextJob, Texts};
 use crate::protocol::bus::{BusMsg, WaitHandle};
@@ -111,7 +111,7 @@ fn tool(
         call,
         caller: Some(context_of(&run.run_id, machine, node, run.supervisor.metadata())),
     };
-    let work = work_with_trigger_depth(machine.trigger_depth(), || {
+    let work = work_of_effect(machine.trigger_depth(), effect_name(run, no, id), || {
         tools.call(&names, asked, run.host.work_clock())
     });
     let supervisor = Arc::clone(&run.supervisor);
@@ -142,7 +142,7 @@ fn function(
     let Some(Function::Work(function)) = run.ports().functions.get(&**name) else {
         return None;
     };
-    let future = work_with_trigger_depth(machine.trigger_depth(), || {
+    let future = work_of_effect(machine.trigger_depth(), effect_name(run, no, id), || {
         let context = context_of(&run.run_id, machine, node, run.supervisor.metadata());
         function((**input.value()).clone(), context)
     });
@@ -226,6 +226,12 @@ fn lineage(machine: &RunMachine, thread: ThreadNo) -> String {
         Some((parent, effect)) => format!("{}/{effect} {name}", lineage(machine, parent)),
         None => format!("{thread} {name}"),
     }
+}
+
+/// Names an effect in every process.
+pub(super) fn effect_name(run: &RunContext, thread: ThreadNo, effect: EffectId) -> EffectName {
+    let run_id = Arc::clone(&run.run_id);
+    EffectName { run_id, thread, effect }
 }
 
 pub(super) fn tools_of(machine: &ThreadMachine, node: NodeIx) -> Vec<Arc<str>> {

@@ -4,20 +4,37 @@ use std::sync::Arc;
 
 use pirn_core::conversation::ModelRequest;
 use pirn_core::event::{EventType, RaisedEvent};
-use pirn_core::graph::{ContextNode, NodeIx, NodeKind};
+use pirn_core::graph::{ContextNode, Graph, NodeIx, NodeKind};
 use pirn_core::thread::{EffectId, ModelChoice, Outcome, ThreadMachine};
 use serde_json::{Value, json};
 
-use super::carry::{in_flight, label, outcome_answer, tools_of};
+use super::carry::{effect_name, in_flight, label, outcome_answer, tools_of};
 use super::{InFlight, ThreadActor};
+use crate::cause::work_of_effect;
 use crate::host::AwaitKind;
 use crate::ports::{ModelCall, TokenSink};
 use crate::protocol::bus::{BusMsg, Source};
+use crate::rebuilt::ModelAnswered;
 use crate::run_context::RunContext;
 use crate::turn::Turn;
 use crate::world::context_of;
 
 impl ThreadActor {
+    /// A model answered this request in an earlier process of the run: it goes on after that.
+    pub(crate) fn model_answered(&mut self, asked: &ModelAnswered, run: &RunContext) {
+        let ModelAnswered {
+            graph,
+            node,
+            request,
+            choice,
+        } = asked;
+        let chosen = choice.as_deref().and_then(|choice| choice.profile_id.clone());
+        let profile_id = chosen.or_else(|| profile_of(graph, *node));
+        let (profile, model) = run.ports().models.choose(profile_id.as_deref());
+        let session = self.sessions.entry(profile.id.clone()).or_default();
+        model.answered(request, session);
+    }
+
     pub(super) fn model(
         &mut self,
         id: EffectId,
@@ -28,17 +45,11 @@ impl ThreadActor {
         streams: bool,
     ) -> InFlight {
         let run = turn.run;
-        let (profile_id, node_parameters, response_format) = match &machine.graph().node(node).kind {
-            NodeKind::Llm(llm) => (
-                llm.profile_id.clone(),
-                llm.parameters.clone(),
-                llm.response_format.clone(),
-            ),
-            NodeKind::Context(ContextNode::Compress(config)) => {
-                let named = config.parameters.get("profileId").and_then(Value::as_str);
-                (Some(Arc::from(named.unwrap_or("extractive"))), None, None)
-            }
-            _ => (None, None, None),
+        let graph = machine.graph();
+        let profile_id = profile_of(graph, node);
+        let (node_parameters, response_format) = match &graph.node(node).kind {
+            NodeKind::Llm(llm) => (llm.parameters.clone(), llm.response_format.clone()),
+            _ => (None, None),
         };
         let chosen = choice.as_deref().cloned().unwrap_or_default();
         let profile_id = chosen.profile_id.or(profile_id);
@@ -55,7 +66,7 @@ impl ThreadActor {
         }
         let session = self.sessions.entry(profile.id.clone()).or_default().clone();
         let is_external = model.is_external();
-        let future = model.call(ModelCall {
+        let call = ModelCall {
             request,
             profile,
             parameters,
@@ -70,7 +81,9 @@ impl ThreadActor {
             } else {
                 TokenSink::closed()
             },
-        });
+        };
+        let name = effect_name(run, self.no, id);
+        let future = work_of_effect(machine.trigger_depth(), name, || model.call(call));
         let answer = outcome_answer(&run.supervisor, self.no, id);
         let work = Box::pin(async move {
             answer.give(match future.await {
@@ -87,6 +100,18 @@ impl ThreadActor {
     }
 }
 
+/// The profile that a node's model is chosen by.
+fn profile_of(graph: &Graph, node: NodeIx) -> Option<Arc<str>> {
+    match &graph.node(node).kind {
+        NodeKind::Llm(llm) => llm.profile_id.clone(),
+        NodeKind::Context(ContextNode::Compress(config)) => {
+            let named = config.parameters.get("profileId").and_then(Value::as_str);
+            Some(Arc::from(named.unwrap_or("extractive")))
+        }
+        _ => None,
+    }
+}
+
 /// LLM_TOKEN events.
 fn token_sink(node: NodeIx, machine: &ThreadMachine, run: &RunContext) -> TokenSink {
     let bus = run.bus().clone();
@@ -97,21 +122,28 @@ fn token_sink(node: NodeIx, machine: &ThreadMachine, run: &RunContext) -> TokenS
     let clock = run.host.work_clock();
     let (wall_clock, began) = (run.host.wall_clock(), clock.now());
     let trigger_depth = machine.trigger_depth();
+    // A run that goes on in another process raises the same events, but not the same pieces.
+    let is_durable = run.is_durable();
     let raise = move |text: &str, is_restart: bool| {
         let fields = [("nodeId", json!(node_id)), ("text", json!(text))];
         let mut raised = RaisedEvent::new(EventType::LlmToken, fields).at_depth(trigger_depth);
         if is_restart {
             raised.data.insert("restart".to_owned(), json!(true));
         }
-        bus.do_send(BusMsg::Raise {
-            follows: false,
-            source: Source {
-                run_id: Arc::clone(&run_id),
-                workflow_id: Arc::clone(&workflow_id),
-                thread_id: Arc::clone(&thread_id),
-                timestamp: wall_clock + clock.now().saturating_sub(began),
-            },
-            raised,
+        let source = Source {
+            run_id: Arc::clone(&run_id),
+            workflow_id: Arc::clone(&workflow_id),
+            thread_id: Arc::clone(&thread_id),
+            timestamp: wall_clock + clock.now().saturating_sub(began),
+        };
+        bus.do_send(if is_durable {
+            BusMsg::Token { source, raised }
+        } else {
+            BusMsg::Raise {
+                follows: false,
+                source,
+                raised,
+            }
         });
     };
     let again = raise.clone();

@@ -47,6 +47,7 @@ pub(super) fn may_emit(graph: &Graph, event: EventType) -> bool {
         | EventType::TriggerFailed
         | EventType::VariableChanged
         | EventType::CheckpointCreated
+        | EventType::EffectInDoubt
         | EventType::Notification
         | EventType::Custom => true,
     }

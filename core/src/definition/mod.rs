@@ -42,6 +42,6 @@ pub use trigger::{
     ExecuteTriggeredSubgraph, MergeOptions, TriggerAction, TriggerCondition, TriggerDefinition, TriggerInput,
 };
 pub use workflow::{
-    EdgeDefinition, NodeDefinition, OnError, Profile, Reducer, RetryPolicy, VariableDefinition, WorkflowConfig,
-    WorkflowDefinition,
+    EdgeDefinition, InDoubt, NodeDefinition, OnError, Profile, Reducer, RetryPolicy, VariableDefinition,
+    WorkflowConfig, WorkflowDefinition,
 };

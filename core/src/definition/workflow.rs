@@ -116,6 +116,81 @@ pub struct NodeDefinition {
     /// The node to go on at when every attempt failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_error: Option<OnError>,
+    /// What happens with the node's model, tool or function call that had begun when the process of a durable run ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_doubt: Option<InDoubt>,
+}
+
+/// What happens with a call that had begun and has no outcome after a crash.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "WrittenInDoubt", into = "WrittenInDoubt")]
+pub enum InDoubt {
+    /// It is done once more: doing it twice does no harm.
+    Retry,
+    /// It is done once more with the same idempotency key, by which whoever does it knows it.
+    Keyed,
+    /// The tool or function of this name is called with the key, and says what came of it, or that it was not done.
+    Reconcile(String),
+    /// A person decides.
+    Ask,
+    /// It counts as failed, with EFFECT_IN_DOUBT.
+    Fail,
+}
+
+/// A word, or `{"reconcile": NAME}`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(
+    untagged,
+    expecting = "expected `retry`, `keyed`, `ask`, `fail` or `{\"reconcile\": NAME}`"
+)]
+enum WrittenInDoubt {
+    Word(InDoubtWord),
+    Reconcile { reconcile: String },
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+enum InDoubtWord {
+    Retry,
+    Keyed,
+    Ask,
+    Fail,
+}
+
+impl From<WrittenInDoubt> for InDoubt {
+    fn from(written: WrittenInDoubt) -> Self {
+        match written {
+            WrittenInDoubt::Word(InDoubtWord::Retry) => Self::Retry,
+            WrittenInDoubt::Word(InDoubtWord::Keyed) => Self::Keyed,
+            WrittenInDoubt::Word(InDoubtWord::Ask) => Self::Ask,
+            WrittenInDoubt::Word(InDoubtWord::Fail) => Self::Fail,
+            WrittenInDoubt::Reconcile { reconcile } => Self::Reconcile(reconcile),
+        }
+    }
+}
+
+impl From<InDoubt> for WrittenInDoubt {
+    fn from(policy: InDoubt) -> Self {
+        match policy {
+            InDoubt::Retry => Self::Word(InDoubtWord::Retry),
+            InDoubt::Keyed => Self::Word(InDoubtWord::Keyed),
+            InDoubt::Ask => Self::Word(InDoubtWord::Ask),
+            InDoubt::Fail => Self::Word(InDoubtWord::Fail),
+            InDoubt::Reconcile(reconcile) => Self::Reconcile { reconcile },
+        }
+    }
+}
+
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for InDoubt {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "InDoubt".into()
+    }
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        WrittenInDoubt::json_schema(generator)
+    }
 }
 
 /// The node where a thread goes on after a failure. The error is the last output there.

@@ -108,6 +108,8 @@ event_types! {
     LlmToken = "LLM_TOKEN",
     /// A trigger's SEND_NOTIFICATION.
     Notification = "NOTIFICATION",
+    /// A run went on after a crash, and an effect of it had begun and had no outcome.
+    EffectInDoubt = "EFFECT_IN_DOUBT",
     /// Raised by user code.
     Custom = "CUSTOM",
     /// A script wrote a line with `console`.

@@ -13,7 +13,7 @@ use crate::definition::{
     JoinStrategy, LoopLimit, MergeVariables, OnDecided, PinSection, Reducer, RetryPolicy, ToolRoundLimit,
     TriggerDefinition, TruncateContext, VariableDefinition, VariableScope, VariableType, WorkflowConfig,
 };
-use crate::definition::{CompressionConfig, ConversationHistoryOptions};
+use crate::definition::{CompressionConfig, ConversationHistoryOptions, InDoubt};
 use crate::message::{Part, Role};
 
 /// A node's place in [`Graph::nodes`].
@@ -122,6 +122,8 @@ pub struct Node {
     pub timeout_ms: Option<u64>,
     /// The node to go on at after a failure.
     pub on_error: Option<NodeIx>,
+    /// What happens with a call of it that is in doubt after a crash.
+    pub in_doubt: Option<InDoubt>,
     /// Adjacency out, in the order they are tried: heaviest first, then list order.
     pub edges: Vec<Edge>,
 }

@@ -144,6 +144,7 @@ impl NodeCompiler<'_, '_> {
             retry,
             timeout_ms,
             on_error,
+            in_doubt: node.in_doubt.clone(),
             edges,
         })
     }

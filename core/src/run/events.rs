@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::message::ToThread;
+use super::doubt::{Doubt, DoubtReport, effect_key};
+use super::message::{FollowUp, ToThread};
 use super::step::Step;
 use super::{Effect, RunMachine, ThreadNo};
 use crate::event::{EventMask, EventType, RaisedEvent};
@@ -23,6 +24,43 @@ impl RunMachine {
             events,
         });
         self.tell_raised(0, types, step);
+    }
+
+    /// An event follows from another, because of a trigger.
+    pub(super) fn follow_up(&mut self, follow_up: FollowUp, step: &mut Step<'_>) {
+        let FollowUp {
+            workflow_id,
+            thread_id,
+            event,
+        } = follow_up;
+        let types = EventMask::of(event.event_type);
+        step.emit(&workflow_id, &thread_id, event);
+        if let Some(thread) = self.thread_of(&thread_id) {
+            self.tell_raised(thread, types, step);
+        }
+    }
+
+    /// The run goes on after a crash.
+    pub(super) fn recovered(&mut self, doubts: Vec<Doubt>, step: &mut Step<'_>) {
+        for doubt in doubts {
+            let report = DoubtReport {
+                effect_id: effect_key(&self.run_id, doubt.thread, doubt.effect),
+                node_id: doubt.node_id,
+                kind: doubt.kind,
+                policy: doubt.policy,
+                resolution: doubt.resolution,
+            };
+            self.emit(doubt.thread, EventType::EffectInDoubt, step, || {
+                vec![
+                    ("nodeId", json!(report.node_id)),
+                    ("effectId", json!(report.effect_id)),
+                    ("kind", json!(report.kind)),
+                    ("policy", json!(report.policy)),
+                    ("resolution", json!(report.resolution)),
+                ]
+            });
+            self.doubts.push(report);
+        }
     }
 
     /// Events were raised in a thread's name: where one may hold the thread, that asks at its next safe point.

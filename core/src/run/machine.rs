@@ -6,6 +6,9 @@
 //! | Elapsed | outside | cancels a thread that is out of time; steps a join; ends a firing |
 //! | Assign, Pin | outside | sets a global variable or a section at once; a thread's own variable is for the thread |
 //! | Raise | outside | raises events in the main thread's name |
+//! | `FollowUp` | outside | raises an event in the name of the thread whose event set it off |
+//! | Fired | outside | nothing: it is for whoever goes on with the run |
+//! | Recovered | outside | says which effects are in doubt, for the report too |
 //! | Fire, `FireAlone`, `DetachedEnded` | outside | [`super::firing`]'s table |
 //! | `TriggersQuiet` | outside | [`super::quiescence`]'s table |
 //! | Fork | a thread, by its conversation | starts the paths; its join decides, by [`crate::join`]'s table |
@@ -42,7 +45,7 @@ use super::step::Step;
 use super::thread::{EffectBuffers, LiveThread, ThreadTurn, pin};
 use super::tree::{Branching, Origin, Tree};
 use super::world::World;
-use super::{Effect, ForkNo, ThreadNo};
+use super::{DoubtReport, Effect, ForkNo, ThreadNo};
 use crate::Millis;
 use crate::conversation::{Conversation, Spent};
 use crate::definition::Pinned;
@@ -109,6 +112,9 @@ pub struct RunMachine {
     awaited: EventMask,
     /// Messages taken so far.
     steps: u64,
+    /// Effects that were in doubt after a crash.
+    #[serde(default)]
+    pub(super) doubts: Vec<DoubtReport>,
     /// What the main thread's nodes left behind. Nobody reads it any more: it is kept so that the outcome need not wait for
     /// its cleaning up, which after a fork of many branches takes a while.
     #[serde(skip)]
@@ -144,6 +150,7 @@ impl RunMachine {
             deadline_ms: seed.deadline_ms,
             awaited: EventMask::NONE,
             steps: 0,
+            doubts: Vec::new(),
             remains: None,
             spare: None,
             buffers: EffectBuffers::default(),
@@ -376,6 +383,9 @@ impl RunMachine {
                 let _: Result<(), RunError> = pin(&mut self.pinned, section, &value);
             }
             ToSupervisor::Raise(events) => self.raise(events, step),
+            ToSupervisor::FollowUp(follow_up) => self.follow_up(*follow_up, step),
+            ToSupervisor::Fired { .. } => {}
+            ToSupervisor::Recovered(doubts) => self.recovered(doubts, step),
             ToSupervisor::Fire(firing) => self.fire(&firing, step),
             ToSupervisor::FireAlone(firing) => self.fire_alone(*firing, step),
             ToSupervisor::DetachedEnded { firing, output } => self.detached_ended(firing, output, step),

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::firing::Firing;
 use super::panics::Panic;
-use super::{ForkNo, ThreadNo};
+use super::{Doubt, ForkNo, ThreadNo};
 use crate::Millis;
 use crate::conversation::compression::CompressionResult;
 use crate::conversation::{Basis, Conversation, MessageRules, Spent};
@@ -91,6 +91,18 @@ pub enum ToSupervisor {
     Pin(PinSection, Value),
     /// From outside: events are raised in the main thread's name.
     Raise(Vec<RaisedEvent>),
+    /// From outside: an event that follows from another, because of a trigger.
+    FollowUp(Box<FollowUp>),
+    /// From outside: a trigger fired on the event with this sequence; what it does is told next. Changes nothing: it is for
+    /// whoever goes on with the run.
+    Fired {
+        /// The event.
+        sequence: u64,
+        /// The trigger, and whose it is.
+        trigger: Arc<str>,
+    },
+    /// From outside: the run goes on after a crash, and these effects had begun and have no outcome.
+    Recovered(Vec<Doubt>),
     /// From outside: a trigger fired for a thread.
     Fire(Box<Firing>),
     /// From outside: a trigger starts a run that needs nothing of the thread which raised the event.
@@ -202,6 +214,17 @@ pub struct Assignment {
     pub value: Arc<Value>,
     /// How many triggers stand between the run's own steps and this.
     pub trigger_depth: u32,
+}
+
+/// An event that follows from another, because of a trigger.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FollowUp {
+    /// The workflow of the thread.
+    pub workflow_id: Arc<str>,
+    /// The thread that raised the other event.
+    pub thread_id: Arc<str>,
+    /// The event, one link further down the chain.
+    pub event: RaisedEvent,
 }
 
 /// A message to a thread.

@@ -20,6 +20,7 @@ mod branches;
 mod compression;
 mod control;
 mod conversation;
+mod doubt;
 mod effect;
 mod ended;
 mod events;
@@ -46,12 +47,13 @@ mod tree;
 mod triggered;
 mod world;
 
+pub use doubt::{Doubt, DoubtKind, DoubtReport, RepeatReport, Resolution, effect_key};
 pub use effect::{DetachedStart, Effect};
 pub use firing::Firing;
 pub use machine::{RunMachine, RunSeed};
 pub use message::{
-    Artifacts, Assigned, Assignment, BranchStart, Change, Control, Ended, Forwarded, HandedConversation, Merge,
-    Message, Prepared, Request, Timer, ToConversation, ToSupervisor, ToThread,
+    Artifacts, Assigned, Assignment, BranchStart, Change, Control, Ended, FollowUp, Forwarded, HandedConversation,
+    Merge, Message, Prepared, Request, Timer, ToConversation, ToSupervisor, ToThread,
 };
 pub use messages::Messages;
 pub use open_effects::OpenEffects;

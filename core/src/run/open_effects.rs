@@ -150,10 +150,10 @@ fn awaited(effect: &thread::Effect) -> Option<EffectId> {
         | thread::Effect::Model { id, .. }
         | thread::Effect::Tool { id, .. }
         | thread::Effect::Ask { id, .. }
+        | thread::Effect::Evaluate { id, .. }
         | thread::Effect::Timer { id, .. }
         | thread::Effect::WaitEvent { id, .. } => Some(*id),
-        thread::Effect::Evaluate { .. }
-        | thread::Effect::Conversation { .. }
+        thread::Effect::Conversation { .. }
         | thread::Effect::Fork { .. }
         | thread::Effect::Map { .. }
         | thread::Effect::Child { .. }

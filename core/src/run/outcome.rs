@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use super::RunMachine;
 use super::ThreadNo;
+use super::doubt::{DoubtReport, RepeatReport, Resolution};
 use super::message::{Message, ToThread};
 use super::report::{ConversationReport, NodeReport, RunReport, RunStatus, TokenReport};
+use super::slots::Slot;
 use super::thread_list::{KnownThread, ThreadList};
 use crate::Millis;
 use crate::conversation::Conversation;
 use crate::status::ThreadStatus;
-use crate::thread::{EffectId, Input, Interaction};
+use crate::thread::{EffectId, Input, Interaction, NodeRecord, ThreadMachine, Variables};
 
 impl RunMachine {
     pub(super) fn report(&mut self, now: Millis) -> RunReport {
@@ -54,6 +56,8 @@ impl RunMachine {
             nodes,
             threads: self.thread_list(),
             firings: self.firings.iter().map(|(_, run)| run.report.clone()).collect(),
+            repeated: self.doubts.iter().filter_map(repeated).collect(),
+            in_doubt: self.doubts.clone(),
             elapsed_ms: now.saturating_sub(self.started_at),
         }
     }
@@ -100,6 +104,51 @@ impl RunMachine {
         (interaction.id == id && !is_answered).then_some((thread, effect, interaction))
     }
 
+    /// The report of the run as it is now: of one that has not ended too.
+    pub fn report_so_far(&self, now: Millis) -> RunReport {
+        let own = self.live(0);
+        let left = self.artifacts(0);
+        let conversation = match self.slots.first() {
+            Some(Slot::Live(live)) => live.conversation().cloned(),
+            _ => left.and_then(|left| left.conversation.clone()),
+        };
+        let conversation = conversation.unwrap_or_else(Conversation::new);
+        let of_thread = own.map(ThreadMachine::variables).or(left.map(|left| &left.variables));
+        let of_thread = of_thread.into_iter().flat_map(Variables::iter);
+        let variables = self.globals.iter().chain(of_thread);
+        let variables = variables.map(|(name, value)| (String::from(&**name), (**value).clone()));
+        let history: Vec<NodeRecord> = match (own, left) {
+            (Some(machine), _) => machine.history().copied().collect(),
+            (None, Some(left)) => left.history.clone(),
+            (None, None) => Vec::new(),
+        };
+        let mut nodes = self.nodes(0, &history);
+        nodes.extend(self.merged_nodes());
+        let end = self.end_of(0);
+        let mut spent = self.spent;
+        spent.add(own.map(|machine| *machine.spent()).unwrap_or_default());
+        RunReport {
+            run_id: String::from(&*self.run_id),
+            thread_id: String::from(&*self.thread_id(0)),
+            workflow_id: String::from(&*self.graph_of(0).workflow_id),
+            status: self.status_of(0),
+            output: end.map_or_else(Default::default, |end| (**end.output.value()).clone()),
+            variables: variables.collect(),
+            error: end.and_then(|end| end.error.clone()),
+            tokens: TokenReport {
+                context: conversation.visible_tokens(),
+                spent,
+            },
+            conversation: ConversationReport::of(&conversation),
+            nodes,
+            threads: self.thread_list(),
+            firings: self.firings.iter().map(|(_, run)| run.report.clone()).collect(),
+            repeated: self.doubts.iter().filter_map(repeated).collect(),
+            in_doubt: self.doubts.clone(),
+            elapsed_ms: now.saturating_sub(self.started_at),
+        }
+    }
+
     fn thread_list(&self) -> ThreadList {
         let known = (0..).zip(self.tree.iter()).map(|(thread, at)| KnownThread {
             graph: self.graphs.get(at.graph),
@@ -108,5 +157,17 @@ impl RunMachine {
             status: self.status_of(thread),
         });
         ThreadList::of(Arc::clone(&self.run_id), known)
+    }
+}
+
+/// The doubt, where it was done once more.
+fn repeated(doubt: &DoubtReport) -> Option<RepeatReport> {
+    match doubt.resolution {
+        Resolution::Repeated => Some(RepeatReport {
+            effect_id: doubt.effect_id.clone(),
+            node_id: Arc::clone(&doubt.node_id),
+            kind: doubt.kind,
+        }),
+        Resolution::Done | Resolution::Failed => None,
     }
 }

@@ -91,6 +91,29 @@ impl BegunRecord {
         }
     }
 
+    /// When the run began.
+    pub fn at(&self) -> Millis {
+        self.at
+    }
+
+    /// The same beginning with another input.
+    #[must_use]
+    pub fn with_input(self, input: Value) -> Self {
+        Self {
+            input: Arc::new(input),
+            ..self
+        }
+    }
+
+    /// The same beginning, for a run of another name.
+    #[must_use]
+    pub fn named(self, run_id: &str) -> Self {
+        Self {
+            run_id: run_id.into(),
+            ..self
+        }
+    }
+
     /// As it was, over the workflow of this id.
     pub fn begun(self, graph: Arc<Graph>) -> Begun {
         Begun {

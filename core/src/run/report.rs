@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::doubt::{DoubtReport, RepeatReport};
 use super::messages::Messages;
 use super::thread_list::ThreadList;
 use crate::conversation::{Conversation, MarkMap, Spent};
@@ -44,8 +45,37 @@ pub struct RunReport {
     /// The firings of triggers, one record each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub firings: Vec<FiringReport>,
+    /// Effects that had begun and had no outcome when a process of the run ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub in_doubt: Vec<DoubtReport>,
+    /// Those of them that were done once more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub repeated: Vec<RepeatReport>,
     /// From start to the main thread's end, on the host's clock.
     pub elapsed_ms: u64,
+}
+
+impl RunReport {
+    /// The report of a run that nothing is known of but how it stands, and why.
+    pub fn unknown(run_id: &str, status: ThreadStatus, error: RunError) -> Self {
+        Self {
+            run_id: run_id.to_owned(),
+            thread_id: format!("{run_id}.0"),
+            workflow_id: String::new(),
+            status,
+            output: Value::Null,
+            variables: BTreeMap::new(),
+            error: Some(error),
+            conversation: ConversationReport::default(),
+            tokens: TokenReport::default(),
+            nodes: Vec::new(),
+            threads: ThreadList::default(),
+            firings: Vec::new(),
+            in_doubt: Vec::new(),
+            repeated: Vec::new(),
+            elapsed_ms: 0,
+        }
+    }
 }
 
 /// A conversation in a report.

@@ -74,6 +74,14 @@ impl Default for EffectBuffers {
 }
 
 impl LiveThread {
+    /// The conversation that it speaks in; none where that is another thread's, or lost.
+    pub(super) fn conversation(&self) -> Option<&Conversation> {
+        match &self.speech {
+            Speech::Own(own) => Some(own.machine.conversation()),
+            Speech::Shared(_) | Speech::Lost => None,
+        }
+    }
+
     pub(super) fn new(machine: ThreadMachine, speech: Speech, keeps_artifacts: bool) -> Self {
         Self {
             machine,

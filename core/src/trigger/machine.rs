@@ -189,6 +189,15 @@ impl TriggerMachine {
             .collect()
     }
 
+    /// Names a trigger among all of an engine.
+    pub fn name_of(&self, watcher: Watcher) -> Option<Arc<str>> {
+        let record = self.records.get(&watcher.key)?;
+        Some(match &record.owner {
+            Owner::Engine => record.definition.id.as_str().into(),
+            Owner::Workflow(workflow) => format!("{workflow}/{}", record.definition.id).into(),
+        })
+    }
+
     /// The definition of a watcher that [`TriggerMachine::find`] gave; none where it was removed since.
     pub fn definition(&self, watcher: Watcher) -> Option<&Arc<TriggerDefinition>> {
         self.records.get(&watcher.key).map(|record| &record.definition)

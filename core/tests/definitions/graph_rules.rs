@@ -189,6 +189,7 @@ fn numbers_that_are_none_are_refused_in_definitions_built_in_code() {
         retry: None,
         timeout_ms: None,
         on_error: None,
+        in_doubt: None,
     };
     let definition = WorkflowDefinition {
         id: "w".to_owned(),

@@ -25,6 +25,8 @@ enum State {
     /// A run is about to start.
     Expecting,
     Running(RunHandle),
+    /// It goes on in another process.
+    Durable(RunHandle),
 }
 
 /// Listens on a thread of its own, for as long as the process lives. When this returns, no interrupt is lost any more.
@@ -63,6 +65,17 @@ impl Interrupt {
         }
     }
 
+    /// The durable run that it ends in this process; at once where one has come already.
+    pub(crate) fn stops_durable(&self, run: &RunHandle) {
+        let mut state = self.state();
+        if self.was_heard() {
+            run.leave();
+            *state = State::Idle;
+        } else {
+            *state = State::Durable(run.clone());
+        }
+    }
+
     /// Whether one has come.
     pub(crate) fn was_heard(&self) -> bool {
         self.was_heard.load(Ordering::SeqCst)
@@ -75,6 +88,10 @@ impl Interrupt {
             State::Expecting if !is_again => {}
             State::Running(run) => {
                 run.cancel(INTERRUPTED_BY);
+                *state = State::Idle;
+            }
+            State::Durable(run) => {
+                run.leave();
                 *state = State::Idle;
             }
             State::Idle | State::Expecting => {

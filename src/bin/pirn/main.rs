@@ -16,10 +16,12 @@ mod mcp;
 mod models;
 mod redact;
 mod run;
+mod runs;
 mod schema;
 mod scripts;
 mod serve;
 mod served;
+mod store;
 mod terminal;
 mod tools;
 mod validate;
@@ -61,6 +63,8 @@ enum Command {
     Init(init::Args),
     /// Run a workflow: progress on stderr, the result on stdout
     Run(run::Args),
+    /// The runs of a store: list, show, resume, fork, compare, move, remove them
+    Runs(runs::Args),
     /// Serve workflows over HTTP: runs, event streams, metrics
     Serve(serve::Args),
     /// Offer workflows as tools of an MCP server, over stdio
@@ -103,6 +107,7 @@ impl Command {
         match self {
             Self::Init(args) => init::run(&args),
             Self::Run(args) => run::run(&args),
+            Self::Runs(args) => runs::run(&args),
             Self::Serve(args) => serve::run(&args),
             Self::Mcp(args) => mcp::run(&args),
             Self::Validate(args) => validate::run(&args),
@@ -121,6 +126,7 @@ impl Command {
     fn output(&self) -> Output {
         match self {
             Self::Run(args) => args.output,
+            Self::Runs(args) => args.output,
             Self::Validate(args) => args.output,
             Self::Explore(args) => args.output,
             Self::Models(args) => args.output(),

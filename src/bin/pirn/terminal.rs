@@ -103,6 +103,12 @@ pub(crate) fn say(text: &str) {
     let _ = writeln!(io::stderr().lock(), "pirn: {text}");
 }
 
+/// The first line of a run that is kept, for programs too: its id.
+pub(crate) fn say_run(run_id: &str) {
+    // As with `say`.
+    let _ = writeln!(io::stderr().lock(), "run {run_id}");
+}
+
 /// Writes the result to stdout and ends with `code`. A reader that went away is no failure: it had what it wanted.
 pub(crate) fn answer(text: &str, code: u8) -> ExitCode {
     let mut out = io::stdout().lock();

@@ -31,6 +31,7 @@ use pirn_core::definition::Profile;
 use pirn_core::error::RunError;
 use pirn_core::model_call::{FailureKind, ModelFailure};
 use pirn_core::thread::ModelReply;
+use reqwest::header::HeaderMap;
 use reqwest::{Client, Url};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -303,7 +304,9 @@ impl Shared {
             request = request.header(name, value);
         }
         // Over the protocol's own: a gateway may want its key elsewhere.
-        let request = request.headers(headers.into_iter().collect());
+        let mut headers: HeaderMap = headers.into_iter().collect();
+        headers::add_idempotency_key(&mut headers);
+        let request = request.headers(headers);
         let request = request
             .header("content-type", "application/json")
             .body(body.to_string());

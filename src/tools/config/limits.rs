@@ -1,6 +1,8 @@
 //! What stands around the calls of a tool, or of all the tools of a server.
 
 use pirn_core::Millis;
+use pirn_core::definition::InDoubt;
+use serde::Deserialize;
 
 use super::fields::Fields;
 use crate::tools::Approval;
@@ -19,7 +21,7 @@ const DEFAULT_PARALLEL: u64 = 8;
 const MOST_PARALLEL: u64 = 1_024;
 
 /// The limits of a tool's calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallLimits {
     /// Milliseconds a call may take.
     pub timeout: Millis,
@@ -29,6 +31,8 @@ pub struct CallLimits {
     pub max_parallel: usize,
     /// Whether each call waits for consent.
     pub approval: Approval,
+    /// What happens with a call that was under way when the process of its run ended.
+    pub in_doubt: Option<InDoubt>,
 }
 
 impl CallLimits {
@@ -44,11 +48,20 @@ impl CallLimits {
             Some(1) => Approval::Ask,
             Some(_) | None => Approval::Never,
         };
+        let in_doubt = fields.value("inDoubt").and_then(|written| {
+            let read = InDoubt::deserialize(written).ok();
+            if read.is_none() {
+                let message = "expected `retry`, `keyed`, `ask`, `fail` or `{ reconcile = \"TOOL\" }`";
+                fields.fault("inDoubt", message);
+            }
+            read
+        });
         Self {
             timeout,
             max_output_bytes: usize::try_from(output).unwrap_or(usize::MAX),
             max_parallel: usize::try_from(parallel).unwrap_or(usize::MAX),
             approval,
+            in_doubt,
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use pirn_actors::cause::idempotency_key;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, GetPromptRequestParams, GetPromptResponse, JsonObject,
     ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities,
@@ -149,7 +150,11 @@ impl Connection {
         let wants_more = "the server wants to go on in a way that is not known here".to_owned();
         let answered = match request {
             Request::Tool(tool, arguments) => {
-                let params = CallToolRequestParams::new(tool).with_arguments(arguments);
+                let mut params = CallToolRequestParams::new(tool).with_arguments(arguments);
+                if let Some(key) = idempotency_key() {
+                    let meta = JsonObject::from_iter([("idempotencyKey".to_owned(), key.into())]);
+                    params.meta = Some(meta.into());
+                }
                 match peer.call_tool_once(params).await {
                     Ok(CallToolResponse::Complete(result)) => Ok(text::of(result, limit)),
                     Ok(CallToolResponse::Task(_)) => return Err(CallError::Refused(is_task)),

@@ -75,6 +75,7 @@ impl Server {
             timeout: self.config.limits.timeout,
             max_parallel: Some(self.config.limits.max_parallel),
             approval: self.config.limits.approval,
+            in_doubt: self.config.limits.in_doubt.clone(),
             source: self.config.source(),
         }
     }

@@ -1,5 +1,6 @@
 //! A server's tool as one of ours.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::FutureExt;
@@ -19,6 +20,8 @@ pub(super) struct McpTool {
     server: Arc<Server>,
     does: Does,
     spec: ToolSpec,
+    /// As the server says.
+    is_read_only: bool,
 }
 
 /// What calling it asks of the server.
@@ -57,6 +60,14 @@ pub(super) fn offered(server: &Arc<Server>, listed: &Listed) -> Result<Vec<McpTo
         let spec = spec(config.name_of(&theirs), description, parameters);
         all.push((theirs.clone(), Does::Call(theirs), spec));
     }
+    let hinted =
+        |tool: &&rmcp::model::Tool| tool.annotations.as_ref().and_then(|hints| hints.read_only_hint) == Some(true);
+    let read_only: BTreeSet<String> = listed
+        .tools
+        .iter()
+        .filter(hinted)
+        .map(|tool| tool.name.to_string())
+        .collect();
     let has = |name: &str| listed.tools.iter().any(|tool| tool.name == name);
     if let Some(resources) = listed.resources.as_ref().filter(|_| !has(READ_RESOURCE)) {
         let spec = read_resource(config.name_of(READ_RESOURCE), server.id(), resources);
@@ -84,7 +95,16 @@ pub(super) fn offered(server: &Arc<Server>, listed: &Listed) -> Result<Vec<McpTo
             ));
         }
         let server = Arc::clone(server);
-        Ok(McpTool { server, does, spec })
+        let is_read_only = match &does {
+            Does::Call(theirs) => read_only.contains(theirs),
+            Does::ReadResource | Does::GetPrompt => true,
+        };
+        Ok(McpTool {
+            server,
+            does,
+            spec,
+            is_read_only,
+        })
     });
     tools.collect()
 }
@@ -134,6 +154,10 @@ fn there_are(known: impl Iterator<Item = String>) -> String {
 impl Tool for McpTool {
     fn spec(&self) -> ToolSpec {
         self.spec.clone()
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.is_read_only
     }
 
     fn call(&self, arguments: Value, clock: WorkClock) -> BoxFuture<'static, Result<String, String>> {

@@ -151,9 +151,10 @@ impl<'a> Driver<'a> {
             now,
             told_events: 0,
         };
-        driver.outbox.put(run.steps, events);
-        let again = driver.open.effects(driver.now);
-        driver.outbox.put(run.steps, again);
+        let now = driver.now;
+        driver.outbox.put(run.steps, now, events);
+        let again = driver.open.effects(now);
+        driver.outbox.put(run.steps, now, again);
         Ok(driver)
     }
 
@@ -232,12 +233,12 @@ impl<'a> Driver<'a> {
 
     fn saw(&mut self, step: u64, effects: Vec<Effect>) {
         self.open.saw(Replayed::Did(self.now, &effects));
-        self.outbox.put(step, effects);
+        self.outbox.put(step, self.now, effects);
     }
 
     /// What is durable is told. What is to be done is found among the open effects.
     fn carry(&mut self) {
-        while let Some(effect) = self.outbox.release() {
+        while let Some((_, effect)) = self.outbox.release(self.now) {
             match effect {
                 Effect::Emit { thread_id, event, .. } => self.event(format!("{thread_id} {event:?}")),
                 Effect::EmitAll { events, .. } => events.iter().for_each(|event| self.event(format!("{event:?}"))),

@@ -39,6 +39,7 @@ impl Heard {
     pub(super) fn subscription(&self) -> Subscription {
         Subscription {
             types: Vec::new(),
+            after: 0,
             deliver: Box::new(Ear(self.clone())),
         }
     }

@@ -10,7 +10,7 @@ use crate::definition::fault::FaultCode;
 use crate::definition::json::{Json, Member, Tree};
 use crate::definition::origin::Holes;
 use crate::definition::{
-    CodeConfig, ContextOperation, ContinueFromTriggerConfig, EndConfig, ForkConfig, JoinConfig, JoinStrategy,
+    CodeConfig, ContextOperation, ContinueFromTriggerConfig, EndConfig, ForkConfig, InDoubt, JoinConfig, JoinStrategy,
     LlmConfig, LoopEndConfig, LoopStartConfig, MapConfig, NodeConfig, NodeDefinition, OnError, RetryPolicy,
     RouteConfig, SubgraphConfig, ToolConfig, UserInteractionConfig, VariableConfig, VariableScope, WaitConfig,
 };
@@ -99,6 +99,7 @@ pub(super) fn read_node(
         retry: frame.retry,
         timeout_ms: frame.timeout_ms,
         on_error: frame.on_error,
+        in_doubt: frame.in_doubt,
     })
 }
 
@@ -114,6 +115,7 @@ struct Frame {
     retry: Option<RetryPolicy>,
     timeout_ms: Option<u64>,
     on_error: Option<OnError>,
+    in_doubt: Option<InDoubt>,
     #[serde(rename = "config", alias = "data")]
     _config: Option<IgnoredAny>,
 }

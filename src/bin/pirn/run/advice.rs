@@ -27,6 +27,12 @@ pub(super) fn advice(code: RunErrorCode) -> Option<&'static str> {
             "give LOOP_START a larger `maxIterations`, or `onLimit: \"finish\"` to go on with the items it has had"
         }
         RunErrorCode::TooManyItems => "give MAP a larger `maxItems`, or hand it fewer",
+        RunErrorCode::StoreError => {
+            "what was durable stays: `pirn runs resume` goes on with the run once the store works again"
+        }
+        RunErrorCode::EffectInDoubt => {
+            "look whether it was done; `inDoubt` of the node or tool says what happens with such a call"
+        }
         RunErrorCode::MaxStepsExceeded => "a loop needs a way out; `config.maxSteps` is the limit (default 1000)",
         RunErrorCode::TokenBudgetExceeded => "a shorter prompt, or a larger `config.tokenLimit`",
         RunErrorCode::ModelError => {

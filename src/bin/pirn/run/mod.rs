@@ -9,14 +9,18 @@ mod progress;
 mod prompt_gate;
 mod questions;
 mod record;
+pub(crate) mod resumed;
 mod seeds;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::executor::block_on;
 use pirn::check::{Checked, SourceFile};
 use pirn::faults::load_faults;
+use pirn::store::{RunFilter, SqliteStore};
 use pirn::tools::ToolRegistry;
 use pirn::{BuildError, Engine, RunError, RunReport, ThreadStatus};
 use pirn_core::definition::{FaultCode, nearest};
@@ -27,7 +31,8 @@ use crate::config::invalid_config;
 use crate::failure::Failure;
 use crate::interrupt::{self, Interrupt};
 use crate::scripts::Level;
-use crate::terminal::{FAILED, INTERRUPTED, Output, answer, say};
+use crate::store::{all, config_key, new_run_id, open, refused};
+use crate::terminal::{FAILED, INTERRUPTED, Output, answer, say, say_run};
 use crate::tools;
 use consent::Approve;
 use inputs::{Given, Inputs, Opened};
@@ -49,6 +54,7 @@ Examples:
   pirn run workflow.json --input @input.json --output json > report.json
   pirn run main.json trigger.json --profiles models.toml --events events.jsonl
   pirn run workflow.json --virtual-time --seed 7
+  pirn run workflow.json --store runs.db
 
 JSON: {runId, threadId, workflowId, status, output, variables, error?, conversation{messages, markMap},
 tokens{context, spent}, nodes[], threads[], firings?[], elapsedMs}; {error{code, message, help?}} where nothing ran.
@@ -80,6 +86,12 @@ pub(crate) struct Args {
     /// Have models and tools fail, stall and come late: [faults] of a TOML or JSON file (default: of pirn.toml)
     #[arg(long, value_name = "FILE")]
     faults: Option<String>,
+    /// Keep the run in this store, a file or a folder: it survives its process, `pirn runs resume` goes on with it
+    #[arg(long, value_name = "FILE", conflicts_with = "seeds")]
+    store: Option<String>,
+    /// Name the run
+    #[arg(long, value_name = "ID")]
+    run_id: Option<String>,
     /// Which tool calls wait for your consent on the terminal
     #[arg(long, value_enum, default_value_t = Approve::Ask, value_name = "WHICH")]
     approve: Approve,
@@ -118,6 +130,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         workflow,
         inputs,
     } = inputs::open(&args.given)?;
+    let run_id = args.run_id.clone().or_else(|| args.store.is_some().then(new_run_id));
+    if let (Some(run_id), Some(_), false) = (&run_id, &args.store, args.quiet) {
+        say_run(run_id);
+    }
     if !args.quiet {
         notices(&checked, &inputs);
     }
@@ -162,15 +178,46 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     if args.virtual_time {
         builder = builder.simulated(first);
     }
+    if let Some(named) = &args.store {
+        let store = open(named)?;
+        if !args.quiet {
+            say_unfinished(&store, named)?;
+        }
+        builder = builder.store(store);
+    }
     let engine = builder.build().map_err(|error| unbuilt(&error))?;
+    let run_id = run_id.as_deref();
     execute(
-        args,
+        (args, run_id),
         &engine,
         &workflow,
         (inputs, checked),
         prompts.then_some(&gate),
         &interrupt,
     )
+}
+
+/// The runs that a store has and nobody carries.
+fn say_unfinished(store: &SqliteStore, named: &str) -> Result<(), Failure> {
+    let unfinished = all(store, &RunFilter::live())?;
+    if let [first, ..] = &unfinished[..] {
+        let (count, id) = (unfinished.len(), &first.id);
+        let more = if count == 1 {
+            String::new()
+        } else {
+            format!(" and {} more", count - 1)
+        };
+        say(&format!(
+            "unfinished: {id}{more}; pirn runs resume {id} --store {named}, or --all"
+        ));
+    }
+    Ok(())
+}
+
+/// How many steps a run of the engine's store has.
+fn steps_of(engine: &Engine, run_id: &str) -> Option<u64> {
+    let run = block_on(engine.store()?.run(run_id)).ok()??;
+    Some(run.steps)
 }
 
 /// What a person should know before the run begins.
@@ -204,7 +251,7 @@ fn unbuilt(error: &BuildError) -> Failure {
 
 /// `gate`: where questions may come on the terminal.
 fn execute(
-    args: &Args,
+    (args, run_id): (&Args, Option<&str>),
     engine: &Engine,
     workflow: &str,
     (inputs, checked): (Inputs, Checked),
@@ -223,6 +270,18 @@ fn execute(
         .pinned(inputs.pinned);
     if let Some(limit) = args.timeout {
         prepared = prepared.deadline(limit);
+    }
+    if let Some(run_id) = run_id {
+        prepared = prepared.run_id(run_id);
+    }
+    if let (Some(store), Some(run_id)) = (engine.store(), run_id) {
+        let file = args
+            .given
+            .files
+            .first()
+            .and_then(|file| std::path::absolute(Path::new(file)).ok());
+        let file = file.map(|file| file.display().to_string());
+        block_on(store.set_meta(&config_key(run_id), file)).map_err(|error| refused(&error))?;
     }
     let record = match &args.events {
         Some(path) => Some(
@@ -243,7 +302,11 @@ fn execute(
     let run = prepared
         .start()
         .map_err(|error| Failure::failed(error.code.as_str(), error.to_string()))?;
-    interrupt.stops(&run);
+    if engine.store().is_some() {
+        interrupt.stops_durable(&run);
+    } else {
+        interrupt.stops(&run);
+    }
     if let Some(events) = questions {
         let given = args.answer.iter().cloned().collect();
         let gate = gate.filter(|_| questions::has_terminal()).cloned();
@@ -255,13 +318,15 @@ fn execute(
     if report.status == ThreadStatus::Completed && !args.virtual_time {
         run.settled_blocking();
     }
+    let steps = steps_of(engine, run.run_id());
     // Flushes the bus: after it, both readers see their end.
     engine.shutdown_blocking(GRACE);
     if let Some(gate) = gate {
         gate.clear();
     }
     let recorded = record.map_or(Ok(()), record::Record::finish);
-    let was_interrupted = report.status == ThreadStatus::Cancelled && interrupt.was_heard();
+    let is_left = report.status == ThreadStatus::Failed && engine.store().is_some();
+    let was_interrupted = (report.status == ThreadStatus::Cancelled || is_left) && interrupt.was_heard();
     if let Some(shown) = shown {
         shown.finish(&report, was_interrupted);
     }
@@ -270,7 +335,13 @@ fn execute(
         let seed = args.seed.unwrap_or(0);
         say(&format!("the same run again: --virtual-time --seed {seed}"));
     }
-    print(args, &report, &asked, was_interrupted)
+    if was_interrupted && let Some(named) = &args.store {
+        say(&format!(
+            "run {0} is kept: pirn runs resume {0} --store {named}",
+            run.run_id()
+        ));
+    }
+    print((args.output, args.quiet), &report, steps, Some(&asked), was_interrupted)
 }
 
 /// Which replies are shown.
@@ -282,28 +353,44 @@ fn replies(args: &Args) -> Replies {
     }
 }
 
-fn print(args: &Args, report: &RunReport, asked: &Asked, was_interrupted: bool) -> Result<ExitCode, Failure> {
+/// `steps`: of a run that is kept.
+fn print(
+    (output, is_quiet): (Output, bool),
+    report: &RunReport,
+    steps: Option<u64>,
+    asked: Option<&Asked>,
+    was_interrupted: bool,
+) -> Result<ExitCode, Failure> {
     let code = match (was_interrupted, report.status) {
         (true, _) => INTERRUPTED,
         (false, ThreadStatus::Completed) => 0,
         (false, _) => FAILED,
     };
-    match (args.output, &report.error) {
+    match (output, &report.error) {
         (Output::Json, _) => {
-            let text = serde_json::to_string_pretty(report);
+            let text = serde_json::to_string_pretty(&Printed { report, steps });
             let text = text.map_err(|error| Failure::failed("WRITE_FAILED", error.to_string()))?;
             Ok(answer(&format!("{text}\n"), code))
         }
         (Output::Text, None) => Ok(answer(&plain(&report.output), code)),
         // The last line of the progress has said it.
         (Output::Text, Some(_)) if was_interrupted => {
-            if args.quiet {
+            if is_quiet {
                 say("interrupted");
             }
             Ok(ExitCode::from(code))
         }
         (Output::Text, Some(error)) => Err(explained(report.status, error, asked)),
     }
+}
+
+/// A report as JSON.
+#[derive(serde::Serialize)]
+struct Printed<'a> {
+    #[serde(flatten)]
+    report: &'a RunReport,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    steps: Option<u64>,
 }
 
 /// Text as it is, anything else as JSON.
@@ -321,7 +408,7 @@ struct Asked {
     checked: Checked,
 }
 
-fn explained(status: ThreadStatus, error: &RunError, asked: &Asked) -> Failure {
+fn explained(status: ThreadStatus, error: &RunError, asked: Option<&Asked>) -> Failure {
     let mut text = format!("the run ended {}: {error}", status.as_str());
     let causes = || std::iter::successors(Some(error), |error| error.cause.as_ref());
     for cause in causes().skip(1) {
@@ -329,11 +416,13 @@ fn explained(status: ThreadStatus, error: &RunError, asked: &Asked) -> Failure {
         text.push_str(&cause.to_string());
     }
     let mut failure = Failure::failed(error.code.as_str(), text);
-    if let Some(place) = asked.checked.place_of(error) {
+    if let Some(asked) = asked
+        && let Some(place) = asked.checked.place_of(error)
+    {
         failure = failure.shown_at(&asked.sources, &place);
     }
     let innermost = causes().last().map_or(error.code, |cause| cause.code);
-    let hint = asked.missing_input.hint(causes().map(|cause| cause.code));
+    let hint = asked.and_then(|asked| asked.missing_input.hint(causes().map(|cause| cause.code)));
     match hint
         .or_else(|| advice::advice(error.code))
         .or_else(|| advice::advice(innermost))

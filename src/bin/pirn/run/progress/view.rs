@@ -215,6 +215,14 @@ impl View {
             }
             EventType::InteractionWithdrawn => vec![self.line(event, Tone::Turn, "no longer asks")],
             EventType::InteractionTimedOut => vec![self.line(event, Tone::Turn, "nobody answered in time")],
+            EventType::EffectInDoubt => {
+                let (node, kind) = (facts.text("nodeId"), facts.text("kind"));
+                let text = format!(
+                    "{node}: the {kind} call was under way when the process ended: {}",
+                    facts.text("resolution")
+                );
+                vec![self.line(event, Tone::Bad, text)]
+            }
             EventType::ThreadForkCompleted
             | EventType::ThreadJoinStarted
             | EventType::MessageAdded

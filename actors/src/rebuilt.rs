@@ -1,0 +1,321 @@
+//! Runs as they were: what is known of one that was rebuilt, for whoever goes on with it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pirn_core::Millis;
+use pirn_core::conversation::ModelRequest;
+use pirn_core::event::{Event, RaisedEvent};
+use pirn_core::graph::{Graph, NodeIx};
+use pirn_core::run::{DoubtKind, Effect, Message, OpenEffects, Replayed, RunMachine, ThreadNo, ToSupervisor, ToThread};
+use pirn_core::thread::{self, Input, ModelChoice, Outcome};
+use serde_json::{Map, Value};
+
+use crate::event_waiters::is_heard;
+use crate::journal::{Graphs, RunJournal};
+use crate::protocol::bus::{ResumedEvents, Source, TriggersActed};
+
+/// A run as it was after the last thing that it was told.
+pub struct Rebuilt {
+    /// The run.
+    pub machine: RunMachine,
+    /// The workflows that it knows.
+    pub graphs: Graphs,
+    /// Its workflow.
+    pub(crate) workflow_id: Arc<str>,
+    /// What it was started with, for models, tools and functions.
+    pub(crate) metadata: Option<Arc<Map<String, Value>>>,
+    /// The effects that have no outcome.
+    pub open: OpenEffects,
+    /// How much it was told.
+    pub steps: u64,
+    /// When it was told the last of that.
+    pub at: Millis,
+    /// Its events from the beginning, each with its time: one or several.
+    pub(crate) raised: Vec<(Millis, Effect)>,
+    /// Where in `raised` a wait for an event began that is not over.
+    pub(crate) waits: BTreeMap<(ThreadNo, thread::EffectId), usize>,
+    /// Every effect of a thread that is done outside: when it was asked for, by which node.
+    asked: AskedFor,
+    /// The requests of models that have answered, by thread.
+    pub(crate) answered: BTreeMap<ThreadNo, Vec<ModelAnswered>>,
+    /// What the trigger matcher had done.
+    pub(crate) triggers: TriggersActed,
+}
+
+/// The effect, the node, what was asked, and of which model.
+type AnsweredRequest = (thread::EffectId, NodeIx, Arc<ModelRequest>, Option<Arc<ModelChoice>>);
+
+/// By thread and effect.
+type AskedFor = BTreeMap<(ThreadNo, thread::EffectId), (Millis, Option<NodeIx>, Option<DoubtKind>)>;
+
+/// A request that a model has answered.
+pub(crate) struct ModelAnswered {
+    pub(crate) graph: Arc<Graph>,
+    pub(crate) node: NodeIx,
+    pub(crate) request: Arc<ModelRequest>,
+    pub(crate) choice: Option<Arc<ModelChoice>>,
+}
+
+/// A run that goes on after a process of it ended.
+pub struct Resumed {
+    /// The run as it was.
+    pub rebuilt: Rebuilt,
+    /// What it is told before it goes on.
+    pub told: Vec<Message>,
+    /// Keeps what it is told from now on.
+    pub journal: Box<dyn RunJournal>,
+}
+
+/// An effect that a thread has asked for.
+pub struct AskedEffect {
+    /// When.
+    pub at: Millis,
+    /// The node; none for what a node waits for.
+    pub node_id: Option<Arc<str>>,
+    /// What it is; none likewise.
+    pub kind: Option<DoubtKind>,
+}
+
+impl Rebuilt {
+    /// The run's events, as they were told.
+    pub fn events(&self) -> Vec<Arc<Event>> {
+        let mut events = Vec::new();
+        for (at, effect) in &self.raised {
+            self.raise(*at, effect, &mut events);
+        }
+        events
+    }
+
+    /// An effect that was asked for, with an outcome or without.
+    pub fn asked(&self, thread: ThreadNo, effect: thread::EffectId) -> Option<AskedEffect> {
+        let (at, node, kind) = *self.asked.get(&(thread, effect))?;
+        let graph = self.machine.origin(thread).map(|(_, graph)| graph);
+        let node_id = graph.zip(node).map(|(graph, node)| Arc::clone(&graph.node(node).id));
+        Some(AskedEffect { at, node_id, kind })
+    }
+
+    fn raise(&self, timestamp: Millis, effect: &Effect, events: &mut Vec<Arc<Event>>) {
+        let mut raise = |workflow_id: &Arc<str>, thread_id: &Arc<str>, raised: &RaisedEvent| {
+            let source = Source {
+                run_id: Arc::clone(self.machine.run_id()),
+                workflow_id: Arc::clone(workflow_id),
+                thread_id: Arc::clone(thread_id),
+                timestamp,
+            };
+            let sequence = events.len() as u64 + 1;
+            events.push(Arc::new(source.event(sequence, raised.clone())));
+        };
+        match effect {
+            Effect::Emit {
+                workflow_id,
+                thread_id,
+                event,
+            } => raise(workflow_id, thread_id, event),
+            Effect::EmitAll {
+                workflow_id,
+                thread_id,
+                events,
+            } => events.iter().for_each(|event| raise(workflow_id, thread_id, event)),
+            _ => {}
+        }
+    }
+
+    /// The run's events, for who comes back to it, and what the waits for an event have missed.
+    pub(crate) fn events_again(&mut self) -> (ResumedEvents, Vec<Message>) {
+        let mut events: Vec<Arc<Event>> = Vec::new();
+        // Before each of `raised` there were so many.
+        let mut before = Vec::with_capacity(self.raised.len());
+        for (at, effect) in &self.raised {
+            before.push(events.len());
+            self.raise(*at, effect, &mut events);
+        }
+        let missed = self.waits.iter().filter_map(|((thread, id), place)| {
+            let (_, thread::Effect::WaitEvent { event: wanted, .. }) = self.open.threads.get(&(*thread, *id))? else {
+                return None;
+            };
+            let since = before.get(*place).copied().unwrap_or(events.len());
+            let event = events[since..].iter().find(|event| is_heard(wanted, event))?;
+            let outcome = Outcome::Event(event.shown_later());
+            let answer = Input::Answer { effect: *id, outcome };
+            Some(Message::Thread(*thread, ToThread::Input(answer)))
+        });
+        let missed = missed.collect();
+        let again = ResumedEvents {
+            run_id: Arc::clone(self.machine.run_id()),
+            sequence: events.len() as u64,
+            events,
+            triggers: std::mem::take(&mut self.triggers),
+        };
+        (again, missed)
+    }
+}
+
+/// The things that a run goes through once more which matter to whoever goes on with it.
+#[derive(Default)]
+pub(crate) struct Seen {
+    open: OpenEffects,
+    raised: Vec<(Millis, Effect)>,
+    waits: BTreeMap<(ThreadNo, thread::EffectId), usize>,
+    asked: AskedFor,
+    answered: BTreeMap<ThreadNo, Vec<AnsweredRequest>>,
+    triggers: TriggersActed,
+    /// How many events were raised, and how many had been when the triggers were last asked to act on them.
+    events: u64,
+    asked_triggers: u64,
+    steps: u64,
+    at: Option<Millis>,
+}
+
+impl Seen {
+    pub(crate) fn saw(&mut self, replayed: Replayed<'_>) {
+        self.open.saw(replayed);
+        match replayed {
+            Replayed::Told(told) => {
+                self.steps += 1;
+                self.at = Some(told.at);
+                self.told(&told.message);
+            }
+            Replayed::Did(at, effects) => effects.iter().for_each(|effect| self.did(at, effect)),
+        }
+    }
+
+    fn told(&mut self, message: &Message) {
+        match message {
+            Message::Supervisor(ToSupervisor::Fired { sequence, trigger }) => {
+                self.triggers.fired.insert((*sequence, Arc::clone(trigger)));
+            }
+            Message::Supervisor(ToSupervisor::Fire(firing)) => {
+                self.triggers.last_firing = self.triggers.last_firing.max(firing.id);
+                if firing.trigger.action.holds_the_thread() {
+                    let thread = Arc::clone(&firing.event.thread_id);
+                    self.triggers.holds.entry(thread).or_default().push(firing.id);
+                }
+            }
+            Message::Supervisor(ToSupervisor::TriggersQuiet) => self.triggers.matched = self.asked_triggers,
+            Message::Supervisor(ToSupervisor::FireAlone(firing)) => {
+                self.triggers.last_firing = self.triggers.last_firing.max(firing.id);
+            }
+            Message::Thread(
+                thread,
+                ToThread::Input(Input::Answer {
+                    outcome: Outcome::HeldByFiring(held),
+                    ..
+                }),
+            ) => {
+                let suffix = format!(".{thread}");
+                for (thread_id, holds) in &mut self.triggers.holds {
+                    if thread_id.ends_with(&suffix) {
+                        holds.retain(|firing| !held.contains(firing));
+                    }
+                }
+            }
+            Message::Supervisor(_) | Message::Thread(..) | Message::Conversation(..) => {}
+        }
+    }
+
+    fn did(&mut self, at: Millis, effect: &Effect) {
+        match effect {
+            Effect::Emit { .. } => {
+                self.events += 1;
+                self.raised.push((at, effect.clone()));
+            }
+            Effect::EmitAll { events, .. } => {
+                self.events += events.len() as u64;
+                self.raised.push((at, effect.clone()));
+            }
+            Effect::QuiesceTriggers => self.asked_triggers = self.events,
+            Effect::Thread { thread, effect } => self.asked(at, *thread, effect),
+            Effect::ThreadEnded { thread } => {
+                self.answered.remove(thread);
+            }
+            Effect::Begin { .. }
+            | Effect::Drop { .. }
+            | Effect::AwaitTriggers { .. }
+            | Effect::SetTimer { .. }
+            | Effect::StopTimer { .. }
+            | Effect::StartRun(_)
+            | Effect::Report(_)
+            | Effect::Settled => {}
+        }
+    }
+
+    fn asked(&mut self, at: Millis, thread: ThreadNo, effect: &thread::Effect) {
+        let (id, node) = match effect {
+            thread::Effect::Model {
+                id,
+                node,
+                request,
+                choice,
+                ..
+            } => {
+                let requests = self.answered.entry(thread).or_default();
+                requests.push((*id, *node, Arc::clone(request), choice.clone()));
+                (*id, Some(*node))
+            }
+            thread::Effect::Tool { id, node, .. }
+            | thread::Effect::Function { id, node, .. }
+            | thread::Effect::Script { id, node, .. }
+            | thread::Effect::Evaluate { id, node, .. } => (*id, Some(*node)),
+            thread::Effect::WaitEvent { id, .. } => {
+                self.waits.insert((thread, *id), self.raised.len());
+                (*id, None)
+            }
+            thread::Effect::Timer { id, .. } => (*id, None),
+            _ => return,
+        };
+        self.asked.insert((thread, id), (at, node, DoubtKind::of(effect)));
+    }
+
+    pub(crate) fn rebuilt(
+        self,
+        machine: RunMachine,
+        graphs: Graphs,
+        (begun_at, metadata): (Millis, Option<Arc<Map<String, Value>>>),
+    ) -> Rebuilt {
+        let Self {
+            open,
+            raised,
+            mut waits,
+            asked,
+            answered,
+            triggers,
+            steps,
+            at,
+            events: _,
+            asked_triggers: _,
+        } = self;
+        waits.retain(|wait, _| open.threads.contains_key(wait));
+        let answered = answered.into_iter().filter_map(|(thread, requests)| {
+            let graph = Arc::clone(machine.live(thread)?.graph());
+            let requests = requests
+                .into_iter()
+                .filter(|(id, ..)| !open.threads.contains_key(&(thread, *id)));
+            let requests = requests.map(|(_, node, request, choice)| ModelAnswered {
+                choice,
+                graph: Arc::clone(&graph),
+                node,
+                request,
+            });
+            Some((thread, requests.collect()))
+        });
+        let answered = answered.collect();
+        Rebuilt {
+            workflow_id: machine
+                .origin(0)
+                .map(|(_, graph)| Arc::clone(&graph.workflow_id))
+                .unwrap_or_default(),
+            machine,
+            graphs,
+            metadata,
+            open,
+            steps,
+            at: at.unwrap_or(begun_at),
+            raised,
+            waits,
+            asked,
+            answered,
+            triggers,
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Effects that had begun and had no outcome when their process ended.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::ThreadNo;
+use crate::definition::InDoubt;
+use crate::thread::{self, EffectId};
+
+/// An effect in doubt, as a run that goes on after a crash is told of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Doubt {
+    /// The thread that awaits it.
+    pub thread: ThreadNo,
+    /// What it awaits.
+    pub effect: EffectId,
+    /// The node.
+    pub node_id: Arc<str>,
+    /// What it is.
+    pub kind: DoubtKind,
+    /// What was to happen with it.
+    pub policy: InDoubt,
+    /// What happens.
+    pub resolution: Resolution,
+}
+
+/// An effect that is done outside, by what does it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum DoubtKind {
+    /// A model.
+    Model,
+    /// A tool.
+    Tool,
+    /// A registered function.
+    Function,
+    /// JavaScript of a CODE node.
+    Code,
+}
+
+impl DoubtKind {
+    /// The kind of an effect that may have begun; none for what is waited for, and for texts.
+    pub fn of(effect: &thread::Effect) -> Option<Self> {
+        match effect {
+            thread::Effect::Model { .. } => Some(Self::Model),
+            thread::Effect::Tool { .. } => Some(Self::Tool),
+            thread::Effect::Function { .. } => Some(Self::Function),
+            thread::Effect::Script { .. } => Some(Self::Code),
+            thread::Effect::Timer { .. }
+            | thread::Effect::WaitEvent { .. }
+            | thread::Effect::Evaluate { .. }
+            | thread::Effect::Conversation { .. }
+            | thread::Effect::Fork { .. }
+            | thread::Effect::Map { .. }
+            | thread::Effect::Ask { .. }
+            | thread::Effect::Child { .. }
+            | thread::Effect::SetGlobal { .. }
+            | thread::Effect::Pin { .. }
+            | thread::Effect::Emit(_)
+            | thread::Effect::RaiseAndAwaitTriggers { .. }
+            | thread::Effect::Applied { .. }
+            | thread::Effect::Drop { .. }
+            | thread::Effect::Ended(_) => None,
+        }
+    }
+}
+
+/// What came of a doubt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Resolution {
+    /// It is done once more, with the same key.
+    Repeated,
+    /// It had been done: its outcome was found out.
+    Done,
+    /// It counts as failed.
+    Failed,
+}
+
+/// A doubt in a report.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DoubtReport {
+    /// The effect: run, thread and number, which is also its idempotency key.
+    pub effect_id: String,
+    /// The node.
+    pub node_id: Arc<str>,
+    /// What it is.
+    pub kind: DoubtKind,
+    /// What was to happen with it.
+    pub policy: InDoubt,
+    /// What happened.
+    pub resolution: Resolution,
+}
+
+/// An effect that was done more than once, in a report.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RepeatReport {
+    /// The effect.
+    pub effect_id: String,
+    /// The node.
+    pub node_id: Arc<str>,
+    /// What it is.
+    pub kind: DoubtKind,
+}
+
+/// Names an effect in every process, the same each time: its idempotency key.
+pub fn effect_key(run_id: &str, thread: ThreadNo, effect: EffectId) -> String {
+    format!("{run_id}.{thread}.{effect}")
+}

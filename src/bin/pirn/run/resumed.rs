@@ -1,0 +1,256 @@
+//! Runs that go on in this process: `pirn runs resume`, `pirn runs fork`.
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use futures::executor::block_on;
+use futures::future::FutureExt;
+use pirn::store::{ContentHash, Run, RunFilter, SqliteStore, Store};
+use pirn::{DoubtAnswer, Engine, ResumeBuilder, RunReport, ThreadStatus};
+use serde_json::{Value, json};
+
+use super::consent::{self, Approve};
+use super::progress::{self, Replies, Style};
+use super::prompt_gate::PromptGate;
+use super::{BUFFER, GRACE, print, steps_of, unbuilt};
+use crate::config::ConfigFile;
+use crate::failure::Failure;
+use crate::interrupt::{self, Interrupt};
+use crate::scripts::Level;
+use crate::store::{StoreArgs, all, config_key, new_run_id, not_resumed, refused, run_of};
+use crate::terminal::{FAILED, Output, answer, say_run};
+use crate::{files, tools};
+
+/// How a run goes on.
+#[derive(clap::Args)]
+struct Going {
+    #[command(flatten)]
+    config: ConfigFile,
+    /// Which tool calls wait for your consent on the terminal
+    #[arg(long, value_enum, default_value_t = Approve::Ask, value_name = "WHICH")]
+    approve: Approve,
+    /// Where JavaScript runs
+    #[arg(long, value_enum, default_value_t, value_name = "WHERE")]
+    scripts: Level,
+    /// What becomes of a call that was under way when the process ended, where its `inDoubt` is `ask`
+    #[arg(long, value_enum, value_name = "WHAT")]
+    in_doubt: Option<Decided>,
+    /// No progress on stderr
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
+enum Decided {
+    /// It is made again, with the same key
+    Repeat,
+    /// It counts as failed
+    Fail,
+}
+
+/// Arguments of `pirn runs resume`.
+#[derive(clap::Args)]
+pub(crate) struct Resume {
+    /// The run
+    #[arg(value_name = "ID", required_unless_present = "all")]
+    id: Option<String>,
+    /// Every run that has not ended
+    #[arg(long, conflicts_with = "id")]
+    all: bool,
+    #[command(flatten)]
+    going: Going,
+}
+
+/// Arguments of `pirn runs fork`.
+#[derive(clap::Args)]
+pub(crate) struct Fork {
+    /// The run
+    #[arg(value_name = "ID")]
+    id: String,
+    /// The last step that both share
+    #[arg(long, value_name = "STEP")]
+    at: u64,
+    /// Names the new run (default: the other's id and the time)
+    #[arg(long, value_name = "ID")]
+    run_id: Option<String>,
+    /// A variable of the main thread to be assigned there
+    #[arg(long = "set", value_name = "NAME=JSON", value_parser = assigned)]
+    assigned: Vec<(String, Value)>,
+    /// Another input, JSON
+    #[arg(long, value_name = "JSON", value_parser = json_of)]
+    input: Option<Value>,
+    /// Another definition: a workflow file that the shared steps fit
+    #[arg(long, value_name = "FILE")]
+    workflow: Option<String>,
+    #[command(flatten)]
+    going: Going,
+}
+
+fn json_of(text: &str) -> Result<Value, String> {
+    serde_json::from_str(text).map_err(|error| error.to_string())
+}
+
+fn assigned(text: &str) -> Result<(String, Value), String> {
+    let (name, value) = text.split_once('=').ok_or("expected NAME=JSON")?;
+    Ok((name.to_owned(), json_of(value)?))
+}
+
+impl Going {
+    /// An engine over the store, with the workflows of these runs and what the config beside their files says.
+    fn engine(&self, store: SqliteStore, runs: &[Run], gate: &PromptGate) -> Result<Engine, Failure> {
+        let mut config_at = None;
+        for run in runs {
+            let key = config_key(&run.id);
+            let named = block_on(store.meta(&key)).map_err(|error| refused(&error))?;
+            config_at = config_at.or(named);
+        }
+        let beside: Vec<String> = config_at.into_iter().collect();
+        let config = self.config.read(&beside)?.unwrap_or_default();
+        let mut tools = tools::registry(config.tools)?;
+        consent::set(&mut tools, self.approve, gate);
+        let definitions: BTreeSet<ContentHash> = runs.iter().map(|run| run.definition).collect();
+        let texts = block_on(store.contents(definitions.into_iter().collect())).map_err(|error| refused(&error))?;
+        let mut builder = Engine::builder()
+            .profiles(config.profiles)
+            .tools(tools)
+            .scripts(self.scripts.port())
+            .store(store);
+        if let Some(decided) = self.in_doubt {
+            let answer = match decided {
+                Decided::Repeat => DoubtAnswer::Repeat,
+                Decided::Fail => DoubtAnswer::Fail,
+            };
+            builder = builder.ask_in_doubt(move |_| std::future::ready(answer.clone()).boxed());
+        }
+        let engine = builder.build().map_err(|error| unbuilt(&error))?;
+        for text in texts {
+            engine.load("the run's definition", &text).map_err(|faults| {
+                let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
+                Failure::failed("INVALID_WORKFLOW", faults.join("\n"))
+            })?;
+        }
+        Ok(engine)
+    }
+
+    /// Has one run go on to its end, and prints what it comes to.
+    fn one(
+        &self,
+        engine: &Engine,
+        mut builder: ResumeBuilder,
+        gate: &PromptGate,
+        (output, interrupt): (Output, &Interrupt),
+    ) -> Result<ExitCode, Failure> {
+        let run_id = builder.run_id().to_owned();
+        if !self.quiet {
+            say_run(&run_id);
+        }
+        let seen = block_on(engine.view(&run_id, None)).map_err(|error| not_resumed(&error))?;
+        let style = Style::suiting(false, Replies::OnTerminal, false);
+        let shown = (!self.quiet).then(|| {
+            let events = builder.blocking_events_after(seen.events.len() as u64, &style.types(), BUFFER);
+            progress::start(events, style, gate.clone())
+        });
+        interrupt.expects_a_run();
+        let run = block_on(builder.start()).map_err(|error| not_resumed(&error))?;
+        interrupt.stops_durable(&run);
+        let report = run.outcome_blocking();
+        if report.status == ThreadStatus::Completed {
+            run.settled_blocking();
+        }
+        let steps = steps_of(engine, &run_id);
+        engine.shutdown_blocking(GRACE);
+        let was_interrupted = interrupt.was_heard();
+        if let Some(shown) = shown {
+            shown.finish(&report, was_interrupted);
+        }
+        print((output, self.quiet), &report, steps, None, was_interrupted)
+    }
+}
+
+impl Resume {
+    pub(crate) fn run(&self, store: &StoreArgs, output: Output) -> Result<ExitCode, Failure> {
+        let store = store.open()?;
+        let interrupt = interrupt::listen();
+        let gate = PromptGate::default();
+        if let Some(id) = &self.id {
+            let run = run_of(&store, id)?;
+            let engine = self.going.engine(store, &[run], &gate)?;
+            let builder = engine.resume(id.as_str());
+            return self.going.one(&engine, builder, &gate, (output, &interrupt));
+        }
+        let runs = all(&store, &RunFilter::live())?;
+        let engine = self.going.engine(store, &runs, &gate)?;
+        let resumed = block_on(engine.recover()).map_err(|error| not_resumed(&error))?;
+        let mut ended = Vec::with_capacity(resumed.len());
+        for (run_id, resumed) in resumed {
+            let report = resumed.map(|run| {
+                let report = run.outcome_blocking();
+                if report.status == ThreadStatus::Completed {
+                    run.settled_blocking();
+                }
+                report
+            });
+            ended.push((run_id, report.map_err(|error| (error.code(), error.to_string()))));
+        }
+        engine.shutdown_blocking(GRACE);
+        Ok(print_all(&ended, output))
+    }
+}
+
+type Ended = (String, Result<Arc<RunReport>, (&'static str, String)>);
+
+fn print_all(ended: &[Ended], output: Output) -> ExitCode {
+    let is_fine = |(_, report): &Ended| {
+        report
+            .as_ref()
+            .is_ok_and(|report| report.status == ThreadStatus::Completed)
+    };
+    let code = if ended.iter().all(is_fine) { 0 } else { FAILED };
+    let text = match output {
+        Output::Json => {
+            let each = ended.iter().map(|(run_id, report)| match report {
+                Ok(report) => json!(report),
+                Err((code, message)) => json!({"runId": run_id, "error": {"code": code, "message": message}}),
+            });
+            format!("{:#}\n", json!({ "runs": each.collect::<Vec<_>>() }))
+        }
+        Output::Text => {
+            let each = ended.iter().map(|(run_id, report)| match report {
+                Ok(report) => format!("{run_id} {}\n", report.status.as_str()),
+                Err((_, message)) => format!("{run_id} not resumed: {message}\n"),
+            });
+            each.collect()
+        }
+    };
+    answer(&text, code)
+}
+
+impl Fork {
+    pub(crate) fn run(&self, store: &StoreArgs, output: Output) -> Result<ExitCode, Failure> {
+        let store = store.open()?;
+        let interrupt = interrupt::listen();
+        let run = run_of(&store, &self.id)?;
+        let key = config_key(&run.id);
+        let config_at = block_on(store.meta(&key)).map_err(|error| refused(&error))?;
+        let definition = self.workflow.as_deref().map(files::read_named).transpose()?;
+        let gate = PromptGate::default();
+        let engine = self.going.engine(store, &[run], &gate)?;
+        let mut fork = engine.fork(self.id.as_str(), self.at);
+        for (name, value) in &self.assigned {
+            fork = fork.set(name.as_str(), value.clone());
+        }
+        if let Some(input) = &self.input {
+            fork = fork.input(input.clone());
+        }
+        if let Some(definition) = definition {
+            fork = fork.definition(definition);
+        }
+        let id = self.run_id.clone().unwrap_or_else(new_run_id);
+        if let (Some(store), Some(config_at)) = (engine.store(), config_at) {
+            block_on(store.set_meta(&config_key(&id), Some(config_at))).map_err(|error| refused(&error))?;
+        }
+        let builder = block_on(fork.make(id)).map_err(|error| not_resumed(&error))?;
+        self.going.one(&engine, builder, &gate, (output, &interrupt))
+    }
+}

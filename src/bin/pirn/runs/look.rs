@@ -1,0 +1,235 @@
+//! Commands that change nothing: list, show, events, diff.
+
+use std::fmt::Write;
+use std::process::ExitCode;
+
+use futures::executor::block_on;
+use pirn::store::RunFilter;
+use pirn::{RunView, Step};
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::store::{StoreArgs, all, close, not_resumed, shown};
+use crate::terminal::{Output, answer};
+
+/// Arguments of `pirn runs list`.
+#[derive(clap::Args)]
+pub(super) struct List {
+    /// Only those that stand so: UNFINISHED, WAITING, COMPLETED, FAILED, CANCELLED, TIMEOUT
+    #[arg(long, value_name = "STATUS", value_parser = status)]
+    status: Option<String>,
+    /// Only those of this session
+    #[arg(long, value_name = "ID")]
+    session: Option<String>,
+}
+
+pub(super) fn status(text: &str) -> Result<String, String> {
+    let word = text.to_uppercase();
+    let words: Vec<&str> = pirn::store::RunStatus::ALL
+        .iter()
+        .map(|status| status.as_str())
+        .collect();
+    if words.contains(&word.as_str()) {
+        return Ok(word);
+    }
+    Err("expected one of UNFINISHED, WAITING, COMPLETED, FAILED, CANCELLED, TIMEOUT".to_owned())
+}
+
+impl List {
+    pub(super) fn run(&self, store: &StoreArgs, output: Output) -> Result<ExitCode, Failure> {
+        let filter = RunFilter {
+            status: self.status.clone(),
+            session: self.session.clone(),
+            live: false,
+        };
+        let runs = all(&store.open()?, &filter)?;
+        let text = match output {
+            Output::Json => format!("{:#}\n", json!({"runs": runs.iter().map(shown).collect::<Vec<_>>()})),
+            Output::Text => table(
+                &["RUN", "WORKFLOW", "STATUS", "STEPS"],
+                runs.iter().map(|run| {
+                    let (status, steps) = (run.status.as_str().to_owned(), run.steps.to_string());
+                    vec![run.id.clone(), run.workflow.clone(), status, steps]
+                }),
+            ),
+        };
+        Ok(answer(&text, 0))
+    }
+}
+
+/// Columns as wide as their widest cell.
+fn table(heads: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+    let mut lines = vec![heads.iter().map(|head| (*head).to_owned()).collect::<Vec<_>>()];
+    lines.extend(rows);
+    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..heads.len()).map(width).collect();
+    let mut text = String::new();
+    for line in &lines {
+        let cells = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        let joined = cells.collect::<Vec<_>>().join("  ");
+        // Text grows without limit.
+        let _ = writeln!(text, "{}", joined.trim_end());
+    }
+    text
+}
+
+/// Arguments of `pirn runs show`.
+#[derive(clap::Args)]
+pub(super) struct Show {
+    /// The run
+    #[arg(value_name = "ID")]
+    id: String,
+    /// As it was after this step
+    #[arg(long, value_name = "STEP")]
+    at: Option<u64>,
+    /// Its steps
+    #[arg(long)]
+    history: bool,
+}
+
+fn view(store: &StoreArgs, id: &str, at: Option<u64>) -> Result<RunView, Failure> {
+    let engine = store.look()?;
+    let view = block_on(engine.view(id, at));
+    close(&engine);
+    view.map_err(|error| not_resumed(&error))
+}
+
+/// What is shown of a view: the report, and where the run stands in its store.
+fn reported(view: &RunView) -> Value {
+    let mut report = json!(view.report);
+    let about = shown(&view.run);
+    report["steps"] = json!(view.step);
+    for name in ["forkedFrom", "session", "waitingFor"] {
+        if let Some(value) = about.get(name) {
+            report[name] = value.clone();
+        }
+    }
+    // A report says how a thread stands; of a run that nobody carries the store knows more.
+    if view.step == view.run.steps && !view.run.status.is_final() {
+        report["status"] = about["status"].clone();
+    }
+    report
+}
+
+impl Show {
+    pub(super) fn run(&self, store: &StoreArgs, output: Output) -> Result<ExitCode, Failure> {
+        let view = view(store, &self.id, self.at)?;
+        let text = match (output, self.history) {
+            (Output::Json, true) => format!("{:#}\n", json!({ "steps": view.history })),
+            (Output::Json, false) => format!("{:#}\n", reported(&view)),
+            (Output::Text, true) => history(&view.history),
+            (Output::Text, false) => person(&view),
+        };
+        Ok(answer(&text, 0))
+    }
+}
+
+fn history(steps: &[Step]) -> String {
+    table(
+        &["STEP", "THREAD", "KIND", "NODE", "EFFECT", ""],
+        steps.iter().map(|step| {
+            let node = step.node_id.as_deref().unwrap_or("-").to_owned();
+            let effect = step.effect_id.clone().unwrap_or_else(|| "-".to_owned());
+            let repeated = if step.repeated { "repeated" } else { "" };
+            let (number, kind) = (step.step.to_string(), step.kind.as_str().to_owned());
+            vec![number, step.thread_id.clone(), kind, node, effect, repeated.to_owned()]
+        }),
+    )
+}
+
+fn person(view: &RunView) -> String {
+    let report = &view.report;
+    let status = reported(view)["status"].as_str().unwrap_or_default().to_owned();
+    let mut text = format!(
+        "{} of {}: {status} after step {}\n",
+        view.run.id, view.run.workflow, view.step
+    );
+    for node in &report.nodes {
+        let _ = writeln!(
+            text,
+            "  {} {}",
+            node.node_id,
+            json!(node.status).as_str().unwrap_or_default()
+        );
+    }
+    for doubt in &report.in_doubt {
+        let _ = writeln!(text, "  in doubt: {} of {}", doubt.effect_id, doubt.node_id);
+    }
+    if let Some(error) = &report.error {
+        let _ = writeln!(text, "{error}");
+    } else if !report.output.is_null() {
+        let _ = writeln!(text, "{:#}", report.output);
+    }
+    text
+}
+
+/// Arguments of `pirn runs events`.
+#[derive(clap::Args)]
+pub(super) struct Events {
+    /// The run
+    #[arg(value_name = "ID")]
+    id: String,
+    /// Only those after the one with this sequence
+    #[arg(long, value_name = "SEQUENCE", default_value_t = 0)]
+    after: u64,
+}
+
+impl Events {
+    pub(super) fn run(&self, store: &StoreArgs, output: Output) -> Result<ExitCode, Failure> {
+        let view = view(store, &self.id, None)?;
+        let later = view.events.iter().filter(|event| event.sequence > self.after);
+        let events: Vec<Value> = later.map(|event| event.to_json()).collect();
+        let text = match output {
+            Output::Json => format!("{:#}\n", json!({ "events": events })),
+            Output::Text => events.iter().fold(String::new(), |mut text, event| {
+                // Text grows without limit.
+                let _ = writeln!(text, "{event}");
+                text
+            }),
+        };
+        Ok(answer(&text, 0))
+    }
+}
+
+/// Arguments of `pirn runs diff`.
+#[derive(clap::Args)]
+pub(super) struct Diff {
+    /// One run
+    #[arg(value_name = "A")]
+    a: String,
+    /// The other
+    #[arg(value_name = "B")]
+    b: String,
+}
+
+impl Diff {
+    pub(super) fn run(&self, store: &StoreArgs, output: Output) -> Result<ExitCode, Failure> {
+        let engine = store.look()?;
+        let differ = block_on(engine.diff(&self.a, &self.b));
+        close(&engine);
+        let diff = differ.map_err(|error| not_resumed(&error))?;
+        let text = match output {
+            Output::Json => format!("{:#}\n", json!(diff)),
+            Output::Text => {
+                let next = |step: &Option<Step>| {
+                    step.as_ref().map_or_else(
+                        || "ends".to_owned(),
+                        |step| format!("{} {}", step.step, step.kind.as_str()),
+                    )
+                };
+                let same = if diff.outcome.equal {
+                    "the same outcome"
+                } else {
+                    "another outcome"
+                };
+                format!(
+                    "{} steps in common, then {} and {}; {same}\n",
+                    diff.common_steps,
+                    next(&diff.a),
+                    next(&diff.b)
+                )
+            }
+        };
+        Ok(answer(&text, 0))
+    }
+}

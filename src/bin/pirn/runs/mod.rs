@@ -1,0 +1,73 @@
+//! `pirn runs`: the runs of a store, whatever process they began in.
+
+mod change;
+mod look;
+
+use std::process::ExitCode;
+
+use crate::failure::Failure;
+use crate::run::resumed;
+use crate::store::StoreArgs;
+use crate::terminal::Output;
+
+/// Arguments of `pirn runs`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  pirn run workflow.json --store runs.db
+  pirn runs list --store runs.db
+  pirn runs resume --all --store runs.db
+  pirn runs show RUN --at 7 --store runs.db --output json
+  pirn runs fork RUN --at 7 --set name='\"Ada\"' --store runs.db
+
+Exit codes: 0 fine, 1 the run failed or was refused, 2 wrong usage, no such run, a store that is unreadable or held.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    store: StoreArgs,
+    /// How to print the result
+    #[arg(long, global = true, value_enum, default_value_t)]
+    pub(crate) output: Output,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// The runs there are
+    List(look::List),
+    /// One run: its report so far, its steps, or how it was after one of them
+    Show(look::Show),
+    /// The events of a run
+    Events(look::Events),
+    /// Where two runs part
+    Diff(look::Diff),
+    /// Go on with a run, or with all that have not ended
+    Resume(resumed::Resume),
+    /// Cancel a run that no process carries
+    Cancel(change::Cancel),
+    /// A new run that goes on from a step of another
+    Fork(resumed::Fork),
+    /// Write everything of a run into one file
+    Export(change::Export),
+    /// Take a run in that was exported
+    Import(change::Import),
+    /// Remove runs that have ended
+    Prune(change::Prune),
+}
+
+/// Does it.
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let (store, output) = (&args.store, args.output);
+    match &args.command {
+        Command::List(list) => list.run(store, output),
+        Command::Show(show) => show.run(store, output),
+        Command::Events(events) => events.run(store, output),
+        Command::Diff(diff) => diff.run(store, output),
+        Command::Resume(resume) => resume.run(store, output),
+        Command::Cancel(cancel) => cancel.run(store, output),
+        Command::Fork(fork) => fork.run(store, output),
+        Command::Export(export) => export.run(store, output),
+        Command::Import(import) => import.run(store, output),
+        Command::Prune(prune) => prune.run(store, output),
+    }
+}

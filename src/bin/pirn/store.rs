@@ -1,0 +1,140 @@
+//! The store that a command is about.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use futures::executor::block_on;
+use pirn::store::{Run, RunFilter, SqliteStore, Store, StoreError};
+use pirn::{Engine, ResumeError};
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+
+/// Where the runs are.
+#[derive(clap::Args)]
+pub(crate) struct StoreArgs {
+    /// The store: a file, or a folder with a runs.db
+    #[arg(long, global = true, value_name = "FILE", default_value = "runs.db")]
+    pub(crate) store: String,
+}
+
+impl StoreArgs {
+    /// Opens it; there has to be one.
+    pub(crate) fn open(&self) -> Result<SqliteStore, Failure> {
+        let path = file(&self.store);
+        if !path.exists() {
+            let message = format!("there is no store {}", path.display());
+            return Err(Failure::usage("NO_STORE", message).with_help("name it with --store FILE"));
+        }
+        open(&self.store)
+    }
+
+    /// An engine without workflows over it: for whoever only looks.
+    pub(crate) fn look(&self) -> Result<Engine, Failure> {
+        let built = Engine::builder().store(self.open()?).arbiters(1).build();
+        built.map_err(|error| Failure::failed("ENGINE_NOT_BUILT", error.to_string()))
+    }
+}
+
+/// The file of a store that is named so.
+fn file(named: &str) -> PathBuf {
+    let path = Path::new(named);
+    if path.is_dir() {
+        path.join("runs.db")
+    } else {
+        path.to_owned()
+    }
+}
+
+/// Opens a store, or makes one.
+pub(crate) fn open(named: &str) -> Result<SqliteStore, Failure> {
+    SqliteStore::open(file(named)).map_err(|error| refused(&error))
+}
+
+/// What a store refuses: held, unreadable and without such a run is wrong usage.
+pub(crate) fn refused(error: &StoreError) -> Failure {
+    let (code, message) = (error.code(), error.to_string());
+    match error {
+        StoreError::Held { .. } => {
+            Failure::usage(code, message).with_help("a store belongs to one process at a time: wait for its end")
+        }
+        StoreError::Unreadable { .. } | StoreError::NoSuchRun { .. } => Failure::usage(code, message),
+        _ => Failure::failed(code, message),
+    }
+}
+
+/// Why a run does not go on.
+pub(crate) fn not_resumed(error: &ResumeError) -> Failure {
+    match error {
+        ResumeError::Store(error) => refused(error),
+        ResumeError::NoSuchStep { .. } => Failure::usage(error.code(), error.to_string()),
+        ResumeError::Undecided(_) => Failure::failed(error.code(), error.to_string())
+            .with_help("look whether it was done; then --in-doubt repeat or --in-doubt fail"),
+        _ => Failure::failed(error.code(), error.to_string()),
+    }
+}
+
+/// The run of this id.
+pub(crate) fn run_of(store: &dyn Store, id: &str) -> Result<Run, Failure> {
+    let run = block_on(store.run(id)).map_err(|error| refused(&error))?;
+    run.ok_or_else(|| refused(&StoreError::NoSuchRun { run: id.to_owned() }))
+}
+
+/// As every command shows it.
+pub(crate) fn shown(run: &Run) -> Value {
+    let mut shown = json!({
+        "runId": run.id,
+        "workflowId": run.workflow,
+        "status": run.status.as_str(),
+        "steps": run.steps,
+        "startedAt": run.started_at,
+        "updatedAt": run.updated_at,
+    });
+    if let Some(session) = &run.session {
+        shown["session"] = json!(session);
+    }
+    if let Some(what) = run.status.waiting_for() {
+        shown["waitingFor"] = json!(what.as_str());
+    }
+    if let Some(base) = &run.base {
+        shown["forkedFrom"] = json!({"runId": base.run, "step": base.step});
+    }
+    shown
+}
+
+/// Ends an engine that only looked.
+pub(crate) fn close(engine: &Engine) {
+    engine.shutdown_blocking(Duration::from_secs(1));
+}
+
+/// So many runs are asked for at once.
+const PAGE: usize = 1_000;
+
+/// Every run that a filter has, in the order of their ids.
+pub(crate) fn all(store: &dyn Store, filter: &RunFilter) -> Result<Vec<Run>, Failure> {
+    let (mut runs, mut after) = (Vec::new(), None);
+    loop {
+        let page = block_on(store.runs(filter.clone(), after, PAGE)).map_err(|error| refused(&error))?;
+        after = page.last().map(|run| run.id.clone());
+        runs.extend(page);
+        if after.is_none() {
+            return Ok(runs);
+        }
+    }
+}
+
+/// Where a store says by which file the config of a run was found.
+pub(crate) fn config_key(run_id: &str) -> String {
+    format!("config of {run_id}")
+}
+
+/// The time on the clock of this machine.
+#[allow(clippy::disallowed_methods)] // no engine is asked: what is in a store outlives them all
+pub(crate) fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// A name that no other run of a store has: the time, and the process.
+pub(crate) fn new_run_id() -> String {
+    format!("run-{:x}-{:x}", since_1970().as_millis(), std::process::id())
+}

@@ -1,0 +1,78 @@
+//! The definition of a run: every workflow that its engine had when it began, in one text, which is kept once.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pirn_actors::journal::Graphs;
+use pirn_core::definition::Loaded;
+use pirn_core::graph::{Compiled, Graph};
+use pirn_store::Content;
+use serde_json::value::RawValue;
+
+/// The texts that an engine's workflows were read from.
+#[derive(Default)]
+pub(crate) struct Definitions(Mutex<Texts>);
+
+#[derive(Default)]
+struct Texts {
+    /// By the graph's number.
+    workflows: BTreeMap<u64, Box<RawValue>>,
+    /// Outside of workflows, by id.
+    triggers: BTreeMap<String, Box<RawValue>>,
+    profiles: BTreeMap<String, Box<RawValue>>,
+    /// The last that was asked for.
+    last: Option<(Graphs, Content)>,
+}
+
+#[derive(serde::Serialize)]
+struct Bundle<'a> {
+    workflows: Vec<&'a RawValue>,
+    triggers: Vec<&'a RawValue>,
+    profiles: Vec<&'a RawValue>,
+}
+
+impl Definitions {
+    /// Takes in what was loaded, as it was compiled. `known`: the graphs of before, which runs may still begin with.
+    pub(crate) fn extend(&self, loaded: &Loaded, compiled: &Compiled, known: &Graphs) {
+        let mut texts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_known = |uid: u64| known.values().any(|graph| graph.uid == uid);
+        texts.workflows.retain(|uid, _| is_known(*uid));
+        for workflow in &loaded.workflows {
+            let is_its = |graph: &&Arc<Graph>| *graph.workflow_id == *workflow.value.id;
+            if let Some(graph) = compiled.graphs.iter().find(is_its) {
+                texts.workflows.insert(graph.uid, written(&workflow.value));
+            }
+        }
+        for trigger in &loaded.triggers {
+            texts.triggers.insert(trigger.value.id.clone(), written(&trigger.value));
+        }
+        for profile in &loaded.profiles {
+            texts.profiles.insert(profile.value.id.clone(), written(&profile.value));
+        }
+        texts.last = None;
+    }
+
+    /// The definition of a run that begins over these graphs.
+    pub(crate) fn of(&self, graphs: &Graphs) -> Content {
+        let mut texts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((last, content)) = &texts.last
+            && Arc::ptr_eq(last, graphs)
+        {
+            return content.clone();
+        }
+        let workflows = graphs.values().filter_map(|graph| texts.workflows.get(&graph.uid));
+        let bundle = Bundle {
+            workflows: workflows.map(|text| &**text).collect(),
+            triggers: texts.triggers.values().map(|text| &**text).collect(),
+            profiles: texts.profiles.values().map(|text| &**text).collect(),
+        };
+        let content = Content::new(serde_json::to_string(&bundle).unwrap_or_default());
+        texts.last = Some((Arc::clone(graphs), content.clone()));
+        content
+    }
+}
+
+/// A definition is JSON: it can be written.
+fn written(value: &impl serde::Serialize) -> Box<RawValue> {
+    serde_json::value::to_raw_value(value).unwrap_or_else(|_| RawValue::NULL.to_owned())
+}

@@ -1,0 +1,112 @@
+//! New runs that share what another went through, up to one of its steps.
+
+use std::sync::Arc;
+
+use pirn_core::definition::VariableScope;
+use pirn_core::run::{Assignment, Message, ToSupervisor};
+use pirn_store::{Base, Commit, Content, NewRun};
+use serde_json::Value;
+
+use super::super::Engine;
+use super::resume::{ResumeBuilder, ResumeError, Stored};
+
+/// A run that is to be forked from another: `engine.fork("run-1", 7).set("name", json!("Ada")).make("run-2").await?`.
+#[must_use = "nothing is forked before it is made"]
+pub struct ForkBuilder {
+    engine: Engine,
+    run_id: String,
+    step: u64,
+    assigned: Vec<(String, Value)>,
+    input: Option<Value>,
+    definition: Option<String>,
+}
+
+impl ForkBuilder {
+    pub(crate) fn new(engine: Engine, run_id: String, step: u64) -> Self {
+        Self {
+            engine,
+            run_id,
+            step,
+            assigned: Vec::new(),
+            input: None,
+            definition: None,
+        }
+    }
+
+    /// Assigns a variable of the main thread before the fork goes on.
+    pub fn set(mut self, name: impl Into<String>, value: Value) -> Self {
+        self.assigned.push((name.into(), value));
+        self
+    }
+
+    /// Another input. What was done with the first one up to the step stays as it was.
+    pub fn input(mut self, input: Value) -> Self {
+        self.input = Some(input);
+        self
+    }
+
+    /// Another definition: the text of workflow files. The steps that are shared are to fit it.
+    pub fn definition(mut self, text: impl Into<String>) -> Self {
+        self.definition = Some(text.into());
+        self
+    }
+
+    /// Makes the run, with this id; it goes on when what is given back is started.
+    ///
+    /// # Errors
+    /// There is no such run or step, or what is shared does not fit what was changed: no run is made.
+    pub async fn make(self, id: impl Into<String>) -> Result<ResumeBuilder, ResumeError> {
+        let durable = self.engine.durable()?;
+        let store = &durable.store;
+        let mut stored = Stored::read(&**store, &self.run_id).await?;
+        if self.step > stored.run.steps {
+            return Err(ResumeError::NoSuchStep {
+                run_id: self.run_id,
+                step: self.step,
+                last: stored.run.steps,
+            });
+        }
+        let id = id.into();
+        let mut commit_contents = Vec::new();
+        if let Some(text) = self.definition {
+            let content = Content::new(text);
+            stored.run.definition = content.hash();
+            stored.definition = Arc::clone(content.text());
+            commit_contents.push(content);
+        }
+        if let Some(input) = self.input {
+            stored.begun = stored.begun.with_input(input);
+            let text = serde_json::to_string(&stored.begun).map_err(|error| ResumeError::Unreadable {
+                run_id: self.run_id.clone(),
+                step: 0,
+                why: error.to_string(),
+            })?;
+            let content = Content::new(text);
+            stored.run.contents = vec![content.hash()];
+            commit_contents.push(content);
+        }
+        stored.told.truncate(self.step as usize);
+        let told = stored.told.clone();
+        let rebuilt = stored.rebuild(&self.engine, &durable, told)?;
+        let mut new = NewRun::new(stored.run.workflow.clone(), stored.run.definition, rebuilt.at);
+        new.contents.clone_from(&stored.run.contents);
+        new.base = Some(Base {
+            run: self.run_id,
+            step: self.step,
+        });
+        let mut commit = Commit::start(id.clone(), new);
+        commit.contents = commit_contents;
+        store.commit(commit).await?;
+        let assigned = self.assigned.into_iter().map(|(name, value)| {
+            Message::Supervisor(ToSupervisor::Assign(Box::new(Assignment {
+                thread: 0,
+                scope: VariableScope::Thread,
+                trigger_id: "fork".into(),
+                name: name.into(),
+                value: Arc::new(value),
+                trigger_depth: 0,
+            })))
+        });
+        Ok(ResumeBuilder::of_fork(self.engine, id, assigned.collect()))
+    }
+}

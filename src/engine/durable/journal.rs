@@ -1,0 +1,150 @@
+//! What the runs of an engine are told, on its way into the store.
+
+use std::sync::Arc;
+
+use futures::FutureExt;
+use pirn_actors::journal::{Graphs, Journal, Keeping, RunJournal};
+use pirn_core::error::{RunError, RunErrorCode};
+use pirn_core::run::{Begun, BegunRecord, Effect, Message, ToThread, Told, effect_key};
+use pirn_core::status::ThreadStatus;
+use pirn_core::thread::Input;
+use pirn_store::{Commit, Content, NewRun, Record, RunStatus, Store, StoreError};
+use serde_json::json;
+
+use super::Durable;
+
+/// The journal of an engine with a store.
+pub(crate) struct StoreJournal(pub(crate) Arc<Durable>);
+
+impl Journal for StoreJournal {
+    fn begun(&self, begun: &Begun, graphs: &Graphs) -> Box<dyn RunJournal> {
+        let definition = self.0.definitions.of(graphs);
+        let (start, fault) = match serde_json::to_string(&BegunRecord::of(begun)) {
+            Ok(text) => (Content::new(text), None),
+            Err(error) => (Content::new(""), Some(unwritten(&error))),
+        };
+        let mut new = NewRun::new(&*begun.seed.graph.workflow_id, definition.hash(), begun.at);
+        new.contents = vec![start.hash()];
+        let run_id = Arc::clone(&begun.seed.run_id);
+        let next = Commit::start(&*run_id, new).content(definition).content(start);
+        let store = Arc::clone(&self.0.store);
+        Box::new(StoredRun {
+            fault,
+            ..StoredRun::new(store, run_id, 0, next)
+        })
+    }
+
+    fn is_durable(&self) -> bool {
+        true
+    }
+}
+
+/// One run's way into the store.
+pub(crate) struct StoredRun {
+    store: Arc<dyn Store>,
+    run_id: Arc<str>,
+    /// The next commit, and the run's last step after it.
+    next: Commit,
+    steps: u64,
+    /// How the main thread ended, until nothing is left of the run.
+    ended: Option<RunStatus>,
+    /// Something that can not be written down.
+    fault: Option<RunError>,
+}
+
+impl StoredRun {
+    /// Goes on after the run's last step.
+    pub(crate) fn after(store: Arc<dyn Store>, run_id: Arc<str>, steps: u64) -> Self {
+        let next = Commit::after(&*run_id, steps);
+        Self::new(store, run_id, steps, next)
+    }
+
+    fn new(store: Arc<dyn Store>, run_id: Arc<str>, steps: u64, next: Commit) -> Self {
+        Self {
+            store,
+            run_id,
+            next,
+            steps,
+            ended: None,
+            fault: None,
+        }
+    }
+}
+
+impl RunJournal for StoredRun {
+    fn told(&mut self, told: &Told) {
+        match serde_json::to_string(told) {
+            Ok(body) => {
+                let mut record = Record::new(told.at, body);
+                record.effect = answered(&self.run_id, &told.message);
+                self.next.records.push(record);
+                self.steps += 1;
+            }
+            Err(error) => self.fault = Some(unwritten(&error)),
+        }
+    }
+
+    fn did(&mut self, effect: &Effect) {
+        match effect {
+            Effect::Report(report) => {
+                self.ended = Some(match report.status {
+                    ThreadStatus::Completed => RunStatus::Completed,
+                    ThreadStatus::Cancelled => RunStatus::Cancelled,
+                    ThreadStatus::Timeout => RunStatus::TimedOut,
+                    ThreadStatus::Failed | ThreadStatus::Created | ThreadStatus::Running | ThreadStatus::Paused => {
+                        RunStatus::Failed
+                    }
+                });
+            }
+            Effect::Settled => self.next.status = self.ended,
+            Effect::Begin { .. }
+            | Effect::Thread { .. }
+            | Effect::Drop { .. }
+            | Effect::AwaitTriggers { .. }
+            | Effect::ThreadEnded { .. }
+            | Effect::Emit { .. }
+            | Effect::EmitAll { .. }
+            | Effect::SetTimer { .. }
+            | Effect::StopTimer { .. }
+            | Effect::StartRun(_)
+            | Effect::QuiesceTriggers => {}
+        }
+    }
+
+    fn keep(&mut self) -> Option<Keeping> {
+        if let Some(fault) = &self.fault {
+            return Some(std::future::ready(Err(fault.clone())).boxed());
+        }
+        let next = Commit::after(&*self.run_id, self.steps);
+        let commit = std::mem::replace(&mut self.next, next);
+        // Given now: commands take effect in the order given.
+        let pending = self.store.commit(commit);
+        Some(
+            pending
+                .map(|kept| kept.map(drop).map_err(|error| not_kept(&error)))
+                .boxed(),
+        )
+    }
+}
+
+/// The effect that a message is the outcome of.
+pub(crate) fn answered(run_id: &str, message: &Message) -> Option<String> {
+    match message {
+        Message::Thread(thread, ToThread::Input(Input::Answer { effect, .. })) => {
+            Some(effect_key(run_id, *thread, *effect))
+        }
+        Message::Thread(..) | Message::Supervisor(_) | Message::Conversation(..) => None,
+    }
+}
+
+/// The end of a run whose store failed.
+pub(crate) fn not_kept(error: &StoreError) -> RunError {
+    RunError::new(RunErrorCode::StoreError, error.to_string()).with_details(json!({ "code": error.code() }))
+}
+
+fn unwritten(error: &serde_json::Error) -> RunError {
+    RunError::new(
+        RunErrorCode::StoreError,
+        format!("what the run was told can not be written down: {error}"),
+    )
+}

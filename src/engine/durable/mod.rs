@@ -1,0 +1,47 @@
+//! Runs that survive their process: what they are told is kept in a [`Store`], and a run that has not ended goes on from there.
+//!
+//! 1. What follows from something that a run was told begins, and is told, when that is durable.
+//! 2. A run that goes on is rebuilt by stepping it through its journal. It keeps the definition that it began with.
+//! 3. What had begun and has no outcome is in doubt: `inDoubt` of its node or tool says what happens, and the report that it did.
+//! 4. Where the store fails, a run ends here with `STORE_ERROR` and stays as it is there.
+
+mod definition;
+mod doubts;
+mod fork;
+mod journal;
+mod resume;
+mod view;
+
+use std::sync::{Arc, Mutex};
+
+use pirn_actors::journal::Graphs;
+use pirn_store::{ContentHash, Store};
+
+pub(crate) use definition::Definitions;
+pub(crate) use doubts::AskDoubt;
+pub use doubts::{DoubtAnswer, DoubtQuestion};
+pub use fork::ForkBuilder;
+pub(crate) use journal::StoreJournal;
+pub use resume::{ResumeBuilder, ResumeError};
+pub use view::{OutcomeDiff, RunDiff, RunView, Step, StepKind};
+pub(crate) use view::{diff, view};
+
+/// A store, and what an engine keeps there of itself.
+pub(crate) struct Durable {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) definitions: Definitions,
+    pub(crate) ask: Option<AskDoubt>,
+    /// The last definition that was compiled for a run which goes on.
+    compiled: Mutex<Option<(ContentHash, Graphs)>>,
+}
+
+impl Durable {
+    pub(crate) fn new(store: Arc<dyn Store>, ask: Option<AskDoubt>) -> Self {
+        Self {
+            store,
+            definitions: Definitions::default(),
+            ask,
+            compiled: Mutex::default(),
+        }
+    }
+}

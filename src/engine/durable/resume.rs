@@ -1,0 +1,405 @@
+//! Runs that go on, from what a store has of them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, PoisonError};
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use pirn_actors::engine::OnEnd;
+use pirn_actors::events::{Deliver, Subscription};
+use pirn_actors::journal::Graphs;
+use pirn_actors::rebuilt::{Rebuilt, Resumed};
+use pirn_core::definition::Fault;
+use pirn_core::error::RunError;
+use pirn_core::event::EventType;
+use pirn_core::run::{Begun, BegunRecord, Control, Diverged, Message, RunReport, ToSupervisor, Told};
+use pirn_core::thread::FiringId;
+use pirn_store::{ContentHash, Run, RunStatus, Store, StoreError};
+
+use super::super::{BlockingEvents, Engine, Events, RunHandle, blocking, stream};
+use super::Durable;
+use super::doubts::{DoubtQuestion, settle};
+use super::journal::StoredRun;
+
+/// So many records are read at once.
+const PAGE: usize = 1_000;
+
+/// Why a run does not go on, or can not be looked at. It stands in its store as it did.
+#[derive(Debug)]
+pub enum ResumeError {
+    /// The engine has no store.
+    NoStore,
+    /// The store's reason.
+    Store(StoreError),
+    /// The run has ended.
+    HasEnded {
+        /// The run.
+        run_id: String,
+        /// How.
+        status: RunStatus,
+    },
+    /// The engine carries it already.
+    UnderWay {
+        /// The run.
+        run_id: String,
+    },
+    /// The run has fewer steps.
+    NoSuchStep {
+        /// The run.
+        run_id: String,
+        /// The step that was asked for.
+        step: u64,
+        /// The last that there is.
+        last: u64,
+    },
+    /// What the store has of it can not be read: it was written by another version.
+    Unreadable {
+        /// The run.
+        run_id: String,
+        /// The step; 0 is its beginning.
+        step: u64,
+        /// The reason.
+        why: String,
+    },
+    /// Its workflows do not compile in this engine: a function is missing, say.
+    Definition {
+        /// The run.
+        run_id: String,
+        /// What is wrong.
+        faults: Vec<Fault>,
+    },
+    /// Its steps do not fit its workflows.
+    Diverged {
+        /// The run.
+        run_id: String,
+        /// Where.
+        diverged: Diverged,
+    },
+    /// An effect is in doubt, a person is to decide, and nobody is there to be asked.
+    Undecided(Box<DoubtQuestion>),
+    /// The tool or function that was to say what came of an effect did not.
+    NotReconciled {
+        /// The effect.
+        effect_id: String,
+        /// The tool or function.
+        name: String,
+        /// The reason.
+        why: String,
+    },
+    /// The engine did not let it in.
+    Refused(RunError),
+}
+
+impl ResumeError {
+    /// A stable code: the store's, the engine's, or one of `NO_STORE`, `RUN_HAS_ENDED`, `RUN_UNDER_WAY`, `NO_SUCH_STEP`,
+    /// `RUN_UNREADABLE`, `INVALID_WORKFLOW`, `RUN_DIVERGED`, `EFFECT_IN_DOUBT`.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NoStore => "NO_STORE",
+            Self::Store(error) => error.code(),
+            Self::HasEnded { .. } => "RUN_HAS_ENDED",
+            Self::UnderWay { .. } => "RUN_UNDER_WAY",
+            Self::NoSuchStep { .. } => "NO_SUCH_STEP",
+            Self::Unreadable { .. } => "RUN_UNREADABLE",
+            Self::Definition { .. } => "INVALID_WORKFLOW",
+            Self::Diverged { .. } => "RUN_DIVERGED",
+            Self::Undecided(_) | Self::NotReconciled { .. } => "EFFECT_IN_DOUBT",
+            Self::Refused(error) => error.code.as_str(),
+        }
+    }
+}
+
+impl fmt::Display for ResumeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoStore => f.write_str("the engine has no store"),
+            Self::Store(error) => error.fmt(f),
+            Self::HasEnded { run_id, status } => write!(f, "run {run_id} has ended {}", status.as_str()),
+            Self::UnderWay { run_id } => write!(f, "run {run_id} is under way"),
+            Self::NoSuchStep { run_id, step, last } => write!(f, "run {run_id} has no step {step}; its last is {last}"),
+            Self::Unreadable { run_id, step: 0, why } => write!(f, "run {run_id}, its beginning: {why}"),
+            Self::Unreadable { run_id, step, why } => write!(f, "run {run_id}, step {step}: {why}"),
+            Self::Definition { run_id, faults } => {
+                write!(f, "the workflows of run {run_id} do not fit this engine")?;
+                faults.iter().try_for_each(|fault| write!(f, "\n{fault}"))
+            }
+            Self::Diverged { run_id, diverged } => write!(f, "run {run_id}: {diverged}"),
+            Self::Undecided(question) => write!(
+                f,
+                "{} of node {} had begun when its process ended: whether it is done again is for a person to decide",
+                question.effect_id, question.node_id
+            ),
+            Self::NotReconciled { effect_id, name, why } => {
+                write!(f, "{name} did not say what came of {effect_id}: {why}")
+            }
+            Self::Refused(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ResumeError {}
+
+impl From<StoreError> for ResumeError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// Everything that a store has of a run.
+pub(crate) struct Stored {
+    pub(crate) run: Run,
+    pub(crate) definition: Arc<str>,
+    pub(crate) begun: BegunRecord,
+    pub(crate) told: Vec<Told>,
+}
+
+impl Stored {
+    pub(crate) async fn read(store: &dyn Store, run_id: &str) -> Result<Self, ResumeError> {
+        let unreadable = |step: u64, why: String| ResumeError::Unreadable {
+            run_id: run_id.to_owned(),
+            step,
+            why,
+        };
+        let run = store
+            .run(run_id)
+            .await?
+            .ok_or_else(|| StoreError::NoSuchRun { run: run_id.to_owned() })?;
+        let start = run.contents.first().copied();
+        let start = start.ok_or_else(|| unreadable(0, "nothing says what it started from".to_owned()))?;
+        let mut texts = store.contents(vec![run.definition, start]).await?.into_iter();
+        let (definition, start) = (texts.next().unwrap_or_default(), texts.next().unwrap_or_default());
+        let begun: BegunRecord = serde_json::from_str(&start).map_err(|error| unreadable(0, error.to_string()))?;
+        let mut told = Vec::with_capacity(run.steps as usize);
+        loop {
+            let page = store.journal(run_id, told.len() as u64, PAGE).await?;
+            let is_last = page.len() < PAGE;
+            for record in page {
+                let step = told.len() as u64 + 1;
+                told.push(serde_json::from_str(&record.body).map_err(|error| unreadable(step, error.to_string()))?);
+            }
+            if is_last {
+                break;
+            }
+        }
+        Ok(Self {
+            run,
+            definition,
+            begun,
+            told,
+        })
+    }
+
+    fn begun(&self, graphs: &Graphs) -> Result<Begun, ResumeError> {
+        let record = self.begun.clone();
+        let graph = graphs.get(&*record.workflow_id).cloned();
+        let graph = graph.ok_or_else(|| ResumeError::Unreadable {
+            run_id: self.run.id.clone(),
+            step: 0,
+            why: format!("its definition has no workflow {}", record.workflow_id),
+        })?;
+        Ok(record.named(&self.run.id).begun(graph))
+    }
+
+    /// The run as it was after these steps.
+    pub(crate) fn rebuild(&self, engine: &Engine, durable: &Durable, told: Vec<Told>) -> Result<Rebuilt, ResumeError> {
+        let graphs = durable.graphs(self.run.definition, &self.definition, engine);
+        let graphs = graphs.map_err(|faults| ResumeError::Definition {
+            run_id: self.run.id.clone(),
+            faults,
+        })?;
+        let begun = self.begun(&graphs)?;
+        engine
+            .shared()
+            .replay(begun, told, graphs)
+            .map_err(|diverged| ResumeError::Diverged {
+                run_id: self.run.id.clone(),
+                diverged,
+            })
+    }
+}
+
+impl Durable {
+    /// The workflows of a definition, as this engine compiles them; its own, where it has just these.
+    fn graphs(&self, hash: ContentHash, text: &str, engine: &Engine) -> Result<Graphs, Vec<Fault>> {
+        let own = engine.shared().all_graphs();
+        if self.definitions.of(&own).hash() == hash {
+            return Ok(own);
+        }
+        let mut last = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, graphs)) = &*last
+            && *known == hash
+        {
+            return Ok(Arc::clone(graphs));
+        }
+        let graphs = graphs_of(text, engine)?;
+        *last = Some((hash, Arc::clone(&graphs)));
+        Ok(graphs)
+    }
+}
+
+/// The workflows of a text, in this engine.
+pub(crate) fn graphs_of(text: &str, engine: &Engine) -> Result<Graphs, Vec<Fault>> {
+    let compiled = engine.compile_alone("the run's definition", text)?;
+    let graphs = compiled.graphs.into_iter();
+    let graphs: BTreeMap<_, _> = graphs.map(|graph| (graph.workflow_id.to_string(), graph)).collect();
+    Ok(Arc::new(graphs))
+}
+
+/// A run that is to go on: `engine.resume("run-1").start().await?`.
+#[must_use = "nothing goes on before it is started"]
+pub struct ResumeBuilder {
+    engine: Engine,
+    run_id: String,
+    subscriptions: Vec<Subscription>,
+    how: How,
+}
+
+/// What a run is told before it goes on.
+#[derive(Default)]
+enum How {
+    /// What becomes of the effects that are in doubt.
+    #[default]
+    AfterCrash,
+    /// These: it is a fork, whose effects have never begun.
+    Fork(Vec<Message>),
+    /// That it is cancelled, for this reason: nothing that is open is done.
+    Cancel(String),
+}
+
+impl ResumeBuilder {
+    pub(crate) fn new(engine: Engine, run_id: String) -> Self {
+        Self {
+            engine,
+            run_id,
+            subscriptions: Vec::new(),
+            how: How::default(),
+        }
+    }
+
+    pub(super) fn of_fork(engine: Engine, run_id: String, told: Vec<Message>) -> Self {
+        Self {
+            how: How::Fork(told),
+            ..Self::new(engine, run_id)
+        }
+    }
+
+    /// The run.
+    pub fn run_id(&self) -> &str {
+        &self.run_id
+    }
+
+    /// The run's events after the one with this sequence, as an async stream; no types: all. 0: from its first one on.
+    pub fn events_after(&mut self, sequence: u64, types: &[EventType], capacity: usize) -> Events {
+        let (deliver, events) = stream(capacity);
+        self.subscribe(sequence, types, deliver);
+        events
+    }
+
+    /// The same for a thread that blocks.
+    pub fn blocking_events_after(&mut self, sequence: u64, types: &[EventType], capacity: usize) -> BlockingEvents {
+        let (deliver, events) = blocking(capacity, self.engine.tag());
+        self.subscribe(sequence, types, deliver);
+        events
+    }
+
+    fn subscribe(&mut self, after: u64, types: &[EventType], deliver: Box<dyn Deliver>) {
+        let types = types.to_vec();
+        self.subscriptions.push(Subscription { types, after, deliver });
+    }
+
+    /// Rebuilds the run and has it go on.
+    pub async fn start(self) -> Result<RunHandle, ResumeError> {
+        resume(self.engine, self.run_id, self.subscriptions, self.how, None).await
+    }
+
+    /// Rebuilds the run and cancels it: nothing that it still waited for is done.
+    pub async fn cancel(self, reason: impl Into<String>) -> Result<RunHandle, ResumeError> {
+        let how = How::Cancel(reason.into());
+        resume(self.engine, self.run_id, self.subscriptions, how, None).await
+    }
+}
+
+/// Boxed, because a run that started others has them go on too.
+fn resume(
+    engine: Engine,
+    run_id: String,
+    subscriptions: Vec<Subscription>,
+    how: How,
+    on_end: Option<OnEnd>,
+) -> BoxFuture<'static, Result<RunHandle, ResumeError>> {
+    async move {
+        let durable = engine.durable()?;
+        let shared = engine.shared();
+        if shared.carries(&run_id) {
+            return Err(ResumeError::UnderWay { run_id });
+        }
+        let stored = Stored::read(&*durable.store, &run_id).await?;
+        if stored.run.status.is_final() {
+            return Err(ResumeError::HasEnded {
+                run_id,
+                status: stored.run.status,
+            });
+        }
+        let mut rebuilt = stored.rebuild(&engine, &durable, stored.told.clone())?;
+        let mut told = match how {
+            How::AfterCrash => settle(shared, &mut rebuilt, durable.ask.as_ref()).await?,
+            How::Fork(told) => told,
+            How::Cancel(reason) => {
+                rebuilt.open.threads.clear();
+                rebuilt.open.begins.clear();
+                vec![Message::Supervisor(ToSupervisor::Control(Control::Cancel(reason)))]
+            }
+        };
+        told.extend(detached(&engine, &durable, &mut rebuilt).await?);
+        let journal = StoredRun::after(Arc::clone(&durable.store), run_id.as_str().into(), stored.run.steps);
+        let resumed = Resumed {
+            rebuilt,
+            told,
+            journal: Box::new(journal),
+        };
+        let (started, admitted) = shared
+            .admit_resumed(resumed, subscriptions, on_end)
+            .map_err(ResumeError::Refused)?;
+        admitted.go().map_err(ResumeError::Refused)?;
+        Ok(engine.handle(started))
+    }
+    .boxed()
+}
+
+/// Runs that this one's triggers have started, and whose end it has not heard of: they go on, or have ended.
+async fn detached(engine: &Engine, durable: &Durable, rebuilt: &mut Rebuilt) -> Result<Vec<Message>, ResumeError> {
+    let run_id = Arc::clone(rebuilt.machine.run_id());
+    let mut ended = Vec::new();
+    let firings: Vec<FiringId> = rebuilt.open.runs.keys().copied().collect();
+    for firing in firings {
+        let id = format!("{run_id}-f{firing}");
+        // Where there is none yet it begins as it would have.
+        let Some(child) = durable.store.run(&id).await? else {
+            continue;
+        };
+        rebuilt.open.runs.remove(&firing);
+        if child.status.is_final() {
+            let stored = Stored::read(&*durable.store, &id).await?;
+            let child = stored.rebuild(engine, durable, stored.told.clone())?;
+            if let Some(report) = &child.open.report {
+                ended.push(detached_ended(firing, report));
+            }
+            continue;
+        }
+        let (shared, parent) = (Arc::clone(engine.shared()), Arc::clone(&run_id));
+        let on_end: OnEnd = Box::new(move |report| {
+            shared.tell(&parent, detached_ended(firing, report));
+        });
+        resume(engine.clone(), id, Vec::new(), How::AfterCrash, Some(on_end)).await?;
+    }
+    Ok(ended)
+}
+
+fn detached_ended(firing: FiringId, report: &RunReport) -> Message {
+    let output = match &report.error {
+        None => Ok(report.output.clone()),
+        Some(error) => Err(error.clone()),
+    };
+    Message::Supervisor(ToSupervisor::DetachedEnded { firing, output })
+}

@@ -1,0 +1,278 @@
+//! Runs of a store as people look at them: now, as they were after a step, and step by step.
+
+use std::sync::Arc;
+
+use pirn_actors::rebuilt::Rebuilt;
+use pirn_core::run::{DoubtKind, Message, RunReport, Timer, ToSupervisor, ToThread, Told};
+use pirn_core::thread::{EffectId, Input, Outcome};
+use pirn_store::Run;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::super::Engine;
+use super::Durable;
+use super::journal::answered;
+use super::resume::{ResumeError, Stored};
+
+/// A run of a store, as it was after one of its steps.
+#[derive(Debug)]
+pub struct RunView {
+    /// As the store knows it.
+    pub run: Run,
+    /// The step.
+    pub step: u64,
+    /// As far as it had come.
+    pub report: RunReport,
+    /// Every step up to there.
+    pub history: Vec<Step>,
+    /// The events up to there, each as it was told.
+    pub events: Vec<Arc<pirn_core::event::Event>>,
+}
+
+/// A step of a run: something that it was told.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Step {
+    /// From 1; 0 is the run's start.
+    pub step: u64,
+    /// The thread that was told.
+    pub thread_id: String,
+    /// The node whose effect ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_id: Option<Arc<str>>,
+    /// What it was.
+    pub kind: StepKind,
+    /// The effect that it is the outcome of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effect_id: Option<String>,
+    /// In milliseconds since 1970.
+    pub at: u64,
+    /// Between the effect's beginning and its outcome.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<u64>,
+    /// The effect was done more than once.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub repeated: bool,
+}
+
+/// What a run is told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StepKind {
+    /// It began.
+    Start,
+    /// A model answered.
+    Model,
+    /// A tool answered.
+    Tool,
+    /// A function answered.
+    Function,
+    /// A script, or texts that took long, answered.
+    Code,
+    /// A time came.
+    Timer,
+    /// An event came.
+    Event,
+    /// A person answered.
+    Interaction,
+    /// A join's time was up.
+    Join,
+    /// A trigger acted.
+    Trigger,
+    /// Somebody outside spoke: cancel, pause, resume, pin.
+    External,
+    /// Nothing is left of it.
+    End,
+}
+
+impl StepKind {
+    /// The word in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Model => "model",
+            Self::Tool => "tool",
+            Self::Function => "function",
+            Self::Code => "code",
+            Self::Timer => "timer",
+            Self::Event => "event",
+            Self::Interaction => "interaction",
+            Self::Join => "join",
+            Self::Trigger => "trigger",
+            Self::External => "external",
+            Self::End => "end",
+        }
+    }
+}
+
+/// The run as it was after `at`; none: as it is.
+pub(crate) async fn view(
+    engine: &Engine,
+    durable: &Durable,
+    run_id: &str,
+    at: Option<u64>,
+) -> Result<RunView, ResumeError> {
+    let stored = Stored::read(&*durable.store, run_id).await?;
+    let step = at.unwrap_or(stored.run.steps);
+    if step > stored.run.steps {
+        return Err(ResumeError::NoSuchStep {
+            run_id: run_id.to_owned(),
+            step,
+            last: stored.run.steps,
+        });
+    }
+    let told: Vec<Told> = stored.told.iter().take(step as usize).cloned().collect();
+    let run = stored.run.clone();
+    let history = told.clone();
+    let started_at = stored.begun.at();
+    let rebuilt = stored.rebuild(engine, durable, told)?;
+    let report = match &rebuilt.open.report {
+        Some(report) => (**report).clone(),
+        None => rebuilt.machine.report_so_far(rebuilt.at),
+    };
+    let history = steps(&rebuilt, &history, started_at);
+    Ok(RunView {
+        events: rebuilt.events(),
+        run,
+        step,
+        report,
+        history,
+    })
+}
+
+fn steps(rebuilt: &Rebuilt, told: &[Told], started_at: u64) -> Vec<Step> {
+    let run_id = rebuilt.machine.run_id();
+    let main = format!("{run_id}.0");
+    let mut steps = Vec::with_capacity(told.len() + 2);
+    let plain = |step, kind, at| Step {
+        step,
+        thread_id: main.clone(),
+        node_id: None,
+        kind,
+        effect_id: None,
+        at,
+        duration_ms: None,
+        repeated: false,
+    };
+    steps.push(plain(0, StepKind::Start, started_at));
+    let mut repeated: Vec<(u32, EffectId)> = Vec::new();
+    for (number, told) in (1..).zip(told) {
+        if let Message::Supervisor(ToSupervisor::Recovered(doubts)) = &told.message {
+            repeated.extend(doubts.iter().map(|doubt| (doubt.thread, doubt.effect)));
+        }
+        let mut step = plain(number, kind(&told.message), told.at);
+        if let Message::Thread(thread, message) = &told.message {
+            step.thread_id = format!("{run_id}.{thread}");
+            if let ToThread::Input(Input::Answer { effect, .. }) = message {
+                step.effect_id = answered(run_id, &told.message);
+                step.repeated = repeated.contains(&(*thread, *effect));
+                if let Some(asked) = rebuilt.asked(*thread, *effect) {
+                    step.duration_ms = Some(told.at.saturating_sub(asked.at));
+                    step.node_id = asked.node_id;
+                    if asked.kind == Some(DoubtKind::Function) {
+                        step.kind = StepKind::Function;
+                    }
+                }
+            }
+        }
+        steps.push(step);
+    }
+    if rebuilt.open.is_settled {
+        steps.push(plain(told.len() as u64, StepKind::End, rebuilt.at));
+    }
+    steps
+}
+
+fn kind(message: &Message) -> StepKind {
+    match message {
+        Message::Thread(_, ToThread::Input(Input::Answer { outcome, .. })) => match outcome {
+            Outcome::Reply(_) => StepKind::Model,
+            Outcome::Tool(_) => StepKind::Tool,
+            Outcome::Elapsed => StepKind::Timer,
+            Outcome::Event(_) => StepKind::Event,
+            Outcome::Answered(_) => StepKind::Interaction,
+            Outcome::HeldByFiring(_) => StepKind::Trigger,
+            _ => StepKind::Code,
+        },
+        Message::Supervisor(message) => match message {
+            ToSupervisor::Elapsed(Timer::Join { .. }) => StepKind::Join,
+            ToSupervisor::Elapsed(Timer::Thread { .. } | Timer::Firing(_)) => StepKind::Timer,
+            ToSupervisor::Raise(_) => StepKind::Event,
+            ToSupervisor::Assign(_)
+            | ToSupervisor::ControlThread { .. }
+            | ToSupervisor::Fire(_)
+            | ToSupervisor::FireAlone(_)
+            | ToSupervisor::Fired { .. }
+            | ToSupervisor::FollowUp(_)
+            | ToSupervisor::TriggersQuiet
+            | ToSupervisor::DetachedEnded { .. } => StepKind::Trigger,
+            _ => StepKind::External,
+        },
+        Message::Thread(..) | Message::Conversation(..) => StepKind::External,
+    }
+}
+
+/// Where two runs part.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunDiff {
+    /// The steps that are the same in both, from the first on.
+    pub common_steps: u64,
+    /// The step of the one after those; none where it has no more.
+    pub a: Option<Step>,
+    /// That of the other.
+    pub b: Option<Step>,
+    /// What they came to.
+    pub outcome: OutcomeDiff,
+}
+
+/// What two runs came to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct OutcomeDiff {
+    /// Status, output and error are the same.
+    pub equal: bool,
+    /// `{status, output, error?}` of the one.
+    pub a: Value,
+    /// That of the other.
+    pub b: Value,
+}
+
+/// Compares what two runs were told, and what they came to. When they were told is no difference.
+pub(crate) async fn diff(engine: &Engine, durable: &Durable, a: &str, b: &str) -> Result<RunDiff, ResumeError> {
+    let store = &*durable.store;
+    let (one, other) = (Stored::read(store, a).await?, Stored::read(store, b).await?);
+    let of = |stored: &Stored| -> Vec<String> {
+        let messages = stored.told.iter().map(|told| serde_json::to_string(&told.message));
+        messages.map(Result::unwrap_or_default).collect()
+    };
+    let same = of(&one)
+        .into_iter()
+        .zip(of(&other))
+        .take_while(|(one, other)| one == other);
+    let common = same.count();
+    let (one, other) = (
+        view(engine, durable, a, None).await?,
+        view(engine, durable, b, None).await?,
+    );
+    let outcome = |view: &RunView| {
+        let report = &view.report;
+        json!({"status": report.status, "output": report.output, "error": report.error})
+    };
+    let next = |view: RunView| {
+        view.history
+            .into_iter()
+            .nth(common + 1)
+            .filter(|step| step.kind != StepKind::End)
+    };
+    let outcome = OutcomeDiff {
+        a: outcome(&one),
+        b: outcome(&other),
+        equal: outcome(&one) == outcome(&other),
+    };
+    Ok(RunDiff {
+        common_steps: common as u64,
+        a: next(one),
+        b: next(other),
+        outcome,
+    })
+}

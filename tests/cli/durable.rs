@@ -1,0 +1,257 @@
+//! Runs in a store, as a user drives them: killed, resumed, looked at, forked, moved, removed.
+
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::{BufRead, BufReader};
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::command::{Ended, pirn_in, start_in};
+use crate::folder::Folder;
+
+const NODES: usize = 6;
+
+/// Each call appends a line with its key to `lines`, and says so in the pipe `gate`.
+const CONFIG: &str = r#"
+[[tools]]
+name = "append"
+description = "Appends a line"
+inputSchema = { type = "object", properties = { text = { type = "string" } } }
+command = { program = "sh", args = ["-c", "echo \"$0 $PIRN_IDEMPOTENCY_KEY\" >> lines; echo \"$0\" >> gate", "{{text}}"] }
+"#;
+
+fn folder(name: &str) -> Folder {
+    let mut nodes = vec![json!({"id": "start", "type": "START"})];
+    for number in 0..NODES {
+        let config = json!({"tool": "append", "arguments": {"text": format!("n{number}")}});
+        nodes.push(json!({"id": format!("n{number}"), "type": "TOOL", "config": config}));
+    }
+    nodes.push(json!({"id": "end", "type": "END", "config": {"output": "'all done'"}}));
+    let ids: Vec<Value> = nodes.iter().map(|node| node["id"].clone()).collect();
+    let edges = ids.windows(2).map(|pair| json!({"from": pair[0], "to": pair[1]}));
+    let edges: Vec<Value> = edges.collect();
+    let workflow = json!({"id": "main", "nodes": nodes, "edges": edges});
+    let folder = Folder::new(name)
+        .with("main.json", &workflow.to_string())
+        .with("pirn.toml", CONFIG)
+        .with("lines", "");
+    let made = Command::new("mkfifo").arg(folder.file("gate")).status();
+    assert!(made.expect("mkfifo is there").success());
+    folder
+}
+
+/// How often each call was made, by its key.
+fn made(folder: &Folder) -> BTreeMap<String, usize> {
+    let mut made = BTreeMap::new();
+    for line in folder.read("lines").lines() {
+        *made.entry(line.to_owned()).or_default() += 1;
+    }
+    made
+}
+
+/// What comes through the pipe. Opened for writing too: it has no end while this is open, and no writer waits.
+fn gate(folder: &Folder) -> impl Iterator<Item = String> + use<> {
+    let pipe = OpenOptions::new().read(true).write(true).open(folder.file("gate"));
+    BufReader::new(pipe.expect("opens"))
+        .lines()
+        .map(|line| line.expect("is read"))
+}
+
+fn runs(folder: &Folder, arguments: &[&str]) -> Ended {
+    let all: Vec<&str> = ["runs"].iter().chain(arguments).copied().collect();
+    pirn_in(folder.path(), &all, &[])
+}
+
+/// How many kills: more by the environment.
+fn kills() -> usize {
+    let wanted = std::env::var("PIRN_KILLS").ok().and_then(|text| text.parse().ok());
+    wanted.unwrap_or(NODES)
+}
+
+#[test]
+fn a_run_that_is_killed_is_resumed_and_makes_each_call_once_or_says_that_it_did_not() {
+    for kill in 0..kills() {
+        let folder = folder(&format!("killed-{kill}"));
+        let mut gate = gate(&folder);
+        let arguments = ["run", "main.json", "--store", "runs.db", "--run-id", "run-1"];
+        let mut child = start_in(folder.path(), &arguments, &[]);
+        assert!(gate.nth(kill % NODES).is_some());
+        child.kill().expect("it runs");
+        child.wait().expect("it ends");
+
+        let listed = runs(&folder, &["list", "--output", "json"]).json();
+        let is_over = listed["runs"][0]["status"] == "COMPLETED";
+        assert!(is_over || listed["runs"][0]["status"] == "UNFINISHED", "{listed}");
+        let report = if is_over {
+            runs(&folder, &["show", "run-1", "--output", "json"])
+        } else {
+            runs(&folder, &["resume", "run-1", "--output", "json"])
+        };
+        assert_eq!(report.code, Some(0), "{}", report.stderr);
+        let report = report.json();
+        assert_eq!(report["output"], "all done");
+        let repeated: Vec<&str> = report["repeated"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|one| one["effectId"].as_str())
+            .collect();
+        let made = made(&folder);
+        assert_eq!(made.len(), NODES, "one key a node: {made:?}");
+        for (line, times) in made {
+            let key = line.split_once(' ').expect("two words").1;
+            assert!(
+                times == 1 || (times == 2 && repeated.contains(&key)),
+                "{line}: {times} times, {repeated:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn ctrl_c_leaves_a_kept_run_to_be_resumed() {
+    let folder = folder("interrupted");
+    let mut gate = gate(&folder);
+    let arguments = ["run", "main.json", "--store", "runs.db", "--run-id", "run-1"];
+    let child = start_in(folder.path(), &arguments, &[]);
+    assert!(gate.nth(1).is_some());
+    let id = child.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args(["-INT", &id])
+            .status()
+            .expect("kill is there")
+            .success()
+    );
+    let ended = child.wait_with_output().expect("ends");
+    let stderr = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(stderr.starts_with("run run-1\n"), "{stderr}");
+    if ended.status.code() != Some(0) {
+        assert_eq!(ended.status.code(), Some(130), "{stderr}");
+        assert!(stderr.contains("pirn runs resume run-1 --store runs.db"), "{stderr}");
+        let resumed = runs(&folder, &["resume", "--all", "--output", "json"]);
+        assert_eq!(resumed.json()["runs"][0]["output"], "all done");
+    }
+    assert_eq!(made(&folder).len(), NODES);
+}
+
+#[test]
+fn a_store_is_looked_at_forked_moved_and_pruned() {
+    let folder = folder("looked-at");
+    let _gate = gate(&folder);
+    let begun = pirn_in(
+        folder.path(),
+        &[
+            "run",
+            "main.json",
+            "--store",
+            "runs.db",
+            "--run-id",
+            "a",
+            "--output",
+            "json",
+        ],
+        &[],
+    );
+    assert_eq!(begun.code, Some(0), "{}", begun.stderr);
+    assert_eq!(
+        (&begun.json()["runId"], &begun.json()["steps"]),
+        (&json!("a"), &json!(NODES))
+    );
+
+    let table = runs(&folder, &["list"]).stdout;
+    assert!(
+        table
+            .lines()
+            .nth(1)
+            .is_some_and(|line| line.starts_with("a  ") && line.contains("COMPLETED")),
+        "{table}"
+    );
+    let history = runs(&folder, &["show", "a", "--history", "--output", "json"]).json();
+    let kinds: Vec<&str> = history["steps"]
+        .as_array()
+        .expect("steps")
+        .iter()
+        .filter_map(|step| step["kind"].as_str())
+        .collect();
+    assert_eq!(kinds, ["start", "tool", "tool", "tool", "tool", "tool", "tool", "end"]);
+    let then = runs(&folder, &["show", "a", "--at", "2", "--output", "json"]).json();
+    assert_eq!((&then["status"], &then["steps"]), (&json!("RUNNING"), &json!(2)));
+    let events = runs(&folder, &["events", "a", "--after", "3"]).stdout;
+    assert!(
+        events
+            .lines()
+            .next()
+            .is_some_and(|line| line.contains("\"sequence\":4")),
+        "{events}"
+    );
+
+    let forked = runs(
+        &folder,
+        &["fork", "a", "--at", "4", "--run-id", "b", "--output", "json"],
+    );
+    assert_eq!(forked.json()["output"], "all done", "{}", forked.stderr);
+    assert_eq!(made(&folder).len(), NODES + 2, "the two after step 4 are its own");
+    let shown = runs(&folder, &["show", "b", "--output", "json"]).json();
+    assert_eq!(shown["forkedFrom"], json!({"runId": "a", "step": 4}));
+    let diff = runs(&folder, &["diff", "a", "b", "--output", "json"]).json();
+    assert_eq!(
+        (&diff["commonSteps"], &diff["outcome"]["equal"]),
+        (&json!(NODES), &json!(true))
+    );
+
+    assert_eq!(runs(&folder, &["export", "b", "b.jsonl"]).code, Some(0));
+    let imported = runs(
+        &folder,
+        &[
+            "import", "b.jsonl", "--run-id", "c", "--store", "other.db", "--output", "json",
+        ],
+    );
+    assert_eq!(imported.json()["runId"], "c", "{}", imported.stderr);
+    let there = runs(&folder, &["show", "c", "--store", "other.db", "--output", "json"]).json();
+    assert_eq!(there["output"], "all done");
+
+    assert_eq!(
+        runs(&folder, &["prune", "--dry-run", "--output", "json"]).json()["removed"],
+        2
+    );
+    assert_eq!(
+        runs(&folder, &["prune", "--keep", "1", "--output", "json"]).json()["removed"],
+        1
+    );
+    assert_eq!(runs(&folder, &["show", "nobody"]).code, Some(2));
+    assert_eq!(runs(&folder, &["list", "--store", "none.db"]).code, Some(2));
+}
+
+#[test]
+fn a_run_that_no_process_carries_is_cancelled() {
+    let folder = folder("cancelled");
+    let mut gate = gate(&folder);
+    let arguments = ["run", "main.json", "--store", "runs.db", "--run-id", "run-1"];
+    let mut child = start_in(folder.path(), &arguments, &[]);
+    assert!(gate.next().is_some());
+    // The store is its process's.
+    let held = runs(&folder, &["list", "--output", "json"]);
+    if held.code != Some(0) {
+        assert_eq!(
+            (held.code, &held.json()["error"]["code"]),
+            (Some(2), &json!("STORE_HELD"))
+        );
+    }
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
+    if runs(&folder, &["list", "--output", "json"]).json()["runs"][0]["status"] == "UNFINISHED" {
+        let before = made(&folder);
+        assert_eq!(runs(&folder, &["cancel", "run-1", "--reason", "enough"]).code, Some(0));
+        let report = runs(&folder, &["show", "run-1", "--output", "json"]).json();
+        assert_eq!(report["status"], "CANCELLED", "{report}");
+        assert!(
+            report["error"]["message"]
+                .as_str()
+                .is_some_and(|text| text.contains("enough")),
+            "{report}"
+        );
+        assert_eq!(made(&folder), before, "nothing more was done");
+    }
+}

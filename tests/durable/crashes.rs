@@ -1,0 +1,94 @@
+//! The process ends at every commit, in every workflow, on the shipped actors.
+
+use pirn::store::MemoryStore;
+use serde_json::Value;
+
+use crate::failing::{Crash, Failing};
+use crate::outside::{Known, Outside};
+use crate::workflows;
+
+/// The events but those that say what was in doubt, without their numbers; those are to be without a gap.
+fn told(known: &Known) -> Vec<String> {
+    for (place, sequence) in (1..).zip(known.events.keys()) {
+        assert_eq!(*sequence, place, "a number is missing");
+    }
+    let events = known.events.values().filter(|event| event["type"] != "EFFECT_IN_DOUBT");
+    let unnumbered = events.map(|event| {
+        let mut event = event.clone();
+        unnumber(&mut event);
+        event.to_string()
+    });
+    let mut events: Vec<String> = unnumbered.collect();
+    // What is repeated in one branch may come after what another goes on with.
+    events.sort();
+    events
+}
+
+/// Takes the numbers of events away, also where one stands in another: those after a doubt is told of are higher.
+fn unnumber(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.remove("sequence");
+            fields.values_mut().for_each(unnumber);
+        }
+        Value::Array(items) => items.iter_mut().for_each(unnumber),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// Plays a run that is killed there, and goes on with it.
+pub(crate) fn crash_and_resume(bundle: &str, crash: Crash, whole: &Known) -> Known {
+    let kept = MemoryStore::new();
+    let outside = Outside::default();
+    outside.play(bundle, &Failing::new(kept.clone(), crash));
+    let before = outside.known().clone();
+    let again = Outside::of(before.clone());
+    assert!(again.play(bundle, &kept), "{crash:?}: ends in the end");
+    let found = again.known().clone();
+    let events = told(&found);
+    // Two of four paths win there, those that are first; or what a trigger starts runs beside its thread. What is repeated may
+    // be later than it was.
+    let is_race = ["SUCCESS_COUNT_THRESHOLD", r#""waitForCompletion":false"#]
+        .iter()
+        .any(|word| bundle.contains(word));
+    if !is_race {
+        let outcome = found.reports.last().or(before.reports.last());
+        assert_eq!(outcome, whole.reports.last(), "{crash:?}: the outcome");
+        let events_of_whole = told(whole);
+        let other = events.iter().zip(&events_of_whole).find(|(one, other)| one != other);
+        assert_eq!(other, None, "{crash:?}: the events");
+        assert_eq!(events.len(), events_of_whole.len(), "{crash:?}: the events {events:#?}");
+        let keys = |known: &Known| known.asked.keys().cloned().collect::<Vec<_>>();
+        assert_eq!(keys(&found), keys(whole), "{crash:?}: what was asked for");
+    }
+    for (key, times) in &found.asked {
+        let before = before.asked.get(key).copied().unwrap_or_default();
+        assert!(
+            *times <= 2 && (*times < 2 || before == 1),
+            "{crash:?}: {key} was asked for {times} times"
+        );
+    }
+    found
+}
+
+#[test]
+fn a_run_that_is_killed_at_any_commit_comes_to_the_same() {
+    let (mut points, mut repeats) = (0_u32, 0_u32);
+    for (number, bundle) in workflows::all().into_iter().enumerate() {
+        let outside = Outside::default();
+        let store = Failing::new(MemoryStore::new(), Crash::Never);
+        assert!(outside.play(&bundle, &store));
+        let whole = outside.known().clone();
+        assert_eq!(whole.reports.len(), 1, "workflow {number}");
+        for at in 0..store.commits() {
+            for crash in [Crash::Before(at), Crash::After(at)] {
+                let found = crash_and_resume(&bundle, crash, &whole);
+                points += 1;
+                repeats += u32::from(found.asked.values().any(|times| *times > 1));
+            }
+        }
+    }
+    println!("{points} crash points, {repeats} with a repeat");
+    assert!(points > 250, "only {points}");
+    assert!(repeats > 50, "only {repeats}");
+}

@@ -1,0 +1,101 @@
+//! A store that fails at one of its commits, as a process that is killed there leaves it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use pirn::store::{
+    Commit, ContentHash, MemoryStore, Pending, Record, Removed, Run, RunFilter, Session, Snapshot, Store, StoreError,
+    Timer,
+};
+
+/// Where the process ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Crash {
+    Never,
+    /// Before the commit of this number takes effect, from 0.
+    Before(u64),
+    /// After it took effect, and before its answer.
+    After(u64),
+}
+
+/// See the module. After its failure nothing is written.
+#[derive(Clone)]
+pub(crate) struct Failing {
+    pub(crate) kept: MemoryStore,
+    crash: Crash,
+    commits: Arc<AtomicU64>,
+}
+
+impl Failing {
+    pub(crate) fn new(kept: MemoryStore, crash: Crash) -> Self {
+        Self {
+            kept,
+            crash,
+            commits: Arc::default(),
+        }
+    }
+
+    pub(crate) fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
+    }
+
+    fn fails<T: Send + 'static>() -> Pending<T> {
+        let error = StoreError::Failed {
+            file: "memory".into(),
+            run: None,
+            why: "on purpose".into(),
+        };
+        Box::pin(std::future::ready(Err(error)))
+    }
+}
+
+impl Store for Failing {
+    fn location(&self) -> &Arc<str> {
+        self.kept.location()
+    }
+    fn commit(&self, commit: Commit) -> Pending<u64> {
+        let number = self.commits.fetch_add(1, Ordering::Relaxed);
+        match self.crash {
+            Crash::Before(at) if number >= at => Self::fails(),
+            Crash::After(at) if number > at => Self::fails(),
+            Crash::After(at) if number == at => {
+                drop(self.kept.commit(commit));
+                Self::fails()
+            }
+            Crash::Never | Crash::Before(_) | Crash::After(_) => self.kept.commit(commit),
+        }
+    }
+    fn run(&self, id: &str) -> Pending<Option<Run>> {
+        self.kept.run(id)
+    }
+    fn runs(&self, filter: RunFilter, after: Option<String>, limit: usize) -> Pending<Vec<Run>> {
+        self.kept.runs(filter, after, limit)
+    }
+    fn journal(&self, id: &str, after: u64, limit: usize) -> Pending<Vec<Record>> {
+        self.kept.journal(id, after, limit)
+    }
+    fn contents(&self, hashes: Vec<ContentHash>) -> Pending<Vec<Arc<str>>> {
+        self.kept.contents(hashes)
+    }
+    fn snapshot(&self, id: &str, at_most: u64) -> Pending<Option<Snapshot>> {
+        self.kept.snapshot(id, at_most)
+    }
+    fn timers(&self, until: u64, limit: usize) -> Pending<Vec<Timer>> {
+        self.kept.timers(until, limit)
+    }
+    fn session(&self, id: &str) -> Pending<Option<Session>> {
+        self.kept.session(id)
+    }
+    fn set_meta(&self, name: &str, value: Option<String>) -> Pending<()> {
+        self.kept.set_meta(name, value)
+    }
+    fn meta(&self, name: &str) -> Pending<Option<String>> {
+        self.kept.meta(name)
+    }
+    fn remove(&self, ids: Vec<String>, dry_run: bool) -> Pending<Removed> {
+        self.kept.remove(ids, dry_run)
+    }
+    fn remove_session(&self, id: &str) -> Pending<bool> {
+        self.kept.remove_session(id)
+    }
+}

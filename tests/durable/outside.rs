@@ -1,0 +1,178 @@
+//! Whoever does what a run asks for, and hears of it. It outlives the run's processes.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::executor::block_on;
+use futures::future::BoxFuture;
+use pirn::store::Store;
+use pirn::tools::tool_fn;
+use pirn::{
+    Engine, EngineBuilder, Event, EventType, Heard, Model, ModelCall, ModelReply, Role, RunError, RunReport, ToolCall,
+    idempotency_key,
+};
+use serde_json::{Value, json};
+
+pub(crate) const RUN: &str = "run-1";
+
+/// See the module.
+#[derive(Clone, Default)]
+pub(crate) struct Outside(Arc<Mutex<Known>>);
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Known {
+    /// How often each effect was asked for, by its key.
+    pub(crate) asked: BTreeMap<String, u32>,
+    /// Every event that was told, by its sequence, without its time.
+    pub(crate) events: BTreeMap<u64, Value>,
+    /// Every outcome that was told, but those of a store that failed.
+    pub(crate) reports: Vec<Value>,
+}
+
+impl Outside {
+    pub(crate) fn of(known: Known) -> Self {
+        Self(Arc::new(Mutex::new(known)))
+    }
+
+    pub(crate) fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does it, or says once more what came of it: by its key and nothing else.
+    fn perform(&self) -> (String, u64) {
+        let key = idempotency_key().expect("an effect has a key");
+        *self.known().asked.entry(key.clone()).or_default() += 1;
+        let chance = key.bytes().fold(7_u64, |sum, byte| mix(sum ^ u64::from(byte)));
+        (key, chance)
+    }
+
+    pub(crate) fn engine(&self, bundle: &str, store: impl Store) -> EngineBuilder {
+        let (work, look) = (self.clone(), self.clone());
+        let look = move |_: Value| {
+            let (key, chance) = look.perform();
+            let result = format!("looked {key}");
+            std::future::ready(if chance.is_multiple_of(5) {
+                Err(result)
+            } else {
+                Ok(result)
+            })
+        };
+        Engine::builder()
+            .virtual_time(None)
+            .store(store)
+            .workflows(bundle)
+            .async_function("work", move |_| {
+                let (key, chance) = work.perform();
+                std::future::ready(if chance.is_multiple_of(4) {
+                    Err("on purpose".to_owned())
+                } else {
+                    Ok(json!({ "did": key, "float": 0.1 + 0.2 }))
+                })
+            })
+            .tool(tool_fn("look", "looks", json!({"type": "object"}), look))
+            .model("main", Arc::new(Speaker(self.clone())))
+    }
+
+    /// Begins the run, or goes on with it, until it ends or its store fails. Whether it has ended.
+    pub(crate) fn play(&self, bundle: &str, store: &(impl Store + Clone)) -> bool {
+        let engine = self.engine(bundle, store.clone()).build().expect("builds");
+        let seen = self.known().events.keys().last().copied().unwrap_or_default();
+        let there = block_on(store.run(RUN)).expect("is read");
+        let (run, events) = match there {
+            None => {
+                let mut run = engine
+                    .run("main")
+                    .run_id(RUN)
+                    .input(json!({"ticket": 7, "weight": 0.1}));
+                let events = run.blocking_events(&[], 65_536);
+                (run.start().expect("starts"), events)
+            }
+            // Nobody was told: it is looked at.
+            Some(there) if there.status.is_final() => {
+                let view = block_on(engine.view(RUN, None)).expect("is read");
+                let later = view.events.iter().filter(|event| event.sequence > seen);
+                later.for_each(|event| self.heard(event));
+                self.known().reports.push(shown(&view.report));
+                return true;
+            }
+            Some(_) => {
+                let mut run = engine.resume(RUN);
+                let events = run.blocking_events_after(seen, &[], 65_536);
+                (block_on(run.start()).expect("goes on"), events)
+            }
+        };
+        engine.cancel_if_deadlocked(&run);
+        let report = run.outcome_blocking();
+        run.settled_blocking();
+        engine.shutdown_blocking(Duration::from_secs(5));
+        for heard in events {
+            match heard {
+                Heard::Event(event) => self.heard(&event),
+                Heard::Lagged(count) => panic!("{count} events were missed"),
+            }
+        }
+        let failed = report
+            .error
+            .as_ref()
+            .is_some_and(|error| error.code.as_str() == "STORE_ERROR");
+        if !failed {
+            self.known().reports.push(shown(&report));
+        }
+        !failed
+    }
+
+    fn heard(&self, event: &Event) {
+        if event.raised.event_type == EventType::LlmToken {
+            return;
+        }
+        let mut shown = event.to_json();
+        shown["timestamp"] = Value::Null;
+        let before = self.known().events.insert(event.sequence, shown.clone());
+        assert_eq!(before, None, "event {} was told twice: {shown}", event.sequence);
+    }
+}
+
+/// Without what differs from one time to the next.
+fn shown(report: &RunReport) -> Value {
+    let mut shown = json!(report);
+    for name in ["elapsedMs", "inDoubt", "repeated"] {
+        if let Some(fields) = shown.as_object_mut() {
+            fields.remove(name);
+        }
+    }
+    shown
+}
+
+/// Two tools at first, and when they have answered, a text.
+struct Speaker(Outside);
+
+impl Model for Speaker {
+    fn call(&self, call: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
+        let (key, _) = self.0.perform();
+        let tool_call = |number: u32| ToolCall {
+            id: format!("{key}-{number}"),
+            name: "look".to_owned(),
+            arguments: json!({}),
+        };
+        let asks =
+            call.request.messages.last().map(|message| message.role) != Some(Role::Tool) && !call.tools.is_empty();
+        let reply = ModelReply {
+            content: format!("says {key}"),
+            tool_calls: if asks {
+                vec![tool_call(1), tool_call(2)]
+            } else {
+                Vec::new()
+            },
+            ..ModelReply::default()
+        };
+        std::future::ready(Ok(reply)).boxed()
+    }
+}
+
+fn mix(number: u64) -> u64 {
+    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}

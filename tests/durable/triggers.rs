@@ -1,0 +1,59 @@
+//! Triggers act once for each event, however often the process of their run ends, and no more often than they may.
+
+use pirn::store::MemoryStore;
+use serde_json::{Value, json};
+
+use crate::crashes::crash_and_resume;
+use crate::failing::{Crash, Failing};
+use crate::outside::Outside;
+
+fn work(id: &str) -> Value {
+    json!({"id": id, "type": "CODE", "config": {"function": "work"}, "onError": {"targetNodeId": "end"}})
+}
+
+fn line(triggers: &Value) -> Value {
+    json!({"id": "main", "triggers": triggers,
+        "nodes": [{"id": "start", "type": "START"}, work("a"), work("b"), work("c"), {"id": "end", "type": "END"}],
+        "edges": [{"from": "start", "to": "a"}, {"from": "a", "to": "b"}, {"from": "b", "to": "c"}, {"from": "c", "to": "end"}]})
+}
+
+fn trigger(id: &str, action: &Value) -> Value {
+    json!({"id": id, "type": "EVENT", "maxTriggers": 2, "action": action,
+        "condition": {"eventType": "NODE_COMPLETED", "expression": "event.nodeType == 'CODE'"}})
+}
+
+fn triggered() -> Value {
+    json!({"id": "aside", "nodes": [
+            {"id": "begin", "type": "START_FROM_TRIGGER"},
+            {"id": "w", "type": "CODE", "config": {"function": "work"}},
+            {"id": "set", "type": "VARIABLE", "config": {"variableName": "last", "expression": "input.event.nodeId"}},
+            {"id": "back", "type": "CONTINUE_FROM_TRIGGER", "config": {"variableCallback": {"includeAll": true}}}],
+        "edges": [{"from": "begin", "to": "w"}, {"from": "w", "to": "set"}, {"from": "set", "to": "back"}]})
+}
+
+/// Every action, in a run that is killed at every commit.
+#[test]
+fn what_triggers_do_is_done_as_often_as_without_a_crash() {
+    let execute = |waits: bool| {
+        json!({"type": "EXECUTE_TRIGGERED_SUBGRAPH",
+        "parameters": {"triggeredWorkflowId": "aside", "waitForCompletion": waits}})
+    };
+    let assign = json!({"type": "SET_VARIABLE", "parameters": {"variableName": "seen", "expression": "event.nodeId", "scope": "global"}});
+    let pause = json!({"type": "RESUME_THREAD", "parameters": {}});
+    let notify = json!({"type": "SEND_NOTIFICATION", "parameters": {"message": "{{event.nodeId}} is done"}});
+    for action in [execute(true), execute(false), assign, pause, notify] {
+        let bundle = json!({"workflows": [line(&json!([trigger("t", &action)])), triggered()]}).to_string();
+        let outside = Outside::default();
+        let store = Failing::new(MemoryStore::new(), Crash::Never);
+        assert!(outside.play(&bundle, &store));
+        let whole = outside.known().clone();
+        for at in 0..store.commits() {
+            for crash in [Crash::Before(at), Crash::After(at)] {
+                let found = crash_and_resume(&bundle, crash, &whole);
+                let outcome = found.reports.last().cloned().unwrap_or_default();
+                let firings = outcome["firings"].as_array().map_or(0, Vec::len);
+                assert!(firings <= 2, "{crash:?}: {outcome}");
+            }
+        }
+    }
+}
