@@ -79,6 +79,10 @@ impl Beginning {
 impl NewRun {
     /// For a run of this name, with a chance of its own.
     pub(crate) fn seed(self, run: &RunContext) -> RunSeed {
+        if let Some(most) = self.graph.config.max_triggered_events {
+            let run_id = Arc::clone(&run.run_id);
+            run.bus().do_send(BusMsg::LimitTriggers { run_id, most });
+        }
         RunSeed {
             run_id: Arc::clone(&run.run_id),
             graph: self.graph,

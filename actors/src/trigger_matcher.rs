@@ -222,6 +222,9 @@ impl TriggerMatcherActor {
             Fire::Fired { .. } => self.action(watcher, &trigger, event),
             Fire::Refused => Ok(()),
             Fire::TooDeep => Err(too_deep(&trigger, event).to_owned()),
+            Fire::Exhausted { most } => Err(format!(
+                "triggers have fired {most} times for what triggers caused in this run (`config.maxTriggeredEvents`): its chains end here"
+            )),
         }
     }
 
@@ -490,6 +493,7 @@ impl StreamHandler<MatcherMsg> for TriggerMatcherActor {
             MatcherMsg::InPlace(answer) => answer.give(()),
             MatcherMsg::States { owner, answer } => answer.give(self.machine.states(&owner)),
             MatcherMsg::Quiesce(round) => self.bus.do_send(BusMsg::Quiesced(round)),
+            MatcherMsg::LimitTriggers { run_id, most } => self.machine.set_budget(&run_id, most),
             MatcherMsg::Forget { run_id } => {
                 self.machine.run_ended(&run_id);
                 self.holds.retain(|(run, _), _| *run != run_id);

@@ -465,3 +465,49 @@ fn no_limit_is_checked_in_what_a_token_event_started_nor_in_what_starts_there() 
         assert_eq!(count(EventType::TriggerFailed), 0);
     }
 }
+
+/// Five triggers on notifications, each of which sends one: without a budget each notification is followed by five.
+fn storm(config: &Value) -> String {
+    let sends = |id: &str, event: &str| {
+        json!({"id": id, "type": "EVENT", "condition": {"eventType": event},
+            "action": {"type": "SEND_NOTIFICATION", "parameters": {"message": id}}})
+    };
+    let mut triggers: Vec<Value> = (0..5).map(|n| sends(&format!("t{n}"), "NOTIFICATION")).collect();
+    triggers.push(json!({"id": "first", "type": "EVENT",
+        "condition": {"eventType": "NODE_COMPLETED", "expression": "event.nodeId === 'a'"},
+        "action": {"type": "SEND_NOTIFICATION", "parameters": {"message": "first"}}}));
+    let mut main = line("main", &[code("a", "return 1")]);
+    main["config"] = config.clone();
+    json!({"workflows": [main], "triggers": triggers}).to_string()
+}
+
+#[test]
+fn triggers_that_fire_each_other_end_at_the_budget_of_their_run_which_is_told_once() {
+    for (config, most) in [
+        (json!({"maxTriggeredEvents": 37}), 37),
+        (json!({"maxTriggeredEvents": 0}), 0),
+        (json!({}), 10_000),
+    ] {
+        let engine = Engine::builder().workflows(storm(&config)).build().expect("valid");
+        let mut prepared = engine.run("main");
+        let events = prepared.blocking_events(&[EventType::Notification, EventType::TriggerFailed], 1 << 20);
+        let run = prepared.start().expect("it starts");
+        assert_eq!(run.outcome_blocking().status, ThreadStatus::Completed);
+        run.settled_blocking();
+        engine.shutdown_blocking(std::time::Duration::from_secs(5));
+        let heard: Vec<_> = events
+            .filter_map(|heard| match heard {
+                Heard::Event(event) => Some(event),
+                Heard::Lagged(count) => panic!("{count} were missed"),
+            })
+            .collect();
+        let of = |event_type: EventType| heard.iter().filter(move |event| event.raised.event_type == event_type);
+        // The first one is caused by a step of the run.
+        assert_eq!(of(EventType::Notification).count(), 1 + most, "{config}");
+        let told: Vec<&str> = of(EventType::TriggerFailed)
+            .filter_map(|event| event.raised.data["error"]["message"].as_str())
+            .filter(|message| message.contains("maxTriggeredEvents"))
+            .collect();
+        assert_eq!(told.len(), 1, "{config}: {told:?}");
+    }
+}

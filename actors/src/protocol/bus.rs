@@ -62,6 +62,11 @@ pub(crate) enum BusMsg {
         rounds: u32,
         answer: Answer<()>,
     },
+    /// How often triggers may fire for what triggers cause in a run that has just begun.
+    LimitTriggers {
+        run_id: Arc<str>,
+        most: u64,
+    },
     /// A run raises no more. What its triggers still raise comes before it is closed.
     RunEnded {
         run_id: Arc<str>,

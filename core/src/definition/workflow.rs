@@ -275,6 +275,9 @@ pub struct WorkflowConfig {
     /// How deep forks, called and triggered sub-workflows may nest (default 10).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_depth: Option<u32>,
+    /// How often triggers may fire in a run of this workflow for what triggers caused (default 10000).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_triggered_events: Option<u64>,
     /// How long a thread that walks this workflow may take, milliseconds (default: none): a run of it, where it is called
     /// and where a trigger starts it. It ends TIMEOUT. A branch lives within the limit of the thread that forked it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

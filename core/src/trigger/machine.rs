@@ -9,6 +9,7 @@
 //! | disabled, or its count is used up | any | any | `Refused` |
 //! | enabled | any | below the chain limit | `Fired`; the last one allowed disables it |
 //! | enabled | any | at the chain limit | `TooDeep`, not counted |
+//! | enabled | one that triggers caused, and the budget of its run is used up | below the chain limit | `Exhausted` once, then `Refused` |
 //!
 //! A trigger that stands in a workflow counts for each run by itself; one that stands outside counts for the
 //! engine.
@@ -27,6 +28,9 @@ use crate::event::{Event, EventMask, EventType};
 
 /// How many triggers may follow one from another by default.
 pub const DEFAULT_CHAIN_LIMIT: u32 = 8;
+
+/// How often the triggers of a run may fire for what triggers caused, by default.
+pub const DEFAULT_TRIGGERED_EVENTS: u64 = 10_000;
 
 /// Another trigger of the same owner has this id.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +70,29 @@ pub enum Fire {
     Refused,
     /// It would be a link too many in a chain of triggers.
     TooDeep,
+    /// Triggers have fired for so many events of this run that triggers caused: its chains end here. Told once for a run.
+    Exhausted {
+        /// The run's budget.
+        most: u64,
+    },
+}
+
+/// The firings of a run for what triggers caused, and how many there may be.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Budget {
+    most: u64,
+    used: u64,
+    is_told: bool,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self {
+            most: DEFAULT_TRIGGERED_EVENTS,
+            used: 0,
+            is_told: false,
+        }
+    }
 }
 
 /// A trigger's id and state, as shown to people.
@@ -98,6 +125,8 @@ struct TriggerSnapshot {
     next_key: TriggerKey,
     records: BTreeMap<TriggerKey, TriggerRecord>,
     fired_by_run: BTreeMap<String, BTreeMap<TriggerKey, u64>>,
+    #[serde(default)]
+    budgets: BTreeMap<String, Budget>,
 }
 
 /// See the module's table. Serialises as the triggers and their counts; the index is computed again.
@@ -114,6 +143,8 @@ pub struct TriggerMachine {
     watching: BTreeMap<EventType, (usize, usize)>,
     /// Firings of workflow triggers with a limit, by run.
     fired_by_run: BTreeMap<String, BTreeMap<TriggerKey, u64>>,
+    /// Of runs that have a budget of their own, or have used some of it.
+    budgets: BTreeMap<String, Budget>,
     /// A buffer, kept between events.
     found: Vec<Candidate>,
 }
@@ -126,6 +157,7 @@ impl From<TriggerSnapshot> for TriggerMachine {
         }
         machine.next_key = snapshot.next_key;
         machine.fired_by_run = snapshot.fired_by_run;
+        machine.budgets = snapshot.budgets;
         machine
     }
 }
@@ -137,6 +169,7 @@ impl From<TriggerMachine> for TriggerSnapshot {
             next_key: machine.next_key,
             records: machine.records.into_iter().collect(),
             fired_by_run: machine.fired_by_run,
+            budgets: machine.budgets,
         }
     }
 }
@@ -158,6 +191,7 @@ impl TriggerMachine {
             index: TriggerIndex::default(),
             watching: BTreeMap::new(),
             fired_by_run: BTreeMap::new(),
+            budgets: BTreeMap::new(),
             found: Vec::new(),
         }
     }
@@ -274,9 +308,16 @@ impl TriggerMachine {
         Some(changed)
     }
 
+    /// Lets triggers fire for at most so many events of a run that triggers caused; [`DEFAULT_TRIGGERED_EVENTS`] where nothing is
+    /// said.
+    pub fn set_budget(&mut self, run_id: &str, most: u64) {
+        self.budgets.entry(run_id.to_owned()).or_default().most = most;
+    }
+
     /// Forgets the counts of a run.
     pub fn run_ended(&mut self, run_id: &str) {
         self.fired_by_run.remove(run_id);
+        self.budgets.remove(run_id);
     }
 
     // ---- events
@@ -335,6 +376,19 @@ impl TriggerMachine {
             // The event reports a chain that is too deep: a trigger on it must not prolong the chain.
             Ordering::Greater => return Fire::Refused,
         }
+        let is_caused = event.raised.trigger_depth > 0;
+        if is_caused
+            && let Some(budget) = self
+                .budgets
+                .get_mut(&*event.run_id)
+                .filter(|budget| budget.used >= budget.most)
+        {
+            return if std::mem::replace(&mut budget.is_told, true) {
+                Fire::Refused
+            } else {
+                Fire::Exhausted { most: budget.most }
+            };
+        }
         let limit = record.definition.max_triggers.filter(|limit| *limit > 0);
         let is_engine_wide = record.owner == Owner::Engine;
         let count = match limit.filter(|_| !is_engine_wide) {
@@ -358,6 +412,12 @@ impl TriggerMachine {
                 *count
             }
         };
+        if is_caused {
+            match self.budgets.get_mut(&*event.run_id) {
+                Some(budget) => budget.used += 1,
+                None => self.budgets.entry(event.run_id.to_string()).or_default().used += 1,
+            }
+        }
         record.fired += 1;
         if is_engine_wide && limit == Some(count) {
             record.enabled = false;

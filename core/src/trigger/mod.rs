@@ -5,5 +5,7 @@ mod index;
 mod machine;
 mod owner;
 
-pub use machine::{DEFAULT_CHAIN_LIMIT, Fire, TriggerExists, TriggerMachine, TriggerState, Watcher};
+pub use machine::{
+    DEFAULT_CHAIN_LIMIT, DEFAULT_TRIGGERED_EVENTS, Fire, TriggerExists, TriggerMachine, TriggerState, Watcher,
+};
 pub use owner::{Owner, TriggerKey};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pirn_core::definition::TriggerDefinition;
 use pirn_core::event::{Event, EventMask, EventType, RaisedEvent};
-use pirn_core::trigger::{DEFAULT_CHAIN_LIMIT, Fire, Owner, TriggerMachine};
+use pirn_core::trigger::{DEFAULT_CHAIN_LIMIT, DEFAULT_TRIGGERED_EVENTS, Fire, Owner, TriggerMachine};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -128,6 +128,7 @@ proptest! {
                             }
                             Fire::TooDeep => prop_assert!(depth >= DEFAULT_CHAIN_LIMIT),
                             Fire::Refused => {}
+                            Fire::Exhausted { .. } => prop_assert!(false, "no run here comes near its budget"),
                         }
                     }
                 }
@@ -212,5 +213,47 @@ fn f17_what_was_found_for_many_events_at_once_fires_no_more_often_than_it_may() 
         assert!(machine.definition(watchers[0]).is_some_and(|own| own.id == "t"));
         machine.remove(&owner(inside), "t");
         assert!(machine.definition(watchers[0]).is_none());
+    }
+}
+
+proptest! {
+    /// Against a count for each run: so many firings for what triggers caused, one word about it, and none after.
+    #[test]
+    fn a_run_fires_within_its_budget_for_what_triggers_caused_and_says_so_once(
+        most in prop::collection::vec(prop::option::of(0..6_u64), 3),
+        all in prop::collection::vec((0..3_u8, 0..3_u32), 0..60),
+    ) {
+        let mut machine = TriggerMachine::default();
+        let definition: TriggerDefinition = serde_json::from_value(json!({
+            "id": "t", "condition": {"eventType": "NODE_FAILED"},
+            "action": {"type": "SEND_NOTIFICATION", "parameters": {"message": "m"}}}))?;
+        let key = machine.add(Owner::Engine, Arc::new(definition)).expect("it is the first");
+        for (run, most) in most.iter().enumerate() {
+            if let Some(most) = most {
+                machine.set_budget(&run.to_string(), *most);
+            }
+        }
+        let mut caused = [0; 3];
+        let mut told = [false; 3];
+        for (run, depth) in all {
+            let fire = machine.fire(key, &event(run, depth, false));
+            let place = usize::from(run);
+            let budget = most[place].unwrap_or(DEFAULT_TRIGGERED_EVENTS);
+            if depth == 0 {
+                prop_assert!(matches!(fire, Fire::Fired { .. }), "the run's own steps have no budget");
+            } else if caused[place] < budget {
+                caused[place] += 1;
+                prop_assert!(matches!(fire, Fire::Fired { .. }), "within its budget");
+            } else if told[place] {
+                prop_assert_eq!(fire, Fire::Refused);
+            } else {
+                told[place] = true;
+                prop_assert_eq!(fire, Fire::Exhausted { most: budget });
+            }
+            // What is stored goes on as it was.
+            machine = serde_json::from_value(serde_json::to_value(&machine)?)?;
+        }
+        machine.run_ended("0");
+        prop_assert!(matches!(machine.fire(key, &event(0, 1, false)), Fire::Fired { .. }), "its counts are forgotten");
     }
 }
