@@ -22,6 +22,8 @@ mod run;
 mod schema;
 mod seeds;
 #[cfg(feature = "javascript")]
+mod steering;
+mod streams;
 mod stuck;
 mod support_desk;
 #[cfg(unix)]

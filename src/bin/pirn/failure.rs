@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::redact::masked;
 use crate::terminal::{FAILED, Output, USAGE, answer};
+use crate::visible::visible;
 use crate::{faults, terminal};
 
 /// One failure. As JSON `{error: {code, message, help?}}`, with `errors` and `warnings` where files have faults.
@@ -96,6 +97,6 @@ impl Failure {
         let help = self.help.as_ref().map(|help| format!("\n  help: {help}"));
         let place = self.place.as_ref().map(|place| format!("\n{}", place.trim_end()));
         let (place, help) = (place.unwrap_or_default(), help.unwrap_or_default());
-        format!("pirn: {}{place}{help}", self.message)
+        format!("pirn: {}{place}{}", visible(&self.message), visible(&help))
     }
 }

@@ -25,6 +25,7 @@ mod store;
 mod terminal;
 mod tools;
 mod validate;
+mod visible;
 
 use std::process::ExitCode;
 

@@ -6,6 +6,8 @@ use std::process::ExitCode;
 use console::Term;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::visible::visible;
+
 /// Failed, or invalid.
 pub(crate) const FAILED: u8 = 1;
 /// Wrong usage, or an unreadable file.
@@ -100,7 +102,16 @@ pub(crate) fn bar(is_quiet: bool, len: u64, template: &str) -> ProgressBar {
 /// One line on stderr, outside a run.
 pub(crate) fn say(text: &str) {
     // Where stderr is gone nobody is there to be told.
-    let _ = writeln!(io::stderr().lock(), "pirn: {text}");
+    let _ = writeln!(io::stderr().lock(), "pirn: {}", visible(text));
+}
+
+/// As [`answer`], of text that others wrote: a terminal is shown it as it is, and anybody else given it.
+pub(crate) fn answer_shown(text: &str, code: u8) -> ExitCode {
+    if io::stdout().is_terminal() {
+        answer(&visible(text), code)
+    } else {
+        answer(text, code)
+    }
 }
 
 /// The first line of a run that is kept, for programs too: its id.

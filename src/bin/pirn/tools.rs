@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 use crate::config::{invalid_config, no_config};
 use crate::failure::Failure;
 use crate::interrupt;
-use crate::terminal::{Output, answer};
+use crate::terminal::{Output, answer, answer_shown};
+use crate::visible::visible;
 
 /// How long what a call has left may take to end, milliseconds.
 const GRACE: u64 = 500;
@@ -144,7 +145,7 @@ fn list(registry: &ToolRegistry, output: Output) -> ExitCode {
             if texts.is_empty() {
                 "no tools\n".to_owned()
             } else {
-                texts.join("\n")
+                visible(&texts.join("\n")).into_owned()
             }
         }
     };
@@ -246,7 +247,7 @@ fn call(tools: &ToolRegistry, name: &str, arguments: &str, output: Output) -> Re
     match result {
         Some(result) if result.failed => Err(Failure::failed("TOOL_ERROR", result.content)),
         Some(result) => Ok(match output {
-            Output::Text => answer(&format!("{}\n", result.content.trim_end_matches('\n')), 0),
+            Output::Text => answer_shown(&format!("{}\n", result.content.trim_end_matches('\n')), 0),
             Output::Json => answer(&format!("{:#}\n", json!({"result": result.content})), 0),
         }),
         None => Err(Failure::failed("TOOL_ERROR", "the call ended without an answer")),

@@ -9,6 +9,7 @@ use pirn_core::message::{Message, Role};
 use serde_json::{Value, json};
 
 use super::input::{BadInput, any_form, conversation as conversation_of};
+use crate::visible::visible_line;
 
 const TEXT_WIDTH: usize = 64;
 const BAR_WIDTH: u64 = 12;
@@ -117,7 +118,7 @@ fn brackets(messages: &[Counted]) -> Vec<char> {
     brackets
 }
 
-/// The message in one line. Control characters never reach the terminal.
+/// The message in one line.
 fn one_line(message: &Message) -> String {
     let mut text = String::new();
     if message.sub_agent_internal {
@@ -141,10 +142,9 @@ fn short(arguments: &Value) -> String {
 }
 
 fn clipped(text: &str, width: usize) -> String {
-    let plain = |character: char| if character.is_control() { ' ' } else { character };
-    let mut clipped: String = text.chars().take(width).map(plain).collect();
+    let mut clipped: String = text.chars().take(width).collect();
     if text.chars().nth(width).is_some() {
         clipped.push('…');
     }
-    clipped
+    visible_line(&clipped)
 }

@@ -5,19 +5,20 @@ use pirn::check::{Fault, SourceFile};
 
 use super::put;
 use crate::terminal::Screen;
+use crate::visible::{visible, visible_line};
 
 /// Bytes around a place that are looked at: a file of one line may have millions.
 const WINDOW: usize = 2000;
 
 pub(super) fn draw(files: &[SourceFile], fault: &Fault, level: &str, screen: Screen, out: &mut String) {
     let level = if level == "error" { Level::ERROR } else { Level::WARNING };
-    let title = level.primary_title(fault.message.as_str()).id(fault.code.as_str());
+    let title = level.primary_title(visible(&fault.message)).id(fault.code.as_str());
     let group = match marked(files, fault) {
         Some(snippet) => title.element(snippet),
         None => Group::with_title(title),
     };
     let group = match &fault.help {
-        Some(help) => group.element(Level::HELP.message(help.as_str())),
+        Some(help) => group.element(Level::HELP.message(visible(help))),
         None => group,
     };
     render(group, screen, out);
@@ -40,8 +41,12 @@ fn marked<'t>(files: &'t [SourceFile], fault: &Fault) -> Option<Snippet<'t, Anno
         let mark = AnnotationKind::Primary.span(place.mark.clone());
         let label = match (fault.pointer.as_str(), place.is_cut) {
             ("", false) => None,
-            (pointer, false) => Some(pointer.to_owned()),
-            (pointer, true) => Some(format!("{pointer} (column {} of the file)", position.column)),
+            (pointer, false) => Some(visible_line(pointer)),
+            (pointer, true) => Some(format!(
+                "{} (column {} of the file)",
+                visible_line(pointer),
+                position.column
+            )),
         };
         Snippet::source(place.line)
             .path(file.name.as_str())

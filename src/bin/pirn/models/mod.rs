@@ -15,6 +15,7 @@ use self::probe::Checked;
 use crate::config::{invalid_config, no_config};
 use crate::failure::Failure;
 use crate::terminal::{FAILED, Output, answer};
+use crate::visible::visible;
 
 /// Arguments of `pirn models`.
 #[derive(clap::Args)]
@@ -81,7 +82,7 @@ fn check(args: &CheckArgs) -> Result<ExitCode, Failure> {
     let checked: Vec<Checked> = chosen.into_iter().map(probe::check).collect();
     let code = if checked.iter().all(Checked::works) { 0 } else { FAILED };
     let text = match args.output {
-        Output::Text => checked.iter().map(Checked::as_text).collect::<Vec<_>>().join("\n"),
+        Output::Text => visible(&checked.iter().map(Checked::as_text).collect::<Vec<_>>().join("\n")).into_owned(),
         Output::Json => format!("{:#}\n", json!({ "profiles": checked })),
     };
     Ok(answer(&text, code))

@@ -10,6 +10,7 @@ use pirn::tools::{Approval, ApprovalRequest, Question, ToolInfo, ToolRegistry, V
 use serde_json::{Map, Value};
 
 use super::prompt_gate::{self, PromptGate};
+use crate::visible::visible_line;
 
 /// Which calls are asked about.
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
@@ -98,18 +99,18 @@ fn asked(request: &ApprovalRequest) -> Verdict {
         return answered(&request.tool, question);
     }
     let mut line = String::new();
-    let arguments = shown(&request.arguments.to_string());
+    let arguments = visible_line(&request.arguments.to_string());
     let by = request.caller.as_ref().map_or_else(String::new, |caller| {
         format!(
             "  for node {}, thread {}\n",
-            shown(caller.node_id.as_deref().unwrap_or_default()),
-            shown(&caller.thread_id)
+            visible_line(caller.node_id.as_deref().unwrap_or_default()),
+            visible_line(&caller.thread_id)
         )
     });
     let wrote = write!(
         stderr().lock(),
         "? {} {arguments}\n{by}  run it? [y]es, or say why not: ",
-        request.tool
+        visible_line(&request.tool)
     );
     if wrote.is_err() || stderr().flush().is_err() {
         return refused();
@@ -140,7 +141,7 @@ fn answered(tool: &str, question: &Question) -> Verdict {
         .flatten()
         .filter_map(Value::as_str)
         .collect();
-    let wrote = writeln!(stderr().lock(), "? {tool} asks: {}", shown(&question.message));
+    let wrote = writeln!(stderr().lock(), "? {} asks: {}", visible_line(tool), visible_line(&question.message));
     let mut answer = Map::new();
     for (name, field) in fields.into_iter().flatten() {
         let about = ["title", "description"]
@@ -151,7 +152,7 @@ fn answered(tool: &str, question: &Question) -> Verdict {
             .map_or_else(String::new, |choices| format!(" {choices}"));
         let about = about.map_or_else(String::new, |about| format!(" ({about})"));
         let prompt = format!("  {name}{about}{choices}: ");
-        let Some(line) = line_after(&shown(&prompt)) else {
+        let Some(line) = line_after(&visible_line(&prompt)) else {
             return declined();
         };
         let text = line.trim();
@@ -203,13 +204,4 @@ fn value_of(text: &str, field: &Value) -> Value {
         _ => None,
     };
     of_type.unwrap_or_else(|| Value::from(text))
-}
-
-/// Without what would move the cursor, or show the question other than it is.
-pub(super) fn shown(text: &str) -> String {
-    let is_hidden = |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}');
-    let shown = text
-        .chars()
-        .map(|c| if c.is_control() || is_hidden(c) { '\u{fffd}' } else { c });
-    shown.collect()
 }

@@ -7,10 +7,9 @@ pub(super) struct LineBuffer {
 }
 
 impl LineBuffer {
-    /// A piece has come: the lines that are whole now. What would move a terminal's cursor is left out.
+    /// A piece has come: the lines that are whole now.
     pub(super) fn push(&mut self, piece: &str) -> Vec<String> {
-        self.open
-            .extend(piece.chars().filter(|c| *c == '\n' || !c.is_control()));
+        self.open.push_str(piece);
         let Some(end) = self.open.rfind('\n') else {
             return Vec::new();
         };
@@ -42,11 +41,5 @@ mod tests {
         assert_eq!(lines.push("line\nand\nmore"), ["one line", "and"]);
         assert_eq!(lines.take().as_deref(), Some("more"));
         assert_eq!(lines.take(), None);
-    }
-
-    #[test]
-    fn a_model_does_not_steer_the_terminal() {
-        let mut lines = LineBuffer::default();
-        assert_eq!(lines.push("\u{1b}[2Jred\r\u{7}\n"), ["[2Jred"]);
     }
 }

@@ -32,7 +32,7 @@ use crate::failure::Failure;
 use crate::interrupt::{self, Interrupt};
 use crate::scripts::Level;
 use crate::store::{all, config_key, new_run_id, open, refused};
-use crate::terminal::{FAILED, INTERRUPTED, Output, answer, say, say_run};
+use crate::terminal::{FAILED, INTERRUPTED, Output, answer, answer_shown, say, say_run};
 use crate::tools;
 use consent::Approve;
 use inputs::{Given, Inputs, Opened};
@@ -372,7 +372,7 @@ fn print(
             let text = text.map_err(|error| Failure::failed("WRITE_FAILED", error.to_string()))?;
             Ok(answer(&format!("{text}\n"), code))
         }
-        (Output::Text, None) => Ok(answer(&plain(&report.output), code)),
+        (Output::Text, None) => Ok(answer_shown(&plain(&report.output), code)),
         // The last line of the progress has said it.
         (Output::Text, Some(_)) if was_interrupted => {
             if is_quiet {

@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use console::Style;
 use textwrap::{Options, WordSplitter, wrap};
 
+use crate::visible::visible_line;
+
 /// Columns of the time that a line begins with.
 const TIME: usize = 9;
 
@@ -39,15 +41,16 @@ impl Line {
     pub(super) fn render(&self, columns: Option<usize>) -> Vec<String> {
         let time = self.at.map_or_else(String::new, seconds);
         let head = format!("{time:>width$}  {}", "  ".repeat(self.depth), width = TIME - 2);
+        let text = visible_line(&self.text);
         let texts = match columns {
-            None => vec![self.text.clone()],
+            None => vec![text],
             Some(columns) => {
                 // Never so narrow that a word has no room.
                 let width = columns.saturating_sub(head.len() + 1).max(20);
                 let options = Options::new(width)
                     .subsequent_indent("  ")
                     .word_splitter(WordSplitter::NoHyphenation);
-                wrap(&self.text, options).into_iter().map(Cow::into_owned).collect()
+                wrap(&text, options).into_iter().map(Cow::into_owned).collect()
             }
         };
         let blank = " ".repeat(head.len());
@@ -105,6 +108,12 @@ mod tests {
                 "             fit in forty columns"
             ]
         );
+    }
+
+    #[test]
+    fn a_line_is_one_whatever_its_text_holds() {
+        console::set_colors_enabled_stderr(false);
+        assert_eq!(line("a\nb\u{1b}[2J").render(None), ["  1.2 s    a b␛[2J"]);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use console::{Term, truncate_str};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::view::View;
+use crate::visible::visible_line;
 
 /// Threads that are shown at once.
 const MAX_THREADS: usize = 8;
@@ -38,7 +39,7 @@ impl Live {
         let now = view.now(most).into_iter().enumerate().map(|(place, line)| {
             let indent = if place == 0 { "" } else { "  " };
             let width = columns - 3 - indent.len();
-            format!("{indent}{}", truncate_str(&line, width, "…"))
+            format!("{indent}{}", truncate_str(&visible_line(&line), width, "…"))
         });
         self.bar.set_message(now.collect::<Vec<_>>().join("\n"));
     }

@@ -1,0 +1,89 @@
+//! Text of others on the terminal: whatever would steer it, or show the text other than it is, is made visible.
+
+use std::borrow::Cow;
+
+/// The text with a sign in place of every control character besides the end of a line and the tabulator, and of every mark that
+/// turns the direction of writing or is not seen: `␛` for an escape, `<U+202E>` for a mark.
+pub(crate) fn visible(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_hidden) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for letter in text.chars() {
+        match letter {
+            '\u{0}'..='\u{1f}' if is_hidden(letter) => {
+                shown.extend(char::from_u32(0x2400 + u32::from(letter)));
+            }
+            '\u{7f}' => shown.push('\u{2421}'),
+            letter if is_hidden(letter) => shown.push_str(&format!("<U+{:04X}>", u32::from(letter))),
+            letter => shown.push(letter),
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// The same on one line.
+pub(crate) fn visible_line(text: &str) -> String {
+    let line: String = text
+        .chars()
+        .map(|letter| if matches!(letter, '\n' | '\t') { ' ' } else { letter })
+        .collect();
+    visible(&line).into_owned()
+}
+
+/// Whether a character moves the cursor, commands the terminal, turns the direction of what follows, or is not seen.
+fn is_hidden(letter: char) -> bool {
+    match letter {
+        '\n' | '\t' => false,
+        // Joiners are part of words and of pictures.
+        '\u{200c}' | '\u{200d}' => false,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{feff}' => true,
+        '\u{200b}'..='\u{200f}'
+        | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}'
+        | '\u{fff9}'..='\u{fffb}'
+        | '\u{e0000}'..='\u{e007f}' => true,
+        letter => letter.is_control(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_steers_a_terminal_is_seen() {
+        for (text, shown) in [
+            ("plain \u{e9} 界 \u{1f600}", "plain \u{e9} 界 \u{1f600}"),
+            ("\u{1b}]0;owned\u{7}", "␛]0;owned␇"),
+            ("\u{9b}2J\r\u{8}", "<U+009B>2J␍␈"),
+            ("user\u{202e}nimda", "user<U+202E>nimda"),
+            ("a\nb\tc", "a\nb\tc"),
+            ("\u{1f469}\u{200d}\u{1f4bb}", "\u{1f469}\u{200d}\u{1f4bb}"),
+        ] {
+            assert_eq!(visible(text), shown);
+        }
+        assert_eq!(visible_line("a\nb\u{1b}"), "a b␛");
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_that_is_hidden_is_left_and_nothing_else_is_changed(letters in prop::collection::vec(prop_oneof![
+            any::<char>(), (0..0x20_u32).prop_map(|c| char::from_u32(c).unwrap_or('a')),
+            (0x200b..0x2070_u32).prop_map(|c| char::from_u32(c).unwrap_or('a')),
+        ], 0..60)) {
+            let text: String = letters.iter().collect();
+            let shown = visible(&text);
+            prop_assert!(shown.chars().all(|letter| matches!(letter, '\n' | '\t' | '\u{200c}' | '\u{200d}') || !letter.is_control()));
+            prop_assert!(!shown.contains(is_hidden));
+            prop_assert_eq!(visible(&shown), shown.clone(), "it is visible already");
+            let kept: String = text.chars().filter(|letter| !is_hidden(*letter)).collect();
+            if kept == text {
+                prop_assert_eq!(&*shown, text.as_str());
+            }
+            prop_assert!(!visible_line(&text).contains('\n'));
+        }
+    }
+}
