@@ -95,11 +95,25 @@ fn run(job: CodeJob) -> CodeOutcome {
     };
     let result = realm
         .compile(&job.code, Form::Script, &names)
-        .and_then(|compiled| realm.script(&compiled, run));
+        .and_then(|compiled| realm.script(&compiled, run))
+        .map_err(|fault| in_characters(fault, &job.code));
     CodeOutcome {
         result,
         logs: realm.take_logs(),
     }
+}
+
+/// The fault with its column counted in characters.
+#[cfg(feature = "javascript")]
+fn in_characters(mut fault: ScriptFault, code: &str) -> ScriptFault {
+    if let Some(Value::Object(details)) = &mut fault.details {
+        let number = |name: &str| u32::try_from(details.get(name)?.as_u64()?).ok();
+        if let Some((line, column)) = number("line").zip(number("column")) {
+            let column = super::place::column_of_bytes(code, line, column);
+            details.insert("column".to_owned(), column.into());
+        }
+    }
+    fault
 }
 
 #[cfg(not(feature = "javascript"))]

@@ -54,6 +54,7 @@ impl Script {
         };
         let number = |name: &str| u32::try_from(details.get(name)?.as_u64()?).ok();
         if let Some((line, column)) = number("line").zip(number("column")) {
+            let column = place::column_of_bytes(&self.source, line, column);
             let offset = self.rewritten.original(place::offset(&self.source, line, column));
             let (line, column) = place::line_and_column(&self.text, offset);
             details.extend([

@@ -28,6 +28,13 @@ pub(crate) fn line_and_column(text: &str, offset: usize) -> (u32, u32) {
     (number(line), number(column))
 }
 
+/// The column, in characters, of one that QuickJS gave, which counts bytes.
+#[cfg(feature = "javascript")]
+pub(super) fn column_of_bytes(text: &str, line: u32, column: u32) -> u32 {
+    let start = offset(text, line, 1);
+    line_and_column(text, start + column.saturating_sub(1) as usize).1
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

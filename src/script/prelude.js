@@ -183,11 +183,23 @@
     return text;
   };
   for (const name of [
-    ...["concat", "endsWith", "isWellFormed", "localeCompare", "padEnd", "padStart", "repeat", "startsWith"],
+    ...["concat", "endsWith", "isWellFormed", "localeCompare", "startsWith"],
     ...["toLocaleLowerCase", "toLocaleUpperCase", "toLowerCase", "toUpperCase", "toWellFormed"],
     ...["trim", "trimEnd", "trimStart", "trimLeft", "trimRight"],
   ]) {
     guard(String.prototype, name, textOf);
+  }
+  // What these make counts too.
+  for (const [name, made] of [
+    ["repeat", (text, count) => text.length * count],
+    ["padStart", (_, length) => length],
+    ["padEnd", (_, length) => length],
+  ]) {
+    guard(String.prototype, name, (text, [amount]) => {
+      text = textOf(text);
+      if (typeof amount === "number" && amount > 0) spend(made(text, amount));
+      return text;
+    });
   }
   // The marks upon one letter are put in order by comparing each with each.
   const marks = /\p{M}{1000}/u;

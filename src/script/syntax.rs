@@ -206,7 +206,10 @@ impl TextSyntax {
         }
         match parser.as_mut() {
             Some(parser) => parser.parse(source, form).map_err(|fault| {
-                let fault = TextFault::from(fault);
+                let mut fault = TextFault::from(fault);
+                if let Some((line, column)) = fault.line.zip(fault.column) {
+                    fault.column = Some(place::column_of_bytes(source, line, column));
+                }
                 if fault
                     .line
                     .is_some_and(|line| line as usize > source.split('\n').count())

@@ -9,16 +9,18 @@ mod grammar;
 mod known;
 mod scripts;
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use pirn::script::{ScriptLevel, WorkerProgram};
-use scripts::Bounds;
+use scripts::{Bounds, Report};
 
 struct Options {
     scripts: u64,
     seed: u64,
     level: Option<String>,
     is_strict: bool,
+    /// The first script of a part that is played in this process.
+    part: Option<u64>,
 }
 
 fn main() -> ExitCode {
@@ -43,7 +45,12 @@ fn main() -> ExitCode {
         } else {
             Bounds::BUSY
         };
-        let report = scripts::play(&level, options.seed, options.scripts, &bounds);
+        if let Some(from) = options.part {
+            let report = scripts::play(&level, options.seed, (from, options.scripts), &bounds);
+            println!("{}", serde_json::to_string(&report).expect("a report is JSON"));
+            return ExitCode::SUCCESS;
+        }
+        let report = in_parts(name, &options);
         println!("{name}: {report}");
         failures.extend(report.failures.iter().map(|failure| format!("{name}: {failure}")));
     }
@@ -65,6 +72,38 @@ fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
+/// Plays a level in processes, one after the other, each until its engine refuses scripts: what is stuck ends with its process, and
+/// every script is really played.
+fn in_parts(name: &str, options: &Options) -> Report {
+    let program = std::env::current_exe().expect("a program knows its path");
+    let mut report = Report::of_none();
+    while let Some(from) = report.next {
+        let mut part = Command::new(&program);
+        part.args(["--level", name, "--part", &from.to_string()]);
+        part.args([
+            "--seed",
+            &options.seed.to_string(),
+            "--scripts",
+            &options.scripts.to_string(),
+        ]);
+        part.args(options.is_strict.then_some("--strict"));
+        let output = part.output().expect("a part runs");
+        let told = serde_json::from_slice::<Report>(&output.stdout);
+        match told {
+            Ok(told) if told.next.is_none_or(|next| next > from) => report.and(told),
+            Ok(_) | Err(_) => {
+                let said = String::from_utf8_lossy(&output.stderr);
+                report.failures.push(format!(
+                    "from script {from} on, the process ended {}: {said}",
+                    output.status
+                ));
+                report.next = None;
+            }
+        }
+    }
+    report
+}
+
 fn levels() -> [(&'static str, ScriptLevel); 2] {
     let program = WorkerProgram::this_program().expect("a program knows its path");
     [
@@ -80,6 +119,7 @@ fn options() -> Result<Options, String> {
         seed: 1,
         level: None,
         is_strict: false,
+        part: None,
     };
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
@@ -89,6 +129,7 @@ fn options() -> Result<Options, String> {
             "--scripts" => options.scripts = number(value()?)?,
             "--seed" => options.seed = number(value()?)?,
             "--level" => options.level = Some(value()?),
+            "--part" => options.part = Some(number(value()?)?),
             "--strict" => options.is_strict = true,
             _ => {}
         }

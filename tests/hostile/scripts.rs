@@ -13,6 +13,7 @@ use pirn_core::definition::{Loaded, SourceFile};
 use pirn_core::graph::{CompileContext, Graph, compile_loaded};
 use pirn_core::script::ScopeValues;
 use pirn_core::thread::Outcome;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::grammar::{Dice, code, expression};
@@ -38,14 +39,42 @@ impl Bounds {
 }
 
 /// What came of it.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Report {
     scripts: u64,
-    by_code: BTreeMap<&'static str, u64>,
+    by_code: BTreeMap<String, u64>,
     latest: Duration,
     given_up: u64,
+    /// The scripts that kept their threads.
+    stuck: Vec<String>,
     neighbours: Vec<Duration>,
     pub(crate) failures: Vec<String>,
+    /// The script that comes next; none: all were played.
+    pub(crate) next: Option<u64>,
+}
+
+impl Report {
+    /// Nothing was played yet.
+    pub(crate) fn of_none() -> Self {
+        Self {
+            next: Some(0),
+            ..Self::default()
+        }
+    }
+
+    /// With what came of the scripts after it.
+    pub(crate) fn and(&mut self, other: Self) {
+        self.scripts += other.scripts;
+        for (code, count) in other.by_code {
+            *self.by_code.entry(code).or_default() += count;
+        }
+        self.latest = self.latest.max(other.latest);
+        self.given_up += other.given_up;
+        self.stuck.extend(other.stuck);
+        self.neighbours.extend(other.neighbours);
+        self.failures.extend(other.failures);
+        self.next = other.next;
+    }
 }
 
 impl fmt::Display for Report {
@@ -60,10 +89,11 @@ impl fmt::Display for Report {
         };
         write!(
             f,
-            "{} scripts {:?}, {} threads given up; the latest answer came {:?} after its limit; {} neighbours' scripts took {:?} (half), {:?} (99 %)",
+            "{} scripts {:?}, {} threads given up for {:?}; the latest answer came {:?} after its limit; {} neighbours' scripts took {:?} (half), {:?} (99 %)",
             self.scripts,
             self.by_code,
             self.given_up,
+            self.stuck,
             self.latest.saturating_sub(LIMIT),
             neighbours.len(),
             at(50),
@@ -72,8 +102,11 @@ impl fmt::Display for Report {
     }
 }
 
-/// Plays the known scripts and so many made ones.
-pub(crate) fn play(level: &ScriptLevel, seed: u64, count: u64, bounds: &Bounds) -> Report {
+/// Plays the known scripts and so many made ones, from the one with number `from` on and until the port has no thread left that it
+/// would replace: then no script would be played any more.
+pub(crate) fn play(level: &ScriptLevel, seed: u64, (from, count): (u64, u64), bounds: &Bounds) -> Report {
+    let settings = ScriptSettings::default();
+    let most_stuck = settings.max_stuck;
     let port = Arc::new(ScriptPort::new(ScriptSettings {
         level: level.clone(),
         code: CodeLimits {
@@ -84,18 +117,31 @@ pub(crate) fn play(level: &ScriptLevel, seed: u64, count: u64, bounds: &Bounds) 
             time: LIMIT,
             ..ExpressionLimits::default()
         },
-        ..ScriptSettings::default()
+        ..settings
     }));
     let neighbour = Neighbour::start(&port);
     let mut report = Report::default();
-    for (n, source) in STUCK.iter().enumerate() {
-        script(&port, n as u64, source, None, bounds, &mut report);
-    }
     let mut dice = Dice::new(seed);
-    for n in 0..count {
-        let made = expression(&mut dice, 1 + n as usize % 3);
-        let body = (n % 2 == 1).then(|| code(&mut dice, &made));
-        script(&port, 1_000 + n, &made, body.as_deref(), bounds, &mut report);
+    for n in 0..STUCK.len() as u64 + count {
+        let (text, body) = if let Some(known) = STUCK.get(n as usize) {
+            ((*known).to_owned(), None)
+        } else {
+            let made = expression(&mut dice, 1 + n as usize % 3);
+            let body = (n % 2 == 1).then(|| code(&mut dice, &made));
+            (made, body)
+        };
+        if n < from {
+            continue;
+        }
+        let before = port.stats();
+        if before.stuck >= most_stuck {
+            report.next = Some(n);
+            break;
+        }
+        script(&port, n, &text, body.as_deref(), bounds, &mut report);
+        if port.stats().given_up > before.given_up {
+            report.stuck.push(body.unwrap_or(text));
+        }
     }
     report.given_up = port.stats().given_up;
     report.neighbours = neighbour.stop(&mut report.failures);
@@ -144,9 +190,10 @@ fn script(port: &ScriptPort, n: u64, expression: &str, code: Option<&str>, bound
         report.failures.push(format!("answered after {took:?}: {shown}"));
     }
     let code = result.as_ref().map_or_else(|error| error.code.as_str(), |_| "ok");
-    *report.by_code.entry(code).or_default() += 1;
+    *report.by_code.entry(code.to_owned()).or_default() += 1;
     let known = [
         RunErrorCode::ScriptError,
+        RunErrorCode::UnknownName,
         RunErrorCode::ScriptLimitExceeded,
         RunErrorCode::Overloaded,
     ];

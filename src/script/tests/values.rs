@@ -134,6 +134,7 @@ fn a_name_that_means_nothing_is_an_error_that_says_where() {
         ("`${constructor}`", "constructor", 1, 4),
         ("{{total}} * 1 + [0].map(x => nobody)", "nobody", 1, 30),
         ("(() => fetch('http://localhost'))()", "fetch", 1, 8),
+        ("'\u{65e5}\u{e9}' + [0].map(x => nobody)", "nobody", 1, 21),
     ] {
         let fault = over(expression).unwrap_err();
         assert_eq!(fault.code, RunErrorCode::UnknownName, "{expression}");
