@@ -496,8 +496,8 @@ fn triggers_that_fire_each_other_end_at_the_budget_of_their_run_which_is_told_on
         run.settled_blocking();
         engine.shutdown_blocking(std::time::Duration::from_secs(5));
         let heard: Vec<_> = events
-            .filter_map(|heard| match heard {
-                Heard::Event(event) => Some(event),
+            .map(|heard| match heard {
+                Heard::Event(event) => event,
                 Heard::Lagged(count) => panic!("{count} were missed"),
             })
             .collect();

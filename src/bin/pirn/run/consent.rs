@@ -141,7 +141,12 @@ fn answered(tool: &str, question: &Question) -> Verdict {
         .flatten()
         .filter_map(Value::as_str)
         .collect();
-    let wrote = writeln!(stderr().lock(), "? {} asks: {}", visible_line(tool), visible_line(&question.message));
+    let wrote = writeln!(
+        stderr().lock(),
+        "? {} asks: {}",
+        visible_line(tool),
+        visible_line(&question.message)
+    );
     let mut answer = Map::new();
     for (name, field) in fields.into_iter().flatten() {
         let about = ["title", "description"]

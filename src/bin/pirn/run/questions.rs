@@ -9,8 +9,8 @@ use pirn::{AnswerRefused, BlockingEvents, Event, EventType, Heard, RunHandle};
 use pirn_core::graph::NodeKind;
 use serde_json::Value;
 
-use super::consent::shown;
 use super::prompt_gate::PromptGate;
+use crate::visible::visible_line;
 
 /// Answers that were given beforehand, by node.
 pub(super) type Given = BTreeMap<String, Value>;
@@ -90,10 +90,10 @@ fn read(text: &str) -> Value {
 /// The line that was typed; none at the end of the input.
 fn asked(question: &str, choices: &[Value]) -> Option<String> {
     let mut out = stderr().lock();
-    writeln!(out, "? {}", shown(question)).ok()?;
+    writeln!(out, "? {}", visible_line(question)).ok()?;
     for (number, choice) in (1..).zip(choices) {
         let choice = choice.as_str().map_or_else(|| choice.to_string(), str::to_owned);
-        writeln!(out, "  {number}) {}", shown(&choice)).ok()?;
+        writeln!(out, "  {number}) {}", visible_line(&choice)).ok()?;
     }
     write!(out, "  > ").ok()?;
     out.flush().ok()?;
