@@ -116,9 +116,9 @@ fn string_end(text: &str, quote: char) -> usize {
 /// Whether a `/` after `text` begins a regular expression and does not divide.
 fn begins_pattern(text: &str) -> bool {
     let before = text.trim_end();
-    let ends_operand =
-        before.ends_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | '$' | ')' | ']' | '}' | '"' | '\'' | '`'));
-    let word = before.rsplit(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
+    let is_of_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$');
+    let ends_operand = before.ends_with(|c: char| is_of_name(c) || matches!(c, ')' | ']' | '}' | '"' | '\'' | '`'));
+    let word = before.rsplit(|c: char| !is_of_name(c)).next().unwrap_or_default();
     !ends_operand
         || matches!(
             word,

@@ -127,6 +127,8 @@ fn a_fork(id: &str) -> Value {
 fn chains() -> Vec<Chain> {
     use EventType as E;
     let called = node("call", "SUBGRAPH", json!({"subgraphId": "called"}));
+    let question = json!({"question": "Who?", "timeoutMs": 1, "onTimeout": "default", "default": "nobody"});
+    let unanswered = node("ask", "USER_INTERACTION", question);
     let summary = json!({"operation": "compress", "strategy": "summarize", "parameters": {"profileId": "broken", "keepRecent": 1}});
     let unsummarized = || {
         let words = "many words ".repeat(20);
@@ -170,6 +172,8 @@ fn chains() -> Vec<Chain> {
         by_its_child(E::SubgraphStarted, std::slice::from_ref(&called)),
         by_its_child(E::SubgraphCompleted, &[called]),
         by_its_child(E::VariableChanged, std::slice::from_ref(&count)),
+        by_its_child(E::InteractionRequested, std::slice::from_ref(&unanswered)),
+        by_its_child(E::InteractionTimedOut, &[unanswered]),
         by_its_child(E::ScriptLog, &[code("x", "console.log(1)")]),
         by_a_new_run(E::ThreadCompleted, line("main", &[code("x", "return 1")])),
         by_a_new_run(E::ThreadFailed, line("main", &[code("x", "throw 1")])),
@@ -314,6 +318,11 @@ fn every_event_type_has_its_chain_here_or_a_reason() {
             "who_watches_for_failed_triggers_and_fails_is_told_once_more",
         ),
         (E::CheckpointCreated, "nothing raises it"),
+        (E::InteractionAnswered, "a person raises it"),
+        (
+            E::InteractionWithdrawn,
+            "it follows from a cancel, as THREAD_CANCELLED does",
+        ),
         (E::EffectInDoubt, "a run raises it once, when it goes on after a crash"),
         (
             E::Custom,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use pirn_core::analysis::analyse;
 use pirn_core::definition::{Loaded, SourceFile};
+use pirn_core::error::RunErrorCode;
 use pirn_core::graph::{CompileContext, compile_loaded};
 use pirn_core::script::{Plain, ScopeValues, Step, is_reserved};
 use proptest::prelude::*;
@@ -153,9 +154,12 @@ fn value_of(text: &str) -> Result<Option<Value>, TestCaseError> {
         scope.nodes.insert(Arc::clone(&root), Arc::new(value.clone()));
         scope.variables.insert(root, Arc::new(value));
     }
-    let value = plain.value(&scope).transpose();
-    let value = value.map_err(|fault| TestCaseError::fail(fault.to_string()))?;
-    Ok(value.map(|value| value.as_ref().clone()))
+    match plain.value(&scope).transpose() {
+        Ok(value) => Ok(value.map(|value| value.as_ref().clone())),
+        // An operand that nothing is called.
+        Err(fault) if fault.code == RunErrorCode::UnknownName => Ok(None),
+        Err(fault) => Err(TestCaseError::fail(fault.to_string())),
+    }
 }
 
 /// JSON's literals, `undefined` and texts in single quotes; `None` beyond what JavaScript and JSON write alike.

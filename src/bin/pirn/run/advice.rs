@@ -9,7 +9,7 @@ pub(super) fn advice(code: RunErrorCode) -> Option<&'static str> {
             "give it more time (`timeoutMs`, `timeout`, --timeout), or say where to go instead: `onError`"
         }
         RunErrorCode::ScriptLimitExceeded => {
-            "an expression has 50 ms, CODE 5 s; docs/reference/limits.md lists every limit"
+            "an expression has 1 s, CODE 5 s; docs/reference/limits.md lists every limit"
         }
         RunErrorCode::TemplateError => {
             "give the value in the input, or ask whether it is there: {{#if path}}...{{/if}}"
