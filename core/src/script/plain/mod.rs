@@ -363,6 +363,8 @@ impl<'s> Evaluation<'s> {
                 ops::method(method, &text, argument.as_ref())
             }
             Val::At(path) => self.list(path, |items| ops::method_of_list(method, items, argument.as_ref()))?,
+            // A `null` in it may be an `undefined`, which JavaScript tells apart and JSON does not.
+            Val::Made(Value::Array(items)) if items.contains(&Value::Null) => None,
             Val::Made(Value::Array(items)) => ops::method_of_list(method, &items, argument.as_ref()),
             _ => None,
         };
@@ -608,6 +610,7 @@ mod tests {
             "input.text === 'a'",
             "input.ss.toUpperCase()",
             "1 / 0",
+            "[input.none].indexOf(input.none)",
             "1 == '1'",
             "'2' > 1",
             "input === input",
