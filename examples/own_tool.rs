@@ -6,7 +6,7 @@ use futures::future::{BoxFuture, FutureExt};
 use pirn::{Engine, Tool, ToolSpec, WorkClock};
 use serde_json::{Value, json};
 
-/// How many letters a word has.
+/// Counts the letters of a word.
 struct CountLetters;
 
 impl Tool for CountLetters {

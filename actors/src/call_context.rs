@@ -1,4 +1,4 @@
-//! Where something outside of a run is called from.
+//! The place in a run that outside code is called from.
 
 use std::sync::Arc;
 
@@ -15,6 +15,6 @@ pub struct CallContext {
     pub workflow_id: Arc<str>,
     /// The node; none where a trigger calls.
     pub node_id: Option<Arc<str>>,
-    /// What the run's caller said of it when it was started: a tenant, a user.
+    /// The metadata that the run's caller started it with: a tenant, a user.
     pub metadata: Arc<Map<String, Value>>,
 }

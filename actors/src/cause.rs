@@ -1,9 +1,9 @@
-//! How many triggers stand between a run's own steps and what the host's code does just now.
+//! The number of triggers between a run's own steps and what the host's code does just now.
 //!
 //! A function that a trigger calls can raise an event, through a `RunHandle`, that calls it again. What it raises is one
 //! link further down the chain than what it was called for, so the chain has its end. Nobody hands a
 //! depth to such code and nobody has to: while it is called, and while its future is polled, the depth is the thread's.
-//! What it does in a task or thread of its own is not known to be its doing.
+//! Work it does in a task or thread of its own is not attributed to it.
 //!
 //! The effect that such code carries out is known in the same way: its id is the idempotency key of whatever the code asks of
 //! others, the same in every attempt and every process.
@@ -40,7 +40,7 @@ pub fn idempotency_key() -> Option<String> {
     })
 }
 
-/// How many triggers stand between the run's own steps and the caller; 0 where none called it.
+/// The number of triggers between the run's own steps and the caller; 0 where none called it.
 pub fn trigger_depth() -> u32 {
     DEPTH.get()
 }

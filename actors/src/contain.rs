@@ -9,7 +9,7 @@
 //! 2. It is dropped inside a second catch, on a stack that does not unwind.
 //! 3. The end is told exactly once, after the actor is gone, also when the executor drops the task.
 //!
-//! What safe Rust can not contain: two panics of destructors within one drop (the actor's `Drop` panics and then a
+//! Safe Rust cannot contain two panics of destructors within one drop (the actor's `Drop` panics and then a
 //! field's does). That aborts, as everywhere in Rust.
 
 use std::any::Any;
@@ -25,7 +25,7 @@ use actix::{Actor, ActorContext, Addr, Context};
 use crate::host::Host;
 use crate::panic_text::panic_message;
 
-/// How an actor ended.
+/// The way an actor ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// It stopped: it asked to, or nobody holds its address any more.

@@ -3,7 +3,7 @@
 //! A subscriber is a bounded buffer. A full one never holds the bus up: what does not fit is counted, and the
 //! subscriber is told how many it missed before the next event it gets.
 //!
-//! Where the trigger matcher is gone, no trigger fires any more: nobody waits for one, and runs end as without triggers.
+//! Once the trigger matcher is gone, no trigger fires any more: nobody waits for one, and runs end as without triggers.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -25,7 +25,7 @@ use crate::protocol::supervisor::SupervisorMsg;
 
 pub(crate) struct EventBusActor {
     engine: Arc<dyn EngineHandle>,
-    /// What runs are told is kept.
+    /// True if the engine's runs are durable.
     keeps_runs: bool,
     interest: Rc<Interest>,
     bus: BusSender,
@@ -227,7 +227,7 @@ impl Listener {
 }
 
 impl Drop for Listener {
-    /// What was missed at the end is said at the end.
+    /// Events missed at the end are reported at the end.
     fn drop(&mut self) {
         if self.missed > 0 {
             self.subscriber.deliver.end(self.missed);

@@ -71,7 +71,7 @@ impl EventWaiters {
     }
 }
 
-/// Whether an event is the one that is waited for, by its type or its name.
+/// True if an event is the one that is waited for, by its type or its name.
 pub(crate) fn is_heard(wanted: &str, event: &Event) -> bool {
     *wanted == *event.raised.event_type.as_str() || event.raised.event_name.as_deref() == Some(wanted)
 }

@@ -38,7 +38,7 @@ pub(crate) fn raise(event: &Event, raised: RaisedEvent) -> BusMsg {
     }
 }
 
-/// How many triggers stand between the run's own steps and what the event sets off.
+/// The number of triggers between the run's own steps and what the event sets off.
 pub(crate) fn depth_after(event: &Event) -> u32 {
     event.raised.trigger_depth + 1
 }

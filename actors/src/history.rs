@@ -43,7 +43,7 @@ impl History {
         Self::of_parts(messages.collect(), report.mark_map.clone())
     }
 
-    /// How many messages there are, archived ones included.
+    /// The number of messages, archived ones included.
     pub fn len(&self) -> usize {
         match &self.kind {
             Kind::Uncounted(messages, _) => messages.len(),
@@ -51,7 +51,7 @@ impl History {
         }
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -87,7 +87,7 @@ fn counted<T: Into<Arc<Message>>>(messages: Vec<T>, marks: MarkMap, tokenizer: &
     Conversation::from_parts(counted.clone(), marks).unwrap_or_else(|_| Conversation::from_messages(counted))
 }
 
-/// Whether they are one object. Both are held, so neither's place can have been given to another.
+/// True if they are one object. Both are held, so neither's place can have been given to another.
 fn is_same(one: &Arc<dyn Tokenizer>, other: &Arc<dyn Tokenizer>) -> bool {
     std::ptr::addr_eq(Arc::as_ptr(one), Arc::as_ptr(other))
 }

@@ -1,4 +1,4 @@
-//! What a run calls in place: its engine's evaluator, functions, tokenizers.
+//! The parts that a run calls in place: its engine's evaluator, functions, tokenizers.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -20,7 +20,7 @@ pub(crate) type SharedEvaluator = Rc<RefCell<Box<dyn Evaluator>>>;
 /// A tokenizer, and the number of the graph that counts with it.
 type TokenizerOf = (u64, Arc<dyn Tokenizer>);
 
-/// What a run calls in place.
+/// The parts that a run calls in place.
 pub(crate) struct InPlace {
     ports: Arc<Ports>,
     engine: Arc<dyn EngineHandle>,

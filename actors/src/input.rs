@@ -1,4 +1,4 @@
-//! What a registered function is called with.
+//! The input of a registered function.
 
 use std::fmt;
 use std::ops::Deref;
@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::call_context::CallContext;
 
-/// What a function gets that is called in place: JSON, which is made when it is first looked at, once. Many functions never
+/// The input of a function called in place: JSON, made when it is first looked at, once. Many functions never
 /// look; what a JOIN leaves behind, and the event of a trigger, would be many texts for nobody.
 ///
 /// ```
@@ -130,12 +130,12 @@ impl Serialize for Input<'_> {
     }
 }
 
-/// What a CUSTOM action's function sees, `{event, parameters}`: one object for one call after another.
+/// The input of a CUSTOM action's function, `{event, parameters}`: one object for one call after another.
 #[derive(Default)]
 pub(crate) struct Shown {
     /// For the call that is under way, once it has looked.
     now: OnceLock<Value>,
-    /// What an earlier one saw; its place is taken.
+    /// The object of an earlier one; its place is taken.
     before: Mutex<Value>,
 }
 
@@ -165,7 +165,7 @@ impl Shown {
     }
 }
 
-/// What an async function of a CUSTOM action gets.
+/// The input of a CUSTOM action's async function.
 pub(crate) fn firing_value(event: &Event, parameters: &Map<String, Value>) -> Value {
     let mut shown = Value::Null;
     show(event, parameters, &mut shown);

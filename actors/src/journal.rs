@@ -1,4 +1,4 @@
-//! Who keeps what runs are told.
+//! The journal of what runs are told.
 //!
 //! A run is what it began with and what it was told, in that order: its machine does the same when it is told the same. What
 //! is evaluated or called in place is not told it: that is done again.
@@ -19,7 +19,7 @@ pub trait Journal: Send + Sync + 'static {
     /// A run begins, over these workflows. Called on the run's own thread; must not block.
     fn begun(&self, begun: &Begun, graphs: &Graphs) -> Box<dyn RunJournal>;
 
-    /// Whether runs go on from it in another process. Their events are raised then whoever listens, so that their sequences are
+    /// True if runs go on from it in another process. Their events are then raised whoever listens, so sequences stay
     /// the same; but pieces of replies, which come differently each time, take the number of the event before them.
     fn is_durable(&self) -> bool {
         false

@@ -57,22 +57,22 @@ struct Actors {
     conversations: ConversationActor,
     /// By number: those that have something under way.
     threads: Vec<Option<Box<ThreadActor>>>,
-    /// What the last step wants done; kept for its room.
+    /// Effects of the last step; kept for its capacity.
     effects: Vec<Effect>,
-    /// What waits until what it follows from is kept.
+    /// Effects that wait until what they follow from is kept.
     outbox: Outbox,
-    /// What the run was told up to this step is to be kept, or is.
+    /// The last step whose keeping was asked for.
     asked: Option<u64>,
     /// The run has begun: what was told before is heard first.
     has_begun: bool,
 }
 
-/// Who handles a message.
+/// The handler of a message.
 #[derive(Clone, Copy)]
 enum Addressee {
     Supervisor,
     Thread(ThreadNo),
-    /// Whose it is, and who awaits its answer.
+    /// Its thread, and who awaits its answer.
     Conversation(ThreadNo, Option<(ThreadNo, EffectId)>),
 }
 
@@ -96,7 +96,7 @@ impl Addressee {
     }
 }
 
-/// What came of serving the queue.
+/// The result of serving the queue.
 enum Served {
     /// Nothing is left in it.
     All,
@@ -299,7 +299,7 @@ impl Actors {
         self.supervisor.stop(error, run);
     }
 
-    /// What the run was told up to this step is kept: what follows from it is carried out. The panic of that is given back.
+    /// Carries out what waited for the steps up to this one to be kept. The panic of that is given back.
     fn kept(
         &mut self,
         step: u64,

@@ -1,4 +1,4 @@
-//! What an engine is given from outside: models, tools, functions, scripts, tokenizers.
+//! The outside of an engine: models, tools, functions, scripts, tokenizers.
 //!
 //! Every call is work: it may take long, fail, or be dropped. What it answers is an [`Outcome`]
 //! of the thread that asked.
@@ -123,7 +123,7 @@ impl TokenSink {
         }
     }
 
-    /// Whether anybody reads.
+    /// True if anybody reads.
     pub fn is_open(&self) -> bool {
         self.send.is_some()
     }
@@ -137,7 +137,7 @@ pub trait Model: Send + Sync + 'static {
     /// It answered this request before the process of its run ended: what later calls depend on is put in the session.
     fn answered(&self, _request: &ModelRequest, _session: &ModelSession) {}
 
-    /// Whether it waits for the outside world (a network, a process): virtual time then stands by the real clock.
+    /// True if it waits for the outside world (a network, a process): virtual time then stands by the real clock.
     fn is_external(&self) -> bool {
         false
     }
@@ -184,12 +184,12 @@ pub trait Tool: Send + Sync + 'static {
         Box::pin(async move { called.await.map(|text| (text, Vec::new())) })
     }
 
-    /// Whether it waits for the outside world.
+    /// True if it waits for the outside world.
     fn is_external(&self) -> bool {
         true
     }
 
-    /// Whether it changes nothing: a call that may have been made is then made again without a thought.
+    /// True if it changes nothing: a call that may have been made is then made again without a thought.
     fn is_read_only(&self) -> bool {
         false
     }
@@ -241,10 +241,10 @@ pub trait Tools: Send + Sync + 'static {
     /// The specs of these tools, for models; unknown names are left out.
     fn specs(&self, names: &[Arc<str>]) -> Vec<ToolSpec>;
 
-    /// Whether a call of this tool waits for the outside world: virtual time then stands by the real clock.
+    /// True if a call of this tool waits for the outside world: virtual time then stands by the real clock.
     fn is_external(&self, name: &str) -> bool;
 
-    /// What happens with a call of this tool that was under way when the process of its run ended; none: as its node says.
+    /// The policy for a call of this tool that was under way when the process of its run ended; none: as its node says.
     fn in_doubt(&self, _name: &str) -> Option<InDoubt> {
         None
     }
@@ -287,11 +287,11 @@ pub struct ScriptJob<'a> {
     pub seed: Option<u64>,
 }
 
-/// How a script ended, and what it wrote before.
+/// The end of a script, and what it wrote before.
 pub struct ScriptEnd {
     /// Its value.
     pub result: Result<Arc<Value>, RunError>,
-    /// What it wrote with `console`.
+    /// Its `console` output.
     pub logs: ScriptLogs,
 }
 
@@ -351,7 +351,7 @@ impl Texts {
 pub enum Want {
     /// An expression's value.
     Value,
-    /// Whether an expression holds.
+    /// The truth of an expression.
     Truth,
     /// A template's text.
     Text,
@@ -360,7 +360,7 @@ pub enum Want {
 /// The callback of evaluated texts.
 pub type TextAnswer = Box<dyn FnOnce(Outcome) + Send>;
 
-/// How the threads of scripts fare.
+/// Statistics of the threads of scripts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScriptStats {
     /// Scripts that wait for a thread.
@@ -386,7 +386,7 @@ pub trait Scripts: Send + Sync + 'static {
     /// Evaluates, and waits for the answer: for at most the time limit of a text, and what others are before it.
     fn evaluate_here(&self, job: TextJob) -> Outcome;
 
-    /// How its threads fare.
+    /// Statistics of its threads.
     fn stats(&self) -> ScriptStats {
         ScriptStats::default()
     }
@@ -448,7 +448,7 @@ impl Ports {
         })
     }
 
-    /// Whether runs go on in another process where this one ends.
+    /// True if runs go on in another process where this one ends.
     pub fn is_durable(&self) -> bool {
         self.journal.as_ref().is_some_and(|journal| journal.is_durable())
     }

@@ -23,23 +23,23 @@ pub struct Rebuilt {
     pub graphs: Graphs,
     /// Its workflow.
     pub(crate) workflow_id: Arc<str>,
-    /// What it was started with, for models, tools and functions.
+    /// Its caller's metadata, for models, tools and functions.
     pub(crate) metadata: Option<Arc<Map<String, Value>>>,
     /// The effects that have no outcome.
     pub open: OpenEffects,
-    /// How much it was told.
+    /// Number of steps it was told.
     pub steps: u64,
     /// When it was told the last of that.
     pub at: Millis,
     /// Its events from the beginning, each with its time: one or several.
     pub(crate) raised: Vec<(Millis, Effect)>,
-    /// Where in `raised` a wait for an event began that is not over.
+    /// For each open wait for an event, its start in `raised`.
     pub(crate) waits: BTreeMap<(ThreadNo, thread::EffectId), usize>,
     /// Every effect of a thread that is done outside: when it was asked for, by which node.
     asked: AskedFor,
     /// The requests of models that have answered, by thread.
     pub(crate) answered: BTreeMap<ThreadNo, Vec<ModelAnswered>>,
-    /// What the trigger matcher had done.
+    /// The trigger matcher's actions.
     pub(crate) triggers: TriggersActed,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct ModelAnswered {
 pub struct Resumed {
     /// The run as it was.
     pub rebuilt: Rebuilt,
-    /// What it is told before it goes on.
+    /// Messages it is told before it goes on.
     pub told: Vec<Message>,
     /// Keeps what it is told from now on.
     pub journal: Box<dyn RunJournal>,
@@ -73,7 +73,7 @@ pub struct AskedEffect {
     pub at: Millis,
     /// The node; none for what a node waits for.
     pub node_id: Option<Arc<str>>,
-    /// What it is; none likewise.
+    /// Its kind; none likewise.
     pub kind: Option<DoubtKind>,
 }
 
@@ -160,7 +160,7 @@ pub(crate) struct Seen {
     asked: AskedFor,
     answered: BTreeMap<ThreadNo, Vec<AnsweredRequest>>,
     triggers: TriggersActed,
-    /// How many events were raised, and how many had been when the triggers were last asked to act on them.
+    /// Number of events raised, and the number when the triggers were last asked to act on them.
     events: u64,
     asked_triggers: u64,
     steps: u64,

@@ -1,4 +1,4 @@
-//! What the actors of one run share on their arbiter.
+//! The state that the actors of one run share on their arbiter.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -31,11 +31,11 @@ pub(crate) struct RunContext {
     bus: BusSender,
     /// The run's way in for whoever is not one of its actors.
     pub(crate) supervisor: Arc<SupervisorHandle>,
-    /// Where somebody wants them.
+    /// None where nobody wants them.
     pub(crate) spans: Option<Box<Spans>>,
     /// Keeps what it is told; none: nobody does.
     journal: RefCell<Option<Box<dyn RunJournal>>>,
-    /// How much it was told.
+    /// Number of steps it was told.
     told: Cell<u64>,
     /// Types of events that are raised whoever listens: where the run goes on in another process.
     promised: EventMask,
@@ -86,7 +86,7 @@ impl RunContext {
         self.in_place.engine()
     }
 
-    /// Who listens to what just now.
+    /// The interest of listeners just now.
     pub(crate) fn listening(&self) -> Listening {
         let interest = &self.interest;
         Listening {
@@ -114,7 +114,7 @@ impl RunContext {
         self.journal.replace(Some(journal));
     }
 
-    /// Whether it goes on in another process where this one ends.
+    /// True if it goes on in another process where this one ends.
     pub(crate) fn is_durable(&self) -> bool {
         self.promised != EventMask::NONE
     }
@@ -125,7 +125,7 @@ impl RunContext {
         machine.tell(message);
     }
 
-    /// How much it was told so far.
+    /// Number of steps it was told so far.
     pub(crate) fn told(&self) -> u64 {
         self.told.get()
     }
@@ -188,7 +188,7 @@ impl RunContext {
         &self.bus
     }
 
-    /// Whether the bus was told anything of this run.
+    /// True if the bus was told anything of this run.
     pub(crate) fn is_on_bus(&self) -> bool {
         self.is_on_bus.get()
     }

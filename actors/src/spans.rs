@@ -7,7 +7,7 @@
 //! | `node` | `node_id`, `awaits` | a model, a tool, a function that takes its time or a script works for it |
 //!
 //! A node's span stands in its thread's, that in the one of the thread that started it, and the main thread's in the run's.
-//! Whether anybody wants them is asked once a run; where nobody does, none is made.
+//! Interest in them is asked for once a run; where there is none, no span is made.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -30,7 +30,7 @@ use crate::turn::Turn;
 /// More links than a chain of triggers has.
 const MOST_LINKS: u32 = 16;
 
-/// What a run is started with.
+/// The parts that a run is started with.
 pub(crate) struct RunSpec {
     pub(crate) beginning: Beginning,
     pub(crate) outcome: Setter<Arc<RunReport>>,
@@ -40,7 +40,7 @@ pub(crate) struct RunSpec {
     pub(crate) seat: Option<ArbiterLease>,
 }
 
-/// How a run comes to be.
+/// The beginning of a run.
 pub(crate) enum Beginning {
     New(Box<NewRun>),
     /// It goes on, after a process of it ended.
@@ -123,7 +123,7 @@ impl SupervisorActor {
         (actor, spec.beginning)
     }
 
-    /// Whether nothing is left of the run.
+    /// True if nothing is left of the run.
     pub(crate) fn is_over(&self) -> bool {
         self.settled.is_none()
     }
@@ -247,7 +247,7 @@ fn begin(thread: ThreadNo, turn: &mut Turn<'_>) {
     run.host.spawn(label, Box::pin(begin));
 }
 
-/// Whether the first steps of a called thread or a branch wait for nobody.
+/// True if the first steps of a called thread or a branch wait for nobody.
 fn begins_in_place(thread: ThreadNo, machine: &RunMachine) -> bool {
     match machine.origin(thread) {
         Some((Origin::Called { .. } | Origin::Item { .. }, _)) => true,

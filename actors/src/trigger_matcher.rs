@@ -34,7 +34,7 @@ use crate::protocol::mailbox::Receiver;
 use crate::protocol::matcher::MatcherMsg;
 use crate::protocol::supervisor::{Assignment, SupervisorMsg};
 
-/// Where the function of a trigger is called from: the thread that raised the event.
+/// The place that the function of a trigger is called from: the thread that raised the event.
 fn context_of(engine: &dyn EngineHandle, event: &Event) -> CallContext {
     CallContext {
         run_id: Arc::clone(&event.run_id),
@@ -257,7 +257,7 @@ impl TriggerMatcherActor {
             .map_err(|error| error.to_string())
     }
 
-    /// What was evaluated; what the evaluator left for later is waited for, which takes no longer than a text may.
+    /// The evaluated result; what the evaluator left for later is waited for, which takes no longer than a text may.
     fn or_later<R>(
         &self,
         done: Result<R, Unevaluated>,
@@ -433,7 +433,7 @@ impl TriggerMatcherActor {
     }
 }
 
-/// What a trigger's texts see: the event, whole.
+/// The scope of a trigger's texts: the event, whole.
 fn event_scope(event: &Event) -> ScopeValues {
     ScopeValues {
         event: Some(Arc::new(event.to_json())),

@@ -14,7 +14,7 @@ pub(crate) trait LocalInbox {
     fn deliver(&self, message: Message);
 }
 
-/// What an actor is given for its turn.
+/// The context of an actor's turn.
 pub(crate) struct Turn<'a> {
     pub(crate) run: &'a Rc<RunContext>,
     pub(crate) machine: &'a mut RunMachine,

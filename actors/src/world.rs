@@ -14,7 +14,7 @@ use crate::host::{Host, Observation};
 use crate::in_place::InPlace;
 use crate::run_context::RunContext;
 
-/// What a run's machine asks in place.
+/// The world that a run's machine asks in place.
 pub(crate) struct RunWorld<'a> {
     run_id: &'a Arc<str>,
     metadata: Option<&'a Arc<Map<String, Value>>>,
@@ -64,7 +64,7 @@ impl<'a> RunWorld<'a> {
     }
 }
 
-/// Where a thread calls something from.
+/// The place that a thread calls something from.
 pub(crate) fn context_of(
     run_id: &Arc<str>,
     thread: &ThreadMachine,

@@ -7,7 +7,7 @@ use actix::{Actor, ActorContext, Addr, Context, Handler, Message, Running};
 use pirn_actors::contain::{Exit, start_contained};
 use pirn_actors::host::{Host, HostConfig, HostRuntime, SimulatedHost};
 
-/// Where an actor breaks. Several places may break at once.
+/// The places an actor breaks at. Several may break at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Breaks {
     started: bool,
@@ -88,7 +88,7 @@ impl Handler<Stop> for Fragile {
     }
 }
 
-/// What a test hears of one actor.
+/// The calls and exits that a test hears of one actor.
 struct Heard {
     calls: Receiver<&'static str>,
     exits: Receiver<Exit>,
@@ -211,7 +211,7 @@ fn a_panic_anywhere_ends_only_its_actor_on_an_arbiter() {
     assert_eq!(runtime.stop(10_000).tasks_left, 0);
 }
 
-/// What an actor that never stopped by itself is asked when its host goes, and what is told.
+/// The calls and the exit of an actor that never stopped by itself, when its host goes.
 fn shutdown_cases() -> Vec<(Breaks, Vec<&'static str>, Exit)> {
     let farewell = vec!["started", "stopping", "stopped", "drop"];
     vec![

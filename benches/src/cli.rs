@@ -1,4 +1,4 @@
-//! What the benchmark programs understand.
+//! The arguments of the benchmark programs.
 //!
 //! - no words: all workloads on Pirn, raw tokio and the program's other sides, and prints the table
 //! - `once WORKLOAD SIZE ROUNDS`: on Pirn alone, for a profiler; 0 rounds only prepares
@@ -20,7 +20,7 @@ use crate::{Side, Workload, command, memory, others, report};
 /// Does what the program's arguments say; `others` stand beside Pirn and raw tokio.
 ///
 /// # Errors
-/// Where the words are not understood, or something can not be measured or written.
+/// Fails if the arguments are invalid, or something cannot be measured or written.
 #[allow(clippy::disallowed_methods)] // a benchmark has no host port
 pub fn main(beside: Vec<Side>) -> std::io::Result<()> {
     let runtime = tokio::runtime::Runtime::new()?;

@@ -16,7 +16,7 @@ pub const NODES: usize = 10_000;
 /// Starts the binary `pirn` over and over; its files are written to `folder`. With each what it may take in milliseconds.
 ///
 /// # Errors
-/// Where a file can not be written, the binary not started, or where it fails.
+/// Fails if a file cannot be written, or the binary cannot be started or fails.
 pub fn measure(pirn: &Path, folder: &Path) -> std::io::Result<Vec<(Times, f64)>> {
     let large = folder.join("large.json");
     std::fs::write(&large, format!("{:#}", workflows::mixed(NODES)))?;

@@ -2,7 +2,7 @@
 
 use crate::{Side, Workload};
 
-/// What one side took.
+/// The times of one side.
 #[derive(Clone, Debug)]
 pub struct Times {
     /// The side's name.
@@ -14,16 +14,16 @@ pub struct Times {
 /// One line of the table.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What was done.
+    /// The workload.
     pub workload: Workload,
-    /// What of it was measured; empty: all of it.
+    /// The part of it that was measured; empty: all of it.
     pub part: &'static str,
-    /// Who did it, raw tokio first and Pirn second.
+    /// The times of the sides, raw tokio first and Pirn second.
     pub times: Vec<Times>,
 }
 
 impl Row {
-    /// What was measured, for people.
+    /// The name of the row, for people.
     pub fn label(&self) -> String {
         match self.part {
             "" => self.workload.label(),

@@ -18,7 +18,7 @@ use std::pin::Pin;
 
 pub use workload::Workload;
 
-/// What one round of a workload took, by what was measured, in microseconds; none where a side has no such thing.
+/// The times of one round of a workload, by what was measured, in microseconds; none where a side has no such thing.
 pub type Sample = Option<Vec<(&'static str, f64)>>;
 
 /// A round under way.
@@ -32,7 +32,7 @@ pub struct Side {
     pub run: Box<dyn Fn(Workload) -> Round + Send + Sync>,
 }
 
-/// How long `work` takes, in microseconds, and what it gives.
+/// The time that `work` takes, in microseconds, and its output.
 #[allow(clippy::disallowed_methods)] // a benchmark measures real time
 pub async fn timed<T>(work: impl Future<Output = T>) -> (f64, T) {
     let start = std::time::Instant::now();

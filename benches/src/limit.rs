@@ -41,7 +41,7 @@ impl Limit {
         }
     }
 
-    /// Whether `times` keeps it; none where the side to compare with was not measured.
+    /// True if `times` keeps it; none where the side to compare with was not measured.
     pub fn is_kept(self, row: &Row, times: &Times) -> Option<bool> {
         let side = |name: &str| row.times.iter().find(|times| times.side.starts_with(name));
         let most = match self {

@@ -1,4 +1,4 @@
-//! What a thread and a run cost while they wait. One measurement a process: memory that was given back is used again.
+//! Memory of a thread and a run while they wait. One measurement a process: memory that was given back is used again.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::sides::workflows;
 /// Resident bytes a thread of one run whose `threads` branches all wait.
 ///
 /// # Errors
-/// Where the system does not say how much memory the process has.
+/// Fails if the system does not say how much memory the process has.
 pub async fn a_thread(threads: usize) -> std::io::Result<f64> {
     let workflow = workflows::fork_of_idle(threads).to_string();
     waiting(&workflow, "idle-fork", 1)

@@ -11,7 +11,7 @@ use crate::compare::{self, Times};
 use crate::sides::{Spin, pirn};
 use crate::{Side, Workload};
 
-/// What the peers' programs do.
+/// The workloads of the peers' programs.
 const WORKLOADS: [Workload; 6] = [
     Workload::Chain(1_000),
     Workload::Fork(8),
@@ -54,7 +54,7 @@ pub async fn own_lines() -> Vec<Value> {
     lines
 }
 
-/// What one side took for a workload, over all rounds.
+/// The times of one side for a workload, over all rounds.
 struct Measured {
     workload: Workload,
     side: String,

@@ -8,7 +8,7 @@ use crate::{Side, Workload, compare, picture, table};
 /// Measures Pirn and raw tokio, and `others`, on `workloads`.
 ///
 /// # Errors
-/// Where the results can not be written.
+/// Fails if the results cannot be written.
 pub async fn run(workloads: Vec<Workload>, others: Vec<Side>) -> std::io::Result<()> {
     let needs_spin = workloads.iter().any(|workload| matches!(workload, Workload::Cpu(_)));
     let spin = if needs_spin { Spin::calibrated() } else { Spin::none() };

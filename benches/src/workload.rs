@@ -1,4 +1,4 @@
-//! What is measured, and what it must reach.
+//! The workloads and their sizes.
 
 /// A workload and its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,7 +47,7 @@ impl Workload {
         Self::History(100_000),
     ];
 
-    /// What it is, for people.
+    /// Its name, for people.
     pub fn label(self) -> String {
         match self {
             Self::Chain(nodes) => format!("W1 chain of {nodes} nodes"),
@@ -61,7 +61,7 @@ impl Workload {
         }
     }
 
-    /// How often it is measured.
+    /// Number of rounds it is measured for.
     pub fn rounds(self) -> usize {
         match self {
             Self::Chain(_) | Self::Fork(8..=1_000) => 101,

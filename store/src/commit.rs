@@ -21,11 +21,11 @@ pub struct Commit {
     pub records: Vec<Record>,
     /// Texts to keep, if they are not kept yet.
     pub contents: Vec<Content>,
-    /// How the run stands now.
+    /// The run's status now.
     pub status: Option<RunStatus>,
     /// Timers set and cleared.
     pub timers: Vec<TimerChange>,
-    /// What the run leaves to its session.
+    /// The run's write to its session.
     pub session: Option<SessionWrite>,
     /// The machine as it is after one of its steps, in place of the last snapshot.
     pub snapshot: Option<Snapshot>,
@@ -47,7 +47,7 @@ pub struct NewRun {
     pub workflow: String,
     /// Its definition; kept, or in the commit's contents.
     pub definition: ContentHash,
-    /// What else it starts from; likewise.
+    /// The other contents it starts from; likewise.
     pub contents: Vec<ContentHash>,
     /// The version of the machines that step it.
     pub semantics: u32,
@@ -78,7 +78,7 @@ pub enum TimerChange {
     },
 }
 
-/// What a run leaves to its session.
+/// A run's write to its session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionWrite {
     /// The session.
@@ -87,7 +87,7 @@ pub struct SessionWrite {
     pub follows: u64,
     /// JSON, as the engine reads it.
     pub body: String,
-    /// What the body names; kept, or in the commit's contents.
+    /// The contents that the body names; kept, or in the commit's contents.
     pub contents: Vec<ContentHash>,
     /// In milliseconds since 1970.
     pub at: u64,

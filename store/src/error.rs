@@ -1,4 +1,4 @@
-//! What a store refuses or fails with.
+//! The errors of a store.
 
 use std::fmt::{self, Display};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub enum StoreError {
         /// The system's words.
         why: String,
     },
-    /// What is kept is not what was written.
+    /// The kept data is not what was written.
     Damaged {
         /// The store's file.
         file: Arc<str>,

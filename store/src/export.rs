@@ -74,7 +74,7 @@ struct Head {
     semantics: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     session: Option<String>,
-    /// Where it was forked, for who reads the file.
+    /// The point it was forked at, for readers of the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     forked_from: Option<ForkedFrom>,
     status: String,

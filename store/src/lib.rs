@@ -1,4 +1,4 @@
-//! Where durable runs are kept.
+//! The storage of durable runs.
 //!
 //! A run is its definition, what it started from, and the ordered list of what came from outside: its *journal*. A [`Store`]
 //! keeps journals and what belongs to them, and promises, whatever kills the process or the machine:

@@ -1,4 +1,4 @@
-//! What a store says about runs, sessions, timers and snapshots.
+//! Runs, sessions, timers and snapshots, as a store tells of them.
 
 use crate::content::ContentHash;
 
@@ -11,7 +11,7 @@ pub struct Run {
     pub workflow: String,
     /// The definition it started with and keeps.
     pub definition: ContentHash,
-    /// What else it started from: input, conversation.
+    /// The other contents it started from: input, conversation.
     pub contents: Vec<ContentHash>,
     /// The version of the machines that stepped it.
     pub semantics: u32,
@@ -19,7 +19,7 @@ pub struct Run {
     pub session: Option<String>,
     /// The run and step that it was forked at. Up to there their journals are one.
     pub base: Option<Base>,
-    /// How it stands.
+    /// Its status.
     pub status: RunStatus,
     /// In milliseconds since 1970.
     pub started_at: u64,
@@ -38,7 +38,7 @@ pub struct Base {
     pub step: u64,
 }
 
-/// How a run stands, as far as its store was told.
+/// The status of a run, as far as its store was told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RunStatus {
     /// It has begun and not ended. Where no process carries it, it waits to be resumed.
@@ -149,7 +149,7 @@ impl RunFilter {
     }
 }
 
-/// What the runs of a session hand to the next.
+/// The data that the runs of a session hand to the next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
     /// Its id.
@@ -158,7 +158,7 @@ pub struct Session {
     pub version: u64,
     /// JSON, as the engine reads it.
     pub body: String,
-    /// What the body names.
+    /// The contents that the body names.
     pub contents: Vec<ContentHash>,
     /// The run that left it.
     pub run: String,

@@ -16,7 +16,7 @@ pub type Pending<T> = BoxFuture<'static, Result<T, StoreError>>;
 /// A run has at most so many others in the line of those it was forked from.
 pub(crate) const MAX_FORKS: usize = 1000;
 
-/// Where runs are kept. A command is given when its method is called, in the order of the calls; the future only waits for
+/// Storage of runs. A command is given when its method is called, in the order of the calls; the future only waits for
 /// the answer. Whatever has been answered is durable.
 ///
 /// A durable engine's journal has six verbs, and each is one of these: *claim* is [`Store::run`] (and, between processes, the
@@ -64,10 +64,10 @@ pub trait Store: Send + Sync + 'static {
     fn remove_session(&self, id: &str) -> Pending<bool>;
 }
 
-/// What [`Store::remove`] has removed.
+/// The amount that [`Store::remove`] has removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Removed {
-    /// How many of the named runs there were.
+    /// Number of the named runs that there were.
     pub runs: u64,
     /// The bytes of records, snapshots and contents that went with them.
     pub bytes: u64,

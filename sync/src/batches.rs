@@ -34,14 +34,14 @@ pub struct Batches<T> {
 struct State<T> {
     /// The newest batch's number.
     last: u64,
-    /// Whether the newest one takes more.
+    /// True if the newest one takes more.
     is_open: bool,
     being_sent: usize,
     /// Something else was sent meanwhile: what is being sent now may not be the last.
     is_crossed: bool,
     /// The newest is the last.
     untaken: Vec<(u64, Vec<T>)>,
-    /// How many items the batch had that was taken last: the next one has room for as many from the start.
+    /// Number of items in the batch that was taken last: the next one has room for as many from the start.
     usual: usize,
 }
 

@@ -61,7 +61,7 @@ struct Cell<T> {
 struct State<T> {
     outcome: Option<Arc<Result<T, Lost>>>,
     waiters: Waiters,
-    /// Whether a plain thread waits, or has.
+    /// True if a plain thread waits, or has.
     has_threads: bool,
 }
 

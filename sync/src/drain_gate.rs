@@ -121,12 +121,12 @@ impl DrainGate {
         }
     }
 
-    /// Whether it is closed.
+    /// True if it is closed.
     pub fn is_closed(&self) -> bool {
         lock(&self.inner.state).closed
     }
 
-    /// How many are inside.
+    /// Number of those inside.
     pub fn inside(&self) -> usize {
         lock(&self.inner.state).inside
     }

@@ -1,4 +1,4 @@
-//! How often something may still be done, counted by many threads.
+//! A limit on how often something may be done, counted by many threads.
 //!
 //! Invariants:
 //! 1. [`Quota::claim`] succeeds `limit` times over all threads, never more.
@@ -53,12 +53,12 @@ impl Quota {
         None
     }
 
-    /// How often it may be claimed in all.
+    /// The number of claims allowed in all.
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// How often it was claimed; never more than the limit.
+    /// The number of claims made; never more than the limit.
     pub fn claimed(&self) -> u64 {
         self.claimed.load(Ordering::Relaxed)
     }

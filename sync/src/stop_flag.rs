@@ -30,7 +30,7 @@ impl StopFlag {
         self.0.store(true, order);
     }
 
-    /// Whether it was raised.
+    /// True if it was raised.
     pub fn is_stopped(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }

@@ -1,4 +1,4 @@
-//! What the other primitives promise, on one or two real threads; `loom-tests` tries all interleavings.
+//! The promises of the other primitives, on one or two real threads; `loom-tests` tries all interleavings.
 
 use std::panic::catch_unwind;
 use std::pin::pin;

@@ -164,7 +164,7 @@ fn uses<'a>(text: &'a str, prefix: &'a str) -> impl Iterator<Item = &'a str> {
         })
 }
 
-/// Where each of the items of a group in braces begins.
+/// The beginnings of the items of a group in braces.
 fn first_names(group: &str) -> Vec<&str> {
     let (mut depth, mut starts) = (0_usize, vec![0]);
     for (at, letter) in group.char_indices() {

@@ -5,7 +5,7 @@ use pirn_tests::world::{code, forked, line, node, run, wait, workflow};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-/// What is done to a run from outside.
+/// An action on a run from outside.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Does {
     /// Raises the event that its WAIT nodes wait for.
@@ -15,7 +15,7 @@ enum Does {
     Cancel,
 }
 
-/// What came of it: THREAD_* events and statuses of the main thread, one by one, and the report.
+/// The result: THREAD_* events and statuses of the main thread, one by one, and the report.
 struct Life {
     changes: Vec<&'static str>,
     report: RunReport,
@@ -149,7 +149,7 @@ proptest! {
     }
 }
 
-/// What it shows, the workflow, what is done to it, the changes, the end.
+/// The point shown, the workflow, what is done to it, the changes, the end.
 type Case<'a> = (&'a str, &'a Value, &'a [Does], &'a [&'a str], ThreadStatus);
 
 #[test]

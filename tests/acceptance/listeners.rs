@@ -1,4 +1,4 @@
-//! Who listens to a run: cases M26 to M29, M35 to M38. SPEC has neither hooks nor listeners with a priority: triggers do
+//! Listeners of a run: cases M26 to M29, M35 to M38. SPEC has neither hooks nor listeners with a priority: triggers do
 //! what the cases' hooks do, in the order in which they stand, and subscribers get events in sequence order.
 
 use std::sync::Mutex;

@@ -1,4 +1,4 @@
-//! What an engine refuses to be built with: cases A05 to A26, B05, B06, B24, B25, G01, G27, G28, L12.
+//! Faults that an engine refuses to be built with: cases A05 to A26, B05, B06, B24, B25, G01, G27, G28, L12.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use pirn::{BuildError, Engine};
 use pirn_tests::world::{code, forked, line, node, workflow};
 use serde_json::{Value, json};
 
-/// What an engine says of a file: each fault's code, and where it stands.
+/// The faults that an engine finds in a file: each one's code and place.
 fn faults(file: &Value) -> BTreeSet<(String, String)> {
     let built = Engine::builder()
         .virtual_time(Some(1))

@@ -1,4 +1,4 @@
-//! What docs/semantics.md says may be relied on, and no scenario of its own shows.
+//! Promises of docs/semantics.md that no scenario of its own shows.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -94,7 +94,7 @@ fn a_count_is_exact_where_events_come_at_once() {
     assert_eq!(told(&file(None, Some(100))).iter().sum::<usize>(), 100);
 }
 
-/// Whether it is of that node.
+/// True if it is of that node.
 fn is_in(heard: &Heard, id: &str) -> bool {
     matches!(heard, Heard::Event(event) if event.raised.data.get("nodeId") == Some(&json!(id)))
 }

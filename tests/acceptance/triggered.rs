@@ -7,7 +7,7 @@ use pirn::{Engine, EngineBuilder, EventType, FiringOutcome, Message, Role, Threa
 use pirn_tests::world::{Ran, code, line, node, run, run_in, run_unrecorded, say, wait, workflow};
 use serde_json::{Value, json};
 
-/// What starts `sub` whenever such an event comes, of node `a` where it is a node's.
+/// A trigger that starts `sub` whenever such an event comes, of node `a` where it is a node's.
 fn starts(event_type: &str, parameters: &Value) -> Value {
     let mut trigger = json!({"id": "t", "type": "EVENT", "condition": {"eventType": event_type},
         "action": {"type": "EXECUTE_TRIGGERED_SUBGRAPH", "parameters": {"triggeredWorkflowId": "sub"}}});

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::triggered::{look, looking};
 
-/// What was raised in a run that waits for `go`, while these CUSTOM events came from outside, and `go` at last.
+/// Notifications of a run that waits for `go`, while these CUSTOM events came from outside, and `go` at last.
 fn told(trigger: &Value, events: &[&str]) -> Vec<Value> {
     let mut main = line("main", &[node("gate", "WAIT", json!({"event": "go"}))]);
     main["triggers"] = json!([trigger]);
@@ -73,7 +73,7 @@ fn run_once(engine: &Engine) -> u64 {
     notified.count() as u64
 }
 
-/// Whether it watches, and how often it has fired.
+/// True if it watches, and the number of its firings.
 fn state(engine: &Engine) -> (bool, u64) {
     let states = block_on(engine.triggers(None));
     assert_eq!(states.len(), 1);

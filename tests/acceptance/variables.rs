@@ -31,7 +31,7 @@ fn l13_a_global_variable_is_the_runs_and_not_the_threads() {
     );
 }
 
-/// What every object inherits is not a name of the run's, and what a text does to it is gone with the text.
+/// Names that every object inherits are none of the run's, and what a text does to them is gone with the text.
 #[test]
 fn k35_no_expression_reaches_what_all_values_share() {
     let tried = |expression: &str| {

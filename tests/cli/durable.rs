@@ -41,7 +41,7 @@ fn folder(name: &str) -> Folder {
     folder
 }
 
-/// How often each call was made, by its key.
+/// The number of times each call was made, by its key.
 fn made(folder: &Folder) -> BTreeMap<String, usize> {
     let mut made = BTreeMap::new();
     for line in folder.read("lines").lines() {
@@ -50,7 +50,7 @@ fn made(folder: &Folder) -> BTreeMap<String, usize> {
     made
 }
 
-/// What comes through the pipe. Opened for writing too: it has no end while this is open, and no writer waits.
+/// Lines from the pipe. Opened for writing too: it has no end while this is open, and no writer waits.
 fn gate(folder: &Folder) -> impl Iterator<Item = String> + use<> {
     let pipe = OpenOptions::new().read(true).write(true).open(folder.file("gate"));
     BufReader::new(pipe.expect("opens"))
@@ -63,7 +63,7 @@ fn runs(folder: &Folder, arguments: &[&str]) -> Ended {
     pirn_in(folder.path(), &all, &[])
 }
 
-/// How many kills: more by the environment.
+/// Number of kills: more by the environment.
 fn kills() -> usize {
     let wanted = std::env::var("PIRN_KILLS").ok().and_then(|text| text.parse().ok());
     wanted.unwrap_or(NODES)

@@ -1,4 +1,4 @@
-//! What is no workflow, no text, has no end or is far too large: a clear word and an exit code, no panic, no memory filled.
+//! Input that is no workflow, no text, endless or too large: a clear error and exit code, no panic, no memory filled.
 
 use crate::command::{Ended, pirn_in, pirn_with};
 use crate::folder::Folder;

@@ -1,4 +1,4 @@
-//! What models, scripts, files and tools say is shown on the terminal, and does not steer it.
+//! The words of models, scripts, files and tools are shown on the terminal, and do not steer it.
 
 use serde_json::json;
 

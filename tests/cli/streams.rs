@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::folder::Folder;
 
-/// How a line of a shell ended, in which `$PIRN` is the command.
+/// Exit code and output of a line of a shell, in which `$PIRN` is the command.
 fn shell(folder: &Folder, line: &str) -> (Option<i32>, String) {
     let output = Command::new("sh")
         .args(["-c", line])

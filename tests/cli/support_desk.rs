@@ -111,7 +111,7 @@ fn the_first_command_forks_joins_and_compresses_and_loses_nothing() {
     assert_eq!(kept, 13, "the system message and the last twelve stay: {visible:#?}");
 }
 
-/// What branches do between a fork and its join may be in any order.
+/// Branches may act in any order between a fork and its join.
 #[test]
 fn the_first_command_shows_forks_joins_losers_and_the_compression_line_by_line() {
     let mut arguments = command();
@@ -137,7 +137,7 @@ fn compressed_limit(heard: &[Value]) -> u64 {
         .expect("a number")
 }
 
-/// What stands in one order.
+/// Phrases of the lines whose order is fixed.
 const TURNS: &[&str] = &[
     "forks into",
     "joined by",

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::folder::Folder;
 
-/// How long anything may take.
+/// The most time that anything may take.
 const LIMIT: Duration = Duration::from_secs(30);
 const ROWS: u16 = 40;
 
@@ -157,7 +157,7 @@ command = { program = "echo", args = ["hello {{whom}}"] }
     Folder::calling(name, config, &["greet"], &json!([call]))
 }
 
-/// What the tool's call was answered, by the run's events.
+/// The answers to the tool's calls, by the run's events.
 fn answered(events: &str) -> Vec<String> {
     let text = std::fs::read_to_string(events).expect("written");
     let events = text

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::command::pirn;
 use crate::folder::Folder;
 
-/// What each call was answered.
+/// The answer to each call.
 fn answers(folder: &Folder, more: &[&str]) -> Vec<String> {
     let file = folder.file("main.json");
     let ended = pirn(&[&["run", &file, "--output", "json"][..], more].concat());

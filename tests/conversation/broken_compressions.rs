@@ -50,7 +50,7 @@ struct Way {
     name: &'static str,
     workflow: Value,
     action: Value,
-    /// Whether what it comes to is a failure.
+    /// True if it comes to a failure.
     fails: bool,
 }
 
@@ -192,7 +192,7 @@ fn engine(seed: u64) -> pirn::EngineBuilder {
         .model("panics", Arc::new(Panics))
 }
 
-/// What stops a run in the middle of a compression.
+/// A stop of a run in the middle of a compression.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Stop {
     Cancel,

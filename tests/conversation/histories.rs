@@ -42,7 +42,7 @@ fn said(texts: &[String]) -> Vec<Message> {
         .collect()
 }
 
-/// What the conversation holds in the end.
+/// The messages of the conversation in the end.
 fn told(report: &RunReport) -> Vec<String> {
     assert_eq!(report.status, ThreadStatus::Completed, "{:?}", report.error);
     let messages = report.conversation.messages.iter();

@@ -1,4 +1,4 @@
-//! What had begun and has no outcome: every policy, what is told of it, and the key that it is known by.
+//! Effects that had begun and have no outcome: every policy, what is told of them, and the key they are known by.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -8,7 +8,7 @@ use pirn::store::{
     Timer,
 };
 
-/// Where the process ends.
+/// The point at which the process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Crash {
     Never,

@@ -23,7 +23,7 @@ pub(crate) struct Outside(Arc<Mutex<Known>>);
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Known {
-    /// How often each effect was asked for, by its key.
+    /// The number of times each effect was asked for, by its key.
     pub(crate) asked: BTreeMap<String, u32>,
     /// Every event that was told, by its sequence, without its time.
     pub(crate) events: BTreeMap<u64, Value>,

@@ -103,7 +103,7 @@ impl Race {
         race
     }
 
-    /// Whether the join is decided, and which way: SPEC section 4.
+    /// The join's decision, if there is one yet: SPEC section 4.
     fn decided(&self, completed: usize, failed: usize) -> Option<bool> {
         let count = self.branches.len();
         let (holds, fails) = match self.strategy {

@@ -9,7 +9,7 @@ mod turns;
 use pirn_tests::world::{Ran, code, forked, run, wait};
 use serde_json::Value;
 
-/// How a branch is to end.
+/// The end that a branch is to have.
 #[derive(Clone, Copy)]
 enum Ends {
     Completes(u32),

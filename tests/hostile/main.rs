@@ -112,7 +112,7 @@ fn levels() -> [(&'static str, ScriptLevel); 2] {
     ]
 }
 
-/// What the test runner adds (`--nocapture` and its like) is passed over.
+/// The options; those of the test runner (`--nocapture` and its like) are passed over.
 fn options() -> Result<Options, String> {
     let mut options = Options {
         scripts: 150,

@@ -22,7 +22,7 @@ use crate::known::STUCK;
 /// A script's time.
 const LIMIT: Duration = Duration::from_millis(100);
 
-/// How late an answer may be.
+/// The bound on an answer's lateness.
 pub(crate) struct Bounds {
     late: Duration,
 }
@@ -38,7 +38,7 @@ impl Bounds {
     };
 }
 
-/// What came of it.
+/// The result.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Report {
     scripts: u64,

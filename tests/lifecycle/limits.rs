@@ -1,4 +1,4 @@
-//! What a loop makes larger and larger ends in an error of its run, not in the end of the process.
+//! A value that a loop makes larger and larger ends in an error of its run, not in the end of the process.
 
 use std::fmt::Display;
 

@@ -78,7 +78,7 @@ fn started(engine: &Engine, id: &str) -> RunHandle {
     engine.start(id, Value::Null).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// What a report says, without what differs from run to run.
+/// A report as JSON, without what differs from run to run.
 fn told(report: &RunReport) -> Value {
     let text = serde_json::to_string(report).expect("a report is JSON");
     let mut told: Value = serde_json::from_str(&text.replace(&report.run_id, "RUN")).expect("still JSON");

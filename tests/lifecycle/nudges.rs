@@ -1,4 +1,4 @@
-//! What a run is told from outside under virtual time, where nothing else is left to happen: the clock's thread rests, and
+//! Messages from outside under virtual time, where nothing else is left to happen: the clock's thread rests, and
 //! has to be told that there is something to do.
 
 use std::sync::mpsc;
@@ -30,7 +30,7 @@ fn resting(types: &[EventType]) -> (Engine, RunHandle, pirn::BlockingEvents) {
     (engine, run, events)
 }
 
-/// How often each is asked: the clock's thread says that all is at rest a moment before it rests itself, and what comes in
+/// Number of rounds of each: the clock's thread says that all is at rest a moment before it rests, and what comes in
 /// that moment it would see anyway.
 const ROUNDS: usize = 64;
 

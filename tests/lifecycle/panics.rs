@@ -40,7 +40,7 @@ fn set(name: &str) -> Value {
     )
 }
 
-/// What asking that costs in a run where nothing panics.
+/// The cost of asking that in a run where nothing panics.
 fn cost_of(asked: &[Value]) -> Spent {
     let ran = played(&[line("main", asked)], &json!([]), 1);
     assert_eq!(ran.code(), "");

@@ -1,4 +1,4 @@
-//! What is logged while a run is at work says for which run, thread and node.
+//! The log of a run at work says for which run, thread and node.
 
 use std::collections::BTreeMap;
 use std::fmt;

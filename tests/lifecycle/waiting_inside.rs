@@ -1,4 +1,4 @@
-//! Who waits for a run on a thread that carries it is told so, and does not wait for ever.
+//! A thread that waits for a run it carries is told so, and does not wait for ever.
 
 use std::time::Duration;
 

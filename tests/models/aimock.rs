@@ -23,7 +23,7 @@ const PROTOCOLS: [(&str, &str, &str); 4] = [
     ("ollama", "", "llama3.2"),
 ];
 
-/// Where aimock listens, in this process; none, with the reason printed, where npm is not installed.
+/// The address that aimock listens on, in this process; none, with the reason printed, where npm is not installed.
 fn aimock() -> Option<SocketAddr> {
     static RUNNING: OnceLock<Option<(SocketAddr, Child)>> = OnceLock::new();
     let running = RUNNING.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! What an LLM node asks, and whom: parts of its message, a profile and parameters that are evaluated, whose key is sent.
+//! The request of an LLM node: parts of its message, a profile and parameters that are evaluated, whose key is sent.
 
 use pirn::{Engine, EngineBuilder, EventType, FinishReason, Message, Part, Role, RunReport};
 use pirn_tests::wire::{Answer, Server};

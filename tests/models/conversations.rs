@@ -23,7 +23,7 @@ fn messages(value: &Value, format: Option<Format>) -> Vec<Arc<Message>> {
     read.messages.into_iter().map(Arc::new).collect()
 }
 
-/// What a model sees of messages, however their calls are called: results name their call by its place.
+/// A model's view of messages, however their calls are called: results name their call by its place.
 fn meaning(messages: &[Arc<Message>]) -> Vec<Value> {
     let mut ids: Vec<&str> = Vec::new();
     let of = |message: &Arc<Message>| Part::text(message.content.as_str());

@@ -1,4 +1,4 @@
-//! What counts as spent: everything the provider reported, also of attempts that came to nothing.
+//! The tokens that count as spent: everything the provider reported, also of attempts that came to nothing.
 
 use pirn::{RunErrorCode, ThreadStatus};
 use pirn_tests::wire::{Answer, End, Server};

@@ -1,4 +1,4 @@
-//! What a provider does wrong: refused, late, cut off, nonsense. Tried again or failed as the profile says; the
+//! Faults of a provider: refused, late, cut off, nonsense. Tried again or failed as the profile says; the
 //! conversation stays whole.
 
 use std::time::Duration;

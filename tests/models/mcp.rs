@@ -114,7 +114,7 @@ fn engine(tools: ToolRegistry, calls: &[(&str, Value)]) -> Engine {
         .expect("valid")
 }
 
-/// What each call was answered; the run must go on to its end.
+/// The answer to each call; the run must go on to its end.
 fn answers(run: &RunHandle) -> Vec<String> {
     let report = run.outcome_blocking();
     assert_eq!(report.status, ThreadStatus::Completed, "{:?}", report.error);

@@ -34,7 +34,7 @@ fn messages() -> impl Strategy<Value = Message> {
     ]
 }
 
-/// What is left of a history.
+/// The part left of a history.
 #[derive(Clone, Debug)]
 enum Left {
     All,

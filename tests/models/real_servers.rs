@@ -44,7 +44,7 @@ fn server(id: &str, program: &[&str], folder: &Folder) -> Value {
     json!({"id": id, "command": "sh", "args": args, "cwd": folder.0, "restarts": 1})
 }
 
-/// What each call was answered. Between the first one and the others the server is killed.
+/// The answer to each call. Between the first one and the others the server is killed.
 fn killed_in_between(server: &Value, calls: &[(&str, Value)], folder: &Folder) -> Vec<String> {
     let config = tools_of(json!({ "mcpServers": [server] }), Path::new("")).expect("the test's config is right");
     let mut tools = ToolRegistry::new();

@@ -1,4 +1,4 @@
-//! What a reasoning model said to itself comes back to it between the tool rounds of a turn, and to nobody else.
+//! A model's reasoning comes back to it between the tool rounds of a turn, and to nobody else.
 
 use std::sync::Arc;
 

@@ -9,7 +9,7 @@ use crate::command::Served;
 use crate::servers;
 use crate::world::{World, answer};
 
-/// What a client of `clients.mjs` has understood; none where it can not be installed.
+/// The data that a client of `clients.mjs` has understood; none where it cannot be installed.
 async fn client(arguments: Vec<String>) -> Option<Value> {
     tokio::task::spawn_blocking(move || {
         let modules = servers::modules()?;

@@ -37,7 +37,7 @@ impl Served {
         served
     }
 
-    /// What stands after `text` in the next line that has it.
+    /// The rest after `text` of the next line that has it.
     fn line(&mut self, text: &str) -> Option<String> {
         self.lines
             .find_map(|line| line.ok()?.split_once(text).map(|(_, rest)| rest.to_owned()))

@@ -30,7 +30,7 @@ fn blocks(page: &str) -> Vec<(String, Option<Value>)> {
     blocks
 }
 
-/// Whether everything in `shown` stands in `given`.
+/// True if everything in `shown` stands in `given`.
 fn holds(given: &Value, shown: &Value) -> bool {
     match (given, shown) {
         (Value::Object(given), Value::Object(shown)) => shown

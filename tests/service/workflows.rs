@@ -1,4 +1,4 @@
-//! What can be started.
+//! The workflows that can be started.
 
 use std::collections::BTreeSet;
 

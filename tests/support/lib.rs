@@ -1,4 +1,4 @@
-//! What the scenario tests share.
+//! The shared code of the scenario tests.
 
 pub mod rebuilt;
 pub mod schedules;

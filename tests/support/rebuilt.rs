@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pirn::{Engine, Graphs, Journal, RunJournal};
 use pirn_core::run::{Begun, Effect, Told};
 
-/// What the runs of an engine were told and did.
+/// A record of what the runs of an engine were told and did.
 #[derive(Default)]
 pub struct Recorder(Runs);
 
@@ -28,7 +28,7 @@ impl Recorder {
     /// Rebuilds every run of `engine`.
     ///
     /// # Panics
-    /// Where one does something else the second time.
+    /// Panics if one does something else the second time.
     #[track_caller]
     pub fn check(&self, engine: &Engine) {
         let runs = self.runs().clone();
@@ -48,7 +48,7 @@ impl Recorder {
         }
     }
 
-    /// How many runs were recorded.
+    /// Number of runs recorded.
     pub fn count(&self) -> usize {
         self.runs().len()
     }

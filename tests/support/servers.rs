@@ -7,7 +7,7 @@ use std::process::Command;
 /// there is no npm to install it with.
 ///
 /// # Panics
-/// Where installing fails.
+/// Panics if installing fails.
 #[track_caller]
 pub fn everything() -> Option<PathBuf> {
     Some(modules()?.join("@modelcontextprotocol/server-everything/dist/index.js"))
@@ -16,7 +16,7 @@ pub fn everything() -> Option<PathBuf> {
 /// The `node_modules` that hold all of them; none, with the reason printed, where there is no npm.
 ///
 /// # Panics
-/// Where installing fails.
+/// Panics if installing fails.
 #[track_caller]
 pub fn modules() -> Option<PathBuf> {
     let into = target().join("servers");

@@ -18,7 +18,7 @@ const EVENTS: usize = 1 << 20;
 /// A run that has ended, with all it raised.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ran {
-    /// How it ended.
+    /// Its report.
     pub report: RunReport,
     /// Its events from the first on, until it had settled.
     pub events: Vec<Arc<Event>>,
@@ -27,7 +27,7 @@ pub struct Ran {
 /// Runs the first workflow of `bundle` under virtual time, until everything it started has ended.
 ///
 /// # Panics
-/// Where the bundle has faults, or the run is refused: the scenario is wrong then.
+/// Panics if the bundle has faults, or the run is refused: the scenario is wrong then.
 #[track_caller]
 pub fn run(bundle: &Value, input: Value) -> Ran {
     run_seeded(bundle, input, 7)
@@ -100,7 +100,7 @@ fn play(builder: EngineBuilder, bundle: &Value, input: Value, conversation: Vec<
 }
 
 impl Ran {
-    /// What holds for every run: sequences without gaps, threads that change as their table says (SPEC section 1) and end.
+    /// Checks every run: sequences without gaps, threads that change as their table says (SPEC section 1) and end.
     #[track_caller]
     fn check(&self) {
         let sequences: Vec<u64> = self.events.iter().map(|event| event.sequence).collect();
@@ -149,7 +149,7 @@ impl Ran {
         self.report.nodes.iter().map(|node| &*node.node_id).collect()
     }
 
-    /// Who speaks, message by message, in the run's conversation.
+    /// The roles in the run's conversation, message by message.
     pub fn roles(&self) -> Vec<Role> {
         let messages = self.report.conversation.messages.iter();
         messages.map(|message| message.role).collect()
@@ -172,7 +172,7 @@ impl Ran {
             .collect()
     }
 
-    /// How the thread of a path ended, by its events: the report freezes with the outcome, losers end after it.
+    /// The end of a path's thread, by its events: the report freezes with the outcome, losers end after it.
     pub fn path_end(&self, path: &str) -> Option<ThreadStatus> {
         let ends = [
             EventType::ThreadCompleted,

@@ -128,7 +128,7 @@ fn the_seeds_detached_workflow_compresses_without_the_thread_waiting() {
     );
 }
 
-/// What came after the last assistant message without tool calls (SPEC section 7).
+/// The messages after the last assistant message without tool calls (SPEC section 7).
 fn current_turn(messages: &[Message]) -> &[Message] {
     let answered = |message: &Message| message.role == Role::Assistant && message.tool_calls.is_empty();
     let begins = messages.iter().rposition(answered).map_or(0, |last| last + 1);

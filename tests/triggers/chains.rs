@@ -21,7 +21,7 @@ struct Chain {
     event: EventType,
     workflows: Vec<Value>,
     triggers: Vec<Value>,
-    /// How deep the last of them is: two triggers that take turns may end one before the limit.
+    /// Depth of the last of them: two triggers that take turns may end one before the limit.
     deepest: u32,
 }
 

@@ -5,7 +5,7 @@ use pirn::{Engine, EventType};
 use pirn_tests::world::{code, forked, line, node, run_in, say, wait, workflow};
 use serde_json::{Value, json};
 
-/// How long the sub-workflow takes.
+/// The time that the sub-workflow takes.
 const TAKES_MS: u32 = 100;
 
 fn sub() -> Value {

@@ -1,4 +1,4 @@
-//! What the end of a run's main thread sets off (SPEC sections 5 and 6) is in the run's report.
+//! Everything that the end of a run's main thread sets off (SPEC sections 5 and 6) is in the run's report.
 
 use std::time::Duration;
 

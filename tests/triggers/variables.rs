@@ -12,7 +12,7 @@ fn set(event_type: &str, expression: &str, name: &str, value: &Value, scope: &st
         "action": {"type": "SET_VARIABLE", "parameters": {"variableName": name, "value": value, "scope": scope}}})
 }
 
-/// What VARIABLE_CHANGED said of a variable, in order.
+/// The values of a variable by VARIABLE_CHANGED, in order.
 fn told(ran: &Ran, name: &str) -> Vec<Value> {
     let changes = ran.of(EventType::VariableChanged).into_iter();
     changes

@@ -1,4 +1,4 @@
-//! How a run gets in: asked for, admitted, placed on an arbiter.
+//! The admission of a run: asked for, admitted, placed on an arbiter.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::protocol::supervisor::SupervisorHandle;
 use crate::run_context::RunContext;
 use crate::supervisor::{Beginning, NewRun, RunSpec};
 
-/// What a run is asked to be.
+/// A request for a run.
 #[derive(Clone, Debug, Default)]
 pub struct RunRequest {
     /// Its workflow.
@@ -38,13 +38,13 @@ pub struct RunRequest {
     pub conversation: History,
     /// Laid over the workflow's pinned context.
     pub pinned: Pinned,
-    /// What its caller says of it: models, tools and functions are told.
+    /// Its caller's metadata; models, tools and functions get it.
     pub metadata: Option<Arc<Map<String, Value>>>,
     /// Milliseconds until the run is stopped, beside the workflow's own limit.
     pub deadline_ms: Option<u64>,
 }
 
-/// How a run comes to be started.
+/// Options of a run's start.
 struct Start {
     is_unlimited: bool,
     trigger_depth: u32,

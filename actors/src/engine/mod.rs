@@ -41,7 +41,7 @@ pub type StartJob = Box<dyn FnOnce(&Host, Option<ArbiterLease>) + Send>;
 
 /// The threads of an engine, as it starts work on them.
 pub trait Spawner: Send + Sync {
-    /// How many arbiters there are; at least one.
+    /// Number of arbiters; at least one.
     fn arbiters(&self) -> usize;
 
     /// Has this arbiter do the job, after those that this thread sent there before.
@@ -63,7 +63,7 @@ pub struct EngineParts {
     pub ports: Ports,
     /// Runs at once; one more is OVERLOADED.
     pub max_runs: usize,
-    /// Where runs are put.
+    /// Puts runs on arbiters.
     pub spawner: Box<dyn Spawner>,
     /// Seeds run ids.
     pub run_id_seed: u64,
@@ -204,12 +204,12 @@ impl EngineShared {
         let _: Result<(), RunError> = self.spawner.start_on(arbiter, job);
     }
 
-    /// What it was given.
+    /// The ports it was given.
     pub fn ports(&self) -> &Ports {
         &self.ports
     }
 
-    /// How the threads of scripts fare.
+    /// Statistics of the threads of scripts.
     pub fn script_stats(&self) -> ScriptStats {
         self.ports.scripts.stats()
     }

@@ -38,7 +38,7 @@ impl EngineShared {
     /// A run as it was, over the workflows that it began with.
     ///
     /// # Errors
-    /// What it was told does not fit the workflows, or the machines that step it.
+    /// Fails if what it was told does not fit the workflows, or the machines that step it.
     pub fn replay(
         self: &Arc<Self>,
         begun: Begun,
@@ -96,7 +96,7 @@ impl EngineShared {
         Ok(done)
     }
 
-    /// Whether a run of this id is under way.
+    /// True if a run of this id is under way.
     pub fn carries(&self, run_id: &str) -> bool {
         self.runs.find(run_id).is_some()
     }

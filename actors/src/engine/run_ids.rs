@@ -6,7 +6,7 @@ use std::sync::Arc;
 /// As many digits as a number of 64 bits has.
 const DIGITS: usize = 20;
 
-/// What stands before the number.
+/// Length of the prefix.
 const BEFORE: usize = "run-01234567-".len();
 
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! What is held of a run that was started.
+//! A started run: its handle and outcome.
 
 use std::sync::Arc;
 

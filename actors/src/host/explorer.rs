@@ -33,9 +33,9 @@ pub trait Chooser {
 pub struct Choosing {
     /// The chooser.
     pub chooser: Box<dyn Chooser>,
-    /// Whether time limits may pass while something else could still happen.
+    /// True if time limits may pass while something else could still happen.
     pub timeouts: bool,
-    /// Whether WAITs end in the order of their lengths.
+    /// True if WAITs end in the order of their lengths.
     pub keeps_time: bool,
 }
 
@@ -44,11 +44,11 @@ pub struct Choosing {
 pub struct Pending {
     /// The thread's way from the main one, by path ids: `a`, `a/left`; empty for the main thread.
     pub thread: Arc<str>,
-    /// Whether it happens in a fork's branch.
+    /// True if it happens in a fork's branch.
     pub is_branch: bool,
     /// The node; empty for a thread's first step.
     pub node: Arc<str>,
-    /// What.
+    /// Its kind.
     pub what: AwaitKind,
 }
 
@@ -323,7 +323,7 @@ impl Known {
     }
 }
 
-/// Whether one timer is sure to pass before another.
+/// True if one timer is sure to pass before another.
 fn is_before(one: &Held, other: &Held) -> bool {
     match (&one.item, &other.item) {
         (

@@ -30,15 +30,15 @@ pub trait Port {
     fn work_clock(&self) -> WorkClock;
     /// A random number; a seeded sequence under virtual time.
     fn random(&self) -> u64;
-    /// Whether it picks which of the things that are ready happens next; other hosts take them first come, first served.
+    /// True if it picks which of the ready things happens next; other hosts take them first come, first served.
     fn picks_order(&self) -> bool {
         false
     }
-    /// Whether its time stands still while a thread of others works for one of its actors: it waits for that thread then.
+    /// True if its time stands still while another's thread works for one of its actors: it waits for that thread then.
     fn waits_for_threads(&self) -> bool {
         false
     }
-    /// Whether it wants to hear [`Port::observe`]; asked once, when its [`Host`] is made.
+    /// True if it wants to hear [`Port::observe`]; asked once, when its [`Host`] is made.
     fn observes(&self) -> bool {
         false
     }
@@ -80,7 +80,7 @@ impl Host {
         }
     }
 
-    /// Whether it picks which of the things that are ready happens next; other hosts take them first come, first served.
+    /// True if it picks which of the ready things happens next; other hosts take them first come, first served.
     pub fn picks_order(&self) -> bool {
         self.port.picks_order()
     }

@@ -19,7 +19,7 @@ impl TimerKey {
     }
 }
 
-/// What is to happen, by deadline and then by the order of setting.
+/// Pending items, by deadline and then by the order of setting.
 #[derive(Debug)]
 pub(super) struct Timers<T> {
     due: BTreeMap<TimerKey, T>,

@@ -1,4 +1,4 @@
-//! What the event bus of an arbiter is told, and how the arbiter's runs know what anybody listens to.
+//! The messages of an arbiter's event bus, and how the arbiter's runs know what anybody listens to.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -62,7 +62,7 @@ pub(crate) enum BusMsg {
         rounds: u32,
         answer: Answer<()>,
     },
-    /// How often triggers may fire for what triggers cause in a run that has just begun.
+    /// Limits the firings for what triggers cause in a run that has just begun.
     LimitTriggers {
         run_id: Arc<str>,
         most: u64,
@@ -89,15 +89,15 @@ pub(crate) enum BusMsg {
 /// The events that a run had raised when its process ended.
 pub(crate) struct ResumedEvents {
     pub(crate) run_id: Arc<str>,
-    /// How many there were.
+    /// Number of events.
     pub(crate) sequence: u64,
     /// The last of them: all that somebody may want to hear once more.
     pub(crate) events: Vec<Arc<Event>>,
-    /// What the trigger matcher had done with them.
+    /// The trigger matcher's actions on them.
     pub(crate) triggers: TriggersActed,
 }
 
-/// What the trigger matcher had done for a run, as far as the run was told.
+/// The trigger matcher's actions for a run, as far as the run was told.
 #[derive(Default)]
 pub(crate) struct TriggersActed {
     /// The triggers that had fired, each by the sequence of the event.
@@ -115,7 +115,7 @@ pub(crate) struct Quiesce {
     pub(crate) run_id: Arc<str>,
     /// The run's last sequence when the round began.
     pub(crate) sequence: u64,
-    /// How many rounds may follow.
+    /// Number of rounds that may follow.
     pub(crate) rounds: u32,
     /// Given when they are, or lost where the matcher is.
     pub(crate) answer: Answer<()>,

@@ -1,4 +1,4 @@
-//! What a subscriber asks for and is given.
+//! A subscriber's request, and its deliveries.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What the trigger matcher of an arbiter is told.
+//! The messages of an arbiter's trigger matcher.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(crate) enum MatcherMsg {
     Add {
         owner: Owner,
         definition: Arc<TriggerDefinition>,
-        /// How often it may fire on all arbiters, where that is limited for the engine and not for each run.
+        /// The limit of its firings on all arbiters, where that is limited for the engine and not for each run.
         quota: Option<Arc<Quota>>,
         answer: Answer<Result<(), String>>,
     },

@@ -1,4 +1,4 @@
-//! What actors say to each other, and the handles by which they are reached: no actor is named here.
+//! The messages between actors, and the handles by which they are reached: no actor is named here.
 
 pub(crate) mod bus;
 pub(crate) mod engine;

@@ -1,4 +1,4 @@
-//! What a run is told from outside, and its handle.
+//! The messages to a run from outside, and its handle.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use super::events::Deliver;
 use crate::answer::{Answer, Lost};
 
-/// How many events a run takes in one message at most.
+/// The most events that a run takes in one message.
 const MAX_EVENTS_AT_ONCE: usize = 256;
 
 /// A message to a run.
@@ -63,7 +63,7 @@ pub(crate) enum SupervisorMsg {
         firing: Box<Firing>,
         taken: Answer<()>,
     },
-    /// What it was told up to this step is kept, or can not be.
+    /// The steps up to this one are kept, or cannot be.
     Kept {
         step: u64,
         result: Result<(), RunError>,
@@ -175,7 +175,7 @@ impl SupervisorHandle {
         self.metadata.as_ref()
     }
 
-    /// Whether the supervisor was told anything yet. What another thread tells it just now may have come before or after.
+    /// True once the supervisor was told anything. What another thread tells it just now may have come before or after.
     pub(crate) fn is_told(&self) -> bool {
         self.is_told.load(Ordering::Relaxed)
     }
@@ -258,12 +258,12 @@ pub(crate) struct Assignment {
     pub(crate) name: Arc<str>,
     pub(crate) value: Arc<Value>,
     pub(crate) trigger_depth: u32,
-    /// Whether the run was there to take it: from then on it answers for it.
+    /// Tells if the run was there to take it: from then on it answers for it.
     pub(crate) taken: Answer<Result<(), RunError>>,
 }
 
 impl Assignment {
-    /// What `trigger` assigns on `event`. `refused` hears why it could not be, also where nobody is there any more.
+    /// The assignment of `trigger` on `event`. `refused` hears why it could not be, even where nobody is left.
     pub(crate) fn new(
         trigger: &TriggerDefinition,
         event: &Event,

@@ -1,11 +1,11 @@
-//! What a thread waits for: mostly one thing, now and then a few tool calls.
+//! The effects that a thread waits for: mostly one, now and then a few tool calls.
 
 use pirn_core::thread::EffectId;
 
 use crate::host::{TimerHandle, WorkHandle};
 use crate::protocol::bus::WaitHandle;
 
-/// What carries an effect out. Dropping it stops that.
+/// The handle that carries an effect out. Dropping it stops that.
 pub(super) enum InFlight {
     Timer(#[allow(dead_code)] TimerHandle),
     Work(#[allow(dead_code)] WorkHandle),

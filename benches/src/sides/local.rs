@@ -16,7 +16,7 @@ use crate::{Round, Sample, Side, Workload};
 /// The side: a thread of its own that runs local tasks, and measures there.
 ///
 /// # Errors
-/// Where there is no thread.
+/// Fails if no thread can be started.
 pub fn side(workload: Workload) -> std::io::Result<Side> {
     let (ask, mut asked) = mpsc::unbounded_channel::<(Workload, oneshot::Sender<Sample>)>();
     let thread = std::thread::Builder::new().name("bench-local".to_owned());
@@ -48,7 +48,7 @@ pub fn side(workload: Workload) -> std::io::Result<Side> {
 /// So many rounds on the calling thread, for a profiler.
 ///
 /// # Errors
-/// Where there is no runtime.
+/// Fails if no runtime can be built.
 pub fn rounds(workload: Workload, rounds: usize) -> std::io::Result<Vec<Sample>> {
     on_a_local_thread(async move {
         let bench = bench(workload);

@@ -4,7 +4,7 @@ use pirn_loom_tests::batches::{Batch, Batches};
 
 use crate::model;
 
-/// What lies in the mailbox that the batches go to.
+/// The content of the mailbox that the batches go to.
 enum Sent {
     Batch(Batch<u32>),
     Other,

@@ -1,4 +1,4 @@
-//! What is kept beside the journals: contents, sessions, timers, snapshots, the engine's own texts.
+//! Everything kept beside the journals: contents, sessions, timers, snapshots, the engine's own texts.
 
 use crate::commit::{Commit, SessionWrite};
 use crate::conformance::{Open, Promise, append, done, record, refused, start};

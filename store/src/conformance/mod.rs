@@ -1,4 +1,4 @@
-//! What every store has to keep, as a suite that anybody's can be run through.
+//! The rules that every store has to keep, as a suite that anybody's can be run through.
 //!
 //! ```
 //! use pirn_store::{MemoryStore, Store, conformance};

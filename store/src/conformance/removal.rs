@@ -1,4 +1,4 @@
-//! What goes when a run goes.
+//! The data that goes when a run goes.
 
 use crate::commit::{Commit, SessionWrite};
 use crate::conformance::{Open, Promise, append, bodies, definition, done, fork, numbers, refused, start};

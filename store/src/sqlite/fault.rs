@@ -1,4 +1,4 @@
-//! What SQLite and the rules of the store say, in one type.
+//! The errors of SQLite and of the store's rules, in one type.
 
 use std::sync::Arc;
 

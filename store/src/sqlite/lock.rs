@@ -1,4 +1,4 @@
-//! Who holds a store: a lock of the operating system on a file beside it, which ends with its process.
+//! The hold on a store: a lock of the operating system on a file beside it, which ends with its process.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};

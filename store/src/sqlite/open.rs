@@ -15,7 +15,7 @@ use crate::sqlite::{PAGE_SIZE, wal};
 /// Below it a write-ahead log could be reset too early and lose a transaction.
 const LEAST_SQLITE: i32 = 3_051_003;
 
-/// How many kibibytes of pages are kept in memory.
+/// Kibibytes of pages that are kept in memory.
 const CACHE_KIB: i32 = 16 * 1024;
 
 /// A store that is open and sound, and the hold on it.
@@ -165,7 +165,7 @@ impl Tables {
         Err(StoreError::Damaged { file, run, why: found }.into())
     }
 
-    /// How many pages are in the log.
+    /// Number of pages in the log.
     pub(super) fn log_pages(&self) -> Result<i64, Fault> {
         let mut ask = self.sql.prepare_cached("PRAGMA wal_checkpoint(NOOP)")?;
         Ok(ask.query_row([], |row| row.get(1))?)

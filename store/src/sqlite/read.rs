@@ -1,4 +1,4 @@
-//! What is read, with every checksum looked at.
+//! Reads, with every checksum checked.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! How a record is written down: version, time, effect, body, checksum. The checksum also covers the run, the step's number and the
+//! A record's encoding: version, time, effect, body, checksum. That also covers the run, the step's number and the
 //! checksum of the record before, so a record says what it follows, and one that stands in another's place is found as surely as
 //! a flipped bit.
 

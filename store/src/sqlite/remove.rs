@@ -1,4 +1,4 @@
-//! What goes, and what goes with it.
+//! The removal of runs, and of what goes with them.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! What the commands do to the tables.
+//! The commands on the tables.
 
 use std::sync::Arc;
 

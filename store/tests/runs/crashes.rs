@@ -12,7 +12,7 @@ use crate::driver::{Scene, play};
 use crate::outside::{Receiver, Workflows};
 use crate::workflows;
 
-/// What may be left of what was not synced, at operation `at`: each time lost, kept, torn, and in two orders that chance draws.
+/// The remains of unsynced writes, at operation `at`: each time lost, kept, torn, and in two random orders.
 fn leftovers(at: u64) -> [(Trouble, Survives); 6] {
     [
         (Trouble::PowerBefore, Survives::All),
@@ -35,7 +35,7 @@ fn open(disk: &Disk) -> Option<SqliteStore> {
     }
 }
 
-/// How many orders of each workflow, by the environment for a longer look.
+/// Number of orders of each workflow, by the environment for a longer look.
 fn orders() -> u64 {
     std::env::var("PIRN_CRASH_SEEDS")
         .ok()
@@ -43,7 +43,7 @@ fn orders() -> u64 {
         .unwrap_or(2)
 }
 
-/// What the uninterrupted run asked for, was told and came to is what the interrupted one did, and nothing was asked for more
+/// The interrupted run asked for, was told and came to the same as the whole one, and nothing was asked for more
 /// than once but what was under way when the power went.
 fn check(found: &Receiver, whole: &Receiver, before: &Receiver, case: &dyn Fn() -> String) {
     assert_eq!(found.reports, whole.reports, "the outcome, {}", case());
@@ -65,7 +65,7 @@ fn check(found: &Receiver, whole: &Receiver, before: &Receiver, case: &dyn Fn() 
     }
 }
 
-/// What the crashes of one workflow came to.
+/// The counts of the crashes of one workflow.
 #[derive(Default)]
 struct Tally {
     points: u64,

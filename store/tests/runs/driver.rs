@@ -158,7 +158,7 @@ impl<'a> Driver<'a> {
         Ok(driver)
     }
 
-    /// What comes next from outside.
+    /// The next message from outside.
     fn next(&mut self) -> (u64, Message, Option<String>) {
         assert!(!self.outbox.waits(), "nothing is done before it is durable");
         let now = self.now + 1;
@@ -236,7 +236,7 @@ impl<'a> Driver<'a> {
         self.outbox.put(step, self.now, effects);
     }
 
-    /// What is durable is told. What is to be done is found among the open effects.
+    /// Tells what is durable. What is to be done is found among the open effects.
     fn carry(&mut self) {
         while let Some((_, effect)) = self.outbox.release(self.now) {
             match effect {

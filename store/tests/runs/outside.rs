@@ -1,4 +1,4 @@
-//! What is outside of a run: workflows, and whoever does what it asks for. The latter outlives the run's process.
+//! The outside of a run: workflows, and whoever does what it asks for. The latter outlives the run's process.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -71,7 +71,7 @@ impl World for Workflows {
 /// Whoever does what a run asks for, and hears of it. It knows an effect by its key, and so does it once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Receiver {
-    /// How often each was asked for.
+    /// Number of times that each was asked for.
     pub(crate) asked: BTreeMap<String, u32>,
     /// Every event that was told, in order.
     pub(crate) events: Vec<String>,

@@ -1,4 +1,4 @@
-//! What a durable step takes on the disk beyond what it says.
+//! The disk space of a durable step beyond what it says.
 
 use futures::executor::block_on;
 use pirn_store::{Base, Commit, Content, NewRun, Record, SqliteStore, Store};

@@ -14,7 +14,7 @@ const VARIANTS: [Survives; 7] = [
     Survives::Any(4),
 ];
 
-/// How many random scripts, by the environment for a longer look.
+/// Number of random scripts, by the environment for a longer look.
 fn seeds() -> u64 {
     std::env::var("PIRN_CRASH_SEEDS")
         .ok()

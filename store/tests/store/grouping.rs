@@ -1,4 +1,4 @@
-//! What comes while a commit is made durable goes into the next one together.
+//! Commands that come while a commit is made durable go into the next one together.
 
 use futures::executor::block_on;
 use futures::future::join_all;

@@ -22,7 +22,7 @@ pub(crate) struct Script {
     pub(crate) contents: Vec<String>,
 }
 
-/// How far a script came.
+/// A script's progress.
 #[derive(Debug)]
 pub(crate) struct Played {
     /// So many acts were acknowledged.
@@ -84,7 +84,7 @@ impl Script {
         }
     }
 
-    /// What is on the disk is what was acknowledged, or with the act after it, whole.
+    /// The disk holds what was acknowledged, or that with the act after it, whole.
     pub(crate) fn is_as_after(&self, disk: &Disk, acts: usize, case: &dyn Fn() -> String) -> usize {
         let store = open(disk).unwrap_or_else(|error| panic!("{}: {error}", case()));
         let found = contents_of(&store);

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{flow, forked, tells, with, with_node, with_profile};
 use crate::command::pirn_with;
 
-/// What is wrong, the file, the exit code; and what is said: the code or sentence, the place, the way to mend it.
+/// The mistake, the file, the exit code; and what is said: the code or sentence, the place, the fix.
 type Mistake = (&'static str, Value, i32, [&'static str; 3]);
 
 fn mistakes() -> Vec<Mistake> {

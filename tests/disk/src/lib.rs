@@ -73,7 +73,7 @@ pub enum Trouble {
     ReadOnly,
 }
 
-/// What is left of what was not synced when the power goes.
+/// The remains of unsynced writes when the power goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Survives {
     /// All of it.
@@ -189,7 +189,7 @@ impl Disk {
         self.state().operations.clone()
     }
 
-    /// How many there were.
+    /// Number of operations so far.
     pub fn count(&self) -> u64 {
         self.state().operations.len() as u64
     }
@@ -261,7 +261,7 @@ impl Disk {
             .collect()
     }
 
-    /// What a file holds.
+    /// The contents of a file.
     pub fn read(&self, name: &str) -> Vec<u8> {
         self.state()
             .files
@@ -340,7 +340,7 @@ impl Change {
     }
 }
 
-/// What SQLite is told went wrong.
+/// An error code for SQLite.
 type Refused = i32;
 
 impl State {
@@ -372,7 +372,7 @@ impl State {
             .map_or(0, Vec::len)
     }
 
-    /// How many bytes there were.
+    /// Number of bytes read.
     pub(crate) fn read(&self, name: &str, offset: usize, into: &mut [u8]) -> Result<usize, Refused> {
         if self.power_is_off {
             return Err(ffi::SQLITE_IOERR_READ);

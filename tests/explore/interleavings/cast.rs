@@ -1,4 +1,4 @@
-//! Who takes part in a scenario: the model, the tool, the functions; and what they noticed.
+//! The cast of a scenario: the model, the tool, the functions; and what they noticed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,12 +13,12 @@ use pirn_core::message::ToolCall;
 use pirn_core::thread::ModelReply;
 use serde_json::{Value, json};
 
-/// What a message says, without its padding.
+/// The text of a message, without its padding.
 pub(crate) fn gist(content: &str) -> String {
     content.split('~').next().unwrap_or_default().trim().to_owned()
 }
 
-/// What these messages say, summaries opened.
+/// The texts of these messages, summaries opened.
 pub(crate) fn gists<'a>(contents: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     contents
         .into_iter()
@@ -30,7 +30,7 @@ pub(crate) fn gists<'a>(contents: impl IntoIterator<Item = &'a str>) -> Vec<Stri
         .collect()
 }
 
-/// What a summary stands for.
+/// The messages that a summary stands for.
 pub(crate) fn summarized(content: &str) -> Option<&str> {
     content.strip_prefix("SUM[")?.strip_suffix(']')
 }
@@ -44,7 +44,7 @@ fn summary(messages: &[Arc<Message>]) -> String {
     format!("SUM[{}]", said.join("|"))
 }
 
-/// What went on behind the scenes.
+/// Notes on what went on behind the scenes.
 #[derive(Clone, Default)]
 pub(crate) struct Notes {
     inner: Arc<Mutex<Noted>>,
@@ -67,7 +67,7 @@ impl Notes {
         self.with(|noted| noted.wrong.clone())
     }
 
-    /// How often a CUSTOM trigger called.
+    /// The number of calls of a CUSTOM trigger.
     pub(crate) fn counted(&self, id: &str) -> u64 {
         self.with(|noted| noted.counted.get(id).copied().unwrap_or_default())
     }
@@ -84,7 +84,7 @@ impl Notes {
         });
     }
 
-    /// What holds for every request that reaches the model.
+    /// Checks what holds for every request that reaches the model.
     fn look_at(&self, messages: &[Arc<Message>]) {
         let mut wrong = Vec::new();
         if messages.first().is_none_or(|first| first.role != Role::System) {

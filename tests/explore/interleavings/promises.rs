@@ -1,4 +1,4 @@
-//! What must hold whatever comes when.
+//! The promises that hold whatever comes when.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use super::cast::{Notes, gist, gists, summarized};
 use super::shapes::{Does, Shape, Watch};
 use super::{stopped, waits};
 
-/// How often each thing that is promised had occasion to go wrong.
+/// The number of times that each promise had occasion to go wrong.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Promises {
     compressed: usize,
@@ -112,7 +112,7 @@ fn way(shape: &Shape, ran: &Ran) -> Vec<(String, Option<NodeStatus>, u32)> {
         .collect()
 }
 
-/// What was said, but for what triggers added; once each, summaries opened.
+/// The messages said, but for what triggers added; once each, summaries opened.
 pub(super) fn own(ran: &Ran) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let mut said = gists(ran.visible());
@@ -164,7 +164,7 @@ fn stands_once(case: &str, ran: &Ran) {
     assert_eq!(visible.first(), Some(&"You are kind."), "{case}");
 }
 
-/// What a trigger adds stands in the conversation once where its firing completed, and not at all where it did not.
+/// Messages of a trigger stand in the conversation once where its firing completed, and not at all where it did not.
 fn added_where_completed(case: &str, shape: &Shape, ran: &Ran) {
     let mut said = gists(ran.visible());
     let mut seen = BTreeSet::new();

@@ -30,7 +30,7 @@ impl Dice {
     }
 }
 
-/// What a trigger does, as far as the checks care.
+/// The action of a trigger, as far as the checks care.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Does {
     /// A sub-workflow that summarizes, before the call that would exceed or beside it.
@@ -79,7 +79,7 @@ pub(crate) struct Shape {
     pub(crate) waits: BTreeMap<String, &'static str>,
     /// Long enough at rest before its end that everything a trigger started has been applied.
     pub(crate) is_calm: bool,
-    /// What the conversation starts with: a system message and some turns.
+    /// Turns that the conversation starts with, after a system message.
     pub(crate) turns: u64,
 }
 

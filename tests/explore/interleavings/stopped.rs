@@ -1,4 +1,4 @@
-//! What must hold of a run that a trigger stops.
+//! Checks of a run that a trigger stops.
 
 use pirn::ThreadStatus;
 use pirn_core::thread::NodeStatus;
@@ -8,10 +8,10 @@ use super::cast::gists;
 use super::promises::{is_match, of, own};
 use super::shapes::{Does, Shape};
 
-/// What a tool call that was cancelled is answered with.
+/// The answer to a tool call that was cancelled.
 const CANCELLED: &str = "The tool call was cancelled before it had a result.";
 
-/// Whether a trigger stopped the main thread. It is to where an event came that is to; only an end that comes first can
+/// True if a trigger stopped the main thread. It is to where an event came that is to; only an end that comes first can
 /// forestall it, and then nothing but the end is left.
 pub(crate) fn is_stopped(case: &str, shape: &Shape, ran: &Ran) -> bool {
     let first = ran
@@ -39,7 +39,7 @@ pub(crate) fn is_stopped(case: &str, shape: &Shape, ran: &Ran) -> bool {
     true
 }
 
-/// What main entered is where it would have gone; what it left behind ended as it would have.
+/// Main entered the nodes it would have, and those it left behind ended as they would have.
 pub(crate) fn goes_part_of_the_way<T: PartialEq + std::fmt::Debug>(
     case: &str,
     way: &[(String, Option<T>, u32)],
@@ -52,7 +52,7 @@ pub(crate) fn goes_part_of_the_way<T: PartialEq + std::fmt::Debug>(
     assert_eq!(Some(&last.0), whole.get(behind.len()).map(|node| &node.0), "{case}");
 }
 
-/// What it had done by then it had said, in the order in which it says it without triggers; and nothing else.
+/// It had said exactly what it had done by then, in the order in which it says it without triggers.
 pub(crate) fn said_what_was_done(case: &str, ran: &Ran, plain: &Ran) {
     let mut said = own(ran);
     // Of the node that it was stopped in.

@@ -1,4 +1,4 @@
-//! What must hold of nodes that wait for an event.
+//! Checks of nodes that wait for an event.
 
 use pirn::EventType;
 use pirn_core::event::Event;
@@ -6,7 +6,7 @@ use pirn_tests::world::Ran;
 
 use super::shapes::Shape;
 
-/// What the node of a NODE_* event waits for; none where it waits for no event.
+/// The event that the node of a NODE_* event waits for; none where it waits for none.
 pub(crate) fn event_of(shape: &Shape, event: &Event) -> Option<&'static str> {
     let node = event.raised.data.get("nodeId")?.as_str()?;
     shape.waits.get(node).copied()

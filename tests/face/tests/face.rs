@@ -1,4 +1,4 @@
-//! What an embedding program writes, with `pirn` as its only dependency.
+//! An embedding program, with `pirn` as its only dependency.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! What a subscriber of a scene has heard, and what must hold of it.
+//! Deliveries to a subscriber of a scene, and what must hold of them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,7 +7,7 @@ use pirn_actors::engine::EngineShared;
 use pirn_actors::events::{Deliver, Delivery, EventFilter, Subscription, Undelivered};
 use pirn_core::event::{Event, EventType};
 
-/// What was delivered, in order.
+/// The deliveries, in order.
 #[derive(Clone, Default)]
 pub(super) struct Heard {
     inner: Arc<Mutex<Inner>>,
@@ -16,7 +16,7 @@ pub(super) struct Heard {
 #[derive(Default)]
 struct Inner {
     deliveries: Vec<Delivery>,
-    /// How many it takes before it says once that it is full.
+    /// Number of deliveries it takes before it says once that it is full.
     room: Option<usize>,
 }
 
@@ -35,7 +35,7 @@ impl Heard {
         heard
     }
 
-    /// What hears a run that is to be started from its first event on.
+    /// Hears a run that is to be started from its first event on.
     pub(super) fn subscription(&self) -> Subscription {
         Subscription {
             types: Vec::new(),

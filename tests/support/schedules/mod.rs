@@ -20,7 +20,7 @@ use scenes::{SCENES, SceneKind};
 /// Choices among which priorities change.
 const STEPS: usize = 150;
 
-/// How an order is drawn.
+/// The way an order is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Strategy {
@@ -56,15 +56,15 @@ pub struct Failure {
     pub scene: String,
     /// Seeds what the scene is like, and the order.
     pub seed: u64,
-    /// How the order was drawn from the seed.
+    /// The way the order was drawn from the seed.
     pub strategy: Strategy,
     /// The choices of the order: they are the same in a build that draws differently.
     pub choices: Vec<u32>,
-    /// What was wrong.
+    /// The fault.
     pub message: String,
 }
 
-/// What a schedule that failed does when it is played again.
+/// The behaviour of a failed schedule when it is played again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Again {
     /// It fails in the same way.
@@ -73,7 +73,7 @@ pub enum Again {
     Other(String),
     /// It does not fail any more.
     Holds {
-        /// Whether the run still asked for just the choices that are written down; else it took another way, and what
+        /// True if the run still asked for just the choices that are written down; else it took another way, and what
         /// failed may be there still.
         fits: bool,
     },
@@ -94,7 +94,7 @@ impl Schedules {
     /// Every scene.
     ///
     /// # Panics
-    /// Where a scene's workflows have faults: the scene is wrong then.
+    /// Panics if a scene's workflows have faults: the scene is wrong then.
     pub fn new() -> Self {
         Self::of(SCENES)
     }
@@ -120,7 +120,7 @@ impl Schedules {
     /// Plays the schedule of this number: the scenes in turn, half of them in a random order, half by priorities.
     ///
     /// # Errors
-    /// What was wrong, and the choices that led there.
+    /// Fails with what was wrong, and the choices that led there.
     pub fn play(&self, number: u64) -> Result<(), Failure> {
         let count = self.stages.len() as u64;
         let (scene, stages) = &self.stages[(number % count) as usize];

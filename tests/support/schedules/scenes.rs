@@ -129,7 +129,7 @@ fn tree(id: &str) -> Value {
     tree
 }
 
-/// What [`talks`] has, and a run that only a cancel ends.
+/// The engines of [`talks`], and a run that only a cancel ends.
 fn cancelled() -> Vec<EngineBuilder> {
     let calls = line("main", &[node("call", "SUBGRAPH", json!({ "subgraphId": "tree" }))]);
     let mut engines = talks();
@@ -308,7 +308,7 @@ fn shutdown(stage: &Stage, seed: u64, order: Box<dyn Schedule>) -> Result<(), St
     }
 }
 
-/// What the thread itself said is all there, in its order, whatever a trigger adds or takes out of sight.
+/// The thread's own messages are all there, in their order, whatever a trigger adds or takes out of sight.
 fn append(stage: &Stage, seed: u64, order: Box<dyn Schedule>) -> Result<(), String> {
     let report = ended_whole(stage, seed, order)?;
     if report.status != ThreadStatus::Completed {

@@ -173,7 +173,7 @@ fn check_witness(witness: BlockingEvents, main: &str, books: &mut Ledger) -> u64
     count
 }
 
-/// What it heard and what it was told it missed is what there was.
+/// Events heard and events reported missed add up to what there was.
 fn check_slow(slow: BlockingEvents, raised: u64, run_id: &str, books: &mut Ledger) {
     let (mut heard, mut missed, mut last) = (0, 0, 0);
     for one in slow {

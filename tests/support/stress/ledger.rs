@@ -20,7 +20,7 @@ pub struct Ledger {
     pub refused: BTreeMap<&'static str, u64>,
     /// Runs ended, by status.
     pub ended: BTreeMap<String, u64>,
-    /// What host threads did to runs, by word.
+    /// Actions of host threads on runs, by word.
     pub meddled: BTreeMap<&'static str, u64>,
     /// Events heard by subscribers with room.
     pub heard: u64,
@@ -34,7 +34,7 @@ pub struct Ledger {
     pub resident_kib: Option<u64>,
     /// Since the first round began.
     pub elapsed: Duration,
-    /// What was broken.
+    /// The broken promises.
     pub violations: Vec<Violation>,
 }
 

@@ -1,7 +1,7 @@
 //! Real engines under load from many host threads: starts, cancels, pauses, events and subscribers at once, and the
 //! books kept of all of it.
 //!
-//! What must hold, whatever the order:
+//! The invariants, whatever the order:
 //! 1. Every run that was admitted ends, exactly once, and settles; nobody waits for ever.
 //! 2. A run nobody meddled with ends as its workflow says.
 //! 3. A subscriber with room hears every event, without gap; one without room hears or misses each of them.
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 pub use ledger::{Ledger, Violation};
 
-/// How much, for how long.
+/// The amount of work, and its time.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Decides every plan; the order in which threads get their turn is the machine's.
@@ -70,5 +70,5 @@ pub fn run(config: &Config, stop: &AtomicBool, mut each: impl FnMut(u64, &Ledger
 
 /// Rounds until the allocator has what it keeps.
 const WARM_UP: u64 = 3;
-/// What may stay beyond that: fragments, and what the allocator holds back for its threads.
+/// Memory that may stay beyond that: fragments, and what the allocator holds back for its threads.
 const KEPT_KIB: u64 = 64 * 1024;

@@ -1,4 +1,4 @@
-//! What is done to which run: drawn from the seed and the run's number alone.
+//! The plan for each run: drawn from the seed and the run's number alone.
 
 use super::workload::WORKLOADS;
 
@@ -24,7 +24,7 @@ impl Dice {
     }
 }
 
-/// What a host thread does to a run while it goes.
+/// An action of a host thread on a run while it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meddling {
     Nothing,
@@ -52,7 +52,7 @@ impl Meddling {
         }
     }
 
-    /// Whether the run may end CANCELLED by it.
+    /// True if the run may end CANCELLED by it.
     pub(super) fn cancels(self) -> bool {
         matches!(self, Self::Cancel | Self::CancelTwice | Self::PauseAndCancel)
     }

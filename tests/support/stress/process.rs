@@ -1,4 +1,4 @@
-//! What the operating system says of this process; nothing, where it does not.
+//! Figures of this process from the operating system; none where it gives none.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub(super) fn threads() -> Option<u64> {
     status("Threads:")
 }
 
-/// Whether the count of threads comes down to `wanted` within `patience`: the system tells of an end a little late.
+/// True if the count of threads comes down to `wanted` within `patience`: the system tells of an end a little late.
 pub(super) fn threads_come_down_to(wanted: u64, patience: Duration) -> bool {
     let step = Duration::from_millis(10);
     let mut left = patience;

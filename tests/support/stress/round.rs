@@ -15,7 +15,7 @@ use super::{Config, host, process};
 /// Threads that meddle.
 const MEDDLERS: usize = 2;
 
-/// How this round treats its first engine.
+/// The treatment of this round's first engine.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// Everything ends before the shutdown.
@@ -123,7 +123,7 @@ pub(super) fn run(config: &Config, number: u64, stop: &AtomicBool, books: &mut L
     books.rounds += 1;
 }
 
-/// Whether the ends go on coming until the last thread that tells of them is through.
+/// True if the ends go on coming until the last thread that tells of them is through.
 fn wait_for_all(ended: &Receiver<()>, patience: Duration) -> bool {
     loop {
         match ended.recv_timeout(patience) {

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 pub use pairs::check_pairs;
 pub use rules::{check_anthropic, check_gemini};
 
-/// What is said to one request.
+/// The answer to one request.
 #[derive(Clone, Debug)]
 pub enum Answer {
     /// A whole reply.
@@ -32,7 +32,7 @@ pub enum Answer {
     Stream {
         /// Sent as they are, each in a chunk of its own.
         pieces: Vec<String>,
-        /// What comes after them.
+        /// The end after them.
         end: End,
     },
     /// The connection is closed without a word.
@@ -41,7 +41,7 @@ pub enum Answer {
     Forward(SocketAddr),
 }
 
-/// How a stream ends.
+/// The end of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// As HTTP has it.
@@ -94,7 +94,7 @@ impl Server {
     /// Gives these answers, one a request; then hangs up.
     ///
     /// # Panics
-    /// Where loopback has no port left.
+    /// Panics if loopback has no port left.
     pub fn answering(answers: impl IntoIterator<Item = Answer>) -> Self {
         Self::start(answers.into_iter().collect(), Answer::HangUp)
     }
@@ -135,7 +135,7 @@ impl Server {
     /// The requests so far. Every body keeps the rules.
     ///
     /// # Panics
-    /// Where one does not.
+    /// Panics if one does not.
     #[track_caller]
     pub fn requests(&self) -> Vec<Request> {
         let requests = lock(&self.shared.requests).clone();

@@ -5,7 +5,7 @@ use serde_json::Value;
 /// Checks a request's body of any of the four protocols.
 ///
 /// # Errors
-/// What is broken, with the message's place.
+/// Fails with what is broken and the message's place.
 pub fn check_pairs(body: &Value) -> Result<(), String> {
     let messages = ["messages", "contents", "input"]
         .into_iter()

@@ -36,10 +36,10 @@ use crate::host::timers::{TimerKey, Timers};
 use crate::host::{Host, Label, Port, WorkClock, WorkHandle, WorkTime, survive};
 use crate::panic_text::panic_message;
 
-/// How many jobs run before the tasks have their turn.
+/// Number of jobs that run before the tasks have their turn.
 const JOBS: usize = 256;
 
-/// How many timers fire before they have theirs: each may be a thread's whole turn.
+/// Number of timers that fire before they have theirs: each may be a thread's whole turn.
 const TIMERS: usize = 64;
 
 /// A message from another thread.
@@ -73,7 +73,7 @@ pub(super) struct Shared {
     pub(super) arbiter: usize,
     /// [`Port::now`] counts from here.
     pub(super) origin: Instant,
-    /// Where work runs.
+    /// The pool that work runs on.
     pub(super) pool: Arc<WorkPool>,
     /// The tasks and jobs of every arbiter of the runtime, and its work.
     pub(super) alive: Arc<[TaskTracker]>,
@@ -222,7 +222,7 @@ pub(super) struct Driver {
     jobs: UnboundedReceiver<Job>,
     sleep: Pin<Box<Sleep>>,
     ending: Option<Ending>,
-    /// Where the thread is not an arbiter. Dropped when everything here has ended.
+    /// None on an arbiter's thread. Dropped when everything here has ended.
     guard: Option<LocalGuard>,
 }
 
@@ -351,7 +351,7 @@ impl Driver {
         false
     }
 
-    /// Whether it was told to end, and the time has come.
+    /// True if it was told to end, and the time has come.
     fn is_over(&mut self, task: &mut Context<'_>) -> bool {
         let Some(ending) = &mut self.ending else { return false };
         ending.over.as_mut().poll(task).is_ready()

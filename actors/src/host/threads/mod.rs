@@ -35,17 +35,17 @@ use self::thread_tag::{IS_ACTOR_THREAD, THREAD_OF};
 use self::work::WorkPool;
 use super::Host;
 
-/// How a [`HostRuntime`] is built.
+/// The settings of a [`HostRuntime`].
 #[derive(Clone, Debug)]
 pub struct HostConfig {
     /// Actor threads; at least one is started. Default: one a core.
     pub arbiters: usize,
     /// Names the threads. Default: `pirn`.
     pub name: String,
-    /// Where [`Host::work`] runs: the embedding program's tokio runtime. None: threads of our own, started when
+    /// The embedding program's tokio runtime, where [`Host::work`] runs. None: threads of our own, started when
     /// the first work comes. A current-thread runtime runs work only while somebody drives it.
     pub work: Option<tokio::runtime::Handle>,
-    /// How many milliseconds threads may take to end, once the grace is over and they were told to. Those that
+    /// Milliseconds that threads may take to end, once the grace is over and they were told to. Those that
     /// block for longer are left behind and reported. Default: 5000.
     pub patience: Millis,
 }
@@ -164,7 +164,7 @@ impl HostRuntime {
     /// asked. Time is that of the thread's tokio runtime; where that one is paused, so is this one.
     ///
     /// # Errors
-    /// What the thread lacks.
+    /// Fails with what the thread lacks.
     pub fn local(config: HostConfig) -> Result<Self, NotLocalContext> {
         let (inner, starts) = Inner::new(config, 1, true);
         for start in starts {
@@ -184,7 +184,7 @@ impl HostRuntime {
         self.tag().host()
     }
 
-    /// How many arbiters there are.
+    /// Number of arbiters.
     pub fn arbiters(&self) -> usize {
         self.inner.arbiters.len()
     }
@@ -201,13 +201,13 @@ impl HostRuntime {
         }
     }
 
-    /// How many leases there are on `arbiter`.
+    /// Number of leases on `arbiter`.
     pub fn load(&self, arbiter: usize) -> usize {
         let arbiter = self.inner.arbiters.get(arbiter);
         arbiter.map_or(0, |arbiter| Arc::strong_count(&arbiter.leases) - 1)
     }
 
-    /// How many tasks, jobs and works are alive.
+    /// Number of tasks, jobs and works alive.
     pub fn alive(&self) -> usize {
         self.inner.alive.iter().map(TaskTracker::len).sum()
     }
@@ -226,17 +226,17 @@ impl HostRuntime {
         self.inner.arbiters[arbiter].jobs.send(job).map_err(|_| HostStopped)
     }
 
-    /// Whether nothing runs any more: it was stopped, or whoever carries a [local](HostRuntime::local) one dropped its tasks.
+    /// True once nothing runs: it was stopped, or whoever carries a [local](HostRuntime::local) one dropped its tasks.
     pub fn has_ended(&self) -> bool {
         self.inner.arbiters.iter().all(|arbiter| arbiter.jobs.is_closed())
     }
 
-    /// Whether the calling thread is one of this runtime's, or carries its actors.
+    /// True if the calling thread is one of this runtime's, or carries its actors.
     pub fn is_own_thread(&self) -> bool {
         self.inner.is_own_thread()
     }
 
-    /// Whether the calling thread carries actors of this runtime: who waits there for one of them may wait for itself.
+    /// True if the calling thread carries actors of this runtime: who waits there for one of them may wait for itself.
     pub fn carries_actors_here(&self) -> bool {
         let is_arbiter = THREAD_OF.get() == Some(self.inner.id) && IS_ACTOR_THREAD.get();
         is_arbiter || self.tag().is_here()

@@ -8,7 +8,7 @@ thread_local! {
     /// The runtime that started this thread: it must not wait for itself.
     pub(super) static THREAD_OF: Cell<Option<u64>> = const { Cell::new(None) };
 
-    /// Whether it is one of that runtime's that carry actors, and not one for work.
+    /// True on a thread that carries that runtime's actors, false on one for work.
     pub(super) static IS_ACTOR_THREAD: Cell<bool> = const { Cell::new(false) };
 
     /// The local runtimes whose actors are tasks of this thread.
@@ -24,7 +24,7 @@ impl ThreadTag {
         Self(runtime)
     }
 
-    /// Whether it does: it would wait for itself.
+    /// True if it does: it would wait for itself.
     pub fn is_here(self) -> bool {
         // A thread that is ending carries nobody any more.
         LOCAL_HOSTS

@@ -9,7 +9,7 @@ use tokio_util::task::TaskTracker;
 use super::HostStopped;
 use super::thread_tag::THREAD_OF;
 
-/// Where work runs.
+/// The pool that work runs on.
 pub(super) struct WorkPool {
     id: u64,
     name: String,

@@ -15,7 +15,7 @@ use crate::host::timers::TimerKey;
 /// Virtual time for work.
 pub(super) struct VirtualTime {
     pub(super) shared: Arc<Shared>,
-    /// Whether sleeps pass at once: how long work takes is chosen.
+    /// True if sleeps pass at once: how long work takes is chosen.
     pub(super) is_instant: bool,
 }
 

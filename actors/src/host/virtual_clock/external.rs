@@ -25,7 +25,7 @@ impl Future for InFlight {
     }
 }
 
-/// Where external work runs.
+/// The runtime that external work runs on.
 pub(super) struct ExternalPlace {
     given: Option<tokio::runtime::Handle>,
     own: OnceCell<tokio::runtime::Runtime>,

@@ -29,27 +29,27 @@ use super::explorer::Choosing;
 use super::{Host, Port};
 pub use order::{Choices as OrderChoices, Priorities, Random, Recorded, Replayed, Schedule};
 
-/// How a [`SimulatedHost`] is built.
+/// The settings of a [`SimulatedHost`].
 #[derive(Default)]
 pub struct SimulatedConfig {
     /// Names the order; none: first come, first served.
     pub seed: Option<u64>,
-    /// What [`Host::wall_clock`] says at the start, in milliseconds since the Unix epoch.
+    /// The value of [`Host::wall_clock`] at the start, in milliseconds since the Unix epoch.
     pub wall_clock_origin: Millis,
-    /// Where external work runs. None: a thread of our own, started when the first comes. Not the current-thread
+    /// Runtime for external work. None: a thread of our own, started when the first comes. Not the current-thread
     /// runtime that the caller blocks.
     pub external: Option<tokio::runtime::Handle>,
-    /// Where given, what waits for the world outside the actors happens when it is chosen; `seed` then decides nothing,
+    /// If given, what waits for the world outside the actors happens when it is chosen; `seed` then decides nothing,
     /// work of every kind runs here, its delays pass at once, and [`Host::random`] says 0.
     pub choosing: Option<Choosing>,
-    /// Where given, orders what is ready in the place of `seed`.
+    /// If given, orders what is ready in the place of `seed`.
     pub schedule: Option<Box<dyn Schedule>>,
 }
 
 /// Nothing can happen any more, but somebody still waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadlock {
-    /// How many spawned tasks wait.
+    /// Number of spawned tasks that wait.
     pub waiting: usize,
 }
 
@@ -142,7 +142,7 @@ impl SimulatedHost {
         self.waiting()
     }
 
-    /// How many spawned tasks have not ended.
+    /// Number of spawned tasks that have not ended.
     pub fn waiting(&self) -> usize {
         self.simulation.alive.get()
     }

@@ -1,4 +1,4 @@
-//! What is ready to run, and the wakers that make it so.
+//! The queue of ready tasks, and the wakers that fill it.
 //!
 //! 1. A task is in the queue at most once, however often it is woken.
 //! 2. What this thread wakes is queued at once, in order. What another thread wakes (external work) waits apart until
@@ -25,7 +25,7 @@ pub(in crate::host) enum Ready {
     Timer(TimerKey),
 }
 
-/// What wakers on any thread reach.
+/// The state that wakers on any thread reach.
 pub(in crate::host) struct Shared {
     thread: ThreadId,
     clock: AtomicU64,
@@ -52,7 +52,7 @@ impl Ready {
 }
 
 impl Queues {
-    /// Where nothing is ready here, the first that the outside woke is. One alone: whether a second has come by now
+    /// Lets in the first that the outside woke, if nothing is ready here. One alone: whether a second has come by now
     /// depends on another thread, and must not be part of what is picked from.
     fn let_in(&mut self) {
         if self.ready.is_empty() {
@@ -159,7 +159,7 @@ impl Shared {
         drop(removed);
     }
 
-    /// How much external work is in flight.
+    /// The amount of external work in flight.
     pub(in crate::host) fn external(&self) -> usize {
         self.lock().external
     }
@@ -218,9 +218,9 @@ impl Drop for ExternalGuard {
     }
 }
 
-/// What is known of a task by whoever may wake or abort it.
+/// The part of a task known to whoever may wake or abort it.
 pub(in crate::host) struct TaskState {
-    /// Where its future is kept.
+    /// The slot of its future.
     pub(in crate::host) slot: usize,
     /// Its number in the order of spawning; part of the schedule's fingerprint.
     pub(in crate::host) number: u64,

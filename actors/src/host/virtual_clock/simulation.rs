@@ -22,7 +22,7 @@ use super::ready::{Ready, Shared, TaskState};
 /// The slot of the future given to `block_on`: it lives on the caller's stack.
 pub(super) const MAIN_SLOT: usize = usize::MAX;
 
-/// How far to run.
+/// The point to run until.
 #[derive(Clone, Copy)]
 pub(super) enum Until {
     /// Only what is ready now.
@@ -44,7 +44,7 @@ pub(super) struct Simulation {
     free: RefCell<Vec<usize>>,
     pub(super) alive: Cell<usize>,
     timers: RefCell<Timers<Box<dyn FnOnce()>>>,
-    /// How many tasks were spawned.
+    /// Number of tasks spawned.
     numbers: Cell<u64>,
     pub(super) fingerprint: Cell<u64>,
     external: ExternalPlace,
