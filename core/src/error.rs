@@ -109,7 +109,7 @@ pub struct ErrorFacts {
     /// Facts a program can use: every path's status for a join, the path missing from a template, ...
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,
-    /// What caused it.
+    /// Its cause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<RunError>,
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::value::{Output, levels};
 
-/// Who speaks.
+/// The speaker of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -73,7 +73,7 @@ pub enum Part {
         /// Its media type, where the address does not say: `image/png`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         media_type: Option<String>,
-        /// How closely the model is to look, for providers that can be told: `low`, `high`, `auto`.
+        /// The detail in which the model is to look, for providers that can be told: `low`, `high`, `auto`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         detail: Option<String>,
         /// Pixels, for what it costs.
@@ -138,7 +138,7 @@ impl Part {
 pub struct Message {
     /// Optional id, carried through unchanged.
     pub id: Option<String>,
-    /// Who speaks.
+    /// The speaker.
     pub role: Role,
     /// The text; where there are parts, the texts among them, a line end between.
     pub content: String,
@@ -205,12 +205,12 @@ impl Message {
         Output::later(levels, move || json!(*message))
     }
 
-    /// Whether this is an assistant message that asks for tools.
+    /// True if this is an assistant message that asks for tools.
     pub fn asks_for_tools(&self) -> bool {
         self.role == Role::Assistant && !self.tool_calls.is_empty()
     }
 
-    /// Whether its content is nothing, or nothing but space: what providers refuse.
+    /// True if its content is nothing, or nothing but space: what providers refuse.
     pub fn is_blank(&self) -> bool {
         let is_text = |part: &Part| part.as_text().is_some();
         self.content.trim().is_empty() && self.parts.iter().all(is_text)

@@ -23,7 +23,7 @@ pub enum ThreadStatus {
 }
 
 impl ThreadStatus {
-    /// Whether nothing can follow.
+    /// True if nothing can follow.
     pub fn is_final(self) -> bool {
         match self {
             Self::Created | Self::Running | Self::Paused => false,
@@ -31,7 +31,7 @@ impl ThreadStatus {
         }
     }
 
-    /// Whether `self -> next` is a legal change: CREATED to RUNNING (or straight to an end that comes before
+    /// True if `self -> next` is a legal change: CREATED to RUNNING (or straight to an end that comes before
     /// the start), RUNNING to PAUSED or an end, PAUSED to RUNNING, CANCELLED or TIMEOUT.
     pub fn may_become(self, next: Self) -> bool {
         match self {

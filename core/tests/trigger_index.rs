@@ -77,7 +77,7 @@ fn definition(id: usize, watching: &Watching) -> TriggerDefinition {
     definition
 }
 
-/// What JavaScript says of `value == literal` or `value === literal`.
+/// JavaScript's answer to `value == literal` or `value === literal`.
 fn equal(value: &Value, literal: &Value, is_loose: bool) -> bool {
     let number = |value: &Value| match value {
         Value::Number(number) => number.as_f64(),

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::graph::{Edge, Graph, NodeIx, SnippetIx};
 use crate::script::{Plain, is_truthy};
 
-/// Whether a condition holds.
+/// The truth of a condition, as far as its text decides it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Truth {
     /// In every run.
@@ -16,7 +16,7 @@ pub(super) enum Truth {
     Open,
 }
 
-/// What the text decides: only a literal does.
+/// The truth of a text: only a literal decides it.
 pub(super) fn truth(text: &str) -> Truth {
     match Plain::read(text).as_ref().and_then(Plain::literal) {
         Some(value) if is_truthy(value) => Truth::Always,
@@ -25,12 +25,12 @@ pub(super) fn truth(text: &str) -> Truth {
     }
 }
 
-/// What the text of an edge or trigger without condition, or with one, decides.
+/// The truth of the text of an edge or trigger; always true without a condition.
 pub(super) fn truth_of(text: Option<&str>) -> Truth {
     text.map_or(Truth::Always, truth)
 }
 
-/// Whether the text has the same value when it is evaluated twice in a row.
+/// True if the text has the same value when it is evaluated twice in a row.
 pub(super) fn is_steady(text: &str) -> bool {
     let text = without_comparisons(text);
     !["random", "Date", "++", "--", "="]
@@ -48,9 +48,9 @@ fn without_comparisons(text: &str) -> String {
 /// The choices out of a node that some run takes.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Choices {
-    /// Where they lead, in the order they are tried.
+    /// Their targets, in the order they are tried.
     pub(super) targets: Vec<NodeIx>,
-    /// Whether choosing can fail: a condition that must be evaluated, or none that holds.
+    /// True if choosing can fail: a condition that must be evaluated, or none that holds.
     pub(super) can_fail: bool,
 }
 

@@ -6,7 +6,7 @@ use crate::definition::{TriggerAction, TriggerDefinition};
 use crate::event::EventType;
 use crate::graph::{ContextNode, Graph, NodeKind};
 
-/// Whether a thread of the workflow may ever raise such an event. Where the nodes do not tell, it may.
+/// True if a thread of the workflow may ever raise such an event. Where the nodes do not tell, it may.
 pub(super) fn may_emit(graph: &Graph, event: EventType) -> bool {
     let any = |wanted: fn(&NodeKind) -> bool| graph.nodes.iter().any(|node| wanted(&node.kind));
     let has_llm = || any(|kind| matches!(kind, NodeKind::Llm(_)));
@@ -137,14 +137,14 @@ pub(super) fn started_by(action: &TriggerAction) -> Option<&str> {
     }
 }
 
-/// Whether it watches, and may match.
+/// True if it watches, and may match.
 pub(super) fn can_match(trigger: &TriggerDefinition) -> bool {
     trigger.enabled
         && truth_of(trigger.condition.expression.as_deref()) != Truth::Never
         && (trigger.condition.event_name.is_none() || trigger.condition.event_type == EventType::Custom)
 }
 
-/// Whether it fires at every event of its type, for ever. A trigger inside a workflow counts for each run by itself,
+/// True if it fires at every event of its type, for ever. A trigger inside a workflow counts for each run by itself,
 /// so `maxTriggers` bounds nothing where it starts another run.
 pub(super) fn is_unbounded(trigger: &TriggerDefinition, stands_inside: bool) -> bool {
     let starts_a_run = matches!(trigger.action, TriggerAction::StartWorkflow { .. });

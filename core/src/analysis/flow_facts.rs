@@ -173,7 +173,7 @@ fn callees_first(calls: &[Vec<usize>]) -> Vec<usize> {
     order
 }
 
-/// Where the node leads when it has completed.
+/// The transitions of a node that has completed.
 fn transitions_of(graph: &Graph, node: &crate::graph::Node) -> Choices {
     match &node.kind {
         NodeKind::Fork(fork) => Choices {
@@ -214,7 +214,7 @@ fn transitions_of(graph: &Graph, node: &crate::graph::Node) -> Choices {
     }
 }
 
-/// Whether the node itself may fail. A JOIN is judged by its paths.
+/// True if the node itself may fail. A JOIN is judged by its paths.
 fn kind_can_fail(kind: &NodeKind) -> bool {
     match kind {
         NodeKind::Start
@@ -422,9 +422,9 @@ impl BackwardSearch<'_> {
 /// The least time to a region's end, milliseconds: what WAITs and inner JOINs take, everything else taking none.
 struct EarliestEnds {
     of_node: Vec<u64>,
-    /// What the node itself takes.
+    /// The time each node itself takes.
     cost: Vec<u64>,
-    /// Whether any of it matters: some node waits, and some JOIN does not wait for ever.
+    /// True if any of it matters: some node waits, and some JOIN does not wait for ever.
     counts: bool,
 }
 

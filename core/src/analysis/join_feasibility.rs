@@ -1,4 +1,4 @@
-//! Whether a JOIN can succeed, fail, or be decided before a path starts, given how each path can end.
+//! Feasibility of a JOIN: can it succeed, fail, or be decided before a path starts, given how each path can end?
 //!
 //! A path that completes or fails as it likes is one of three kinds: it can only complete, only fail, or both. Every
 //! strategy is a threshold: `k` of one end. What follows is arithmetic on how many of each kind there are; an
@@ -7,7 +7,7 @@
 use crate::definition::{ForkStrategy, JoinStrategy};
 use crate::graph::Fork;
 
-/// How one path of a fork can end.
+/// The ways one path of a fork can end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PathOutcomes {
     pub(super) completes: bool,
@@ -52,7 +52,7 @@ pub(super) fn wanted(fork: &Fork) -> (CountedEnd, usize) {
     }
 }
 
-/// How many paths run at once.
+/// Paths that run at once.
 pub(super) fn width(fork: &Fork, max_concurrent: Option<u32>) -> usize {
     match fork.strategy {
         ForkStrategy::Serial => 1,
@@ -60,7 +60,7 @@ pub(super) fn width(fork: &Fork, max_concurrent: Option<u32>) -> usize {
     }
 }
 
-/// Whether some run's ends let the JOIN succeed.
+/// Checks that some run's ends let the JOIN succeed.
 pub(super) fn can_succeed(fork: &Fork, paths: &[PathOutcomes], width: usize) -> Result<(), Infeasible> {
     let (counted, wanted) = wanted(fork);
     let ends_so = |path: &&PathOutcomes| match counted {
@@ -94,7 +94,7 @@ pub(super) fn can_succeed(fork: &Fork, paths: &[PathOutcomes], width: usize) -> 
     }
 }
 
-/// Whether some run's ends make the JOIN fail.
+/// True if some run's ends make the JOIN fail.
 pub(super) fn can_fail(fork: &Fork, paths: &[PathOutcomes]) -> bool {
     let (counted, wanted) = wanted(fork);
     let spoils = |path: &&PathOutcomes| match counted {
@@ -104,7 +104,7 @@ pub(super) fn can_fail(fork: &Fork, paths: &[PathOutcomes]) -> bool {
     paths.iter().filter(spoils).count() + wanted > paths.len() || fork.join.main_path_explicit
 }
 
-/// How many of the first paths can end how, in the strategy's own terms.
+/// Counts of the first paths by how they can end, in the strategy's own terms.
 #[derive(Clone, Copy, Debug, Default)]
 struct OutcomeCounts {
     /// Only as the strategy wants.
@@ -127,7 +127,7 @@ impl OutcomeCounts {
         }
     }
 
-    /// Whether `ended` of them can have ended with fewer than `wanted` good ones and at most `spare` bad ones.
+    /// True if `ended` of them can have ended with fewer than `wanted` good ones and at most `spare` bad ones.
     fn undecided(self, ended: usize, wanted: usize, spare: usize) -> bool {
         let least = ended.saturating_sub(spare.min(self.bad + self.both));
         let most = ended.min(wanted.saturating_sub(1)).min(self.good + self.both);
@@ -154,7 +154,7 @@ pub(super) fn can_start(fork: &Fork, paths: &[PathOutcomes], width: usize) -> Ve
     starts
 }
 
-/// Whether the main path can be among the first `wanted` that complete.
+/// True if the main path can be among the first `wanted` that complete.
 fn main_is_in_time(paths: &[PathOutcomes], main: usize, wanted: usize, width: usize) -> bool {
     let spare = paths.len().saturating_sub(wanted);
     let ended = (main + 1).saturating_sub(width);

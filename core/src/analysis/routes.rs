@@ -31,7 +31,7 @@ pub(super) fn report(flow: &Flow<'_>, found: &mut Analysis) {
     }
 }
 
-/// Whether there is anything to choose among a node's edges: one without condition is always taken.
+/// True if there is anything to choose among a node's edges: one without condition is always taken.
 fn chooses(node: &Node) -> bool {
     match node.edges.as_slice() {
         // a ROUTE keeps its edges elsewhere

@@ -21,7 +21,7 @@ pub fn tool_blocks<M: AsRef<Message>>(messages: &[M]) -> Vec<Range<usize>> {
     blocks
 }
 
-/// Where the block starts whose inside `index` is: inserting at `index` would split it. None where nothing would be
+/// The start of the block that `index` is inside: inserting at `index` would split it. None where nothing would be
 /// split. `message_at` is asked about the run of tool messages around `index` and the message before it, no others.
 pub fn split_block<'a>(index: usize, message_at: impl Fn(usize) -> Option<&'a Message>) -> Option<usize> {
     if message_at(index)?.role != Role::Tool {
@@ -30,7 +30,7 @@ pub fn split_block<'a>(index: usize, message_at: impl Fn(usize) -> Option<&'a Me
     start_of_run(index, message_at)
 }
 
-/// Where the block starts that ends right before `index`. Asks as little as [`split_block`].
+/// The start of the block that ends right before `index`. Asks as little as [`split_block`].
 pub fn block_before<'a>(index: usize, message_at: impl Fn(usize) -> Option<&'a Message>) -> Option<usize> {
     start_of_run(index, message_at)
 }

@@ -25,9 +25,9 @@ pub(super) struct Entry {
 pub(super) struct Entries {
     /// None: nothing was shared yet.
     shared: Option<Arc<Vector<Entry>>>,
-    /// What comes after it.
+    /// The entries after it.
     own: Vec<Entry>,
-    /// What all of them cost.
+    /// Tokens of all of them.
     total: u64,
 }
 
@@ -62,7 +62,7 @@ impl Entries {
         });
     }
 
-    /// What the first so many cost.
+    /// Tokens of the first `length`.
     pub(super) fn total_of(&self, length: usize) -> u64 {
         if length >= self.len() {
             return self.total;
@@ -81,7 +81,7 @@ impl Entries {
         }
     }
 
-    /// Whether the two share all they have. Compares no message.
+    /// True if the two share all they have. Compares no message.
     pub(super) fn ptr_eq(&self, other: &Self) -> bool {
         let are_the_same = match (&self.shared, &other.shared) {
             (Some(own), Some(other)) => Arc::ptr_eq(own, other),
@@ -96,7 +96,7 @@ impl Entries {
     }
 }
 
-/// What is where does not matter.
+/// Compares the entries alone: which of them are shared does not matter.
 impl PartialEq for Entries {
     fn eq(&self, other: &Self) -> bool {
         self.len() == other.len() && self.iter().eq(other.iter())

@@ -23,7 +23,7 @@ pub enum ConversationError {
     InvalidMarkMap {
         /// The field at fault, as a JSON pointer inside the mark map.
         pointer: String,
-        /// What is wrong with it.
+        /// The fault.
         message: String,
     },
     /// Something other than appends happened since the basis was taken: take a new one and start over.
@@ -32,7 +32,7 @@ pub enum ConversationError {
     InvalidHistoryOptions {
         /// The field at fault, as a JSON pointer inside the options.
         pointer: String,
-        /// What is wrong with it.
+        /// The fault.
         message: String,
     },
     /// The selection to replace holds no visible message.
@@ -41,12 +41,12 @@ pub enum ConversationError {
     PositionOutOfRange {
         /// The position asked for.
         position: i64,
-        /// How many messages are visible.
+        /// Messages that are visible.
         visible: u64,
     },
     /// A truncate that names none, or several, of its ways.
     InvalidTruncate {
-        /// What is wrong with it.
+        /// The fault.
         message: String,
     },
 }
@@ -66,7 +66,7 @@ impl ConversationError {
         }
     }
 
-    /// Where in the refused JSON the fault is, relative to the refused value; empty: the value itself.
+    /// The fault's place in the refused JSON, relative to the refused value; empty: the value itself.
     pub fn pointer(&self) -> &str {
         match self {
             Self::InvalidMarkMap { pointer, .. } | Self::InvalidHistoryOptions { pointer, .. } => pointer,

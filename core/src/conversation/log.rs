@@ -69,7 +69,7 @@ impl Conversation {
         Ok(conversation)
     }
 
-    /// Whether the two are one snapshot and have both been left alone since. Compares no message.
+    /// True if the two are one snapshot and have both been left alone since. Compares no message.
     pub fn is_the_same_as(&self, other: &Self) -> bool {
         self.version == other.version
             && self.reshaped == other.reshaped
@@ -82,7 +82,7 @@ impl Conversation {
         self.log.len()
     }
 
-    /// Whether nothing was ever appended.
+    /// True if nothing was ever appended.
     pub fn is_empty(&self) -> bool {
         self.log.is_empty()
     }
@@ -109,7 +109,7 @@ impl Conversation {
         self.clone()
     }
 
-    /// What the model may see: the current batch.
+    /// The messages the model may see: the current batch.
     pub fn visible(&self) -> Visible<'_> {
         Visible::new(&self.log, self.mark_map().visible(self.log.len()))
     }
@@ -125,7 +125,7 @@ impl Conversation {
         (index..self.log.len()).filter_map(|index| self.log.get(index).map(|entry| &entry.counted))
     }
 
-    /// What the visible messages cost, in tokens; from running totals, whatever their number.
+    /// Tokens of the visible messages; from running totals, whatever their number.
     pub fn visible_tokens(&self) -> u64 {
         let length = self.log.len();
         let Some(marks) = &self.marks else {
@@ -211,7 +211,7 @@ impl Conversation {
         Ok(())
     }
 
-    /// Whether a replacement prepared at `basis` would still succeed.
+    /// True if a replacement prepared at `basis` would still succeed.
     pub fn only_appended_since(&self, basis: Basis) -> bool {
         self.reshaped <= basis.version
             && basis.version <= self.version
@@ -236,7 +236,7 @@ impl Conversation {
         self.reshape();
     }
 
-    /// Where the visible tail starts that `messages` are; none where they are something else, or nothing.
+    /// The start of the visible tail that `messages` are; none where they are something else, or nothing.
     fn tail_of_visible(&self, messages: &[Counted]) -> Option<usize> {
         let visible = self.visible();
         let from = visible.len().checked_sub(messages.len())?;

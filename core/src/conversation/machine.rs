@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::{Basis, Conversation, ConversationError, Counted, ResolvedContext, Spent, TokenSignal, TokenWatch, apply};
 use crate::Millis;
 
-/// What a conversation is told.
+/// An input of a conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ConversationInput {
     /// Messages join at the end, in one step.
@@ -25,7 +25,7 @@ pub enum ConversationInput {
     Replace {
         /// The moment the replacement was prepared for.
         basis: Basis,
-        /// What becomes visible.
+        /// The messages that become visible.
         messages: Vec<Counted>,
     },
     /// Another conversation's content takes this one's place (JOIN).
@@ -36,7 +36,7 @@ pub enum ConversationInput {
     RollbackToBatch(u64),
     /// A model call is about to be made with this context, in tokens: [`super::ModelRequest::tokens`].
     BeforeModelCall {
-        /// What the request costs.
+        /// Tokens of the request.
         tokens: u64,
     },
     /// A compression has ended, well or not.
@@ -45,7 +45,7 @@ pub enum ConversationInput {
     Spent(Spent),
 }
 
-/// What has to be told to others.
+/// An effect to tell others of.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ConversationEffect {
     /// MESSAGE_ADDED.
@@ -55,7 +55,7 @@ pub enum ConversationEffect {
         /// The message and its cost.
         message: Counted,
     },
-    /// What is visible changed by more than an append.
+    /// The visible messages changed by more than an append.
     Reshaped {
         /// The version now.
         version: u64,
@@ -73,7 +73,7 @@ pub struct ConversationMachine {
     conversation: Conversation,
     watch: TokenWatch,
     spent: Spent,
-    /// What the last request cost beyond the visible messages: pinned context, tools, stated results.
+    /// Tokens of the last request beyond the visible messages: pinned context, tools, stated results.
     overhead: u64,
 }
 
@@ -98,12 +98,12 @@ impl ConversationMachine {
         self.conversation.snapshot()
     }
 
-    /// What providers reported, children included.
+    /// Usage that providers reported, children included.
     pub fn spent(&self) -> Spent {
         self.spent
     }
 
-    /// What the next request is expected to cost: visible messages, and what the last one cost beyond them.
+    /// Tokens expected of the next request: visible messages, and what the last one cost beyond them.
     pub fn context_tokens(&self) -> u64 {
         self.conversation.visible_tokens().saturating_add(self.overhead)
     }

@@ -23,7 +23,7 @@ pub struct MarkMap {
     /// a rollback then shows all that follows the boundary.
     #[serde(default)]
     pub original_indices: Vec<usize>,
-    /// Where each batch starts in the complete history.
+    /// The start of each batch in the complete history.
     pub batch_boundaries: Vec<usize>,
     /// The number of the batch that starts at the boundary of the same index.
     pub boundary_to_batch: Vec<u64>,
@@ -53,7 +53,7 @@ impl MarkMap {
         }
     }
 
-    /// Whether the map describes a history of `length` messages without contradiction.
+    /// Checks that the map describes a history of `length` messages without contradiction.
     ///
     /// # Errors
     /// [`ConversationError::InvalidMarkMap`] with the field at fault.
@@ -111,7 +111,7 @@ impl MarkMap {
         Ok(())
     }
 
-    /// Where the current batch starts.
+    /// The start of the current batch.
     pub fn boundary(&self) -> usize {
         self.place_of(self.current_batch)
             .map_or(0, |place| self.batch_boundaries[place])
@@ -189,7 +189,7 @@ impl MarkMap {
             .filter(|&place| place < self.batch_boundaries.len())
     }
 
-    /// How long the history was when the batch at `place` was left; `length` where that is not known.
+    /// Length of the history when the batch at `place` was left; `length` where that is not known.
     fn left_at(&self, place: usize, length: usize) -> usize {
         let known = self.original_indices.len() + 1 == self.batch_boundaries.len();
         let next = self.batch_boundaries.get(place + 1).copied();

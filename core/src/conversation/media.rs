@@ -31,12 +31,12 @@ const PAGE: usize = 50_000;
 impl MediaRule {
     const ALL: [Self; 3] = [Self::OpenAi, Self::Anthropic, Self::Gemini];
 
-    /// What a part costs by the rule that makes most of it: where the provider is not known.
+    /// Tokens of a part by the rule that makes most of it: where the provider is not known.
     pub fn most(part: &Part) -> u64 {
         Self::ALL.iter().map(|rule| rule.cost(part)).max().unwrap_or_default()
     }
 
-    /// What an image or a file costs. Text costs nothing here: it is counted by its tokenizer.
+    /// Tokens of an image or a file. Text costs nothing here: it is counted by its tokenizer.
     pub fn cost(self, part: &Part) -> u64 {
         match part {
             Part::Text { .. } => 0,

@@ -49,7 +49,7 @@ impl MessageRules {
     }
 }
 
-/// What was done to a request so that a provider takes it. Part of REQUEST_REPAIRED.
+/// Changes made to a request so that a provider takes it. Part of REQUEST_REPAIRED.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Repairs {
@@ -57,7 +57,7 @@ pub struct Repairs {
     pub closed_calls: Vec<String>,
     /// Results without a call before them, left out: the call ids they name, empty where they name none.
     pub dropped_results: Vec<String>,
-    /// How many blank messages were left out.
+    /// Blank messages that were left out.
     #[serde(default)]
     pub dropped_blank: usize,
     /// A user message was put before the first one.
@@ -69,7 +69,7 @@ pub struct Repairs {
 }
 
 impl Repairs {
-    /// Whether the request was whole.
+    /// True if nothing was repaired.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::blocks::{block_before, split_block};
 use crate::message::Message;
 
-/// How the pinned context is placed.
+/// The placement of the pinned context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum PinStrategy {
@@ -54,7 +54,7 @@ pub fn pin_position<'a>(
     }
 }
 
-/// Whether a call of the block `start..end` has no result yet.
+/// True if a call of the block `start..end` has no result yet.
 fn waits_for_result<'a>(start: usize, end: usize, message_at: &impl Fn(usize) -> Option<&'a Message>) -> bool {
     let Some(asking) = message_at(start) else {
         return false;

@@ -11,7 +11,7 @@ use super::{Conversation, Counted, Tokenizer};
 use crate::definition::Pinned;
 use crate::message::{Message, Role};
 
-/// Whose request it is.
+/// The kind of agent a request is for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AgentKind {
@@ -25,18 +25,18 @@ pub enum AgentKind {
 /// The parts of a request beside the conversation.
 #[derive(Clone, Debug, Default)]
 pub struct RequestParts<'a> {
-    /// Whose request it is.
+    /// The agent that the request is for.
     pub agent: AgentKind,
     /// The pinned context, absent sections skipped.
     pub pinned: Option<&'a Pinned>,
-    /// How it is placed.
+    /// Its placement.
     pub strategy: PinStrategy,
     /// The system message where the conversation has none.
     pub system: Option<&'a str>,
     /// A user message that is sent but not yet in the conversation. Absent: a visible user message at the very end is
     /// the one being sent.
     pub pending: Option<Arc<Message>>,
-    /// What the tool definitions cost.
+    /// Tokens of the tool definitions.
     pub tool_tokens: u64,
     /// The rules of the provider that will get it.
     pub rules: MessageRules,
@@ -49,11 +49,11 @@ pub struct ModelRequest {
     pub messages: Vec<Arc<Message>>,
     /// The index of the first pinned message; none where nothing is pinned.
     pub inserted_at: Option<usize>,
-    /// How many pinned messages there are.
+    /// The number of pinned messages.
     pub inserted: usize,
-    /// What had to be repaired.
+    /// The repairs made.
     pub repairs: Repairs,
-    /// What it costs: messages, pinned context, tool definitions.
+    /// Its tokens: messages, pinned context, tool definitions.
     pub tokens: u64,
 }
 
@@ -140,7 +140,7 @@ pub struct Layout<M> {
     pub messages: Vec<M>,
     /// The index of the first pinned message; none where nothing is pinned.
     pub inserted_at: Option<usize>,
-    /// How many were inserted.
+    /// The number inserted.
     pub inserted: usize,
 }
 

@@ -96,7 +96,7 @@ pub fn select_positions(
     })
 }
 
-/// Whether options make sense: at least one given, counts positive, ranges not empty. Several are a warning: the first
+/// Checks options: at least one given, counts positive, ranges not empty. Several are a warning: the first
 /// in the order `lastN`, `lastNByRole`, `byRole`, `range`, `rangeByRole` wins.
 ///
 /// # Errors

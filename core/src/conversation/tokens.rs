@@ -124,7 +124,7 @@ pub struct Spent {
 }
 
 impl Spent {
-    /// What one request cost.
+    /// The tokens of one request.
     pub fn new(input: u64, output: u64, total: u64) -> Self {
         Self { input, output, total }
     }

@@ -19,12 +19,12 @@ impl<'a> Visible<'a> {
         Self { log, stretches }
     }
 
-    /// How many there are.
+    /// The number of messages.
     pub fn len(&self) -> usize {
         self.stretches.iter().map(ExactSizeIterator::len).sum()
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.stretches.is_empty()
     }
@@ -34,7 +34,7 @@ impl<'a> Visible<'a> {
         self.log.get(self.index(position)?).map(|entry| &entry.counted)
     }
 
-    /// Where the message at `position` stands in the complete history.
+    /// The index in the complete history of the message at `position`.
     pub fn index(&self, mut position: usize) -> Option<usize> {
         for stretch in &self.stretches {
             if position < stretch.len() {

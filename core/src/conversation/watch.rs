@@ -18,21 +18,21 @@ pub struct TokenWatch {
     warning_armed: bool,
 }
 
-/// What a model call that is about to be made sets off.
+/// The signal that a model call about to be made sets off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TokenSignal {
     /// TOKEN_LIMIT_EXCEEDED.
     Exceeded {
-        /// What the request would cost.
+        /// Tokens of the request.
         tokens_used: u64,
-        /// What it may cost.
+        /// The token limit.
         token_limit: u64,
     },
     /// TOKEN_USAGE_WARNING.
     Warning {
-        /// What the request would cost.
+        /// Tokens of the request.
         tokens_used: u64,
-        /// What it may cost.
+        /// The token limit.
         token_limit: u64,
     },
 }
@@ -89,7 +89,7 @@ impl TokenWatch {
     }
 }
 
-/// Whether `tokens` is 80 % of the limit or more.
+/// True if `tokens` is 80 % of the limit or more.
 fn is_near(tokens: u64, limit: u64) -> bool {
     tokens > 0 && u128::from(tokens) * 5 >= u128::from(limit) * 4
 }

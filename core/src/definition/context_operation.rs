@@ -46,7 +46,7 @@ pub enum ContextOperation {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClearContext {
-    /// Whether system messages stay.
+    /// True to keep system messages.
     #[serde(default = "yes")]
     pub keep_system: bool,
 }

@@ -13,7 +13,7 @@ use super::{AllWord, ConversationHistoryOptions, HistorySelection, PinnedText, R
 /// Reads a flag or a text by these functions, where there are any, and everything else as an `S`.
 struct ByJsonType<T, S> {
     expected: &'static str,
-    /// Whether a list may be an `S`; serde reads one as a struct's fields in order.
+    /// True if a list may be an `S`; serde reads one as a struct's fields in order.
     takes_lists: bool,
     flag: Option<fn(bool) -> T>,
     text: fn(&str) -> Option<T>,

@@ -180,7 +180,7 @@ pub struct Fault {
     pub pointer: String,
     /// The file's name, where there is one.
     pub file: Option<String>,
-    /// Where in the file.
+    /// The place in the file.
     pub position: Option<Position>,
     /// Advice on how to correct it.
     pub help: Option<String>,

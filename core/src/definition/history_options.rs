@@ -44,7 +44,7 @@ pub enum HistorySelection {
 pub struct RoleCount {
     /// The role.
     pub role: Role,
-    /// How many; positive.
+    /// The number of messages; positive.
     pub count: u64,
 }
 

@@ -22,10 +22,10 @@ pub struct UserInteractionConfig {
     /// The thread variable that takes the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assign_to: Option<String>,
-    /// How long to wait, milliseconds; 0 or absent: for ever.
+    /// Time to wait, milliseconds; 0 or absent: for ever.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
-    /// What follows where nobody has answered by then (default `fail`).
+    /// The policy where nobody has answered by then (default `fail`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_timeout: Option<OnTimeout>,
     /// The answer that `onTimeout: "default"` stands for.
@@ -33,7 +33,7 @@ pub struct UserInteractionConfig {
     pub default: Option<Value>,
 }
 
-/// What follows where a question was not answered in time.
+/// The policy where a question was not answered in time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
@@ -55,7 +55,7 @@ pub enum TimeoutWord {
     Default,
 }
 
-/// Where a thread goes on after a question that nobody answered.
+/// The node a thread goes to after a question that nobody answered.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

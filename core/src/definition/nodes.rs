@@ -49,7 +49,7 @@ pub enum NodeConfig {
     ContinueFromTrigger(ContinueFromTriggerConfig),
 }
 
-/// How threads go on from a node.
+/// The ways threads leave a node.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum NodeExits<'a> {
     /// By the edges that are drawn.
@@ -107,7 +107,7 @@ impl NodeConfig {
         }
     }
 
-    /// How threads go on from such a node. A ROUTE without routes goes by its edges.
+    /// The ways threads leave such a node. A ROUTE without routes goes by its edges.
     pub fn exits(&self) -> NodeExits<'_> {
         match self {
             Self::Route(route) if !route.routes.is_empty() || route.default_target_node_id.is_some() => {
@@ -209,7 +209,7 @@ pub struct VariableConfig {
     /// The thread's or the run's.
     #[serde(default)]
     pub scope: VariableScope,
-    /// Whether later assignments are `READONLY_VARIABLE`.
+    /// True to make later assignments `READONLY_VARIABLE`.
     #[serde(default)]
     pub readonly: bool,
 }
@@ -241,7 +241,7 @@ pub struct LlmConfig {
     /// Rounds of tool calls (default 10).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tool_rounds: Option<u32>,
-    /// What follows where the model asks for tools once more after the last round (default `fail`).
+    /// The policy where the model asks for tools once more after the last round (default `fail`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_limit: Option<ToolRoundLimit>,
     /// `{ type: "json_schema", schema, name? }`: the reply is checked, retried once with the error.
@@ -249,7 +249,7 @@ pub struct LlmConfig {
     pub response_format: Option<Value>,
 }
 
-/// What follows where a model asks for tools after the last round that its node allows.
+/// The policy where a model asks for tools after the last round that its node allows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -285,7 +285,7 @@ pub struct RouteConfig {
     /// Tried by priority (highest first), then list order.
     #[serde(default)]
     pub routes: Vec<Route>,
-    /// Where to go when none holds.
+    /// The node to go to when none holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_target_node_id: Option<String>,
 }
@@ -297,14 +297,14 @@ pub struct RouteConfig {
 pub struct Route {
     /// Expression.
     pub condition: String,
-    /// Where to go when it holds.
+    /// The node to go to when it holds.
     pub target_node_id: String,
     /// Higher is tried first (default 0).
     #[serde(default)]
     pub priority: f64,
 }
 
-/// How a FORK starts its paths.
+/// The scheduling of a FORK's paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -416,7 +416,7 @@ pub struct JoinConfig {
     pub merge_variables: MergeVariables,
 }
 
-/// How a called sub-workflow gets its conversation.
+/// The conversation of a called sub-workflow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -459,7 +459,7 @@ pub struct SubgraphConfig {
     /// Expression over the child's output (as `output`); absent: that output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<String>,
-    /// How it gets its conversation.
+    /// Its conversation.
     #[serde(default)]
     pub conversation: ConversationMode,
     /// Makes it a sub-agent.
@@ -524,10 +524,10 @@ pub struct MapConfig {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WaitConfig {
-    /// How long, fractions allowed.
+    /// The time in seconds, fractions allowed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
-    /// What to wait for: the name of a CUSTOM event, or an event type.
+    /// The event to wait for: the name of a CUSTOM event, or an event type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<String>,
     /// Seconds; passing it is `NODE_TIMEOUT`. 0 or absent: none.
@@ -563,7 +563,7 @@ pub struct LoopStartConfig {
     /// Iterations at most; at least 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_iterations: Option<u64>,
-    /// What happens at `maxIterations` with items left.
+    /// The policy at `maxIterations` with items left.
     #[serde(default)]
     pub on_limit: LoopLimit,
 }
@@ -581,7 +581,7 @@ pub struct LoopDataSource {
     pub variable_name: Option<String>,
 }
 
-/// What happens when a loop reaches `maxIterations` with items left.
+/// The policy of a loop that reaches `maxIterations` with items left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -631,7 +631,7 @@ pub struct VariableCallback {
     pub include_all: bool,
 }
 
-/// How returned messages meet the main thread's history.
+/// The placement of returned messages in the main thread's history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]

@@ -74,7 +74,7 @@ struct Part {
     holes: Holes,
 }
 
-/// What of a definition could not be read. A check that would only echo a hole is not made.
+/// The parts of a definition that could not be read. A check that would only echo a hole is not made.
 #[derive(Debug, Default)]
 pub(crate) struct Holes {
     /// Something in it is wrong: no graph is built from it.
@@ -176,7 +176,7 @@ impl Origin {
 pub struct Located<T> {
     /// The definition.
     pub value: T,
-    /// Where it came from.
+    /// Its origin.
     pub origin: Origin,
 }
 

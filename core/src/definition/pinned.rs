@@ -56,12 +56,12 @@ pub enum PinnedText<T> {
 pub struct TodoItem {
     /// The task.
     pub content: String,
-    /// How far it is.
+    /// Its progress.
     #[serde(default)]
     pub status: TodoStatus,
 }
 
-/// How far a TODO is.
+/// The progress of a TODO.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -83,7 +83,7 @@ pub enum TodoStatus {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct UsefulInfo {
-    /// Where it is from.
+    /// The file it is from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// Lines there, as `"10-20"`.

@@ -29,10 +29,10 @@ pub struct TriggerDefinition {
     pub condition: TriggerCondition,
     /// Its action.
     pub action: TriggerAction,
-    /// How often it may fire; 0 or absent: without limit.
+    /// Firings at most; 0 or absent: without limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_triggers: Option<u64>,
-    /// Whether it watches (default true; `status: "ENABLED"|"DISABLED"` is read too).
+    /// True to watch (default; `status: "ENABLED"|"DISABLED"` is read too).
     #[serde(default = "yes")]
     pub enabled: bool,
 }
@@ -135,7 +135,7 @@ pub enum TriggerAction {
 }
 
 impl TriggerAction {
-    /// Whether the thread that raised the event waits for the action to end.
+    /// True if the thread that raised the event waits for the action to end.
     pub fn holds_the_thread(&self) -> bool {
         match self {
             Self::ExecuteTriggeredSubgraph(execute) => execute.wait_for_completion,
@@ -169,16 +169,16 @@ pub struct TriggerInput {
 pub struct ExecuteTriggeredSubgraph {
     /// The workflow; it has START_FROM_TRIGGER.
     pub triggered_workflow_id: String,
-    /// Whether the main thread stops at its next safe point until the child has ended.
+    /// True to stop the main thread at its next safe point until the child has ended.
     #[serde(default = "yes")]
     pub wait_for_completion: bool,
     /// Seconds the child may take (default 30).
     #[serde(default = "thirty_seconds")]
     pub timeout: f64,
-    /// Whether the child's node history is kept.
+    /// True to keep the child's node history.
     #[serde(default = "yes")]
     pub record_history: bool,
-    /// Whether the main thread's history shows it too, marked.
+    /// True to show it in the main thread's history too, marked.
     #[serde(default)]
     pub merge_history: bool,
     /// The part of the main thread that the child gets.

@@ -58,7 +58,7 @@ pub struct VariableDefinition {
     /// The thread's or the run's.
     #[serde(default)]
     pub scope: VariableScope,
-    /// Whether assigning it is `READONLY_VARIABLE`.
+    /// True to make assigning it `READONLY_VARIABLE`.
     #[serde(default)]
     pub readonly: bool,
     /// Under `mergeVariables: all`, how the values that several paths gave it become one, in path order; absent: two
@@ -70,7 +70,7 @@ pub struct VariableDefinition {
     pub description: Option<String>,
 }
 
-/// How the values of one variable become one, two at a time and in path order.
+/// The function that makes the values of one variable one, two at a time and in path order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -107,7 +107,7 @@ pub struct NodeDefinition {
     /// `type` and `config`.
     #[serde(flatten)]
     pub config: NodeConfig,
-    /// How often to try.
+    /// The retry policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<RetryPolicy>,
     /// One attempt's time limit, milliseconds.
@@ -116,12 +116,12 @@ pub struct NodeDefinition {
     /// The node to go on at when every attempt failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_error: Option<OnError>,
-    /// What happens with the node's model, tool or function call that had begun when the process of a durable run ended.
+    /// The policy for the node's model, tool or function call that had begun when the process of a durable run ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_doubt: Option<InDoubt>,
 }
 
-/// What happens with a call that had begun and has no outcome after a crash.
+/// The policy for a call that had begun and has no outcome after a crash.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "WrittenInDoubt", into = "WrittenInDoubt")]
 pub enum InDoubt {
@@ -202,7 +202,7 @@ pub struct OnError {
     pub target_node_id: String,
 }
 
-/// How often and how soon a failed node is tried again. Delays carry jitter.
+/// The attempts at a failed node, and the delays between them. Delays carry jitter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -272,14 +272,15 @@ pub struct WorkflowConfig {
     /// Branches of one FORK that run at once (default: all).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_concurrent_branches: Option<u32>,
-    /// How deep forks, called and triggered sub-workflows may nest (default 10).
+    /// Nesting limit of forks, called and triggered sub-workflows (default 10).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_depth: Option<u32>,
-    /// How often triggers may fire in a run of this workflow for what triggers caused (default 10000).
+    /// Limit of firings in a run of this workflow for what triggers caused (default 10000).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_triggered_events: Option<u64>,
-    /// How long a thread that walks this workflow may take, milliseconds (default: none): a run of it, where it is called
-    /// and where a trigger starts it. It ends TIMEOUT. A branch lives within the limit of the thread that forked it.
+    /// Time limit of a thread that walks this workflow, milliseconds (default: none): for a run of it, where it is
+    /// called and where a trigger starts it. It ends TIMEOUT. A branch lives within the limit of the thread that forked
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
     /// Context tokens above which TOKEN_LIMIT_EXCEEDED fires (default: the profile's, else none).
@@ -326,7 +327,7 @@ pub struct Profile {
     /// Tokenizer's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokenizer: Option<String>,
-    /// What the provider itself defines (`responses` of `scripted`, timeouts, limits); read by the provider.
+    /// Fields the provider itself defines (`responses` of `scripted`, timeouts, limits); read by the provider.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
 }

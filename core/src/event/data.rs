@@ -129,7 +129,7 @@ impl From<&Output> for Field {
 }
 
 impl EventData {
-    /// How many lists and objects stand inside each other in the fields, as [`Output::levels`] counts.
+    /// Nesting depth of lists and objects in the fields, as [`Output::levels`] counts.
     pub(crate) fn levels(&self) -> usize {
         match &self.0 {
             Representation::Map(map) => map.values().map(levels).max(),

@@ -131,12 +131,12 @@ impl EventMask {
         Self(1 << (event_type as u64))
     }
 
-    /// Whether the set has the type.
+    /// True if the set has the type.
     pub fn contains(self, event_type: EventType) -> bool {
         self.0 & Self::of(event_type).0 != 0
     }
 
-    /// Whether some type is in both sets.
+    /// True if some type is in both sets.
     pub fn intersects(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
@@ -168,7 +168,7 @@ pub struct RaisedEvent {
     /// Name of a CUSTOM event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event_name: Option<Arc<str>>,
-    /// How many triggers stand between the run's own steps and this event.
+    /// Triggers between the run's own steps and this event.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub trigger_depth: u32,
     /// The fields of this type of event.

@@ -14,17 +14,17 @@ pub(super) struct Adjacency {
     pub(super) by_id: BTreeMap<Arc<str>, NodeIx>,
     /// Indices of the node's edges in the definition, in list order.
     pub(super) edges: Vec<Vec<usize>>,
-    /// Where each edge of the definition leads; none for one that leads nowhere.
+    /// The target of each edge of the definition; none for one that leads nowhere.
     pub(super) targets: Vec<Option<NodeIx>>,
-    /// Where the thread may go next, within its own path.
+    /// The nodes the thread may go to next, within its own path.
     pub(super) next: Vec<Vec<NodeIx>>,
-    /// Where the paths of a FORK, or the iterations of a LOOP_START, begin.
+    /// The first nodes of a FORK's paths, or of a LOOP_START's iterations.
     pub(super) children: Vec<Vec<NodeIx>>,
     /// SUBGRAPH nodes that only declare a triggered sub-workflow.
     pub(super) declares: Vec<bool>,
 }
 
-/// Whether a node names a workflow that is known to be a normal one.
+/// True if a node names a workflow that is known to be a normal one.
 pub(super) type CallsNormal<'a> = &'a dyn Fn(&NodeDefinition) -> bool;
 
 impl Adjacency {

@@ -318,7 +318,7 @@ fn check_variables(definition: &WorkflowDefinition, report: &mut Diagnostics<'_>
     }
 }
 
-/// Where no workflow at all is at hand, what a trigger names cannot be judged: that is a warning then.
+/// Checks the triggers outside workflows. Without any workflow at hand, an unknown reference is only a warning.
 fn check_outer_triggers(
     workflows: &[Located<WorkflowDefinition>],
     triggers: &[Located<TriggerDefinition>],

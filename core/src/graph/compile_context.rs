@@ -87,7 +87,7 @@ impl CompileContext<'_> {
     }
 }
 
-/// Whether a node's name for tools can stand for a known one; either may be a beginning, with `*` behind it.
+/// True if a node's name for tools can stand for a known one; either may be a beginning, with `*` behind it.
 fn may_mean(named: &str, known: &str) -> bool {
     match (named.strip_suffix('*'), known.strip_suffix('*')) {
         (None, None) => named == known,

@@ -24,7 +24,7 @@ pub(crate) fn step(step: impl Into<StepWord>) -> Step {
     step.into().0
 }
 
-/// What [`at!`] takes.
+/// The argument of [`at!`].
 pub(crate) struct StepWord(Step);
 
 impl From<&str> for StepWord {
@@ -135,7 +135,7 @@ impl<'a> Diagnostics<'a> {
     }
 }
 
-/// Whether a value nests deeper than the loader would let it.
+/// True if a value nests deeper than the loader would let it.
 pub(super) fn too_deep(value: &Value) -> bool {
     let mut rest = vec![(value, 0)];
     while let Some((value, depth)) = rest.pop() {

@@ -18,7 +18,7 @@ pub trait Evaluator {
     /// `SCRIPT_ERROR` where it throws or gives what JSON cannot hold, `SCRIPT_LIMIT_EXCEEDED`.
     fn value(&mut self, graph: &Graph, snippet: SnippetIx, scope: &dyn Scope) -> Result<Arc<Value>, Unevaluated>;
 
-    /// Whether an expression holds, as JavaScript sees it: `0`, `""`, `null`, `undefined` and `NaN` do not.
+    /// True if an expression holds, as JavaScript sees it: `0`, `""`, `null`, `undefined` and `NaN` do not.
     ///
     /// # Errors
     /// As [`Evaluator::value`].

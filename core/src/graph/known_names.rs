@@ -72,7 +72,7 @@ impl Sources<'_> {
     }
 }
 
-/// What to write in place of an unknown name: what is here instead, the nearest of the known names, or how to make it known.
+/// Advice for an unknown name: what is here instead, the nearest of the known names, or how to make it known.
 pub fn name_advice<'n>(name: &str, known: impl Iterator<Item = &'n str>, is_assigned: bool) -> String {
     if let Some(instead) = instead_of(name) {
         return instead.to_owned();

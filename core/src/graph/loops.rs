@@ -118,7 +118,7 @@ impl NodeCompiler<'_, '_> {
     }
 }
 
-/// Whether a text is one name.
+/// True if a text is one name.
 fn is_word(text: &str) -> bool {
     let path = Path::of_template(text);
     path.is_some_and(|path| path.steps().is_empty() && !is_reserved(path.root()) && !text.contains('-'))

@@ -36,7 +36,7 @@ pub struct Graph {
     pub nodes: Vec<Node>,
     /// START or START_FROM_TRIGGER.
     pub start: NodeIx,
-    /// Whether it is a triggered sub-workflow.
+    /// True if it is a triggered sub-workflow.
     pub triggered: bool,
     /// Every expression, template and script in it.
     pub snippets: Vec<Snippet>,
@@ -90,13 +90,13 @@ impl Graph {
 /// A text that is evaluated at run time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snippet {
-    /// How to read it.
+    /// Its kind.
     pub kind: SnippetKind,
     /// As the user wrote it.
     pub source: Arc<str>,
 }
 
-/// How a text is read.
+/// The kind of a text: how it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SnippetKind {
     /// A JavaScript expression (with `{{path}}` allowed for a value).
@@ -116,13 +116,13 @@ pub struct Node {
     pub name: Option<Arc<str>>,
     /// Its type and compiled config.
     pub kind: NodeKind,
-    /// How often to try.
+    /// The retry policy.
     pub retry: Option<RetryPolicy>,
     /// One attempt's time limit, milliseconds.
     pub timeout_ms: Option<u64>,
     /// The node to go on at after a failure.
     pub on_error: Option<NodeIx>,
-    /// What happens with a call of it that is in doubt after a crash.
+    /// The policy for a call of it that is in doubt after a crash.
     pub in_doubt: Option<InDoubt>,
     /// Adjacency out, in the order they are tried: heaviest first, then list order.
     pub edges: Vec<Edge>,
@@ -185,7 +185,7 @@ pub enum NodeKind {
         variable_type: Option<VariableType>,
         /// The thread's or the run's.
         scope: VariableScope,
-        /// Whether it is the last assignment.
+        /// True if it is the last assignment.
         readonly: bool,
     },
     /// Calls a model.
@@ -208,7 +208,7 @@ pub enum NodeKind {
     Route {
         /// In the order they are tried.
         routes: Vec<(SnippetIx, NodeIx)>,
-        /// Where to go when none holds.
+        /// The node to go to when none holds.
         default: Option<NodeIx>,
     },
     /// Starts the paths of a fork.
@@ -278,7 +278,7 @@ pub struct MapNode {
     pub input: Option<ValueSpec>,
     /// Threads at once; absent: as the workflow's forks.
     pub concurrency: Option<u32>,
-    /// How its threads are joined. The parent's conversation and variables stay as they are.
+    /// The join of its threads. The parent's conversation and variables stay as they are.
     pub join: JoinRule,
     /// The conversation of each thread.
     pub conversation: ItemConversation,
@@ -301,11 +301,11 @@ pub struct InteractionNode {
     pub assign_to: Option<Arc<str>>,
     /// Milliseconds; none: it waits for ever.
     pub timeout_ms: Option<u64>,
-    /// What follows then.
+    /// The policy for that timeout.
     pub on_timeout: QuestionTimeout,
 }
 
-/// What follows where nobody has answered in time.
+/// The policy where nobody has answered in time.
 #[derive(Debug)]
 pub enum QuestionTimeout {
     /// The node fails.
@@ -329,7 +329,7 @@ pub struct LoopNode {
     pub variable: Option<Arc<str>>,
     /// Iterations at most.
     pub max_iterations: Option<u64>,
-    /// What happens there with items left.
+    /// The policy at that limit, with items left.
     pub on_limit: LoopLimit,
 }
 
@@ -358,7 +358,7 @@ impl NodeKind {
         }
     }
 
-    /// Whether a thread leaves it without waiting for anybody.
+    /// True if a thread leaves it without waiting for anybody.
     pub fn is_in_place(&self) -> bool {
         match self {
             Self::Start
@@ -404,14 +404,14 @@ pub struct LlmNode {
     pub choice: Option<Box<ChoiceSpec>>,
     /// Rounds of tool calls.
     pub max_tool_rounds: u32,
-    /// What follows after them.
+    /// The policy once they are used up.
     pub on_limit: ToolRoundLimit,
     /// Structured output.
     pub response_format: Option<Arc<Value>>,
 }
 
 impl LlmNode {
-    /// Whether more than its prompt and its system text is evaluated.
+    /// True if more than its prompt and its system text is evaluated.
     pub fn is_computed(&self) -> bool {
         self.choice.is_some() || self.parts.iter().any(|part| matches!(part, PartSpec::Computed(_)))
     }
@@ -510,7 +510,7 @@ pub struct JoinRule {
     pub timeout_ms: Option<u64>,
     /// The main path's place in `paths`.
     pub main_path: usize,
-    /// Whether the user named it.
+    /// True if the user named it.
     pub main_path_explicit: bool,
     /// The rest, once decided.
     pub on_decided: OnDecided,

@@ -86,7 +86,7 @@ impl<'a> WorkflowNames<'a> {
     }
 }
 
-/// Whether a workflow is meant to be a triggered one.
+/// True if a workflow is meant to be a triggered one.
 pub(super) fn is_triggered(workflow: &WorkflowDefinition) -> bool {
     workflow.nodes.iter().any(|node| {
         matches!(

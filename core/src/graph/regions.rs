@@ -13,7 +13,7 @@ use super::pairing::Partners;
 use super::scc::terminal_components;
 use crate::definition::{FaultCode, NodeConfig, WorkflowDefinition};
 
-/// How deep each node stands in forks; `None` where no thread comes.
+/// The depth of each node in forks; `None` where no thread comes.
 pub(super) type Depths = Vec<Option<u32>>;
 
 /// Walks the graph and reports what no thread reaches, and where a thread cannot end.

@@ -28,7 +28,7 @@ pub(super) struct Snippets<'a> {
     here: Vec<String>,
 }
 
-/// What is wrong with texts.
+/// Faults by text.
 pub(super) type WrongTexts = BTreeMap<SnippetIx, Vec<TextFault>>;
 
 impl<'a> Snippets<'a> {
@@ -65,7 +65,7 @@ impl<'a> Snippets<'a> {
         taken
     }
 
-    /// What is wrong with the texts so far, for one who accepted every one of them.
+    /// The faults of the texts so far, for one who accepted every one of them.
     pub(super) fn check(&self, syntax: &dyn Syntax, names: &KnownNames<'_>) -> WrongTexts {
         let mut wrong: WrongTexts = syntax
             .wrong_of(&self.all)
@@ -146,7 +146,7 @@ impl<'a> Snippets<'a> {
         }
     }
 
-    /// What a loop goes over: as [`Self::input`], but a lone word may be a text of its own.
+    /// The items of a loop: as [`Self::input`], but a lone word may be a text of its own.
     pub(super) fn iterable(
         &mut self,
         value: &Value,

@@ -8,7 +8,7 @@ use super::syntax::SyntaxFault;
 use crate::definition::FaultCode;
 use crate::definition::json::Step;
 
-/// What is wrong with a text, and with which bytes of it.
+/// A fault of a text, and the bytes it is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TextFault {
     pub(super) code: FaultCode,

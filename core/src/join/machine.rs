@@ -32,7 +32,7 @@ pub enum Input {
     Ended {
         /// Its place in the fork.
         path: usize,
-        /// How.
+        /// The end of its thread.
         end: PathEnd,
     },
     /// A timer fired.
@@ -73,7 +73,7 @@ pub enum Effect {
     },
     /// The join is decided: answer the parent now, the losers may still be winding down.
     Decided {
-        /// How.
+        /// The verdict.
         verdict: Verdict,
     },
     /// Every started path has ended: the fork can be forgotten.
@@ -115,7 +115,7 @@ impl std::fmt::Display for Rejected {
 
 impl std::error::Error for Rejected {}
 
-/// Where a fork is in its life; the rows of the table above.
+/// The phase of a fork; the rows of the table above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Phase {
@@ -152,7 +152,7 @@ pub struct ForkJoinMachine {
     tally: Tally,
     /// By path: started and not ended, the verdict notwithstanding.
     live: Vec<bool>,
-    /// How many of them are.
+    /// The number of live ones.
     live_count: usize,
     /// The first path that has not been started.
     next: usize,
@@ -192,7 +192,7 @@ impl ForkJoinMachine {
         }
     }
 
-    /// Where the fork is in its life.
+    /// The phase the fork is in.
     pub fn phase(&self) -> Phase {
         self.phase
     }
@@ -211,8 +211,8 @@ impl ForkJoinMachine {
             .filter_map(|(path, is_live)| is_live.then_some(path))
     }
 
-    /// Whether a verdict to come may ask for what the thread of this path leaves behind: its conversation, its variables.
-    /// Once it may not, it never will: what nobody takes over need not be kept until the join is decided.
+    /// True if a verdict to come may ask for what the thread of this path leaves behind: its conversation, its
+    /// variables. Once it may not, it never will: what nobody takes over need not be kept until the join is decided.
     pub fn may_take_over(&self, path: usize) -> bool {
         match self.phase {
             Phase::Idle | Phase::Waiting => rule::may_take_over(&self.rule, &self.paths, path),
@@ -220,12 +220,12 @@ impl ForkJoinMachine {
         }
     }
 
-    /// How the join was decided, once it is.
+    /// The verdict, once the join is decided.
     pub fn verdict(&self) -> Option<&Verdict> {
         self.verdict.as_ref()
     }
 
-    /// What the JOIN says.
+    /// The JOIN's rule.
     pub fn rule(&self) -> &JoinRule {
         &self.rule
     }

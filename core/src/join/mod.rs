@@ -1,4 +1,4 @@
-//! What a supervisor decides about one fork: which paths run, when its JOIN is decided and how, and what comes
+//! The decisions about one fork: which paths run, when its JOIN is decided and how, and what comes
 //! out of it.
 //!
 //! [`ForkJoinMachine`] decides. [`join_output`], [`join_error`] and [`merge_variables`] turn its verdict into what

@@ -1,4 +1,4 @@
-//! What a JOIN gives its parent: the output, or the error.
+//! The output or error that a JOIN gives its parent.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::graph::{Fork, ForkIx, Graph, JoinRule};
 use crate::thread::{Output, ThreadId};
 use crate::value::{MAX_LEVELS, levels, too_deep};
 
-/// How many paths an error's sentence names; its details always list every one.
+/// Paths that an error's sentence names; its details always list every one.
 const NAMED_IN_MESSAGE: usize = 8;
 
 /// One path as its join found it. Lists of reports are in path order, and hold every path of the fork.
@@ -66,7 +66,7 @@ pub fn join_output(
     }))
 }
 
-/// How many lists and objects stand inside each other in the output of a JOIN of these paths, or in its error's details.
+/// Nesting depth of lists and objects in the output of a JOIN of these paths, or in its error's details.
 ///
 /// # Errors
 /// `SCRIPT_LIMIT_EXCEEDED` beyond [`MAX_LEVELS`]: each JOIN nests what its branches leave, so a loop that hands them the

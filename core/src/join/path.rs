@@ -1,10 +1,10 @@
-//! Where one path of a fork is, as its join sees it.
+//! The status of one path of a fork, as its join sees it.
 
 use serde::{Deserialize, Serialize};
 
 use crate::status::ThreadStatus;
 
-/// How the thread of a path ended.
+/// The end of a path's thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum PathEnd {
@@ -69,7 +69,7 @@ impl PathStatus {
         }
     }
 
-    /// Whether it counts as failed: FAILED, TIMEOUT, or cancelled by someone else.
+    /// True if it counts as failed: FAILED, TIMEOUT, or cancelled by someone else.
     pub fn counts_as_failed(self) -> bool {
         match self {
             Self::Failed | Self::Timeout | Self::Cancelled => true,
@@ -77,7 +77,7 @@ impl PathStatus {
         }
     }
 
-    /// Whether the join itself cancelled it, running or not.
+    /// True if the join itself cancelled it, running or not.
     pub fn cancelled_by_join(self) -> bool {
         match self {
             Self::Stopped | Self::Skipped => true,

@@ -14,14 +14,14 @@ use super::path::PathStatus;
 use crate::definition::{JoinStrategy, MergeVariables};
 use crate::graph::JoinRule;
 
-/// How a join was decided. There is one, for ever.
+/// The decision of a join. There is one, for ever.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE", tag = "verdict")]
 pub enum Verdict {
     /// The strategy holds; the parent goes on after the JOIN.
     #[serde(rename_all = "camelCase")]
     Succeeded {
-        /// What becomes of the parent's conversation.
+        /// The outcome for the parent's conversation.
         conversation: Conversation,
         /// The paths whose thread variables come back, in path order.
         merge: Vec<usize>,
@@ -36,7 +36,7 @@ pub enum Verdict {
     Cancelled,
 }
 
-/// What a successful join does to the parent's conversation.
+/// The effect of a successful join on the parent's conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Conversation {
@@ -46,7 +46,7 @@ pub enum Conversation {
     Unchanged,
 }
 
-/// How many of a fork's paths there are, have completed, and have failed.
+/// Counts of a fork's paths: all, completed, failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Tally {
     pub(super) paths: usize,
@@ -54,7 +54,7 @@ pub(super) struct Tally {
     pub(super) failed: usize,
 }
 
-/// Whether the strategy holds, can no longer hold, or is open.
+/// True if the strategy holds, false if it no longer can; none while it is open.
 pub(super) fn decide(rule: &JoinRule, tally: Tally) -> Option<bool> {
     let Tally {
         paths,
@@ -107,7 +107,7 @@ fn conversation(rule: &JoinRule, paths: &[PathStatus]) -> Option<Conversation> {
     }
 }
 
-/// Whether what this path leaves behind may be asked for by a verdict that is still to come. Where any path may stand in
+/// True if what this path leaves behind may be asked for by a verdict still to come. Where any path may stand in
 /// for the main one, each is said to: which of them comes first in path order would cost a look at all.
 pub(super) fn may_take_over(rule: &JoinRule, paths: &[PathStatus], path: usize) -> bool {
     let status = |path: usize| paths.get(path).copied();

@@ -1,4 +1,4 @@
-//! What follows a failed attempt.
+//! The step after a failed attempt.
 //!
 //! | the failure | the profile has attempts left | then |
 //! |---|---|---|
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::{FailureKind, ModelFailure};
 use crate::Millis;
 
-/// How often one profile is tried, and how long between.
+/// The attempts at one profile, and the delays between them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RetryRule {
     /// Attempts in all, the first included; 0 counts as 1.
@@ -47,7 +47,7 @@ impl RetryRule {
     }
 }
 
-/// What to do next.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Ask the same profile again.

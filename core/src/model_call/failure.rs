@@ -1,4 +1,4 @@
-//! What can go wrong with a call of a model, as far as it decides what follows.
+//! The ways a model call can fail, as far as they decide what follows.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -28,7 +28,7 @@ pub enum FailureKind {
     Late,
     /// The connection ended before the reply did.
     Dropped,
-    /// What came is not what the protocol says.
+    /// The reply does not follow the protocol.
     Malformed,
     /// The reply does not fit the node's `responseFormat`.
     BadFormat,
@@ -54,7 +54,7 @@ impl FailureKind {
         }
     }
 
-    /// Whether the same request may well succeed a moment later.
+    /// True if the same request may well succeed a moment later.
     pub fn is_passing(self) -> bool {
         match self {
             Self::Unreachable
@@ -78,7 +78,7 @@ pub struct ModelFailure {
     pub status: Option<u16>,
     /// `Retry-After`, milliseconds.
     pub retry_after: Option<Millis>,
-    /// What the provider reported all the same: tokens of a reply that broke off or does not fit.
+    /// Usage that the provider reported all the same: tokens of a reply that broke off or does not fit.
     pub spent: Spent,
 }
 

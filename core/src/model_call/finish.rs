@@ -37,7 +37,7 @@ impl FinishReason {
         }
     }
 
-    /// Whether the model has said all that it wanted to say.
+    /// True if the model has said all that it wanted to say.
     pub fn is_whole(self) -> bool {
         match self {
             Self::Stop | Self::ToolCalls => true,

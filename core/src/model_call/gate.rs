@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Millis;
 
-/// How long a request and its tokens count.
+/// The window in which a request and its tokens count.
 const WINDOW: Millis = 60_000;
 
 /// The limits of a gate; absent is no limit.
@@ -28,7 +28,7 @@ pub struct GateLimits {
 }
 
 impl GateLimits {
-    /// Whether nothing is limited.
+    /// True if nothing is limited.
     pub fn is_none(&self) -> bool {
         self.requests_at_once.is_none() && self.requests_per_minute.is_none() && self.tokens_per_minute.is_none()
     }
@@ -78,7 +78,7 @@ impl Gate {
         ticket
     }
 
-    /// Who may start now, in order.
+    /// The requests that may start now, in order.
     pub fn admit(&mut self, now: Millis) -> Vec<TicketId> {
         self.forget(now);
         let mut admitted = Vec::new();
@@ -99,7 +99,7 @@ impl Gate {
         admitted
     }
 
-    /// How long until time alone makes room for the first that waits; none where only an end can, or nobody waits.
+    /// Delay until time alone makes room for the first that waits; none where only an end can, or nobody waits.
     pub fn wake_after(&self, now: Millis) -> Option<Millis> {
         let &(_, tokens) = self.waiting.front()?;
         if self.closed_until > now {
@@ -144,7 +144,7 @@ impl Gate {
         self.closed_until = self.closed_until.max(until);
     }
 
-    /// How many are under way.
+    /// Requests under way.
     pub fn under_way(&self) -> usize {
         self.under_way
     }
@@ -169,7 +169,7 @@ impl Gate {
             .is_none_or(|most| self.under_way < most.max(1))
     }
 
-    /// Whether a request of `tokens` fits beside so many requests, which used so many tokens.
+    /// True if a request of `tokens` fits beside so many requests, which used so many tokens.
     fn fits(&self, requests: usize, used: u64, tokens: u64) -> bool {
         let limit = self.limits.tokens_per_minute;
         let fits_tokens = limit.is_none_or(|limit| used == 0 || used.saturating_add(tokens) <= limit);

@@ -1,4 +1,4 @@
-//! What the branches of a fork walk: the paths of a FORK, or a workflow for each item of a MAP.
+//! The branches of a fork: the paths of a FORK, or a workflow for each item of a MAP.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What compresses a conversation: the built-in compressions, and how a result takes the place of what was visible.
+//! The compression of a conversation: the built-in compressions, and how a result takes the place of what was visible.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::message::{Message, Role};
 use crate::thread::Outcome;
 
 impl ConversationTurn<'_, '_> {
-    /// What a built-in compression is given.
+    /// The input of a built-in compression.
     fn context(&self, config: CompressionConfig) -> CompressionContext {
         let machine = &self.own.machine;
         CompressionContext {
@@ -79,7 +79,7 @@ impl ConversationTurn<'_, '_> {
         }
     }
 
-    /// How many messages are visible, and what they cost.
+    /// The number of visible messages, and their tokens.
     pub(super) fn size(&self) -> (usize, u64) {
         let conversation = self.own.machine.conversation();
         (conversation.visible().len(), conversation.visible_tokens())
@@ -100,7 +100,7 @@ impl ConversationTurn<'_, '_> {
     }
 }
 
-/// What a model is asked for a summary.
+/// The request for a summary.
 fn summary_request(plan: &SummaryPlan, tokenizer: &dyn Tokenizer) -> ModelRequest {
     const ASK: &str = "Summarize the conversation below. Keep names, numbers, decisions, open questions and promises. \
                        Answer with the summary alone.";

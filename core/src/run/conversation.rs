@@ -66,7 +66,7 @@ pub(super) struct ConversationTurn<'t, 'a> {
     pub(super) own: &'t mut OwnConversation,
     pub(super) globals: &'t mut Variables,
     pub(super) mailbox: &'t mut Mailbox,
-    /// How many triggers stand between the run's own steps and what it does just now.
+    /// Triggers between the run's own steps and what it does just now.
     pub(super) trigger_depth: u32,
     pub(super) step: &'t mut Step<'a>,
 }
@@ -364,7 +364,7 @@ pub(super) fn answer(mailbox: &mut Mailbox, thread: ThreadNo, effect: EffectId, 
     }
 }
 
-/// What a conversation that is lost, or has ended with its thread, does with a message: nobody waits for it.
+/// The answer of a conversation that is lost, or has ended with its thread, to a message: nobody waits for it.
 pub(super) fn refuse(mailbox: &mut Mailbox, owner: ThreadNo, message: ToConversation) {
     match message {
         ToConversation::Serve { thread, effect, .. } => answer(mailbox, thread, effect, Outcome::Failed(lost())),
@@ -376,8 +376,8 @@ pub(super) fn refuse(mailbox: &mut Mailbox, owner: ThreadNo, message: ToConversa
     }
 }
 
-/// What a thread says to its supervisor, with its conversation as it is now. Without that the thread ends, and asks for
-/// nothing more.
+/// Forwards a thread's message to its supervisor, with the current conversation. Without that the thread ends, and asks
+/// for nothing more.
 fn forward(
     mailbox: &mut Mailbox,
     thread: ThreadNo,

@@ -13,15 +13,15 @@ use crate::thread::{self, EffectId};
 pub struct Doubt {
     /// The thread that awaits it.
     pub thread: ThreadNo,
-    /// What it awaits.
+    /// The effect.
     pub effect: EffectId,
     /// The node.
     pub node_id: Arc<str>,
-    /// What it is.
+    /// Its kind.
     pub kind: DoubtKind,
-    /// What was to happen with it.
+    /// Its policy.
     pub policy: InDoubt,
-    /// What happens.
+    /// Its resolution.
     pub resolution: Resolution,
 }
 
@@ -66,7 +66,7 @@ impl DoubtKind {
     }
 }
 
-/// What came of a doubt.
+/// The resolution of a doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Resolution {
@@ -86,11 +86,11 @@ pub struct DoubtReport {
     pub effect_id: String,
     /// The node.
     pub node_id: Arc<str>,
-    /// What it is.
+    /// Its kind.
     pub kind: DoubtKind,
-    /// What was to happen with it.
+    /// Its policy.
     pub policy: InDoubt,
-    /// What happened.
+    /// Its resolution.
     pub resolution: Resolution,
 }
 
@@ -102,7 +102,7 @@ pub struct RepeatReport {
     pub effect_id: String,
     /// The node.
     pub node_id: Arc<str>,
-    /// What it is.
+    /// Its kind.
     pub kind: DoubtKind,
 }
 

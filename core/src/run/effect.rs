@@ -1,4 +1,4 @@
-//! What a run wants done outside.
+//! The effects a run wants done outside.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub enum Effect {
     Thread {
         /// Which.
         thread: ThreadNo,
-        /// What: one of [`thread::Effect`]'s `Model`, `Tool`, `Script`, `Evaluate`, `Function`, `Timer`, `WaitEvent`.
+        /// One of [`thread::Effect`]'s `Model`, `Tool`, `Script`, `Evaluate`, `Function`, `Timer`, `WaitEvent`.
         effect: thread::Effect,
     },
     /// A thread no longer awaits something of that: it is to be stopped.
@@ -55,7 +55,7 @@ pub enum Effect {
         workflow_id: Arc<str>,
         /// The thread.
         thread_id: Arc<str>,
-        /// What.
+        /// The event.
         event: RaisedEvent,
     },
     /// Events came together from outside, in the main thread's name.
@@ -102,6 +102,6 @@ pub struct DetachedStart {
     pub messages: Vec<ChatMessage>,
     /// Inside what a token event started: the token limit is not checked.
     pub is_unlimited: bool,
-    /// How many triggers stand between the run's own steps and it.
+    /// Triggers between the run's own steps and it.
     pub trigger_depth: u32,
 }

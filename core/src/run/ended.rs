@@ -95,7 +95,7 @@ impl RunMachine {
         }
     }
 
-    /// Whether what this thread leaves behind may be taken over, should it end now.
+    /// True if what this thread leaves behind may be taken over, should it end now.
     pub(super) fn keeps_artifacts(&self, thread: ThreadNo) -> bool {
         match self.tree.get(thread).map(|at| at.origin) {
             Some(Origin::Main | Origin::Triggered { .. }) => true,
@@ -107,7 +107,7 @@ impl RunMachine {
         }
     }
 
-    /// What a thread started ends with it.
+    /// Ends with a thread what it started.
     fn give_up(&mut self, owned: Owned, trigger_depth: u32, step: &mut Step<'_>) {
         match owned {
             Owned::Fork(fork) => self.step_fork(fork, join::Input::Cancel, step),

@@ -39,17 +39,17 @@ pub struct Firing {
     pub id: FiringId,
     /// The trigger.
     pub trigger: Arc<TriggerDefinition>,
-    /// What it fired on.
+    /// The event it fired on.
     pub event: Arc<Event>,
 }
 
 impl Firing {
-    /// How many triggers stand between the run's own steps and what it does.
+    /// Triggers between the run's own steps and what it does.
     pub fn trigger_depth(&self) -> u32 {
         self.event.raised.trigger_depth + 1
     }
 
-    /// Whether a token event set it off.
+    /// True if a token event set it off.
     pub fn is_token_event(&self) -> bool {
         matches!(
             self.event.raised.event_type,
@@ -57,12 +57,12 @@ impl Firing {
         )
     }
 
-    /// Whether it needs nothing of the thread that raised the event: what it starts gets the event alone.
+    /// True if it needs nothing of the thread that raised the event: what it starts gets the event alone.
     pub fn is_alone(&self) -> bool {
         matches!(self.trigger.action, TriggerAction::StartWorkflow { .. }) && !self.is_token_event()
     }
 
-    /// Whether the thread waits for it.
+    /// True if the thread waits for it.
     pub(super) fn holds(&self) -> bool {
         self.trigger.action.holds_the_thread()
     }
@@ -165,7 +165,7 @@ impl FiringRun {
     }
 }
 
-/// What becomes of a firing.
+/// The outcome of admitting a firing.
 #[derive(Debug, PartialEq)]
 pub(super) enum Admitted {
     /// It waits for its turn.
@@ -176,7 +176,7 @@ pub(super) enum Admitted {
     Refused(RunError),
 }
 
-/// What becomes of a firing whose main thread has ended.
+/// The outcome for a firing whose main thread has ended.
 #[derive(Debug, PartialEq)]
 pub(super) enum GivenUp {
     /// Its thread is to be stopped.

@@ -311,7 +311,7 @@ impl RunMachine {
         );
     }
 
-    /// What the verdict means for the parent, and the thread whose conversation it takes.
+    /// The verdict's outcome for the parent, and the thread whose conversation it takes.
     fn verdict_outcome(&mut self, no: ForkNo, verdict: &Verdict) -> Result<(Outcome, Option<ThreadNo>), RunError> {
         let Some(run) = self.forks.get(&no) else {
             return Ok((Outcome::Done, None));
@@ -352,8 +352,8 @@ impl RunMachine {
         Ok((joined(output, variables), source))
     }
 
-    /// How the paths of a fork are just now, for an error: it names every thread. One that had ended, which the join had not
-    /// heard of yet, is what it has become, as in the report.
+    /// The state of a fork's paths just now, for an error: it names every thread. One that had ended, which the join
+    /// had not heard of yet, is what it has become, as in the report.
     fn joined_paths(&self, run: &ForkRun) -> Vec<JoinedPath> {
         let both = run.machine.paths().iter().zip(&run.threads);
         both.map(|(status, thread)| {
@@ -373,7 +373,7 @@ impl RunMachine {
         .collect()
     }
 
-    /// What a join's output is made of, taken from those that have ended: nobody else wants it. Of the others nothing is
+    /// The parts of a join's output, taken from those that have ended: nobody else wants them. Of the others nothing is
     /// asked.
     fn take_joined_paths(&mut self, no: ForkNo) -> Vec<JoinedPath> {
         let Self { forks, slots, .. } = self;
@@ -458,7 +458,7 @@ fn reason_of(verdict: &Verdict) -> CancelReason {
     }
 }
 
-/// What a join hands to its parent, apart from the conversation.
+/// The result a join hands to its parent, apart from the conversation.
 fn joined(output: Output, variables: BTreeMap<String, Value>) -> Outcome {
     Outcome::Joined(Joined {
         output,

@@ -68,13 +68,13 @@ pub struct RunSeed {
     pub conversation: Conversation,
     /// Its pinned context.
     pub pinned: Pinned,
-    /// What its caller says of it, for whatever it calls.
+    /// Its caller's metadata, for whatever it calls.
     pub metadata: Option<Arc<Map<String, Value>>>,
     /// Inside what a token event started: the token limit is not checked.
     pub is_unlimited: bool,
     /// The main thread's limit on time, beside its workflow's own.
     pub deadline_ms: Option<Millis>,
-    /// How many triggers stand between the steps of another run and it.
+    /// Triggers between the steps of another run and it.
     pub trigger_depth: u32,
     /// For jitter; 0: there is none.
     pub seed: u64,
@@ -102,7 +102,7 @@ pub struct RunMachine {
     pub(super) quiescence: Quiescence,
     /// By the threads that have ended: also where nobody was left to take what they came to.
     pub(super) spent: Spent,
-    /// What was said in the main thread's conversation, where its actor panicked.
+    /// The main thread's conversation, salvaged where its actor panicked.
     pub(super) salvaged: Option<Box<Conversation>>,
     pub(super) is_paused: bool,
     /// The main thread's limit on time, beside its workflow's own.
@@ -115,7 +115,7 @@ pub struct RunMachine {
     /// Effects that were in doubt after a crash.
     #[serde(default)]
     pub(super) doubts: Vec<DoubtReport>,
-    /// What the main thread's nodes left behind. Nobody reads it any more: it is kept so that the outcome need not wait for
+    /// The main thread, once it has ended. Nobody reads it any more: it is kept so that the outcome need not wait for
     /// its cleaning up, which after a fork of many branches takes a while.
     #[serde(skip)]
     pub(super) remains: Option<Box<LiveThread>>,
@@ -192,22 +192,22 @@ impl RunMachine {
         message
     }
 
-    /// How many messages were taken so far.
+    /// Messages taken so far.
     pub fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// Whether a WAIT node of the run has waited for events of this type.
+    /// True if a WAIT node of the run has waited for events of this type.
     pub fn awaits(&self, event_type: EventType) -> bool {
         self.awaited.contains(event_type)
     }
 
-    /// Whether every thread of the run has ended.
+    /// True if every thread of the run has ended.
     pub fn has_ended(&self) -> bool {
         self.tree.live() == 0
     }
 
-    /// Whether nothing waits to be stepped with.
+    /// True if nothing waits to be stepped with.
     pub fn is_idle(&self) -> bool {
         self.mailbox.is_empty()
     }
@@ -231,12 +231,12 @@ impl RunMachine {
         &self.run_id
     }
 
-    /// How many threads were started.
+    /// The number of threads started.
     pub fn len(&self) -> usize {
         self.tree.len()
     }
 
-    /// Whether no thread was started, which never is.
+    /// True if no thread was started, which never is.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -252,12 +252,12 @@ impl RunMachine {
         ((thread as usize) < self.tree.len()).then_some(thread)
     }
 
-    /// What a live thread's texts see.
+    /// The scope of a live thread's texts.
     pub fn scope(&self, thread: ThreadNo) -> Option<ThreadScope<'_>> {
         Some(ThreadScope::new(self.live(thread)?, &self.globals))
     }
 
-    /// How a thread came to be, and which workflow it walks.
+    /// The origin of a thread, and the workflow it walks.
     pub fn origin(&self, thread: ThreadNo) -> Option<(Origin, &Arc<Graph>)> {
         let at = self.tree.get(thread)?;
         Some((at.origin, self.graphs.get(at.graph)))

@@ -46,7 +46,7 @@ impl Mailbox {
         self.later.push_front(message);
     }
 
-    /// Whether a message like this waits.
+    /// True if a message like this waits.
     pub(super) fn any(&self, is: impl FnMut(&Message) -> bool) -> bool {
         let mail = self.first.iter().chain(&self.mail).chain(&self.later);
         mail.into_iter().any(is)

@@ -1,4 +1,4 @@
-//! What the actors of a run tell each other, and what comes to them from outside.
+//! The messages that the actors of a run send each other, and those that come to them from outside.
 
 use std::sync::Arc;
 
@@ -78,9 +78,9 @@ pub enum ToSupervisor {
     ControlThread {
         /// Which.
         thread: ThreadNo,
-        /// How.
+        /// The control.
         control: Control,
-        /// How many triggers stand between the run's own steps and this.
+        /// Triggers between the run's own steps and this.
         trigger_depth: u32,
     },
     /// From outside: a time has come.
@@ -164,7 +164,7 @@ pub enum ToSupervisor {
     Prepared {
         /// The firing.
         firing: FiringId,
-        /// How.
+        /// Its state.
         prepared: Option<Box<Prepared>>,
     },
     /// A thread has applied what a firing handed back, or could not.
@@ -178,7 +178,7 @@ pub enum ToSupervisor {
     Ended {
         /// Which.
         thread: ThreadNo,
-        /// How.
+        /// Its end.
         ended: Box<Ended>,
     },
     /// From whoever contains actors: one panicked.
@@ -212,7 +212,7 @@ pub struct Assignment {
     pub name: Arc<str>,
     /// Its value.
     pub value: Arc<Value>,
-    /// How many triggers stand between the run's own steps and this.
+    /// Triggers between the run's own steps and this.
     pub trigger_depth: u32,
 }
 
@@ -256,7 +256,7 @@ pub enum ToConversation {
         thread: ThreadNo,
         /// The effect that awaits the answer; 0: none does.
         effect: EffectId,
-        /// What.
+        /// The request.
         request: Box<Request>,
     },
     /// A thread tells its supervisor something, and with it how its conversation is after all that it has said in it.
@@ -329,11 +329,11 @@ pub enum Forwarded {
         /// The effect that it awaited.
         effect: EffectId,
     },
-    /// How it stands, for a firing.
+    /// Its state, for a firing.
     Prepared {
         /// The firing.
         firing: FiringId,
-        /// How, but for the conversation.
+        /// The state, but for the conversation.
         prepared: Prepared,
     },
 }
@@ -371,7 +371,7 @@ pub struct Prepared {
     pub conversation: Conversation,
 }
 
-/// How a thread ended.
+/// The end of a thread.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Ended {
     /// By its own word, or by what ended its actor.
@@ -404,7 +404,7 @@ pub struct Merge {
     pub change: Change,
     /// A token event set it off: COMPRESSION_COMPLETED says what came of it, also where that is nothing.
     pub is_compression: bool,
-    /// How many triggers stand between the run's own steps and this.
+    /// Triggers between the run's own steps and this.
     pub trigger_depth: u32,
     /// Global variables to assign with it: both or neither.
     pub globals: Assigned,
@@ -421,7 +421,7 @@ pub enum Change {
     Replace {
         /// When.
         basis: Basis,
-        /// What.
+        /// The messages.
         messages: Vec<ChatMessage>,
     },
     /// A compression's result, checked before it is taken.

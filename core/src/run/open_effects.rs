@@ -1,4 +1,4 @@
-//! What a run has asked for that has no outcome yet: what is carried out again where its process ended in the middle.
+//! Effects a run has asked for that have no outcome yet: carried out again where its process ended in the middle.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ pub struct OpenEffects {
     pub begins: BTreeSet<ThreadNo>,
     /// The run asks to be told when its triggers have acted.
     pub quiesces: bool,
-    /// How many events the run has raised.
+    /// Events the run has raised.
     pub events: u64,
     /// The outcome, where there is one.
     pub report: Option<Box<RunReport>>,
@@ -34,7 +34,7 @@ pub struct OpenEffects {
 }
 
 impl OpenEffects {
-    /// What the run goes through, in order.
+    /// Takes in what the run goes through, in order.
     pub fn saw(&mut self, replayed: Replayed<'_>) {
         match replayed {
             Replayed::Told(told) => self.told(&told.message),
@@ -142,7 +142,7 @@ impl OpenEffects {
     }
 }
 
-/// What awaits the outcome of a thread's effect that is done outside.
+/// The id that awaits the outcome of an effect; none for one that is not done outside.
 fn awaited(effect: &thread::Effect) -> Option<EffectId> {
     match effect {
         thread::Effect::Function { id, .. }

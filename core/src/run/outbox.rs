@@ -72,7 +72,7 @@ impl Outbox {
         Some((at, effect))
     }
 
-    /// Whether something waits: the steps it follows from are to be made durable now.
+    /// True if something waits: the steps it follows from are to be made durable now.
     pub fn waits(&self) -> bool {
         !self.held.is_empty()
     }

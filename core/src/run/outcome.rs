@@ -1,4 +1,4 @@
-//! What a run says of itself: its report, and its status while it runs.
+//! The report of a run, and its status while it runs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ impl RunMachine {
         })
     }
 
-    /// Where the run is.
+    /// The status of the run.
     pub fn status(&self) -> RunStatus {
         RunStatus {
             status: self.status_of(0),

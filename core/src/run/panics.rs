@@ -28,7 +28,7 @@ pub enum Panicked {
     Thread {
         /// The thread.
         thread: ThreadNo,
-        /// What it had gathered is to be had.
+        /// True if what it had gathered can be salvaged.
         is_known: bool,
     },
     /// A conversation. Whoever asks it hears so, and the thread that it belongs to ends.

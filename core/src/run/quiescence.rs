@@ -7,9 +7,9 @@
 //! | Reported | nothing | nothing | settles, **Settled** |
 //! | Settled | nothing | nothing | nothing |
 //!
-//! What the last events of a run set off, and what follows from that, belongs to the run: its report waits for it. A run that
-//! raised nothing which a trigger watches waits for nobody. Detached threads may go on for ever: a report does not wait for
-//! them, nor for more links of what their events set off than a chain of triggers has.
+//! The effects of a run's last events, and what follows from them, belong to the run: its report waits for them. A run
+//! that raised nothing which a trigger watches waits for nobody. Detached threads may go on for ever: a report does not
+//! wait for them, nor for more links of what their events set off than a chain of triggers has.
 
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +25,7 @@ enum Phase {
     Settled,
 }
 
-/// What is to be done.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Quiet {
     /// Ask whether the triggers of what was raised have acted.

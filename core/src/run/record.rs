@@ -1,4 +1,4 @@
-//! What a run was told, so that it can be rebuilt: the same messages in the same order do the same.
+//! The record of a run, so that it can be rebuilt: the same messages in the same order do the same.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -33,11 +33,11 @@ pub struct Told {
     pub after: u64,
     /// The event types that somebody listened to from then on.
     pub listening: Listening,
-    /// What.
+    /// The message.
     pub message: Message,
 }
 
-/// How a run began.
+/// The beginning of a run.
 #[derive(Clone, Debug)]
 pub struct Begun {
     /// When.
@@ -195,7 +195,7 @@ impl RunMachine {
     /// that the run went through, in order.
     ///
     /// # Errors
-    /// Where the run did not take as many messages between two that it was told as it had.
+    /// Fails if the run did not take as many messages between two that it was told as it had.
     pub fn replay<W: World>(
         begun: Begun,
         told: impl IntoIterator<Item = Told>,

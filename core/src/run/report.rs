@@ -1,4 +1,4 @@
-//! What a run says of itself when it has ended.
+//! The report of a run that has ended.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub struct RunReport {
     pub thread_id: String,
     /// Its workflow.
     pub workflow_id: String,
-    /// How the main thread ended.
+    /// The status of the main thread.
     pub status: ThreadStatus,
     /// Its output; null where it did not complete.
     pub output: Value,
@@ -113,9 +113,9 @@ pub struct TokenReport {
 pub struct NodeReport {
     /// The user's id.
     pub node_id: Arc<str>,
-    /// How it went.
+    /// Its status.
     pub status: NodeStatus,
-    /// How often it was tried.
+    /// The number of attempts.
     pub attempts: u32,
     /// Why the last reply of an LLM node's model ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -131,14 +131,14 @@ pub struct NodeReport {
 pub struct ThreadReport {
     /// Unique in the run.
     pub thread_id: Arc<str>,
-    /// How it came to be.
+    /// Its kind.
     pub kind: ThreadKind,
     /// Its workflow.
     pub workflow_id: Arc<str>,
     /// The user's id of its fork path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_id: Option<Arc<str>>,
-    /// How it ended, or where it is.
+    /// Its final or present status.
     pub status: ThreadStatus,
 }
 
@@ -160,7 +160,7 @@ pub struct FiringReport {
     pub timestamp: u64,
     /// The sub-workflow's thread.
     pub thread_id: String,
-    /// How the sub-workflow or the detached run ended; none while it runs, and where it never began.
+    /// The end of the sub-workflow or the detached run; none while it runs, and where it never began.
     pub status: Option<ThreadStatus>,
     /// The outcome of the firing.
     pub outcome: FiringOutcome,

@@ -81,7 +81,8 @@ impl RunMachine {
         }
     }
 
-    /// Whether a thread still takes effect: one that has said its last word does not, though that may not have been heard.
+    /// True if a thread still takes effect: one that has said its last word does not, though that may not have been
+    /// heard.
     pub(super) fn is_open(&self, thread: ThreadNo) -> bool {
         match self.slots.get(thread as usize) {
             Some(Slot::Live(live)) => !live.machine.status().is_final(),
@@ -109,7 +110,7 @@ impl RunMachine {
         }
     }
 
-    /// How a thread ended.
+    /// The end of a thread.
     pub(super) fn end_of(&self, thread: ThreadNo) -> Option<&ThreadEnd> {
         self.ended_thread(thread).map(|ended| &ended.end)
     }

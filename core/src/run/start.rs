@@ -19,10 +19,10 @@ use crate::thread::{
     EffectId, Outcome, Output, Outputs, ThreadId, ThreadKind, ThreadMachine, ThreadSeed, Variables, initial_variables,
 };
 
-/// How deep forks and sub-workflows may nest where the workflow does not say.
+/// Nesting limit of forks and sub-workflows where the workflow sets none.
 const DEFAULT_MAX_DEPTH: u32 = 10;
 
-/// What a thread is started with that is no branch.
+/// The input that a thread which is no branch starts with.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Start {
     #[serde(skip)]
@@ -110,7 +110,7 @@ impl RunMachine {
         thread
     }
 
-    /// How deep a thread started by `parent` is; OVERLOADED where that is too deep.
+    /// The depth of a thread started by `parent`; OVERLOADED where that is too deep.
     pub(super) fn deeper(&self, parent: ThreadNo) -> Result<u32, RunError> {
         let limit = self.graph_of(0).config.max_depth.unwrap_or(DEFAULT_MAX_DEPTH);
         self.tree

@@ -39,16 +39,16 @@ const MAX_EFFECTS_A_TURN: usize = 4_096;
 pub(super) struct LiveThread {
     pub(super) machine: ThreadMachine,
     pub(super) speech: Speech,
-    /// What its supervisor does for it.
+    /// The effect that its supervisor carries out for it.
     supervised: Option<EffectId>,
     /// It is asked nothing more.
     has_panicked: bool,
-    /// Whether anybody may take over what it leaves.
+    /// True if anybody may take over what it leaves.
     keeps_artifacts: bool,
     rare: Option<Box<Rare>>,
 }
 
-/// What few threads have.
+/// Fields that few threads have.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Rare {
     merges: BTreeMap<FiringId, Box<Merge>>,

@@ -27,7 +27,7 @@ pub struct ThreadList {
 #[derive(Clone)]
 struct Known {
     run_id: Arc<str>,
-    /// What the threads walk: mostly one, and one after another the same.
+    /// The graphs the threads walk: mostly one, and one after another the same.
     graphs: Vec<Arc<Graph>>,
     threads: Vec<Thread>,
 }
@@ -41,7 +41,7 @@ struct Thread {
     status: ThreadStatus,
 }
 
-/// What is known of one thread.
+/// A thread, as far as it is known.
 pub(super) struct KnownThread<'a> {
     pub(super) graph: &'a Arc<Graph>,
     pub(super) kind: ThreadKind,

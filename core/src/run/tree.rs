@@ -18,7 +18,7 @@ use super::{ForkNo, ThreadNo};
 use crate::graph::{ForkIx, Graph};
 use crate::thread::{EffectId, FiringId, ThreadKind};
 
-/// How a thread came to be, for its end.
+/// The origin of a thread, for its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Origin {
     /// It is the run's first.
@@ -43,7 +43,7 @@ pub enum Origin {
     Called {
         /// The thread of the node.
         parent: ThreadNo,
-        /// What that awaits.
+        /// The effect that the parent awaits.
         effect: EffectId,
     },
     /// A trigger started it.
@@ -78,7 +78,7 @@ pub(super) struct Branching {
     pub(super) graph: GraphNo,
     pub(super) origin: Origin,
     pub(super) depth: u32,
-    /// How many triggers stand between the run's own steps and what the thread does.
+    /// Triggers between the run's own steps and what the thread does.
     pub(super) trigger_depth: u32,
     /// Inside what a token event started: the token limit is not checked.
     pub(super) is_unlimited: bool,
@@ -132,22 +132,22 @@ impl Tree {
         self.nodes.len()
     }
 
-    /// Whether the thread lives: it was started and has not ended.
+    /// True if the thread lives: it was started and has not ended.
     pub(super) fn is_live(&self, thread: ThreadNo) -> bool {
         self.nodes.get(thread as usize).is_some_and(|node| !node.has_ended)
     }
 
-    /// How many have not ended.
+    /// Threads that have not ended.
     pub(super) fn live(&self) -> usize {
         self.live
     }
 
-    /// How many of them the run's outcome waits for.
+    /// Those of them that the run's outcome waits for.
     pub(super) fn attached(&self) -> usize {
         self.live - self.live_detached
     }
 
-    /// How deep a thread is that `parent` starts; none where that is deeper than `limit`.
+    /// The depth of a thread that `parent` starts; none where that is deeper than `limit`.
     pub(super) fn deeper(&self, parent: ThreadNo, limit: u32) -> Option<u32> {
         match self.get(parent) {
             Some(parent) => (parent.depth < limit).then_some(parent.depth + 1),

@@ -1,4 +1,4 @@
-//! What a firing gives a triggered sub-workflow and takes back from it.
+//! The values a firing gives a triggered sub-workflow and takes back from it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -440,7 +440,7 @@ fn handed_variables(config: &ContinueFromTriggerConfig, child: &Variables) -> Re
     Ok(variables)
 }
 
-/// What becomes of the main thread's conversation.
+/// The change of the main thread's conversation.
 fn change_of(
     run: &FiringRun,
     config: &ContinueFromTriggerConfig,
@@ -529,7 +529,7 @@ fn child_input(
     Value::Object(input)
 }
 
-/// What of a child's input is the compression's context: a detached run gets it beside the event's fields.
+/// The compression's context in a child's input: a detached run gets it beside the event's fields.
 fn compression_context(input: Value) -> Map<String, Value> {
     const CONTEXT: [&str; 7] = [
         "threadId",
@@ -561,7 +561,7 @@ fn included_history(firing: &Firing, prepared: &Prepared) -> Option<Vec<ChatMess
     }
 }
 
-/// Where the child's conversation starts: the main's visible messages on a token event, else what it was handed.
+/// The start of the child's conversation: the main's visible messages on a token event, else what it was handed.
 fn child_conversation(firing: &Firing, prepared: &Prepared) -> HandedConversation {
     let known = prepared.conversation.visible();
     let messages: Vec<Counted> = if firing.is_token_event() {

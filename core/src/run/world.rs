@@ -1,4 +1,4 @@
-//! What a run asks of the world outside while it takes a step: code that is called in place and answers at once.
+//! The world outside, as a run asks it while it takes a step: code that is called in place and answers at once.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::conversation::{MessageRules, Tokenizer};
 use crate::graph::{Graph, NodeIx};
 use crate::thread::{Evaluation, Input, Outcome, Output, ThreadMachine, ThreadScope};
 
-/// What came of asking for a registered function.
+/// The answer to a call of a registered function.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Called {
     /// It was called in place.
@@ -24,7 +24,7 @@ pub enum Called {
 /// The world as a run sees it. All of it is deterministic where the workflow is: nothing of it need be recorded to rebuild a
 /// run, except who listens.
 pub trait World {
-    /// Who listens to what just now.
+    /// The event types that are listened to just now.
     fn listening(&self) -> Listening;
     /// The workflow of this id.
     fn graph(&self, workflow_id: &str) -> Option<Arc<Graph>>;
@@ -34,7 +34,7 @@ pub trait World {
     fn tokenizer(&self, graph: &Graph) -> Arc<dyn Tokenizer>;
     /// The order of messages that a profile's model takes; of the default one, where none is named.
     fn message_rules(&self, profile_id: Option<&str>) -> MessageRules;
-    /// What the definitions of these tools cost.
+    /// Tokens of the definitions of these tools.
     fn tool_tokens(&self, tools: &[Arc<str>], tokenizer: &dyn Tokenizer) -> u64;
     /// Evaluates texts of a node; `None` where that may take long: it is an effect then.
     fn evaluate(

@@ -1,6 +1,6 @@
 //! Names that other homes of JavaScript have and scripts here do not, and what is used instead.
 
-/// What to use in place of a name that is not here: `instead_of("fetch")`.
+/// Advice for a name that is not here: `instead_of("fetch")`.
 pub fn instead_of(name: &str) -> Option<&'static str> {
     Some(match name {
         "fetch" | "XMLHttpRequest" | "WebSocket" | "EventSource" | "axios" | "Request" | "Headers" => {

@@ -16,7 +16,7 @@ pub struct FreeName {
     pub name: String,
     /// The bytes of the text at which it stands first.
     pub at: Range<usize>,
-    /// Whether it is assigned there.
+    /// True if it is assigned there.
     pub is_assigned: bool,
 }
 
@@ -223,7 +223,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Whether a word is the name of a value, not of a member or a label.
+    /// True if a word is the name of a value, not of a member or a label.
     fn is_reference(&self, at: usize) -> bool {
         let Some(word) = self.word(at) else { return false };
         let is_word_of_the_language = match word {

@@ -120,22 +120,22 @@ const RESERVED: &[&str] = &[
     "yield",
 ];
 
-/// Whether `word` is reserved in strict JavaScript (or bound by every function, as `arguments` is).
+/// True if `word` is reserved in strict JavaScript (or bound by every function, as `arguments` is).
 pub fn is_reserved(word: &str) -> bool {
     RESERVED.binary_search(&word).is_ok()
 }
 
-/// Whether `name` is a global of JavaScript that texts can use.
+/// True if `name` is a global of JavaScript that texts can use.
 pub(super) fn is_global(name: &str) -> bool {
     JS_GLOBALS.binary_search(&name).is_ok()
 }
 
-/// Whether an identifier can begin with `c`.
+/// True if an identifier can begin with `c`.
 pub(super) fn begins_name(c: char) -> bool {
     c == '_' || c == '$' || c.is_alphabetic()
 }
 
-/// Whether an identifier can go on with `c`.
+/// True if an identifier can go on with `c`.
 pub(super) fn continues_name(c: char) -> bool {
     begins_name(c) || c.is_alphanumeric() || c == '\u{200c}' || c == '\u{200d}' || (!c.is_ascii() && !c.is_whitespace())
 }

@@ -28,7 +28,7 @@ pub enum Step {
 
 /// The value that a path leads to, as JavaScript would have it.
 pub(super) enum Reached<R> {
-    /// What the reader made of the value there.
+    /// The reader's result for the value there.
     Value(R),
     /// Nothing: `undefined`.
     Undefined,
@@ -213,7 +213,7 @@ pub(super) fn owned(target: Target<'_>) -> Arc<Value> {
     }
 }
 
-/// Whether every object has a member of this name from its prototype.
+/// True if every object has a member of this name from its prototype.
 fn is_inherited(key: &str) -> bool {
     matches!(
         key,

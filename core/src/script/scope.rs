@@ -28,8 +28,8 @@ pub trait Scope {
     fn nodes(&self) -> Vec<(Arc<str>, Arc<Value>)>;
     /// The event, in a trigger's texts and in what a trigger started.
     fn event(&self) -> Option<Arc<Value>>;
-    /// Whether `name` is a name that may have no value yet: a node that has not run, a variable that is not assigned. Any other
-    /// name without a value is an error.
+    /// True if `name` is a name that may have no value yet: a node that has not run, a variable that is not assigned.
+    /// Any other name without a value is an error.
     fn knows(&self, name: &str) -> bool;
 }
 
@@ -145,7 +145,7 @@ impl Scope for ScopeValues {
 /// Names that every text sees, whatever there is: a bare one without a value is `undefined`.
 pub const FIXED_NAMES: [&str; 7] = ["event", "input", "loop", "nodes", "output", "result", "variables"];
 
-/// Whether a bare name means something in a scope, if only `undefined`; JavaScript's own globals aside.
+/// True if a bare name means something in a scope, if only `undefined`; JavaScript's own globals aside.
 pub fn is_known(scope: &dyn Scope, name: &str) -> bool {
     FIXED_NAMES.contains(&name) || scope.knows(name) || bare_name(scope, name).is_some()
 }

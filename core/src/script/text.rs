@@ -85,7 +85,7 @@ fn value_at(path: &Path, scope: &dyn Scope) -> Result<Arc<Value>, ScriptFault> {
         .ok_or_else(|| ScriptFault::missing_path(RunErrorCode::TemplateError, path.source()))
 }
 
-/// How a value reads in text: a string as it is, a number as JavaScript writes it (`30`, not `30.0`), `null` as
+/// A value as text: a string as it is, a number as JavaScript writes it (`30`, not `30.0`), `null` as
 /// nothing, lists and objects as JSON.
 pub fn text_of(value: &Value) -> Cow<'_, str> {
     match value {
@@ -99,7 +99,7 @@ pub fn text_of(value: &Value) -> Cow<'_, str> {
     }
 }
 
-/// Whether a value counts as true in JavaScript.
+/// True if a value counts as true in JavaScript.
 pub fn is_truthy(value: &Value) -> bool {
     match value {
         Value::Null => false,

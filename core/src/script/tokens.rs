@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::names::{begins_name, continues_name, is_reserved};
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TokenKind {
     /// A name or a reserved word.
@@ -13,7 +13,7 @@ pub(super) enum TokenKind {
     Literal,
     /// `(`, `[`, `{`, and `${` of a template.
     Open,
-    /// What closes one.
+    /// Its counterpart: `)`, `]`, `}`.
     Close,
     /// Anything else.
     Sign,
@@ -24,7 +24,7 @@ pub(super) enum TokenKind {
 pub(super) struct Token {
     pub(super) kind: TokenKind,
     pub(super) at: Range<usize>,
-    /// Whether a line ends between the token before and this one.
+    /// True if a line ends between the token before and this one.
     pub(super) begins_line: bool,
 }
 
@@ -169,7 +169,7 @@ impl Lexer<'_> {
         None
     }
 
-    /// Whether a `/` begins a regular expression and does not divide; none where that takes a grammar to say.
+    /// True if a `/` begins a regular expression, false if it divides; none where that takes a grammar to say.
     fn begins_pattern(&self) -> Option<bool> {
         let Some(before) = self.tokens.last() else {
             return Some(true);

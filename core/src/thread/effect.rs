@@ -1,4 +1,4 @@
-//! What a thread asks for, and what it gets back.
+//! The effects of a thread, and the answers to them.
 //!
 //! An effect with an [`EffectId`] is answered exactly once by [`Input::Answer`], or dropped by the machine itself
 //! with [`Effect::Drop`]; an answer to an effect that is no longer awaited changes nothing. A thread is rebuilt
@@ -118,19 +118,19 @@ pub enum Input {
     Cancel {
         /// Why.
         reason: CancelReason,
-        /// How many triggers stand between the run's own steps and this.
+        /// Triggers between the run's own steps and this.
         trigger_depth: u32,
     },
     /// The thing that it lives on is gone: it ends FAILED.
     Fail(RunError),
     /// Stop at the next safe point until resumed.
     Pause {
-        /// How many triggers stand between the run's own steps and this.
+        /// Triggers between the run's own steps and this.
         trigger_depth: u32,
     },
     /// Go on.
     Resume {
-        /// How many triggers stand between the run's own steps and this.
+        /// Triggers between the run's own steps and this.
         trigger_depth: u32,
     },
     /// Somebody else raised an event in the thread's name that may hold it: it asks at its next safe point.
@@ -150,7 +150,7 @@ pub enum Input {
         name: Arc<str>,
         /// Its value.
         value: Arc<Value>,
-        /// How many triggers stand between the run's own steps and this assignment.
+        /// Triggers between the run's own steps and this assignment.
         trigger_depth: u32,
     },
 }
@@ -160,13 +160,13 @@ pub enum Input {
 pub struct TriggeredResult {
     /// Variables of the thread to assign.
     pub variables: Vec<(Arc<str>, Arc<Value>)>,
-    /// Whether the shell has a change of the conversation, or of global variables, for this firing to apply.
+    /// True if the shell has a change of the conversation, or of global variables, for this firing to apply.
     pub conversation: bool,
-    /// Whether the firing holds the thread: it may end before the thread learns that it is held.
+    /// True if the firing holds the thread: it may end before the thread learns that it is held.
     pub holds: bool,
-    /// Whether a token event set it off: it takes effect before the next model call, also inside a node.
+    /// True if a token event set it off: it takes effect before the next model call, also inside a node.
     pub is_compression: bool,
-    /// How many triggers stand between the run's own steps and what it changes.
+    /// Triggers between the run's own steps and what it changes.
     pub trigger_depth: u32,
 }
 
@@ -222,7 +222,7 @@ pub enum ConversationOp {
 pub enum ContextChange {
     /// Adds messages.
     Insert {
-        /// What.
+        /// The messages.
         messages: Vec<Message>,
         /// Index among the visible; negative from the end.
         position: i64,
@@ -290,7 +290,7 @@ pub enum Effect {
     Conversation {
         /// Answer here; 0: no answer wanted.
         id: EffectId,
-        /// What for.
+        /// The operation.
         op: ConversationOp,
     },
     /// Call a model: [`Outcome::Reply`] or an error.
@@ -301,7 +301,7 @@ pub enum Effect {
         node: NodeIx,
         /// The request.
         request: Arc<ModelRequest>,
-        /// Whether the model may ask for tools.
+        /// True if the model may ask for tools.
         offers_tools: bool,
         /// The profile and the parameters, where they were evaluated.
         choice: Option<Arc<ModelChoice>>,
@@ -348,7 +348,7 @@ pub enum Effect {
         id: EffectId,
         /// When, from now.
         after_ms: Millis,
-        /// What for.
+        /// Its purpose.
         purpose: TimerPurpose,
     },
     /// Wait for an event: [`Outcome::Event`].
@@ -375,7 +375,7 @@ pub enum Effect {
         name: Arc<str>,
         /// Its value.
         value: Arc<Value>,
-        /// Whether it is the last assignment.
+        /// True if it is the last assignment.
         readonly: bool,
     },
     /// Set a section of the pinned context: [`Outcome::Done`] or an error.
@@ -461,10 +461,10 @@ pub struct ScriptLogs {
     pub dropped: u64,
 }
 
-/// How a script ended that wrote something.
+/// The outcome of a script that wrote something.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LoggedOutcome {
-    /// What it wrote.
+    /// Its logs.
     pub logs: ScriptLogs,
     /// [`Outcome::Value`] or [`Outcome::Failed`].
     pub outcome: Outcome,
@@ -531,7 +531,7 @@ pub struct ToolResult {
     /// Images and files for the model, after the text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub media: Vec<Part>,
-    /// Whether it is an error.
+    /// True if it is an error.
     pub failed: bool,
 }
 
@@ -544,7 +544,7 @@ pub struct Joined {
     pub variables: Vec<(Arc<str>, Arc<Value>)>,
 }
 
-/// How a thread ended.
+/// The end of a thread.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ThreadEnd {
     /// COMPLETED, FAILED, CANCELLED or TIMEOUT.

@@ -21,7 +21,7 @@ use crate::message::Role;
 use crate::script::{JS_GLOBALS, Scope, bare_name};
 use crate::value::{Output, ValueBudget};
 
-/// What a thread's texts see: the thread, and the run's global variables behind its own.
+/// The scope of a thread's texts: the thread, and the run's global variables behind its own.
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadScope<'a> {
     graph: &'a Graph,

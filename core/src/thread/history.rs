@@ -51,8 +51,8 @@ impl History {
     }
 }
 
-/// What a thread gathers while it walks has room for one at first: a run that waits in its second node, as many do, needs no
-/// more. Then for the whole way through a small graph, once.
+/// Makes room in a list that a thread fills: for one at first, as a run that waits in its second node, as many do,
+/// needs no more. Then for the whole way through a small graph, once.
 pub(super) fn make_room<T>(list: &mut Vec<T>, nodes: usize) {
     /// A graph of more nodes is not small.
     const SMALL: usize = 16;

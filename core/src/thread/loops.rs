@@ -22,7 +22,7 @@ pub(super) struct LoopFrame {
     pub(super) is_next: bool,
     /// The thread's steps when the loop began; every iteration counts from there.
     pub(super) steps: u64,
-    /// How many nodes its history had when the iteration began.
+    /// Nodes in its history when the iteration began.
     pub(super) history: usize,
     pub(super) outer: Option<Arc<LoopFrame>>,
 }
@@ -35,7 +35,7 @@ enum LoopItems {
     List(Arc<Value>),
 }
 
-/// Where a loop stands after an iteration.
+/// The turn a loop takes after an iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LoopTurn {
     /// There is another item.
@@ -117,7 +117,7 @@ impl LoopFrame {
         self.items.item(self.index)
     }
 
-    /// Where the loop stands after the current iteration.
+    /// The turn the loop takes after the current iteration.
     pub(super) fn turn(&self) -> LoopTurn {
         let next = self.index + 1;
         match (self.items.len(), self.max_iterations) {

@@ -43,7 +43,7 @@ use crate::value::Output;
 /// Nodes a thread may enter where the workflow does not say.
 pub const DEFAULT_MAX_STEPS: u64 = 1000;
 
-/// How a thread came to be.
+/// The kind of a thread: how it came to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ThreadKind {
@@ -62,16 +62,16 @@ pub enum ThreadKind {
 pub struct NodeRecord {
     /// Which.
     pub node: NodeIx,
-    /// How it went.
+    /// Its status.
     pub status: NodeStatus,
-    /// How often it was tried.
+    /// The number of attempts.
     pub attempts: u32,
     /// Why the last reply of an LLM node's model ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<FinishReason>,
 }
 
-/// How a node went.
+/// The status of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum NodeStatus {
@@ -98,7 +98,7 @@ pub struct ThreadMachine {
     pub(super) status: ThreadStatus,
     /// The node it is in.
     pub(super) at: NodeIx,
-    /// What the node awaits.
+    /// The node's state: what it awaits.
     pub(super) run: NodeRun,
     pub(super) attempt: u32,
     /// The running attempt's time limit.
@@ -123,9 +123,10 @@ pub struct ThreadMachine {
     pub(super) pause: Option<u32>,
     /// An event with a holding trigger was raised since the last question.
     pub(super) needs_trigger_check: bool,
-    /// What triggers have pending; most threads never see one.
+    /// Results of triggers that are pending; most threads never see one.
     pub(super) pending: Option<Box<PendingResults>>,
-    /// What came while the conversation takes in a firing's result: it cannot be taken back, so this has its turn after.
+    /// A stop that came while the conversation takes in a firing's result: this cannot be undone, so the stop comes
+    /// after.
     pub(super) stop: Option<Box<Stop>>,
 }
 
@@ -219,11 +220,11 @@ impl ThreadMachine {
     pub fn path_id(&self) -> Option<&Arc<str>> {
         self.path_id.as_ref()
     }
-    /// How it came to be.
+    /// Its kind.
     pub fn kind(&self) -> ThreadKind {
         self.kind
     }
-    /// Where it is in its life.
+    /// Its status.
     pub fn status(&self) -> ThreadStatus {
         self.status
     }
@@ -268,23 +269,23 @@ impl ThreadMachine {
     pub fn take_outputs(&mut self) -> Outputs {
         std::mem::take(&mut self.outputs)
     }
-    /// What its own models reported; what its children spent is for whoever hears of their ends.
+    /// Usage of its own models; what its children spent is for whoever hears of their ends.
     pub fn spent(&self) -> &Spent {
         &self.spent
     }
-    /// How many effects it has asked for.
+    /// The number of effects it has asked for.
     pub fn effects_so_far(&self) -> EffectId {
         self.last_effect
     }
-    /// How many triggers stand between the run's own steps and what it does.
+    /// Triggers between the run's own steps and what it does.
     pub fn trigger_depth(&self) -> u32 {
         self.trigger_depth
     }
-    /// Whether it is a sub-agent.
+    /// Its configuration as a sub-agent; none if it is not one.
     pub fn agent(&self) -> Option<&AgentConfig> {
         self.agent.as_deref()
     }
-    /// What a branch of it starts with, as of now.
+    /// The snapshot a branch of it starts with, as of now.
     pub fn snapshot(&mut self) -> Snapshot {
         Snapshot {
             input: Arc::clone(&self.input),

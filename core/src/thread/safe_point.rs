@@ -15,7 +15,7 @@ use crate::event::EventType;
 use crate::graph::NodeIx;
 use crate::status::ThreadStatus;
 
-/// What triggers have pending a thread.
+/// Results that triggers have pending for a thread.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct PendingResults {
     /// Firings that hold it.
@@ -26,7 +26,7 @@ pub(super) struct PendingResults {
     pub(super) arrived: VecDeque<SafePointWork>,
 }
 
-/// What waits for a safe point.
+/// Work that waits for a safe point.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum SafePointWork {
     Triggered {
@@ -46,7 +46,7 @@ pub(super) struct TriggerAssignment {
     pub(super) trigger_depth: u32,
 }
 
-/// What waits for the conversation to have taken in a firing's result.
+/// A stop that waits for the conversation to have taken in a firing's result.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Stop {
     /// The thread's end.
@@ -55,7 +55,7 @@ pub(super) enum Stop {
     Attempt,
 }
 
-/// Where the thread stands when it applies what has arrived.
+/// The point at which the thread applies what has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
     /// Everything takes effect.
@@ -65,18 +65,18 @@ pub(super) enum When {
     BeforeModelCall,
 }
 
-/// What VARIABLE_CHANGED says.
+/// The fields of VARIABLE_CHANGED.
 pub fn variable_fields(name: &str, value: &Value, scope: VariableScope) -> [(&'static str, Value); 3] {
     [("name", json!(name)), ("value", value.clone()), ("scope", json!(scope))]
 }
 
-/// What a firing hands to the thread beside messages.
+/// The values a firing hands to the thread beside messages.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct PendingMerge {
     pub(super) firing: FiringId,
     /// To assign, all or none.
     pub(super) variables: Vec<(Arc<str>, Arc<Value>)>,
-    /// How many triggers stand between the run's own steps and this.
+    /// Triggers between the run's own steps and this.
     pub(super) trigger_depth: u32,
 }
 
@@ -115,7 +115,7 @@ impl StepContext<'_> {
         None
     }
 
-    /// Whether a firing holds the thread, or it is to pause.
+    /// True if a firing holds the thread, or it is to pause.
     pub(super) fn is_stopped(&mut self) -> bool {
         if self.is_held() {
             return true;

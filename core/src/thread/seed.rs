@@ -1,4 +1,4 @@
-//! What a thread is told when it is made.
+//! The input a thread is made from.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::value::Output;
 pub struct ThreadSeed {
     /// Unique in the run.
     pub thread_id: ThreadId,
-    /// How it came to be.
+    /// Its kind.
     pub kind: ThreadKind,
     /// The user's id of its fork path.
     pub path_id: Option<Arc<str>>,
@@ -32,15 +32,15 @@ pub struct ThreadSeed {
     pub variables: Variables,
     /// Node outputs it can see.
     pub outputs: Outputs,
-    /// What its first node sees as `output`: for a branch the last output before its FORK.
+    /// The value its first node sees as `output`: for a branch the last output before its FORK.
     pub last: Output,
     /// Makes it a sub-agent.
     pub agent: Option<AgentConfig>,
-    /// How many triggers stand between the run's own steps and this thread.
+    /// Triggers between the run's own steps and this thread.
     pub trigger_depth: u32,
 }
 
-/// What a branch is told when it is made: what sets it apart, and what it shares with the others of its fork.
+/// The input a branch is made from: what sets it apart, and what it shares with the others of its fork.
 #[derive(Clone, Copy, Debug)]
 pub struct BranchSeed<'a> {
     /// Its run's id.
@@ -53,9 +53,9 @@ pub struct BranchSeed<'a> {
     pub first: NodeIx,
     /// Its JOIN: reaching it completes the branch.
     pub stop_at: NodeIx,
-    /// What all branches of the fork start with.
+    /// The snapshot that all branches of the fork start with.
     pub snapshot: &'a Snapshot,
-    /// How many triggers stand between the run's own steps and this branch.
+    /// Triggers between the run's own steps and this branch.
     pub trigger_depth: u32,
 }
 

@@ -18,11 +18,11 @@ use crate::value::Output;
 /// A variable.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Variable {
-    /// What it holds.
+    /// Its value.
     pub value: Arc<Value>,
-    /// What it may hold.
+    /// Its type.
     pub variable_type: Option<VariableType>,
-    /// Whether it may not be assigned.
+    /// True if it may not be assigned.
     pub readonly: bool,
 }
 
@@ -84,12 +84,12 @@ impl Variables {
         self.0.iter().map(|(name, variable)| (name, &variable.value))
     }
 
-    /// How many there are.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -230,7 +230,7 @@ impl Outputs {
         }
     }
 
-    /// What a branch starts with. Costs what was added since the last snapshot.
+    /// The snapshot a branch starts with. Costs what was added since the last snapshot.
     #[must_use]
     pub fn snapshot(&mut self) -> Self {
         self.share_all();

@@ -13,7 +13,7 @@ use crate::event::{FieldRef, OWN_FIELDS, RaisedEvent};
 pub(super) struct Equality {
     /// A field of the event's data.
     pub(super) field: SmolStr,
-    /// What it must equal.
+    /// The literal it must equal.
     pub(super) literal: Literal,
     /// `==`, which also holds between a text and a number that reads the same.
     pub(super) is_loose: bool,
@@ -78,7 +78,7 @@ impl Equality {
         })
     }
 
-    /// Whether the expression holds exactly where the field is the literal.
+    /// True if the expression holds exactly where the field is the literal.
     pub(super) fn is_whole_expression(&self) -> bool {
         self.is_alone && !self.is_loose
     }

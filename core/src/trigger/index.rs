@@ -40,7 +40,7 @@ struct Condition {
     field: FieldTest,
 }
 
-/// Where the event must come from.
+/// The source the event must come from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Source {
     Anywhere,
@@ -48,7 +48,7 @@ enum Source {
     Thread(SmolStr),
 }
 
-/// What a field of the event must be.
+/// The test of a field of the event.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum FieldTest {
     None,

@@ -26,10 +26,10 @@ use super::owner::{Owner, TriggerKey};
 use crate::definition::TriggerDefinition;
 use crate::event::{Event, EventMask, EventType};
 
-/// How many triggers may follow one from another by default.
+/// Default limit of triggers that follow one from another.
 pub const DEFAULT_CHAIN_LIMIT: u32 = 8;
 
-/// How often the triggers of a run may fire for what triggers caused, by default.
+/// Default limit of a run's firings for what triggers caused.
 pub const DEFAULT_TRIGGERED_EVENTS: u64 = 10_000;
 
 /// Another trigger of the same owner has this id.
@@ -52,7 +52,7 @@ impl std::error::Error for TriggerExists {}
 pub struct Watcher {
     /// Names it in the machine.
     pub key: TriggerKey,
-    /// Whether its expression is known to hold, so that it need not be evaluated.
+    /// True if its expression is known to hold, so that it need not be evaluated.
     pub is_answered: bool,
     /// The tag from [`TriggerMachine::set_tag`].
     pub tag: Option<u32>,
@@ -101,9 +101,9 @@ impl Default for Budget {
 pub struct TriggerState {
     /// The user's id.
     pub id: String,
-    /// Whether it watches.
+    /// True if it watches.
     pub enabled: bool,
-    /// How often it fired (over all runs).
+    /// Firings so far (over all runs).
     pub fired: u64,
 }
 
@@ -428,7 +428,7 @@ impl TriggerMachine {
 }
 
 impl TriggerRecord {
-    /// Whether it is enabled, and its workflow the event's: the index does not look at that where it names a thread.
+    /// True if it is enabled, and its workflow the event's: the index does not look at that where it names a thread.
     fn watches(&self, event: &Event) -> bool {
         let workflow = || watched_workflow(&self.owner, &self.definition);
         self.enabled

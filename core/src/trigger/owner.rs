@@ -1,4 +1,4 @@
-//! What a trigger is called in the machine, and where it stands.
+//! The key of a trigger in the machine, and the place it stands at.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Names a trigger in the machine.
 pub type TriggerKey = u32;
 
-/// Where a trigger stands.
+/// The place of a trigger.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Owner {
     /// Outside a workflow: it watches every run.

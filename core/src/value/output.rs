@@ -45,7 +45,7 @@ impl Output {
         Self(Representation::Later(Arc::new(Later { levels, value })))
     }
 
-    /// How many lists and objects stand inside each other, or may; counted up to one more than [`MAX_LEVELS`]. What is made
+    /// Nesting depth of lists and objects, or a bound on it; counted up to one more than [`MAX_LEVELS`]. What is made
     /// later is not made for it.
     pub fn levels(&self) -> usize {
         match &self.0 {

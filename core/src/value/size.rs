@@ -18,7 +18,7 @@ const MAX_VALUE: usize = 64 << 20;
 /// Bytes that a list entry or a field counts beside its text.
 const PART: usize = 64;
 
-/// How many lists and objects stand inside each other in `value`, counted up to one more than [`MAX_LEVELS`].
+/// Nesting depth of lists and objects in `value`, counted up to one more than [`MAX_LEVELS`].
 pub(crate) fn levels(value: &Value) -> usize {
     levels_up_to(MAX_LEVELS, value)
 }

@@ -116,7 +116,7 @@ fn workflow(fork: &ForkSpec, at_once: Option<u32>) -> Value {
     json!([workflow, trivial("helper")])
 }
 
-/// What every order of every end comes to.
+/// The outcomes of every order of every end.
 #[derive(Default)]
 struct Possible {
     succeeds: bool,

@@ -1,4 +1,4 @@
-//! What the loader accepts, and how it says what it does not.
+//! The definitions the loader accepts, and how it says what it does not.
 
 use pirn_core::definition::{
     ContextOperation, FaultCode, NodeConfig, SourceFile, VariableScope, WorkflowDefinition, load,

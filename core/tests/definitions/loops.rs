@@ -1,4 +1,4 @@
-//! What is wrong with a loop.
+//! The faults of a loop.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What is asked of the port to expressions, templates and scripts, and where its answers are told.
+//! The questions asked of the port to expressions, templates and scripts, and where its answers are told.
 
 use std::cell::RefCell;
 

@@ -21,7 +21,7 @@ use crate::fork::{ended, fork, graph_of, step, waiting};
 /// Case id, strategy, threshold, the ends in order, what then.
 type Row<'a> = (&'a str, JoinStrategy, u32, &'a [(usize, PathEnd)], Then);
 
-/// How a case ends: what it brings, or its error.
+/// The end of a case: what it brings, or its error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Then {
     Takes(usize),

@@ -7,14 +7,14 @@ use pirn_core::join::{Conversation, Effect, ForkJoinMachine, Input, PathEnd, Pat
 
 use crate::fork::{fork, step};
 
-/// What happened to the fork so far, in order.
+/// The events of the fork so far, in order.
 #[derive(Clone, Default)]
 struct Story {
     ends: Vec<(usize, PathEnd)>,
     interrupt: Option<Verdict>,
 }
 
-/// What SPEC section 4 says about a story.
+/// The outcome of a story by SPEC section 4.
 struct Oracle {
     verdict: Option<Verdict>,
     paths: Vec<PathStatus>,

@@ -1,4 +1,4 @@
-//! What a JOIN gives its parent, against what it says of each path by itself.
+//! The output a JOIN gives its parent, against what it says of each path by itself.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What SPEC sections 4 and 6 say of a tree of threads, in as few words as it takes: no queue, no effects, no machine.
+//! SPEC sections 4 and 6 on a tree of threads, in as few words as it takes: no queue, no effects, no machine.
 
 use pirn_core::status::ThreadStatus::{self, Cancelled, Completed, Failed, Running, Timeout};
 
@@ -114,7 +114,7 @@ impl Oracle {
         (0..self.threads.len()).filter(|no| works(&self.threads[*no])).collect()
     }
 
-    /// Whether the outcome is told: main has ended and nothing runs that is not detached.
+    /// True if the outcome is told: main has ended and nothing runs that is not detached.
     pub(crate) fn is_reported(&self) -> bool {
         self.threads[0].status != Running
             && self

@@ -75,7 +75,7 @@ pub(crate) struct Play {
     pub(crate) machine: RunMachine,
     pub(crate) world: Outside,
     now: u64,
-    /// What was told it from outside, and when.
+    /// The messages it was told from outside, and when.
     pub(crate) told: Vec<(u64, Message)>,
     /// Everything it wanted done, in words.
     pub(crate) did: String,
@@ -239,7 +239,7 @@ impl Play {
         self.tell(Message::Supervisor(ToSupervisor::Elapsed(timer)));
     }
 
-    /// How every thread ended, or where it is.
+    /// The status of every thread.
     pub(crate) fn statuses(&self) -> Vec<ThreadStatus> {
         self.machine
             .status()

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// What a thread does, from its start to its end.
+/// The action of a thread, from its start to its end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Does {
     /// Something that takes its time.

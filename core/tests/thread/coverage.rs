@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use crate::kind::{KINDS, Kind};
 use crate::walk::{Tried, walk};
 
-/// Where the thread asks for nothing.
+/// The states in which the thread asks for nothing.
 const ASKS_NOTHING: [&str; 5] = ["CREATED", "PAUSED SafePoint", "SafePoint", "Llm.Held", "ended"];
 
-/// Where it asks for something. A paused thread still takes in what triggers bring.
+/// The states in which it asks for something. A paused thread still takes in what triggers bring.
 const ASKS: [&str; 36] = [
     "PAUSED AwaitingTriggers",
     "PAUSED Merging",

@@ -18,7 +18,7 @@ pub(crate) fn graph() -> Arc<Graph> {
     Arc::clone(&GRAPH)
 }
 
-/// Where the hub leads.
+/// The stations the hub leads to.
 const STATIONS: [&str; 16] = [
     "ask-once", "set", "share", "script", "function", "ask", "fork", "call", "insert", "shrink", "pin", "wait", "hear",
     "route", "each", "person",

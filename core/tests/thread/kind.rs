@@ -1,4 +1,4 @@
-//! What a walk feeds, and how it draws.
+//! The inputs a walk feeds, and how it draws them.
 
 /// A kind of input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,7 +30,7 @@ pub(crate) const KINDS: [Kind; 11] = [
     Kind::Assign,
 ];
 
-/// How often each is drawn, beside the others.
+/// The weight of each in the draw, beside the others.
 pub(crate) const WEIGHTS: [(Kind, u64); 11] = [
     (Kind::Fits, 80),
     (Kind::Resume, 6),

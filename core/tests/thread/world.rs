@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::graph::graph;
 use crate::kind::Dice;
 
-/// What an effect wants to hear.
+/// The answer an effect wants.
 #[derive(Clone, Debug)]
 pub(crate) enum Wanted {
     Choice(usize),

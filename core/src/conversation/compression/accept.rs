@@ -5,7 +5,7 @@ use super::context::CompressionResult;
 use super::turn::current_turn_start;
 use crate::message::Role;
 
-/// What a result comes to.
+/// The verdict on a result.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Accepted {
     /// Show these, with [`Conversation::replace_visible`].

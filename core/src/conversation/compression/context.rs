@@ -8,7 +8,7 @@ use super::super::{ConversationError, MarkMap, Tokenizer, message_cost};
 use crate::definition::CompressionConfig;
 use crate::message::Message;
 
-/// What goes in. `messages` are those that `markMap` is about: its current batch is what gets compressed.
+/// The input. `messages` are those that `markMap` is about: its current batch is what gets compressed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -24,10 +24,10 @@ pub struct CompressionContext {
     /// Which of them are visible; absent: all.
     #[serde(default)]
     pub mark_map: MarkMap,
-    /// What the next request would cost.
+    /// Tokens of the next request.
     #[serde(default)]
     pub tokens_used: u64,
-    /// What it may cost.
+    /// The token limit of a request.
     #[serde(default)]
     pub token_limit: u64,
     /// Strategy and parameters; absent: no-op.
@@ -35,7 +35,7 @@ pub struct CompressionContext {
     pub compression_config: Option<CompressionConfig>,
 }
 
-/// What comes out. `markMap` is about `messages`: its current batch is what becomes visible. No change: both are the
+/// The output. `markMap` is about `messages`: its current batch is what becomes visible. No change: both are the
 /// context's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -45,12 +45,12 @@ pub struct CompressionResult {
     pub messages: Vec<Arc<Message>>,
     /// Which of them are visible.
     pub mark_map: MarkMap,
-    /// How much it helped.
+    /// Its figures.
     #[serde(default)]
     pub stats: CompressionStats,
 }
 
-/// How much a compression helped.
+/// The figures of a compression.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default)]

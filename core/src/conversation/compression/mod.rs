@@ -25,7 +25,7 @@ pub use turn::{current_turn_start, current_turn_tokens};
 use super::{ConversationError, Tokenizer, message_cost};
 use crate::message::{Message, Role};
 
-/// What a strategy came to.
+/// The outcome of a strategy.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Compression {
     /// The result; `stats` say whether anything changed.

@@ -23,7 +23,7 @@ impl fmt::Display for InvalidParameter {
     }
 }
 
-/// What `sliding_window` keeps. Neither of the first two: everything.
+/// The messages `sliding_window` keeps. Neither of the first two: everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Window {
     pub(super) max_tokens: Option<u64>,

@@ -13,7 +13,7 @@ use crate::message::{Message, Role};
 /// The metadata key that makes a message a summary: `{ids[], count, batch}` of what it stands for.
 const SUMMARY_OF: &str = "summaryOf";
 
-/// What is to be summarized, and what stays.
+/// The messages to summarize, and those that stay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SummaryPlan {
@@ -23,12 +23,12 @@ pub struct SummaryPlan {
     pub system: Vec<Arc<Message>>,
     /// Follow the summary.
     pub kept: Vec<Arc<Message>>,
-    /// Where each of `to_summarize` stood among the visible messages.
+    /// The position of each of `to_summarize` among the visible messages.
     places: Vec<usize>,
     context: CompressionContext,
 }
 
-/// What a summary of the context would replace: all but system messages, the last `keep_recent` others, the current
+/// The messages a summary would replace: all but system messages, the last `keep_recent` others, the current
 /// turn. None where that is nothing, or only an earlier summary.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! What a model reads that is asked for a summary.
+//! The transcript that a model reads when asked for a summary.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

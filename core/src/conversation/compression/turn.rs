@@ -3,7 +3,7 @@
 use super::super::Conversation;
 use crate::message::{Message, Role};
 
-/// Where it starts; the length where it is empty. System messages do not begin a turn. With no such assistant message
+/// Start of the current turn; the length where it is empty. System messages begin none. With no such assistant message
 /// everything after the leading system messages is the current turn.
 pub fn current_turn_start<M: AsRef<Message>>(messages: &[M]) -> usize {
     let answered = |message: &M| message.as_ref().role == Role::Assistant && !message.as_ref().asks_for_tools();
@@ -14,7 +14,7 @@ pub fn current_turn_start<M: AsRef<Message>>(messages: &[M]) -> usize {
     from + system.count()
 }
 
-/// What the current turn alone costs, in tokens: above the budget no compression helps (TOKEN_BUDGET_EXCEEDED).
+/// Tokens of the current turn alone: above the budget no compression helps (TOKEN_BUDGET_EXCEEDED).
 pub fn current_turn_tokens(conversation: &Conversation) -> u64 {
     let visible: Vec<_> = conversation.visible().iter().collect();
     let turn = &visible[current_turn_start(&visible)..];

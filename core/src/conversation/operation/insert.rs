@@ -6,7 +6,7 @@ use crate::message::{Message, Role};
 pub(super) enum Inserted {
     /// Nothing else moves: a plain append.
     AtEnd(Vec<Counted>),
-    /// What is visible afterwards.
+    /// The messages visible afterwards.
     Within(Vec<Counted>),
 }
 

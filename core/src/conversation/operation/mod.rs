@@ -17,16 +17,16 @@ use crate::definition::{ConversationHistoryOptions, FilterContext, TruncateConte
 pub enum ResolvedContext {
     /// Adds messages.
     Insert {
-        /// What.
+        /// The messages.
         messages: Vec<Counted>,
         /// Index among the visible messages; negative counts from the end, -1 is the end.
         position: i64,
     },
     /// Puts messages in the place of others.
     Replace {
-        /// What goes; absent: every visible message but system ones.
+        /// The messages that go; absent: every visible message but system ones.
         target: Option<ConversationHistoryOptions>,
-        /// What comes, in the place of the first that goes.
+        /// The messages that come, in the place of the first that goes.
         messages: Vec<Counted>,
     },
     /// Keeps or removes from an end.

@@ -1,4 +1,4 @@
-//! What is sent, for every history and every pinned context.
+//! The requests sent, for every history and every pinned context.
 
 use proptest::prelude::*;
 

@@ -5,7 +5,7 @@ use super::{Json, Span, Step, Tree, pointer_of};
 /// Bytes between two stored counts of characters.
 const BLOCK: usize = 256;
 
-/// Where lines start, and how many characters stand before every block: a place is found without reading its line,
+/// The start of each line, and the characters that stand before every block: a place is found without reading its line,
 /// which may be the whole text.
 #[derive(Clone, Debug)]
 pub(crate) struct Lines {

@@ -79,7 +79,7 @@ struct Parser<'a> {
     duplicates: Vec<DuplicateKey>,
 }
 
-/// What stands between quotes.
+/// The text between quotes.
 enum Quoted<'a> {
     Plain(&'a str),
     Escaped(String),

@@ -90,7 +90,7 @@ fn fill_joins(nodes: &mut [Tree], edges: &[EdgeDefinition]) {
     }
 }
 
-/// Where a thread may go from each node, by what can be read so far.
+/// The nodes a thread may go to from each node, by what can be read so far.
 fn transitions(nodes: &[Tree], edges: &[EdgeDefinition]) -> Vec<Vec<usize>> {
     let ids = nodes.iter().enumerate();
     let places: BTreeMap<&str, usize> = ids

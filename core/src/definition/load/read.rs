@@ -17,7 +17,7 @@ const MAX_PROBLEMS: usize = 32;
 /// A mismatch, and its pointer from the object that was read.
 pub(crate) struct Problem {
     steps: Vec<Step>,
-    /// Where the object starts that has the field, or lacks it.
+    /// The start of the object that has the field, or lacks it.
     object: u32,
     span: Span,
     shown: Span,
@@ -31,7 +31,7 @@ impl Problem {
         self
     }
 
-    /// Where the object starts in which a field is missing, and the field.
+    /// The start of the object in which a field is missing, and the field.
     pub(crate) fn missing(&self) -> Option<(u32, &'static str)> {
         match self.mismatch.kind {
             MismatchKind::Missing(field) => Some((self.object, field)),
@@ -123,7 +123,7 @@ impl Problem {
     }
 }
 
-/// What keeps `tree` from being a `T`; empty where nothing does.
+/// The problems that keep `tree` from being a `T`; empty where there are none.
 pub(crate) fn problems<T: DeserializeOwned>(tree: &Tree) -> Vec<Problem> {
     let mut copy = tree.clone();
     read::<T>(&mut copy).1
@@ -208,7 +208,7 @@ fn known_fields(known: &[&str]) -> String {
     format!("known fields: {}", listed.join(", "))
 }
 
-/// Whether what is missing was taken out a moment ago, and reported as what it was.
+/// True if what is missing was taken out a moment ago, and reported as what it was.
 fn is_echo(removed: &[Vec<Step>], steps: &[Step], mismatch: &Mismatch) -> bool {
     let MismatchKind::Missing(field) = mismatch.kind else {
         return false;

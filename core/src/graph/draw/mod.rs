@@ -47,7 +47,7 @@ pub struct NodeBox {
 pub enum Shape {
     /// START and END.
     Terminal,
-    /// What does something.
+    /// A node that does something.
     Box,
     /// ROUTE.
     Diamond,
@@ -70,13 +70,13 @@ pub struct Arrow {
     pub from: usize,
     /// The box it leads to.
     pub to: usize,
-    /// What stands on it.
+    /// Its label.
     pub label: Option<String>,
-    /// What kind of way.
+    /// Its kind.
     pub style: ArrowStyle,
 }
 
-/// What kind of way an arrow is.
+/// The kind of an arrow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArrowStyle {
     /// An edge or a route.
@@ -213,7 +213,7 @@ fn label(node: &NodeDefinition) -> String {
     format!("{title}\n{}{}", node.config.type_name(), known_by(&node.config))
 }
 
-/// What a node is best known by, after its type.
+/// A node's label, after its type.
 fn known_by(config: &NodeConfig) -> String {
     match config {
         NodeConfig::Join(join) => joined_by(join.join_strategy, join.threshold, join.timeout),

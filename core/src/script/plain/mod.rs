@@ -177,7 +177,7 @@ impl Plain {
         })
     }
 
-    /// Whether the value counts as true. `None` as for [`Plain::value`].
+    /// True if the value counts as true. `None` as for [`Plain::value`].
     ///
     /// # Errors
     /// As [`Plain::value`].
@@ -204,7 +204,7 @@ fn known<R>(result: Result<R, Stop>) -> Option<Result<R, ScriptFault>> {
     }
 }
 
-/// What stands at a path of an expression; `None` for `undefined`.
+/// The value at a path of an expression; `None` for `undefined`.
 fn at<R>(path: &Path, scope: &dyn Scope, read: impl FnOnce(Target<'_>) -> R) -> Result<Option<R>, Stop> {
     let root = path.root();
     if is_global(root) && scope.variable(root).is_none() {
@@ -220,7 +220,7 @@ fn at<R>(path: &Path, scope: &dyn Scope, read: impl FnOnce(Target<'_>) -> R) -> 
     }
 }
 
-/// What stands at a `{{path}}`.
+/// The value at a `{{path}}`.
 fn expected<R>(path: &Path, scope: &dyn Scope, read: impl FnOnce(Target<'_>) -> R) -> Result<R, Stop> {
     match path.reach(scope, read) {
         Reached::Value(value) => Ok(value),
@@ -371,7 +371,7 @@ impl<'s> Evaluation<'s> {
         found.ok_or(Stop::Unknown)
     }
 
-    /// What `read` makes of the list at a path; nothing where there is none, or a long one.
+    /// The result of `read` for the list at a path; nothing where there is none, or a long one.
     fn list<R>(&self, path: &Path, read: impl FnOnce(&[Value]) -> Option<R>) -> Result<Option<R>, Stop> {
         let listed = |target: Target<'_>| {
             let items = match &target {

@@ -1,4 +1,4 @@
-//! What operators and built-ins make of values, where JavaScript's answer is certain.
+//! The results of operators and built-ins, where JavaScript's answer is certain.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -107,8 +107,8 @@ impl Val<'_> {
         None
     }
 
-    /// Whether the order of both is as `<`, `>` or their like want it; NaN has none. `None` where JavaScript would convert a
-    /// text.
+    /// True if the order of both is as `<`, `>` or their like want it; NaN has none. `None` where JavaScript would
+    /// convert a text.
     fn is_ordered(&self, other: &Self, holds: fn(Ordering) -> bool) -> Option<bool> {
         if let (Self::Text(one), Self::Text(other)) = (self, other) {
             return Some(holds(one.encode_utf16().cmp(other.encode_utf16())));
@@ -118,7 +118,7 @@ impl Val<'_> {
     }
 }
 
-/// What an operator of two operands gives, other than those that may leave the second alone.
+/// The result of an operator of two operands, other than those that may leave the second alone.
 pub(super) fn binary<'a>(op: Op, left: &Val<'a>, right: &Val<'a>) -> Option<Val<'a>> {
     let truth = |truth: bool| Some(Val::Bool(truth));
     let ordered = |holds: fn(Ordering) -> bool| Some(Val::Bool(left.is_ordered(right, holds)?));
@@ -144,7 +144,7 @@ pub(super) fn binary<'a>(op: Op, left: &Val<'a>, right: &Val<'a>) -> Option<Val<
     }
 }
 
-/// What an operator of one operand gives.
+/// The result of an operator of one operand.
 pub(super) fn unary<'a>(op: Op, value: &Val<'a>) -> Option<Val<'a>> {
     match op {
         Op::Not => Some(Val::Bool(!value.is_truthy())),
@@ -155,7 +155,7 @@ pub(super) fn unary<'a>(op: Op, value: &Val<'a>) -> Option<Val<'a>> {
     }
 }
 
-/// What a method of a text gives; `None` where Unicode has a say, or an argument would be converted.
+/// The result of a method of a text; `None` where Unicode has a say, or an argument would be converted.
 pub(super) fn method<'a>(method: Method, text: &str, argument: Option<&Val<'_>>) -> Option<Val<'a>> {
     let truth = |truth: bool| Some(Val::Bool(truth));
     match (method, argument) {
@@ -176,7 +176,7 @@ pub(super) fn method<'a>(method: Method, text: &str, argument: Option<&Val<'_>>)
     }
 }
 
-/// Whether a list holds a value (`includes`), or where (`indexOf`).
+/// The result of `includes` or `indexOf` on a list; `None` where it is not certain.
 pub(super) fn method_of_list<'a>(method: Method, items: &[Value], argument: Option<&Val<'_>>) -> Option<Val<'a>> {
     let wanted = argument?;
     if matches!(wanted, Val::At(_) | Val::Made(_)) {
@@ -200,7 +200,7 @@ pub(super) fn method_of_list<'a>(method: Method, items: &[Value], argument: Opti
     }
 }
 
-/// What a function of JavaScript gives, lists aside.
+/// The result of a function of JavaScript, lists aside.
 pub(super) fn global<'a>(global: Global, arguments: &[Val<'a>]) -> Option<Val<'a>> {
     let numbers = || arguments.iter().map(Val::number).collect::<Option<Vec<f64>>>();
     match (global, arguments) {

@@ -234,7 +234,7 @@ impl<'a> Reader<'a> {
         Some(fields)
     }
 
-    /// What stands between quotes; nothing in it is escaped.
+    /// The text between quotes; nothing in it is escaped.
     fn quoted(&mut self) -> Option<&'a str> {
         let quote = self.rest.chars().next()?;
         let inside = &self.rest[1..];

@@ -1,4 +1,4 @@
-//! What an LLM node asks, read from what was evaluated for it: texts, parts of its message, the profile and the parameters.
+//! The request of an LLM node, read from what was evaluated for it: texts, message parts, profile and parameters.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::graph::{LlmNode, PartSpec};
 use crate::message::Part;
 use crate::thread::effect::{Computed, ModelChoice};
 
-/// What was evaluated.
+/// The evaluated parts of a request.
 pub(super) struct Asking {
     pub(super) prompt: Option<String>,
     pub(super) system: Option<String>,

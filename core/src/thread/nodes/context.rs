@@ -38,7 +38,7 @@ impl Stage {
         }
     }
 
-    /// Whether the conversation is in the middle of a compression.
+    /// True if the conversation is in the middle of a compression.
     pub(super) fn is_compressing(&self) -> bool {
         matches!(self, Self::Compressing { .. })
     }

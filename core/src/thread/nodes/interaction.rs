@@ -53,7 +53,7 @@ pub struct Interaction {
     /// The answers to choose from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub choices: Option<Arc<Vec<Value>>>,
-    /// How long the thread waits from the question on, milliseconds.
+    /// Time the thread waits from the question on, milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<Millis>,
 }
@@ -81,7 +81,7 @@ impl ThreadMachine {
 }
 
 impl Interaction {
-    /// Whether it is one of the answers to choose from, where there are such. The schema is the caller's to check.
+    /// Checks that it is one of the answers to choose from, where there are such. The schema is the caller's to check.
     ///
     /// # Errors
     /// A sentence that names the choices.

@@ -35,7 +35,7 @@ use crate::thread::effect::{
 use crate::thread::safe_point::{PendingMerge, When};
 use crate::thread::step::StepContext;
 
-/// What it awaits, and what it has gathered.
+/// The state of an LLM node: what it awaits, and what it has gathered.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::thread) struct Stage {
     at: At,
@@ -46,7 +46,7 @@ pub(in crate::thread) struct Stage {
     choice: Option<Arc<ModelChoice>>,
     /// Rounds of tool calls so far.
     rounds: u32,
-    /// What the provider reported in this node.
+    /// Usage that the provider reported in this node.
     usage: Spent,
     /// The limit was announced for the coming call: it is not announced again before it.
     announced: bool,
@@ -104,12 +104,12 @@ struct Running {
 }
 
 impl Stage {
-    /// Whether what arrives for a safe point takes effect now.
+    /// True if what arrives for a safe point takes effect now.
     pub(in crate::thread) fn is_safe_point(&self) -> bool {
         matches!(self.at, At::Held)
     }
 
-    /// Whether the conversation takes in a firing's result.
+    /// True if the conversation takes in a firing's result.
     pub(in crate::thread) fn is_merging(&self) -> bool {
         matches!(self.at, At::Merging { .. })
     }

@@ -24,7 +24,7 @@ use crate::graph::{NodeIx, NodeKind};
 use crate::value::Output;
 use serde::{Deserialize, Serialize};
 
-/// What became of a node.
+/// The outcome of a node's step.
 pub(in crate::thread) enum Progress {
     /// It awaits an answer.
     Wait(NodeRun),
@@ -42,11 +42,11 @@ pub(in crate::thread) enum Progress {
     Retry,
     /// This attempt failed.
     Failed(RunError),
-    /// What came while the conversation took in a firing's result has its turn.
+    /// The stop that came while the conversation took in a firing's result has its turn.
     Stopped(Box<Stop>),
 }
 
-/// What the thread awaits.
+/// The answer or event that the thread awaits.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(in crate::thread) enum NodeRun {
     /// Nothing.
@@ -54,7 +54,7 @@ pub(in crate::thread) enum NodeRun {
     Idle,
     /// Held or paused before a node.
     SafePoint,
-    /// Whether triggers hold it.
+    /// The answer whether triggers hold it.
     AwaitingTriggers {
         id: EffectId,
     },
@@ -94,7 +94,7 @@ pub(in crate::thread) enum NodeRun {
     LoopStart {
         id: EffectId,
     },
-    /// Whether a loop breaks off.
+    /// The condition of a loop's break.
     LoopEnd {
         id: EffectId,
     },
@@ -176,7 +176,8 @@ impl NodeRun {
         }
     }
 
-    /// Whether the conversation takes in a firing's result, or compresses: one atomic step, which is not left half done.
+    /// True if the conversation takes in a firing's result, or compresses: one atomic step, which is not left half
+    /// done.
     pub(in crate::thread) fn is_merging(&self) -> bool {
         match self {
             Self::Merging { .. } => true,
