@@ -216,17 +216,17 @@ fn missing_programs(_: Option<&ConfigText>) -> Vec<Fault> {
 }
 
 impl Checked {
-    /// What is wrong; none: the files can be run.
+    /// The faults; none: the files can be run.
     pub fn faults(&self) -> &[Fault] {
         &self.0.compiled.faults
     }
 
-    /// What works but deserves a word.
+    /// Things that work but deserve a word.
     pub fn warnings(&self) -> &[Fault] {
         &self.0.compiled.warnings
     }
 
-    /// What the files say, also where some of it is wrong.
+    /// The contents of the files, also where some of it is wrong.
     pub fn loaded(&self) -> &Loaded {
         &self.0.loaded
     }
@@ -267,7 +267,7 @@ impl Checked {
         &self.0.compiled.graphs
     }
 
-    /// What the files say, compiled.
+    /// The contents of the files, compiled.
     pub fn compiled(&self) -> &Compiled {
         &self.0.compiled
     }

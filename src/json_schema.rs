@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// Whether a value is what a schema says; the sentence that is wrong with it.
+/// Checks a value against a schema; the error says what is wrong with it.
 #[cfg(any(feature = "providers", feature = "tools"))]
 pub(crate) fn fits(schema: &Value, value: &Value) -> Result<(), String> {
     /// Characters of a fault that are shown: it quotes what was given.

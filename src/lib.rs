@@ -52,7 +52,7 @@ pub use pirn_core::run::{ConversationReport, DoubtKind, DoubtReport, RepeatRepor
 pub use pirn_core::status::ThreadStatus;
 pub use pirn_core::thread::{Interaction, ModelReply, NodeStatus, ThreadKind};
 pub use pirn_core::trigger::TriggerState;
-/// Where durable runs are kept.
+/// The store of durable runs.
 pub use pirn_store as store;
 /// The JSON of inputs, outputs and tool arguments, in the version that the signatures here have.
 pub use serde_json;

@@ -120,7 +120,7 @@ fn profiles_of(list: Vec<Value>) -> Result<Vec<Profile>, Vec<ProfileFault>> {
     if faults.is_empty() { Ok(profiles) } else { Err(faults) }
 }
 
-/// Where a profile holds a key: by any spelling, also among the parameters.
+/// The pointer to a key in a profile: by any spelling, also among the parameters.
 fn key_in(profile: &Map<String, Value>) -> Option<String> {
     let key_among = |fields: &Map<String, Value>| fields.keys().find(|name| is_key(name)).cloned();
     if let Some(name) = key_among(profile) {

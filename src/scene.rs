@@ -23,7 +23,7 @@ pub struct Scene {
 }
 
 impl Stage {
-    /// What `builder` describes; its clock and threads are not used.
+    /// The stage that `builder` describes; its clock and threads are not used.
     ///
     /// # Errors
     /// As [`EngineBuilder::build`].
@@ -34,7 +34,7 @@ impl Stage {
     /// Plays a scene: `set` puts into it what is to happen, then all of it happens in the order of `schedule`.
     ///
     /// # Errors
-    /// What `set` could not start.
+    /// Fails if `set` fails or the engine does not start.
     pub fn play<T>(
         &self,
         seed: u64,

@@ -31,24 +31,24 @@ use crate::engine::{BuildError, EngineBuilder, RunHandle, RunReport};
 /// Seeds that are played where nothing is said.
 pub const DEFAULT_SEEDS: u64 = 100;
 
-/// What is wrong with a run that has ended, in words.
+/// The check of a run that has ended; the error says in words what is wrong.
 type Check = Box<dyn FnMut(&RunReport) -> Result<(), String>>;
 
-/// What came of the seeds that were played.
+/// The result of the seeds that were played.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Simulation {
     /// The first seed; the others follow it.
     pub first_seed: u64,
-    /// How many were asked for.
+    /// Seeds that were asked for.
     pub seeds: u64,
-    /// How many were played.
+    /// Seeds that were played.
     pub played: u64,
-    /// How many runs ended in which way.
+    /// Runs by the status they ended with.
     pub statuses: BTreeMap<ThreadStatus, u64>,
-    /// How many of them failed.
+    /// Runs that failed.
     pub failed: u64,
-    /// Whether [`Simulator::stop_when`] said that it is enough.
+    /// True if [`Simulator::stop_when`] said that it is enough.
     pub interrupted: bool,
     /// The first that failed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -61,13 +61,13 @@ pub struct Simulation {
 pub struct Failure {
     /// The seed that gives it again.
     pub seed: u64,
-    /// What is wrong with it.
+    /// The reason, in words.
     pub message: String,
     /// The run.
     pub report: Arc<RunReport>,
 }
 
-/// How far a simulation is.
+/// The progress of a simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Seeds played so far.
@@ -114,7 +114,7 @@ pub fn simulate(build: impl FnMut() -> EngineBuilder + 'static) -> Simulator {
     }
 }
 
-/// What is played, and how.
+/// A simulation to run, and its options.
 pub struct Simulator {
     build: Box<dyn FnMut() -> EngineBuilder>,
     workflow: Option<String>,
@@ -144,7 +144,7 @@ impl Simulator {
         self
     }
 
-    /// What the main thread's conversation starts with.
+    /// The start of the main thread's conversation.
     #[must_use]
     pub fn conversation(mut self, messages: impl Into<History>) -> Self {
         self.conversation = messages.into();
@@ -165,14 +165,14 @@ impl Simulator {
         self
     }
 
-    /// Whether to play on after a run that failed, to count them (default: the first is enough).
+    /// Plays on after a run that failed, to count them (default: the first is enough).
     #[must_use]
     pub fn keep_going(mut self, keeps_going: bool) -> Self {
         self.keeps_going = keeps_going;
         self
     }
 
-    /// What makes a run a failure, in words (default: that it did not complete).
+    /// The check of each run: an error, in words, makes it a failure (default: that it did not complete).
     #[must_use]
     pub fn check(mut self, check: impl FnMut(&RunReport) -> Result<(), String> + 'static) -> Self {
         self.check = Box::new(check);
@@ -267,7 +267,7 @@ fn completed(report: &RunReport) -> Result<(), String> {
 }
 
 impl fmt::Display for Simulation {
-    /// How many ended how, and the first that failed.
+    /// The runs by status, and the first that failed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let statuses: Vec<String> = self
             .statuses

@@ -363,7 +363,7 @@ impl EngineBuilder {
         self
     }
 
-    /// Where models, tools and async functions run (default: threads of the engine's own).
+    /// The runtime for models, tools and async functions (default: threads of the engine's own).
     #[must_use]
     pub fn work_on(mut self, handle: tokio::runtime::Handle) -> Self {
         self.work = Some(handle);
@@ -400,7 +400,7 @@ impl EngineBuilder {
         self
     }
 
-    /// How scripts run: [`ScriptSettings`](crate::script::ScriptSettings) (default: on threads of this process;
+    /// The settings of scripts: [`ScriptSettings`](crate::script::ScriptSettings) (default: on threads of this process;
     /// `docs/security.md` says which level to choose), or a port that several engines share.
     #[must_use]
     pub fn scripts(mut self, scripts: impl Into<Arc<ScriptPort>>) -> Self {

@@ -8,7 +8,7 @@ const WORKFLOW: &str = "pirn-compression";
 /// The id of its trigger, as events and firing records name it.
 const TRIGGER: &str = "pirn-compression-trigger";
 
-/// What happens to a conversation that outgrows its token limit. For [`EngineBuilder::compression`]: every workflow of
+/// Compression of a conversation that outgrows its token limit. For [`EngineBuilder::compression`]: every workflow of
 /// the engine with a `tokenLimit` (its own, or its profile's) is compressed before the model call that would exceed it.
 ///
 /// ```
@@ -47,7 +47,7 @@ impl Compression {
         Self::of("keep_system_recent").with("count", json!(count))
     }
 
-    /// What fits `max_tokens`, counted from the end, stays; system messages stay.
+    /// Keeps what fits `max_tokens`, counted from the end; system messages stay.
     pub fn sliding_window(max_tokens: u64) -> Self {
         Self::of("sliding_window").with("maxTokens", json!(max_tokens))
     }
@@ -58,7 +58,7 @@ impl Compression {
         self.with("profileId", Value::String(id.into()))
     }
 
-    /// How many recent messages a summary leaves as they are (default 4).
+    /// The number of recent messages that a summary leaves as they are (default 4).
     #[must_use]
     pub fn keep_recent(self, count: u32) -> Self {
         self.with("keepRecent", json!(count))

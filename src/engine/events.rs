@@ -14,7 +14,7 @@ use pirn_core::event::Event;
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{self, error::TrySendError};
 
-/// What a subscriber hears.
+/// An item that a subscriber receives.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Heard {
     /// An event.
@@ -67,7 +67,7 @@ pub struct BlockingEvents {
     tag: Option<ThreadTag>,
 }
 
-/// What is said last, once: how many events at the end did not fit the buffer.
+/// The last item, once: how many events at the end did not fit the buffer.
 fn last(missed: &AtomicU64) -> Option<Heard> {
     match missed.swap(0, Ordering::AcqRel) {
         0 => None,

@@ -1,4 +1,4 @@
-//! What the caller holds of a run.
+//! The caller's handle to a run.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ impl RunHandle {
         &self.started.run_id
     }
 
-    /// How the run ended. It always comes: a run whose supervisor died ends FAILED with `ACTOR_PANICKED`.
+    /// The report of the ended run. It always comes: a run whose supervisor died ends FAILED with `ACTOR_PANICKED`.
     pub async fn outcome(&self) -> Arc<RunReport> {
         self.started.outcome.wait().await.unwrap_or_else(|lost| self.lost(lost))
     }
@@ -195,7 +195,7 @@ impl RunHandle {
         }
     }
 
-    /// Where the run is; none once it has settled.
+    /// The status of the run; none once it has settled.
     pub async fn status(&self) -> Option<RunStatus> {
         let (setter, status) = completion();
         self.started.status(move |status| setter.set(status));

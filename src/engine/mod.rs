@@ -43,7 +43,7 @@ use place::Placement;
 pub(crate) use place::spawn_here;
 pub use workflow::{NodeInfo, WorkflowInfo};
 
-/// How long the engine's own actors, or a virtual clock's thread, may take to begin.
+/// Time that the engine's own actors, or a virtual clock's thread, may take to begin.
 const STARTS_WITHIN: Duration = Duration::from_secs(30);
 
 /// Runs workflows. A cheap handle: clones share the engine; it stops when [`Engine::shutdown`] says so, or without grace
@@ -76,7 +76,7 @@ pub struct Engine {
     durable: Option<Arc<Durable>>,
 }
 
-/// What was left when an engine shut down.
+/// The report of an engine's shutdown: what was left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShutdownReport {
     /// Runs that had not ended by themselves when the grace was over; they were cancelled.
@@ -245,7 +245,7 @@ impl Engine {
         }
     }
 
-    /// What a run wanted done all along, from what a [`Journal`] has of it, in order. Nothing of that is done, and nothing
+    /// The effects that a run asked for, rebuilt from its [`Journal`], in order. None of them is done, and nothing
     /// outside is asked; expressions, templates and functions that are called in place are evaluated once more.
     ///
     /// A journal of the same engine, or of one with the same workflows, is expected: another one gives other effects.
@@ -253,7 +253,7 @@ impl Engine {
         self.shared.rebuild(begun, told).1
     }
 
-    /// Where its runs are kept; none where they are not.
+    /// The store of its runs; none where they are not kept.
     pub fn store(&self) -> Option<&Arc<dyn Store>> {
         self.durable.as_ref().map(|durable| &durable.store)
     }
@@ -312,7 +312,7 @@ impl Engine {
         ForkBuilder::new(self.clone(), run_id.into(), step)
     }
 
-    /// Where two runs of the engine's store part.
+    /// The difference between two runs of the engine's store.
     pub async fn diff(&self, a: &str, b: &str) -> Result<RunDiff, ResumeError> {
         let durable = self.durable()?;
         diff(self, &durable, a, b).await
@@ -351,7 +351,7 @@ impl Engine {
         self.shared.live_runs()
     }
 
-    /// How the threads of scripts fare: how many wait, run, and are stuck.
+    /// Counts of the scripts' threads: how many wait, run, and are stuck.
     pub fn script_stats(&self) -> ScriptStats {
         self.shared.script_stats()
     }
@@ -402,7 +402,7 @@ impl std::fmt::Debug for Engine {
     }
 }
 
-/// What the workflows of an engine may name.
+/// The names that the workflows of an engine may use.
 struct Names {
     functions: BTreeSet<String>,
     /// None where no profile is configured: nothing says then which there are to be, and a call of one that is named fails.
@@ -433,7 +433,7 @@ fn compiled(loaded: &Loaded, names: &Names, registered: &[Arc<Graph>]) -> Result
     }
 }
 
-/// What the arbiters answer; those that are gone do not.
+/// The answers of the arbiters; those that are gone give none.
 async fn answers<T: Clone>(asked: Vec<Completion<T>>) -> Vec<T> {
     let mut answers = Vec::with_capacity(asked.len());
     for answer in asked {
@@ -470,7 +470,7 @@ impl RunBuilder {
         self
     }
 
-    /// What the main thread's conversation starts with. Messages are counted here; an [`Engine::history`] is already.
+    /// The start of the main thread's conversation. Messages are counted here; an [`Engine::history`] is already.
     #[must_use]
     pub fn conversation(mut self, messages: impl Into<History>) -> Self {
         self.request.conversation = self.engine.history(&self.request.workflow_id, messages);
@@ -484,7 +484,7 @@ impl RunBuilder {
         self
     }
 
-    /// What the caller says of the run: a tenant, a user. Models, tools and functions of the program's own are told
+    /// Metadata of the run: a tenant, a user. Models, tools and functions of the program's own are told
     /// ([`CallContext::metadata`](crate::tools::CallContext)), and a profile may choose its key by it; a run that a trigger of
     /// this one starts has it too. No model sees it, nor do expressions and templates.
     ///

@@ -1,4 +1,4 @@
-//! Where an engine's actors run: real arbiters, the caller's own thread, or one thread under a virtual clock.
+//! The threads of an engine's actors: real arbiters, the caller's own thread, or one thread under a virtual clock.
 
 use std::cell::RefCell;
 use std::hash::{BuildHasher, Hasher};
@@ -13,10 +13,10 @@ use pirn_sync::Lost;
 
 use super::{Names, ShutdownReport};
 
-/// How long cancelled runs may take to wind down at a shutdown.
+/// Time that cancelled runs may take to wind down at a shutdown.
 const WIND_DOWN: Duration = Duration::from_secs(5);
 
-/// How long actors that have been told to stop may take to be gone.
+/// Time that actors told to stop may take to be gone.
 const QUIET: Duration = Duration::from_secs(1);
 
 /// A handle to the threads; the last one that is dropped stops them.
@@ -133,17 +133,17 @@ impl Placement {
         }
     }
 
-    /// Whether the clock is a virtual one.
+    /// True if the clock is a virtual one.
     pub(super) fn is_virtual(&self) -> bool {
         matches!(self.inner.kind, Kind::Simulated(_))
     }
 
-    /// What workflows may name.
+    /// The names that workflows may use.
     pub(super) fn names(&self) -> &Names {
         &self.inner.names
     }
 
-    /// Whether the calling thread may wait for an actor: on the engine's own threads it would wait for itself, and under
+    /// True if the calling thread may wait for an actor: the engine's own threads would wait for themselves, and under
     /// virtual time what was asked for before happens first anyway.
     pub(super) fn may_wait(&self) -> bool {
         match &self.inner.kind {
@@ -161,12 +161,12 @@ impl Placement {
         }
     }
 
-    /// Whether the calling thread is such a one.
+    /// True if the tag is the calling thread's.
     pub(super) fn is_here(&self) -> bool {
         self.tag().is_some_and(ThreadTag::is_here)
     }
 
-    /// Whether the calling thread carries the engine's actors: a run that it waits for may wait for it.
+    /// True if the calling thread carries the engine's actors: a run that it waits for may wait for it.
     pub(super) fn carries_actors_here(&self) -> bool {
         match &self.inner.kind {
             Kind::Real(runtime) => runtime.carries_actors_here(),
@@ -174,7 +174,7 @@ impl Placement {
         }
     }
 
-    /// Whether nothing can run any more.
+    /// True once nothing can run any more.
     pub(super) fn has_ended(&self) -> bool {
         match &self.inner.kind {
             Kind::Real(runtime) => runtime.has_ended(),
@@ -222,7 +222,7 @@ impl Placement {
 }
 
 impl Simulated {
-    /// Whether the calling thread is the virtual clock's.
+    /// True if the calling thread is the virtual clock's.
     fn is_here(&self) -> bool {
         HERE.with_borrow(Option::is_some) && {
             let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);

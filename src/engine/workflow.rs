@@ -22,7 +22,7 @@ pub struct WorkflowInfo {
     /// JSON Schema of the input.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_schema: Option<Map<String, Value>>,
-    /// Whether it is a triggered sub-workflow, which no run can start with.
+    /// True for a triggered sub-workflow, which no run can start with.
     #[serde(skip)]
     pub is_triggered: bool,
     /// Its nodes, in file order.

@@ -44,25 +44,25 @@ pub const DEFAULT_SCHEDULES: u64 = 4_000;
 /// Schedules drawn at random past the bound where nothing is said.
 pub const DEFAULT_SAMPLES: u64 = 1_000;
 
-/// What came of an exploration.
+/// The result of an exploration.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Exploration {
     /// Every different outcome, the one with the shortest order first.
     pub outcomes: Vec<Outcome>,
-    /// How many schedules were run.
+    /// Schedules that were run.
     pub schedules: u64,
-    /// Whether every order was tried, or one that leads to the same state; else the rest was sampled.
+    /// True if every order was tried, or one that leads to the same state; else the rest was sampled.
     pub complete: bool,
 }
 
-/// How far an exploration is.
+/// The progress of an exploration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Schedules run so far.
     pub schedules: u64,
     /// Different outcomes so far.
     pub outcomes: usize,
-    /// Whether the bound was reached and schedules are drawn at random.
+    /// True once the bound was reached and schedules are drawn at random.
     pub is_sampling: bool,
 }
 
@@ -121,7 +121,7 @@ pub fn explore(builder: EngineBuilder) -> Explorer {
     }
 }
 
-/// What is explored, and how.
+/// An exploration to run, and its options.
 pub struct Explorer {
     builder: EngineBuilder,
     workflow: Option<String>,
@@ -135,7 +135,7 @@ pub struct Explorer {
     stop_when: Box<dyn FnMut() -> bool>,
 }
 
-/// What counts as a choice, and as different.
+/// The rules for what counts as a choice, and as different.
 #[derive(Clone, Copy)]
 struct Rules {
     seed: u64,
@@ -160,7 +160,7 @@ impl Explorer {
         self
     }
 
-    /// What the main thread's conversation starts with.
+    /// The start of the main thread's conversation.
     #[must_use]
     pub fn conversation(mut self, messages: impl Into<History>) -> Self {
         self.conversation = messages.into();
@@ -174,14 +174,14 @@ impl Explorer {
         self
     }
 
-    /// How many schedules to run in order, one at least (default [`DEFAULT_SCHEDULES`]).
+    /// The number of schedules to run in order, one at least (default [`DEFAULT_SCHEDULES`]).
     #[must_use]
     pub fn max_schedules(mut self, schedules: u64) -> Self {
         self.max_schedules = schedules.max(1);
         self
     }
 
-    /// How many to draw at random past that (default [`DEFAULT_SAMPLES`]).
+    /// The number of schedules to draw at random past that (default [`DEFAULT_SAMPLES`]).
     #[must_use]
     pub fn samples(mut self, samples: u64) -> Self {
         self.samples = samples;
@@ -195,21 +195,21 @@ impl Explorer {
         self
     }
 
-    /// Whether time limits may pass while something else could still happen (default: they pass when nothing else can).
+    /// Lets time limits pass while something else could still happen (default: they pass when nothing else can).
     #[must_use]
     pub fn timeouts(mut self, timeouts: bool) -> Self {
         self.rules.timeouts = timeouts;
         self
     }
 
-    /// Whether WAITs end in the order of their lengths (default: a WAIT takes any time, like everything else).
+    /// Makes WAITs end in the order of their lengths (default: a WAIT takes any time, like everything else).
     #[must_use]
     pub fn keep_time(mut self, keeps_time: bool) -> Self {
         self.rules.keeps_time = keeps_time;
         self
     }
 
-    /// Whether outcomes differ also by the error's words, the variables and the conversation (default: by status,
+    /// Tells outcomes apart also by the error's words, the variables and the conversation (default: by status,
     /// output and the error's code).
     #[must_use]
     pub fn strict(mut self, is_strict: bool) -> Self {
@@ -217,7 +217,7 @@ impl Explorer {
         self
     }
 
-    /// Whether to leave an order where it reaches a state that was seen before (default). Without it every order is
+    /// Leaves an order where it reaches a state that was seen before (default). Without it every order is
     /// run to its end: for functions, tools and models that remember earlier calls.
     #[must_use]
     pub fn reduce(mut self, is_reduced: bool) -> Self {
@@ -289,7 +289,7 @@ impl Explorer {
     }
 }
 
-/// Whether anything in it waits for events.
+/// True if anything in it waits for events.
 fn listens(plan: &Plan) -> bool {
     use pirn_core::graph::NodeKind;
     let waits = |node: &pirn_core::graph::Node| matches!(node.kind, NodeKind::WaitEvent { .. });

@@ -1,4 +1,4 @@
-//! What a run came to, as far as one outcome differs from another.
+//! The outcome of a run, as far as one differs from another.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,7 +17,7 @@ use super::Exploration;
 pub struct Outcome {
     /// The shortest order that leads to it: what happened, one after the other, where there was a choice or in a branch.
     pub order: Vec<String>,
-    /// How the run ended; RUNNING where nothing can happen any more and it still waits.
+    /// The status of the run; RUNNING where nothing can happen any more and it still waits.
     pub status: ThreadStatus,
     /// Its output, with the ids of threads replaced by their paths.
     pub output: Value,
@@ -29,7 +29,7 @@ pub struct Outcome {
 /// A run's error in short.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OutcomeError {
-    /// What kind.
+    /// Its code.
     pub code: RunErrorCode,
     /// In words.
     pub message: String,

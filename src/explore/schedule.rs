@@ -29,7 +29,7 @@ pub(super) enum Played {
     Ended {
         /// Equal for equal outcomes.
         key: String,
-        /// How.
+        /// Its outcome.
         outcome: Box<Outcome>,
     },
     /// It was left where it came to a state that was met before.

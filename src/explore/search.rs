@@ -35,13 +35,13 @@ struct State {
 pub(super) struct Made {
     options: usize,
     chosen: usize,
-    /// What it was.
+    /// Its description.
     pub(super) what: String,
-    /// Whether it belongs to an order that is shown: there was a choice, or it happened in a branch.
+    /// True if it belongs to an order that is shown: there was a choice, or it happened in a branch.
     pub(super) is_shown: bool,
 }
 
-/// How a schedule's choices ended.
+/// The end of a schedule's choices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// The run ended, or can go no further.

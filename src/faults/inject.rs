@@ -37,7 +37,7 @@ pub(crate) fn inject(ports: &mut Ports, faults: Faults, seed: u64) {
 #[derive(Clone)]
 struct Dice(Arc<Mutex<Chance>>);
 
-/// What happens to one call.
+/// The fate of one call.
 #[derive(Clone, Copy)]
 struct Fate {
     late_ms: Millis,

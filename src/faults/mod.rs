@@ -51,7 +51,7 @@ pub struct Faults {
     pub tools: BTreeMap<String, Rates>,
 }
 
-/// How often a call goes wrong: chances between 0 and 1. At most one of failing and stalling happens to a call; it may
+/// The chances, between 0 and 1, that a call goes wrong. At most one of failing and stalling happens to a call; it may
 /// be late as well.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -94,7 +94,7 @@ fn up_to_five_seconds() -> (Millis, Millis) {
 }
 
 impl Faults {
-    /// Whether nothing goes wrong.
+    /// True if nothing goes wrong.
     pub fn is_empty(&self) -> bool {
         self.models.is_empty() && self.tools.is_empty()
     }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::reasoning::{Recalled, Thought};
 use super::{FormatError, add_turn, arguments, data_of, data_url, is_web, list_at, pieces, text_at};
 
-/// Whether only this form has such a message.
+/// True if only this form has such a message.
 pub(super) fn is_its(message: &Value) -> bool {
     const KINDS: [&str; 5] = ["tool_use", "tool_result", "thinking", "redacted_thinking", "document"];
     let is_block = |block: &Value| {

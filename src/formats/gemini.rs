@@ -13,7 +13,7 @@ use super::{FormatError, add_turn, arguments, data_of, data_url, list_at, pieces
 /// The beginning of the ids that this provider's calls get where it gives none; they are not sent back.
 pub(crate) const OWN_ID: &str = "call-";
 
-/// Whether an id was given by the provider.
+/// True if an id was given by the provider.
 fn is_given(id: &str) -> bool {
     let number = id.strip_prefix(OWN_ID);
     !id.is_empty() && !number.is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit() || c == '-'))

@@ -83,7 +83,7 @@ pub struct Read {
 }
 
 impl Read {
-    /// What a run can start from.
+    /// The history that a run can start from.
     ///
     /// # Errors
     /// The mark map does not fit the messages.
@@ -94,7 +94,7 @@ impl Read {
     }
 }
 
-/// What is wrong with a conversation.
+/// A fault in a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FormatError {
     /// JSON pointer to it.
@@ -157,7 +157,7 @@ pub fn read(value: &Value, format: Option<Format>) -> Result<Read, FormatError> 
 /// Writes messages in `format`.
 ///
 /// # Errors
-/// What the form can not say.
+/// Fails if the form cannot express a message.
 pub fn write(messages: &[Arc<Message>], format: Format) -> Result<Value, FormatError> {
     let own = |message: &Message| reasoning::of_format(message, format);
     match format {
@@ -260,7 +260,7 @@ fn media_type_of(url: &str) -> Option<&'static str> {
     })
 }
 
-/// Whether an address is one that a provider can read.
+/// True if a provider can read the address.
 fn is_web(url: &str) -> bool {
     url.starts_with("https://") || url.starts_with("http://") || url.starts_with("gs://")
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::reasoning::Recalled;
 use super::{FormatError, arguments, data_of, is_web, media_type_of, messages_of, pieces, text_at};
 
-/// Whether only this form has such a message.
+/// True if only this form has such a message.
 pub(super) fn is_its(message: &Value) -> bool {
     const FIELDS: [&str; 5] = ["tool_calls", "tool_call_id", "function_call", "refusal", "audio"];
     let is_part = |part: &Value| {
@@ -61,7 +61,7 @@ pub fn write<'a>(
     Ok(written)
 }
 
-/// What tools gave beside text, as the user's.
+/// The heading of what tools gave beside text, as the user's.
 pub(super) const FROM_TOOLS: &str = "From the tools' results:";
 
 fn flush(media: &mut Vec<Value>, written: &mut Vec<Value>) {

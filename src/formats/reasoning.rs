@@ -1,4 +1,4 @@
-//! What a reasoning model must see again between the tool rounds of a turn: thinking blocks with their signatures,
+//! Reasoning that a model must see again between the tool rounds of a turn: thinking blocks with their signatures,
 //! reasoning text, signatures of calls. It stands in the assistant message's `metadata.reasoning`, opaque to everybody else.
 
 use std::collections::BTreeMap;
@@ -68,7 +68,7 @@ impl Recalled {
             .push(signature.to_owned());
     }
 
-    /// Whether there is nothing.
+    /// True if there is nothing.
     pub(crate) fn is_empty(&self) -> bool {
         self.thoughts.is_empty() && self.signatures.is_empty()
     }
@@ -78,7 +78,7 @@ impl Recalled {
         self.signatures.remove(call)?.into_iter().next()
     }
 
-    /// Where a form has it beside the reply: the text, and the blocks.
+    /// The text and the blocks, for a form that has them beside the reply.
     pub(super) fn beside(self) -> (Option<String>, Vec<Value>) {
         let (mut texts, mut blocks) = (Vec::new(), Vec::new());
         for thought in self.thoughts {
@@ -120,13 +120,13 @@ pub(super) fn note(message: &mut Message, provider: &str, recalled: Recalled) {
 }
 
 #[cfg(feature = "providers")]
-/// What goes back to `provider`'s `model`, and to no other.
+/// The reasoning that goes back to `provider`'s `model`, and to no other.
 pub(crate) fn for_model(message: &Message, provider: &str, model: &str) -> Recalled {
     let is_its = |kept: &Kept| kept.provider == provider && kept.model.as_deref() == Some(model);
     kept(message).filter(is_its).map(recalled).unwrap_or_default()
 }
 
-/// What stands in a conversation that is written in `format`, whichever model it came from.
+/// The reasoning in a conversation that is written in `format`, whichever model it came from.
 pub(super) fn of_format(message: &Message, format: Format) -> Recalled {
     let is_its = |kept: &Kept| kept.provider == format.name();
     kept(message).filter(is_its).map(recalled).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! What is wrong with a profile.
+//! Faults of a profile.
 
 use std::fmt;
 

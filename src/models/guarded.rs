@@ -27,7 +27,7 @@ pub(super) struct Link {
     pub(super) profile: Arc<Profile>,
     pub(super) model: Arc<dyn Model>,
     pub(super) policy: Arc<CallPolicy>,
-    /// Where it limits anything.
+    /// The queue of its calls; none if the policy limits nothing.
     pub(super) room: Option<Arc<Room>>,
 }
 
@@ -98,7 +98,7 @@ struct Course {
     deadline: Option<Millis>,
     /// Why the profiles before it failed, the latest outermost.
     before: Option<RunError>,
-    /// What the attempts that failed have cost.
+    /// The cost of the attempts that failed.
     spent: Spent,
 }
 
@@ -237,7 +237,7 @@ impl Course {
     }
 }
 
-/// What the node laid over its profile's parameters.
+/// The parameters that the node laid over its profile's.
 fn laid_over(call: &ModelCall) -> impl Iterator<Item = (String, Value)> {
     let own = call.profile.parameters.as_ref();
     call.parameters
@@ -268,7 +268,7 @@ async fn attempt(link: &Link, call: ModelCall, first: Option<Reply>) -> Result<M
     result
 }
 
-/// Whether the provider did no work for it.
+/// True if the provider did no work for it.
 fn costs_nothing(kind: FailureKind) -> bool {
     match kind {
         FailureKind::Unreachable | FailureKind::Key | FailureKind::RateLimited | FailureKind::Rejected => true,
@@ -282,7 +282,7 @@ fn costs_nothing(kind: FailureKind) -> bool {
     }
 }
 
-/// What `work` gives; none where it is not done by the deadline.
+/// The output of `work`; none where it is not done by the deadline.
 async fn within<F: Future + Unpin>(clock: &WorkClock, deadline: Option<Millis>, work: F) -> Option<F::Output> {
     let Some(deadline) = deadline else {
         return Some(work.await);

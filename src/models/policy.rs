@@ -1,4 +1,4 @@
-//! What a profile says about how its model is called, whatever the provider: `timeouts`, `retry`, `limits`, `fallback`.
+//! Call settings of a profile, whatever the provider: `timeouts`, `retry`, `limits`, `fallback`.
 
 use pirn_core::Millis;
 use pirn_core::definition::{Profile, nearest};
@@ -42,7 +42,7 @@ pub(super) fn unknown_fields(profile: &Profile, own: &[&str]) -> Vec<ProfileFaul
     unknown.map(fault).collect()
 }
 
-/// How a profile's model is called.
+/// The call settings of a profile.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct CallPolicy {
     pub(super) timeouts: Timeouts,
@@ -52,7 +52,7 @@ pub(super) struct CallPolicy {
     pub(super) fallback: Vec<String>,
 }
 
-/// How long to wait; milliseconds. Absent: for ever.
+/// Time limits in milliseconds. Absent: for ever.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Timeouts {
     /// For the connection.
@@ -124,7 +124,7 @@ impl CallPolicy {
         }
     }
 
-    /// Whether a call is just a call: nothing to wait for, to count or to try again.
+    /// True if a call is just a call: nothing to wait for, to count or to try again.
     pub(super) fn is_plain(&self) -> bool {
         self.retry.max_attempts <= 1
             && self.timeouts.total.is_none()

@@ -116,13 +116,13 @@ impl ModelRegistry {
         self.serve();
     }
 
-    /// Whether a profile has this id, or this provider.
+    /// True if a profile has this id, or this provider.
     fn is_named(&self, name: &str) -> bool {
         let mut profiles = self.profiles.iter();
         profiles.any(|(id, entry)| id == name || entry.link.profile.provider == name)
     }
 
-    /// Whether no profile is defined, so that a node without one of its own gets the built-in offline model.
+    /// True if no profile is defined, so that a node without one of its own gets the built-in offline model.
     pub fn is_offline(&self) -> bool {
         self.default.is_none()
     }
@@ -132,7 +132,7 @@ impl ModelRegistry {
         self.profiles.keys().map(String::as_str)
     }
 
-    /// What a node's `profileId` may be: the ids of the defined profiles and of the built-in ones.
+    /// The values that a node's `profileId` may have: the ids of the defined profiles and of the built-in ones.
     pub(crate) fn known_ids(&self) -> impl Iterator<Item = &str> {
         self.ids().chain(self.built_in.keys().map(String::as_str))
     }

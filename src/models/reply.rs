@@ -1,4 +1,4 @@
-//! What the built-in models have in common: whom they answer, and how a reply is handed out and counted.
+//! The common parts of the built-in models: whom they answer, and how a reply is handed out and counted.
 
 use pirn_actors::ports::ModelCall;
 use pirn_core::conversation::{Estimator, ModelRequest, Spent, Tokenizer, message_cost};

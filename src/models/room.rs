@@ -10,7 +10,7 @@ use pirn_core::Millis;
 use pirn_core::model_call::{Gate, GateLimits, TicketId};
 use tokio::sync::Notify;
 
-/// Where requests of one profile wait for their turn.
+/// The queue of one profile's requests.
 pub(super) struct Room {
     state: Mutex<State>,
 }
@@ -25,7 +25,7 @@ pub(super) struct Place {
     room: Arc<Room>,
     clock: WorkClock,
     ticket: TicketId,
-    /// What it counts with from now on; none is the estimate.
+    /// Tokens that it counts with from now on; none is the estimate.
     spent: Option<u64>,
 }
 
@@ -115,7 +115,7 @@ impl State {
 }
 
 impl Place {
-    /// What the provider reported.
+    /// Sets the tokens that the provider reported.
     pub(super) fn spent(&mut self, tokens: u64) {
         self.spent = Some(tokens);
     }

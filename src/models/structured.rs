@@ -16,7 +16,7 @@ use pirn_core::model_call::{FailureKind, FinishReason, ModelFailure};
 use pirn_core::thread::ModelReply;
 use serde_json::Value;
 
-/// What a node wants its reply to be.
+/// The format that a node wants its reply in.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ResponseFormat {
     /// The schema's name, for providers that want one.
@@ -50,7 +50,7 @@ impl ResponseFormat {
     /// The reply's JSON text, without the code fence that many models put around it.
     ///
     /// # Errors
-    /// What is wrong with it, for the model.
+    /// Fails if the reply does not fit; the error is for the model.
     fn check<'a>(&self, content: &'a str) -> Result<Cow<'a, str>, String> {
         let text = unfenced(content);
         let value: Value = serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;

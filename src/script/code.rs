@@ -15,11 +15,11 @@ use super::{CodeLimits, HostFunctions, Logs, StopFlag};
 pub struct CodeJob {
     /// The body.
     pub code: Arc<str>,
-    /// What it sees.
+    /// The values that it sees.
     pub scope: ScopeValues,
-    /// What it may take.
+    /// Its limits.
     pub limits: CodeLimits,
-    /// What it can call.
+    /// The functions that it can call.
     pub functions: Arc<HostFunctions>,
     /// Stops it.
     pub stop: StopFlag,
@@ -27,12 +27,12 @@ pub struct CodeJob {
     pub seed: Option<u64>,
 }
 
-/// What came of a run of CODE.
+/// The outcome of a run of CODE.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CodeOutcome {
     /// The return value; `undefined` is `null`.
     pub result: Result<Value, ScriptFault>,
-    /// What it logged.
+    /// Its log.
     pub logs: Logs,
 }
 

@@ -31,9 +31,9 @@ pub(super) fn to_js<'js>(ctx: &Ctx<'js>, value: &Value) -> rquickjs::Result<JsVa
 pub(super) enum NotJson {
     /// It holds something that JSON does not have.
     Holds {
-        /// What: `a function`.
+        /// A word for it: `a function`.
         what: String,
-        /// Where, from the innermost member outwards.
+        /// Its path, from the innermost member outwards.
         at: Vec<String>,
     },
     /// It is too large, or the time was up.

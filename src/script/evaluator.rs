@@ -30,7 +30,7 @@ pub struct JsEvaluator {
 }
 
 enum Place {
-    /// Where others wait: what is not certain to be short is left for later.
+    /// On a thread that others wait for: what is not certain to be short is left for later.
     Short,
     /// On a thread of scripts.
     #[cfg(feature = "javascript")]
@@ -44,7 +44,7 @@ enum Place {
 pub(super) trait JavaScript {
     /// The value.
     fn value(&mut self, script: &Script, scope: &dyn Scope, time: Duration) -> Result<Value, ScriptFault>;
-    /// Whether it counts as true.
+    /// True if the value counts as true.
     fn truth(&mut self, script: &Script, scope: &dyn Scope, time: Duration) -> Result<bool, ScriptFault>;
 }
 

@@ -19,7 +19,7 @@ pub(super) struct Script {
     id: u64,
     /// As it was written.
     pub(super) text: Arc<str>,
-    /// What it sees.
+    /// The names that it uses.
     pub(super) names: Names,
     source: String,
     paths: Arc<[Path]>,
@@ -99,7 +99,7 @@ impl Expressions {
         }
     }
 
-    /// What was compiled goes with its realm, so nothing of it is held when this returns.
+    /// One attempt. What was compiled goes with its realm, so nothing of it is held when this returns.
     fn attempt<R>(
         &mut self,
         script: &Script,

@@ -1,4 +1,4 @@
-//! What CODE shares with its host: functions it can call, and what it logs.
+//! The interface of CODE to its host: functions it can call, and its log.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ impl HostFunctions {
     /// Calls a function.
     ///
     /// # Errors
-    /// What the function says, or that there is none of that name.
+    /// Fails if the function fails, or there is none of that name.
     pub fn call(&self, name: &str, arguments: Vec<Value>) -> Result<Value, String> {
         match self.0.get(name) {
             Some(function) => function(arguments),
@@ -54,7 +54,7 @@ impl std::fmt::Debug for HostFunctions {
     }
 }
 
-/// What a script said with `console.log` and its like: the first lines, and how many more there were.
+/// The log of a script, from `console.log` and its like: the first lines, and how many more there were.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Logs {
     lines: Vec<(Arc<str>, String)>,

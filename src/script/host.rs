@@ -1,4 +1,4 @@
-//! What the host gives a realm: values by name, `{{path}}`s, logs, seeded chance, registered functions.
+//! The host's side of a realm: values by name, `{{path}}`s, logs, seeded chance, registered functions.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,7 +14,7 @@ use super::interrupt::Interrupt;
 use super::realm_options::RealmOptions;
 use super::{HostFunctions, Logs};
 
-/// What the functions of the host look at while a text runs.
+/// The state of the host's functions while a text runs.
 #[derive(Default)]
 pub(super) struct Frame {
     pub(super) scope: ScopeValues,
@@ -25,7 +25,7 @@ pub(super) struct Frame {
     pub(super) random: Option<u64>,
 }
 
-/// What the prelude is given.
+/// The object that the prelude is given.
 pub(super) fn host_object<'js>(
     ctx: &Ctx<'js>,
     options: &RealmOptions,

@@ -58,13 +58,13 @@ impl Interrupt {
         *self.stop.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Whether to stop now, asked by built-ins that have looked at much: each time counts for several steps of a text.
+    /// True if it is time to stop, asked by built-ins that looked at much: a call counts for several steps of a text.
     pub(super) fn must_stop_after_much(&self) -> bool {
         self.asked.fetch_add(LEAST_ASKED / 2, Ordering::Relaxed);
         self.must_stop()
     }
 
-    /// Whether to stop now.
+    /// True if it is time to stop.
     pub(super) fn must_stop(&self) -> bool {
         if self.interruption().is_some() {
             return true;

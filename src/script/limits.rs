@@ -49,7 +49,7 @@ impl Default for CodeLimits {
     }
 }
 
-/// Where JavaScript runs. `docs/security.md` says what each level keeps out.
+/// The isolation of JavaScript. `docs/security.md` says what each level keeps out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ScriptLevel {
     /// On threads of this process. A script that sits in a built-in function which does not ask for the time keeps its
@@ -60,7 +60,7 @@ pub enum ScriptLevel {
     Process(WorkerProgram),
 }
 
-/// What is started as a worker process: a program that calls [`serve_worker`](super::serve_worker) first in its `main`.
+/// The program of a worker process: one that calls [`serve_worker`](super::serve_worker) first in its `main`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerProgram {
     /// The program.
@@ -76,7 +76,7 @@ impl WorkerProgram {
     /// This program once more.
     ///
     /// # Errors
-    /// Where the operating system does not say which program this is.
+    /// Fails if the operating system does not say which program this is.
     pub fn this_program() -> std::io::Result<Self> {
         Ok(Self::at(std::env::current_exe()?))
     }
@@ -90,12 +90,12 @@ impl WorkerProgram {
     }
 }
 
-/// How an engine's scripts run.
+/// The settings of an engine's scripts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScriptSettings {
-    /// Where.
+    /// Their isolation.
     pub level: ScriptLevel,
-    /// How many at once (default: cores + 1). All but one of them may be one run's.
+    /// Scripts at once (default: cores + 1). All but one of them may be one run's.
     pub threads: usize,
     /// Threads that may be stuck at a time before every further script is refused with `OVERLOADED` (default 2).
     pub max_stuck: usize,

@@ -5,7 +5,7 @@
 //! - [`ScriptPort`] runs both on threads of its own, or in worker processes ([`ScriptSettings`]).
 //! - [`TextSyntax`] checks texts when a workflow is loaded.
 //!
-//! What texts see is said in [`pirn_core::script`]. A text cannot reach files, the network, clocks or chance, and
+//! [`pirn_core::script`] says what texts see. A text cannot reach files, the network, clocks or chance, and
 //! leaves nothing behind for the next one. Every text has limits on time, memory and stack. `docs/security.md` says what
 //! holds where QuickJS does not keep to them.
 

@@ -43,7 +43,7 @@ impl Parser {
         })
     }
 
-    /// Whether a limit was hit: make a new one.
+    /// True once a limit was hit: make a new one.
     pub(super) fn is_spent(&self) -> bool {
         self.spent
     }

@@ -12,7 +12,7 @@ pub(super) struct Rewritten {
     pub(super) shifts: Shifts,
 }
 
-/// Where the text that was rewritten goes on as it was: bytes of the new text and of the old one, ascending.
+/// Offsets where the rewritten text goes on as it was: bytes of the new text and of the old one, ascending.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shifts(Vec<(usize, usize)>);
 
@@ -99,7 +99,7 @@ fn with_sums(literal: &str, quote: char, paths: &mut Vec<Path>, call: &impl Fn(u
     if sum == literal { sum } else { format!("({sum})") }
 }
 
-/// Where the literal at the start of `text` ends, its closing quote included.
+/// The end of the literal at the start of `text`, its closing quote included.
 fn string_end(text: &str, quote: char) -> usize {
     let mut is_escaped = false;
     for (index, c) in text.char_indices().skip(1) {
@@ -113,7 +113,7 @@ fn string_end(text: &str, quote: char) -> usize {
     text.len()
 }
 
-/// Whether a `/` after `text` begins a regular expression and does not divide.
+/// True if a `/` after `text` begins a regular expression and does not divide.
 fn begins_pattern(text: &str) -> bool {
     let before = text.trim_end();
     let is_of_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$');

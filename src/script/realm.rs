@@ -1,6 +1,6 @@
 //! A hardened QuickJS realm: one runtime, one context, its limits, and the names that texts in it see.
 //!
-//! How a text is kept in:
+//! The measures that keep a text in:
 //!
 //! 1. It is the body of a strict function inside `with (scope)`: a bare name that JavaScript itself does not know is
 //!    a member of `scope`, read when the text reads it.
@@ -49,9 +49,9 @@ pub(super) struct Realm {
     spent: bool,
 }
 
-/// What a text is run with.
+/// The inputs to a run of a text.
 pub(super) struct Run {
-    /// What it sees.
+    /// The values that it sees.
     pub(super) scope: ScopeValues,
     /// Its `{{path}}`s, by number.
     pub(super) paths: Arc<[Path]>,
@@ -59,13 +59,13 @@ pub(super) struct Run {
     pub(super) unknown: Vec<Arc<str>>,
     /// For `Math.random`.
     pub(super) seed: Option<u64>,
-    /// How long it may take.
+    /// Its time limit.
     pub(super) time: Duration,
     /// Stops it from outside.
     pub(super) stop: Option<StopFlag>,
 }
 
-/// How a text is wrapped.
+/// The form in which a text is wrapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// An expression.
@@ -123,7 +123,7 @@ impl Realm {
         })
     }
 
-    /// Whether a limit was hit, or something was left running: make a new one.
+    /// True once a limit was hit, or something was left running: make a new one.
     pub(super) fn is_spent(&self) -> bool {
         self.spent
     }
@@ -202,7 +202,7 @@ impl Realm {
         })
     }
 
-    /// What was logged since the last call.
+    /// The log since the last call.
     pub(super) fn take_logs(&self) -> Logs {
         std::mem::take(&mut self.frame().logs)
     }
@@ -310,7 +310,7 @@ impl Realm {
 }
 
 impl Realm {
-    /// Where JavaScript found no meaning for a name of the text, that is what the fault says.
+    /// Rewrites the fault where JavaScript found no meaning for a name of the text.
     fn name_unknown(&self, fault: &mut ScriptFault) {
         let name = fault.message.strip_prefix("ReferenceError: ");
         let Some(name) = name.and_then(|text| text.strip_suffix(" is not defined")) else {
@@ -327,8 +327,8 @@ impl Realm {
     }
 }
 
-/// What an exception says; `interrupted` tells whether it was thrown because a limit was hit, `missing` which path was asked
-/// for last that leads nowhere.
+/// The fault of an exception; `interrupted` tells whether it was thrown because a limit was hit, `missing` which path
+/// was asked for last that leads nowhere.
 pub(super) fn thrown(
     exception: &Exception<'_>,
     interrupted: impl FnOnce() -> Option<ScriptFault>,
@@ -420,7 +420,7 @@ pub(super) fn function(source: &str, form: Form, label: &str) -> String {
     format!("{before}\n{source}{after} break {label}; }} }}")
 }
 
-/// What `{{path}}` number `index` of an expression is rewritten to.
+/// The call that `{{path}}` number `index` of an expression is rewritten to.
 pub(super) fn placeholder_call(index: usize) -> String {
     format!("{PLACEHOLDER}({index})")
 }

@@ -1,4 +1,4 @@
-//! What a realm is made with.
+//! The options of a realm.
 
 use std::sync::Arc;
 

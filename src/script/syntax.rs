@@ -46,7 +46,7 @@ impl TextSyntax {
         self
     }
 
-    /// Whether `text` is one expression (with `{{path}}` for a value).
+    /// Checks that `text` is one expression (with `{{path}}` for a value).
     ///
     /// # Errors
     /// Why not, and where.
@@ -57,12 +57,12 @@ impl TextSyntax {
         self.script_expression(text)
     }
 
-    /// Whether `text` is one expression for certain, told without QuickJS.
+    /// True if `text` is one expression for certain, told without QuickJS.
     pub(super) fn is_plain(text: &str) -> bool {
         pirn_core::script::Plain::read(text).is_some()
     }
 
-    /// Whether `text` is the body of an async function.
+    /// Checks that `text` is the body of an async function.
     ///
     /// # Errors
     /// Why not, and where.
@@ -70,7 +70,7 @@ impl TextSyntax {
         self.script_body(text)
     }
 
-    /// Whether `text` is a template.
+    /// Checks that `text` is a template.
     ///
     /// # Errors
     /// Why not, and where.
@@ -270,7 +270,7 @@ impl TextFault {
     }
 }
 
-/// Whether a text for certain closes no round bracket that it has not opened: then what parses in round brackets is one
+/// True if a text for certain closes no round bracket that it has not opened: then what parses in round brackets is one
 /// expression. Where a bracket may stand in a text, a comment or a regular expression, that is not certain.
 #[cfg(feature = "javascript")]
 fn keeps_its_brackets(text: &str) -> bool {

@@ -13,13 +13,13 @@ use serde_json::Value;
 use super::worker::{SharedWorker, Worker};
 use super::{CodeJob, CodeOutcome, JsEvaluator, Logs, ScriptSettings, StopFlag};
 
-/// What a thread is to do.
+/// The task of a thread.
 pub(super) enum Task {
     Code(Box<CodeJob>),
     Texts(Texts),
 }
 
-/// What came of it.
+/// The result of a task.
 pub(super) struct Done {
     pub(super) outcome: Outcome,
     pub(super) logs: Logs,

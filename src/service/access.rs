@@ -1,4 +1,4 @@
-//! Who may ask: the token, the host that was meant, and the origin of the page that asks.
+//! Access control: the token, the host that was meant, and the origin of the page that asks.
 //!
 //! A page that a browser has open can send requests to a service on the loopback interface, and by DNS rebinding it can even
 //! read the answers: to the browser the service then is the page's own host. So a request must name a host that the service
@@ -21,7 +21,7 @@ const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 /// Paths that whoever watches over the process asks for: they say nothing of its work.
 const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 
-/// Who may ask.
+/// The access rules.
 #[derive(Clone, Debug)]
 pub struct Access {
     /// Bearer tokens, any of which lets in; none: no token is needed.
@@ -97,7 +97,7 @@ impl Access {
         scheme.eq_ignore_ascii_case(b"Bearer ") && found.into()
     }
 
-    /// What tells browsers that pages of the allowed origins may read answers.
+    /// The layer that tells browsers that pages of the allowed origins may read answers.
     pub(super) fn cors(&self) -> CorsLayer {
         let origins = self
             .origins

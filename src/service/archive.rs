@@ -18,7 +18,7 @@ pub struct RunSummary {
     pub run_id: String,
     /// Its workflow.
     pub workflow_id: String,
-    /// How it ended, or where it is.
+    /// Its status: how it ended, or where it is.
     pub status: String,
     /// Milliseconds since the Unix epoch.
     pub started_at: u64,

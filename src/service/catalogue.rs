@@ -62,7 +62,7 @@ impl Offer {
         Self { info, input }
     }
 
-    /// Whether an input fits, with the first place where it does not.
+    /// Checks an input; the problem names the first place where it does not fit.
     pub(super) fn check(&self, input: &serde_json::Value) -> Result<(), Problem> {
         match &self.input {
             None => Ok(()),

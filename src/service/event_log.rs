@@ -35,7 +35,7 @@ struct State {
     is_closed: bool,
 }
 
-/// What stands after a sequence.
+/// The events after a sequence.
 #[derive(Debug)]
 pub(super) struct Page {
     /// The next events, oldest first; empty where none has come yet.

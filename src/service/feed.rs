@@ -14,7 +14,7 @@ use super::state::Service;
 /// Events that are read at once.
 const PAGE: usize = 64;
 
-/// What a reader gets.
+/// An item for a reader.
 #[derive(Debug)]
 pub(super) enum Fed {
     /// The next event.
@@ -56,13 +56,13 @@ impl Feed {
         &self.run
     }
 
-    /// Whether everything has been read.
+    /// True once everything has been read.
     pub(super) fn is_over(&self) -> bool {
         let page = self.run.log.after(self.read_to, 1);
         page.is_closed && page.events.is_empty() && page.last <= self.read_to
     }
 
-    /// What comes next, as much as there is; empty after the end.
+    /// The next items, as many as there are; empty after the end.
     pub(super) async fn next(&mut self) -> Vec<Fed> {
         if self.has_ended {
             return Vec::new();
@@ -100,7 +100,7 @@ impl Feed {
         }
     }
 
-    /// What the log has dropped and the archive has.
+    /// Reads the events that the log has dropped and the archive has.
     async fn read_archive(&mut self, fed: &mut Vec<Fed>, before: u64) {
         let limit = usize::try_from(before - self.read_to - 1).unwrap_or(PAGE).min(PAGE);
         let events = match self.archive.events(self.run.id(), self.read_to, limit).await {

@@ -27,7 +27,7 @@ struct Known {
     run_id: Option<String>,
 }
 
-/// What a key says.
+/// The result of a claim on a key.
 pub(super) enum Claim {
     /// The request is the first with it.
     First(Claimed),

@@ -17,11 +17,11 @@ use super::Limits;
 /// The least that hyper takes for a buffer of headers.
 const MIN_HEADER_BYTES: usize = 8 << 10;
 
-/// How long to wait after the system refused a connection: it mostly lacks file descriptors, and has them again when others
+/// Time to wait after the system refused a connection: it mostly lacks file descriptors, and has them again when others
 /// end.
 const AFTER_REFUSAL: Duration = Duration::from_millis(100);
 
-/// How long requests that are still being answered may take when the service stops.
+/// Time for requests that are still being answered when the service stops.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
 /// Answers connections over HTTP/1.1 until `stop` is ready; then takes no more, and waits up to five seconds for the answers

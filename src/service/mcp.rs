@@ -204,7 +204,7 @@ fn tool_name(id: &str) -> String {
         .collect()
 }
 
-/// Whether the workflow takes an object, which the arguments are.
+/// True if the workflow takes an object, which the arguments are.
 fn takes_object(offer: &Offer) -> bool {
     match &offer.info.input_schema {
         None => true,

@@ -131,7 +131,7 @@ fn key<const N: usize>(name: &'static str, labels: [(&'static str, &str); N]) ->
     Key::from_parts(name, labels.to_vec())
 }
 
-/// What one run adds.
+/// The metrics that one run adds.
 pub(super) struct RunMeter<'a> {
     metrics: &'a Metrics,
     workflow: &'a str,

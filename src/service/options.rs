@@ -7,7 +7,7 @@ use super::{Access, Limits, NoArchive, RunArchive};
 /// A service's settings. Every one has a default.
 #[derive(Clone)]
 pub struct Options {
-    /// Who may ask: tokens, hosts, origins.
+    /// Access rules: tokens, hosts, origins.
     pub access: Access,
     /// Limits on everything that grows.
     pub limits: Limits,

@@ -90,7 +90,7 @@ problem_codes! {
     Draining = "DRAINING", SERVICE_UNAVAILABLE, "The service is shutting down";
 }
 
-/// What went wrong with a request.
+/// The problem with a request.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
 pub struct Problem {
     /// The code's title.

@@ -1,4 +1,4 @@
-//! Where a run is, as its events tell it: the report of a run that has not ended.
+//! The progress of a run, from its events: the report of a run that has not ended.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -13,13 +13,13 @@ use super::feed::{Fed, Feed};
 /// A comment: it keeps the connection, and readers pass over it.
 const COMMENT: &[u8] = b":\n\n";
 
-/// How what is item becomes text on the wire.
+/// Writes items of a feed as text on the wire.
 pub(super) trait Wire: Send + 'static {
     /// Writes what one thing becomes, which may be nothing.
     fn write(&mut self, feed: &Feed, item: Fed, out: &mut Vec<u8>);
 }
 
-/// What is dropped with a stream, whoever ends it; told when it came to its end.
+/// A value that is dropped with a stream, whoever ends it; told when the stream came to its end.
 pub(super) trait Guard: Send + 'static {
     fn ended(&mut self);
 }

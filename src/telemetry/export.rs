@@ -22,13 +22,13 @@ const BUFFER: usize = 65_536;
 /// Spans that are sent at once.
 const BATCH: usize = 512;
 
-/// How long a span may wait for others to be sent with.
+/// Time that a span may wait for others to be sent with.
 const DELAY: Duration = Duration::from_secs(1);
 
-/// How long the collector may take for a batch.
+/// Time that the collector may take for a batch.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 
-/// Where spans are sent, and what stands in them.
+/// Options of the export: where spans are sent, and what stands in them.
 #[derive(Clone, Debug, Default)]
 pub struct TelemetryOptions {
     /// The collector's address for traces, such as `http://127.0.0.1:4318/v1/traces` (default: the environment's
@@ -36,7 +36,7 @@ pub struct TelemetryOptions {
     pub endpoint: Option<String>,
     /// `service.name` (default `pirn`).
     pub service_name: Option<String>,
-    /// Whether replies, arguments and results of tools stand in the spans.
+    /// True if replies, arguments and results of tools stand in the spans.
     pub has_contents: bool,
 }
 

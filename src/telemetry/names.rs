@@ -21,9 +21,9 @@ pub const WORKFLOW_NAME: &str = "gen_ai.workflow.name";
 pub const TOOL_NAME: &str = "gen_ai.tool.name";
 /// The model's id for a call.
 pub const TOOL_CALL_ID: &str = "gen_ai.tool.call.id";
-/// What the tool was called with; on request only.
+/// The arguments of the tool call; on request only.
 pub const TOOL_CALL_ARGUMENTS: &str = "gen_ai.tool.call.arguments";
-/// What the tool answered; on request only.
+/// The tool's answer; on request only.
 pub const TOOL_CALL_RESULT: &str = "gen_ai.tool.call.result";
 /// The model's reply; on request only.
 pub const OUTPUT_MESSAGES: &str = "gen_ai.output.messages";

@@ -43,7 +43,7 @@ pub fn of_provider(profile: &Profile) -> Arc<dyn Tokenizer> {
     }
 }
 
-/// Whether a name means a tokenizer that Pirn brings. Without the feature `tiktoken` every name passes: it may be known
+/// True if a name means a tokenizer that Pirn brings. Without the feature `tiktoken` every name passes: it may be known
 /// where the workflow runs.
 pub fn is_known(name: &str) -> bool {
     cfg!(not(feature = "tiktoken")) || name == Estimator::NAME || exact(name).is_some()

@@ -8,13 +8,13 @@ use futures::future::BoxFuture;
 use pirn_actors::ports::{CallContext, Question};
 use serde_json::Value;
 
-/// Whether a call of a tool waits for somebody's consent.
+/// The calls of a tool that wait for somebody's consent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Approval {
-    /// It does not.
+    /// None.
     #[default]
     Never,
-    /// Each call does; where nobody can be asked it is refused.
+    /// Each call; where nobody can be asked it is refused.
     Ask,
 }
 
@@ -23,20 +23,20 @@ pub enum Approval {
 pub struct ApprovalRequest {
     /// The tool's name.
     pub tool: String,
-    /// What it is called with; they fit its schema.
+    /// Its arguments; they fit the tool's schema.
     pub arguments: Value,
     /// The model's id of the call.
     pub call_id: String,
     /// Which run, thread and node ask; none where a call is made by hand.
     pub caller: Option<CallContext>,
-    /// Whether the tool is marked [`Approval::Ask`]. One that is not would run if nobody were asked.
+    /// True if the tool is marked [`Approval::Ask`]. One that is not would run if nobody were asked.
     pub is_marked: bool,
     /// Something that the tool asks while it works (an MCP server's elicitation): [`Verdict::Answer`] answers it, anything else
     /// declines. None: it is asked whether the tool may run.
     pub question: Option<Question>,
 }
 
-/// What was decided about a call.
+/// The decision on a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It may run.
@@ -53,7 +53,7 @@ type Decide = dyn Fn(&ApprovalRequest) -> Verdict + Send + Sync;
 /// Decides after a while: a person is asked.
 type DecideLater = dyn Fn(ApprovalRequest) -> BoxFuture<'static, Verdict> + Send + Sync;
 
-/// Who is asked.
+/// The code or person that is asked.
 #[derive(Clone)]
 pub(super) enum Approver {
     /// Code that answers at once.

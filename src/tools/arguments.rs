@@ -1,8 +1,8 @@
-//! Whether arguments are what a tool's schema says.
+//! The check of arguments against a tool's schema.
 //!
-//! What models get wrong most (kinds, what is required, lists of allowed values) is said in our own words; the rest of
-//! JSON Schema is checked by `jsonschema`, with the feature `tools`. A schema that it can not read, or one that refers to
-//! another document, is checked by the first half only.
+//! The commonest faults of models (kinds, what is required, lists of allowed values) are told in our own words, the
+//! rest of JSON Schema is checked by `jsonschema`, with the feature `tools`. A schema that it cannot read, or one that
+//! refers to another document, is checked by the first half only.
 
 use serde_json::Value;
 

@@ -21,7 +21,7 @@ use super::process::Process;
 /// Bytes of stderr's end, and of stdout's beginning, that a failure shows.
 const SHOWN: usize = 4 * 1024;
 
-/// What a program that says nothing answers: providers refuse empty results.
+/// The answer of a program that says nothing: providers refuse empty results.
 const SILENT: &str = "(no output)";
 
 /// A program behind a tool.
@@ -31,7 +31,7 @@ pub(super) struct CommandTool {
     limit: usize,
 }
 
-/// What one call starts.
+/// The inputs of one call.
 struct Call {
     arguments: Vec<String>,
     stdin: Option<String>,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 
-/// What every started program is given: what programs need to work at all, and nothing that could hold a secret.
+/// Variables for every started program: what programs need to work at all, and nothing that could hold a secret.
 const PASSED_ON: &[&str] = &[
     "PATH",
     "HOME",
@@ -37,8 +37,8 @@ pub(super) fn of_program(set: &BTreeMap<String, String>, from: &[String]) -> Vec
     inherited.chain(set).collect()
 }
 
-/// Whether a program can be found: in the PATH that it is given, where its name has no folder. Where the ending of a file
-/// says what can be run, an ending is tried.
+/// True if a program can be found: in the PATH that it is given, where its name has no folder. Where the ending of a
+/// file says what can be run, an ending is tried.
 pub(super) fn has_program(program: &Path, set: &BTreeMap<String, String>, cwd: Option<&Path>) -> bool {
     let is_there = |path: &Path| is_runnable(path) || is_runnable(&path.with_extension("exe"));
     if program.components().count() > 1 {

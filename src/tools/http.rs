@@ -20,13 +20,13 @@ use super::template::Template;
 /// Redirects followed, each to where the request went before.
 const MOST_REDIRECTS: usize = 5;
 
-/// How long a server may take to accept a connection, whatever the tool's own limit.
+/// Time that a server may take to accept a connection, whatever the tool's own limit.
 const CONNECT: Duration = Duration::from_secs(20);
 
 /// Bytes of an error's body that are shown.
 const SHOWN: usize = 4 * 1024;
 
-/// What an answer without a body says: providers refuse empty results.
+/// The text of an answer without a body: providers refuse empty results.
 const EMPTY: &str = "(no content)";
 
 /// The client that the tools of one engine share; made when the first one needs it.

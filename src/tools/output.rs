@@ -1,4 +1,4 @@
-//! What is kept of an output that may be of any length.
+//! The kept beginning of an output that may be of any length.
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
@@ -29,7 +29,7 @@ impl Head {
         self.bytes.extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
 
-    /// Whether bytes were left out.
+    /// True if bytes were left out.
     pub(super) fn is_cut(&self) -> bool {
         self.total > self.bytes.len() as u64
     }

@@ -122,7 +122,7 @@ impl Group {
     }
 }
 
-/// What a group is told.
+/// The signal for a group.
 #[derive(Clone, Copy)]
 enum Sign {
     #[cfg(feature = "mcp")]

@@ -26,18 +26,18 @@ pub const DEFAULT_TIMEOUT: Millis = 60_000;
 /// Tool calls of one engine at once where nothing else is said; more wait.
 pub const DEFAULT_MAX_CALLS: usize = 256;
 
-/// What stands around the calls of a tool.
+/// The options of a tool's calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolOptions {
     /// Milliseconds a call may take; waiting for consent or for a place does not count.
     pub timeout: Millis,
     /// Calls at once; more wait. None: as many as the registry allows.
     pub max_parallel: Option<usize>,
-    /// Whether each call waits for consent.
+    /// The rule for consent to each call.
     pub approval: Approval,
-    /// What happens with a call that was under way when the process of its run ended; none: as its node says.
+    /// The rule for a call that was under way when the process of its run ended; none: as its node says.
     pub in_doubt: Option<InDoubt>,
-    /// Where the tool comes from, for people.
+    /// The tool's source, for people.
     pub source: String,
 }
 
@@ -58,7 +58,7 @@ impl Default for ToolOptions {
 pub struct ToolInfo {
     /// Name, description, schema.
     pub spec: ToolSpec,
-    /// What stands around its calls.
+    /// The options of its calls.
     pub options: ToolOptions,
 }
 
@@ -178,7 +178,7 @@ impl ToolRegistry {
         self.tools.keys().map(String::as_str)
     }
 
-    /// Whether a node's name for tools stands for any.
+    /// True if a node's name for tools stands for any.
     pub fn has(&self, name: &str) -> bool {
         self.names().any(|known| stands_for(name, known))
     }
@@ -222,7 +222,7 @@ fn places(most: usize) -> Semaphore {
     Semaphore::new(most.clamp(1, Semaphore::MAX_PERMITS))
 }
 
-/// Whether a node's name for tools stands for this one.
+/// True if a node's name for tools stands for this one.
 fn stands_for(offered: &str, name: &str) -> bool {
     match offered.strip_suffix('*') {
         Some(beginning) => name.starts_with(beginning),

@@ -77,7 +77,7 @@ impl Template {
         }
     }
 
-    /// Whether it names no argument.
+    /// True if it names no argument.
     pub(super) fn is_plain(&self) -> bool {
         self.names().next().is_none()
     }
@@ -112,7 +112,7 @@ impl Template {
     }
 }
 
-/// What stands at a path; null counts as absent.
+/// The value at a path; null counts as absent.
 fn value_at<'v>(path: &Path, arguments: &'v Value) -> Option<&'v Value> {
     let root = path.root().as_ref();
     let first = match arguments.get(root) {

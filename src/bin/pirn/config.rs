@@ -10,7 +10,7 @@ use pirn::tools::ToolsConfig;
 
 use crate::failure::Failure;
 
-/// Where the config is.
+/// The argument that names the config file.
 #[derive(clap::Args)]
 pub(crate) struct ConfigFile {
     /// Model profiles and tools, TOML or JSON (default: pirn.toml beside the first workflow file)
@@ -18,7 +18,7 @@ pub(crate) struct ConfigFile {
     profiles: Option<String>,
 }
 
-/// Where a command looks for a config in its folder and none is there.
+/// The failure of a command that finds no config in its folder.
 pub(crate) fn no_config() -> Failure {
     let message = format!("there is no {FILE_NAME} in this folder");
     Failure::usage("NO_CONFIG", message).with_help("name a config file with --profiles FILE; `pirn init` writes one")
@@ -29,7 +29,7 @@ pub(crate) fn invalid_config(error: &impl ToString) -> Failure {
     Failure::usage("INVALID_CONFIG", error.to_string())
 }
 
-/// What it says.
+/// The contents of a config file.
 #[derive(Default)]
 pub(crate) struct Config {
     pub(crate) text: Option<ConfigText>,

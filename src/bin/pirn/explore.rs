@@ -19,7 +19,7 @@ use crate::terminal::{FAILED, INTERRUPTED, Output, answer, bar, say};
 pub(crate) struct Args {
     #[command(flatten)]
     given: Given,
-    /// How to print the outcomes
+    /// Format of the outcomes
     #[arg(long, value_enum, default_value_t)]
     pub(crate) output: Output,
     /// Exit 1 where there is more than one outcome, or not every order was tried

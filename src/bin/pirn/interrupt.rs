@@ -76,7 +76,7 @@ impl Interrupt {
         }
     }
 
-    /// Whether one has come.
+    /// True once an interrupt has come.
     pub(crate) fn was_heard(&self) -> bool {
         self.was_heard.load(Ordering::SeqCst)
     }

@@ -7,7 +7,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::failure::Failure;
 
-/// How a line of the log is written.
+/// The format of a log line.
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum Format {
     /// For people
@@ -16,13 +16,13 @@ enum Format {
     Json,
 }
 
-/// What the log says.
+/// The arguments of the log.
 #[derive(clap::Args)]
 pub(crate) struct LogArgs {
-    /// What to log on stderr: error, warn, info, debug, trace, or a filter as RUST_LOG has it (default: RUST_LOG, else info)
+    /// Log filter on stderr: error, warn, info, debug, trace, or as RUST_LOG has it (default: RUST_LOG, else info)
     #[arg(long, value_name = "FILTER")]
     log: Option<String>,
-    /// How to write it
+    /// Format of the log
     #[arg(long, value_enum, default_value_t = Format::Text)]
     log_format: Format,
 }

@@ -76,7 +76,7 @@ enum Command {
     Explore(explore::Args),
     /// Draw workflows: Mermaid, Graphviz or SVG
     Graph(graph::Args),
-    /// What would the model see? Selection, layout, tool blocks, compression, batches, tokens, over JSON
+    /// Show what the model would see: selection, layout, tool blocks, compression, batches, tokens, over JSON
     Context(context::Args),
     /// Which model profiles work, and what they can do
     Models(models::Args),
@@ -123,7 +123,7 @@ impl Command {
         }
     }
 
-    /// How a failure is to be told.
+    /// The format in which a failure is told.
     fn output(&self) -> Output {
         match self {
             Self::Run(args) => args.output,
@@ -166,7 +166,7 @@ fn unparsed(error: &clap::Error) -> ExitCode {
     .report(Output::Json)
 }
 
-/// Whether the arguments, though wrong, ask for JSON.
+/// True if the arguments, though wrong, ask for JSON.
 fn wants_json() -> bool {
     let words: Vec<_> = std::env::args().collect();
     words.iter().any(|word| word == "--output=json")

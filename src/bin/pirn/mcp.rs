@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::log::LogArgs;
 use crate::served::ServedFiles;
 
-/// How long runs may go on when the client is gone.
+/// Time that runs may go on when the client is gone.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Arguments of `pirn mcp`.

@@ -1,4 +1,4 @@
-//! Where JavaScript runs: in worker processes, which are this program once more.
+//! The isolation of JavaScript: worker processes, which are this program once more.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::ValueEnum;
 use pirn::script::{ScriptPort, ScriptSettings};
 
-/// Where JavaScript runs.
+/// The isolation of JavaScript.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Level {
     /// In worker processes without files and network; killed where a script does not stop

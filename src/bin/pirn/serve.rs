@@ -30,7 +30,7 @@ Exit codes: 0 told to stop and every run has ended, 1 a file is invalid or a run
 pub(crate) struct Args {
     #[command(flatten)]
     served: ServedFiles,
-    /// Where to listen; any address but a loopback one needs a token
+    /// Address to listen on; any but a loopback one needs a token
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7474")]
     listen: SocketAddr,
     /// A file with a token a line: who asks sends one of them as Authorization: Bearer TOKEN
@@ -42,7 +42,7 @@ pub(crate) struct Args {
     /// An origin whose pages may ask, such as https://app.example.com
     #[arg(long, value_name = "ORIGIN")]
     allow_origin: Vec<String>,
-    /// How long runs may go on when the service is told to stop, seconds
+    /// Seconds that runs may go on when the service is told to stop
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     grace: u64,
     /// Send spans to this OTLP collector, such as http://127.0.0.1:4318/v1/traces

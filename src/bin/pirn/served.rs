@@ -29,7 +29,7 @@ impl ServedFiles {
     /// Reads and checks everything, and builds the engine.
     ///
     /// # Errors
-    /// What is wrong with the files, the config or the servers of tools.
+    /// Fails if the files, the config or the servers of tools are wrong.
     pub(crate) fn open(&self) -> Result<(Engine, WorkflowIds), Failure> {
         let (_, config, checked) = self.read()?;
         let ids = ids(&checked);
@@ -50,7 +50,7 @@ impl ServedFiles {
     /// Reads the workflow files again and puts what stands in them in the place of what the engine has.
     ///
     /// # Errors
-    /// What is wrong; then the engine has what it had.
+    /// Fails if any of them is wrong; then the engine has what it had.
     pub(crate) fn reload(&self, engine: &Engine) -> Result<WorkflowIds, Failure> {
         let (files, config, checked) = self.read()?;
         if engine.load_files(&files).is_err() {

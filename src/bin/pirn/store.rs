@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 
-/// Where the runs are.
+/// The location of the runs.
 #[derive(clap::Args)]
 pub(crate) struct StoreArgs {
     /// The store: a file, or a folder with a runs.db
@@ -51,7 +51,7 @@ pub(crate) fn open(named: &str) -> Result<SqliteStore, Failure> {
     SqliteStore::open(file(named)).map_err(|error| refused(&error))
 }
 
-/// What a store refuses: held, unreadable and without such a run is wrong usage.
+/// The failure for a store's refusal: held, unreadable and without such a run is wrong usage.
 pub(crate) fn refused(error: &StoreError) -> Failure {
     let (code, message) = (error.code(), error.to_string());
     match error {
@@ -123,7 +123,7 @@ pub(crate) fn all(store: &dyn Store, filter: &RunFilter) -> Result<Vec<Run>, Fai
     }
 }
 
-/// Where a store says by which file the config of a run was found.
+/// The store's key for the file in which the config of a run was found.
 pub(crate) fn config_key(run_id: &str) -> String {
     format!("config of {run_id}")
 }

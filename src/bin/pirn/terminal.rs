@@ -1,4 +1,4 @@
-//! What reaches the terminal, its width and colours, and the exit codes.
+//! Output to the terminal, its width and colours, and the exit codes.
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
@@ -18,7 +18,7 @@ pub(crate) const INTERRUPTED: u8 = 130;
 /// Columns where nobody says how many there are.
 const DEFAULT_COLUMNS: usize = 100;
 
-/// How a command prints its result.
+/// The format of a command's result.
 #[derive(Clone, Copy, Default, PartialEq, clap::ValueEnum)]
 pub(crate) enum Output {
     /// For people
@@ -28,7 +28,7 @@ pub(crate) enum Output {
     Json,
 }
 
-/// Whether output has colours.
+/// The choice of colours in the output.
 #[derive(Clone, Copy, Default, PartialEq, clap::ValueEnum)]
 pub(crate) enum Color {
     /// On a terminal, unless NO_COLOR is set
@@ -60,7 +60,7 @@ fn is_without_colour() -> bool {
         || std::env::var_os("TERM").is_some_and(|term| term == "dumb")
 }
 
-/// What something is drawn on.
+/// Properties of the surface drawn on.
 #[derive(Clone, Copy)]
 pub(crate) struct Screen {
     pub(crate) columns: usize,

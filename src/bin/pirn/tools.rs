@@ -20,7 +20,7 @@ use crate::interrupt;
 use crate::terminal::{Output, answer, answer_shown};
 use crate::visible::visible;
 
-/// How long what a call has left may take to end, milliseconds.
+/// Time that the leftovers of a call may take to end, milliseconds.
 const GRACE: u64 = 500;
 
 /// Arguments of `pirn tools`.
@@ -40,7 +40,7 @@ pub(crate) struct Args {
 enum Command {
     /// Every tool that the config gives, with its source and schema; starts its MCP servers to ask them
     List {
-        /// How to print them
+        /// Output format
         #[arg(long, value_enum, default_value_t)]
         output: Output,
         #[command(flatten)]
@@ -53,7 +53,7 @@ enum Command {
         /// Its arguments, JSON
         #[arg(value_name = "JSON", default_value = "{}")]
         arguments: String,
-        /// How to print the result
+        /// Output format
         #[arg(long, value_enum, default_value_t)]
         output: Output,
         #[command(flatten)]

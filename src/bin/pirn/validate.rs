@@ -29,7 +29,7 @@ pub(crate) struct Args {
     files: Vec<String>,
     #[command(flatten)]
     config: ConfigFile,
-    /// How to report
+    /// Output format
     #[arg(long, value_enum, default_value_t)]
     pub(crate) output: Output,
 }
@@ -69,7 +69,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     Ok(answer(&report, code))
 }
 
-/// How many things were looked at.
+/// Counts of the things checked.
 struct Counts([(&'static str, usize); 5]);
 
 impl Counts {

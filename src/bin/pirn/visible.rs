@@ -31,7 +31,7 @@ pub(crate) fn visible_line(text: &str) -> String {
     visible(&line).into_owned()
 }
 
-/// Whether a character moves the cursor, commands the terminal, turns the direction of what follows, or is not seen.
+/// True if a character moves the cursor, commands the terminal, turns the direction of what follows, or is not seen.
 fn is_hidden(letter: char) -> bool {
     match letter {
         // Joiners are part of words and of pictures.

@@ -1,4 +1,4 @@
-//! What had begun and has no outcome when a run goes on.
+//! Effects in doubt: begun, and without an outcome when a run goes on.
 
 use std::sync::Arc;
 
@@ -26,13 +26,13 @@ pub struct DoubtQuestion {
     pub effect_id: String,
     /// Its node.
     pub node_id: Arc<str>,
-    /// What it is.
+    /// Its kind.
     pub kind: DoubtKind,
-    /// What was asked: the tool's name and arguments, the function's input; null for a model.
+    /// The request: the tool's name and arguments, the function's input; null for a model.
     pub asked: Value,
 }
 
-/// What a person says of an effect in doubt.
+/// A person's answer about an effect in doubt.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DoubtAnswer {
     /// It was not done, or doing it again does no harm.
@@ -46,7 +46,7 @@ pub enum DoubtAnswer {
 /// Asks a person.
 pub(crate) type AskDoubt = Arc<dyn Fn(DoubtQuestion) -> BoxFuture<'static, DoubtAnswer> + Send + Sync>;
 
-/// What a run is told before it goes on. The effects that are answered by it are not open any more.
+/// The messages for a run before it goes on. The effects that are answered by them are not open any more.
 pub(super) async fn settle(
     shared: &Arc<EngineShared>,
     rebuilt: &mut Rebuilt,
@@ -141,7 +141,7 @@ fn asked(effect: &Effect) -> Value {
     }
 }
 
-/// What is said of an effect: `{"done": false}`, or `{"done": true, "result": ...}`.
+/// The answer about an effect: `{"done": false}`, or `{"done": true, "result": ...}`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Said {

@@ -1,4 +1,4 @@
-//! What the runs of an engine are told, on its way into the store.
+//! The messages to the runs of an engine, on their way into the store.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ pub(crate) struct StoredRun {
     /// The next commit, and the run's last step after it.
     next: Commit,
     steps: u64,
-    /// How the main thread ended, until nothing is left of the run.
+    /// The main thread's final status, until nothing is left of the run.
     ended: Option<RunStatus>,
     /// Something that can not be written down.
     fault: Option<RunError>,

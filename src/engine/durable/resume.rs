@@ -36,7 +36,7 @@ pub enum ResumeError {
     HasEnded {
         /// The run.
         run_id: String,
-        /// How.
+        /// Its status.
         status: RunStatus,
     },
     /// The engine carries it already.
@@ -53,7 +53,7 @@ pub enum ResumeError {
         /// The last that there is.
         last: u64,
     },
-    /// What the store has of it can not be read: it was written by another version.
+    /// The store's record of it cannot be read: it was written by another version.
     Unreadable {
         /// The run.
         run_id: String,
@@ -66,14 +66,14 @@ pub enum ResumeError {
     Definition {
         /// The run.
         run_id: String,
-        /// What is wrong.
+        /// The faults.
         faults: Vec<Fault>,
     },
     /// Its steps do not fit its workflows.
     Diverged {
         /// The run.
         run_id: String,
-        /// Where.
+        /// The first step that does not fit.
         diverged: Diverged,
     },
     /// An effect is in doubt, a person is to decide, and nobody is there to be asked.
@@ -255,15 +255,15 @@ pub struct ResumeBuilder {
     how: How,
 }
 
-/// What a run is told before it goes on.
+/// The messages for a run before it goes on.
 #[derive(Default)]
 enum How {
-    /// What becomes of the effects that are in doubt.
+    /// The answers about the effects in doubt.
     #[default]
     AfterCrash,
     /// These: it is a fork, whose effects have never begun.
     Fork(Vec<Message>),
-    /// That it is cancelled, for this reason: nothing that is open is done.
+    /// A cancel, for this reason: nothing that is open is done.
     Cancel(String),
 }
 

@@ -40,7 +40,7 @@ pub struct Step {
     /// The node whose effect ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_id: Option<Arc<str>>,
-    /// What it was.
+    /// Its kind.
     pub kind: StepKind,
     /// The effect that it is the outcome of.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -55,7 +55,7 @@ pub struct Step {
     pub repeated: bool,
 }
 
-/// What a run is told of.
+/// The kind of a run's step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StepKind {
@@ -212,7 +212,7 @@ fn kind(message: &Message) -> StepKind {
     }
 }
 
-/// Where two runs part.
+/// The difference between two runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunDiff {
@@ -222,11 +222,11 @@ pub struct RunDiff {
     pub a: Option<Step>,
     /// That of the other.
     pub b: Option<Step>,
-    /// What they came to.
+    /// Their outcomes.
     pub outcome: OutcomeDiff,
 }
 
-/// What two runs came to.
+/// The outcomes of two runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OutcomeDiff {
     /// Status, output and error are the same.

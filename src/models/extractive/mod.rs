@@ -44,7 +44,7 @@ impl Model for Extractive {
     }
 }
 
-/// How long a summary may be.
+/// The length limits of a summary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Budget {
     /// Most sentences; absent: a third of them, at least one, at most 8.
@@ -76,7 +76,7 @@ impl Budget {
         self.tokens.unwrap_or(256)
     }
 
-    /// What to say about a parameter that [`Budget::read`] did not take.
+    /// The message about a parameter that [`Budget::read`] did not take.
     pub(super) fn wrong(name: &str) -> String {
         format!("`{name}` must be a whole number above zero")
     }
@@ -130,7 +130,7 @@ fn joined<'s, 't: 's>(chosen: impl Iterator<Item = &'s Sentence<'t>>) -> String 
     summary
 }
 
-/// Whether `c` is of a script that puts no spaces between words, or its punctuation.
+/// True if `c` is of a script that puts no spaces between words, or its punctuation.
 pub(super) fn is_unspaced(c: char) -> bool {
     matches!(u32::from(c), 0x2e80..=0x9fff | 0xf900..=0xfaff | 0xff00..=0xffef | 0x2_0000..=0x3_ffff)
 }

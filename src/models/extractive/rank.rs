@@ -107,7 +107,7 @@ const COMMON: &[&str] = &[
     "your",
 ];
 
-/// How many terms two sentences share, in proportion to their lengths: 0 to 1.
+/// Similarity of two sentences: the terms they share, in proportion to their lengths, 0 to 1.
 fn likeness(terms: &[BTreeSet<usize>]) -> Vec<Vec<f64>> {
     let mut all = vec![vec![0.0; terms.len()]; terms.len()];
     for a in 0..terms.len() {
@@ -124,7 +124,7 @@ fn likeness(terms: &[BTreeSet<usize>]) -> Vec<Vec<f64>> {
     all
 }
 
-/// How central each is: a sentence is central when central ones are like it.
+/// Centrality of each: a sentence is central when central ones are like it.
 fn scores(likeness: &[Vec<f64>]) -> Vec<f64> {
     let totals: Vec<f64> = likeness.iter().map(|row| row.iter().sum()).collect();
     let mut scores = vec![1.0; likeness.len()];

@@ -39,7 +39,7 @@ pub(super) fn sentences<'t>(texts: impl IntoIterator<Item = &'t str>) -> Vec<Sen
     all
 }
 
-/// Whether JSON stands in the text, or more than a third of it is neither letters nor the spaces between them. A few
+/// True if JSON stands in the text, or more than a third of it is neither letters nor the spaces between them. A few
 /// characters say too little to tell.
 fn is_data(text: &str) -> bool {
     if text.contains("{\"") {
@@ -53,7 +53,7 @@ fn is_data(text: &str) -> bool {
     all > 24 && letters * 3 < all * 2
 }
 
-/// Where the first sentence of `text` ends: after its mark and the closing quotes behind it. More than zero where there
+/// The end of the first sentence of `text`: after its mark and the closing quotes behind it. More than zero where there
 /// is text.
 fn sentence_end(text: &str) -> usize {
     let mut chars = text.char_indices().peekable();
@@ -83,7 +83,7 @@ fn sentence_end(text: &str) -> usize {
     text.len()
 }
 
-/// Whether a point after `text` ends no sentence: that of `J. Smith`, of `e.g. this`, of `1. First`.
+/// True if a point after `text` ends no sentence: that of `J. Smith`, of `e.g. this`, of `1. First`.
 fn goes_on(text: &str, before: char, word: usize) -> bool {
     (word == 1 && before.is_alphabetic() && !is_unspaced(before))
         || (before.is_ascii_digit() && text.trim_start().chars().all(|c| c.is_ascii_digit()))

@@ -86,7 +86,7 @@ fn think(effort: Effort, model: &str, most: u64, body: &mut Value) {
     }
 }
 
-/// Whether a model is one of version 4.6 or later: `claude-FAMILY-MAJOR-MINOR`, with a date or a cloud's own ending behind it.
+/// True for models of version 4.6 or later: `claude-FAMILY-MAJOR-MINOR`, with a date or a cloud's own ending behind it.
 /// Those before 4 have the version before the family (`claude-3-7-sonnet`), and refuse `adaptive`.
 fn takes_effort(model: &str) -> bool {
     let Some(name) = model.rfind("claude-").and_then(|at| model.get(at..)) else {
@@ -184,7 +184,7 @@ fn block(place: u64, block: &Value, is_whole: bool, said: &mut Said) {
     }
 }
 
-/// What was read from a cache, or written to one, was sent too.
+/// Tokens read from a cache, or written to one, were sent too.
 fn usage(usage: Option<&Value>, said: &mut Said) {
     let of = |name: &str| usage.and_then(|usage| usage.get(name)).and_then(Value::as_u64);
     let cached = ["cache_creation_input_tokens", "cache_read_input_tokens"].map(|name| of(name).unwrap_or(0));

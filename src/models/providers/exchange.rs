@@ -39,7 +39,7 @@ pub(super) fn client(endpoint: &Url, timeouts: Timeouts) -> Result<Client, Strin
     client.build().map_err(|error| error.to_string())
 }
 
-/// Whether the endpoint is on this machine: no proxy stands before it.
+/// True if the endpoint is on this machine: no proxy stands before it.
 fn is_near(endpoint: &Url) -> bool {
     match endpoint.host_str().map(|host| host.trim_matches(['[', ']'])) {
         Some("localhost") => true,
@@ -159,7 +159,7 @@ impl Exchange<'_> {
     }
 }
 
-/// How long the next piece may take.
+/// The time limit of the next piece.
 struct Wait<'a> {
     clock: &'a WorkClock,
     has_begun: bool,
@@ -186,7 +186,7 @@ impl<'a> Wait<'a> {
         };
     }
 
-    /// What `next` gives; an error where it takes too long.
+    /// The output of `next`; an error where it takes too long.
     async fn or<F: Future + Send>(&self, next: F) -> Result<F::Output, Failure> {
         let Some(until) = self.until else {
             return Ok(next.await);

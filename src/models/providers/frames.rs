@@ -2,7 +2,7 @@
 //!
 //! Bytes come in any pieces: a frame may end in the middle of one, a character too.
 
-/// How frames follow each other.
+/// The format of a stream of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Framing {
     /// Server-sent events.
@@ -38,7 +38,7 @@ impl Frames {
         }
     }
 
-    /// How many bytes wait for the rest of their frame.
+    /// The number of bytes that wait for the rest of their frame.
     pub(super) fn waiting(&self) -> usize {
         self.bytes.len() + self.data.as_ref().map_or(0, String::len)
     }
@@ -62,7 +62,7 @@ impl Frames {
         Ok(frames)
     }
 
-    /// What is left when no more bytes come.
+    /// The frames that are left when no more bytes come.
     ///
     /// # Errors
     /// It is no UTF-8.

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::models::ChooseKey;
 
-/// Where keys come from, by the name of an environment variable.
+/// The source of keys, by the name of an environment variable.
 pub(super) type KeySource = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 /// The process's environment.
@@ -19,7 +19,7 @@ pub(super) fn from_environment() -> KeySource {
     Arc::new(|name| std::env::var(name).ok())
 }
 
-/// Where the key of a call comes from.
+/// The source of a call's key.
 pub(super) struct Keys {
     /// For calls whose metadata names none.
     pub(super) variable: Option<String>,

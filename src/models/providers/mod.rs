@@ -49,7 +49,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     Protocol::ALL.into_iter().map(Protocol::name)
 }
 
-/// Whether `provider` is one of these.
+/// True if `provider` is one of these.
 pub(super) fn is_one(provider: &str) -> bool {
     Protocol::of(provider).is_some()
 }
@@ -73,7 +73,7 @@ struct Shared {
     client: OnceLock<Result<Client, String>>,
 }
 
-/// What a profile of these providers may have beside the fields of every profile.
+/// The fields that a profile of these providers may have beside those of every profile.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Written {
@@ -342,7 +342,7 @@ fn key_variable(profile: &Profile, protocol: Protocol, written: &Written) -> Opt
     }
 }
 
-/// Whether a header or a parameter of the address is one that holds a key.
+/// True for a header or a parameter of the address that holds a key.
 fn is_secret(name: &str) -> bool {
     const NAMES: [&str; 6] = ["authorization", "xapikey", "apikey", "xgoogapikey", "key", "cookie"];
     let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect();

@@ -92,7 +92,7 @@ pub(super) fn body(asked: &Asked<'_>) -> Result<Value, FormatError> {
     Ok(body)
 }
 
-/// What it does not know it would pass over in silence.
+/// Refuses unknown parameters: Ollama would pass over them in silence.
 pub(super) fn check(parameters: &Parameters) -> Result<(), (String, String)> {
     for name in parameters.rest.keys() {
         let plain = snake(name);

@@ -80,7 +80,7 @@ fn max_tokens(model: &str) -> &'static str {
     if is_new { "max_completion_tokens" } else { "max_tokens" }
 }
 
-/// What only the provider knows, over what is there: fields of objects beside each other.
+/// Merges parameters that only the provider knows over what is there: fields of objects beside each other.
 pub(super) fn merge(body: &mut Value, rest: &serde_json::Map<String, Value>) {
     for (name, value) in rest {
         match (&mut body[name], value) {

@@ -15,11 +15,11 @@ pub(super) struct Parameters {
     pub(super) stop: Vec<String>,
     pub(super) effort: Option<Effort>,
     pub(super) tool_choice: Option<ToolChoice>,
-    /// What only the provider knows.
+    /// Parameters that only the provider knows.
     pub(super) rest: Map<String, Value>,
 }
 
-/// How much a model is to think before it answers.
+/// The effort of a model's thinking before it answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effort {
     None,
@@ -125,13 +125,13 @@ impl Parameters {
         put(names.stop, stop);
     }
 
-    /// Whether the model may not call a tool.
+    /// True if the model may not call a tool.
     pub(super) fn forbids_tools(&self) -> bool {
         self.tool_choice == Some(ToolChoice::None)
     }
 }
 
-/// What a protocol calls the common parameters; none: it has no such.
+/// A protocol's names for the common parameters; none: it has no such.
 pub(super) struct Names {
     pub(super) temperature: &'static str,
     pub(super) top_p: &'static str,

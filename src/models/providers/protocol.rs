@@ -65,7 +65,7 @@ impl Protocol {
         Self::ALL.into_iter().find(|protocol| protocol.name() == provider)
     }
 
-    /// What a profile's `provider` has.
+    /// The name in a profile's `provider`.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::OpenAi | Self::Responses => "openai",
@@ -75,7 +75,7 @@ impl Protocol {
         }
     }
 
-    /// Where the provider itself listens.
+    /// The address of the provider itself.
     pub(super) fn endpoint(self) -> &'static str {
         match self {
             Self::OpenAi | Self::Responses => "https://api.openai.com/v1/",

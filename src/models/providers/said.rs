@@ -24,7 +24,7 @@ const LONGEST: usize = 32 << 20;
 #[derive(Default)]
 pub(super) struct Said {
     text: String,
-    /// How much of the text has been handed on.
+    /// The length of the text that has been handed on.
     handed_on: usize,
     reasoning: Vec<Reasoned>,
     calls: Vec<Call>,
@@ -156,7 +156,7 @@ impl Said {
         }
     }
 
-    /// What the provider reports of the tokens.
+    /// Takes in the tokens that the provider reports.
     pub(super) fn spent(&mut self, input: Option<u64>, output: Option<u64>, total: Option<u64>) {
         let input = input.unwrap_or(0).max(self.spent.input);
         let output = output.unwrap_or(0).max(self.spent.output);
@@ -184,12 +184,12 @@ impl Said {
         self.is_over = true;
     }
 
-    /// Whether nothing more comes.
+    /// True once nothing more comes.
     pub(super) fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// Whether the provider has said why the reply ends.
+    /// True once the provider has said why the reply ends.
     pub(super) fn is_finished(&self) -> bool {
         self.finish.is_some()
     }

@@ -17,7 +17,7 @@ fn scripted(id: &str) -> Profile {
     profile(json!({"id": id, "provider": "scripted", "responses": says(id)}))
 }
 
-/// What the chosen model says to "echoed", and the chosen profile.
+/// The chosen profile, and its model's reply to "echoed".
 fn chosen(registry: &ModelRegistry, id: Option<&str>) -> (String, String) {
     let (profile, model) = registry.choose(id);
     (profile.id.clone(), Caller::saying("echoed").content(&*model))

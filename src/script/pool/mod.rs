@@ -27,16 +27,16 @@ use super::deadline::now;
 use super::task::{Done, Interpreter, Reins, Task};
 use super::{Logs, ScriptSettings};
 
-/// How long after its limit a job is answered by somebody else than its thread.
+/// Time after its limit until a job is answered by somebody else than its thread.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// How long a thread may be late before it is given up.
+/// Time that a thread may be late before it is given up.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// How long the end of a pool waits for its threads.
+/// Time that the end of a pool waits for its threads.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// What a job answers to.
+/// The callback for a job's result.
 pub(super) type Answer = Box<dyn FnOnce(Done) + Send>;
 
 /// Threads that run scripts, started when jobs come. Dropping it ends them.
@@ -107,7 +107,7 @@ struct Running {
     run: Arc<str>,
     deadline: Instant,
     answer: Answer,
-    /// What the job is answered with at its deadline.
+    /// The job's answer at its deadline.
     fault: ScriptFault,
 }
 
@@ -222,7 +222,7 @@ impl Drop for JobGuard {
 }
 
 impl Thread {
-    /// Whether somebody waits for it to come back.
+    /// True if somebody waits for it to come back.
     fn is_busy(&self) -> bool {
         matches!(self.phase, Phase::Running(_) | Phase::Late { .. })
     }

@@ -1,4 +1,4 @@
-//! What waits for a thread of scripts: runs take turns, and what one run asks for is served in its order.
+//! The queue for the threads of scripts: runs take turns, and what one run asks for is served in its order.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::{Answer, Done, GRACE, Job, PATIENCE, Phase, Running, Shared, State, Thread, too_many_stuck};
 use crate::script::deadline::now;
 
-/// What the warden does once it has let go of the lock.
+/// The warden's work once it has let go of the lock.
 #[derive(Default)]
 struct Round {
     late: Vec<(Answer, Done)>,

@@ -1,4 +1,4 @@
-//! What is wrong with a template that does not parse, in words, and where.
+//! The fault of a template that does not parse, in words, and its place.
 
 use crate::script::{TextFault, place};
 
@@ -10,7 +10,7 @@ struct Tag<'t> {
     at: usize,
     /// From its brackets to its brackets; to the end of the text where it does not end.
     text: &'t str,
-    /// What stands between the brackets, without marks of white space.
+    /// The text between the brackets, without marks of white space.
     inside: &'t str,
     is_closed: bool,
 }

@@ -1,4 +1,4 @@
-//! What a template can call, and the text that it writes to.
+//! Helpers that a template can call, and the text that it writes to.
 
 use std::sync::LazyLock;
 use std::time::Instant;
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::script::deadline::now;
 
-/// What a template can call: handlebars' own, without `log` (it writes to the host's log), and `json`.
+/// Helpers of a template: handlebars' own, without `log` (it writes to the host's log), and `json`.
 pub(super) const HELPERS: &[&str] = &[
     "if", "unless", "each", "with", "lookup", "raw", "eq", "ne", "gt", "gte", "lt", "lte", "and", "or", "not", "len",
     "json", SHOW, LENGTH, STEP,
@@ -26,7 +26,7 @@ pub fn template_helpers() -> impl Iterator<Item = &'static str> {
         .filter(|name| ![SHOW, LENGTH, STEP].contains(name))
 }
 
-/// What a text may be put together from: pieces, values, turns of loops.
+/// The most steps that may put a text together: pieces, values, turns of loops.
 pub(super) const MAX_STEPS: usize = 1_000_000;
 
 /// Counts a turn of a loop: one that writes nothing must end too.

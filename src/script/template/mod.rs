@@ -26,7 +26,7 @@ use self::helpers::{Bounded, HELPERS, LENGTH, REGISTRY, SHOW, STEP_TAG};
 use self::source::{depth, with_dotted_brackets};
 use super::{TextFault, place};
 
-/// How deep blocks, and brackets in a tag, may be nested: handlebars calls itself for each.
+/// The deepest nesting of blocks, and of brackets in a tag: handlebars calls itself for each.
 const MAX_DEPTH: usize = 100;
 
 /// A compiled template.
@@ -43,7 +43,7 @@ pub(super) struct Bars {
     template: BarTemplate,
     /// The paths it names, split at their dots; none begins with another.
     paths: BTreeSet<Vec<String>>,
-    /// Whether it uses the scope as a whole.
+    /// True if it uses the scope as a whole.
     uses_all: bool,
 }
 
@@ -52,7 +52,7 @@ impl Template {
         Self::parse(source).map_err(|fault| ScriptFault::template(fault.message))
     }
 
-    /// Whether a text is a template.
+    /// Checks that a text is a template.
     pub(super) fn check(source: &str) -> Result<(), TextFault> {
         Self::parse(source).map(drop)
     }
@@ -85,7 +85,7 @@ impl Template {
         })))
     }
 
-    /// Whether it is text and paths only.
+    /// True if it is text and paths only.
     pub(super) fn is_plain(&self) -> bool {
         matches!(self, Self::Plain(_))
     }
@@ -121,7 +121,7 @@ impl Bars {
         }
     }
 
-    /// What it names of the scope, in the shape the paths have.
+    /// The values of the scope that it names, in the shape the paths have.
     fn data(&self, scope: &dyn Scope) -> Value {
         let mut data = Map::new();
         if self.uses_all {

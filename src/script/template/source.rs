@@ -1,6 +1,6 @@
 //! A template's text before handlebars reads it.
 
-/// How deep blocks and brackets are nested at most; an `{{else if}}` is a block in a block.
+/// The deepest nesting of blocks and brackets; an `{{else if}}` is a block in a block.
 pub(super) fn depth(source: &str) -> usize {
     let (mut blocks, mut brackets, mut deepest) = (0_usize, 0_usize, 0_usize);
     let mut tags = source.split("{{");

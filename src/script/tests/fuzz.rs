@@ -287,7 +287,7 @@ fn holds(value: &Value) -> bool {
     }
 }
 
-/// What a template comes to; none where it shows what is not there.
+/// The text of a rendered template; none where it shows what is not there.
 fn rendered(parts: &[Part]) -> Option<String> {
     let mut text = String::new();
     for part in parts {

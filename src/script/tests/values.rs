@@ -1,4 +1,4 @@
-//! What goes into JavaScript and what comes back.
+//! Values into JavaScript and back.
 
 use super::*;
 use proptest::prelude::*;

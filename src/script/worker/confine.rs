@@ -1,4 +1,4 @@
-//! What a worker process gives up before it reads its first script.
+//! The confinement of a worker process, before it reads its first script.
 //!
 //! 1. Everywhere on Unix: an upper bound of address space; no file may grow, nothing more be opened, no process be started
 //!    (where the user is not root), no memory be dumped; CPU time is bounded from job to job, so that a worker whose engine is

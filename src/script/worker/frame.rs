@@ -22,7 +22,7 @@ pub(super) struct Frame<H> {
     pub(super) parts: Vec<Value>,
 }
 
-/// What an engine says.
+/// A message of an engine.
 #[derive(Serialize, Deserialize)]
 pub(super) enum Request {
     Value {
@@ -44,11 +44,11 @@ pub(super) enum Request {
         functions: Vec<Arc<str>>,
         seen: SeenBy,
     },
-    /// What a function that was called has returned: a part, or an error.
+    /// The return value of a function that was called: a part, or an error.
     Returned { error: Option<String> },
 }
 
-/// What a worker says.
+/// A message of a worker.
 #[derive(Serialize, Deserialize)]
 pub(super) enum Reply {
     /// A part is the result.
@@ -63,7 +63,7 @@ pub(super) enum Reply {
     Call { name: Arc<str> },
 }
 
-/// What a script logged.
+/// The log of a script.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Lines {
     lines: Vec<(String, String)>,
@@ -82,7 +82,7 @@ pub(super) struct SeenBy {
 }
 
 impl SeenBy {
-    /// What a text with these names sees of a scope.
+    /// The values of a scope that a text with these names sees.
     pub(super) fn scope(names: &Names, values: &ScopeValues) -> (Self, Vec<Value>) {
         let names_one_of = |wanted: &[&str]| names.bare().any(|name| wanted.contains(&&**name));
         let seen = Self {

@@ -156,7 +156,7 @@ fn converse(
     }
 }
 
-/// What is said of a script whose worker ended before it answered.
+/// The fault of a script whose worker ended before it answered.
 fn lost(status: Option<std::process::ExitStatus>, error: &std::io::Error) -> ScriptFault {
     if error.kind() == std::io::ErrorKind::InvalidData {
         return ScriptFault::limit(format!("its process gave an answer that can not be read: {error}"));

@@ -16,7 +16,7 @@ use super::super::state::Service;
 use super::super::wire::ui_messages::UiMessages;
 use crate::{Message, Role};
 
-/// What `DefaultChatTransport` sends, as far as it is read.
+/// The body that `DefaultChatTransport` sends, as far as it is read.
 #[derive(Deserialize, ToSchema)]
 pub(crate) struct Chat {
     /// The chat.

@@ -1,4 +1,4 @@
-//! How the process is: alive, ready for runs, and its figures.
+//! The health of the process: alive, ready for runs, and its figures.
 
 use axum::extract::State;
 use axum::http::header;

@@ -36,7 +36,7 @@ pub(crate) struct OpenInteraction {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<Object>>)]
     choices: Option<Vec<Value>>,
-    /// How long the thread waits from the question on, milliseconds.
+    /// Time that the thread waits from the question on, milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     timeout_ms: Option<u64>,
 }
@@ -87,7 +87,7 @@ pub(crate) async fn list(
 pub(crate) struct GivenAnswer {
     /// As the question's choices and schema say.
     answer: Value,
-    /// Who gives it.
+    /// The author of the answer.
     by: Option<String>,
 }
 

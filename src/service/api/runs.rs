@@ -186,7 +186,7 @@ pub(crate) struct ListParameters {
 pub(crate) struct RunList {
     /// Youngest first.
     runs: Vec<RunSummary>,
-    /// What to give as `after` for the runs that follow; absent at the end.
+    /// The `after` of the runs that follow; absent at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
 }

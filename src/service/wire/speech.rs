@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pirn_core::event::{Event, EventType};
 use serde_json::Value;
 
-/// What becomes of a message.
+/// An update of a message.
 #[derive(Debug, PartialEq)]
 pub(super) enum Said {
     Begin { id: String },
@@ -47,7 +47,7 @@ impl Speech {
         }
     }
 
-    /// Whether anything was said so far.
+    /// True once anything was said.
     pub(super) fn has_spoken(&self) -> bool {
         self.said > 0
     }

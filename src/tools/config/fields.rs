@@ -45,7 +45,7 @@ impl<'a> Fields<'a> {
         self.faults.push(ConfigFault::new(self.entry, pointer, message));
     }
 
-    /// Whether something stands at `name`, and was not read yet.
+    /// True if something stands at `name`, and was not read yet.
     pub(super) fn has(&self, name: &str) -> bool {
         self.left.contains_key(name)
     }

@@ -1,4 +1,4 @@
-//! What stands around the calls of a tool, or of all the tools of a server.
+//! Limits and rules for the calls of a tool, or of all the tools of a server.
 
 use pirn_core::Millis;
 use pirn_core::definition::InDoubt;
@@ -29,9 +29,9 @@ pub struct CallLimits {
     pub max_output_bytes: usize,
     /// Calls at once.
     pub max_parallel: usize,
-    /// Whether each call waits for consent.
+    /// The rule for consent to each call.
     pub approval: Approval,
-    /// What happens with a call that was under way when the process of its run ended.
+    /// The rule for a call that was under way when the process of its run ended.
     pub in_doubt: Option<InDoubt>,
 }
 

@@ -128,7 +128,7 @@ impl ConfigText {
     }
 }
 
-/// What a config file says about tools.
+/// The tools of a config file.
 #[derive(Clone, Debug, Default)]
 pub struct ToolsConfig {
     /// `[[tools]]`, in the file's order.
@@ -139,8 +139,8 @@ pub struct ToolsConfig {
 }
 
 impl ToolsConfig {
-    /// What LLM nodes may name, as far as a file can say it: a name that ends with `*` stands for whatever an MCP server
-    /// has under that beginning.
+    /// The tool names for LLM nodes, as far as a file can say it: a name that ends with `*` stands for whatever an MCP
+    /// server has under that beginning.
     pub fn names(&self) -> BTreeSet<String> {
         let own = self.tools.iter().map(|tool| tool.name.clone());
         #[cfg(feature = "mcp")]

@@ -23,13 +23,13 @@ const MOST_RESTARTS: u64 = 1_000_000;
 pub struct McpServerConfig {
     /// Its name in errors, and the beginning of its tools' names.
     pub id: String,
-    /// What its tools' names begin with (default: the id and `_`).
+    /// The prefix of its tools' names (default: the id and `_`).
     pub prefix: String,
     /// Its tools that are offered, by the server's own names; none: all.
     pub tools: Option<Vec<String>>,
     /// Milliseconds until it must have listed its tools.
     pub start_timeout: Millis,
-    /// What stands around the calls of each of its tools.
+    /// The limits on the calls of each of its tools.
     pub limits: CallLimits,
     /// Times it is started again when it has ended by itself.
     pub restarts: u64,
@@ -143,12 +143,12 @@ fn http(fields: &mut Fields<'_>) -> Transport {
 }
 
 impl McpServerConfig {
-    /// What stands behind it, for people.
+    /// Its source, for people.
     pub fn source(&self) -> String {
         format!("mcp {}", self.id)
     }
 
-    /// What its tools are called; where the entry does not say which it has, the beginning of their names and `*`.
+    /// The names of its tools; where the entry does not say which it has, the beginning of their names and `*`.
     pub(super) fn names(&self) -> Vec<String> {
         match &self.tools {
             None => vec![format!("{}*", self.prefix)],
@@ -156,7 +156,7 @@ impl McpServerConfig {
         }
     }
 
-    /// What the server's tool is called here: with `_` for what a name may not have (MCP allows dots and slashes).
+    /// The name here of the server's tool: with `_` for what a name may not have (MCP allows dots and slashes).
     pub(in crate::tools) fn name_of(&self, theirs: &str) -> String {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         let plain = theirs.chars().map(|c| if is_plain(c) { c } else { '_' });

@@ -1,4 +1,4 @@
-//! What a config file may say.
+//! Config files: what they may say.
 
 #![allow(clippy::needless_pass_by_value)] // `json!` makes values, a borrow at every call says nothing
 

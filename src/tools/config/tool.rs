@@ -19,11 +19,11 @@ const LONGEST_NAME: usize = 64;
 pub struct ToolConfig {
     /// The name that LLM nodes and models use.
     pub name: String,
-    /// What it does, for the model.
+    /// Its description, for the model.
     pub description: String,
     /// JSON Schema of its arguments.
     pub input_schema: Value,
-    /// What stands around its calls.
+    /// The limits on its calls.
     pub limits: CallLimits,
     pub(in crate::tools) kind: Kind,
 }
@@ -82,7 +82,7 @@ pub(in crate::tools) enum Shape {
 }
 
 impl ToolConfig {
-    /// What stands behind it, for people: `command git`, `http GET https://...`.
+    /// Its source, for people: `command git`, `http GET https://...`.
     pub fn source(&self) -> String {
         match &self.kind {
             Kind::Command(command) => format!("command {}", command.program.display()),
@@ -126,7 +126,7 @@ pub(super) fn read(fields: &mut Fields<'_>, folder: &Path) -> ToolConfig {
     }
 }
 
-/// Whether every provider takes this as a tool's name.
+/// True if every provider takes this as a tool's name.
 pub(in crate::tools) fn is_name(name: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     !name.is_empty() && name.len() <= LONGEST_NAME && name.chars().all(is_plain)

@@ -14,10 +14,10 @@ use crate::tools::config::StdioConfig;
 use crate::tools::environment;
 use crate::tools::process::{Group, Process};
 
-/// How long a server may take to end once its stdin is closed, and once more after SIGTERM.
+/// Time that a server may take to end once its stdin is closed, and once more after SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long what a server said before its end is waited for.
+/// Time to wait for what a server said before its end.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// Bytes of stderr's end that are kept.

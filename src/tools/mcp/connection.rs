@@ -124,7 +124,7 @@ impl Connection {
         Ok(tools)
     }
 
-    /// What the server says that it has.
+    /// The capabilities of the server, as it says.
     pub(super) fn able(&self) -> ServerCapabilities {
         let info = self.service.peer().peer_info();
         info.map(|info| info.capabilities.clone()).unwrap_or_default()
@@ -186,7 +186,7 @@ impl Connection {
         }
     }
 
-    /// Whether it has ended.
+    /// True once it has ended.
     pub(super) fn is_closed(&self) -> bool {
         self.service.is_closed() || self.service.peer().is_transport_closed()
     }

@@ -1,4 +1,4 @@
-//! What a server may ask of us: questions to a person, and the folders it is to work in.
+//! Requests of a server to us: questions to a person, and the folders it is to work in.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -49,7 +49,7 @@ pub struct ResourceInfo {
     pub uri: String,
     /// Its name.
     pub name: String,
-    /// What it is, where the server says so.
+    /// Its description, where the server gives one.
     pub description: Option<String>,
     /// Its media type, where the server says so.
     pub media_type: Option<String>,
@@ -62,7 +62,7 @@ pub struct PromptInfo {
     pub server: String,
     /// Its name.
     pub name: String,
-    /// What it is for, where the server says so.
+    /// Its purpose, where the server says so.
     pub description: Option<String>,
     /// Its arguments, and whether each must be there.
     pub arguments: Vec<(String, bool)>,
@@ -266,7 +266,7 @@ fn broken() -> ConfigFault {
     ConfigFault::new("mcpServers", "", "starting them panicked")
 }
 
-/// What `work` gives, unless it takes longer. A server's life is real time, under a virtual clock too.
+/// The output of `work`, unless it takes longer. A server's life is real time, under a virtual clock too.
 #[allow(clippy::disallowed_methods)]
 async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Option<T> {
     tokio::time::timeout(limit, work).await.ok()

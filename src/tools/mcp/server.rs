@@ -27,7 +27,7 @@ struct State {
     is_stopped: bool,
 }
 
-/// What a server has, as it says when it is started.
+/// Tools, resources and prompts of a server, as it lists them when it is started.
 #[derive(Default)]
 pub(super) struct Listed {
     pub(super) tools: Vec<rmcp::model::Tool>,
@@ -69,7 +69,7 @@ impl Server {
         &self.config
     }
 
-    /// What stands around the calls of its tools; the limit of calls at once is each tool's.
+    /// The limits on the calls of its tools; the limit of calls at once is each tool's.
     pub(super) fn options(&self) -> ToolOptions {
         ToolOptions {
             timeout: self.config.limits.timeout,
@@ -205,7 +205,7 @@ impl Server {
     }
 }
 
-/// What a server has.
+/// Lists what a server has.
 async fn listed(connection: &Connection) -> Result<Listed, String> {
     let able = connection.able();
     let mut listed = Listed::default();

@@ -18,7 +18,7 @@ const LONGEST: usize = 16 << 20;
 pub(super) struct NeedTasks(Arc<Mutex<BTreeSet<String>>>);
 
 impl NeedTasks {
-    /// Whether this tool is one.
+    /// True if this tool is one.
     pub(super) fn contains(&self, tool: &str) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(tool)
     }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::tools::output::Head;
 
-/// What a result without content says: providers refuse empty results.
+/// The text of a result without content: providers refuse empty results.
 const EMPTY: &str = "(no content)";
 
 /// A text, and the images and files beside it.

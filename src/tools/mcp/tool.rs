@@ -24,9 +24,9 @@ pub(super) struct McpTool {
     is_read_only: bool,
 }
 
-/// What calling it asks of the server.
+/// The request that a call makes of the server.
 enum Does {
-    /// To call the tool that it calls so.
+    /// Call of the tool by the server's name for it.
     Call(String),
     ReadResource,
     GetPrompt,

@@ -54,7 +54,7 @@ impl Page {
         self.text
     }
 
-    /// What begins at `at`: batches, and stretches set aside.
+    /// Headings of the batches and set-aside stretches that begin at `at`.
     fn headings(&mut self, marks: &MarkMap, at: usize) {
         for (boundary, batch) in marks.batch_boundaries.iter().zip(&marks.boundary_to_batch) {
             if *boundary == at {
@@ -106,7 +106,7 @@ impl Page {
     }
 }
 
-/// What holds each message to its tool block.
+/// The brackets that hold each message to its tool block.
 fn brackets(messages: &[Counted]) -> Vec<char> {
     let mut brackets = vec![' '; messages.len()];
     for block in tool_blocks(messages) {

@@ -9,9 +9,9 @@ use super::counted;
 
 /// The faults of a set of files, apart.
 pub(super) struct Folded<'f> {
-    /// What to mend.
+    /// The faults to fix.
     pub(super) causes: Vec<&'f Fault>,
-    /// What may be gone when that is mended.
+    /// Faults that may be gone once those are fixed.
     following: Vec<&'f Fault>,
 }
 
@@ -45,7 +45,7 @@ impl<'f> Folded<'f> {
     }
 }
 
-/// Whether mending `cause` may mend `fault`: what is missing or misnamed comes before the shape of the graph, and that
+/// True if fixing `cause` may fix `fault`: what is missing or misnamed comes before the shape of the graph, and that
 /// before the pairs of its forks.
 fn is_cause_of(cause: FaultCode, fault: FaultCode) -> bool {
     rank(fault) != INDEPENDENT && rank(cause) < rank(fault)

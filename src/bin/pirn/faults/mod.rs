@@ -1,4 +1,4 @@
-//! What is wrong with files, for a person: causes first, each in its text, what follows from them counted.
+//! Faults of files, for a person: causes first, each in its text, what follows from them counted.
 
 mod fold;
 mod picture;

@@ -27,7 +27,7 @@ pub(crate) struct Args {
     /// Workflow files, or - for stdin
     #[arg(required = true, value_name = "FILE")]
     files: Vec<String>,
-    /// How to draw
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Mermaid)]
     format: Format,
     /// Only this workflow

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::schema;
 use crate::terminal::answer;
 
-/// What is written beside the schema.
+/// The files written beside the schema.
 const FILES: [(&str, &str); 4] = [
     ("workflow.json", include_str!("files/workflow.json")),
     ("pirn.toml", include_str!("files/pirn.toml")),

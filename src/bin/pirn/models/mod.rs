@@ -43,7 +43,7 @@ struct CheckArgs {
     /// TOML or JSON (default: pirn.toml here)
     #[arg(long, value_name = "FILE")]
     profiles: Option<PathBuf>,
-    /// How to print it
+    /// Output format
     #[arg(long, value_enum, default_value_t)]
     output: Output,
 }

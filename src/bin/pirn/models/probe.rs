@@ -18,7 +18,7 @@ const LONGEST_MS: u64 = 60_000;
 /// More pieces than a reply to the check has.
 const PIECES: usize = 4_096;
 
-/// What is known of a profile; `None` where it could not be tried.
+/// The findings about a profile; `None` where it could not be tried.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Checked {
@@ -162,10 +162,10 @@ impl Checked {
     }
 }
 
-/// What is said of a script that is written for other questions.
+/// The message about a script that is written for other questions.
 const NO_RULE: &str = "no rule of the script matches what the check asks";
 
-/// Whether the profile is a script that says nothing to the question.
+/// True if the profile is a script that has no answer to the question.
 fn has_no_rule(error: &RunError) -> bool {
     let details = error.details.as_ref();
     details.is_some_and(|details| details.get("noResponseLeft") == Some(&Value::Bool(true)))

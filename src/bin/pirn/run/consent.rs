@@ -197,7 +197,7 @@ fn line_after(words: &str) -> Option<String> {
     }
 }
 
-/// What was typed, as the field's type has it; a text where it is none of that.
+/// The typed text as a value of the field's type; a text where it is none of that.
 fn value_of(text: &str, field: &Value) -> Value {
     let of_type = match field.get("type").and_then(Value::as_str) {
         Some("boolean") => match text {

@@ -1,4 +1,4 @@
-//! What a run is given on the command line.
+//! The inputs of a run from the command line.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::files::{self, read_stdin};
 use crate::run::missing_input::MissingInput;
 
-/// What a run is made of.
+/// The arguments that define a run.
 #[derive(clap::Args)]
 pub(crate) struct Given {
     /// Workflow files, loaded together; - for stdin
@@ -26,7 +26,7 @@ pub(crate) struct Given {
     /// The run's input: JSON, @FILE, or - for stdin
     #[arg(long, value_name = "JSON", default_value = "null", allow_hyphen_values = true)]
     input: String,
-    /// What the main thread starts with: messages, a report's conversation, or one in OpenAI's, Anthropic's or Gemini's form
+    /// Starting conversation: messages, a report's conversation, or one in OpenAI's, Anthropic's or Gemini's form
     #[arg(long, value_name = "FILE")]
     conversation: Option<String>,
     #[command(flatten)]
@@ -127,7 +127,7 @@ fn parsed<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, Failure> {
     serde_json::from_str(text).map_err(|error| Failure::usage("INVALID_INPUT", format!("invalid {name}: {error}")))
 }
 
-/// How the input was probably meant.
+/// A hint at the probable meaning of the input.
 fn input_hint(text: &str) -> String {
     if Path::new(text).is_file() {
         return format!("to read a file: --input @{text}");

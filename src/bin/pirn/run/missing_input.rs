@@ -4,7 +4,7 @@ use pirn::RunErrorCode;
 use pirn_core::graph::Compiled;
 use serde_json::Value;
 
-/// Whether a workflow that reads an input was given none.
+/// True if a workflow that reads an input was given none.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct MissingInput(bool);
 
@@ -17,7 +17,7 @@ impl MissingInput {
         Self(reads && input.is_null())
     }
 
-    /// What is said where an error of one of these kinds may come of that.
+    /// The hint where an error of one of these kinds may come of that.
     pub(crate) fn hint(self, mut codes: impl Iterator<Item = RunErrorCode>) -> Option<&'static str> {
         let is_of_a_text = |code| matches!(code, RunErrorCode::ScriptError | RunErrorCode::TemplateError);
         (self.0 && codes.any(is_of_a_text))
@@ -25,7 +25,7 @@ impl MissingInput {
     }
 }
 
-/// Whether a text has the word `input` on its own, not as a field of something.
+/// True if a text has the word `input` on its own, not as a field of something.
 fn names_input(text: &str) -> bool {
     let is_of_a_word = |letter: char| letter.is_alphanumeric() || matches!(letter, '_' | '$');
     text.match_indices("input").any(|(at, word)| {

@@ -43,7 +43,7 @@ use prompt_gate::PromptGate;
 /// Events that may wait for the terminal or the events file.
 const BUFFER: usize = 65_536;
 
-/// How long a run that was stopped may take to wind down.
+/// Time that a stopped run may take to wind down.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// Arguments of `pirn run`.
@@ -64,7 +64,7 @@ which ends CANCELLED with what had finished; a second one ends the process.")]
 pub(crate) struct Args {
     #[command(flatten)]
     given: Given,
-    /// How to print the result
+    /// Output format
     #[arg(long, value_enum, default_value_t)]
     pub(crate) output: Output,
     /// Write every event as a line of JSON
@@ -98,7 +98,7 @@ pub(crate) struct Args {
     /// Answer the questions of a USER_INTERACTION node: JSON, or a text (again for more nodes)
     #[arg(long, value_name = "NODE=ANSWER", value_parser = questions::given)]
     answer: Vec<(String, serde_json::Value)>,
-    /// Where JavaScript runs
+    /// Isolation of JavaScript
     #[arg(long, value_enum, default_value_t, value_name = "WHERE")]
     scripts: Level,
     /// Show replies on stderr as they come, also where it is no terminal
@@ -214,13 +214,13 @@ fn say_unfinished(store: &SqliteStore, named: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How many steps a run of the engine's store has.
+/// The number of steps of a run in the engine's store.
 fn steps_of(engine: &Engine, run_id: &str) -> Option<u64> {
     let run = block_on(engine.store()?.run(run_id)).ok()??;
     Some(run.steps)
 }
 
-/// What a person should know before the run begins.
+/// Notices for a person before the run begins.
 fn notices(checked: &Checked, inputs: &Inputs) {
     if uses_a_model(checked) && inputs.config.profiles.is_empty() && checked.loaded().profiles.is_empty() {
         say("no model profile is configured: the built-in offline model answers (it repeats the prompt)");
@@ -401,7 +401,7 @@ fn plain(output: &Value) -> String {
     }
 }
 
-/// What a run was asked for, where its end is to be explained.
+/// The request behind a run, to explain its end.
 struct Asked {
     missing_input: MissingInput,
     sources: Vec<SourceFile>,

@@ -21,13 +21,13 @@ pub(super) fn given(text: &str) -> Result<(String, Value), String> {
     Ok((node.to_owned(), read(answer)))
 }
 
-/// Whether any node may ask a person.
+/// True if any node may ask a person.
 pub(super) fn may_come(checked: &Checked) -> bool {
     let mut nodes = checked.graphs().iter().flat_map(|graph| &graph.nodes);
     nodes.any(|node| matches!(node.kind, NodeKind::UserInteraction(_)))
 }
 
-/// Whether a person may be asked on the terminal.
+/// True if a person may be asked on the terminal.
 pub(super) fn has_terminal() -> bool {
     stdin().is_terminal()
 }

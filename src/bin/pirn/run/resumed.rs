@@ -22,7 +22,7 @@ use crate::store::{StoreArgs, all, config_key, new_run_id, not_resumed, refused,
 use crate::terminal::{FAILED, Output, answer, say_run};
 use crate::{files, tools};
 
-/// How a run goes on.
+/// The arguments of a run that goes on.
 #[derive(clap::Args)]
 struct Going {
     #[command(flatten)]
@@ -30,10 +30,10 @@ struct Going {
     /// Which tool calls wait for your consent on the terminal
     #[arg(long, value_enum, default_value_t = Approve::Ask, value_name = "WHICH")]
     approve: Approve,
-    /// Where JavaScript runs
+    /// Isolation of JavaScript
     #[arg(long, value_enum, default_value_t, value_name = "WHERE")]
     scripts: Level,
-    /// What becomes of a call that was under way when the process ended, where its `inDoubt` is `ask`
+    /// Decision on a call that was under way when the process ended, where its `inDoubt` is `ask`
     #[arg(long, value_enum, value_name = "WHAT")]
     in_doubt: Option<Decided>,
     /// No progress on stderr

@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::terminal::{FAILED, INTERRUPTED, answer, bar, say};
 
-/// What a shell takes as it is.
+/// The punctuation that a shell takes as it is.
 const PLAIN: &str = "-_./=:,@%+";
 
 /// Plays `count` seeds from `first` on; ends with 0 where every run completed.

@@ -89,7 +89,7 @@ impl Export {
 /// Arguments of `pirn runs import`.
 #[derive(clap::Args)]
 pub(super) struct Import {
-    /// What `pirn runs export` wrote
+    /// The file that `pirn runs export` wrote
     #[arg(value_name = "FILE")]
     file: String,
     /// Another id for the run

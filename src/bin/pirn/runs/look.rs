@@ -94,7 +94,7 @@ fn view(store: &StoreArgs, id: &str, at: Option<u64>) -> Result<RunView, Failure
     view.map_err(|error| not_resumed(&error))
 }
 
-/// What is shown of a view: the report, and where the run stands in its store.
+/// The JSON of a view: the report, and the run's place in its store.
 fn reported(view: &RunView) -> Value {
     let mut report = json!(view.report);
     let about = shown(&view.run);

@@ -24,7 +24,7 @@ Exit codes: 0 fine, 1 the run failed or was refused, 2 wrong usage, no such run,
 pub(crate) struct Args {
     #[command(flatten)]
     store: StoreArgs,
-    /// How to print the result
+    /// Output format
     #[arg(long, global = true, value_enum, default_value_t)]
     pub(crate) output: Output,
     #[command(subcommand)]
@@ -39,7 +39,7 @@ enum Command {
     Show(look::Show),
     /// The events of a run
     Events(look::Events),
-    /// Where two runs part
+    /// Show the first step in which two runs differ
     Diff(look::Diff),
     /// Go on with a run, or with all that have not ended
     Resume(resumed::Resume),

@@ -14,7 +14,7 @@ const MAX_LINES: usize = 96;
 /// Branches of a summed-up fork whose failure is told.
 const MAX_FAILURES: u64 = 3;
 
-/// How a branch ended.
+/// The end of a branch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     Completed,
@@ -83,7 +83,7 @@ impl Forks {
         )
     }
 
-    /// Whether lines about this branch are left out.
+    /// True if lines about this branch are left out.
     pub(super) fn is_quiet(&self, workflow: &str, path: &str) -> bool {
         self.place(workflow, path).is_some_and(|place| self.all[place].quiet)
     }
@@ -114,7 +114,7 @@ impl Forks {
         (shown, is_due.then(|| fork.counts()))
     }
 
-    /// What had ended when the join of `parent` answered.
+    /// The counts of ended branches when the join of `parent` answered.
     pub(super) fn joined(&mut self, parent: &str) -> Option<String> {
         let mut open = self.all.iter_mut().rev().filter(|fork| fork.parent == parent);
         let fork = open.find(|fork| !fork.joined)?;

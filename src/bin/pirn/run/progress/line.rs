@@ -10,7 +10,7 @@ use crate::visible::visible_line;
 /// Columns of the time that a line begins with.
 const TIME: usize = 9;
 
-/// What kind of news a line is, for its colour.
+/// The kind of news in a line, for its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tone {
     /// A step.
@@ -21,7 +21,7 @@ pub(super) enum Tone {
     Bad,
     /// A fork, a join, a compression, a trigger.
     Turn,
-    /// What a model says, or what was left out.
+    /// A model's words, or a note on what was left out.
     Quiet,
 }
 
@@ -30,7 +30,7 @@ pub(super) enum Tone {
 pub(super) struct Line {
     /// Milliseconds since the run's first event; none: it goes on from the line before.
     pub(super) at: Option<u64>,
-    /// How far inside: branches and sub-workflows stand below what started them.
+    /// Nesting depth: branches and sub-workflows stand below what started them.
     pub(super) depth: usize,
     pub(super) tone: Tone,
     pub(super) text: String,

@@ -20,7 +20,7 @@ use crate::terminal::say;
 use live::Live;
 use view::{Compressions, View};
 
-/// What the terminal shows of a run.
+/// The events of a run that the terminal shows.
 const TYPES: &[EventType] = &[
     EventType::ThreadStarted,
     EventType::ThreadCompleted,
@@ -59,10 +59,10 @@ pub(super) enum Replies {
     Never,
 }
 
-/// How progress is shown.
+/// The style of the progress display.
 #[derive(Clone, Copy)]
 pub(super) struct Style {
-    /// What runs now stands below the lines.
+    /// The running nodes stand below the lines.
     moves: bool,
     /// Replies are shown.
     replies: bool,
@@ -73,7 +73,7 @@ pub(super) struct Style {
 }
 
 impl Style {
-    /// What suits stderr; nothing moves where questions may come on the terminal.
+    /// The style that suits stderr; nothing moves where questions may come on the terminal.
     pub(super) fn suiting(prompts: bool, replies: Replies, verbose: bool) -> Self {
         let is_terminal = stderr().is_terminal();
         let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");

@@ -1,4 +1,4 @@
-//! What models say, thread by thread: the main thread's as it comes, a branch's when its node has ended, a triggered
+//! Replies of models, thread by thread: the main thread's as it comes, a branch's when its node has ended, a triggered
 //! sub-workflow's counted only.
 
 use super::super::line_buffer::LineBuffer;
@@ -9,7 +9,7 @@ const FOLDED: usize = 4;
 /// Bytes of a reply that are kept until it is shown.
 const MAX_KEPT: usize = 256 * 1024;
 
-/// How the replies of a thread are shown.
+/// The display of a thread's replies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Manner {
     /// As they come.
@@ -17,7 +17,7 @@ pub(super) enum Manner {
     Live,
     /// When the node has ended, the first lines.
     Folded,
-    /// How long they were.
+    /// Only their length.
     Counted,
 }
 

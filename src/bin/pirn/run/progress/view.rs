@@ -1,4 +1,4 @@
-//! What was heard of a run, as lines and as what runs now.
+//! The events of a run, as lines and as the list of what runs now.
 
 use std::collections::BTreeMap;
 
@@ -92,12 +92,12 @@ impl View {
         }
     }
 
-    /// What was saved, when the events have ended.
+    /// The tokens saved, once the events have ended.
     pub(super) fn compressions(&self) -> Compressions {
         self.compressions
     }
 
-    /// What runs now: a line for each of at most `most` threads.
+    /// The running threads: a line for each of at most `most`.
     pub(super) fn now(&self, most: usize) -> Vec<String> {
         let shown = if self.running.len() > most {
             most.saturating_sub(1)
@@ -568,7 +568,7 @@ impl Thread {
     }
 }
 
-/// Whether nodes of this type take time that somebody wants to know of.
+/// True for nodes of types that take time worth showing.
 fn does_work(node_type: &str) -> bool {
     !matches!(
         node_type,
