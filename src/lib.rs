@@ -23,6 +23,7 @@ pub mod simulate;
 pub mod telemetry;
 pub mod tokens;
 pub mod tools;
+pub mod workflow;
 
 pub use engine::durable::{
     DoubtAnswer, DoubtQuestion, ForkBuilder, OutcomeDiff, ResumeBuilder, ResumeError, RunDiff, RunView, Step, StepKind,
@@ -41,14 +42,16 @@ pub use pirn_actors::ports::{
 };
 pub use pirn_core::conversation::{MarkMap, ModelRequest, Spent, Tokenizer};
 pub use pirn_core::definition::{
-    Fault, FaultCode, InDoubt, PinSection, Pinned, Profile, SourceFile, TriggerAction, TriggerCondition,
-    TriggerDefinition,
+    ExecuteTriggeredSubgraph, Fault, FaultCode, InDoubt, PinSection, Pinned, Profile, SourceFile, TriggerAction,
+    TriggerCondition, TriggerDefinition, TriggerInput, WorkflowDefinition,
 };
 pub use pirn_core::error::{ErrorFacts, RunError, RunErrorCode};
 pub use pirn_core::event::{Event, EventData, EventType};
 pub use pirn_core::message::{Message, Part, Role, ToolCall};
 pub use pirn_core::model_call::FinishReason;
-pub use pirn_core::run::{ConversationReport, DoubtKind, DoubtReport, RepeatReport, Resolution, TokenReport};
+pub use pirn_core::run::{
+    ConversationReport, DoubtKind, DoubtReport, OutputError, RepeatReport, Resolution, TokenReport,
+};
 pub use pirn_core::status::ThreadStatus;
 pub use pirn_core::thread::{Interaction, ModelReply, NodeStatus, ThreadKind};
 pub use pirn_core::trigger::TriggerState;
@@ -57,6 +60,7 @@ pub use pirn_store as store;
 /// The JSON of inputs, outputs and tool arguments, in the version that the signatures here have.
 pub use serde_json;
 pub use simulate::simulate;
+pub use workflow::workflow;
 
 /// The programs in the pages under `docs/`, compiled and run as tests.
 #[cfg(doctest)]

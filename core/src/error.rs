@@ -72,6 +72,8 @@ run_error_codes! {
     SubAgentRoleMissing = "SUB_AGENT_ROLE_MISSING",
     /// No workflow of the engine has this id.
     WorkflowNotFound = "WORKFLOW_NOT_FOUND",
+    /// The input of a run is nothing that JSON has room for.
+    InvalidInput = "INVALID_INPUT",
     /// A limit of the engine refused the work.
     Overloaded = "OVERLOADED",
     /// The store of a durable run failed: what was not durable was not told, and the run can be resumed.

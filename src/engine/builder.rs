@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt};
@@ -11,9 +12,10 @@ use pirn_actors::host::{HostConfig, NotLocalContext};
 use pirn_actors::journal::Journal;
 use pirn_actors::ports::{CallContext, Function, Input, Model, Notify, Ports, TokenizerChoice, Tool};
 use pirn_core::conversation::Tokenizer;
-use pirn_core::definition::{Fault, Loaded, Profile, SourceFile, TriggerDefinition};
+use pirn_core::definition::{Fault, Loaded, Profile, SourceFile, TriggerDefinition, WorkflowDefinition};
 use pirn_core::error::RunError;
 use pirn_core::graph::Graph;
+use serde::Serialize;
 use serde_json::Value;
 
 use pirn_store::Store;
@@ -37,6 +39,8 @@ pub enum BuildError {
     Workflows(Vec<Fault>),
     /// The profiles have faults: all of them.
     Profiles(Vec<ProfileFault>),
+    /// Files that could not be read: all of them.
+    Files(Vec<(PathBuf, std::io::Error)>),
     /// The operating system gave no threads.
     Threads(std::io::Error),
     /// The engine was to be [local](EngineBuilder::local), and its thread can not carry it.
@@ -52,6 +56,12 @@ impl std::fmt::Display for BuildError {
         match self {
             Self::Workflows(faults) => lines(f, faults),
             Self::Profiles(faults) => lines(f, faults),
+            Self::Files(unread) => {
+                let said = unread
+                    .iter()
+                    .map(|(path, error)| format!("{}: {error}", path.display()));
+                lines(f, &said.collect::<Vec<_>>())
+            }
             Self::Threads(error) => write!(f, "no threads: {error}"),
             Self::Local(missing) => write!(f, "the engine can not live on the thread that builds it: {missing}"),
             Self::Settings(one, other) => write!(f, "an engine has {one} or {other}, not both"),
@@ -80,10 +90,16 @@ fn lines<T: std::fmt::Display>(f: &mut std::fmt::Formatter<'_>, faults: &[T]) ->
     Ok(())
 }
 
+/// The JSON of a definition, which always has one: its maps have texts for keys.
+fn written(definition: &impl Serialize) -> String {
+    serde_json::to_string_pretty(definition).unwrap_or_else(|error| error.to_string())
+}
+
 /// An engine that is being put together. Every setting has a default.
 #[derive(Default)]
 pub struct EngineBuilder {
     files: Vec<SourceFile>,
+    unread: Vec<(PathBuf, std::io::Error)>,
     checked: Option<Checked>,
     functions: BTreeMap<String, Function>,
     tools: ToolRegistry,
@@ -155,6 +171,40 @@ impl EngineBuilder {
     pub fn file(mut self, name: impl Into<String>, text: impl Into<String>) -> Self {
         self.files.push(SourceFile::new(name.into(), text.into()));
         self
+    }
+
+    /// The workflows (and triggers and profiles) of a JSON file, which is read now; that it can not be is an error of
+    /// [`build`](Self::build).
+    ///
+    /// ```no_run
+    /// let engine = pirn::Engine::builder().path("workflows/greet.json").build()?;
+    /// # Ok::<(), pirn::BuildError>(())
+    /// ```
+    #[must_use]
+    pub fn path(mut self, path: impl AsRef<Path>) -> Self {
+        let path = path.as_ref();
+        match std::fs::read_to_string(path) {
+            Ok(text) => self.file(path.display().to_string(), text),
+            Err(error) => {
+                self.unread.push((path.to_owned(), error));
+                self
+            }
+        }
+    }
+
+    /// A workflow that is a value, as [`workflow`](crate::workflow()) makes it. What is wrong with it is told by its place in the
+    /// JSON that it stands for.
+    #[must_use]
+    pub fn workflow(self, workflow: &WorkflowDefinition) -> Self {
+        let name = format!("workflow {}", workflow.id);
+        self.file(name, written(workflow))
+    }
+
+    /// A trigger that is a value, and watches every run.
+    #[must_use]
+    pub fn trigger(self, trigger: &TriggerDefinition) -> Self {
+        let name = format!("trigger {}", trigger.id);
+        self.file(name, written(trigger))
     }
 
     /// Workflows that were [checked](crate::check) already, which are not loaded and compiled again; those of
@@ -508,6 +558,9 @@ impl EngineBuilder {
     }
 
     fn take_checked(&mut self) -> Result<Option<Checked>, BuildError> {
+        if !self.unread.is_empty() {
+            return Err(BuildError::Files(std::mem::take(&mut self.unread)));
+        }
         let checked = self.checked.take();
         match &checked {
             Some(checked) if !checked.faults().is_empty() => Err(BuildError::Workflows(checked.faults().to_vec())),

@@ -16,13 +16,14 @@ use pirn_actors::engine::{EngineShared, RunRequest, StartedRun};
 use pirn_actors::events::{Deliver, Subscription};
 use pirn_actors::host::ThreadTag;
 use pirn_core::definition::{Fault, Loaded, Pinned, SourceFile, TriggerDefinition};
-use pirn_core::error::RunError;
+use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::EventType;
 use pirn_core::graph::{CompileContext, Compiled, Graph, compile_loaded};
 use pirn_core::run::{Begun, Effect, Told};
 use pirn_core::trigger::{Owner, TriggerState};
 use pirn_store::{RunFilter, Store};
 use pirn_sync::{Completion, Lost, completion};
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::script::{ScriptStats, TextSyntax};
@@ -150,8 +151,22 @@ impl Engine {
     }
 
     /// Starts a run. WORKFLOW_NOT_FOUND where no workflow has this id, OVERLOADED where the engine is full, CANCELLED where it
-    /// is shutting down.
-    pub fn start(&self, workflow_id: impl Into<String>, input: Value) -> Result<RunHandle, RunError> {
+    /// is shutting down, INVALID_INPUT where JSON has no room for the input.
+    ///
+    /// ```
+    /// # let engine = pirn::Engine::builder()
+    /// #     .workflows(r#"{"id": "greet", "edges": [{"from": "start", "to": "end"}],
+    /// #         "nodes": [{"id": "start", "type": "START"}, {"id": "end", "type": "END", "config": {"output": "input.name"}}]}"#)
+    /// #     .build()?;
+    /// #[derive(serde::Serialize)]
+    /// struct Guest {
+    ///     name: String,
+    /// }
+    /// let report = engine.start("greet", Guest { name: "Ada".to_owned() })?.outcome_blocking();
+    /// assert_eq!(report.output_as::<&str>()?, "Ada");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn start(&self, workflow_id: impl Into<String>, input: impl Serialize) -> Result<RunHandle, RunError> {
         self.run(workflow_id).input(input).start()
     }
 
@@ -166,6 +181,7 @@ impl Engine {
             engine: self.clone(),
             request,
             subscriptions: Vec::new(),
+            invalid: None,
         }
     }
 
@@ -183,7 +199,7 @@ impl Engine {
     /// #     .build()?;
     /// let base = engine.history("ask", vec![Message::new(Role::System, "You know our handbook: ...")]);
     /// for question in ["How?", "Why?"] {
-    ///     let run = engine.run("ask").input(question.into()).conversation(base.clone()).start()?;
+    ///     let run = engine.run("ask").input(question).conversation(base.clone()).start()?;
     ///     assert_eq!(run.outcome_blocking().conversation.messages[1].content, question);
     /// }
     /// assert_eq!(base.len(), 1);
@@ -452,13 +468,19 @@ pub struct RunBuilder {
     run_id: Arc<str>,
     request: RunRequest,
     subscriptions: Vec<Subscription>,
+    /// Why the input is none; told when the run is to start.
+    invalid: Option<RunError>,
 }
 
 impl RunBuilder {
-    /// The run's input (default null).
+    /// The run's input (default null): a JSON value, or anything that becomes one. What does not (a map whose keys are no
+    /// texts) is INVALID_INPUT when the run starts.
     #[must_use]
-    pub fn input(mut self, input: Value) -> Self {
-        self.request.input = input;
+    pub fn input(mut self, input: impl Serialize) -> Self {
+        match serde_json::to_value(input) {
+            Ok(input) => (self.request.input, self.invalid) = (input, None),
+            Err(error) => self.invalid = Some(RunError::new(RunErrorCode::InvalidInput, error.to_string())),
+        }
         self
     }
 
@@ -555,6 +577,9 @@ impl RunBuilder {
 
     /// Starts it.
     pub fn start(mut self) -> Result<RunHandle, RunError> {
+        if let Some(invalid) = self.invalid {
+            return Err(invalid);
+        }
         let engine = self.engine;
         if engine.placement.is_virtual() {
             // Events that nobody hears are not built, and what is not sent takes no turn: a run would take another way

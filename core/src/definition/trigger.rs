@@ -37,6 +37,27 @@ pub struct TriggerDefinition {
     pub enabled: bool,
 }
 
+impl TriggerDefinition {
+    /// A trigger that watches for every event of a type, in every thread, without limit.
+    pub fn on(id: impl Into<String>, event_type: EventType, action: TriggerAction) -> Self {
+        Self {
+            id: id.into(),
+            name: None,
+            description: None,
+            workflow_id: None,
+            thread_id: None,
+            condition: TriggerCondition {
+                event_type,
+                event_name: None,
+                expression: None,
+            },
+            action,
+            max_triggers: None,
+            enabled: true,
+        }
+    }
+}
+
 fn yes() -> bool {
     true
 }
@@ -184,6 +205,20 @@ pub struct ExecuteTriggeredSubgraph {
     /// The part of the main thread that the child gets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merge_options: Option<MergeOptions>,
+}
+
+impl ExecuteTriggeredSubgraph {
+    /// The workflow of this id, waited for.
+    pub fn of(triggered_workflow_id: impl Into<String>) -> Self {
+        Self {
+            triggered_workflow_id: triggered_workflow_id.into(),
+            wait_for_completion: true,
+            timeout: thirty_seconds(),
+            record_history: true,
+            merge_history: false,
+            merge_options: None,
+        }
+    }
 }
 
 fn thirty_seconds() -> f64 {

@@ -223,6 +223,19 @@ pub struct RetryPolicy {
     pub retry_on: Option<Vec<String>>,
 }
 
+impl RetryPolicy {
+    /// So many attempts in all, with the delays that stand where nothing else is said.
+    pub fn attempts(max_attempts: u32) -> Self {
+        Self {
+            max_attempts,
+            initial_delay_ms: default_initial_delay(),
+            backoff: default_backoff(),
+            max_delay_ms: default_max_delay(),
+            retry_on: None,
+        }
+    }
+}
+
 fn default_initial_delay() -> u64 {
     100
 }

@@ -45,6 +45,7 @@ mod thread;
 mod thread_list;
 mod tree;
 mod triggered;
+mod typed;
 mod world;
 
 pub use doubt::{Doubt, DoubtKind, DoubtReport, RepeatReport, Resolution, effect_key};
@@ -66,6 +67,7 @@ pub use report::{
 pub use thread_list::ThreadList;
 pub use tree::Origin;
 pub use triggered::{detached, event_fields};
+pub use typed::OutputError;
 pub use world::{Called, World};
 
 /// A thread's place in its run; 0 is the main thread.

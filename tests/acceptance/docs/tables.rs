@@ -225,7 +225,7 @@ fn no_event_has_a_field_that_is_not_listed() {
             .simulated(1)
             .build()
             .expect("valid");
-        let mut prepared = engine.run(path[20..].trim_end_matches(".json")).input("x".into());
+        let mut prepared = engine.run(path[20..].trim_end_matches(".json")).input("x");
         let events = prepared.blocking_events(&[], 10_000);
         let run = prepared.start().expect("admitted");
         run.outcome_blocking();

@@ -1,17 +1,22 @@
 //! An embedding program, with `pirn` as its only dependency.
 
+mod examples;
+
+use std::collections::BTreeMap;
 use std::future::Future;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use pirn::serde_json::{Value, json};
+use pirn::workflow::Code;
 use pirn::{
-    CallContext, CancelOnDrop, Engine, EventFilter, EventType, Heard, Message, Model, ModelCall, ModelReply, Part,
-    PinSection, Pinned, Profile, Role, RunError, RunErrorCode, RunHandle, RunReport, ThreadKind, ThreadStatus,
-    Tokenizer, Tool, ToolCall, ToolContext, ToolSpec, TriggerAction, TriggerCondition, TriggerDefinition, TriggerState,
-    WorkClock,
+    BuildError, CallContext, CancelOnDrop, Engine, EventFilter, EventType, FaultCode, Heard, Message, Model, ModelCall,
+    ModelReply, OutputError, Part, PinSection, Pinned, Profile, Role, RunError, RunErrorCode, RunHandle, RunReport,
+    ThreadKind, ThreadStatus, Tokenizer, Tool, ToolCall, ToolContext, ToolSpec, TriggerAction, TriggerCondition,
+    TriggerDefinition, TriggerState, WorkClock,
 };
 
 type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -320,6 +325,107 @@ fn runs_are_pinned_stopped_by_a_guard_and_by_a_deadline() {
     assert_eq!(late.outcome_blocking().status, ThreadStatus::Timeout);
     assert!(report.threads.iter().all(|thread| thread.kind == ThreadKind::Main));
     engine.shutdown_blocking(Duration::ZERO);
+}
+
+/// A price list, as a caller has it: no type of Pirn's.
+type Prices = BTreeMap<String, Vec<u32>>;
+
+#[test]
+fn an_input_is_any_value_and_an_output_any_type() {
+    let engine = Engine::builder()
+        .workflow(&pirn::workflow("flow", "start", |flow, start| {
+            let end = flow.end_with("end", "input");
+            flow.edge(start, end);
+        }))
+        .build()
+        .expect("valid");
+    let prices: Prices = [("apple".to_owned(), vec![3, 4])].into();
+    let report = engine.start("flow", &prices).expect("admitted").outcome_blocking();
+    assert_eq!(report.output_as::<Prices>(), Ok(prices));
+    let borrowed: BTreeMap<&str, (u8, u8)> = report.output_as().expect("the same");
+    assert_eq!(borrowed["apple"], (3, 4));
+    let nothing = BTreeMap::from([((1, 2), "keys that are no texts")]);
+    let refused = engine.start("flow", nothing).expect_err("JSON has no such maps");
+    assert_eq!(refused.code, RunErrorCode::InvalidInput);
+}
+
+#[test]
+fn an_output_of_another_form_is_told_by_its_place_and_what_was_expected() {
+    let engine = Engine::builder()
+        .workflow(&pirn::workflow("flow", "start", |flow, start| {
+            let end = flow.end_with("end", "input");
+            flow.edge(start, end);
+        }))
+        .workflow(&pirn::workflow("fails", "start", |flow, start| {
+            let fails = flow.then(start, "fails", Code::function("fails"));
+            let end = flow.end("end");
+            flow.edge(fails, end);
+        }))
+        .function("fails", |_| Err("out of apples".to_owned()))
+        .build()
+        .expect("valid");
+    let outcome = |id: &str, input: Value| engine.start(id, input).expect("admitted").outcome_blocking();
+    let report = outcome("flow", json!({"apple": [3, "four"]}));
+    let error = report.output_as::<Prices>().expect_err("a text");
+    assert_eq!(
+        error.to_string(),
+        "the run's output at /apple/1: invalid type: string \"four\", expected u32"
+    );
+    let report = outcome("flow", json!(7));
+    let error = report.output_as::<Prices>().expect_err("a number");
+    assert_eq!(
+        error.to_string(),
+        "the run's output: invalid type: integer `7`, expected a map"
+    );
+    let report = outcome("fails", Value::Null);
+    let Err(OutputError::NotCompleted { status, error }) = report.output_as::<Option<u32>>() else {
+        panic!("a failed run has no output, and null is none");
+    };
+    assert_eq!(status, ThreadStatus::Failed);
+    assert!(error.expect("it says why").to_string().contains("out of apples"));
+}
+
+#[test]
+fn a_file_is_read_by_its_path_and_all_that_are_not_there_are_named() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let engine = Engine::builder()
+        .path(examples.join("tutorial/0-first.json"))
+        .build()
+        .expect("valid");
+    let report = engine.start("first", "Ada").expect("admitted").outcome_blocking();
+    assert_eq!(report.output_as(), Ok("Hello, Ada!"));
+    let missing = Engine::builder()
+        .path("no-such-file.json")
+        .path("nor-this.json")
+        .build();
+    let error = missing.expect_err("they are not there");
+    assert!(matches!(&error, BuildError::Files(files) if files.len() == 2));
+    let said = error.to_string();
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(
+        lines[0].starts_with("no-such-file.json: ") && lines[1].starts_with("nor-this.json: "),
+        "{said}"
+    );
+}
+
+#[test]
+fn what_types_do_not_tell_of_a_workflow_is_told_with_its_place() {
+    let twice = pirn::workflow("twice", "start", |flow, start| {
+        let one = flow.then(start, "same", Code::function("double"));
+        let two = flow.then(one, "same", Code::function("double"));
+        let end = flow.end_with("end", "1 +");
+        flow.edge(two, end);
+    });
+    let Err(BuildError::Workflows(faults)) = Engine::builder().workflow(&twice).build() else {
+        panic!("two ids and half an expression");
+    };
+    let told = |code: FaultCode| faults.iter().find(|fault| fault.code == code);
+    let same = told(FaultCode::DuplicateNodeId).expect("the id stands twice");
+    assert_eq!(
+        (&*same.pointer, same.file.as_deref()),
+        ("/nodes/2/id", Some("workflow twice"))
+    );
+    assert!(told(FaultCode::InvalidExpression).is_some(), "{faults:?}");
 }
 
 #[test]

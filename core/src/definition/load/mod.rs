@@ -130,6 +130,33 @@ impl FromStr for TriggerDefinition {
     }
 }
 
+/// One workflow as it is documented, aliases and all. What makes sense of it as a graph is checked by whoever compiles it.
+///
+/// ```
+/// use pirn_core::definition::WorkflowDefinition;
+/// let text = r#"{"id": "w", "nodes": [{"id": "s", "type": "start"}, {"id": "e", "type": "END"}],
+///                "edges": [{"from": "s", "to": "e"}]}"#;
+/// assert_eq!(text.parse::<WorkflowDefinition>().map(|workflow| workflow.nodes.len()), Ok(2));
+/// ```
+impl FromStr for WorkflowDefinition {
+    type Err = Vec<Fault>;
+
+    fn from_str(text: &str) -> Result<Self, Vec<Fault>> {
+        let file = SourceFile::new("workflow", text);
+        let loaded = load(&file);
+        let is_one = loaded.workflows.len() == 1 && loaded.triggers.is_empty() && loaded.profiles.is_empty();
+        match loaded.workflows.into_iter().next() {
+            Some(workflow) if loaded.faults.is_empty() && is_one => Ok(workflow.value),
+            _ if !loaded.faults.is_empty() => Err(loaded.faults),
+            _ => Err(vec![file.fault_at(
+                FaultCode::InvalidValue,
+                "",
+                "expected one workflow",
+            )]),
+        }
+    }
+}
+
 /// One text being read.
 struct Loader {
     source: Arc<Source>,

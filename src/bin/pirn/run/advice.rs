@@ -47,6 +47,7 @@ pub(super) fn advice(code: RunErrorCode) -> Option<&'static str> {
         | RunErrorCode::ToolError
         | RunErrorCode::ToolRoundsExceeded
         | RunErrorCode::WorkflowNotFound
+        | RunErrorCode::InvalidInput
         | RunErrorCode::Cancelled
         | RunErrorCode::ActorPanicked => return None,
     })

@@ -242,9 +242,11 @@ fn unbuilt(error: &BuildError) -> Failure {
     let code = match error {
         BuildError::Profiles(_) => "INVALID_PROFILE",
         BuildError::Workflows(_) => "INVALID_WORKFLOW",
-        BuildError::Threads(_) | BuildError::Local(_) | BuildError::Settings(..) | BuildError::Engine(_) => {
-            "ENGINE_NOT_BUILT"
-        }
+        BuildError::Files(_)
+        | BuildError::Threads(_)
+        | BuildError::Local(_)
+        | BuildError::Settings(..)
+        | BuildError::Engine(_) => "ENGINE_NOT_BUILT",
     };
     Failure::failed(code, error.to_string())
 }

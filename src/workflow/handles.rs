@@ -1,0 +1,97 @@
+//! Handles of the nodes of one workflow. Their lifetime is that of the function that builds it, so that they fit no other.
+
+use std::marker::PhantomData;
+
+/// A lifetime that is no other's: neither a longer nor a shorter one fits.
+pub(super) type Brand<'f> = PhantomData<fn(&'f ()) -> &'f ()>;
+
+/// A node that is entered and left by edges.
+#[derive(Clone, Copy, Debug)]
+pub struct Node<'f> {
+    pub(super) at: usize,
+    brand: Brand<'f>,
+}
+
+impl Node<'_> {
+    pub(super) fn new(at: usize) -> Self {
+        let brand = PhantomData;
+        Self { at, brand }
+    }
+}
+
+/// The START or START_FROM_TRIGGER, which no edge enters.
+#[derive(Clone, Copy, Debug)]
+pub struct Start<'f>(pub(super) Node<'f>);
+
+/// An END or CONTINUE_FROM_TRIGGER, which no edge leaves.
+#[derive(Clone, Copy, Debug)]
+pub struct End<'f>(pub(super) Node<'f>);
+
+/// A ROUTE, which is left by its routes.
+#[derive(Clone, Copy, Debug)]
+pub struct Route<'f>(pub(super) Node<'f>);
+
+/// A USER_INTERACTION.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'f>(pub(super) Node<'f>);
+
+/// A FORK without its JOIN yet, left by its paths.
+#[derive(Debug)]
+#[must_use = "a FORK needs a JOIN"]
+pub struct Fork<'f>(pub(super) Node<'f>);
+
+/// A LOOP_START without its LOOP_END yet.
+#[derive(Debug)]
+#[must_use = "a LOOP_START needs a LOOP_END"]
+pub struct LoopStart<'f> {
+    pub(super) node: Node<'f>,
+    pub(super) loop_id: String,
+}
+
+/// A path of a FORK.
+#[derive(Clone, Copy, Debug)]
+pub struct Path<'f> {
+    pub(super) fork: Node<'f>,
+    pub(super) number: usize,
+}
+
+/// A handle of a node.
+pub trait Handle<'f>: sealed::Sealed + Sized {
+    /// The node, as far as it is one like others.
+    #[doc(hidden)]
+    fn node(self) -> Node<'f>;
+}
+
+/// A node that edges leave.
+pub trait Leaves<'f>: Handle<'f> {}
+
+/// A node that edges, routes and paths enter.
+pub trait Enters<'f>: Handle<'f> {}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+macro_rules! handles {
+    ($($type:ty: $node:expr, [$($trait:ident)*];)*) => {$(
+        impl<'f> sealed::Sealed for $type {}
+        impl<'f> Handle<'f> for $type {
+            fn node(self) -> Node<'f> {
+                let node: fn(Self) -> Node<'f> = $node;
+                node(self)
+            }
+        }
+        $(impl<'f> $trait<'f> for $type {})*
+    )*};
+}
+
+handles! {
+    Node<'f>: |node| node, [Leaves Enters];
+    Start<'f>: |start| start.0, [Leaves];
+    End<'f>: |end| end.0, [Enters];
+    Route<'f>: |route| route.0, [Enters];
+    Question<'f>: |question| question.0, [Leaves Enters];
+    Fork<'f>: |fork| fork.0, [];
+    &Fork<'f>: |fork| fork.0, [Enters];
+    &LoopStart<'f>: |start| start.node, [Leaves Enters];
+}

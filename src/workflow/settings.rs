@@ -1,0 +1,106 @@
+//! What nodes, edges and routes may have beside what they are.
+
+use std::time::Duration;
+
+use pirn_core::definition::{EdgeDefinition, InDoubt, NodeConfig, NodeDefinition, OnError, RetryPolicy, Route};
+
+use super::{Enters, Node, WorkflowBuilder, milliseconds};
+
+/// The settings of a node, see [`WorkflowBuilder::at`].
+#[derive(Debug)]
+pub struct NodeSettings<'a, 'f, K> {
+    flow: &'a mut WorkflowBuilder<'f, K>,
+    node: Node<'f>,
+}
+
+impl<'a, 'f, K> NodeSettings<'a, 'f, K> {
+    pub(super) fn new(flow: &'a mut WorkflowBuilder<'f, K>, node: Node<'f>) -> Self {
+        Self { flow, node }
+    }
+
+    fn set(&mut self, set: impl FnOnce(&mut NodeDefinition)) -> &mut Self {
+        set(self.flow.definition_of(self.node));
+        self
+    }
+
+    /// A name for people.
+    pub fn name(&mut self, name: impl Into<String>) -> &mut Self {
+        self.set(|node| node.name = Some(name.into()))
+    }
+
+    /// A description for people.
+    pub fn description(&mut self, description: impl Into<String>) -> &mut Self {
+        self.set(|node| node.description = Some(description.into()))
+    }
+
+    /// The attempts at it: `RetryPolicy::attempts(3)`.
+    pub fn retry(&mut self, policy: RetryPolicy) -> &mut Self {
+        self.set(|node| node.retry = Some(policy))
+    }
+
+    /// The time that one attempt may take.
+    pub fn timeout(&mut self, limit: Duration) -> &mut Self {
+        self.set(|node| node.timeout_ms = Some(milliseconds(limit)))
+    }
+
+    /// The node where a thread goes on when every attempt failed.
+    pub fn on_error(&mut self, target: impl Enters<'f>) -> &mut Self {
+        let target_node_id = self.flow.id_of(target.node());
+        self.set(|node| node.on_error = Some(OnError { target_node_id }))
+    }
+
+    /// The policy for a call that had begun when the process of a durable run ended.
+    pub fn in_doubt(&mut self, policy: InDoubt) -> &mut Self {
+        self.set(|node| node.in_doubt = Some(policy))
+    }
+}
+
+/// The settings of an edge, see [`WorkflowBuilder::edge`].
+#[derive(Debug)]
+pub struct EdgeSettings<'a>(pub(super) &'a mut EdgeDefinition);
+
+impl EdgeSettings<'_> {
+    /// The expression under which it is taken.
+    pub fn when(&mut self, condition: impl Into<String>) -> &mut Self {
+        self.0.condition = Some(condition.into());
+        self
+    }
+
+    /// Of several edges that hold, the heaviest is taken, then the earliest.
+    pub fn weight(&mut self, weight: f64) -> &mut Self {
+        self.0.weight = weight;
+        self
+    }
+
+    /// A label for people.
+    pub fn label(&mut self, label: impl Into<String>) -> &mut Self {
+        self.0.label = Some(label.into());
+        self
+    }
+}
+
+/// The settings of a route, see [`WorkflowBuilder::when`].
+#[derive(Debug)]
+pub struct RouteSettings<'a>(Option<&'a mut Route>);
+
+impl<'a> RouteSettings<'a> {
+    pub(super) fn push(node: &'a mut NodeDefinition, condition: String, target_node_id: String) -> Self {
+        let NodeConfig::Route(config) = &mut node.config else {
+            return Self(None);
+        };
+        config.routes.push(Route {
+            condition,
+            target_node_id,
+            priority: 0.0,
+        });
+        Self(config.routes.last_mut())
+    }
+
+    /// Higher is tried first (0).
+    pub fn priority(&mut self, priority: f64) -> &mut Self {
+        if let Some(route) = &mut self.0 {
+            route.priority = priority;
+        }
+        self
+    }
+}
