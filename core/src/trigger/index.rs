@@ -1,8 +1,8 @@
 //! The triggers that an event can concern: by type, name, workflow or thread, and a field compared with a literal.
 //!
-//! Every trigger stands in one hash map, under everything its condition asks for. Which parts that is differs from trigger
-//! to trigger; the map of probes lists the combinations in use, and an event makes one lookup for each of those. No order
-//! of a hash map is ever seen: the caller sorts what is found.
+//! The triggers of an event's type and name stand in one hash map for each combination of parts that their conditions ask
+//! for, under the values they ask for; an event makes one lookup in each of those maps. No order of a hash map is ever
+//! seen: the caller sorts what is found.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -24,91 +24,91 @@ pub(super) struct Candidate {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct TriggerIndex {
-    by_condition: HashMap<Condition, Vec<Candidate>, FixedState>,
-    /// The probes to make for an event, and how many triggers need each.
-    probes: HashMap<EventName, BTreeMap<Probe, usize>, FixedState>,
+    by_type: BTreeMap<EventType, OfType>,
 }
 
-/// The type of an event, and its name where the trigger asks for one.
-type EventName = (EventType, Option<SmolStr>);
-
-/// Everything that the index knows of a trigger's condition.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Condition {
-    event: EventName,
-    source: Source,
-    field: FieldTest,
+/// The triggers of one type of event.
+#[derive(Clone, Debug, Default)]
+struct OfType {
+    /// Those that ask for no name.
+    unnamed: Tables,
+    by_name: HashMap<SmolStr, Tables, FixedState>,
 }
 
-/// The source the event must come from.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Source {
-    Anywhere,
-    Workflow(SmolStr),
-    Thread(SmolStr),
-}
+/// The triggers of one type and name of event: a table for each combination of parts that their conditions ask for.
+#[derive(Clone, Debug, Default)]
+struct Tables(Vec<(Probe, HashMap<Values, Vec<Candidate>, FixedState>)>);
 
-/// The test of a field of the event.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum FieldTest {
-    None,
-    Equals(SmolStr, Literal),
-    /// Of another kind than this: `==` converts, so only the expression can say whether it holds.
-    NotOfKind(SmolStr, LiteralKind),
-}
-
-/// The parts of an event that make up a [`Condition`].
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// The parts of an event that a condition asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Probe {
     source: SourceProbe,
     field: FieldProbe,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// The source that an event must come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SourceProbe {
     Anywhere,
     Workflow,
     Thread,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// The test of a field of the event.
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum FieldProbe {
     None,
     Equals(SmolStr),
+    /// Of another kind than this: `==` converts, so only the expression can say whether it holds.
     NotOfKind(SmolStr, LiteralKind),
+}
+
+/// The values that a condition asks for; none for a part that its probe does not ask for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Values {
+    source: Option<SmolStr>,
+    literal: Option<Literal>,
+}
+
+/// Everything that the index knows of a trigger's condition.
+struct Condition {
+    probe: Probe,
+    values: Values,
+    /// The trigger's expression holds for each event that passes.
+    is_answered: bool,
 }
 
 impl TriggerIndex {
     pub(super) fn add(&mut self, key: TriggerKey, owner: &Owner, definition: &TriggerDefinition) {
-        for (condition, is_answered) in conditions(owner, definition) {
-            let probes = self.probes.entry(condition.event.clone()).or_default();
-            *probes.entry(condition.probe()).or_default() += 1;
-            let candidates = self.by_condition.entry(condition).or_default();
-            candidates.push(Candidate { key, is_answered });
+        let of_type = self.by_type.entry(definition.condition.event_type).or_default();
+        let tables = match &definition.condition.event_name {
+            Some(name) => of_type.by_name.entry(name.into()).or_default(),
+            None => &mut of_type.unnamed,
+        };
+        for condition in conditions(owner, definition) {
+            let candidate = Candidate {
+                key,
+                is_answered: condition.is_answered,
+            };
+            tables.add(condition, candidate);
         }
     }
 
     pub(super) fn remove(&mut self, key: TriggerKey, owner: &Owner, definition: &TriggerDefinition) {
-        for (condition, _) in conditions(owner, definition) {
-            if let Some(candidates) = self.by_condition.get_mut(&condition) {
-                candidates.retain(|candidate| candidate.key != key);
-                if candidates.is_empty() {
-                    self.by_condition.remove(&condition);
-                }
-            }
-            let probe = condition.probe();
-            let Some(probes) = self.probes.get_mut(&condition.event) else {
-                continue;
-            };
-            let left = probes.get_mut(&probe).map_or(0, |count| {
-                *count -= 1;
-                *count
-            });
-            if left == 0 {
-                probes.remove(&probe);
-            }
-            if probes.is_empty() {
-                self.probes.remove(&condition.event);
+        let Some(of_type) = self.by_type.get_mut(&definition.condition.event_type) else {
+            return;
+        };
+        let name = definition.condition.event_name.as_deref();
+        let tables = match name {
+            Some(name) => of_type.by_name.get_mut(name),
+            None => Some(&mut of_type.unnamed),
+        };
+        if let Some(tables) = tables {
+            conditions(owner, definition)
+                .iter()
+                .for_each(|condition| tables.remove(condition, key));
+            if let Some(name) = name.filter(|_| tables.0.is_empty()) {
+                of_type.by_name.remove(name);
             }
         }
     }
@@ -116,51 +116,74 @@ impl TriggerIndex {
     /// Appends the triggers that the event can concern, in no order, each once. A trigger that names a thread may belong
     /// to another workflow than the event's.
     pub(super) fn find(&self, event: &Event, found: &mut Vec<Candidate>) {
-        let raised = &event.raised;
-        let names = [None, raised.event_name.as_deref().map(SmolStr::new)];
-        let count = if names[1].is_some() { 2 } else { 1 };
-        for name in names.into_iter().take(count) {
-            let event_name = (raised.event_type, name);
-            for probe in self.probes.get(&event_name).into_iter().flat_map(BTreeMap::keys) {
-                if let Some(field) = probe.field.test(event) {
-                    let condition = Condition {
-                        event: event_name.clone(),
-                        source: probe.source.of(event),
-                        field,
-                    };
-                    found.extend(self.by_condition.get(&condition).into_iter().flatten());
+        let Some(of_type) = self.by_type.get(&event.raised.event_type) else {
+            return;
+        };
+        of_type.unnamed.find(event, found);
+        let name = event.raised.event_name.as_deref();
+        if let Some(named) = name.and_then(|name| of_type.by_name.get(name)) {
+            named.find(event, found);
+        }
+    }
+}
+
+impl Tables {
+    fn add(&mut self, condition: Condition, candidate: Candidate) {
+        let Condition { probe, values, .. } = condition;
+        let place = self.0.iter().position(|(known, _)| *known == probe);
+        let place = place.unwrap_or_else(|| {
+            self.0.push((probe, HashMap::default()));
+            self.0.len() - 1
+        });
+        self.0[place].1.entry(values).or_default().push(candidate);
+    }
+
+    fn remove(&mut self, condition: &Condition, key: TriggerKey) {
+        let Condition { probe, values, .. } = condition;
+        for (_, table) in self.0.iter_mut().filter(|(known, _)| known == probe) {
+            if let Some(candidates) = table.get_mut(values) {
+                candidates.retain(|candidate| candidate.key != key);
+                if candidates.is_empty() {
+                    table.remove(values);
                 }
+            }
+        }
+        self.0.retain(|(_, table)| !table.is_empty());
+    }
+
+    fn find(&self, event: &Event, found: &mut Vec<Candidate>) {
+        for (probe, table) in &self.0 {
+            if let Some(values) = probe.values(event) {
+                found.extend(table.get(&values).into_iter().flatten());
             }
         }
     }
 }
 
-/// The conditions that a trigger is found under, each with whether its expression then holds.
-fn conditions(owner: &Owner, definition: &TriggerDefinition) -> Vec<(Condition, bool)> {
-    let equality = definition.condition.expression.as_deref().and_then(Equality::read);
-    let with_field = |field: FieldTest| Condition {
-        event: (
-            definition.condition.event_type,
-            definition.condition.event_name.as_deref().map(SmolStr::new),
-        ),
-        source: match (&definition.thread_id, watched_workflow(owner, definition)) {
-            (Some(thread), _) => Source::Thread(thread.into()),
-            (None, Some(workflow)) => Source::Workflow(workflow.into()),
-            (None, None) => Source::Anywhere,
+/// The conditions that a trigger is found under.
+fn conditions(owner: &Owner, definition: &TriggerDefinition) -> Vec<Condition> {
+    let (source, id) = match (&definition.thread_id, watched_workflow(owner, definition)) {
+        (Some(thread), _) => (SourceProbe::Thread, Some(SmolStr::from(thread))),
+        (None, Some(workflow)) => (SourceProbe::Workflow, Some(SmolStr::from(workflow))),
+        (None, None) => (SourceProbe::Anywhere, None),
+    };
+    let with_field = |field: FieldProbe, literal: Option<Literal>, is_answered: bool| Condition {
+        probe: Probe { source, field },
+        values: Values {
+            source: id.clone(),
+            literal,
         },
-        field,
+        is_answered,
     };
-    let Some(equality) = equality else {
-        return vec![(with_field(FieldTest::None), false)];
+    let Some(equality) = definition.condition.expression.as_deref().and_then(Equality::read) else {
+        return vec![with_field(FieldProbe::None, None, false)];
     };
-    let kind = equality.literal.kind();
-    let other_kind = FieldTest::NotOfKind(equality.field.clone(), kind);
     let is_answered = equality.is_whole_expression();
-    let is_loose = equality.is_loose;
-    let equals = with_field(FieldTest::Equals(equality.field, equality.literal));
-    let mut conditions = vec![(equals, is_answered)];
-    if is_loose {
-        conditions.push((with_field(other_kind), false));
+    let other_kind = FieldProbe::NotOfKind(equality.field.clone(), equality.literal.kind());
+    let equals = FieldProbe::Equals(equality.field);
+    let mut conditions = vec![with_field(equals, Some(equality.literal), is_answered)];
+    if equality.is_loose {
+        conditions.push(with_field(other_kind, None, false));
     }
     conditions
 }
@@ -173,47 +196,26 @@ pub(super) fn watched_workflow<'a>(owner: &'a Owner, definition: &'a TriggerDefi
     }
 }
 
-impl Condition {
-    fn probe(&self) -> Probe {
-        Probe {
-            source: match self.source {
-                Source::Anywhere => SourceProbe::Anywhere,
-                Source::Workflow(_) => SourceProbe::Workflow,
-                Source::Thread(_) => SourceProbe::Thread,
+impl Probe {
+    /// The event's values for this probe; none where no trigger found by it can hold.
+    fn values(&self, event: &Event) -> Option<Values> {
+        let literal = match &self.field {
+            FieldProbe::None => None,
+            FieldProbe::Equals(field) => match field_value(&event.raised, field) {
+                FieldValue::Literal(literal) => Some(literal),
+                FieldValue::Absent | FieldValue::Other => return None,
             },
-            field: match &self.field {
-                FieldTest::None => FieldProbe::None,
-                FieldTest::Equals(field, _) => FieldProbe::Equals(field.clone()),
-                FieldTest::NotOfKind(field, kind) => FieldProbe::NotOfKind(field.clone(), *kind),
+            FieldProbe::NotOfKind(field, kind) => match field_value(&event.raised, field) {
+                FieldValue::Absent => return None,
+                FieldValue::Literal(literal) if literal.kind() == *kind => return None,
+                FieldValue::Literal(_) | FieldValue::Other => None,
             },
-        }
-    }
-}
-
-impl SourceProbe {
-    fn of(self, event: &Event) -> Source {
-        match self {
-            Self::Anywhere => Source::Anywhere,
-            Self::Workflow => Source::Workflow(SmolStr::new(&event.workflow_id)),
-            Self::Thread => Source::Thread(SmolStr::new(&event.thread_id)),
-        }
-    }
-}
-
-impl FieldProbe {
-    /// The test that the event passes; none where no trigger found by this probe can hold.
-    fn test(&self, event: &Event) -> Option<FieldTest> {
-        match self {
-            Self::None => Some(FieldTest::None),
-            Self::Equals(field) => match field_value(&event.raised, field) {
-                FieldValue::Literal(literal) => Some(FieldTest::Equals(field.clone(), literal)),
-                FieldValue::Absent | FieldValue::Other => None,
-            },
-            Self::NotOfKind(field, kind) => match field_value(&event.raised, field) {
-                FieldValue::Absent => None,
-                FieldValue::Literal(literal) if literal.kind() == *kind => None,
-                FieldValue::Literal(_) | FieldValue::Other => Some(FieldTest::NotOfKind(field.clone(), *kind)),
-            },
-        }
+        };
+        let source = match self.source {
+            SourceProbe::Anywhere => None,
+            SourceProbe::Workflow => Some(SmolStr::new(&event.workflow_id)),
+            SourceProbe::Thread => Some(SmolStr::new(&event.thread_id)),
+        };
+        Some(Values { source, literal })
     }
 }
