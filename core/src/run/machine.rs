@@ -97,7 +97,8 @@ pub struct RunMachine {
     pub(super) next_fork: ForkNo,
     pub(super) firings: Firings,
     pub(super) globals: Variables,
-    pinned: Pinned,
+    /// None while no section has been set: most runs have none.
+    pinned: Option<Box<Pinned>>,
     pub(super) mailbox: Mailbox,
     pub(super) quiescence: Quiescence,
     /// By the threads that have ended: also where nobody was left to take what they came to.
@@ -141,7 +142,7 @@ impl RunMachine {
             next_fork: 0,
             firings: Firings::default(),
             globals: Variables::default(),
-            pinned: seed.pinned,
+            pinned: (seed.pinned != Pinned::default()).then(|| Box::new(seed.pinned)),
             mailbox: Mailbox::default(),
             quiescence: Quiescence::default(),
             spent: Spent::default(),

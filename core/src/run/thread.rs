@@ -145,7 +145,7 @@ pub(super) struct ThreadTurn<'t, 'a> {
     pub(super) no: ThreadNo,
     pub(super) live: &'t mut LiveThread,
     pub(super) globals: &'t mut Variables,
-    pub(super) pinned: &'t mut Pinned,
+    pub(super) pinned: &'t mut Option<Box<Pinned>>,
     pub(super) mailbox: &'t mut Mailbox,
     pub(super) buffers: &'t mut EffectBuffers,
     /// The run's own chance.
@@ -401,13 +401,13 @@ impl ThreadTurn<'_, '_> {
                 let chosen = choice.as_ref().and_then(|choice| choice.profile_id.clone());
                 let profile = chosen.as_deref().or(profile);
                 let tokenizer = self.step.world.tokenizer(graph);
-                let mut pinned = self.pinned.clone();
+                let mut pinned = self.pinned.clone().unwrap_or_default();
                 if let Some(agent) = machine.agent() {
                     pinned.role.clone_from(&agent.role);
                 }
                 Request::Do {
                     op,
-                    pinned: Some(Box::new(pinned)),
+                    pinned: Some(pinned),
                     tool_tokens: self.step.world.tool_tokens(tools, &*tokenizer),
                     rules: self.step.world.message_rules(profile),
                 }
@@ -470,7 +470,7 @@ impl EffectBuffers {
 }
 
 /// Sets a section of the pinned context.
-pub(super) fn pin(pinned: &mut Pinned, section: PinSection, value: &Value) -> Result<(), RunError> {
+pub(super) fn pin(pinned: &mut Option<Box<Pinned>>, section: PinSection, value: &Value) -> Result<(), RunError> {
     fn read<T: serde::de::DeserializeOwned>(value: &Value) -> Result<Option<T>, RunError> {
         serde_json::from_value(value.clone()).map_err(|error| {
             RunError::new(
@@ -479,6 +479,7 @@ pub(super) fn pin(pinned: &mut Pinned, section: PinSection, value: &Value) -> Re
             )
         })
     }
+    let pinned = pinned.get_or_insert_default();
     match section {
         PinSection::Role => pinned.role = read(value)?,
         PinSection::Todo => pinned.todo = read(value)?,
