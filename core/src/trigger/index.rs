@@ -37,7 +37,9 @@ struct OfType {
 
 /// The triggers of one type and name of event: a table for each combination of parts that their conditions ask for.
 #[derive(Clone, Debug, Default)]
-struct Tables(Vec<(Probe, HashMap<Values, Vec<Candidate>, FixedState>)>);
+struct Tables(Vec<(Probe, Table)>);
+
+type Table = HashMap<Values, Vec<Candidate>, FixedState>;
 
 /// The parts of an event that a condition asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,9 +106,9 @@ impl TriggerIndex {
             None => Some(&mut of_type.unnamed),
         };
         if let Some(tables) = tables {
-            conditions(owner, definition)
-                .iter()
-                .for_each(|condition| tables.remove(condition, key));
+            for condition in conditions(owner, definition) {
+                tables.remove(&condition, key);
+            }
             if let Some(name) = name.filter(|_| tables.0.is_empty()) {
                 of_type.by_name.remove(name);
             }
@@ -132,7 +134,7 @@ impl Tables {
         let Condition { probe, values, .. } = condition;
         let place = self.0.iter().position(|(known, _)| *known == probe);
         let place = place.unwrap_or_else(|| {
-            self.0.push((probe, HashMap::default()));
+            self.0.push((probe, Table::default()));
             self.0.len() - 1
         });
         self.0[place].1.entry(values).or_default().push(candidate);
