@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use pirn::serde_json::{Value, from_str, json};
 use pirn::workflow::{
-    Assign, Back, Code, Context, Join, JoinWhen, Llm, Subgraph, VariableType, Wait, triggered, workflow,
+    Ask, Assign, Back, Code, Context, Join, JoinWhen, Llm, Loop, LoopLimit, MapItems, Subgraph, VariableType, Wait,
+    triggered, workflow,
 };
 use pirn::{
     EventType, ExecuteTriggeredSubgraph, Role, TriggerAction, TriggerDefinition, TriggerInput, WorkflowDefinition,
@@ -24,6 +25,9 @@ fn examples() -> Vec<Written> {
         ("tutorial/4-compress.json", vec![compress(), shorten()], vec![]),
         ("support-fork.json", vec![review()], vec![]),
         ("topic-of.json", vec![topic_of()], vec![]),
+        ("research.json", vec![research(), source()], vec![]),
+        ("refine.json", vec![refine()], vec![]),
+        ("approval/workflow.json", vec![approval()], vec![]),
         ("compression-002/main.json", vec![long_talk()], vec![]),
         (
             "compression-002/002-compression-workflow.json",
@@ -185,6 +189,79 @@ fn topic_of() -> WorkflowDefinition {
         let pick = flow.then(start, "pick", Code::js(pick));
         let end = flow.end("end");
         flow.edge(pick, end);
+    })
+}
+
+fn research() -> WorkflowDefinition {
+    workflow("research", "start", |flow, start| {
+        flow.name("Ask many sources, take the first three answers, stop the rest");
+        let look_up = MapItems::of("input.sources", "source")
+            .item_name("source")
+            .input("({ source, question: input.question })")
+            .when(JoinWhen::AtLeast(3))
+            .timeout(Duration::from_secs(30));
+        let look_up = flow.then(start, "look-up", look_up);
+        let write = "Answer \"{{input.question}}\" from these notes: {{json nodes.look-up.results}}";
+        let write = flow.then(look_up, "write", Llm::prompt(write).profile_id("writer"));
+        let output = "({ answer: output.content, from: nodes['look-up'].completed.map(at => input.sources[at]), \
+                      failed: nodes['look-up'].failed.map(one => input.sources[one.index]), \
+                      stopped: nodes['look-up'].cancelled.map(at => input.sources[at]) })";
+        let end = flow.end_with("end", output);
+        flow.edge(write, end);
+    })
+}
+
+fn source() -> WorkflowDefinition {
+    workflow("source", "start", |flow, start| {
+        let read = Llm::prompt("{{input.source}}: {{input.question}}").profile_id("reader");
+        let read = flow.then(start, "read", read);
+        let end = flow.end_with("end", "({ source: input.source, note: output.content })");
+        flow.edge(read, end);
+    })
+}
+
+fn refine() -> WorkflowDefinition {
+    workflow("refine", "start", |flow, start| {
+        flow.name("Write, have it judged, and write again until the judge is content");
+        flow.variable("draft", "");
+        flow.variable("verdict", "");
+        let again = flow.loop_start("again", Loop::counting("drafts").at_most(5, LoopLimit::Finish));
+        flow.edge(start, &again);
+        let write = "{{#if loop.first}}Write a notice: {{input}}{{else}}Write it again. {{verdict}}{{/if}}";
+        let write = flow.then(&again, "write", Llm::prompt(write).profile_id("writer"));
+        let keep = flow.then(write, "keep", Assign::to("draft", "output.content"));
+        let judge = Llm::prompt("Judge this notice, OK or what is wrong: {{draft}}").profile_id("judge");
+        let judge = flow.then(keep, "judge", judge);
+        let say = flow.then(judge, "say", Assign::to("verdict", "output.content"));
+        let content = flow.loop_until("content", again, "verdict == 'OK'");
+        flow.edge(say, content);
+        let end = flow.end_with("end", "({ draft, verdict })");
+        flow.edge(content, end);
+    })
+}
+
+fn approval() -> WorkflowDefinition {
+    workflow("approval", "start", |flow, start| {
+        flow.name("Two people approve an order, in either order");
+        let mut both = flow.fork("both");
+        flow.edge(start, &both);
+        let asks = |question: &str, who: &str| Ask::question(question).choices(["approve", "reject"]).assignee(who);
+        let pay = asks("Finance: pay {{input.amount}} EUR to {{input.supplier}}?", "finance");
+        let finance = flow.ask("finance", pay);
+        let sign = asks("Legal: sign the contract with {{input.supplier}}?", "legal");
+        let legal = flow.ask("legal", sign);
+        flow.path(&mut both, "finance", finance);
+        flow.path(&mut both, "legal", legal);
+        let answers = flow.join("answers", both, JoinWhen::AllCompleted);
+        flow.edge(finance, answers);
+        flow.edge(legal, answers);
+        let which = flow.route("which");
+        flow.edge(answers, which);
+        let ordered = flow.end_with("ordered", "input.supplier + ': ordered'");
+        let rejected = flow.end_with("rejected", "input.supplier + ': rejected'");
+        let approved = "output.outputs.finance.answer == 'approve' && output.outputs.legal.answer == 'approve'";
+        flow.when(which, approved, ordered);
+        flow.otherwise(which, rejected);
     })
 }
 
