@@ -26,7 +26,8 @@ pub mod tools;
 pub mod workflow;
 
 pub use engine::durable::{
-    DoubtAnswer, DoubtQuestion, ForkBuilder, OutcomeDiff, ResumeBuilder, ResumeError, RunDiff, RunView, Step, StepKind,
+    Difference, DoubtAnswer, DoubtQuestion, ForkBuilder, Migration, OutcomeDiff, ResumeBuilder, ResumeError, RunDiff,
+    RunView, Step, StepKind,
 };
 pub use engine::{
     BlockingEvents, BuildError, CancelOnDrop, Compression, Engine, EngineBuilder, EventFilter, Events, FiringOutcome,
@@ -34,7 +35,6 @@ pub use engine::{
     RunHandle, RunJournal, RunReport, RunStatus, ShutdownReport, ThreadList, ThreadReport, WorkflowInfo,
 };
 pub use explore::explore;
-pub use pirn_actors::AnswerRefused;
 pub use pirn_actors::cause::idempotency_key;
 pub use pirn_actors::host::WorkClock;
 pub use pirn_actors::ports::{
@@ -50,7 +50,7 @@ pub use pirn_core::event::{Event, EventData, EventType};
 pub use pirn_core::message::{Message, Part, Role, ToolCall};
 pub use pirn_core::model_call::FinishReason;
 pub use pirn_core::run::{
-    ConversationReport, DoubtKind, DoubtReport, OutputError, RepeatReport, Resolution, TokenReport,
+    AnswerRefused, ConversationReport, DoubtKind, DoubtReport, OutputError, RepeatReport, Resolution, TokenReport,
 };
 pub use pirn_core::status::ThreadStatus;
 pub use pirn_core::thread::{Interaction, ModelReply, NodeStatus, ThreadKind};

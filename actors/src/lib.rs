@@ -4,6 +4,7 @@
 //! with [`contain::start_contained`] and asks its [`host::Host`] for time, timers and tasks; nothing here asks
 //! actix or tokio directly.
 
+mod acknowledgements;
 pub mod answer;
 mod call_context;
 pub mod cause;
@@ -36,4 +37,3 @@ mod world;
 pub use history::History;
 pub use pirn_core::run::{Messages, ThreadList};
 pub use protocol::events;
-pub use protocol::supervisor::AnswerRefused;

@@ -21,14 +21,16 @@ use actix::{Actor, ActorContext, Context, Handler};
 use pirn_core::Millis;
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::run::{
-    Begun, Control, Effect, Message, Outbox, Panic, Panicked, RunMachine, ThreadNo, ToConversation, ToSupervisor,
+    AnswerRefused, Begun, Control, Effect, Message, Outbox, Panic, Panicked, RunMachine, ThreadNo, ToConversation,
+    ToSupervisor,
 };
 use pirn_core::thread::EffectId;
 
+use crate::acknowledgements::{Acknowledge, Acknowledgements};
 use crate::contain::{Exit, contained};
 use crate::conversation::ConversationActor;
 use crate::protocol::bus::{BusMsg, Subscriber};
-use crate::protocol::supervisor::SupervisorMsg;
+use crate::protocol::supervisor::{InteractionAnswer, SupervisorMsg};
 use crate::rebuilt::{Rebuilt, Resumed};
 use crate::run_context::RunContext;
 use crate::supervisor::{Beginning, NewRun, RunSpec, SupervisorActor};
@@ -63,6 +65,8 @@ struct Actors {
     outbox: Outbox,
     /// The last step whose keeping was asked for.
     asked: Option<u64>,
+    /// Callers that wait until that is so.
+    acknowledgements: Acknowledgements,
     /// The run has begun: what was told before is heard first.
     has_begun: bool,
 }
@@ -185,6 +189,7 @@ impl Actors {
             effects,
             outbox,
             asked: None,
+            acknowledgements: Acknowledgements::default(),
             has_begun: false,
         }
     }
@@ -223,7 +228,7 @@ impl Actors {
             told,
             journal,
         } = resumed;
-        run.goes_on(rebuilt.steps, journal);
+        run.goes_on(rebuilt.steps, rebuilt.at, journal);
         let (again, mut first) = rebuilt.events_again();
         let Rebuilt {
             machine,
@@ -254,7 +259,7 @@ impl Actors {
         if !self.has_begun || self.supervisor.is_over() {
             return Served::All;
         }
-        let now = run.now();
+        let now = run.step_time();
         for _ in 0..AT_ONCE {
             let Some(message) = self.machine.next_message() else {
                 if let Err(lost) = self.keep(now, run, inbox) {
@@ -282,7 +287,7 @@ impl Actors {
     /// Has kept what the run was told, where something waits for that.
     fn keep(&mut self, now: Millis, run: &Rc<RunContext>, inbox: &Weak<dyn LocalInbox>) -> Result<(), String> {
         let step = run.told();
-        if !self.outbox.waits() || self.asked == Some(step) {
+        if (!self.outbox.waits() && self.acknowledgements.is_empty()) || self.asked == Some(step) {
             return Ok(());
         }
         self.asked = Some(step);
@@ -294,6 +299,7 @@ impl Actors {
 
     /// The run ends here, for this process: what is under way for it is stopped, and what waits is never told.
     fn stop(&mut self, error: RunError, run: &Rc<RunContext>) {
+        self.acknowledgements.lost(&error);
         self.outbox.clear();
         self.threads.clear();
         self.supervisor.stop(error, run);
@@ -313,12 +319,40 @@ impl Actors {
             return Ok(());
         }
         self.outbox.durable(step);
+        // Before anything that follows: a run that ends with it answers nobody any more.
+        self.acknowledgements.kept(step);
         while let Some((at, effect)) = self.outbox.release(now) {
             if let Err(Exit::Panicked { message }) = contained(|| self.carry_out(effect, (at, now), run, inbox)) {
                 return Err(message);
             }
         }
         Ok(())
+    }
+
+    /// A person answers a question.
+    fn answer(&mut self, answer: InteractionAnswer, run: &Rc<RunContext>) {
+        let Some((message, taken)) = answer.check(&self.machine, run.ports().fits, run.host.wall_clock()) else {
+            return;
+        };
+        run.tell(&mut self.machine, message);
+        self.acknowledge(
+            run,
+            Box::new(|kept| {
+                taken(kept.map_err(|error| AnswerRefused::NotKept {
+                    reason: error.to_string(),
+                }));
+            }),
+        );
+    }
+
+    /// Tells somebody once all that the run was told is durable.
+    fn acknowledge(&mut self, run: &Rc<RunContext>, acknowledge: Acknowledge) {
+        let step = run.told();
+        if self.outbox.is_durable(step) {
+            acknowledge(Ok(()));
+        } else {
+            self.acknowledgements.wait(step, acknowledge);
+        }
     }
 
     /// Has the actor that a message is for handle it, and carries out what follows.
@@ -508,6 +542,14 @@ impl Handler<SupervisorMsg> for RunActor {
             // Of a run that is over nothing more comes: dropping the subscription says so.
             SupervisorMsg::Subscribe { .. } | SupervisorMsg::Kept { .. }
                 if mailbox.actors.borrow().supervisor.is_over() => {}
+            SupervisorMsg::AnswerInteraction(answer) if mailbox.actors.borrow().supervisor.is_over() => {
+                (answer.taken)(Err(AnswerRefused::NotOpen));
+            }
+            SupervisorMsg::AwaitKept(kept) if mailbox.actors.borrow().supervisor.is_over() => {
+                kept(Err(RunError::new(RunErrorCode::Cancelled, "the run has ended")));
+            }
+            SupervisorMsg::AnswerInteraction(answer) => mailbox.actors.borrow_mut().answer(*answer, &self.run),
+            SupervisorMsg::AwaitKept(kept) => mailbox.actors.borrow_mut().acknowledge(&self.run, kept),
             SupervisorMsg::Subscribe { mask, deliver } => {
                 let run_id = Some(Arc::clone(&self.run.run_id));
                 let subscriber = Subscriber {
@@ -544,14 +586,13 @@ impl Handler<SupervisorMsg> for RunActor {
                 let machine = &mut mailbox.actors.borrow_mut().machine;
                 let fired = ToSupervisor::Fired { sequence, trigger };
                 self.run.tell(machine, Message::Supervisor(fired));
-                if let Some(message) = then.and_then(|then| then.for_machine(machine, || self.run.now())) {
+                if let Some(message) = then.and_then(|then| then.for_machine(machine)) {
                     self.run.tell(machine, message);
                 }
             }
             message => {
                 let machine = &mut mailbox.actors.borrow_mut().machine;
-                let at = || self.run.host.wall_clock();
-                if let Some(message) = message.for_machine(machine, at) {
+                if let Some(message) = message.for_machine(machine) {
                     self.run.tell(machine, message);
                 }
             }

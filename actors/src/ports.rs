@@ -11,6 +11,7 @@ use pirn_core::definition::{InDoubt, Profile};
 use pirn_core::error::RunError;
 use pirn_core::graph::{Evaluator, Graph, NodeIx, NodeKind, SnippetIx};
 use pirn_core::message::{Part, ToolCall};
+use pirn_core::run::Fits;
 use pirn_core::script::{Scope, ScopeValues};
 use pirn_core::thread::{Evaluation, ModelReply, Outcome, ScriptLogs, Snapshot, ThreadScope, ToolResult, Variables};
 use serde_json::{Map, Value};
@@ -425,6 +426,8 @@ pub struct Ports {
     pub tokenizer: Arc<FindTokenizer>,
     /// Called for SEND_NOTIFICATION.
     pub notify: Arc<Notify>,
+    /// Checks people's answers.
+    pub fits: Fits,
 }
 
 impl Ports {

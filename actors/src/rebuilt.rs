@@ -1,13 +1,15 @@
 //! Runs as they were: what is known of one that was rebuilt, for whoever goes on with it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use pirn_core::Millis;
 use pirn_core::conversation::ModelRequest;
 use pirn_core::event::{Event, RaisedEvent};
 use pirn_core::graph::{Graph, NodeIx};
-use pirn_core::run::{DoubtKind, Effect, Message, OpenEffects, Replayed, RunMachine, ThreadNo, ToSupervisor, ToThread};
+use pirn_core::run::{
+    DoubtKind, Effect, Listening, Message, OpenEffects, Replayed, RunMachine, ThreadNo, ToSupervisor, ToThread,
+};
 use pirn_core::thread::{self, Input, ModelChoice, Outcome};
 use serde_json::{Map, Value};
 
@@ -25,6 +27,12 @@ pub struct Rebuilt {
     pub(crate) workflow_id: Arc<str>,
     /// Its caller's metadata, for models, tools and functions.
     pub(crate) metadata: Option<Arc<Map<String, Value>>>,
+    /// The event types that somebody listened to.
+    pub listening: Listening,
+    /// Effects that no process has begun: they followed from something that the run was told while none carried it.
+    pub not_begun: BTreeSet<(ThreadNo, thread::EffectId)>,
+    /// No process carried the run when it was told the last thing.
+    pub is_uncarried: bool,
     /// The effects that have no outcome.
     pub open: OpenEffects,
     /// Number of steps it was told.
@@ -160,20 +168,35 @@ pub(crate) struct Seen {
     asked: AskedFor,
     answered: BTreeMap<ThreadNo, Vec<AnsweredRequest>>,
     triggers: TriggersActed,
+    not_begun: BTreeSet<(ThreadNo, thread::EffectId)>,
+    is_uncarried: bool,
     /// Number of events raised, and the number when the triggers were last asked to act on them.
     events: u64,
     asked_triggers: u64,
     steps: u64,
     at: Option<Millis>,
+    listening: Listening,
 }
 
 impl Seen {
+    pub(crate) fn new(listening: Listening) -> Self {
+        Self {
+            listening,
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn saw(&mut self, replayed: Replayed<'_>) {
         self.open.saw(replayed);
         match replayed {
             Replayed::Told(told) => {
                 self.steps += 1;
                 self.at = Some(told.at);
+                self.listening = told.listening;
+                self.is_uncarried = told.uncarried;
+                if !told.uncarried {
+                    self.not_begun.clear();
+                }
                 self.told(&told.message);
             }
             Replayed::Did(at, effects) => effects.iter().for_each(|effect| self.did(at, effect)),
@@ -264,6 +287,9 @@ impl Seen {
             thread::Effect::Timer { id, .. } => (*id, None),
             _ => return,
         };
+        if self.is_uncarried {
+            self.not_begun.insert((thread, id));
+        }
         self.asked.insert((thread, id), (at, node, DoubtKind::of(effect)));
     }
 
@@ -280,6 +306,9 @@ impl Seen {
             asked,
             answered,
             triggers,
+            not_begun,
+            is_uncarried,
+            listening,
             steps,
             at,
             events: _,
@@ -308,6 +337,9 @@ impl Seen {
             machine,
             graphs,
             metadata,
+            listening,
+            not_begun,
+            is_uncarried,
             open,
             steps,
             at: at.unwrap_or(begun_at),

@@ -41,6 +41,9 @@ pub(crate) struct RunContext {
     promised: EventMask,
     /// Between the host's clock and the run's, which goes on in another process.
     epoch: Millis,
+    /// The time of the last thing that the run was told; of one with a journal. All that follows from that happens then, here and when
+    /// the run is rebuilt.
+    told_at: Cell<Option<Millis>>,
     next_waiter: Cell<WaiterId>,
     /// The bus was told something of this run.
     is_on_bus: Cell<bool>,
@@ -71,6 +74,7 @@ impl RunContext {
             told: Cell::default(),
             promised,
             epoch,
+            told_at: Cell::default(),
             next_waiter: Cell::default(),
             is_on_bus: Cell::default(),
         }
@@ -101,16 +105,23 @@ impl RunContext {
         self.host.now() + self.epoch
     }
 
+    /// The time of the steps that the run takes next.
+    pub(crate) fn step_time(&self) -> Millis {
+        self.told_at.get().unwrap_or_else(|| self.now())
+    }
+
     /// The run begins.
     pub(crate) fn begun(&self, begun: &Begun) {
         let journal = self.ports().journal.as_ref();
+        self.told_at.set(journal.map(|_| begun.at));
         self.journal
             .replace(journal.map(|journal| journal.begun(begun, self.in_place.graphs())));
     }
 
-    /// The run goes on after so many steps.
-    pub(crate) fn goes_on(&self, steps: u64, journal: Box<dyn RunJournal>) {
+    /// The run goes on after so many steps, the last of them told at this time.
+    pub(crate) fn goes_on(&self, steps: u64, at: Millis, journal: Box<dyn RunJournal>) {
         self.told.set(steps);
+        self.told_at.set(Some(at));
         self.journal.replace(Some(journal));
     }
 
@@ -121,6 +132,9 @@ impl RunContext {
 
     /// Tells the run's machine something from outside, for the record too.
     pub(crate) fn tell(&self, machine: &mut RunMachine, message: Message) {
+        if self.told_at.get().is_some() {
+            self.told_at.set(Some(self.now()));
+        }
         let message = self.record(machine, message);
         machine.tell(message);
     }
@@ -165,7 +179,7 @@ impl RunContext {
         format!("{}-f{firing}", self.run_id).into()
     }
 
-    /// Has the journal keep what the machine is told just now.
+    /// Has the journal keep what the machine is told in this step.
     pub(crate) fn record(&self, machine: &RunMachine, message: Message) -> Message {
         let mut journal = self.journal.borrow_mut();
         let Some(journal) = journal.as_mut() else {
@@ -173,9 +187,10 @@ impl RunContext {
         };
         self.told.set(self.told.get() + 1);
         let told = Told {
-            at: self.now(),
+            at: self.step_time(),
             after: machine.steps(),
             listening: self.listening(),
+            uncarried: false,
             message,
         };
         journal.told(&told);

@@ -601,6 +601,7 @@ impl EngineBuilder {
                 .notify
                 .take()
                 .unwrap_or_else(|| Arc::new(|message, _| tracing::info!(message, "notification"))),
+            fits: crate::json_schema::fits,
         };
         Ok((ports, names))
     }

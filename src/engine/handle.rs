@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use futures::future::{Either, select};
-use pirn_actors::AnswerRefused;
 use pirn_actors::engine::StartedRun;
 use pirn_core::definition::PinSection;
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::{EventData, EventType, RaisedEvent};
+use pirn_core::run::AnswerRefused;
 use pirn_core::run::RunReport;
 use pirn_core::run::RunStatus;
 use pirn_core::status::ThreadStatus;
@@ -16,7 +16,6 @@ use pirn_sync::{Lost, completion};
 use serde_json::Value;
 
 use super::place::Placement;
-use crate::json_schema::fits;
 
 /// A run that was started. Dropping the handle lets the run go on.
 #[derive(Clone)]
@@ -153,11 +152,13 @@ impl RunHandle {
         }
     }
 
-    /// Answers a question by its id, once. Any number may wait; they are answered in any order.
+    /// Answers a question by its id, once. Any number may wait; they are answered in any order. Where runs are kept, an answer
+    /// that was taken is durable.
     ///
     /// # Errors
     /// [`AnswerRefused`]: no question of this id waits, or the answer is not one of its `choices` or not what its `schema`
-    /// says (checked with the feature `tools` or `providers`); then the question stays open.
+    /// says (checked with the feature `tools` or `providers`); then the question stays open. Where the store failed meanwhile,
+    /// the answer may count or not.
     pub async fn answer(&self, id: &str, answer: impl Into<Value>) -> Result<(), AnswerRefused> {
         self.answer_as(None, id, answer.into()).await
     }
@@ -176,15 +177,6 @@ impl RunHandle {
     }
 
     async fn answer_as(&self, by: Option<Arc<str>>, id: &str, answer: Value) -> Result<(), AnswerRefused> {
-        let open = self.interactions().await;
-        let interaction = open
-            .iter()
-            .find(|interaction| interaction.id == id)
-            .ok_or(AnswerRefused::NotOpen)?;
-        if let Some(schema) = &interaction.schema {
-            let schema = Value::Object((**schema).clone());
-            fits(&schema, &answer).map_err(|reason| AnswerRefused::Invalid { reason })?;
-        }
         let (setter, taken) = completion();
         self.started
             .answer(id, Arc::new(answer), by, move |result| setter.set(result));
@@ -192,6 +184,22 @@ impl RunHandle {
         match select(taken.wait(), self.started.settled.wait()).await {
             Either::Left((taken, _)) => taken.unwrap_or(Err(AnswerRefused::NotOpen)),
             Either::Right(_) => taken.peek().and_then(Result::ok).unwrap_or(Err(AnswerRefused::NotOpen)),
+        }
+    }
+
+    /// Waits until all that the run was told before is durable: what was emitted in it, pinned, or asked of it. Where runs are not
+    /// kept it does not wait.
+    ///
+    /// # Errors
+    /// The store failed, or the run had ended before it heard of that.
+    pub async fn kept(&self) -> Result<(), RunError> {
+        let (setter, kept) = completion();
+        self.started.await_kept(move |result| setter.set(result));
+        self.placement.wake();
+        let ended = || Err(RunError::new(RunErrorCode::Cancelled, "the run has ended"));
+        match select(kept.wait(), self.started.settled.wait()).await {
+            Either::Left((kept, _)) => kept.unwrap_or_else(|_| ended()),
+            Either::Right(_) => kept.peek().and_then(Result::ok).unwrap_or_else(ended),
         }
     }
 

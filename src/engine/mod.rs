@@ -1,5 +1,6 @@
 //! The engine: workflows in, runs out.
 
+mod answers;
 mod builder;
 mod compression;
 pub(crate) mod durable;
@@ -19,7 +20,8 @@ use pirn_core::definition::{Fault, Loaded, Pinned, SourceFile, TriggerDefinition
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::EventType;
 use pirn_core::graph::{CompileContext, Compiled, Graph, compile_loaded};
-use pirn_core::run::{Begun, Effect, Told};
+use pirn_core::run::{AnswerRefused, Begun, Effect, Told};
+use pirn_core::thread::Interaction;
 use pirn_core::trigger::{Owner, TriggerState};
 use pirn_store::{RunFilter, Store};
 use pirn_sync::{Completion, Lost, completion};
@@ -27,8 +29,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::script::{ScriptStats, TextSyntax};
-use durable::{Durable, ForkBuilder, ResumeBuilder, ResumeError, RunDiff, RunView, diff, view};
+use durable::{Durable, ForkBuilder, ResumeBuilder, ResumeError, RunDiff, RunView, Stored, diff, view};
 
+pub(crate) use answers::Answers;
 pub(crate) use builder::Plan;
 pub use builder::{BuildError, EngineBuilder};
 pub use compression::Compression;
@@ -182,6 +185,7 @@ impl Engine {
             request,
             subscriptions: Vec::new(),
             invalid: None,
+            answers: None,
         }
     }
 
@@ -269,6 +273,11 @@ impl Engine {
         self.shared.rebuild(begun, told).1
     }
 
+    /// The run of this id, where one is under way.
+    pub fn find(&self, run_id: &str) -> Option<RunHandle> {
+        self.shared.find(run_id).map(|started| self.handle(started))
+    }
+
     /// The store of its runs; none where they are not kept.
     pub fn store(&self) -> Option<&Arc<dyn Store>> {
         self.durable.as_ref().map(|durable| &durable.store)
@@ -321,6 +330,15 @@ impl Engine {
                 return Ok(resumed);
             }
         }
+    }
+
+    /// The definition that a run of the engine's store goes on by, as a text.
+    ///
+    /// # Errors
+    /// There is no such run.
+    pub async fn definition_of(&self, run_id: &str) -> Result<Arc<str>, ResumeError> {
+        let durable = self.durable()?;
+        Ok(Stored::read(&*durable.store, run_id).await?.definition)
     }
 
     /// A new run that shares what another of the engine's store went through, up to this step.
@@ -470,6 +488,7 @@ pub struct RunBuilder {
     subscriptions: Vec<Subscription>,
     /// Why the input is none; told when the run is to start.
     invalid: Option<RunError>,
+    answers: Option<Answers>,
 }
 
 impl RunBuilder {
@@ -552,6 +571,32 @@ impl RunBuilder {
         self
     }
 
+    /// Answers the run's questions at the moment they are asked: under virtual time before the clock moves on. `give` says nothing
+    /// where it has no answer, and the question waits for another; `refused` hears of an answer that is not what was asked for.
+    /// Both are called on the thread that carries the run.
+    ///
+    /// ```
+    /// # use pirn::serde_json::{Value, json};
+    /// # let engine = pirn::Engine::builder()
+    /// #     .workflows(r#"{"id": "pay", "nodes": [{"id": "s", "type": "START"},
+    /// #         {"id": "sure", "type": "USER_INTERACTION", "config": {"question": "Pay?"}}, {"id": "e", "type": "END"}],
+    /// #       "edges": [{"from": "s", "to": "sure"}, {"from": "sure", "to": "e"}]}"#)
+    /// #     .virtual_time(None)
+    /// #     .build()?;
+    /// let run = engine.run("pay").answers(|question| (&*question.node_id == "sure").then(|| json!("yes")), |_, _| ());
+    /// assert_eq!(run.start()?.outcome_blocking().output["answer"], "yes");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn answers(
+        mut self,
+        give: impl Fn(&Interaction) -> Option<Value> + Send + Sync + 'static,
+        refused: impl Fn(&Interaction, &AnswerRefused) + Send + Sync + 'static,
+    ) -> Self {
+        self.answers = Some(Answers::new(give, refused));
+        self
+    }
+
     /// The run's events from its first one on, as an async stream; no types: all.
     pub fn events(&mut self, types: &[EventType], capacity: usize) -> Events {
         let (deliver, events) = events::stream(capacity);
@@ -593,7 +638,12 @@ impl RunBuilder {
             };
             self.subscriptions.insert(0, silent);
         }
+        self.subscriptions
+            .extend(self.answers.iter().map(|answers| answers.subscription(0)));
         let (started, admitted) = engine.shared.admit_run(self.run_id, self.request, self.subscriptions)?;
+        if let Some(answers) = self.answers {
+            answers.of_run(&started);
+        }
         admitted.go()?;
         Ok(RunHandle::new(started, engine.placement))
     }

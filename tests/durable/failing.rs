@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pirn::store::{
-    Commit, ContentHash, MemoryStore, Pending, Record, Removed, Run, RunFilter, Session, Snapshot, Store, StoreError,
-    Timer,
+    Commit, ContentHash, Pending, Record, Removed, Run, RunFilter, Session, Snapshot, Store, StoreError, Timer,
 };
 
 /// The point at which the process ends.
@@ -19,17 +18,26 @@ pub(crate) enum Crash {
 }
 
 /// See the module. After its failure nothing is written.
-#[derive(Clone)]
-pub(crate) struct Failing {
-    pub(crate) kept: MemoryStore,
+pub(crate) struct Failing<S> {
+    pub(crate) kept: Arc<S>,
     crash: Crash,
     commits: Arc<AtomicU64>,
 }
 
-impl Failing {
-    pub(crate) fn new(kept: MemoryStore, crash: Crash) -> Self {
+impl<S> Clone for Failing<S> {
+    fn clone(&self) -> Self {
         Self {
-            kept,
+            kept: Arc::clone(&self.kept),
+            crash: self.crash,
+            commits: Arc::clone(&self.commits),
+        }
+    }
+}
+
+impl<S: Store> Failing<S> {
+    pub(crate) fn new(kept: S, crash: Crash) -> Self {
+        Self {
+            kept: Arc::new(kept),
             crash,
             commits: Arc::default(),
         }
@@ -49,7 +57,7 @@ impl Failing {
     }
 }
 
-impl Store for Failing {
+impl<S: Store> Store for Failing<S> {
     fn location(&self) -> &Arc<str> {
         self.kept.location()
     }

@@ -1,11 +1,16 @@
 //! Runs that are kept: killed anywhere, gone on with, and told of.
 
+mod answers;
 mod crashes;
 mod doubts;
 mod failing;
+mod golden;
+mod migrations;
 mod outside;
+mod power;
 #[path = "../../core/tests/run/shapes.rs"]
 mod shapes;
+mod small;
 mod triggers;
 #[path = "../../store/tests/runs/workflows.rs"]
 mod workflows;

@@ -293,3 +293,18 @@ fn what_a_thread_took_in_before_it_panicked_is_told_as_taken_in() {
         assert_eq!(ran.of(EventType::TriggeredSubgraphFailed).len(), 0);
     }
 }
+
+/// Time passes in the middle of a turn: what follows the panic happens at the turn's time, here and where the run is rebuilt.
+#[test]
+fn a_panic_that_takes_its_time_is_rebuilt_as_it_was() {
+    let late = |_: &pirn::Input<'_>| {
+        let (_open, never) = std::sync::mpsc::channel::<()>();
+        assert!(never.recv_timeout(std::time::Duration::from_millis(20)).is_err());
+        panic!("on purpose")
+    };
+    let branches = [vec![panics()], vec![wait("short", 1)]];
+    let main = forked(&branches, false, &json!({"joinStrategy": "ALL_COMPLETED"}));
+    let engine = Engine::builder().arbiters(1).function("panics", late);
+    let ran = run_in(engine, &main, Value::Null, Vec::new());
+    assert_eq!(ran.report.status, ThreadStatus::Failed);
+}

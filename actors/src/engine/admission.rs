@@ -130,7 +130,10 @@ impl EngineShared {
         on_end: Option<OnEnd>,
     ) -> Result<(StartedRun, AdmittedRun), RunError> {
         let (mail, receiver) = channel(16);
-        let supervisor = Arc::new(SupervisorHandle::new(Addr::new(mail).recipient(), metadata));
+        let (outcome_setter, outcome) = completion();
+        let (settled_setter, settled) = completion();
+        let ends = (outcome.clone(), settled.clone());
+        let supervisor = Arc::new(SupervisorHandle::new(Addr::new(mail).recipient(), metadata, ends));
         if self.runs.find(&run_id).is_some() {
             return Err(RunError::new(
                 RunErrorCode::NodeFailed,
@@ -139,8 +142,6 @@ impl EngineShared {
         }
         let permit = admit(&self.gate, &self.runs, &run_id, Arc::clone(&supervisor)).map_err(refused)?;
         let beginning = beginning();
-        let (outcome_setter, outcome) = completion();
-        let (settled_setter, settled) = completion();
         let (engine, id, address) = (Arc::clone(self), Arc::clone(&run_id), Arc::clone(&supervisor));
         let job: StartJob = Box::new(move |host, lease| {
             let Some(local) = Local::of(engine.uid) else {

@@ -204,6 +204,18 @@ impl EngineShared {
         let _: Result<(), RunError> = self.spawner.start_on(arbiter, job);
     }
 
+    /// The run of this id, where one is under way.
+    pub fn find(&self, run_id: &str) -> Option<StartedRun> {
+        let supervisor = self.runs.find(run_id)?;
+        let (outcome, settled) = supervisor.ends.clone();
+        Some(StartedRun {
+            run_id: run_id.into(),
+            outcome,
+            settled,
+            supervisor,
+        })
+    }
+
     /// The ports it was given.
     pub fn ports(&self) -> &Ports {
         &self.ports

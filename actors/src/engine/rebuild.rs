@@ -5,7 +5,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use pirn_core::error::RunError;
+use pirn_core::Millis;
+use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::run::{Begun, Diverged, Effect, Message, Replayed, RunMachine, Told};
 use pirn_sync::{Completion, completion};
 
@@ -45,16 +46,30 @@ impl EngineShared {
         told: impl IntoIterator<Item = Told>,
         graphs: Graphs,
     ) -> Result<Rebuilt, Diverged> {
+        let (at, metadata) = (begun.at, begun.seed.metadata.clone());
+        let mut seen = Seen::new(begun.listening);
+        let saw = &mut |replayed: Replayed<'_>| seen.saw(replayed);
+        let machine = self.replay_seen(begun, told, Arc::clone(&graphs), saw)?;
+        Ok(seen.rebuilt(machine, graphs, (at, metadata)))
+    }
+
+    /// As [`Self::replay`]; `saw` is told everything that the run goes through once more.
+    ///
+    /// # Errors
+    /// As [`Self::replay`].
+    pub fn replay_seen(
+        self: &Arc<Self>,
+        begun: Begun,
+        told: impl IntoIterator<Item = Told>,
+        graphs: Graphs,
+        saw: &mut dyn FnMut(Replayed<'_>),
+    ) -> Result<RunMachine, Diverged> {
         let evaluator = Rc::new(RefCell::new((self.ports.evaluator)()));
-        let in_place = InPlace::new(Arc::clone(&self.ports), self.handle(), Arc::clone(&graphs), evaluator);
+        let in_place = InPlace::new(Arc::clone(&self.ports), self.handle(), graphs, evaluator);
         let run_id = Arc::clone(&begun.seed.run_id);
         let metadata = begun.seed.metadata.clone();
         let mut world = RunWorld::rebuilding(&run_id, metadata.as_ref(), &in_place, begun.listening);
-        let mut seen = Seen::default();
-        let at = begun.at;
-        let saw = &mut |replayed: Replayed<'_>| seen.saw(replayed);
-        let machine = RunMachine::replay(begun, told, &mut world, RunWorld::listen, saw)?;
-        Ok(seen.rebuilt(machine, graphs, (at, metadata.clone())))
+        RunMachine::replay(begun, told, &mut world, RunWorld::listen, saw)
     }
 
     /// Admits a run that goes on. Nobody else may carry it.
@@ -79,6 +94,18 @@ impl EngineShared {
     /// Tells a run from outside; false where there is none of this id.
     pub fn tell(&self, run_id: &str, message: Message) -> bool {
         self.tell_run(run_id, SupervisorMsg::Tell(message)).is_ok()
+    }
+
+    /// The time that runs would go by, in milliseconds since 1970.
+    ///
+    /// # Errors
+    /// The engine has stopped.
+    pub async fn wall_clock(&self) -> Result<Millis, RunError> {
+        let (setter, time) = completion();
+        self.spawner
+            .start_on(0, Box::new(move |host, _| setter.set(host.wall_clock())))?;
+        let stopped = |_| RunError::new(RunErrorCode::Cancelled, "the engine has stopped");
+        time.wait().await.map_err(stopped)
     }
 
     /// Does work that waits for the outside world, on the engine's threads.

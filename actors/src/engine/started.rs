@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use pirn_core::definition::PinSection;
+use pirn_core::error::RunError;
 use pirn_core::event::RaisedEvent;
-use pirn_core::run::{Control, RunReport, RunStatus};
+use pirn_core::run::{AnswerRefused, Control, RunReport, RunStatus};
 use pirn_core::thread::Interaction;
 use pirn_sync::Completion;
 use serde_json::Value;
 
-use crate::protocol::supervisor::{AnswerRefused, InteractionAnswer, SupervisorHandle, SupervisorMsg};
+use crate::protocol::supervisor::{InteractionAnswer, SupervisorHandle, SupervisorMsg};
 
 /// A run that was started.
 #[derive(Clone)]
@@ -53,7 +54,8 @@ impl StartedRun {
     pub fn interactions(&self, answer: impl FnOnce(Vec<Interaction>) + Send + 'static) {
         self.supervisor.do_send(SupervisorMsg::Interactions(Box::new(answer)));
     }
-    /// Answers a question, in somebody's name; `taken` hears whether it was taken, but not once the run has settled.
+    /// Answers a question, in somebody's name; `taken` hears whether it was taken, where runs are kept once it is durable, but
+    /// not once the run has settled.
     pub fn answer(
         &self,
         id: &str,
@@ -69,6 +71,11 @@ impl StartedRun {
         };
         self.supervisor
             .do_send(SupervisorMsg::AnswerInteraction(Box::new(answer)));
+    }
+    /// Waits until all that the run was told before is kept; `kept` hears so, or why it may not be, but not once the run has
+    /// settled.
+    pub fn await_kept(&self, kept: impl FnOnce(Result<(), RunError>) + Send + 'static) {
+        self.supervisor.do_send(SupervisorMsg::AwaitKept(Box::new(kept)));
     }
     /// Asks where the run is; not answered once it has settled.
     pub fn status(&self, answer: impl FnOnce(RunStatus) + Send + 'static) {

@@ -8,13 +8,15 @@ use pirn_core::Millis;
 use pirn_core::definition::{PinSection, TriggerDefinition, VariableScope};
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::{Event, EventMask, RaisedEvent};
-use pirn_core::run::{Control, Firing, Message, RunMachine, RunStatus, ToSupervisor, ToThread};
-use pirn_core::thread::{Input, Interaction, Outcome, PersonsAnswer};
-use pirn_sync::{Batch, Batches};
+use pirn_core::run::{AnswerRefused, Control, Firing, Fits, Message, RunMachine, RunReport, RunStatus, ToSupervisor};
+use pirn_core::thread::{Interaction, PersonsAnswer};
+use pirn_sync::{Batch, Batches, Completion};
 use serde_json::{Map, Value};
 
 use super::events::Deliver;
+use crate::acknowledgements::Acknowledge;
 use crate::answer::{Answer, Lost};
+use crate::contain::contained;
 
 /// The most events that a run takes in one message.
 const MAX_EVENTS_AT_ONCE: usize = 256;
@@ -46,6 +48,8 @@ pub(crate) enum SupervisorMsg {
     Interactions(Box<dyn FnOnce(Vec<Interaction>) + Send>),
     /// A person answers a question.
     AnswerInteraction(Box<InteractionAnswer>),
+    /// Somebody waits until what was told before is kept.
+    AwaitKept(Acknowledge),
     /// Somebody wants to hear the run's events from now on.
     Subscribe {
         mask: EventMask,
@@ -80,8 +84,7 @@ impl actix::Message for SupervisorMsg {
 
 impl SupervisorMsg {
     /// As the run's machine takes it; none where there is nothing to take.
-    /// `at` is the time by the clock that events have.
-    pub(crate) fn for_machine(self, machine: &RunMachine, at: impl FnOnce() -> Millis) -> Option<Message> {
+    pub(crate) fn for_machine(self, machine: &RunMachine) -> Option<Message> {
         let message = match self {
             Self::Tell(message) => return Some(message),
             Self::Control(control) => ToSupervisor::Control(control),
@@ -136,8 +139,9 @@ impl SupervisorMsg {
                 answer(machine.interactions());
                 return None;
             }
-            Self::AnswerInteraction(answer) => return answer.for_machine(machine, at),
             Self::Begin
+            | Self::AnswerInteraction(_)
+            | Self::AwaitKept(_)
             | Self::Over
             | Self::Lost(_)
             | Self::Triggered { .. }
@@ -158,15 +162,22 @@ pub(crate) struct SupervisorHandle {
     raised: OnceLock<Batches<RaisedEvent>>,
     /// The metadata that the run's caller gave it.
     metadata: Option<Arc<Map<String, Value>>>,
+    /// The run's outcome, and when nothing of it is left.
+    pub(crate) ends: (Completion<Arc<RunReport>>, Completion<()>),
 }
 
 impl SupervisorHandle {
-    pub(crate) fn new(address: Recipient<SupervisorMsg>, metadata: Option<Arc<Map<String, Value>>>) -> Self {
+    pub(crate) fn new(
+        address: Recipient<SupervisorMsg>,
+        metadata: Option<Arc<Map<String, Value>>>,
+        ends: (Completion<Arc<RunReport>>, Completion<()>),
+    ) -> Self {
         Self {
             address,
             is_told: AtomicBool::new(false),
             raised: OnceLock::new(),
             metadata,
+            ends,
         }
     }
 
@@ -195,58 +206,35 @@ impl SupervisorHandle {
     }
 }
 
+/// Hears whether an answer was taken.
+pub(crate) type HearTaken = Box<dyn FnOnce(Result<(), AnswerRefused>) + Send>;
+
 /// A person's answer to a question.
 pub(crate) struct InteractionAnswer {
     pub(crate) id: String,
     pub(crate) answer: Arc<Value>,
     pub(crate) by: Option<Arc<str>>,
-    pub(crate) taken: Box<dyn FnOnce(Result<(), AnswerRefused>) + Send>,
+    pub(crate) taken: HearTaken,
 }
-
-/// Why an answer was not taken. The question, where there is one, stays open.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum AnswerRefused {
-    /// No question of that id waits: it was answered, withdrawn, or never asked.
-    NotOpen,
-    /// The answer is not what the question asks for.
-    Invalid {
-        /// One sentence.
-        reason: String,
-    },
-}
-
-impl std::fmt::Display for AnswerRefused {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::NotOpen => f.write_str("no question of this id waits for an answer"),
-            Self::Invalid { reason } => write!(f, "invalid answer: {reason}"),
-        }
-    }
-}
-
-impl std::error::Error for AnswerRefused {}
 
 impl InteractionAnswer {
-    fn for_machine(self, machine: &RunMachine, at: impl FnOnce() -> Millis) -> Option<Message> {
-        let Some((thread, effect, interaction)) = machine.interaction(&self.id) else {
-            (self.taken)(Err(AnswerRefused::NotOpen));
-            return None;
-        };
-        if let Err(reason) = interaction.check_choice(&self.answer) {
-            (self.taken)(Err(AnswerRefused::Invalid { reason }));
-            return None;
+    /// The answer as the run's machine takes it, and who is told once it is durable. One that is refused is told so here.
+    pub(crate) fn check(self, machine: &RunMachine, fits: Fits, at: Millis) -> Option<(Message, HearTaken)> {
+        let Self { id, answer, by, taken } = self;
+        let answer = PersonsAnswer { answer, by, at };
+        let checked = contained(|| machine.accept_answer(&id, answer, fits));
+        match checked {
+            Ok(Ok(message)) => Some((message, taken)),
+            Ok(Err(refused)) => {
+                taken(Err(refused));
+                None
+            }
+            Err(_) => {
+                let reason = "its schema cannot be checked".to_owned();
+                taken(Err(AnswerRefused::Invalid { reason }));
+                None
+            }
         }
-        (self.taken)(Ok(()));
-        let outcome = Outcome::Answered(PersonsAnswer {
-            answer: self.answer,
-            by: self.by,
-            at: at(),
-        });
-        Some(Message::Thread(
-            thread,
-            ToThread::Input(Input::Answer { effect, outcome }),
-        ))
     }
 }
 

@@ -7,6 +7,7 @@
 //! | Assign, Pin | outside | sets a global variable or a section at once; a thread's own variable is for the thread |
 //! | Raise | outside | raises events in the main thread's name |
 //! | `FollowUp` | outside | raises an event in the name of the thread whose event set it off |
+//! | Migrated | outside | nothing: it is for whoever goes on with the run
 //! | Fired | outside | nothing: it is for whoever goes on with the run |
 //! | Recovered | outside | says which effects are in doubt, for the report too |
 //! | Fire, `FireAlone`, `DetachedEnded` | outside | [`super::firing`]'s table |
@@ -385,7 +386,7 @@ impl RunMachine {
             }
             ToSupervisor::Raise(events) => self.raise(events, step),
             ToSupervisor::FollowUp(follow_up) => self.follow_up(*follow_up, step),
-            ToSupervisor::Fired { .. } => {}
+            ToSupervisor::Fired { .. } | ToSupervisor::Migrated(_) => {}
             ToSupervisor::Recovered(doubts) => self.recovered(doubts, step),
             ToSupervisor::Fire(firing) => self.fire(&firing, step),
             ToSupervisor::FireAlone(firing) => self.fire_alone(*firing, step),

@@ -101,6 +101,9 @@ pub enum ToSupervisor {
         /// The trigger, and whose it is.
         trigger: Arc<str>,
     },
+    /// From outside: the run goes on by this definition, which what it went through fits. Changes nothing: it is for whoever
+    /// goes on with the run.
+    Migrated(Arc<str>),
     /// From outside: the run goes on after a crash, and these effects had begun and have no outcome.
     Recovered(Vec<Doubt>),
     /// From outside: a trigger fired for a thread.

@@ -16,6 +16,7 @@
 //! }
 //! ```
 
+mod answer;
 mod branches;
 mod compression;
 mod control;
@@ -48,6 +49,7 @@ mod triggered;
 mod typed;
 mod world;
 
+pub use answer::{AnswerRefused, Fits};
 pub use doubt::{Doubt, DoubtKind, DoubtReport, RepeatReport, Resolution, effect_key};
 pub use effect::{DetachedStart, Effect};
 pub use firing::Firing;

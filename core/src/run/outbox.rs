@@ -34,6 +34,11 @@ impl Outbox {
         Self::after(u64::MAX)
     }
 
+    /// True if the run's steps up to this one are known to be durable.
+    pub fn is_durable(&self, step: u64) -> bool {
+        Some(step) <= self.durable
+    }
+
     /// Takes effects that follow from what the run was told up to `step`.
     pub fn put(&mut self, step: u64, at: Millis, effects: impl IntoIterator<Item = Effect>) {
         let held = effects.into_iter().map(|effect| Held { step, at, effect });
@@ -42,7 +47,7 @@ impl Outbox {
 
     /// As [`Self::put`] for one effect, which is given back at once where it need not wait.
     pub fn pass(&mut self, step: u64, at: Millis, effect: Effect) -> Option<Effect> {
-        if self.held.is_empty() && Some(step) <= self.durable {
+        if self.held.is_empty() && self.is_durable(step) {
             return Some(effect);
         }
         self.held.push_back(Held { step, at, effect });

@@ -33,6 +33,9 @@ pub struct Told {
     pub after: u64,
     /// The event types that somebody listened to from then on.
     pub listening: Listening,
+    /// No process carried the run: what follows from it has not begun before one goes on with the run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub uncarried: bool,
     /// The message.
     pub message: Message,
 }

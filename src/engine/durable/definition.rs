@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pirn_actors::journal::Graphs;
-use pirn_core::definition::Loaded;
+use pirn_core::definition::{Fault, Loaded, SourceFile};
 use pirn_core::graph::{Compiled, Graph};
 use pirn_store::Content;
 use serde_json::value::RawValue;
@@ -70,6 +70,29 @@ impl Definitions {
         texts.last = Some((Arc::clone(graphs), content.clone()));
         content
     }
+}
+
+/// A definition with what was loaded laid over it: what has the id of one that is there takes its place.
+pub(super) fn laid_over(definition: &str, loaded: &Loaded) -> Result<String, Vec<Fault>> {
+    let below = Loaded::of(&[SourceFile::new("the run's definition", definition)]);
+    if !loaded.faults.is_empty() {
+        return Err(loaded.faults.clone());
+    }
+    let (mut workflows, mut triggers, mut profiles) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+    for part in [&below, loaded] {
+        let each = part.workflows.iter().map(|workflow| &workflow.value);
+        workflows.extend(each.map(|workflow| (workflow.id.clone(), written(workflow))));
+        let each = part.triggers.iter().map(|trigger| &trigger.value);
+        triggers.extend(each.map(|trigger| (trigger.id.clone(), written(trigger))));
+        let each = part.profiles.iter().map(|profile| &profile.value);
+        profiles.extend(each.map(|profile| (profile.id.clone(), written(profile))));
+    }
+    let bundle = Bundle {
+        workflows: workflows.values().map(|text| &**text).collect(),
+        triggers: triggers.values().map(|text| &**text).collect(),
+        profiles: profiles.values().map(|text| &**text).collect(),
+    };
+    Ok(serde_json::to_string(&bundle).unwrap_or_default())
 }
 
 /// A definition is JSON: it can be written.

@@ -59,6 +59,9 @@ pub(super) async fn settle(
         let (Some(kind), Some(node)) = (DoubtKind::of(effect), node_of(effect)) else {
             continue;
         };
+        if rebuilt.not_begun.contains(&(*thread, *id)) {
+            continue;
+        }
         let Some(machine) = rebuilt.machine.live(*thread) else {
             continue;
         };
@@ -103,7 +106,8 @@ pub(super) async fn settle(
         rebuilt.open.threads.remove(&effect);
     }
     let mut told = Vec::with_capacity(answers.len() + 1);
-    if !doubts.is_empty() {
+    // Also without a doubt: from here on what the run was told meanwhile may have begun.
+    if !doubts.is_empty() || rebuilt.is_uncarried {
         told.push(Message::Supervisor(ToSupervisor::Recovered(doubts)));
     }
     told.extend(answers);

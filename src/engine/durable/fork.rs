@@ -68,12 +68,11 @@ impl ForkBuilder {
         }
         let id = id.into();
         let mut commit_contents = Vec::new();
-        if let Some(text) = self.definition {
-            let content = Content::new(text);
-            stored.run.definition = content.hash();
-            stored.definition = Arc::clone(content.text());
-            commit_contents.push(content);
-        }
+        let shared = stored.definition_at(self.step as usize);
+        let content = Content::new(self.definition.as_deref().unwrap_or(&shared));
+        stored.run.definition = content.hash();
+        stored.definition = Arc::clone(content.text());
+        commit_contents.push(content);
         if let Some(input) = self.input {
             stored.begun = stored.begun.with_input(input);
             let text = serde_json::to_string(&stored.begun).map_err(|error| ResumeError::Unreadable {

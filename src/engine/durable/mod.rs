@@ -9,6 +9,8 @@ mod definition;
 mod doubts;
 mod fork;
 mod journal;
+mod migrate;
+mod offline;
 mod resume;
 mod view;
 
@@ -22,6 +24,8 @@ pub(crate) use doubts::AskDoubt;
 pub use doubts::{DoubtAnswer, DoubtQuestion};
 pub use fork::ForkBuilder;
 pub(crate) use journal::StoreJournal;
+pub use migrate::{Difference, Migration};
+pub(crate) use resume::Stored;
 pub use resume::{ResumeBuilder, ResumeError};
 pub use view::{OutcomeDiff, RunDiff, RunView, Step, StepKind};
 pub(crate) use view::{diff, view};

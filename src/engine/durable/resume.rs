@@ -10,17 +10,19 @@ use pirn_actors::engine::OnEnd;
 use pirn_actors::events::{Deliver, Subscription};
 use pirn_actors::journal::Graphs;
 use pirn_actors::rebuilt::{Rebuilt, Resumed};
-use pirn_core::definition::Fault;
+use pirn_core::definition::{Fault, SourceFile};
 use pirn_core::error::RunError;
 use pirn_core::event::EventType;
-use pirn_core::run::{Begun, BegunRecord, Control, Diverged, Message, RunReport, ToSupervisor, Told};
-use pirn_core::thread::FiringId;
-use pirn_store::{ContentHash, Run, RunStatus, Store, StoreError};
+use pirn_core::run::{AnswerRefused, Begun, BegunRecord, Control, Diverged, Message, RunReport, ToSupervisor, Told};
+use pirn_core::thread::{FiringId, Interaction};
+use pirn_store::{Content, ContentHash, Run, RunStatus, Store, StoreError};
+use serde_json::Value;
 
-use super::super::{BlockingEvents, Engine, Events, RunHandle, blocking, stream};
+use super::super::{Answers, BlockingEvents, Engine, Events, RunHandle, blocking, stream};
 use super::Durable;
 use super::doubts::{DoubtQuestion, settle};
 use super::journal::StoredRun;
+use super::migrate::{Migration, check};
 
 /// So many records are read at once.
 const PAGE: usize = 1_000;
@@ -87,13 +89,15 @@ pub enum ResumeError {
         /// The reason.
         why: String,
     },
+    /// An answer to one of its questions was not taken.
+    Answer(AnswerRefused),
     /// The engine did not let it in.
     Refused(RunError),
 }
 
 impl ResumeError {
     /// A stable code: the store's, the engine's, or one of `NO_STORE`, `RUN_HAS_ENDED`, `RUN_UNDER_WAY`, `NO_SUCH_STEP`,
-    /// `RUN_UNREADABLE`, `INVALID_WORKFLOW`, `RUN_DIVERGED`, `EFFECT_IN_DOUBT`.
+    /// `RUN_UNREADABLE`, `INVALID_WORKFLOW`, `RUN_DIVERGED`, `EFFECT_IN_DOUBT`, `INTERACTION_CLOSED`, `INVALID_ANSWER`.
     pub fn code(&self) -> &'static str {
         match self {
             Self::NoStore => "NO_STORE",
@@ -105,6 +109,7 @@ impl ResumeError {
             Self::Definition { .. } => "INVALID_WORKFLOW",
             Self::Diverged { .. } => "RUN_DIVERGED",
             Self::Undecided(_) | Self::NotReconciled { .. } => "EFFECT_IN_DOUBT",
+            Self::Answer(refused) => refused.code(),
             Self::Refused(error) => error.code.as_str(),
         }
     }
@@ -133,6 +138,7 @@ impl fmt::Display for ResumeError {
             Self::NotReconciled { effect_id, name, why } => {
                 write!(f, "{name} did not say what came of {effect_id}: {why}")
             }
+            Self::Answer(refused) => refused.fmt(f),
             Self::Refused(error) => error.fmt(f),
         }
     }
@@ -149,7 +155,10 @@ impl From<StoreError> for ResumeError {
 /// Everything that a store has of a run.
 pub(crate) struct Stored {
     pub(crate) run: Run,
+    /// The definition that it goes on by.
     pub(crate) definition: Arc<str>,
+    /// The definition that it began with.
+    first_definition: Arc<str>,
     pub(crate) begun: BegunRecord,
     pub(crate) told: Vec<Told>,
 }
@@ -182,15 +191,47 @@ impl Stored {
                 break;
             }
         }
-        Ok(Self {
+        let mut stored = Self {
             run,
-            definition,
+            definition: Arc::clone(&definition),
+            first_definition: definition,
             begun,
             told,
-        })
+        };
+        stored.definition = stored.definition_at(stored.told.len());
+        Ok(stored)
     }
 
-    fn begun(&self, graphs: &Graphs) -> Result<Begun, ResumeError> {
+    /// The definition that it went on by after a step. What a fork shares of another run moved that one.
+    pub(super) fn definition_at(&self, step: usize) -> Arc<str> {
+        let shared = self.run.base.as_ref().map_or(0, |base| base.step as usize);
+        let own = self.told.iter().take(step).skip(shared);
+        let moved = own.rev().find_map(|told| match &told.message {
+            Message::Supervisor(ToSupervisor::Migrated(definition)) => Some(definition),
+            _ => None,
+        });
+        Arc::clone(moved.unwrap_or(&self.first_definition))
+    }
+
+    fn definition_hash(&self) -> ContentHash {
+        if Arc::ptr_eq(&self.definition, &self.first_definition) {
+            return self.run.definition;
+        }
+        Content::new(&*self.definition).hash()
+    }
+
+    /// The same, unless it has ended.
+    pub(super) fn live(self) -> Result<Self, ResumeError> {
+        if self.run.status.is_final() {
+            return Err(ResumeError::HasEnded {
+                run_id: self.run.id,
+                status: self.run.status,
+            });
+        }
+        Ok(self)
+    }
+
+    pub(super) fn begun(&self, graphs: &Graphs) -> Result<Begun, ResumeError> {
         let record = self.begun.clone();
         let graph = graphs.get(&*record.workflow_id).cloned();
         let graph = graph.ok_or_else(|| ResumeError::Unreadable {
@@ -203,7 +244,7 @@ impl Stored {
 
     /// The run as it was after these steps.
     pub(crate) fn rebuild(&self, engine: &Engine, durable: &Durable, told: Vec<Told>) -> Result<Rebuilt, ResumeError> {
-        let graphs = durable.graphs(self.run.definition, &self.definition, engine);
+        let graphs = durable.graphs(self.definition_hash(), &self.definition, engine);
         let graphs = graphs.map_err(|faults| ResumeError::Definition {
             run_id: self.run.id.clone(),
             faults,
@@ -249,9 +290,10 @@ pub(crate) fn graphs_of(text: &str, engine: &Engine) -> Result<Graphs, Vec<Fault
 /// A run that is to go on: `engine.resume("run-1").start().await?`.
 #[must_use = "nothing goes on before it is started"]
 pub struct ResumeBuilder {
-    engine: Engine,
-    run_id: String,
+    pub(super) engine: Engine,
+    pub(super) run_id: String,
     subscriptions: Vec<Subscription>,
+    answers: Option<Answers>,
     how: How,
 }
 
@@ -273,6 +315,7 @@ impl ResumeBuilder {
             engine,
             run_id,
             subscriptions: Vec::new(),
+            answers: None,
             how: How::default(),
         }
     }
@@ -308,25 +351,72 @@ impl ResumeBuilder {
         self.subscriptions.push(Subscription { types, after, deliver });
     }
 
+    /// As [`RunBuilder::answers`](crate::RunBuilder::answers), for the questions that wait too.
+    pub fn answers(
+        mut self,
+        give: impl Fn(&Interaction) -> Option<Value> + Send + Sync + 'static,
+        refused: impl Fn(&Interaction, &AnswerRefused) + Send + Sync + 'static,
+    ) -> Self {
+        self.answers = Some(Answers::new(give, refused));
+        self
+    }
+
+    /// Compares the run with its definition with these files laid over it: what has the id of one that is there takes its place.
+    ///
+    /// # Errors
+    /// There is no such run, it has ended, or is under way; or the files have faults.
+    pub async fn check_migration(&self, files: &[SourceFile]) -> Result<Migration, ResumeError> {
+        Ok(check(&self.engine, &self.run_id, files).await?.0)
+    }
+
+    /// The same; and where the run fits, it goes on by the other definition from here on.
+    ///
+    /// # Errors
+    /// As [`Self::check_migration`].
+    pub async fn migrate(self, files: &[SourceFile]) -> Result<Migration, ResumeError> {
+        let (migration, definition) = check(&self.engine, &self.run_id, files).await?;
+        if migration.fits {
+            self.tell(|_, _| Ok(Message::Supervisor(ToSupervisor::Migrated(definition))))
+                .await?;
+        }
+        Ok(migration)
+    }
+
     /// Rebuilds the run and has it go on.
     pub async fn start(self) -> Result<RunHandle, ResumeError> {
-        resume(self.engine, self.run_id, self.subscriptions, self.how, None).await
+        let heard = Hearers {
+            subscriptions: self.subscriptions,
+            answers: self.answers,
+            on_end: None,
+        };
+        resume(self.engine, self.run_id, heard, self.how).await
     }
 
     /// Rebuilds the run and cancels it: nothing that it still waited for is done.
     pub async fn cancel(self, reason: impl Into<String>) -> Result<RunHandle, ResumeError> {
         let how = How::Cancel(reason.into());
-        resume(self.engine, self.run_id, self.subscriptions, how, None).await
+        let heard = Hearers {
+            subscriptions: self.subscriptions,
+            ..Hearers::default()
+        };
+        resume(self.engine, self.run_id, heard, how).await
     }
+}
+
+/// Whoever hears of a run that goes on.
+#[derive(Default)]
+struct Hearers {
+    subscriptions: Vec<Subscription>,
+    answers: Option<Answers>,
+    on_end: Option<OnEnd>,
 }
 
 /// Boxed, because a run that started others has them go on too.
 fn resume(
     engine: Engine,
     run_id: String,
-    subscriptions: Vec<Subscription>,
+    heard: Hearers,
     how: How,
-    on_end: Option<OnEnd>,
 ) -> BoxFuture<'static, Result<RunHandle, ResumeError>> {
     async move {
         let durable = engine.durable()?;
@@ -334,13 +424,7 @@ fn resume(
         if shared.carries(&run_id) {
             return Err(ResumeError::UnderWay { run_id });
         }
-        let stored = Stored::read(&*durable.store, &run_id).await?;
-        if stored.run.status.is_final() {
-            return Err(ResumeError::HasEnded {
-                run_id,
-                status: stored.run.status,
-            });
-        }
+        let stored = Stored::read(&*durable.store, &run_id).await?.live()?;
         let mut rebuilt = stored.rebuild(&engine, &durable, stored.told.clone())?;
         let mut told = match how {
             How::AfterCrash => settle(shared, &mut rebuilt, durable.ask.as_ref()).await?,
@@ -352,15 +436,28 @@ fn resume(
             }
         };
         told.extend(detached(&engine, &durable, &mut rebuilt).await?);
+        let (questions, events) = (rebuilt.machine.interactions(), rebuilt.open.events);
         let journal = StoredRun::after(Arc::clone(&durable.store), run_id.as_str().into(), stored.run.steps);
         let resumed = Resumed {
             rebuilt,
             told,
             journal: Box::new(journal),
         };
+        let Hearers {
+            mut subscriptions,
+            answers,
+            on_end,
+        } = heard;
+        subscriptions.extend(answers.iter().map(|answers| answers.subscription(events)));
         let (started, admitted) = shared
             .admit_resumed(resumed, subscriptions, on_end)
             .map_err(ResumeError::Refused)?;
+        if let Some(answers) = answers {
+            answers.of_run(&started);
+            for question in questions {
+                answers.asked(question);
+            }
+        }
         admitted.go().map_err(ResumeError::Refused)?;
         Ok(engine.handle(started))
     }
@@ -391,7 +488,11 @@ async fn detached(engine: &Engine, durable: &Durable, rebuilt: &mut Rebuilt) -> 
         let on_end: OnEnd = Box::new(move |report| {
             shared.tell(&parent, detached_ended(firing, report));
         });
-        resume(engine.clone(), id, Vec::new(), How::AfterCrash, Some(on_end)).await?;
+        let heard = Hearers {
+            on_end: Some(on_end),
+            ..Hearers::default()
+        };
+        resume(engine.clone(), id, heard, How::AfterCrash).await?;
     }
     Ok(ended)
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pirn_actors::rebuilt::Rebuilt;
 use pirn_core::run::{DoubtKind, Message, RunReport, Timer, ToSupervisor, ToThread, Told};
-use pirn_core::thread::{EffectId, Input, Outcome};
+use pirn_core::thread::{EffectId, Input, Interaction, Outcome};
 use pirn_store::Run;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -27,6 +27,8 @@ pub struct RunView {
     pub history: Vec<Step>,
     /// The events up to there, each as it was told.
     pub events: Vec<Arc<pirn_core::event::Event>>,
+    /// The questions that waited for a person.
+    pub interactions: Vec<Interaction>,
 }
 
 /// A step of a run: something that it was told.
@@ -133,6 +135,7 @@ pub(crate) async fn view(
     let history = steps(&rebuilt, &history, started_at);
     Ok(RunView {
         events: rebuilt.events(),
+        interactions: rebuilt.machine.interactions(),
         run,
         step,
         report,

@@ -210,6 +210,7 @@ impl<'a> Driver<'a> {
             at: now,
             after: self.machine.steps(),
             listening: LISTENING,
+            uncarried: false,
             message,
         };
         self.open.saw(Replayed::Told(&told));

@@ -1,0 +1,114 @@
+//! Questions that a program answers itself, at the moment they are asked.
+
+use std::sync::{Arc, OnceLock};
+
+use pirn_actors::engine::StartedRun;
+use pirn_actors::events::{Deliver, Delivery, Subscription, Undelivered};
+use pirn_core::event::{Event, EventType};
+use pirn_core::run::AnswerRefused;
+use pirn_core::thread::Interaction;
+use serde_json::Value;
+
+/// Gives an answer to a question, or none.
+type GiveAnswer = dyn Fn(&Interaction) -> Option<Value> + Send + Sync;
+
+/// Hears of an answer that was refused.
+type HearRefusal = dyn Fn(&Interaction, &AnswerRefused) + Send + Sync;
+
+/// Answers the questions of one run, where they are told of: under virtual time before the clock moves on.
+#[derive(Clone)]
+pub(crate) struct Answers {
+    give: Arc<GiveAnswer>,
+    refused: Arc<HearRefusal>,
+    /// Set before the run takes a step.
+    run: Arc<OnceLock<StartedRun>>,
+}
+
+impl Answers {
+    pub(crate) fn new(
+        give: impl Fn(&Interaction) -> Option<Value> + Send + Sync + 'static,
+        refused: impl Fn(&Interaction, &AnswerRefused) + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            give: Arc::new(give),
+            refused: Arc::new(refused),
+            run: Arc::default(),
+        }
+    }
+
+    /// The run that they are for.
+    pub(crate) fn of_run(&self, run: &StartedRun) {
+        // They are for one run.
+        self.run.get_or_init(|| run.clone());
+    }
+
+    /// To the questions after the event with this sequence.
+    pub(crate) fn subscription(&self, after: u64) -> Subscription {
+        Subscription {
+            types: vec![EventType::InteractionRequested],
+            after,
+            deliver: Box::new(self.clone()),
+        }
+    }
+
+    /// A question waits.
+    pub(crate) fn asked(&self, question: Interaction) {
+        let (Some(run), Some(answer)) = (self.run.get(), (self.give)(&question)) else {
+            return;
+        };
+        let (id, refused) = (question.id.clone(), Arc::clone(&self.refused));
+        run.answer(&id, Arc::new(answer), None, move |taken| {
+            match taken {
+                // Somebody else was first, or a run that goes on asks no more.
+                Ok(()) | Err(AnswerRefused::NotOpen) => {}
+                Err(error) => refused(&question, &error),
+            }
+        });
+    }
+}
+
+impl Deliver for Answers {
+    fn deliver(&mut self, delivery: Delivery) -> Result<(), Undelivered> {
+        match delivery {
+            Delivery::Event(event) => {
+                if let Some(question) = question(&event) {
+                    self.asked(question);
+                }
+            }
+            // Nothing is missed by who takes everything.
+            Delivery::Lagged(_) => {}
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, _missed: u64) {}
+
+    fn another(&self) -> Box<dyn Deliver> {
+        Box::new(self.clone())
+    }
+}
+
+/// The question that an INTERACTION_REQUESTED event tells of.
+fn question(event: &Event) -> Option<Interaction> {
+    let data = &event.raised.data;
+    let field = |name: &str| data.get(name).cloned().unwrap_or_default();
+    let text = |name: &str| field(name).as_str().map(Arc::<str>::from);
+    let object = |value: Value| match value {
+        Value::Object(fields) => Some(Arc::new(fields)),
+        _ => None,
+    };
+    let list = |value: Value| match value {
+        Value::Array(items) => Some(Arc::new(items)),
+        _ => None,
+    };
+    Some(Interaction {
+        id: text("interactionId")?.to_string(),
+        node_id: text("nodeId")?,
+        thread_id: Arc::clone(&event.thread_id),
+        question: text("question")?,
+        assignee: text("assignee"),
+        schema: object(field("schema")),
+        choices: list(field("choices")),
+        timeout_ms: field("timeoutMs").as_u64(),
+    })
+}

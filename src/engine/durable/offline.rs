@@ -1,0 +1,94 @@
+//! Runs that no process carries, and what they are told meanwhile: it is kept, and takes effect when the run goes on.
+
+use std::sync::Arc;
+
+use pirn_actors::rebuilt::Rebuilt;
+use pirn_core::Millis;
+use pirn_core::error::{RunError, RunErrorCode};
+use pirn_core::event::{EventData, EventType, RaisedEvent};
+use pirn_core::run::{Message, ToSupervisor, Told};
+use pirn_core::thread::{Interaction, PersonsAnswer};
+use pirn_store::{Commit, Record};
+use serde_json::Value;
+
+use super::super::Engine;
+use super::journal::answered;
+use super::resume::{ResumeBuilder, ResumeError, Stored};
+
+impl ResumeBuilder {
+    /// The questions of the run that wait for a person.
+    ///
+    /// # Errors
+    /// There is no such run, it has ended, or is under way.
+    pub async fn interactions(&self) -> Result<Vec<Interaction>, ResumeError> {
+        let (_, rebuilt) = left(&self.engine, &self.run_id).await?;
+        Ok(rebuilt.machine.interactions())
+    }
+
+    /// Answers a question of the run without going on with it: the answer is durable then, and used when the run goes on.
+    ///
+    /// # Errors
+    /// As [`Self::interactions`]; the question does not wait, or the answer is not what it asks for.
+    pub async fn answer(self, by: Option<Arc<str>>, id: &str, answer: impl Into<Value>) -> Result<(), ResumeError> {
+        let answer = Arc::new(answer.into());
+        let fits = self.engine.shared().ports().fits;
+        self.tell(|rebuilt, at| {
+            let answer = PersonsAnswer { answer, by, at };
+            let accepted = rebuilt.machine.accept_answer(id, answer, fits);
+            accepted.map_err(ResumeError::Answer)
+        })
+        .await
+    }
+
+    /// Raises a CUSTOM event in the run without going on with it: the event is durable then, and seen when the run goes on.
+    ///
+    /// # Errors
+    /// As [`Self::interactions`].
+    pub async fn emit(self, name: impl Into<Arc<str>>, data: impl Into<EventData>) -> Result<(), ResumeError> {
+        let event = RaisedEvent {
+            event_type: EventType::Custom,
+            event_name: Some(name.into()),
+            trigger_depth: 0,
+            data: data.into(),
+        };
+        self.tell(|_, _| Ok(Message::Supervisor(ToSupervisor::Raise(vec![event]))))
+            .await
+    }
+
+    /// Has the store keep something that the run is told now.
+    pub(super) async fn tell(
+        self,
+        message: impl FnOnce(&Rebuilt, Millis) -> Result<Message, ResumeError>,
+    ) -> Result<(), ResumeError> {
+        let now = self.engine.shared().wall_clock().await.map_err(ResumeError::Refused)?;
+        let (stored, rebuilt) = left(&self.engine, &self.run_id).await?;
+        let told = Told {
+            at: now.max(rebuilt.at),
+            after: rebuilt.machine.steps(),
+            listening: rebuilt.listening,
+            uncarried: true,
+            message: message(&rebuilt, now)?,
+        };
+        let body = serde_json::to_string(&told).map_err(|error| {
+            let message = format!("what the run is told can not be written down: {error}");
+            ResumeError::Refused(RunError::new(RunErrorCode::StoreError, message))
+        })?;
+        let mut record = Record::new(told.at, body);
+        record.effect = answered(&self.run_id, &told.message);
+        let commit = Commit::after(self.run_id, stored.run.steps).record(record);
+        self.engine.durable()?.store.commit(commit).await?;
+        Ok(())
+    }
+}
+
+/// A run that has not ended and is not under way here, as it is.
+pub(super) async fn left(engine: &Engine, run_id: &str) -> Result<(Stored, Rebuilt), ResumeError> {
+    let durable = engine.durable()?;
+    if engine.shared().carries(run_id) {
+        let run_id = run_id.to_owned();
+        return Err(ResumeError::UnderWay { run_id });
+    }
+    let stored = Stored::read(&*durable.store, run_id).await?.live()?;
+    let rebuilt = stored.rebuild(engine, &durable, stored.told.clone())?;
+    Ok((stored, rebuilt))
+}

@@ -1,0 +1,137 @@
+//! Runs that earlier versions kept, replayed: each says the same events under the same numbers, and comes to the same.
+//!
+//! `tests/durable/golden/N/` has those of version N of the machines: `NAME.run` as `pirn runs export` writes it, and
+//! `NAME.told`, a line for each event and at last the report. They stay as they are. `PIRN_GOLDEN=write cargo test --test
+//! durable golden` adds those that are not there, of this version.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use futures::executor::block_on;
+use pirn::store::export::{export, import};
+use pirn::store::{MemoryStore, NewRun};
+use serde_json::{Value, json};
+
+use crate::crashes::crash_and_resume_in;
+use crate::failing::{Crash, Failing};
+use crate::outside::{Outside, RUN};
+use crate::{small, workflows};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("durable/golden")
+}
+
+/// The version of the machines that step runs now.
+fn version() -> u32 {
+    NewRun::new("main", pirn::store::Content::new("").hash(), 0).semantics
+}
+
+/// The events and the report of a stored run that is replayed.
+fn told(store: MemoryStore) -> Result<Vec<Value>, String> {
+    let outside = Outside::default();
+    let engine = outside.engine(r#"{"workflows": []}"#, store).build().expect("builds");
+    let view = block_on(engine.view(RUN, None)).map_err(|error| error.to_string())?;
+    let events = view.events.iter().map(|event| event.to_json());
+    Ok(events.chain([json!(view.report)]).collect())
+}
+
+/// The step after which a run had told so many events.
+fn step_of(store: MemoryStore, events: usize) -> u64 {
+    let outside = Outside::default();
+    let engine = outside.engine(r#"{"workflows": []}"#, store).build().expect("builds");
+    let told = |step: u64| block_on(engine.view(RUN, Some(step))).map_or(usize::MAX, |view| view.events.len());
+    let last = block_on(engine.view(RUN, None)).map_or(0, |view| view.step);
+    (0..last).find(|step| told(*step) >= events).unwrap_or(last)
+}
+
+/// True if all that was told then is told now; a later version may say more of it.
+fn has(now: &Value, then: &Value) -> bool {
+    match (now, then) {
+        (Value::Object(now), Value::Object(then)) => then
+            .iter()
+            .all(|(name, value)| now.get(name).is_some_and(|now| has(now, value))),
+        (Value::Array(now), Value::Array(then)) => {
+            now.len() == then.len() && now.iter().zip(then).all(|(now, then)| has(now, then))
+        }
+        (now, then) => now == then,
+    }
+}
+
+fn write(name: &str, store: &MemoryStore) {
+    let folder = folder().join(version().to_string());
+    fs::create_dir_all(&folder).expect("writable");
+    let run = folder.join(format!("{name}.run"));
+    if run.exists() {
+        return;
+    }
+    let mut file = Vec::new();
+    block_on(export(store, RUN, &mut file)).expect("is exported");
+    fs::write(run, file).expect("writable");
+    let lines: Vec<String> = told(store.clone())
+        .expect("replays")
+        .iter()
+        .map(Value::to_string)
+        .collect();
+    fs::write(folder.join(format!("{name}.told")), lines.join("\n") + "\n").expect("writable");
+}
+
+/// One for each small workflow, as it went and as it went on after a crash; and some with forks, calls and models.
+fn write_all() {
+    for (name, bundle) in small::all() {
+        let store = MemoryStore::new();
+        assert!(Outside::default().play(&bundle, &store));
+        write(name, &store);
+        let whole = Failing::new(MemoryStore::new(), Crash::Never);
+        let outside = Outside::default();
+        assert!(outside.play(&bundle, &whole));
+        let found = outside.known().clone();
+        let crashed = MemoryStore::new();
+        crash_and_resume_in(&crashed, &bundle, Crash::Before(whole.commits() / 2), &found);
+        write(&format!("{name}-resumed"), &crashed);
+    }
+    for (number, bundle) in workflows::all().iter().enumerate().skip(3).step_by(4) {
+        let store = MemoryStore::new();
+        assert!(Outside::default().play(bundle, &store));
+        write(&format!("workflow-{number:02}"), &store);
+    }
+}
+
+#[test]
+fn golden_journals_of_every_version_are_replayed_to_the_same() {
+    if std::env::var("PIRN_GOLDEN").is_ok_and(|word| word == "write") {
+        write_all();
+    }
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for version in fs::read_dir(folder()).expect("readable") {
+        for file in fs::read_dir(version.expect("readable").path()).expect("readable") {
+            let path = file.expect("readable").path();
+            if path.extension().is_none_or(|ending| ending != "run") {
+                continue;
+            }
+            count += 1;
+            let store = MemoryStore::new();
+            let run = fs::read(&path).expect("readable");
+            block_on(import(&store, &mut &run[..], None)).expect("is imported");
+            let then = fs::read_to_string(path.with_extension("told")).expect("readable");
+            let then: Vec<Value> = then
+                .lines()
+                .map(|line| serde_json::from_str(line).expect("JSON"))
+                .collect();
+            let name = path.display();
+            match told(store.clone()) {
+                Err(error) => wrong.push(format!("{name}: {error}")),
+                Ok(now) => {
+                    let same = now.iter().zip(&then).take_while(|(now, then)| has(now, then)).count();
+                    if same < then.len() || now.len() != then.len() {
+                        let step = step_of(store, same + 1);
+                        let (then, now) = (then.get(same), now.get(same));
+                        wrong.push(format!("{name}: step {step}: was {then:?}, is {now:?}"));
+                    }
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(count >= 14, "only {count}");
+}

@@ -1,0 +1,73 @@
+//! Small workflows that wait and go on in every way: a question, a MAP, a loop, an event, a trigger that compresses.
+
+use serde_json::{Value, json};
+
+use crate::answers::asks;
+
+/// Goes on at `next` where it fails.
+fn work(id: &str, next: &str) -> Value {
+    json!({"id": id, "type": "CODE", "config": {"function": "work"}, "onError": {"targetNodeId": next}})
+}
+
+fn speak(id: &str) -> Value {
+    json!({"id": id, "type": "LLM", "config": {"prompt": format!("tell me all about {id}, in many words, and say why it is so")}})
+}
+
+/// Nodes one after the other.
+fn line(id: &str, (first, last): (&str, &str), nodes: &[Value]) -> Value {
+    let mut all = vec![json!({"id": "first", "type": first})];
+    all.extend_from_slice(nodes);
+    all.push(json!({"id": "last", "type": last}));
+    let ids: Vec<Value> = all.iter().map(|node| node["id"].clone()).collect();
+    let edges: Vec<Value> = ids
+        .windows(2)
+        .map(|pair| json!({"from": pair[0], "to": pair[1]}))
+        .collect();
+    json!({"id": id, "nodes": all, "edges": edges})
+}
+
+fn main_line(nodes: &[Value]) -> Value {
+    line("main", ("START", "END"), nodes)
+}
+
+fn mapped() -> Value {
+    let map = json!({"id": "map", "type": "MAP", "config": {"items": "[1, 2, 3]", "subgraphId": "item"}});
+    json!({"workflows": [main_line(&[map, work("after", "last")]), line("item", ("START", "END"), &[work("one", "last")])]})
+}
+
+fn looped() -> Value {
+    let each = json!({"id": "each", "type": "LOOP_START", "config": {"loopId": "l", "dataSource": {"iterable": 3, "variableName": "n"}}});
+    let next = json!({"id": "next", "type": "LOOP_END", "config": {"loopId": "l"}});
+    let mut worked = work("one", "next");
+    worked["retry"] = json!({"maxAttempts": 4, "initialDelayMs": 10});
+    main_line(&[each, worked, next])
+}
+
+fn compressed() -> Value {
+    let mut main = main_line(&[speak("rain"), speak("snow"), speak("hail"), speak("fog")]);
+    main["config"] = json!({"tokenLimit": 80});
+    let compress = json!({"id": "shorten", "type": "CONTEXT_PROCESSOR",
+        "config": {"operation": "compress", "strategy": "keep_recent", "parameters": {"count": 1}}});
+    let aside = line(
+        "aside",
+        ("START_FROM_TRIGGER", "CONTINUE_FROM_TRIGGER"),
+        &[compress, work("note", "last")],
+    );
+    let trigger = json!({"id": "full", "type": "EVENT", "condition": {"eventType": "TOKEN_LIMIT_EXCEEDED"},
+        "action": {"type": "EXECUTE_TRIGGERED_SUBGRAPH", "parameters": {"triggeredWorkflowId": "aside", "waitForCompletion": true}}});
+    json!({"workflows": [main, aside], "triggers": [trigger]})
+}
+
+/// By name.
+pub(crate) fn all() -> Vec<(&'static str, String)> {
+    let asked: Value = serde_json::from_str(&asks()).expect("JSON");
+    let all = [
+        ("question", asked),
+        ("map", mapped()),
+        ("loop", looped()),
+        ("compression", compressed()),
+    ];
+    all.into_iter()
+        .map(|(name, bundle)| (name, bundle.to_string()))
+        .collect()
+}
