@@ -5,6 +5,8 @@ mod context;
 mod docs;
 #[cfg(unix)]
 mod durable;
+#[cfg(unix)]
+mod durable_told;
 mod explore;
 mod folder;
 mod graph;

@@ -443,6 +443,31 @@ fn questions_are_answered_by_what_was_given_on_the_command_line() {
     }
 }
 
+/// Also where the question waits for a time that passes at once.
+#[test]
+fn under_virtual_time_an_answer_comes_before_the_clock_moves_on() {
+    let mut asks = asks();
+    for node in asks["nodes"].as_array_mut().expect("nodes") {
+        if node["type"] == "USER_INTERACTION" {
+            node["config"]["timeoutMs"] = json!(50);
+        }
+    }
+    let workflow = Workflow::new("virtual-answers", &asks);
+    let given = ["--answer", "color=blue", "--answer", "why=I like it", "--virtual-time"];
+    let ended = pirn(&[&["run", workflow.path(), "--output", "json"][..], &given].concat());
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    let report = ended.json();
+    assert_eq!(
+        (&report["output"], &report["elapsedMs"]),
+        (&json!(["blue", "I like it"]), &json!(0))
+    );
+    let unasked = pirn(&["run", workflow.path(), "--answer", "color=green", "--virtual-time"]);
+    assert_eq!(unasked.code, Some(1));
+    for line in ["--answer color: invalid answer", "NODE_TIMEOUT"] {
+        assert!(unasked.stderr.contains(line), "{line}: {}", unasked.stderr);
+    }
+}
+
 #[test]
 fn without_a_terminal_a_run_says_what_it_waits_for() {
     let workflow = Workflow::new("unanswered", &asks());

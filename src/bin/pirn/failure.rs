@@ -1,5 +1,6 @@
 //! Why a command did not do what it was asked, for people on stderr and for programs on stdout.
 
+use std::borrow::Cow;
 use std::io::{Write, stderr};
 use std::process::ExitCode;
 
@@ -15,7 +16,7 @@ use crate::{faults, terminal};
 /// One failure. As JSON `{error: {code, message, help?}}`, with `errors` and `warnings` where files have faults.
 pub(crate) struct Failure {
     exit: u8,
-    code: &'static str,
+    code: Cow<'static, str>,
     message: String,
     help: Option<String>,
     files: Option<Box<(Vec<SourceFile>, Checked)>>,
@@ -24,10 +25,10 @@ pub(crate) struct Failure {
 
 impl Failure {
     /// The run, the call or the check failed: exit 1.
-    pub(crate) fn failed(code: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn failed(code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self {
             exit: FAILED,
-            code,
+            code: code.into(),
             message: message.into(),
             help: None,
             files: None,
@@ -36,7 +37,7 @@ impl Failure {
     }
 
     /// Wrong usage, or an unreadable file: exit 2.
-    pub(crate) fn usage(code: &'static str, message: impl Into<String>) -> Self {
+    pub(crate) fn usage(code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self {
             exit: USAGE,
             ..Self::failed(code, message)
@@ -52,6 +53,24 @@ impl Failure {
             files: Some(Box::new((shown, checked))),
             ..Self::failed("INVALID_WORKFLOW", format!("{count} error{plural} in the files"))
         }
+    }
+
+    /// One that another process tells of, with its exit code.
+    pub(crate) fn told(exit: u8, code: String, message: String) -> Self {
+        Self {
+            exit,
+            ..Self::failed(code, message)
+        }
+    }
+
+    /// Its code.
+    pub(crate) fn code(&self) -> &str {
+        &self.code
+    }
+
+    /// Its exit code, code and message, for another process.
+    pub(crate) fn into_told(self) -> (u8, String, String) {
+        (self.exit, self.code.into_owned(), self.message)
     }
 
     /// The same failure with what to do about it.

@@ -8,6 +8,7 @@ mod failure;
 mod faults;
 mod files;
 mod graph;
+mod holder;
 mod init;
 mod interrupt;
 mod log;

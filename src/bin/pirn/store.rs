@@ -37,7 +37,7 @@ impl StoreArgs {
 }
 
 /// The file of a store that is named so.
-fn file(named: &str) -> PathBuf {
+pub(crate) fn file(named: &str) -> PathBuf {
     let path = Path::new(named);
     if path.is_dir() {
         path.join("runs.db")

@@ -29,9 +29,10 @@ use serde_json::Value;
 
 use crate::config::invalid_config;
 use crate::failure::Failure;
+use crate::holder;
 use crate::interrupt::{self, Interrupt};
 use crate::scripts::Level;
-use crate::store::{all, config_key, new_run_id, open, refused};
+use crate::store::{all, config_key, file, new_run_id, open, refused};
 use crate::terminal::{FAILED, INTERRUPTED, Output, answer, answer_shown, say, say_run};
 use crate::tools;
 use consent::Approve;
@@ -39,6 +40,8 @@ use inputs::{Given, Inputs, Opened};
 use missing_input::MissingInput;
 use progress::{Replies, Style};
 use prompt_gate::PromptGate;
+use questions::Ask;
+pub(crate) use questions::json_or_text;
 
 /// Events that may wait for the terminal or the events file.
 const BUFFER: usize = 65_536;
@@ -297,8 +300,20 @@ fn execute(
         let events = prepared.blocking_events(&style.types(), BUFFER);
         progress::start(events, style, gate.cloned().unwrap_or_default())
     });
-    let questions = questions::may_come(&asked.checked)
-        .then(|| prepared.blocking_events(&[pirn::EventType::InteractionRequested], BUFFER));
+    if questions::may_come(&asked.checked) {
+        let given = args.answer.iter().cloned().collect();
+        let ask = match gate.filter(|_| questions::has_terminal()) {
+            Some(_) if args.virtual_time => Ask::Nobody("nobody is asked under virtual time"),
+            Some(gate) => Ask::Terminal(gate.clone()),
+            None => Ask::Nobody("there is no terminal to ask on"),
+        };
+        let (give, refused) = questions::answers(engine, given, ask);
+        prepared = prepared.answers(give, refused);
+    }
+    let listening = args
+        .store
+        .as_ref()
+        .and_then(|named| holder::listen(&file(named), engine, args.quiet));
     // Before the run's first sign of life, so that no Ctrl-C after it is lost.
     interrupt.expects_a_run();
     let run = prepared
@@ -309,18 +324,13 @@ fn execute(
     } else {
         interrupt.stops(&run);
     }
-    if let Some(events) = questions {
-        let given = args.answer.iter().cloned().collect();
-        let gate = gate.filter(|_| questions::has_terminal()).cloned();
-        questions::answer(events, run.clone(), given, gate);
-    }
-
     engine.cancel_if_deadlocked(&run);
     let report = run.outcome_blocking();
     if report.status == ThreadStatus::Completed && !args.virtual_time {
         run.settled_blocking();
     }
     let steps = steps_of(engine, run.run_id());
+    drop(listening);
     // Flushes the bus: after it, both readers see their end.
     engine.shutdown_blocking(GRACE);
     if let Some(gate) = gate {

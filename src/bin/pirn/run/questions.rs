@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write, stderr, stdin};
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread::Builder;
 
 use futures::executor::block_on;
 use pirn::check::Checked;
-use pirn::{AnswerRefused, BlockingEvents, Event, EventType, Heard, RunHandle};
+use pirn::{AnswerRefused, Engine, Interaction};
 use pirn_core::graph::NodeKind;
 use serde_json::Value;
 
@@ -18,7 +21,7 @@ pub(super) type Given = BTreeMap<String, Value>;
 /// Reads `NODE=ANSWER`: JSON, or a text.
 pub(super) fn given(text: &str) -> Result<(String, Value), String> {
     let (node, answer) = text.split_once('=').ok_or_else(|| "expected NODE=ANSWER".to_owned())?;
-    Ok((node.to_owned(), read(answer)))
+    Ok((node.to_owned(), json_or_text(answer)))
 }
 
 /// True if any node may ask a person.
@@ -32,50 +35,74 @@ pub(super) fn has_terminal() -> bool {
     stdin().is_terminal()
 }
 
-/// Answers the questions that `events` tell of, one after the other, until the run has ended.
-pub(super) fn answer(events: BlockingEvents, run: RunHandle, given: Given, gate: Option<PromptGate>) {
-    let answering = std::thread::Builder::new()
-        .name("pirn-questions".to_owned())
-        .spawn(move || {
-            for heard in events {
-                let Heard::Event(event) = heard else { continue };
-                if event.raised.event_type == EventType::InteractionRequested {
-                    one(&event, &run, &given, gate.as_ref());
-                }
-            }
-        });
-    // Without the thread nobody answers, as where there is no terminal.
-    drop(answering);
+/// The one whom a run's questions are put to, where nobody answered them beforehand.
+pub(super) enum Ask {
+    /// The person at the terminal.
+    Terminal(PromptGate),
+    /// Nobody, for this reason.
+    Nobody(&'static str),
 }
 
-fn one(event: &Event, run: &RunHandle, given: &Given, gate: Option<&PromptGate>) {
-    let field = |name: &str| event.raised.data.get(name).cloned().unwrap_or_default();
-    let text = |name: &str| field(name).as_str().unwrap_or_default().to_owned();
-    let (id, node) = (text("interactionId"), text("nodeId"));
-    if let Some(answer) = given.get(&node) {
-        match block_on(run.answer(&id, answer.clone())) {
-            Ok(()) | Err(AnswerRefused::NotOpen) => return,
-            Err(refused) => super::say(&format!("--answer {node}: {refused}")),
+/// The answers to a run's questions as they come, from what was given, else by whoever is asked; and who hears of one that was
+/// refused.
+pub(super) fn answers(
+    engine: &Engine,
+    given: Given,
+    ask: Ask,
+) -> (
+    impl Fn(&Interaction) -> Option<Value> + Send + Sync + 'static,
+    impl Fn(&Interaction, &AnswerRefused) + Send + Sync + 'static,
+) {
+    let waiting: Arc<dyn Fn(&Interaction) + Send + Sync> = match ask {
+        Ask::Nobody(why) => Arc::new(move |question: &Interaction| {
+            let node = &question.node_id;
+            super::say(&format!(
+                "node {node} waits for an answer, and {why}: --answer {node}=ANSWER"
+            ));
+        }),
+        Ask::Terminal(gate) => {
+            let (to_ask, questions) = channel::<Interaction>();
+            let engine = engine.clone();
+            let asking = Builder::new().name("pirn-questions".to_owned()).spawn(move || {
+                for question in questions {
+                    on_terminal(&question, &engine, &gate);
+                }
+            });
+            // Without the thread nobody answers, as where there is no terminal.
+            drop(asking);
+            Arc::new(move |question: &Interaction| to_ask.send(question.clone()).unwrap_or(()))
         }
-    }
-    let Some(gate) = gate else {
-        super::say(&format!(
-            "node {node} waits for an answer, and there is no terminal to ask on: --answer {node}=ANSWER"
-        ));
-        return;
     };
-    let choices = field("choices").as_array().cloned().unwrap_or_default();
-    let is_text = choices.is_empty() && field("schema").is_null();
-    loop {
-        let Some(line) = gate.ask(|| asked(&text("question"), &choices)) else {
-            return;
-        };
+    let refused = Arc::clone(&waiting);
+    (
+        move |question: &Interaction| {
+            let answer = given.get(&*question.node_id).cloned();
+            if answer.is_none() {
+                waiting(question);
+            }
+            answer
+        },
+        move |question: &Interaction, error: &AnswerRefused| {
+            super::say(&format!("--answer {}: {error}", question.node_id));
+            refused(question);
+        },
+    )
+}
+
+/// Asks until the answer is taken, or the question does not wait any more.
+fn on_terminal(question: &Interaction, engine: &Engine, gate: &PromptGate) {
+    let choices: &[Value] = question.choices.as_deref().map_or(&[], Vec::as_slice);
+    let is_text = choices.is_empty() && question.schema.is_none();
+    let run_id = question.thread_id.rsplit_once('.').map_or("", |(run_id, _)| run_id);
+    while let Some(run) = engine.find(run_id)
+        && let Some(line) = gate.ask(|| asked(&question.question, choices))
+    {
         let answer = match line.parse::<usize>() {
             Ok(number) if (1..=choices.len()).contains(&number) => choices[number - 1].clone(),
             _ if is_text => Value::from(line),
-            _ => read(&line),
+            _ => json_or_text(&line),
         };
-        match block_on(run.answer(&id, answer)) {
+        match block_on(run.answer(&question.id, answer)) {
             Ok(()) | Err(AnswerRefused::NotOpen) => return,
             Err(refused) => super::say(&refused.to_string()),
         }
@@ -83,7 +110,7 @@ fn one(event: &Event, run: &RunHandle, given: &Given, gate: Option<&PromptGate>)
 }
 
 /// JSON, or a text that is none.
-fn read(text: &str) -> Value {
+pub(crate) fn json_or_text(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::from(text))
 }
 

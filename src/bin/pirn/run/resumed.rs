@@ -1,24 +1,27 @@
 //! Runs that go on in this process: `pirn runs resume`, `pirn runs fork`.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use futures::executor::block_on;
 use futures::future::FutureExt;
-use pirn::store::{ContentHash, Run, RunFilter, SqliteStore, Store};
+use pirn::store::{Run, RunFilter, SqliteStore, Store};
 use pirn::{DoubtAnswer, Engine, ResumeBuilder, RunReport, ThreadStatus};
 use serde_json::{Value, json};
 
 use super::consent::{self, Approve};
 use super::progress::{self, Replies, Style};
 use super::prompt_gate::PromptGate;
+use super::questions::{self, Ask};
 use super::{BUFFER, GRACE, print, steps_of, unbuilt};
 use crate::config::ConfigFile;
 use crate::failure::Failure;
+use crate::holder;
 use crate::interrupt::{self, Interrupt};
 use crate::scripts::Level;
-use crate::store::{StoreArgs, all, config_key, new_run_id, not_resumed, refused, run_of};
+use crate::store::{StoreArgs, all, config_key, file, new_run_id, not_resumed, refused, run_of};
 use crate::terminal::{FAILED, Output, answer, say_run};
 use crate::{files, tools};
 
@@ -36,6 +39,9 @@ struct Going {
     /// Decision on a call that was under way when the process ended, where its `inDoubt` is `ask`
     #[arg(long, value_enum, value_name = "WHAT")]
     in_doubt: Option<Decided>,
+    /// Answer the questions of a USER_INTERACTION node: JSON, or a text (again for more nodes)
+    #[arg(long, value_name = "NODE=ANSWER", value_parser = questions::given)]
+    answer: Vec<(String, Value)>,
     /// No progress on stderr
     #[arg(long, short)]
     quiet: bool,
@@ -97,6 +103,14 @@ fn assigned(text: &str) -> Result<(String, Value), String> {
 }
 
 impl Going {
+    fn ask(gate: &PromptGate) -> Ask {
+        if questions::has_terminal() {
+            Ask::Terminal(gate.clone())
+        } else {
+            Ask::Nobody("there is no terminal to ask on")
+        }
+    }
+
     /// An engine over the store, with the workflows of these runs and what the config beside their files says.
     fn engine(&self, store: SqliteStore, runs: &[Run], gate: &PromptGate) -> Result<Engine, Failure> {
         let mut config_at = None;
@@ -109,8 +123,6 @@ impl Going {
         let config = self.config.read(&beside)?.unwrap_or_default();
         let mut tools = tools::registry(config.tools)?;
         consent::set(&mut tools, self.approve, gate);
-        let definitions: BTreeSet<ContentHash> = runs.iter().map(|run| run.definition).collect();
-        let texts = block_on(store.contents(definitions.into_iter().collect())).map_err(|error| refused(&error))?;
         let mut builder = Engine::builder()
             .profiles(config.profiles)
             .tools(tools)
@@ -124,7 +136,12 @@ impl Going {
             builder = builder.ask_in_doubt(move |_| std::future::ready(answer.clone()).boxed());
         }
         let engine = builder.build().map_err(|error| unbuilt(&error))?;
-        for text in texts {
+        let mut loaded = BTreeSet::new();
+        for run in runs {
+            let text = block_on(engine.definition_of(&run.id)).map_err(|error| not_resumed(&error))?;
+            if !loaded.insert(Arc::clone(&text)) {
+                continue;
+            }
             engine.load("the run's definition", &text).map_err(|faults| {
                 let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
                 Failure::failed("INVALID_WORKFLOW", faults.join("\n"))
@@ -139,7 +156,7 @@ impl Going {
         engine: &Engine,
         mut builder: ResumeBuilder,
         gate: &PromptGate,
-        (output, interrupt): (Output, &Interrupt),
+        (store, output, interrupt): (&Path, Output, &Interrupt),
     ) -> Result<ExitCode, Failure> {
         let run_id = builder.run_id().to_owned();
         if !self.quiet {
@@ -151,14 +168,17 @@ impl Going {
             let events = builder.blocking_events_after(seen.events.len() as u64, &style.types(), BUFFER);
             progress::start(events, style, gate.clone())
         });
+        let listening = holder::listen(store, engine, self.quiet);
         interrupt.expects_a_run();
-        let run = block_on(builder.start()).map_err(|error| not_resumed(&error))?;
+        let (give, refused) = questions::answers(engine, self.answer.iter().cloned().collect(), Self::ask(gate));
+        let run = block_on(builder.answers(give, refused).start()).map_err(|error| not_resumed(&error))?;
         interrupt.stops_durable(&run);
         let report = run.outcome_blocking();
         if report.status == ThreadStatus::Completed {
             run.settled_blocking();
         }
         let steps = steps_of(engine, &run_id);
+        drop(listening);
         engine.shutdown_blocking(GRACE);
         let was_interrupted = interrupt.was_heard();
         if let Some(shown) = shown {
@@ -170,6 +190,7 @@ impl Going {
 
 impl Resume {
     pub(crate) fn run(&self, store: &StoreArgs, output: Output) -> Result<ExitCode, Failure> {
+        let at = file(&store.store);
         let store = store.open()?;
         let interrupt = interrupt::listen();
         let gate = PromptGate::default();
@@ -177,10 +198,11 @@ impl Resume {
             let run = run_of(&store, id)?;
             let engine = self.going.engine(store, &[run], &gate)?;
             let builder = engine.resume(id.as_str());
-            return self.going.one(&engine, builder, &gate, (output, &interrupt));
+            return self.going.one(&engine, builder, &gate, (&at, output, &interrupt));
         }
         let runs = all(&store, &RunFilter::live())?;
         let engine = self.going.engine(store, &runs, &gate)?;
+        let listening = holder::listen(&at, &engine, self.going.quiet);
         let resumed = block_on(engine.recover()).map_err(|error| not_resumed(&error))?;
         let mut ended = Vec::with_capacity(resumed.len());
         for (run_id, resumed) in resumed {
@@ -193,6 +215,7 @@ impl Resume {
             });
             ended.push((run_id, report.map_err(|error| (error.code(), error.to_string()))));
         }
+        drop(listening);
         engine.shutdown_blocking(GRACE);
         Ok(print_all(&ended, output))
     }
@@ -228,6 +251,7 @@ fn print_all(ended: &[Ended], output: Output) -> ExitCode {
 
 impl Fork {
     pub(crate) fn run(&self, store: &StoreArgs, output: Output) -> Result<ExitCode, Failure> {
+        let at = file(&store.store);
         let store = store.open()?;
         let interrupt = interrupt::listen();
         let run = run_of(&store, &self.id)?;
@@ -251,6 +275,6 @@ impl Fork {
             block_on(store.set_meta(&config_key(&id), Some(config_at))).map_err(|error| refused(&error))?;
         }
         let builder = block_on(fork.make(id)).map_err(|error| not_resumed(&error))?;
-        self.going.one(&engine, builder, &gate, (output, &interrupt))
+        self.going.one(&engine, builder, &gate, (&at, output, &interrupt))
     }
 }

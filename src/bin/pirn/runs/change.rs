@@ -8,12 +8,15 @@ use std::time::Duration;
 use futures::executor::block_on;
 use pirn::store::export::{ExportError, export, import};
 use pirn::store::{RunFilter, Store};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use super::look::status;
 use crate::failure::Failure;
+use crate::files;
+use crate::holder::{Request, Told, tell};
+use crate::run::json_or_text;
 use crate::store::{StoreArgs, all, close, not_resumed, open, refused, run_of, since_1970};
-use crate::terminal::{Output, answer};
+use crate::terminal::{FAILED, Output, answer};
 
 /// Arguments of `pirn runs cancel`.
 #[derive(clap::Args)]
@@ -26,6 +29,41 @@ pub(super) struct Cancel {
     reason: String,
 }
 
+/// Arguments of `pirn runs answer`.
+#[derive(clap::Args)]
+pub(super) struct AnswerArgs {
+    /// The run
+    #[arg(value_name = "ID")]
+    id: String,
+    /// The question: `pirn runs show ID` lists those that wait
+    #[arg(value_name = "INTERACTION")]
+    interaction: String,
+    /// The answer: JSON, or a text
+    #[arg(value_name = "JSON", allow_hyphen_values = true)]
+    answer: String,
+    /// The name of the person who answers
+    #[arg(long, value_name = "NAME")]
+    by: Option<String>,
+}
+
+/// Arguments of `pirn runs emit`.
+#[derive(clap::Args)]
+pub(super) struct Emit {
+    /// The run
+    #[arg(value_name = "ID")]
+    id: String,
+    /// The name of the CUSTOM event
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Its data, a JSON object
+    #[arg(value_name = "JSON", value_parser = object, default_value = "{}")]
+    data: Map<String, Value>,
+}
+
+fn object(text: &str) -> Result<Map<String, Value>, String> {
+    serde_json::from_str(text).map_err(|error| format!("expected a JSON object: {error}"))
+}
+
 fn done(output: Output, said: &str) -> ExitCode {
     match output {
         Output::Json => answer(&format!("{:#}\n", json!({"ok": true})), 0),
@@ -33,18 +71,89 @@ fn done(output: Output, said: &str) -> ExitCode {
     }
 }
 
+/// Tells a run something, and says what comes of it.
+fn told(store: &StoreArgs, output: Output, id: &str, request: Request) -> Result<ExitCode, Failure> {
+    let said = match tell(store, request)? {
+        Told::UnderWay => format!("{id} was told"),
+        Told::Ended => format!("{id} has ended"),
+        Told::Kept => format!(
+            "{id} is told when it goes on: pirn runs resume {id} --store {}",
+            store.store
+        ),
+    };
+    Ok(done(output, &said))
+}
+
 impl Cancel {
     pub(super) fn run(&self, store: &StoreArgs, output: Output) -> Result<ExitCode, Failure> {
+        let (run_id, reason) = (self.id.clone(), self.reason.clone());
+        told(store, output, &self.id, Request::Cancel { run_id, reason })
+    }
+}
+
+impl AnswerArgs {
+    pub(super) fn run(&self, store: &StoreArgs, output: Output) -> Result<ExitCode, Failure> {
+        let request = Request::Answer {
+            run_id: self.id.clone(),
+            interaction_id: self.interaction.clone(),
+            answer: json_or_text(&self.answer),
+            by: self.by.clone(),
+        };
+        told(store, output, &self.id, request)
+    }
+}
+
+impl Emit {
+    pub(super) fn run(&self, store: &StoreArgs, output: Output) -> Result<ExitCode, Failure> {
+        let request = Request::Emit {
+            run_id: self.id.clone(),
+            name: self.name.clone(),
+            data: self.data.clone(),
+        };
+        told(store, output, &self.id, request)
+    }
+}
+
+/// Arguments of `pirn runs migrate`.
+#[derive(clap::Args)]
+pub(super) struct Migrate {
+    /// The run
+    #[arg(value_name = "ID")]
+    id: String,
+    /// A workflow file (again for more): what has the id of a workflow of the run takes its place
+    #[arg(long = "to", value_name = "FILE", required = true)]
+    files: Vec<String>,
+    /// Only say whether the run fits
+    #[arg(long)]
+    check: bool,
+}
+
+impl Migrate {
+    pub(super) fn run(&self, store: &StoreArgs, output: Output) -> Result<ExitCode, Failure> {
+        let files = files::read(&self.files)?;
         let engine = store.look()?;
-        let cancelled = block_on(engine.resume(self.id.as_str()).cancel(self.reason.as_str()));
-        let report = cancelled.map(|run| {
-            let report = run.outcome_blocking();
-            run.settled_blocking();
-            report
-        });
+        let run = engine.resume(self.id.as_str());
+        let migrated = if self.check {
+            block_on(run.check_migration(&files))
+        } else {
+            block_on(run.migrate(&files))
+        };
         close(&engine);
-        let report = report.map_err(|error| not_resumed(&error))?;
-        Ok(done(output, &format!("{} {}", self.id, report.status.as_str())))
+        let migration = migrated.map_err(|error| not_resumed(&error))?;
+        let code = if migration.fits { 0 } else { FAILED };
+        Ok(match (output, &migration.first_difference) {
+            (Output::Json, _) => answer(&format!("{:#}\n", json!(migration)), code),
+            (Output::Text, None) if self.check => answer(&format!("{} fits\n", self.id), code),
+            (Output::Text, None) => answer(&format!("{} goes on by the other definition\n", self.id), code),
+            (Output::Text, Some(difference)) => {
+                let node = difference.node_id.as_deref().unwrap_or("-");
+                let text = format!(
+                    "{} does not fit: step {}, node {node}\n  was   {}\n  would {}\n",
+                    self.id, difference.step, difference.was, difference.would
+                );
+                answer(&text, code)
+            }
+        })
     }
 }
 

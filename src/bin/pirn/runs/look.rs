@@ -104,6 +104,14 @@ fn reported(view: &RunView) -> Value {
             report[name] = value.clone();
         }
     }
+    if !view.interactions.is_empty() {
+        let open = view.interactions.iter().map(|question| {
+            let mut shown = json!(question);
+            shown["status"] = json!("OPEN");
+            shown
+        });
+        report["interactions"] = open.collect();
+    }
     // A report says how a thread stands; of a run that nobody carries the store knows more.
     if view.step == view.run.steps && !view.run.status.is_final() {
         report["status"] = about["status"].clone();
@@ -150,6 +158,13 @@ fn person(view: &RunView) -> String {
             "  {} {}",
             node.node_id,
             json!(node.status).as_str().unwrap_or_default()
+        );
+    }
+    for question in &view.interactions {
+        let _ = writeln!(
+            text,
+            "  waits for an answer: {} of {}: {}",
+            question.id, question.node_id, question.question
         );
     }
     for doubt in &report.in_doubt {

@@ -17,6 +17,7 @@ Examples:
   pirn run workflow.json --store runs.db
   pirn runs list --store runs.db
   pirn runs resume --all --store runs.db
+  pirn runs answer RUN RUN.0.3 yes --store runs.db
   pirn runs show RUN --at 7 --store runs.db --output json
   pirn runs fork RUN --at 7 --set name='\"Ada\"' --store runs.db
 
@@ -41,10 +42,16 @@ enum Command {
     Events(look::Events),
     /// Show the first step in which two runs differ
     Diff(look::Diff),
+    /// Move a run to another definition, where what it went through fits that
+    Migrate(change::Migrate),
     /// Go on with a run, or with all that have not ended
     Resume(resumed::Resume),
-    /// Cancel a run that no process carries
+    /// Cancel a run
     Cancel(change::Cancel),
+    /// Answer a question of a run
+    Answer(change::AnswerArgs),
+    /// Raise a CUSTOM event in a run
+    Emit(change::Emit),
     /// A new run that goes on from a step of another
     Fork(resumed::Fork),
     /// Write everything of a run into one file
@@ -65,6 +72,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         Command::Diff(diff) => diff.run(store, output),
         Command::Resume(resume) => resume.run(store, output),
         Command::Cancel(cancel) => cancel.run(store, output),
+        Command::Answer(answer) => answer.run(store, output),
+        Command::Migrate(migrate) => migrate.run(store, output),
+        Command::Emit(emit) => emit.run(store, output),
         Command::Fork(fork) => fork.run(store, output),
         Command::Export(export) => export.run(store, output),
         Command::Import(import) => import.run(store, output),

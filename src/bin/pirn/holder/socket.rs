@@ -1,0 +1,153 @@
+//! The socket beside a store: by it other processes of this user speak to the runs of the one that holds the store.
+//!
+//! One line of JSON each way: a [`Request`], and `{"ok": WHERE}` or `{"refused": {"exit", "code", "message"}}`.
+//! The answer comes when what was asked for is durable. The socket is `STORE.sock`, with permissions 0600; it goes with its
+//! process, and one that a killed process left behind is replaced by the next that holds the store.
+
+use std::fs::{self, DirBuilder, Permissions};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use pirn::Engine;
+use serde::{Deserialize, Serialize};
+
+use super::told::{Request, Told};
+use crate::failure::Failure;
+
+/// The longest request, in bytes.
+const MAX_REQUEST: u64 = 4 << 20;
+
+/// How long whoever connects may take to say what it wants.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The answer to a request.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Reply {
+    Ok(Told),
+    Refused { exit: u8, code: String, message: String },
+}
+
+/// Listens until it is dropped.
+pub(crate) struct Socket {
+    path: PathBuf,
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Socket {
+    /// Listens for the runs of an engine, beside the store of this file.
+    pub(super) fn listen(store: &Path, engine: &Engine) -> io::Result<Self> {
+        let path = beside(store);
+        let listener = bind(&path)?;
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (engine, over) = (engine.clone(), Arc::clone(&is_over));
+        let thread = Builder::new()
+            .name("pirn-socket".to_owned())
+            .spawn(move || serve(&listener, &engine, &over))?;
+        Ok(Self {
+            path,
+            is_over,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::SeqCst);
+        // It looks at each connection whether it is over; where nobody can connect it ends with the process.
+        let woken = UnixStream::connect(&self.path);
+        if let (Ok(_), Some(thread)) = (woken, self.thread.take()) {
+            // A panic in it has been printed.
+            thread.join().unwrap_or(());
+        }
+        fs::remove_file(&self.path).unwrap_or(());
+    }
+}
+
+fn beside(store: &Path) -> PathBuf {
+    let mut name = store.as_os_str().to_owned();
+    name.push(".sock");
+    name.into()
+}
+
+/// Made in a folder that only this user may enter, so that nobody else connects before its permissions are set; then put in
+/// the place of one that was left behind.
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    let folder = path.with_file_name(format!(".{}.sock", std::process::id()));
+    // Of a process that had this id and was killed.
+    fs::remove_dir_all(&folder).unwrap_or(());
+    DirBuilder::new().mode(0o700).create(&folder)?;
+    let made = folder.join("s");
+    let bound = UnixListener::bind(&made).and_then(|listener| {
+        fs::set_permissions(&made, Permissions::from_mode(0o600))?;
+        fs::rename(&made, path)?;
+        Ok(listener)
+    });
+    fs::remove_dir_all(&folder).unwrap_or(());
+    bound
+}
+
+fn serve(listener: &UnixListener, engine: &Engine, is_over: &AtomicBool) {
+    for stream in listener.incoming() {
+        if is_over.load(Ordering::SeqCst) {
+            return;
+        }
+        match stream.and_then(|stream| one(&stream, engine)) {
+            Ok(()) => {}
+            // Whoever hung up is told nothing more.
+            Err(error) => tracing::debug!(%error, "a connection to the socket beside the store"),
+        }
+    }
+}
+
+fn one(mut stream: &UnixStream, engine: &Engine) -> io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut line = String::new();
+    BufReader::new(stream).take(MAX_REQUEST).read_line(&mut line)?;
+    let told = match serde_json::from_str::<Request>(&line) {
+        Ok(request) => request.tell(engine),
+        Err(error) => Err(Failure::usage("INVALID_REQUEST", error.to_string())),
+    };
+    let reply = match told {
+        Ok(told) => Reply::Ok(told),
+        Err(failure) => {
+            let (exit, code, message) = failure.into_told();
+            Reply::Refused { exit, code, message }
+        }
+    };
+    let mut line = serde_json::to_string(&reply)?;
+    line.push('\n');
+    stream.write_all(line.as_bytes())
+}
+
+/// Says it to the process that holds the store of this file; none where none listens.
+pub(super) fn say(store: &Path, request: &Request) -> Option<Result<Told, Failure>> {
+    let stream = UnixStream::connect(beside(store)).ok()?;
+    Some(match exchange(&stream, request) {
+        Ok(Reply::Ok(told)) => Ok(told),
+        Ok(Reply::Refused { exit, code, message }) => Err(Failure::told(exit, code, message)),
+        Err(error) => Err(Failure::failed(
+            "STORE_ERROR",
+            format!("the process that holds the store did not answer, and may have ended before what it was told was kept: {error}"),
+        )
+        .with_help("look at the run: pirn runs show ID")),
+    })
+}
+
+fn exchange(mut stream: &UnixStream, request: &Request) -> io::Result<Reply> {
+    let mut line = serde_json::to_string(request)?;
+    line.push('\n');
+    stream.write_all(line.as_bytes())?;
+    let mut reply = String::new();
+    BufReader::new(stream).read_line(&mut reply)?;
+    Ok(serde_json::from_str(&reply)?)
+}

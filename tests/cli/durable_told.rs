@@ -1,0 +1,213 @@
+//! Runs of a store that another process tells things: answers, events and cancels, with and without a process that holds it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::process::Child;
+
+use serde_json::{Value, json};
+
+use crate::command::{Ended, pirn_in, start_in};
+use crate::folder::Folder;
+
+fn folder(name: &str) -> Folder {
+    let ask = |id: &str| {
+        json!({"id": id, "type": "USER_INTERACTION",
+            "config": {"question": "Which?", "choices": ["red", "blue"], "assignTo": id}})
+    };
+    let nodes = json!([{"id": "start", "type": "START"}, ask("first"), {"id": "go", "type": "WAIT", "config": {"event": "go"}},
+        ask("second"), {"id": "end", "type": "END", "config": {"output": "[first, second]"}}]);
+    let edges = json!([{"from": "start", "to": "first"}, {"from": "first", "to": "go"}, {"from": "go", "to": "second"},
+        {"from": "second", "to": "end"}]);
+    Folder::new(name).with(
+        "main.json",
+        &json!({"id": "main", "nodes": nodes, "edges": edges}).to_string(),
+    )
+}
+
+fn runs(folder: &Folder, arguments: &[&str]) -> Ended {
+    let all: Vec<&str> = ["runs"].iter().chain(arguments).copied().collect();
+    pirn_in(folder.path(), &all, &[])
+}
+
+/// A process whose run waits for the answer to its first question; the lines that it says from then on.
+fn holding(folder: &Folder) -> (Child, impl Iterator<Item = String> + use<>) {
+    let arguments = [
+        "run",
+        "main.json",
+        "--store",
+        "runs.db",
+        "--run-id",
+        "r",
+        "--output",
+        "json",
+    ];
+    let mut child = start_in(folder.path(), &arguments, &[]);
+    let mut lines = BufReader::new(child.stderr.take().expect("piped"))
+        .lines()
+        .map_while(Result::ok);
+    waits(&mut lines);
+    (child, lines)
+}
+
+/// Until it says that a question waits.
+fn waits(lines: &mut impl Iterator<Item = String>) {
+    let waits = lines.find(|line| line.contains("waits for an answer"));
+    assert!(waits.is_some());
+}
+
+fn question(folder: &Folder) -> String {
+    let shown = runs(folder, &["show", "r", "--output", "json"]).json();
+    let [question] = &shown["interactions"].as_array().expect("questions")[..] else {
+        panic!("{shown}")
+    };
+    assert_eq!(
+        (&question["status"], &question["question"]),
+        (&json!("OPEN"), &json!("Which?"))
+    );
+    question["id"].as_str().expect("a text").to_owned()
+}
+
+fn ended(mut child: Child) -> Value {
+    let mut report = String::new();
+    child
+        .stdout
+        .take()
+        .expect("piped")
+        .read_to_string(&mut report)
+        .expect("is read");
+    assert!(child.wait().expect("ends").success(), "{report}");
+    serde_json::from_str(&report).expect("JSON")
+}
+
+fn refused(ended: &Ended) -> (Option<i32>, String) {
+    let code = ended.json()["error"]["code"].as_str().unwrap_or_default().to_owned();
+    (ended.code, code)
+}
+
+#[test]
+fn a_run_is_told_by_the_process_that_holds_its_store() {
+    let folder = folder("told-held");
+    let (child, mut lines) = holding(&folder);
+    let socket = folder.path().join("runs.db.sock");
+    let about = std::fs::metadata(&socket).expect("it listens");
+    assert!(about.file_type().is_socket());
+    assert_eq!(about.permissions().mode() & 0o777, 0o600);
+    let first = "r.0.2";
+
+    let wrong = runs(&folder, &["answer", "r", first, "green", "--output", "json"]);
+    assert_eq!(refused(&wrong), (Some(1), "INVALID_ANSWER".to_owned()));
+    let nobody = runs(&folder, &["answer", "r", "r.0.99", "red", "--output", "json"]);
+    assert_eq!(refused(&nobody), (Some(1), "INTERACTION_CLOSED".to_owned()));
+    let no_run = runs(&folder, &["answer", "s", "s.0.2", "red", "--output", "json"]);
+    assert_eq!(refused(&no_run), (Some(2), "NO_SUCH_RUN".to_owned()));
+    let no_object = runs(&folder, &["emit", "r", "go", "7"]);
+    assert_eq!(no_object.code, Some(2), "{}", no_object.stderr);
+
+    let mut broken = UnixStream::connect(&socket).expect("it listens");
+    broken.write_all(b"what?\n").expect("is read");
+    let mut said = String::new();
+    broken.read_to_string(&mut said).expect("is answered");
+    assert!(said.contains("INVALID_REQUEST"), "{said}");
+
+    let answered = runs(&folder, &["answer", "r", first, "red", "--output", "json"]);
+    assert_eq!((answered.code, answered.json()), (Some(0), json!({"ok": true})));
+    let again = runs(&folder, &["answer", "r", first, "blue", "--output", "json"]);
+    assert_eq!(refused(&again), (Some(1), "INTERACTION_CLOSED".to_owned()));
+    assert_eq!(runs(&folder, &["emit", "r", "go", "{\"n\": 1}"]).stdout, "r was told\n");
+    waits(&mut lines);
+    let second = (3..20).map(|number| format!("r.0.{number}"));
+    let taken = second
+        .filter(|id| runs(&folder, &["answer", "r", id, "blue"]).code == Some(0))
+        .count();
+    assert_eq!(taken, 1);
+    assert_eq!(ended(child)["output"], json!(["red", "blue"]));
+    assert!(!socket.exists());
+}
+
+#[test]
+fn a_run_that_no_process_carries_keeps_what_it_is_told_until_it_goes_on() {
+    let folder = folder("told-left");
+    let (mut child, _lines) = holding(&folder);
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
+    // The socket of the killed process is still there, and nobody listens.
+    let first = question(&folder);
+    let wrong = runs(&folder, &["answer", "r", &first, "green", "--output", "json"]);
+    assert_eq!(refused(&wrong), (Some(1), "INVALID_ANSWER".to_owned()));
+    let no_run = runs(&folder, &["emit", "s", "go", "--output", "json"]);
+    assert_eq!(refused(&no_run), (Some(2), "NO_SUCH_RUN".to_owned()));
+    let answered = runs(&folder, &["answer", "r", &first, "red", "--by", "ada"]);
+    assert_eq!(
+        answered.stdout,
+        "r is told when it goes on: pirn runs resume r --store runs.db\n"
+    );
+    let again = runs(&folder, &["answer", "r", &first, "blue", "--output", "json"]);
+    assert_eq!(refused(&again), (Some(1), "INTERACTION_CLOSED".to_owned()));
+    assert_eq!(
+        runs(&folder, &["emit", "r", "go", "--output", "json"]).json(),
+        json!({"ok": true})
+    );
+
+    let mut child = start_in(folder.path(), &["runs", "resume", "r", "--output", "json"], &[]);
+    let mut lines = BufReader::new(child.stderr.take().expect("piped"))
+        .lines()
+        .map_while(Result::ok);
+    waits(&mut lines);
+    assert_eq!(
+        runs(&folder, &["cancel", "r", "--reason", "enough"]).stdout,
+        "r was told\n"
+    );
+    let mut report = String::new();
+    child
+        .stdout
+        .take()
+        .expect("piped")
+        .read_to_string(&mut report)
+        .expect("is read");
+    assert_eq!(child.wait().expect("ends").code(), Some(1));
+    let report: Value = serde_json::from_str(&report).expect("JSON");
+    assert_eq!(
+        (&report["status"], &report["variables"]["first"]),
+        (&json!("CANCELLED"), &json!("red"))
+    );
+    assert_eq!(report["inDoubt"], Value::Null, "nothing had begun");
+    let over = runs(&folder, &["emit", "r", "go", "--output", "json"]);
+    assert_eq!(refused(&over), (Some(1), "RUN_HAS_ENDED".to_owned()));
+}
+
+#[test]
+fn a_live_run_is_moved_to_another_definition_where_it_fits() {
+    let folder = folder("migrated");
+    let (mut child, _lines) = holding(&folder);
+    let held = runs(
+        &folder,
+        &["migrate", "r", "--to", "main.json", "--check", "--output", "json"],
+    );
+    assert_eq!(refused(&held), (Some(2), "STORE_HELD".to_owned()));
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
+    let text = folder.read("main.json");
+    let folder = folder
+        .with("later.json", &text.replace("[first, second]", "[second, first]"))
+        .with("earlier.json", &text.replace("Which?", "Why?"))
+        .with("broken.json", "{");
+    let check = |file: &str| runs(&folder, &["migrate", "r", "--to", file, "--check", "--output", "json"]);
+    assert_eq!(check("later.json").json(), json!({"fits": true}));
+    let other = check("earlier.json");
+    let difference = &other.json()["firstDifference"];
+    assert_eq!(
+        (other.code, &difference["step"], &difference["nodeId"]),
+        (Some(1), &json!(0), &json!("first"))
+    );
+    assert!(difference["would"].to_string().contains("Why?"), "{difference}");
+    assert_eq!(refused(&check("broken.json")).1, "INVALID_WORKFLOW");
+    let said = runs(&folder, &["migrate", "r", "--to", "earlier.json"]).stdout;
+    assert!(said.starts_with("r does not fit: step 0, node first\n"), "{said}");
+    assert_eq!(runs(&folder, &["migrate", "r", "--to", "later.json"]).code, Some(0));
+    let first = question(&folder);
+    assert_eq!(runs(&folder, &["answer", "r", &first, "red"]).code, Some(0));
+    assert_eq!(runs(&folder, &["emit", "r", "go"]).code, Some(0));
+    let ended = runs(&folder, &["resume", "r", "--answer", "second=blue", "--output", "json"]);
+    assert_eq!(ended.json()["output"], json!(["blue", "red"]), "{}", ended.stderr);
+}
