@@ -74,6 +74,8 @@ fn every_command_in_the_pages_runs_and_prints_what_stands_below_it() {
     let mut count = 0;
     for typed in pages().iter().flat_map(typed) {
         let command = typed.command.replace("cargo run --release -- ", "pirn ");
+        // As a script is told of it.
+        let command = command.replace("PIRN=\"cargo run --release --\"", "PIRN=pirn ");
         if !command.contains("pirn ") || command.starts_with("cargo ") {
             continue;
         }
