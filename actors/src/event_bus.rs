@@ -287,6 +287,11 @@ impl StreamHandler<BusMsg> for EventBusActor {
                     matcher.do_send(MatcherMsg::LimitTriggers { run_id, most });
                 }
             }
+            BusMsg::EndTriggers { run_id } => {
+                if let Some(matcher) = &self.matcher {
+                    matcher.do_send(MatcherMsg::EndTriggers { run_id });
+                }
+            }
             BusMsg::RunEnded { run_id } => self.run_ended(run_id),
             BusMsg::Close { run_id } => self.close(&run_id),
             BusMsg::Stop(done) => match &self.matcher {

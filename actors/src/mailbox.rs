@@ -33,7 +33,7 @@ use crate::protocol::bus::{BusMsg, Subscriber};
 use crate::protocol::supervisor::{InteractionAnswer, SupervisorMsg};
 use crate::rebuilt::{Rebuilt, Resumed};
 use crate::run_context::RunContext;
-use crate::supervisor::{Beginning, NewRun, RunSpec, SupervisorActor};
+use crate::supervisor::{Beginning, NewRun, RunSpec, SupervisorActor, limit_triggers};
 use crate::thread::ThreadActor;
 use crate::turn::{LocalInbox, Turn};
 use crate::world::RunWorld;
@@ -237,6 +237,10 @@ impl Actors {
             ..
         } = rebuilt;
         first.extend(told);
+        // Before what has fired counts.
+        if let Some((_, workflow)) = machine.origin(0) {
+            limit_triggers(workflow, run);
+        }
         run.bus().do_send(BusMsg::Resumed(Box::new(again)));
         // Nothing is done before it is known that nobody else has gone on with it.
         let mut actors = Self::of(machine, supervisor, Vec::new(), Outbox::default());

@@ -79,10 +79,7 @@ impl Beginning {
 impl NewRun {
     /// For a run of this name, with a chance of its own.
     pub(crate) fn seed(self, run: &RunContext) -> RunSeed {
-        if let Some(most) = self.graph.config.max_triggered_events {
-            let run_id = Arc::clone(&run.run_id);
-            run.bus().do_send(BusMsg::LimitTriggers { run_id, most });
-        }
+        limit_triggers(&self.graph, run);
         RunSeed {
             run_id: Arc::clone(&run.run_id),
             graph: self.graph,
@@ -96,6 +93,14 @@ impl NewRun {
             seed: run.host.random(),
             picks_starts: run.host.picks_order(),
         }
+    }
+}
+
+/// Tells the trigger matcher of the budget that a run's workflow gives it.
+pub(crate) fn limit_triggers(workflow: &Graph, run: &RunContext) {
+    if let Some(most) = workflow.config.max_triggered_events {
+        let run_id = Arc::clone(&run.run_id);
+        run.bus().do_send(BusMsg::LimitTriggers { run_id, most });
     }
 }
 
@@ -159,6 +164,8 @@ impl SupervisorActor {
             Effect::StartRun(start) => start_run(*start, turn),
             Effect::QuiesceTriggers => {
                 let supervisor = Arc::clone(&turn.run.supervisor);
+                let run_id = Arc::clone(&turn.run.run_id);
+                turn.run.bus().do_send(BusMsg::EndTriggers { run_id });
                 turn.run.bus().do_send(BusMsg::Quiesce {
                     run_id: Arc::clone(&turn.run.run_id),
                     rounds: MOST_LINKS,

@@ -150,6 +150,9 @@ impl TriggerMatcherActor {
             self.holds.entry(thread).or_default().extend(firings);
         }
         let last = triggers.fired.last().map_or(0, |(sequence, _)| *sequence);
+        if events.iter().any(|event| tells_of_budget(event)) {
+            self.machine.told_of_budget(run_id);
+        }
         for event in events {
             if !self.machine.interest().contains(event.raised.event_type) {
                 continue;
@@ -223,7 +226,7 @@ impl TriggerMatcherActor {
             Fire::Refused => Ok(()),
             Fire::TooDeep => Err(too_deep(&trigger, event).to_owned()),
             Fire::Exhausted { most } => Err(format!(
-                "triggers have fired {most} times for what triggers caused in this run (`config.maxTriggeredEvents`): its chains end here"
+                "triggers have fired {most} times for what triggers caused in this run {EXHAUSTED}"
             )),
         }
     }
@@ -441,6 +444,15 @@ fn event_scope(event: &Event) -> ScopeValues {
     }
 }
 
+/// The end of what a run is told when its budget is used up.
+const EXHAUSTED: &str = "(`config.maxTriggeredEvents`): its chains end here";
+
+/// True if an event tells a run that its budget is used up.
+fn tells_of_budget(event: &Event) -> bool {
+    let message = || event.raised.data.get("error")?.get("message")?.as_str();
+    event.raised.event_type == EventType::TriggerFailed && message().is_some_and(|message| message.ends_with(EXHAUSTED))
+}
+
 /// Says so in the log too, and how: what a trigger leaves undone stays so, and whoever can help must learn of it.
 fn too_deep(trigger: &TriggerDefinition, event: &Event) -> &'static str {
     let message = if matches!(trigger.action, TriggerAction::ResumeThread { .. }) {
@@ -494,6 +506,7 @@ impl StreamHandler<MatcherMsg> for TriggerMatcherActor {
             MatcherMsg::States { owner, answer } => answer.give(self.machine.states(&owner)),
             MatcherMsg::Quiesce(round) => self.bus.do_send(BusMsg::Quiesced(round)),
             MatcherMsg::LimitTriggers { run_id, most } => self.machine.set_budget(&run_id, most),
+            MatcherMsg::EndTriggers { run_id } => self.machine.run_ends(&run_id),
             MatcherMsg::Forget { run_id } => {
                 self.machine.run_ended(&run_id);
                 self.holds.retain(|(run, _), _| *run != run_id);

@@ -50,6 +50,53 @@ fn a_time_limit_ends_a_run_whose_script_is_stuck() {
     }
 }
 
+/// A run that waits for an hour, while eight triggers fire each other two million times.
+#[cfg(unix)]
+fn storm(name: &str) -> Folder {
+    let notify = |id: String, condition: Value| {
+        json!({"id": id, "type": "EVENT", "condition": condition,
+            "action": {"type": "SEND_NOTIFICATION", "parameters": {"message": "again"}}})
+    };
+    let mut triggers: Vec<Value> = (0..8)
+        .map(|n| notify(format!("t{n}"), json!({"eventType": "NOTIFICATION"})))
+        .collect();
+    triggers.push(notify("first".to_owned(), json!({"eventType": "NODE_STARTED"})));
+    let text = json!({"id": "deaf", "config": {"maxTriggeredEvents": 1_000_000_000}, "triggers": triggers,
+        "nodes": [{"id": "s", "type": "START"}, {"id": "w", "type": "WAIT", "config": {"seconds": 3_600}}, {"id": "e", "type": "END"}],
+        "edges": [{"from": "s", "to": "w"}, {"from": "w", "to": "e"}]});
+    Folder::new(name).with("deaf.json", &text.to_string())
+}
+
+#[cfg(unix)]
+#[test]
+#[allow(clippy::disallowed_methods)] // the promise is about real time
+fn ctrl_c_and_sigterm_end_a_process_in_the_middle_of_a_storm_of_triggers() {
+    let folder = storm("stuck-storm");
+    for signal in ["-INT", "-TERM"] {
+        let begin = Instant::now();
+        let mut child = pirn(&folder, "thread")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let mut progress = BufReader::new(child.stderr.take().expect("piped"));
+        let mut line = String::new();
+        // The loader warns of it first.
+        while !line.ends_with("deaf: started\n") {
+            assert_ne!(progress.read_line(&mut line).expect("a line"), 0, "{line}");
+        }
+        let rest = std::thread::spawn(move || std::io::copy(&mut progress, &mut std::io::sink()));
+        let killed = Command::new("kill").args([signal, &child.id().to_string()]).status();
+        assert!(killed.expect("kill runs").success());
+        let output = child.wait_with_output().expect("it ends");
+        rest.join().expect("it ends").expect("readable");
+        assert!(begin.elapsed() < SOON, "{signal}: {:?}", begin.elapsed());
+        assert_eq!(output.status.code(), Some(130), "{signal}: {output:?}");
+        let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(report["status"], json!("CANCELLED"), "{signal}: {report}");
+    }
+}
+
 #[cfg(unix)]
 #[test]
 #[allow(clippy::disallowed_methods)] // the promise is about real time

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::crashes::crash_and_resume;
 use crate::failing::{Crash, Failing};
-use crate::outside::Outside;
+use crate::outside::{Known, Outside};
 
 fn work(id: &str) -> Value {
     json!({"id": id, "type": "CODE", "config": {"function": "work"}, "onError": {"targetNodeId": "end"}})
@@ -54,6 +54,53 @@ fn what_triggers_do_is_done_as_often_as_without_a_crash() {
                 let firings = outcome["firings"].as_array().map_or(0, Vec::len);
                 assert!(firings <= 2, "{crash:?}: {outcome}");
             }
+        }
+    }
+}
+
+/// The second process of a run goes on with the budget that the first one has left, and says no second time that it is used up.
+#[test]
+fn a_run_that_goes_on_has_the_budget_that_it_had_left() {
+    const MOST: usize = 9;
+    let notify = |id: &str, event: &str, of: &str| {
+        json!({"id": id, "type": "EVENT", "action": {"type": "SEND_NOTIFICATION", "parameters": {"message": id}},
+            "condition": {"eventType": event, "expression": of}})
+    };
+    let triggers = json!([
+        notify("first", "NODE_COMPLETED", "event.nodeId == 'a' || event.nodeId == 'b'"),
+        notify("again", "NOTIFICATION", "true"),
+        notify("and-again", "NOTIFICATION", "true"),
+    ]);
+    let mut storm = line(&triggers);
+    storm["config"] = json!({"maxTriggeredEvents": MOST});
+    let bundle = json!({"workflows": [storm]}).to_string();
+    let outside = Outside::default();
+    let store = Failing::new(MemoryStore::new(), Crash::Never);
+    assert!(outside.play(&bundle, &store));
+    let whole = outside.known().clone();
+    let heard = |known: &Known, word: &str| {
+        let of = known.events.values().filter(|event| event["type"] == word);
+        of.count()
+    };
+    assert_eq!(
+        heard(&whole, "NOTIFICATION"),
+        MOST + 2,
+        "two are caused by steps of the run"
+    );
+    assert_eq!(heard(&whole, "TRIGGER_FAILED"), 1);
+    for at in 0..store.commits() {
+        for crash in [Crash::Before(at), Crash::After(at)] {
+            // Which of the storm's events uses the budget up may be another one.
+            let kept = MemoryStore::new();
+            let outside = Outside::default();
+            outside.play(&bundle, &Failing::new(kept.clone(), crash));
+            let again = Outside::of(outside.known().clone());
+            assert!(again.play(&bundle, &kept), "{crash:?}: ends in the end");
+            let found = again.known().clone();
+            // One that was counted and not raised yet is not sent again.
+            let (sent, told) = (heard(&found, "NOTIFICATION"), heard(&found, "TRIGGER_FAILED"));
+            assert!((MOST + 1..=MOST + 2).contains(&sent), "{crash:?}: {sent}");
+            assert_eq!(told, 1, "{crash:?}");
         }
     }
 }

@@ -67,6 +67,10 @@ pub(crate) enum BusMsg {
         run_id: Arc<str>,
         most: u64,
     },
+    /// A run is over but for what triggers still do: they set off no more than a bounded number of others from now on.
+    EndTriggers {
+        run_id: Arc<str>,
+    },
     /// A run raises no more. What its triggers still raise comes before it is closed.
     RunEnded {
         run_id: Arc<str>,

@@ -57,6 +57,10 @@ pub(crate) enum MatcherMsg {
         run_id: Arc<str>,
         most: u64,
     },
+    /// As for the bus, which passes it on.
+    EndTriggers {
+        run_id: Arc<str>,
+    },
     /// Nothing more comes of a run.
     Forget {
         run_id: Arc<str>,

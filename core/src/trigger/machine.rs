@@ -314,6 +314,19 @@ impl TriggerMachine {
         self.budgets.entry(run_id.to_owned()).or_default().most = most;
     }
 
+    /// A run was told that its budget is used up, by an earlier machine.
+    pub fn told_of_budget(&mut self, run_id: &str) {
+        self.budgets.entry(run_id.to_owned()).or_default().is_told = true;
+    }
+
+    /// A run is over but for what its triggers still do. However large its budget is, no more than [`DEFAULT_TRIGGERED_EVENTS`] of
+    /// it are left from now on: a run that was stopped in a storm of triggers ends.
+    pub fn run_ends(&mut self, run_id: &str) {
+        if let Some(budget) = self.budgets.get_mut(run_id) {
+            budget.most = budget.most.min(budget.used.saturating_add(DEFAULT_TRIGGERED_EVENTS));
+        }
+    }
+
     /// Forgets the counts of a run.
     pub fn run_ended(&mut self, run_id: &str) {
         self.fired_by_run.remove(run_id);

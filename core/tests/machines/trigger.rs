@@ -257,3 +257,28 @@ proptest! {
         prop_assert!(matches!(machine.fire(key, &event(0, 1, false)), Fire::Fired { .. }), "its counts are forgotten");
     }
 }
+
+/// Whatever its budget was: a run that is over but for its triggers has the default of it at most, counted from then.
+#[test]
+fn a_run_that_is_over_has_no_more_of_its_budget_than_runs_have_by_default() {
+    for (most, before) in [(1_000_000, 7), (1_000_000, 0), (20, 7)] {
+        let mut machine = TriggerMachine::default();
+        let definition: TriggerDefinition = serde_json::from_value(json!({
+            "id": "t", "condition": {"eventType": "NODE_FAILED"},
+            "action": {"type": "SEND_NOTIFICATION", "parameters": {"message": "m"}}}))
+        .expect("a trigger");
+        let key = machine.add(Owner::Engine, Arc::new(definition)).expect("new");
+        machine.set_budget("1", most);
+        let mut fires = |times: u64, machine: &mut TriggerMachine| {
+            let fired = (0..times).filter(|_| matches!(machine.fire(key, &event(1, 1, false)), Fire::Fired { .. }));
+            fired.count() as u64
+        };
+        assert_eq!(fires(before, &mut machine), before);
+        machine.run_ends("1");
+        let first = fires(100, &mut machine);
+        // Said again, it gives nothing back.
+        machine.run_ends("1");
+        let left = first + fires(20_000, &mut machine);
+        assert_eq!(left, (most - before).min(DEFAULT_TRIGGERED_EVENTS), "{most} {before}");
+    }
+}
