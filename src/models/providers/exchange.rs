@@ -24,6 +24,9 @@ use super::said::{Said, spending};
 /// Bytes of an answer that is taken in one piece, or of one frame.
 const LONGEST: usize = 64 << 20;
 
+/// Bytes of a stream, what says nothing included.
+const LONGEST_STREAM: usize = 256 << 20;
+
 /// A client that follows no redirect: a key goes to the endpoint and nowhere else.
 pub(super) fn client(endpoint: &Url, timeouts: Timeouts) -> Result<Client, String> {
     let mut client = Client::builder()
@@ -104,6 +107,7 @@ impl Exchange<'_> {
             return said.is_too_long().map_or(Ok(()), Err);
         }
         let mut frames = Frames::new(self.protocol.framing());
+        let mut received = 0_usize;
         while !said.is_over() {
             let bytes = match wait.or(answer.chunk()).await {
                 Ok(Ok(bytes)) => bytes,
@@ -113,6 +117,12 @@ impl Exchange<'_> {
                 Err(stalled) => return Err(stalled),
             };
             let is_end = bytes.is_none();
+            received = received.saturating_add(bytes.as_ref().map_or(0, |bytes| bytes.len()));
+            if received > LONGEST_STREAM {
+                return Err(Failure::malformed(format!(
+                    "the reply is longer than {LONGEST_STREAM} bytes"
+                )));
+            }
             let new = match bytes {
                 Some(bytes) => frames.take(&bytes),
                 None => frames.end(),

@@ -48,10 +48,13 @@ impl Frames {
     /// # Errors
     /// They are no UTF-8.
     pub(super) fn take(&mut self, bytes: &[u8]) -> Result<Vec<Frame>, std::str::Utf8Error> {
+        // Only what is new may hold the end: a long line is not searched again with each of its pieces.
+        let before = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
-        let Some(end) = self.bytes.iter().rposition(|byte| *byte == b'\n') else {
+        let Some(end) = bytes.iter().rposition(|byte| *byte == b'\n') else {
             return Ok(Vec::new());
         };
+        let end = before + end;
         let rest = self.bytes.split_off(end + 1);
         let whole = std::mem::replace(&mut self.bytes, rest);
         let text = std::str::from_utf8(&whole)?;

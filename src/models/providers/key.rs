@@ -7,9 +7,13 @@ use std::sync::Arc;
 use pirn_actors::ports::ModelCall;
 use pirn_core::error::RunError;
 use pirn_core::model_call::{FailureKind, ModelFailure};
+use reqwest::header::HeaderValue;
 use serde::Deserialize;
 
 use crate::models::ChooseKey;
+
+/// Characters that a header's value has at least where it is taken for a secret: a version or a word is none.
+const LEAST: usize = 8;
 
 /// The source of keys, by the name of an environment variable.
 pub(super) type KeySource = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
@@ -76,12 +80,17 @@ impl Keys {
 #[derive(Clone)]
 pub(super) struct Key {
     text: Option<String>,
+    /// Secrets that go out beside it.
+    others: Vec<String>,
 }
 
 impl Key {
     /// For a provider that needs none.
     pub(super) fn none() -> Self {
-        Self { text: None }
+        Self {
+            text: None,
+            others: Vec::new(),
+        }
     }
 
     /// A key as it was written; blanks around it (a file's last line end) are not part of it.
@@ -89,7 +98,18 @@ impl Key {
         let text = text.trim();
         (!text.is_empty()).then(|| Self {
             text: Some(text.to_owned()),
+            others: Vec::new(),
         })
+    }
+
+    /// The same key beside the values of headers from the environment, which are no less secret: a gateway may want its key
+    /// there.
+    pub(super) fn and<'a>(mut self, headers: impl Iterator<Item = &'a HeaderValue>) -> Self {
+        let secrets = headers.filter_map(|value| value.to_str().ok());
+        // `Bearer` and its like are no part of a secret.
+        let secrets = secrets.flat_map(|value| value.split_whitespace().filter(|part| part.len() >= LEAST));
+        self.others = secrets.map(str::to_owned).collect();
+        self
     }
 
     /// The key itself, for the request.
@@ -99,10 +119,8 @@ impl Key {
 
     /// `text` without the key in it: providers quote it back in their errors.
     pub(super) fn redact(&self, text: &str) -> String {
-        match &self.text {
-            Some(key) => text.replace(key.as_str(), "***"),
-            None => text.to_owned(),
-        }
+        let all = self.text.iter().chain(&self.others);
+        all.fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "***"))
     }
 }
 
@@ -124,5 +142,11 @@ mod tests {
         assert_eq!(key.redact("bad key sk-123, sk-123"), "bad key ***, ***");
         assert!(Key::read(" \n").is_none());
         assert_eq!(Key::none().redact("as it is"), "as it is");
+        let gateway = [
+            HeaderValue::from_static("Bearer gw-12345678"),
+            HeaderValue::from_static("v1"),
+        ];
+        let both = key.and(gateway.iter());
+        assert_eq!(both.redact("Bearer v1 gw-12345678 sk-123"), "Bearer v1 *** ***");
     }
 }

@@ -31,7 +31,7 @@ use pirn_core::definition::Profile;
 use pirn_core::error::RunError;
 use pirn_core::model_call::{FailureKind, ModelFailure};
 use pirn_core::thread::ModelReply;
-use reqwest::header::HeaderMap;
+use reqwest::header::{HeaderMap, HeaderValue};
 use reqwest::{Client, Url};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -301,9 +301,14 @@ impl Shared {
             .map_err(|message| ModelFailure::new(FailureKind::Key).into_error(message))?;
         let mut request = self.client()?.post(self.protocol.url(&self.endpoint, &asked));
         for (name, value) in self.protocol.headers(&key) {
+            let mut value = HeaderValue::try_from(value).map_err(|_| {
+                ModelFailure::new(FailureKind::Key).into_error("the key has characters that no header can have")
+            })?;
+            value.set_sensitive(true);
             request = request.header(name, value);
         }
         // Over the protocol's own: a gateway may want its key elsewhere.
+        let key = key.and(headers.iter().skip(self.written.headers.len()).map(|(_, value)| value));
         let mut headers: HeaderMap = headers.into_iter().collect();
         headers::add_idempotency_key(&mut headers);
         let request = request.headers(headers);

@@ -4,7 +4,7 @@
 //! 2. A reply is whole when the provider has said why it ends. One that does not is cut off, and no reply.
 //! 3. One that ends for tool calls and has none is malformed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pirn_core::conversation::Spent;
 use pirn_core::message::ToolCall;
@@ -20,6 +20,9 @@ use crate::formats::reasoning::{self, Recalled, Thought};
 /// The longest reply that is taken, bytes: what never ends must not fill the memory.
 const LONGEST: usize = 32 << 20;
 
+/// Bytes that each call and each piece of reasoning counts for beside its texts: also those without any must end.
+const EACH: usize = 256;
+
 /// Everything that was said.
 #[derive(Default)]
 pub(super) struct Said {
@@ -27,16 +30,19 @@ pub(super) struct Said {
     /// The length of the text that has been handed on.
     handed_on: usize,
     reasoning: Vec<Reasoned>,
+    /// Indexes into `reasoning` by place, and below into `calls` by number, the last of each: a reply of many is not searched for
+    /// each of its pieces.
+    reasoned: BTreeMap<u64, usize>,
     calls: Vec<Call>,
+    numbered: BTreeMap<u64, usize>,
     spent: Spent,
     finish: Option<FinishReason>,
     is_over: bool,
     size: usize,
 }
 
-/// A piece of reasoning, by its place in the reply.
+/// A piece of reasoning.
 struct Reasoned {
-    place: u64,
     text: String,
     signature: String,
     /// As the provider wrote it.
@@ -46,7 +52,6 @@ struct Reasoned {
 /// A tool call, as far as it has come.
 #[derive(Default)]
 struct Call {
-    place: Option<u64>,
     id: String,
     name: String,
     written: String,
@@ -89,17 +94,15 @@ impl Said {
             return;
         }
         self.size += text.len() + signature.len();
-        let known = self
-            .reasoning
-            .iter_mut()
-            .find(|one| one.place == place && one.block.is_none());
+        let known = self.reasoned.get(&place).and_then(|at| self.reasoning.get_mut(*at));
         if let Some(known) = known {
             known.text.push_str(text);
             known.signature.push_str(signature);
             return;
         }
+        self.size += EACH;
+        self.reasoned.insert(place, self.reasoning.len());
         self.reasoning.push(Reasoned {
-            place,
             text: text.to_owned(),
             signature: signature.to_owned(),
             block: None,
@@ -108,9 +111,8 @@ impl Said {
 
     /// Reasoning that goes back as it came.
     pub(super) fn reasoning_block(&mut self, block: &Value) {
-        self.size += block.to_string().len();
+        self.size += block.to_string().len() + EACH;
         self.reasoning.push(Reasoned {
-            place: u64::MAX,
             text: String::new(),
             signature: String::new(),
             block: Some(block.clone()),
@@ -120,9 +122,9 @@ impl Said {
     /// A piece of a call. One that has a number goes on with the call of that number, one that has none with the last call,
     /// unless it begins another one: by an id of its own, or by a name where the last call has its arguments.
     pub(super) fn call(&mut self, piece: &CallPiece<'_>) {
-        self.size += piece.written.len() + piece.name.len();
+        self.size += piece.written.len() + piece.name.len() + piece.id.len() + piece.signature.map_or(0, str::len);
         let known = match piece.place {
-            Some(place) => self.calls.iter_mut().rev().find(|call| call.place == Some(place)),
+            Some(place) => self.numbered.get(&place).and_then(|at| self.calls.get_mut(*at)),
             None => self.calls.last_mut(),
         };
         let goes_on = known.filter(|known| {
@@ -134,10 +136,11 @@ impl Said {
             Some(known) => known,
             None if piece.name.is_empty() && piece.id.is_empty() && piece.written.is_empty() => return,
             None => {
-                self.calls.push(Call {
-                    place: piece.place,
-                    ..Call::default()
-                });
+                self.size += EACH;
+                if let Some(place) = piece.place {
+                    self.numbered.insert(place, self.calls.len());
+                }
+                self.calls.push(Call::default());
                 let Some(new) = self.calls.last_mut() else { return };
                 new
             }

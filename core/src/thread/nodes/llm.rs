@@ -84,7 +84,11 @@ enum At {
         finish: FinishReason,
     },
     Tools {
+        /// By ascending effect.
         calls: Vec<Running>,
+        /// Every call before this one has its result.
+        #[serde(default)]
+        answered: usize,
     },
     Answering {
         id: EffectId,
@@ -195,7 +199,7 @@ pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId,
             Outcome::Done => after_reply(walk, stage, &content, calls, finish),
             other => Progress::Failed(failure(other)),
         },
-        At::Tools { calls } => tool_answer(walk, stage, calls, effect, outcome),
+        At::Tools { calls, answered } => tool_answer(walk, stage, (calls, answered), effect, outcome),
         At::Closing { id } if id == effect => match outcome {
             Outcome::Done => after_last_round(walk, stage),
             other => Progress::Failed(failure(other)),
@@ -231,7 +235,7 @@ pub(super) fn abandon(walk: &mut StepContext<'_>, stage: Stage) {
                 .collect();
             append_unasked(walk, results);
         }
-        At::Tools { calls } => {
+        At::Tools { calls, answered: _ } => {
             let mut results = Vec::with_capacity(calls.len());
             for running in calls {
                 if running.result.is_none() {
@@ -388,7 +392,10 @@ fn after_reply(
     }
     stage.rounds += 1;
     let running = calls.into_iter().map(|call| start_tool(walk, call)).collect();
-    stage.to(At::Tools { calls: running })
+    stage.to(At::Tools {
+        calls: running,
+        answered: 0,
+    })
 }
 
 /// The model asked for tools after the last round.
@@ -432,14 +439,13 @@ fn start_tool(walk: &mut StepContext<'_>, call: ToolCall) -> Running {
 fn tool_answer(
     walk: &mut StepContext<'_>,
     stage: Stage,
-    mut calls: Vec<Running>,
+    (mut calls, mut answered): (Vec<Running>, usize),
     effect: EffectId,
     outcome: Outcome,
 ) -> Progress {
-    if let Some(running) = calls
-        .iter_mut()
-        .find(|running| running.id == effect && running.result.is_none())
-    {
+    let place = calls.binary_search_by_key(&effect, |running| running.id);
+    let running = place.ok().and_then(|place| calls.get_mut(place));
+    if let Some(running) = running.filter(|running| running.result.is_none()) {
         let result = match outcome {
             Outcome::Tool(result) => result,
             other => ToolResult {
@@ -461,10 +467,14 @@ fn tool_answer(
                 ("result", json!(result.content)),
             ]
         });
-        running.result = Some(answered(&running.call, result));
+        running.result = Some(answered_by(result, &running.call));
     }
-    if calls.iter().any(|running| running.result.is_none()) {
-        return stage.to(At::Tools { calls });
+    // Answers come in any order: nobody looks at all calls for each.
+    while calls.get(answered).is_some_and(|running| running.result.is_some()) {
+        answered += 1;
+    }
+    if answered < calls.len() {
+        return stage.to(At::Tools { calls, answered });
     }
     let results = calls.into_iter().filter_map(|running| running.result).collect();
     let id = append(walk, results);
@@ -472,7 +482,7 @@ fn tool_answer(
 }
 
 /// The message that answers a call.
-fn answered(call: &ToolCall, result: ToolResult) -> Message {
+fn answered_by(result: ToolResult, call: &ToolCall) -> Message {
     if result.media.is_empty() {
         return Message::tool_result(call.id.clone(), result.content);
     }
