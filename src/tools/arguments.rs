@@ -6,8 +6,10 @@
 
 use serde_json::Value;
 
-/// Characters of a fault that are shown: it quotes what was given.
 #[cfg(feature = "tools")]
+use super::schema_size::is_bounded;
+
+/// Characters of a fault that are shown: it quotes what was given, or the schema.
 const SHOWN: usize = 400;
 
 /// Checks the arguments of one tool.
@@ -22,7 +24,9 @@ impl Checker {
     pub(super) fn new(schema: Value) -> Self {
         Self {
             #[cfg(feature = "tools")]
-            whole: jsonschema::validator_for(&schema).ok(),
+            whole: is_bounded(&schema)
+                .then(|| jsonschema::validator_for(&schema).ok())
+                .flatten(),
             schema,
         }
     }
@@ -67,7 +71,8 @@ fn check_at(place: &str, schema: &Value, given: &Value, depth: usize) -> Result<
     if let Some(Value::Array(allowed)) = schema.get("enum")
         && !allowed.contains(given)
     {
-        return Err(format!("{place} must be one of {}", Value::Array(allowed.clone())));
+        let shown: String = Value::Array(allowed.clone()).to_string().chars().take(SHOWN).collect();
+        return Err(format!("{place} must be one of {shown}"));
     }
     if let Value::Object(given) = given {
         let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();

@@ -11,8 +11,9 @@ mod command;
 #[cfg(feature = "tools")]
 mod config;
 #[cfg(feature = "tools")]
-mod environment;
+mod descendants;
 #[cfg(feature = "tools")]
+mod environment;
 #[cfg(feature = "tools")]
 mod http;
 #[cfg(feature = "mcp")]
@@ -22,6 +23,8 @@ mod output;
 #[cfg(feature = "tools")]
 mod process;
 mod registry;
+#[cfg(feature = "tools")]
+mod schema_size;
 #[cfg(feature = "tools")]
 mod template;
 #[cfg(test)]
@@ -42,6 +45,8 @@ pub use approval::{Approval, ApprovalRequest, Verdict};
 pub use config::McpServerConfig;
 #[cfg(feature = "tools")]
 pub use config::{CallLimits, ConfigFault, ToolConfig, ToolsConfig, ToolsError, load_tools, tools_of};
+#[cfg(feature = "tools")]
+pub use descendants::adopt_orphans;
 #[cfg(feature = "mcp")]
 pub use mcp::{McpServers, PromptInfo, ResourceInfo};
 #[cfg(feature = "tools")]

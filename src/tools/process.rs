@@ -5,15 +5,18 @@
 //! 2. When a [`Process`] is dropped or has ended, its whole group is killed. Where there are no process groups, the
 //!    program alone is.
 //! 3. Every group that lives is listed, so that a process about to exit without unwinding can end them: [`kill_all`].
+//! 4. On Linux, what has left the group is killed with it ([`super::descendants`]).
 //!
-//! Out of reach: a program that leaves its group, and everything after a kill -9 of Pirn itself.
+//! Out of reach: everything after a kill -9 of Pirn itself.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io;
 use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+
+use super::descendants::{self, MARK, family_of, kill_every_child, kill_family};
 
 /// A program under way. Its group is killed when it is dropped.
 #[derive(Debug)]
@@ -27,12 +30,13 @@ pub(super) struct Process {
 pub(super) struct Group {
     /// None once it was ended: the number may be another's by then.
     id: Arc<Mutex<Option<u32>>>,
+    mark: Arc<str>,
 }
 
-/// The groups that live; none where no more may be started.
-static LIVE: Mutex<Option<BTreeSet<u32>>> = Mutex::new(Some(BTreeSet::new()));
+/// The groups that live, with the marks of their programs; none where no more may be started.
+static LIVE: Mutex<Option<BTreeMap<u32, Arc<str>>>> = Mutex::new(Some(BTreeMap::new()));
 
-fn live() -> MutexGuard<'static, Option<BTreeSet<u32>>> {
+fn live() -> MutexGuard<'static, Option<BTreeMap<u32, Arc<str>>>> {
     // Every holder leaves the set whole.
     LIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -41,15 +45,17 @@ fn live() -> MutexGuard<'static, Option<BTreeSet<u32>>> {
 /// more: for a program that is about to exit without letting its engines shut down (`std::process::exit`, an aborting
 /// panic hook). An engine's shutdown does the same in order.
 pub fn kill_all() {
-    for id in live().take().into_iter().flatten() {
-        kill_group(id);
+    for (id, mark) in live().take().into_iter().flatten() {
+        kill(id, &mark);
     }
+    kill_every_child();
 }
 
 impl Process {
     /// Starts a program in a group of its own.
     pub(super) fn start(command: &mut Command) -> io::Result<Self> {
-        command.kill_on_drop(true);
+        let mark: Arc<str> = descendants::mark().into();
+        command.kill_on_drop(true).env(MARK, &*mark);
         #[cfg(unix)]
         command.process_group(0);
         // Under the lock: no program is started and not listed.
@@ -59,11 +65,12 @@ impl Process {
         };
         let child = command.spawn()?;
         let id = child.id();
-        groups.extend(id);
+        groups.extend(id.map(|id| (id, Arc::clone(&mark))));
         Ok(Self {
             child,
             group: Group {
                 id: Arc::new(Mutex::new(id)),
+                mark,
             },
         })
     }
@@ -102,7 +109,7 @@ impl Group {
     pub(super) fn end(&self) {
         let id = self.locked().take();
         if let Some(id) = id {
-            kill_group(id);
+            kill(id, &self.mark);
             if let Some(groups) = live().as_mut() {
                 groups.remove(&id);
             }
@@ -130,8 +137,11 @@ enum Sign {
     Kill,
 }
 
-fn kill_group(id: u32) {
+/// Kills a group, and what its program has started elsewhere.
+fn kill(id: u32, mark: &str) {
+    let family = family_of(id);
     signal_group(id, Sign::Kill);
+    kill_family(family, mark);
 }
 
 /// Signals a group. One that is empty is no error: its number is taken by no other program while a member lives, and it

@@ -95,13 +95,17 @@ fn main() -> ExitCode {
     if let Some(code) = scripts::serve_worker() {
         return code;
     }
+    // Where it is refused, what programs leave behind is found by its mark alone.
+    let _: std::io::Result<()> = pirn::tools::adopt_orphans();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return unparsed(&error),
     };
     cli.color.apply();
     let output = cli.command.output();
-    cli.command.run().unwrap_or_else(|failure| failure.report(output))
+    let code = cli.command.run().unwrap_or_else(|failure| failure.report(output));
+    pirn::tools::kill_all();
+    code
 }
 
 impl Command {

@@ -15,6 +15,7 @@ use tokio::runtime::Handle;
 
 use super::child::Child;
 use super::door::{Door, Handler};
+use super::pages::every_page;
 use super::tasks::{NeedTasks, Overheard};
 use super::text::{self, Said};
 use super::within;
@@ -118,8 +119,15 @@ impl Connection {
 
     /// All its tools that can just be called.
     pub(super) async fn tools(&self) -> Result<Vec<rmcp::model::Tool>, String> {
-        let listed = self.service.peer().list_all_tools().await;
-        let mut tools = listed.map_err(|error| format!("it lists no tools: {}", in_words(&error.to_string())))?;
+        let peer = self.service.peer();
+        let page = |params| async {
+            let page = peer
+                .list_tools(params)
+                .await
+                .map_err(|error| in_words(&error.to_string()))?;
+            Ok((page.tools, page.next_cursor))
+        };
+        let mut tools = every_page("tools", page).await?;
         tools.retain(|tool| !self.need_tasks.contains(&tool.name));
         Ok(tools)
     }
@@ -132,14 +140,28 @@ impl Connection {
 
     /// All its resources.
     pub(super) async fn resources(&self) -> Result<Vec<rmcp::model::Resource>, String> {
-        let listed = self.service.peer().list_all_resources().await;
-        listed.map_err(|error| format!("it lists no resources: {}", in_words(&error.to_string())))
+        let peer = self.service.peer();
+        let page = |params| async {
+            let page = peer
+                .list_resources(params)
+                .await
+                .map_err(|error| in_words(&error.to_string()))?;
+            Ok((page.resources, page.next_cursor))
+        };
+        every_page("resources", page).await
     }
 
     /// All its prompts.
     pub(super) async fn prompts(&self) -> Result<Vec<rmcp::model::Prompt>, String> {
-        let listed = self.service.peer().list_all_prompts().await;
-        listed.map_err(|error| format!("it lists no prompts: {}", in_words(&error.to_string())))
+        let peer = self.service.peer();
+        let page = |params| async {
+            let page = peer
+                .list_prompts(params)
+                .await
+                .map_err(|error| in_words(&error.to_string()))?;
+            Ok((page.prompts, page.next_cursor))
+        };
+        every_page("prompts", page).await
     }
 
     /// Asks the server something; what it says is at most `limit` bytes of text. Dropping the future tells the server that

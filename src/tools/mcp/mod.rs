@@ -10,6 +10,7 @@
 mod child;
 mod connection;
 mod door;
+mod pages;
 mod server;
 mod tasks;
 mod text;

@@ -1,0 +1,195 @@
+//! The programs that a program has started, also those that have left its process group: found in `/proc` (Linux; nothing
+//! elsewhere).
+//!
+//! 1. Every program is started with a mark in its environment, which what it starts inherits: whoever has it, or descends from a
+//!    program that lives, is one of its descendants.
+//! 2. Killing goes round until nobody is found: a descendant may have started another one meanwhile.
+//! 3. A descendant that is nobody's child any more and has cleared its environment has neither. It is found where this process
+//!    adopts orphans ([`adopt_orphans`]): then it is a child of ours, and ends with us.
+
+#[cfg(target_os = "linux")]
+pub(super) use linux::{family_of, kill_every_child, kill_family};
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Programs that have been marked.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// The variable that has a program's mark.
+pub(super) const MARK: &str = "PIRN_PROGRAM";
+
+/// A mark that no other program has.
+pub(super) fn mark() -> String {
+    static PROCESS: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(0_u8));
+    format!("{:016x}-{}", *PROCESS, NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Makes this process the parent of what the programs of tools and MCP servers leave behind (Linux; nothing elsewhere), so that
+/// [`kill_all`](super::kill_all) ends all of it. For a program that starts no other programs of its own: `kill_all` ends those too.
+///
+/// # Errors
+/// The operating system refuses.
+pub fn adopt_orphans() -> std::io::Result<()> {
+    #[cfg(target_os = "linux")]
+    linux::adopt_orphans()?;
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn family_of(_: u32) {}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn kill_family((): (), _: &str) {}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn kill_every_child() {}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::io;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_child_subreaper, waitpid};
+
+    use super::MARK;
+
+    /// Rounds after which the others are given up: who starts programs faster than they are killed is stopped by nobody.
+    const MOST_ROUNDS: u32 = 64;
+
+    static ADOPTS: AtomicBool = AtomicBool::new(false);
+
+    pub(super) fn adopt_orphans() -> io::Result<()> {
+        set_child_subreaper(Some(rustix::process::getpid()))?;
+        ADOPTS.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// A line of the table of processes.
+    struct Line {
+        parent: u32,
+        is_over: bool,
+        /// In ticks since the system's start.
+        began: u64,
+    }
+
+    /// The programs that descend from one that lives. Asked before it is killed: afterwards they are somebody else's children.
+    pub(in crate::tools) fn family_of(program: u32) -> BTreeSet<u32> {
+        let table = table();
+        let mut family = BTreeSet::new();
+        let mut generation = BTreeSet::from([program]);
+        // The number may be another program's by now.
+        if table.get(&program).is_none_or(|line| line.parent != std::process::id()) {
+            return family;
+        }
+        while !generation.is_empty() {
+            let of_them = |(id, line): (&u32, &Line)| generation.contains(&line.parent).then_some(*id);
+            generation = table
+                .iter()
+                .filter_map(of_them)
+                .filter(|id| !family.contains(id))
+                .collect();
+            family.extend(&generation);
+        }
+        family
+    }
+
+    /// Kills a family, what it has started since, and every program with this mark.
+    pub(in crate::tools) fn kill_family(mut family: BTreeSet<u32>, mark: &str) {
+        let wanted = format!("{MARK}={mark}").into_bytes();
+        let is_marked = |id: u32| {
+            let environment = std::fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
+            environment.split(|byte| *byte == 0).any(|entry| entry == wanted)
+        };
+        let own = std::process::id();
+        rounds(|table| {
+            // Nobody is older than whoever has started him.
+            let since = table.get(&own).map_or(0, |line| line.began);
+            let is_one = |(id, line): &(&u32, &Line)| {
+                let is_known = family.contains(*id) || family.contains(&line.parent);
+                **id != own && line.began >= since && (is_known || is_marked(**id))
+            };
+            let found: Vec<u32> = table.iter().filter(is_one).map(|(id, _)| *id).collect();
+            family.extend(&found);
+            found
+        });
+    }
+
+    /// Kills every child of this process, and what that leaves behind, where this process adopts it.
+    pub(in crate::tools) fn kill_every_child() {
+        let has_started = super::NEXT.load(Ordering::Relaxed) > 0;
+        if has_started && ADOPTS.load(Ordering::Relaxed) {
+            let own = std::process::id();
+            rounds(|table| {
+                let children = table.iter().filter(|(_, line)| line.parent == own);
+                children.map(|(id, _)| *id).collect()
+            });
+        }
+    }
+
+    /// Kills whom `find` finds, until that is nobody who lives. What has ended and is our child is taken off the table: nobody
+    /// else does that.
+    fn rounds(mut find: impl FnMut(&BTreeMap<u32, Line>) -> Vec<u32>) {
+        let own = std::process::id();
+        for _ in 0..MOST_ROUNDS {
+            let table = table();
+            let found = find(&table);
+            if found.is_empty() {
+                return;
+            }
+            let mut is_anybody_left = false;
+            for (id, line) in found.iter().filter_map(|id| Some((*id, table.get(id)?))) {
+                let Some(pid) = i32::try_from(id).ok().and_then(Pid::from_raw) else {
+                    continue;
+                };
+                if line.is_over {
+                    let is_reaped = line.parent == own && waitpid(Some(pid), WaitOptions::NOHANG).is_ok();
+                    tracing::trace!(id, is_reaped, "a descendant of a program has ended");
+                } else if kill_process(pid, Signal::KILL).is_ok() {
+                    is_anybody_left = true;
+                }
+            }
+            if !is_anybody_left {
+                return;
+            }
+        }
+    }
+
+    /// All processes that can be seen.
+    fn table() -> BTreeMap<u32, Line> {
+        let Ok(entries) = std::fs::read_dir("/proc") else {
+            return BTreeMap::new();
+        };
+        let ids = entries
+            .flatten()
+            .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        ids.filter_map(|id| Some((id, line(&std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?)?)))
+            .collect()
+    }
+
+    /// `PID (NAME) STATE PARENT ...`; the name may hold anything.
+    fn line(stat: &str) -> Option<Line> {
+        let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+        Some(Line {
+            is_over: matches!(fields.next()?, "Z" | "X"),
+            parent: fields.next()?.parse().ok()?,
+            began: fields.nth(17)?.parse().ok()?,
+        })
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn a_line_of_the_table_is_read_whatever_the_program_is_called() {
+            let stat = "7 (a) b) Z 1 (x) S 42 7 7 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 9000 1 2";
+            let line = line(stat).expect("a line");
+            assert_eq!((line.parent, line.is_over, line.began), (42, false, 9000));
+            let own = table().remove(&std::process::id()).expect("this process");
+            assert!(!own.is_over && own.parent == std::os::unix::process::parent_id());
+        }
+    }
+}
