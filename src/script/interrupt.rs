@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::StopFlag;
-use super::deadline::now;
+use super::deadline::{computed, now};
 
 /// Why a text was interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub(super) enum Interruption {
 pub(super) struct Interrupt {
     origin: Instant,
     until: AtomicU64,
+    /// What the thread has computed, in nanoseconds, when it has computed for half of the time.
+    half: AtomicU64,
     asked: AtomicU32,
     verdict: AtomicU8,
     stop: Mutex<Option<StopFlag>>,
@@ -26,8 +28,8 @@ pub(super) struct Interrupt {
 
 const NEVER: u64 = u64::MAX;
 
-/// Times the engine must have asked before time can be up. It asks after some ten thousand steps: a short text that
-/// a busy machine keeps waiting is not taken for a long one.
+/// Times the engine must have asked before time can be up, unless the thread has been computing for half of it. It asks after
+/// some ten thousand steps, which may be long ones: a short text that a busy machine keeps waiting is not taken for a long one.
 const LEAST_ASKED: u32 = 20;
 
 impl Interrupt {
@@ -35,6 +37,7 @@ impl Interrupt {
         Self {
             origin: now(),
             until: AtomicU64::new(NEVER),
+            half: AtomicU64::new(NEVER),
             asked: AtomicU32::new(0),
             verdict: AtomicU8::new(0),
             stop: Mutex::new(None),
@@ -46,9 +49,10 @@ impl Interrupt {
         *self.stop.lock().unwrap_or_else(PoisonError::into_inner) = stop;
         self.verdict.store(0, Ordering::Relaxed);
         self.asked.store(0, Ordering::Relaxed);
-        let until = self
-            .elapsed()
-            .saturating_add(u64::try_from(time.as_nanos()).unwrap_or(NEVER));
+        let time = nanos(time);
+        let half = computed().map_or(NEVER, |computed| nanos(computed).saturating_add(time / 2));
+        self.half.store(half, Ordering::Relaxed);
+        let until = self.elapsed().saturating_add(time);
         self.until.store(until, Ordering::Relaxed);
     }
 
@@ -84,7 +88,7 @@ impl Interrupt {
             return true;
         }
         let asked = self.asked.fetch_add(1, Ordering::Relaxed);
-        if asked >= LEAST_ASKED && self.elapsed() >= until {
+        if self.elapsed() >= until && (asked >= LEAST_ASKED || self.has_computed_half()) {
             self.verdict.store(1, Ordering::Relaxed);
             return true;
         }
@@ -100,7 +104,15 @@ impl Interrupt {
         }
     }
 
-    fn elapsed(&self) -> u64 {
-        u64::try_from(now().saturating_duration_since(self.origin).as_nanos()).unwrap_or(NEVER - 1)
+    fn has_computed_half(&self) -> bool {
+        computed().is_some_and(|computed| nanos(computed) >= self.half.load(Ordering::Relaxed))
     }
+
+    fn elapsed(&self) -> u64 {
+        nanos(now().saturating_duration_since(self.origin)).min(NEVER - 1)
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(NEVER)
 }

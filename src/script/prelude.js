@@ -135,6 +135,23 @@
   replace(Array.prototype, "flat", flatteners.flat);
   replace(Array.prototype, "flatMap", flatteners.flatMap);
 
+  // Texts that are compared from their beginnings.
+  for (const name of ["sort", "toSorted"]) {
+    guard(Array.prototype, name, (list, [compare]) => {
+      if (compare !== undefined || !isArray(list)) return;
+      const length = measure(list);
+      let all = 0;
+      for (let i = 0; i < length; i++) if (typeof list[i] === "string") all += list[i].length;
+      if (all > 1e7) limit("the texts to sort are too long");
+    });
+  }
+  for (const name of ["indexOf", "lastIndexOf", "includes"]) {
+    guard(Array.prototype, name, (list, [wanted]) => {
+      if (typeof wanted !== "string" || !isArray(list)) return;
+      if (wanted.length > 1000 && wanted.length * list.length > 1e8) limit("the list, and the text to search for, are too long");
+    });
+  }
+
   const typed = getPrototypeOf(Int8Array);
   const typedLength = getOwnPropertyDescriptor(typed.prototype, "length").get;
   for (const name of [
@@ -150,25 +167,28 @@
   const numbers = (list) => {
     if (!isArray(list)) return;
     const length = measure(list);
-    for (let i = 0; i < length; i++) number(list[i]);
+    let all = 0;
+    for (let i = 0; i < length; i++) {
+      all += number(list[i]);
+      if (all > 1e7) limit("the texts of a list are too long for numbers");
+    }
   };
   const number = (value) => {
-    if (typeof value !== "string") return;
+    if (typeof value !== "string") return 0;
     if (value.length > 10_000) limit(`a text of ${value.length} is too long for a number`);
     spend(value.length);
+    return value.length;
   };
   for (const name of ownKeys(globalThis)) {
     const builder = globalThis[name];
     if (typeof builder === "function" && getPrototypeOf(builder) === typed) guardBuilder(name, ([list]) => numbers(list));
   }
   for (const name of ["from", "of"]) guard(typed, name, (_, args) => numbers(name === "of" ? args : args[0]));
-  for (const name of ["Number", "BigInt"]) guardBuilder(name, ([value]) => number(value));
-  for (const name of ["parseInt", "parseFloat", "isNaN", "isFinite"]) guard(globalThis, name, (_, [text]) => number(text));
+  for (const name of ["Number", "BigInt"]) guardBuilder(name, ([value]) => void number(value));
+  for (const name of ["parseInt", "parseFloat", "isNaN", "isFinite"]) guard(globalThis, name, (_, [text]) => void number(text));
   for (const name of ["parseInt", "parseFloat"]) replace(Number, name, globalThis[name]);
   for (const name of ownKeys(Math)) {
-    guard(Math, name, (_, args) => {
-      for (let i = 0; i < args.length; i++) number(args[i]);
-    });
+    guard(Math, name, (_, args) => void numbers(args));
   }
 
   // A product has the digits of both factors, and takes as long as one times the other.
@@ -278,6 +298,14 @@
   guard(Object, "create", (_, [prototype]) => void chained(prototype));
   guard(Object, "setPrototypeOf", (_, [, prototype]) => void chained(prototype));
   guard(Reflect, "setPrototypeOf", (_, [, prototype]) => void chained(prototype));
+  const assigned = getOwnPropertyDescriptor(Object.prototype, "__proto__");
+  if (assigned) {
+    const set = function (prototype) {
+      chained(prototype);
+      apply(assigned.set, this, [prototype]);
+    };
+    defineProperty(Object.prototype, "__proto__", { get: assigned.get, set, enumerable: false, configurable: true });
+  }
 
   if (typeof Iterator === "function" && Iterator.prototype.drop) {
     const drop = Iterator.prototype.drop;

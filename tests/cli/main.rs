@@ -16,6 +16,8 @@ mod init;
 mod mistakes;
 #[cfg(feature = "providers")]
 mod models;
+#[cfg(all(unix, feature = "providers"))]
+mod peers;
 #[cfg(unix)]
 mod picture;
 #[cfg(feature = "providers")]

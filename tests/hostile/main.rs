@@ -1,13 +1,15 @@
 //! Scripts that are made to do harm, on each level that scripts run on: every one is answered within its limit, none sees
-//! what another was given, and who asks beside them is served.
+//! what another was given, and who asks beside them is served. Then peers that answer anything, and engines whose scripts are stuck.
 //!
 //! `cargo test --release -p pirn-tests --test hostile -- --scripts 20000 --strict` is the long form. `--level thread` or
-//! `process` takes one level, `--seed N` other scripts. Without `--strict` a busy machine is given time.
+//! `process` takes one level, `--seed N` other scripts, `--only WORD` the tests whose names have that word and no scripts. Without `--strict` a busy machine is given time.
 
 mod engine;
 mod grammar;
 mod known;
+mod peers;
 mod scripts;
+mod storm;
 
 use std::process::{Command, ExitCode};
 
@@ -19,6 +21,7 @@ struct Options {
     seed: u64,
     level: Option<String>,
     is_strict: bool,
+    only: Option<String>,
     /// The first script of a part that is played in this process.
     part: Option<u64>,
 }
@@ -27,6 +30,11 @@ fn main() -> ExitCode {
     // This program is its own worker.
     if let Some(code) = pirn::script::serve_worker() {
         return code;
+    }
+    if let Some(kind) = std::env::args().skip_while(|argument| argument != "--mcp").nth(1) {
+        // An engine that has had enough closes the pipe.
+        peers::serve_mcp(&kind).unwrap_or(());
+        return ExitCode::SUCCESS;
     }
     let options = match options() {
         Ok(options) => options,
@@ -37,7 +45,7 @@ fn main() -> ExitCode {
     };
     let mut failures = Vec::new();
     for (name, level) in levels() {
-        if options.level.as_ref().is_some_and(|wanted| wanted != name) {
+        if options.only.is_some() || options.level.as_ref().is_some_and(|wanted| wanted != name) {
             continue;
         }
         let bounds = if options.is_strict {
@@ -54,13 +62,10 @@ fn main() -> ExitCode {
         println!("{name}: {report}");
         failures.extend(report.failures.iter().map(|failure| format!("{name}: {failure}")));
     }
+    failures.extend(run("peers", &peers::tests(), options.only.as_deref()));
+    failures.extend(run("storm", storm::TESTS, options.only.as_deref()));
     // Last, because what is stuck stays so as long as this process lives, and takes its time from all others.
-    for (name, test) in engine::TESTS {
-        println!("engine: {name}");
-        if std::panic::catch_unwind(test).is_err() {
-            failures.push(format!("engine: {name}"));
-        }
-    }
+    failures.extend(run("engine", engine::TESTS, options.only.as_deref()));
     if failures.is_empty() {
         println!("hostile: all held");
         return ExitCode::SUCCESS;
@@ -70,6 +75,21 @@ fn main() -> ExitCode {
         println!("  {failure}");
     }
     ExitCode::FAILURE
+}
+
+/// Runs tests, each after the other; the names of those that failed.
+fn run(of: &str, tests: &[(&str, fn())], only: Option<&str>) -> Vec<String> {
+    let mut failed = Vec::new();
+    for (name, test) in tests {
+        if only.is_some_and(|word| !name.contains(word)) {
+            continue;
+        }
+        println!("{of}: {name}");
+        if std::panic::catch_unwind(test).is_err() {
+            failed.push(format!("{of}: {name}"));
+        }
+    }
+    failed
 }
 
 /// Plays a level in processes, one after the other, each until its engine refuses scripts: what is stuck ends with its process, and
@@ -119,6 +139,7 @@ fn options() -> Result<Options, String> {
         seed: 1,
         level: None,
         is_strict: false,
+        only: None,
         part: None,
     };
     let mut arguments = std::env::args().skip(1);
@@ -128,6 +149,7 @@ fn options() -> Result<Options, String> {
         match argument.as_str() {
             "--scripts" => options.scripts = number(value()?)?,
             "--seed" => options.seed = number(value()?)?,
+            "--only" => options.only = Some(value()?),
             "--level" => options.level = Some(value()?),
             "--part" => options.part = Some(number(value()?)?),
             "--strict" => options.is_strict = true,

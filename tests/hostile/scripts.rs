@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::grammar::{Dice, code, expression};
-use crate::known::STUCK;
+use crate::known::{BY_OPERATORS, STUCK};
 
 /// A script's time.
 const LIMIT: Duration = Duration::from_millis(100);
@@ -122,8 +122,9 @@ pub(crate) fn play(level: &ScriptLevel, seed: u64, (from, count): (u64, u64), bo
     let neighbour = Neighbour::start(&port);
     let mut report = Report::default();
     let mut dice = Dice::new(seed);
-    for n in 0..STUCK.len() as u64 + count {
-        let (text, body) = if let Some(known) = STUCK.get(n as usize) {
+    let known: Vec<&str> = STUCK.iter().chain(BY_OPERATORS).copied().collect();
+    for n in 0..known.len() as u64 + count {
+        let (text, body) = if let Some(known) = known.get(n as usize) {
             ((*known).to_owned(), None)
         } else {
             let made = expression(&mut dice, 1 + n as usize % 3);
@@ -138,7 +139,10 @@ pub(crate) fn play(level: &ScriptLevel, seed: u64, (from, count): (u64, u64), bo
             report.next = Some(n);
             break;
         }
-        script(&port, n, &text, body.as_deref(), bounds, &mut report);
+        let code = script(&port, n, &text, body.as_deref(), bounds, &mut report);
+        if BY_OPERATORS.contains(&&*text) && code != Some(RunErrorCode::ScriptLimitExceeded) {
+            report.failures.push(format!("it ended with {code:?}: {text}"));
+        }
         if port.stats().given_up > before.given_up {
             report.stuck.push(body.unwrap_or(text));
         }
@@ -149,7 +153,14 @@ pub(crate) fn play(level: &ScriptLevel, seed: u64, (from, count): (u64, u64), bo
 }
 
 /// One script, with a canary of its own in everything it sees.
-fn script(port: &ScriptPort, n: u64, expression: &str, code: Option<&str>, bounds: &Bounds, report: &mut Report) {
+fn script(
+    port: &ScriptPort,
+    n: u64,
+    expression: &str,
+    code: Option<&str>,
+    bounds: &Bounds,
+    report: &mut Report,
+) -> Option<RunErrorCode> {
     let canary = format!("canary-{n}-");
     let own = Arc::new(json!({ "secret": canary }));
     let scope = ScopeValues {
@@ -182,7 +193,7 @@ fn script(port: &ScriptPort, n: u64, expression: &str, code: Option<&str>, bound
     report.scripts += 1;
     let Ok(result) = told.recv_timeout(LIMIT + Duration::from_mins(1)) else {
         report.failures.push(format!("no answer: {shown}"));
-        return;
+        return None;
     };
     let took = begin.elapsed();
     report.latest = report.latest.max(took);
@@ -206,6 +217,7 @@ fn script(port: &ScriptPort, n: u64, expression: &str, code: Option<&str>, bound
     if seen.replace(&canary, "").contains("canary-") {
         report.failures.push(format!("it saw what another was given: {shown}"));
     }
+    result.err().map(|error| error.code)
 }
 
 fn job(run_id: &Arc<str>, source: &str, scope: ScopeValues) -> TextJob {

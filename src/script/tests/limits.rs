@@ -147,6 +147,21 @@ fn what_makes_a_built_in_slow_is_refused_with_an_error_that_says_which() {
             "(() => { let p = {}; for (let i = 0; i < 1e6; i++) p = Object.create(p); return p.x })()",
             "prototypes",
         ),
+        (
+            "(() => { let p = {}; for (let i = 0; i < 1e6; i++) { const q = {}; q.__proto__ = p; p = q } return p.x })()",
+            "prototypes",
+        ),
+        (
+            "Math.max.apply(null, Array(60000).fill('9'.repeat(9999)))",
+            "for numbers",
+        ),
+        ("new Float64Array(Array(1e5).fill('9'.repeat(9999)))", "for numbers"),
+        ("Array(1e5).fill('a'.repeat(1e6)).sort()", "to sort"),
+        ("Array(1e5).fill('a'.repeat(1e6)).toSorted()", "to sort"),
+        (
+            "(a => Array(1e5).fill(a + 'a').includes(a + 'b'))('a'.repeat(1e6))",
+            "to search for",
+        ),
         ("Array(1e5).fill('9'.repeat(1e7)).map(Number)", "for a number"),
         (
             "Math.max.apply(null, Array(60000).fill('9'.repeat(1e7)))",
@@ -169,6 +184,8 @@ fn a_loop_of_built_ins_alone_is_stopped() {
         "(u => Array(1e5).fill(0).every(u.reverse.bind(u)))(new Uint8Array(1e6))",
         "(s => Array(1e5).fill(0).every(JSON.parse.bind(JSON, s)))('[' + '1,'.repeat(1e5) + '1]')",
         "(s => Array(1e5).fill(0).every(s.trim.bind(s)))('a' + ' '.repeat(1e6))",
+        // Few steps, each of which takes its time.
+        "(s => { for (;;) new Error(s) })('a'.repeat(1e5))",
     ] {
         assert_limited(expression);
     }
@@ -208,6 +225,14 @@ fn guarded_constructors_are_what_they_were() {
         ),
         ("JSON.stringify({a: 1, b: 2}, ['a'])", json!("{\"a\":1}")),
         ("'\\u0061\\u0301'.normalize('NFC').length", json!(1)),
+        (
+            "(() => { const a = {b: 1}, c = {}; c.__proto__ = a; return [c.b, c.__proto__ === a, Object.keys(c).length] })()",
+            json!([1, true, 0]),
+        ),
+        (
+            "[['b', 'a', 10, 9].sort(), ['b', 'a'].toSorted((x, y) => x < y ? 1 : -1), ['a'].includes('a'), [NaN].indexOf(NaN)]",
+            json!([[10, 9, "a", "b"], ["b", "a"], true, -1]),
+        ),
         ("/(a)\\1/.test('baab')", json!(true)),
     ] {
         assert_eq!(value(expression), Ok(expected), "{expression}");
