@@ -1,4 +1,4 @@
-//! Triggers that fire each other without an end that anybody would see: whoever ends the run is not kept waiting.
+//! Triggers that fire each other until their run's budget is used up: whoever ends the run meanwhile is not kept waiting.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 
 use crate::scripts::now;
 
-/// Far sooner than a storm ends by itself.
+/// Far sooner than the run ends by itself.
 const SOON: Duration = Duration::from_secs(60);
 
 /// Notifications after which it is a storm.
 const MANY: usize = 500;
 
-/// Eight triggers on notifications, each of which sends one, seven links deep: two million.
-const LEAST_WHOLE: usize = 2_000_000;
+/// Those of the two nodes that start, and of the budget that runs have by default.
+const MOST: usize = 2 + 10_000;
 
 pub(crate) const TESTS: &[(&str, fn())] = &[
     ("a cancel ends a run in the middle of a storm", cancel),
@@ -32,8 +32,6 @@ fn storm(config: &Value) -> String {
         .map(|n| notify(&format!("t{n}"), json!({"eventType": "NOTIFICATION"})))
         .collect();
     triggers.push(notify("first", json!({"eventType": "NODE_STARTED"})));
-    let mut config = config.clone();
-    config["maxTriggeredEvents"] = json!(1_000_000_000);
     json!({"workflows": [{"id": "storm", "config": config, "triggers": triggers,
         "nodes": [{"id": "s", "type": "START"}, {"id": "w", "type": "WAIT", "config": {"seconds": 3_600}}, {"id": "e", "type": "END"}],
         "edges": [{"from": "s", "to": "w"}, {"from": "w", "to": "e"}]}]})
@@ -62,7 +60,7 @@ fn in_the_middle(config: &Value, end: impl FnOnce(&Engine, &RunHandle)) -> (Thre
     let all = MANY + rest.sum::<usize>();
     println!("  {status:?} after {:?}, {all} notifications", begin.elapsed());
     assert!(begin.elapsed() < SOON, "{:?}", begin.elapsed());
-    assert!(all < LEAST_WHOLE / 10, "{all} notifications");
+    assert!(all <= MOST, "{all} notifications");
     (status, all)
 }
 
