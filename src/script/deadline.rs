@@ -1,6 +1,6 @@
 //! Real time, which script limits are about also under a virtual clock: a loop that never ends takes no virtual time at all.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Now.
 #[allow(clippy::disallowed_methods)] // real time on purpose
@@ -9,11 +9,12 @@ pub(super) fn now() -> Instant {
 }
 
 /// The time that this thread has been computing, where the system counts that.
-pub(super) fn computed() -> Option<Duration> {
+#[cfg(feature = "javascript")]
+pub(super) fn computed() -> Option<std::time::Duration> {
     #[cfg(any(target_os = "linux", target_os = "macos"))]
     {
         use rustix::time::{ClockId, clock_gettime};
-        Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).ok()
+        std::time::Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).ok()
     }
     #[cfg(not(any(target_os = "linux", target_os = "macos")))]
     None
