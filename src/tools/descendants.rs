@@ -133,12 +133,11 @@ mod linux {
     /// else does that.
     fn rounds(mut find: impl FnMut(&BTreeMap<u32, Line>) -> Vec<u32>) {
         let own = std::process::id();
+        // Who ends while the table is read may have started somebody who is not in it yet.
+        let mut was_empty = false;
         for _ in 0..MOST_ROUNDS {
             let table = table();
             let found = find(&table);
-            if found.is_empty() {
-                return;
-            }
             let mut is_anybody_left = false;
             for (id, line) in found.iter().filter_map(|id| Some((*id, table.get(id)?))) {
                 let Some(pid) = i32::try_from(id).ok().and_then(Pid::from_raw) else {
@@ -147,13 +146,17 @@ mod linux {
                 if line.is_over {
                     let is_reaped = line.parent == own && waitpid(Some(pid), WaitOptions::NOHANG).is_ok();
                     tracing::trace!(id, is_reaped, "a descendant of a program has ended");
-                } else if kill_process(pid, Signal::KILL).is_ok() {
+                } else {
+                    // One that has ended meanwhile may have started another.
+                    let is_killed = kill_process(pid, Signal::KILL).is_ok();
+                    tracing::trace!(id, is_killed, "a descendant of a program is left");
                     is_anybody_left = true;
                 }
             }
-            if !is_anybody_left {
+            if !is_anybody_left && was_empty {
                 return;
             }
+            was_empty = !is_anybody_left;
         }
     }
 

@@ -117,7 +117,7 @@ impl Exchange<'_> {
                 Err(stalled) => return Err(stalled),
             };
             let is_end = bytes.is_none();
-            received = received.saturating_add(bytes.as_ref().map_or(0, |bytes| bytes.len()));
+            received = received.saturating_add(bytes.as_deref().map_or(0, <[u8]>::len));
             if received > LONGEST_STREAM {
                 return Err(Failure::malformed(format!(
                     "the reply is longer than {LONGEST_STREAM} bytes"

@@ -91,7 +91,7 @@ fn call(kind: &str) -> Value {
 
 fn start(kind: &str) -> Result<McpServers, String> {
     let program = std::env::current_exe().expect("a program knows its path");
-    let config = json!({"mcpServers": [{"id": "h", "command": program, "args": ["--mcp", kind], "prefix": "", "startTimeoutMs": 20_000, "timeoutMs": 2_000}]});
+    let config = json!({"mcpServers": [{"id": "h", "command": program, "args": ["--mcp", kind], "prefix": "", "startTimeoutMs": 20_000, "timeoutMs": if kind == "long line" { 2_000 } else { 60_000 }}]});
     let config = tools_of(config, Path::new("")).unwrap_or_else(|faults| panic!("{faults:?}"));
     let started = McpServers::start_blocking(config.mcp_servers);
     started.map_err(|faults| faults.iter().map(|fault| fault.message.clone()).collect())
