@@ -71,9 +71,9 @@ fn a_run_that_goes_on_has_the_budget_that_it_had_left() {
         notify("again", "NOTIFICATION", "true"),
         notify("and-again", "NOTIFICATION", "true"),
     ]);
-    let mut storm = line(&triggers);
-    storm["config"] = json!({"maxTriggeredEvents": MOST});
-    let bundle = json!({"workflows": [storm]}).to_string();
+    let mut workflow = line(&triggers);
+    workflow["config"] = json!({"maxTriggeredEvents": MOST});
+    let bundle = json!({"workflows": [workflow]}).to_string();
     let outside = Outside::default();
     let store = Failing::new(MemoryStore::new(), Crash::Never);
     assert!(outside.play(&bundle, &store));

@@ -28,6 +28,7 @@ pub(crate) const TESTS: &[(&str, fn())] = &[
         "ten times the tool calls in a reply cost about ten times the work",
         many_calls,
     ),
+    ("a log at every level has no key", logs),
 ];
 
 type Answer = Arc<dyn Fn(&mut TcpStream) -> std::io::Result<()> + Send + Sync>;
