@@ -124,6 +124,7 @@ fn walk(nodes: &Value, edges: &[&str], input: Value) -> Walked {
         random: 0,
         interest: EventMask::NONE,
         holding: EventMask::NONE,
+        has_globals: false,
     };
     let (mut out, mut calls) = (Vec::new(), Vec::new());
     machine.step(environment, Input::Start, &mut out);

@@ -425,6 +425,51 @@ fn a_loop_ends_by_its_condition_or_by_max_steps() {
 }
 
 #[test]
+fn a_scripts_input_and_a_functions_are_the_same() {
+    let global = json!({"variableName": "output", "expression": "'a variable'", "scope": "global"});
+    let own = json!({"variableName": "result", "expression": "'a variable'"});
+    let befores = [
+        (
+            node("before", "VARIABLE", global),
+            [("output", "a variable"), ("result", "given")],
+        ),
+        (
+            node("before", "VARIABLE", own),
+            [("output", "given"), ("result", "a variable")],
+        ),
+        (say("before", "a word"), [("output", "given"), ("result", "given")]),
+    ];
+    for (before, computed) in befores {
+        let given = [
+            (None, "the thread's"),
+            (Some("input"), "the thread's"),
+            (Some("'made'"), "made"),
+        ];
+        let computed = computed.map(|(text, value)| (Some(text), value));
+        for (input, expected) in given.into_iter().chain(computed) {
+            for does in [json!({"code": "return input"}), json!({"function": "same"})] {
+                let mut config = does.clone();
+                if let Some(input) = input {
+                    config["input"] = json!(input);
+                }
+                let file = line(
+                    "main",
+                    &[
+                        before.clone(),
+                        code("gives", "return 'given'"),
+                        node("work", "CODE", config),
+                    ],
+                );
+                let engine = Engine::builder().virtual_time(Some(1));
+                let engine = engine.function("same", |input| Ok(input.clone()));
+                let ran = run_in(engine, &file, json!("the thread's"), Vec::new());
+                assert_eq!(ran.report.output, json!(expected), "{before} {does} {input:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_workflow_can_be_started_by_the_end_of_another() {
     let mut main = line("main", &[code("a", "return 1")]);
     main["triggers"] = json!([{"id": "next", "type": "EVENT", "condition": {"eventType": "THREAD_COMPLETED"},

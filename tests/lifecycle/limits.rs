@@ -76,7 +76,11 @@ fn a_loop_of_joins_or_functions_that_nests_what_it_made_ends_at_a_limit() {
         ],
         &["start>fork>a>join", "fork>b>join"],
     );
-    let mut calls = nests(&node("join", "CODE", json!({"function": "wrap"})), &[], &["start>join"]);
+    let mut calls = nests(
+        &node("join", "CODE", json!({"function": "wrap", "input": "output"})),
+        &[],
+        &["start>join"],
+    );
     for (file, again) in [(&mut joins, "fork"), (&mut calls, "join")] {
         let mut edges = file["edges"].as_array().cloned().unwrap_or_default();
         edges.push(json!({"from": "join", "to": again, "weight": 2}));

@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use crate::workload::WAITS;
 
-/// So many calls of the function `next` in a row.
+/// So many calls of the function `next` in a row, each with what the one before gave.
 pub fn chain(nodes: usize) -> Value {
-    let node = json!({"type": "CODE", "config": {"function": "next"}});
+    let node = json!({"type": "CODE", "config": {"function": "next", "input": "output"}});
     let mut workflow = row(&format!("chain-{nodes}"), nodes, &node);
     workflow["config"] = json!({"maxSteps": nodes + 2});
     workflow

@@ -272,7 +272,8 @@ pub struct CodeConfig {
     /// A registered Rust function's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub function: Option<String>,
-    /// Its input: text is an expression, anything else is taken as it is, with templates in its strings.
+    /// Its input (default: the thread's `input`): text is an expression, anything else is taken as it is, with templates in its
+    /// strings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
 }

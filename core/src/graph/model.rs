@@ -194,14 +194,14 @@ pub enum NodeKind {
     Script {
         /// The body.
         code: SnippetIx,
-        /// Its `input`.
+        /// Its `input`; absent: the thread's.
         input: Option<ValueSpec>,
     },
     /// Calls a registered function.
     Function {
         /// Its name.
         name: Arc<str>,
-        /// Its input; absent: the last node's output.
+        /// Its input; absent: the thread's.
         input: Option<ValueSpec>,
     },
     /// Chooses the next node.

@@ -205,6 +205,7 @@ impl ThreadTurn<'_, '_> {
             random: self.random(),
             interest: self.step.interest(),
             holding: self.step.listening.holding,
+            has_globals: !self.globals.is_empty(),
         };
         self.step.world.delivered(self.no, &input);
         self.live.machine.step(environment, input, &mut self.buffers.out);

@@ -18,7 +18,7 @@ fn machine() -> ThreadMachine {
         {"id": "fork", "type": "FORK", "config": {"forkPathIds": ["a"], "childNodeIds": ["a"]}},
         {"id": "a", "type": "WAIT", "config": {"seconds": 1}},
         {"id": "join", "type": "JOIN", "config": {"forkPathIds": ["a"], "joinStrategy": "ALL_COMPLETED"}},
-        {"id": "after", "type": "CODE", "config": {"function": "f"}},
+        {"id": "after", "type": "CODE", "config": {"function": "f", "input": "output"}},
         {"id": "end", "type": "END"},
     ], "edges": [
         {"from": "start", "to": "fork"}, {"from": "fork", "to": "a"}, {"from": "a", "to": "join"},
@@ -49,6 +49,7 @@ fn step(machine: &mut ThreadMachine, input: Input) -> Vec<Effect> {
         random: 0,
         interest: EventMask::NONE,
         holding: EventMask::NONE,
+        has_globals: false,
     };
     let mut out = Vec::new();
     machine.step(environment, input, &mut out);

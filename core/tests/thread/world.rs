@@ -72,6 +72,7 @@ impl World {
                 random: seed,
                 interest: mask(everyone),
                 holding: mask(holding && everyone),
+                has_globals: dice.below(2) > 0,
             },
             dice,
             open: BTreeMap::new(),

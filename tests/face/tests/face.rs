@@ -258,7 +258,7 @@ fn functions_take_any_future_and_a_panic_keeps_its_text() {
         .async_function("slow", slow)
         .workflows(line(&[
             json!({"id": "a", "type": "CODE", "config": {"function": "quick"}}),
-            json!({"id": "b", "type": "CODE", "config": {"function": "slow"}}),
+            json!({"id": "b", "type": "CODE", "config": {"function": "slow", "input": "output"}}),
         ]))
         .build()
         .expect("valid");

@@ -31,21 +31,24 @@ impl Stage {
 
 pub(super) fn enter(walk: &mut StepContext<'_>, input: Option<&ValueSpec>) -> Progress {
     match input {
+        None => work(walk, Arc::clone(&walk.thread.input).into()),
         Some(ValueSpec::Literal(value)) => work(walk, Arc::clone(value).into()),
+        Some(spec) if is_last_output(walk, spec) => work(walk, walk.thread.last.clone()),
         Some(_) => {
             let id = evaluate(walk, Evaluation::Input);
             Progress::Wait(NodeRun::Code(Stage::Input { id }))
         }
-        None => {
-            // A script's `input` is the thread's, as in every expression; a function sees nothing but its argument,
-            // and gets the last output.
-            let input = match &walk.thread.graph().node(walk.thread.at).kind {
-                NodeKind::Script { .. } => Arc::clone(&walk.thread.input).into(),
-                _ => walk.thread.last.clone(),
-            };
-            work(walk, input)
-        }
     }
+}
+
+/// Whether an input is the last output and nothing else: it is handed on as it stands, made or not.
+fn is_last_output(walk: &StepContext<'_>, spec: &ValueSpec) -> bool {
+    let ValueSpec::Expression(text) = spec else {
+        return false;
+    };
+    let name = &*walk.thread.graph().snippet(*text).source;
+    // A variable would stand before it.
+    matches!(name, "output" | "result") && !walk.environment.has_globals && walk.thread.variables.value(name).is_none()
 }
 
 pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId, outcome: Outcome) -> Progress {
