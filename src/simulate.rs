@@ -24,7 +24,7 @@ use pirn_core::definition::Pinned;
 use pirn_core::error::RunError;
 use pirn_core::status::ThreadStatus;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::engine::{BuildError, EngineBuilder, RunHandle, RunReport};
 
@@ -105,6 +105,7 @@ pub fn simulate(build: impl FnMut() -> EngineBuilder + 'static) -> Simulator {
         input: Value::Null,
         conversation: History::default(),
         pinned: Pinned::default(),
+        metadata: Map::new(),
         seeds: 0..DEFAULT_SEEDS,
         keeps_going: false,
         check: Box::new(completed),
@@ -121,6 +122,7 @@ pub struct Simulator {
     input: Value,
     conversation: History,
     pinned: Pinned,
+    metadata: Map<String, Value>,
     seeds: Range<u64>,
     keeps_going: bool,
     check: Check,
@@ -155,6 +157,14 @@ impl Simulator {
     #[must_use]
     pub fn pinned(mut self, pinned: Pinned) -> Self {
         self.pinned = pinned;
+        self
+    }
+
+    /// Metadata of the runs, as [`RunBuilder::metadata`](crate::RunBuilder::metadata).
+    #[must_use]
+    pub fn metadata<K: Into<String>, V: Into<Value>>(mut self, entries: impl IntoIterator<Item = (K, V)>) -> Self {
+        let entries = entries.into_iter();
+        self.metadata = entries.map(|(name, value)| (name.into(), value.into())).collect();
         self
     }
 
@@ -250,6 +260,7 @@ impl Simulator {
             .input(self.input.clone())
             .conversation(self.conversation.clone())
             .pinned(self.pinned.clone())
+            .metadata(self.metadata.clone())
             .start()
             .map_err(SimulateError::Refused)?;
         (self.on_start)(&run);

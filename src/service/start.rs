@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::problem::{Problem, ProblemCode};
 use super::recorder::{self, BUFFER};
@@ -21,6 +21,7 @@ pub(super) struct Start {
     pub(super) input: Value,
     pub(super) conversation: Vec<Message>,
     pub(super) run_id: Option<String>,
+    pub(super) metadata: Map<String, Value>,
 }
 
 impl Service {
@@ -66,6 +67,9 @@ fn prepare(service: &Service, start: Start) -> crate::RunBuilder {
     let mut prepared = service.engine().run(start.workflow).input(start.input);
     if let Some(id) = start.run_id {
         prepared = prepared.run_id(id);
+    }
+    if !start.metadata.is_empty() {
+        prepared = prepared.metadata(start.metadata);
     }
     prepared.conversation(start.conversation)
 }

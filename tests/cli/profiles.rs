@@ -196,3 +196,36 @@ fn neither_a_key_nor_a_network_is_needed() {
         ended.stdout
     );
 }
+
+#[test]
+fn the_metadata_of_a_run_chooses_its_key() {
+    let profile = "[[profiles]]\nid = \"a\"\nprovider = \"openai\"\nmodel = \"m\"\nendpoint = \"http://127.0.0.1:9/\"\n\
+        apiKeyEnvs = { by = \"tenant\", names = { acme = \"ACME_KEY\", 7 = \"SEVENTH_KEY\" } }\n";
+    let folder = Folder::new("profiles-metadata")
+        .with("flow.json", FLOW)
+        .with("pirn.toml", profile);
+    for (metadata, said) in [
+        (&[][..], "the run's metadata has no `tenant` to choose the key by"),
+        (
+            &["tenant=acme", "user=u-7"],
+            "the environment variable ACME_KEY with the key is not set",
+        ),
+        (
+            &["tenant=7"],
+            "the environment variable SEVENTH_KEY with the key is not set",
+        ),
+        (
+            &["tenant=beta"],
+            "there is no key for tenant \"beta\": `apiKeyEnvs` does not name it",
+        ),
+    ] {
+        for more in [&[][..], &["--virtual-time", "--seeds", "1"]] {
+            let mut arguments = vec!["run", "flow.json"];
+            arguments.extend(metadata.iter().flat_map(|one| ["--metadata", *one]));
+            arguments.extend(more);
+            let ended = pirn_in(folder.path(), &arguments, &[]);
+            let told = format!("{}{}", ended.stdout, ended.stderr);
+            assert!(ended.code == Some(1) && told.contains(said), "{arguments:?}: {told}");
+        }
+    }
+}

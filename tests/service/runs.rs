@@ -72,6 +72,27 @@ async fn who_waits_gets_the_report_and_the_report_so_far_where_it_takes_too_long
 }
 
 #[tokio::test]
+async fn the_caller_says_whose_run_it_is() {
+    let world = World::new().await;
+    let whose = json!({"tenant": "acme", "user": {"id": 7}});
+    for (asked, told) in [(json!({"metadata": whose}), whose), (json!({}), json!({}))] {
+        let mut body = asked;
+        body["workflow"] = json!("whose");
+        let report = answer(world.post("/v1/runs?wait=60", &body)).await;
+        assert_eq!(report.body["output"], told);
+    }
+    let wrong = json!({"workflow": "whose", "metadata": "acme"});
+    let wrong = answer(world.post("/v1/runs", &wrong)).await;
+    assert_eq!(
+        (wrong.status.as_u16(), &wrong.body["code"], &wrong.body["pointer"]),
+        (422, &json!("INVALID_VALUE"), &json!("/metadata"))
+    );
+    let document = answer(world.get("/openapi.json")).await.body;
+    let schema = &document["components"]["schemas"]["StartRun"]["properties"]["metadata"];
+    assert_eq!(schema["type"], "object", "{schema}");
+}
+
+#[tokio::test]
 async fn one_idempotency_key_starts_one_run_however_often_it_comes() {
     let world = World::limited(Limits {
         idempotency_keys: 2,

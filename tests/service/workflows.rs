@@ -18,7 +18,17 @@ async fn a_workflow_says_what_it_is_and_what_its_input_must_be() {
         .collect();
     assert_eq!(
         ids,
-        ["asks", "broken", "chat", "echo", "gated", "paid", "steps", "two-voices"]
+        [
+            "asks",
+            "broken",
+            "chat",
+            "echo",
+            "gated",
+            "paid",
+            "steps",
+            "two-voices",
+            "whose"
+        ]
     );
     let echo = answer(world.get("/v1/workflows/echo")).await.body;
     assert_eq!(

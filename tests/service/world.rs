@@ -29,6 +29,10 @@ const WORKFLOWS: &str = r#"{"workflows": [
                {"id": "end", "type": "END", "config": {"output": "n"}}],
      "variables": [{"name": "n", "value": 0}],
      "edges": [{"from": "start", "to": "step"}, {"from": "step", "to": "count"}, {"from": "count", "to": "again"}]},
+    {"id": "whose",
+     "nodes": [{"id": "start", "type": "START"}, {"id": "ask", "type": "CODE", "config": {"function": "whose"}},
+               {"id": "end", "type": "END"}],
+     "edges": [{"from": "start", "to": "ask"}, {"from": "ask", "to": "end"}]},
     {"id": "asks",
      "nodes": [{"id": "start", "type": "START"},
                {"id": "color", "type": "USER_INTERACTION", "config": {"question": "Which?", "choices": ["red", "blue"]}},
@@ -103,6 +107,7 @@ impl World {
                 Ok(input)
             })
         });
+        let builder = builder.function("whose", |input| Ok(json!(*input.context().metadata)));
         let engine = builder.workflows(WORKFLOWS).build().expect("an engine");
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");

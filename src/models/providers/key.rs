@@ -9,6 +9,7 @@ use pirn_core::error::RunError;
 use pirn_core::model_call::{FailureKind, ModelFailure};
 use reqwest::header::HeaderValue;
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::models::ChooseKey;
 
@@ -55,7 +56,7 @@ impl Keys {
             return Ok(key);
         }
         let whose = self.by.as_ref().map(|by| (by, call.context.metadata.get(&by.by)));
-        let own = whose.and_then(|(by, whose)| by.names.get(whose?.as_str()?));
+        let own = whose.and_then(|(by, whose)| by.names.get(&name_of(whose?)));
         let Some(variable) = own.or(self.variable.as_ref()) else {
             return match whose {
                 None => Ok(Key::none()),
@@ -74,6 +75,11 @@ impl Keys {
             None => failed(format!("the environment variable {variable} with the key is not set")),
         }
     }
+}
+
+/// The name that a value of the metadata goes by: a tenant may be a number.
+fn name_of(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// A key. Neither `Debug` nor any error shows it.

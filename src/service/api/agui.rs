@@ -63,7 +63,7 @@ pub(crate) async fn run(
         workflow,
         input,
         conversation: before,
-        run_id: None,
+        ..Start::default()
     };
     let run = service.start(start).await?;
     let feed = Feed::open(&service, &run, 0)?;

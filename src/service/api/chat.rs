@@ -50,7 +50,7 @@ pub(crate) async fn run(
         workflow,
         input: json!({"message": message, "chatId": body.value.id}),
         conversation: before,
-        run_id: None,
+        ..Start::default()
     };
     let run = service.start(start).await?;
     let feed = Feed::open(&service, &run, 0)?;

@@ -8,7 +8,7 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use utoipa::{IntoParams, ToSchema};
 
 use super::super::archive::{RunQuery, RunSummary};
@@ -48,6 +48,11 @@ pub(crate) struct StartRun {
     /// Names the run: 1 to 128 letters, digits, hyphens, dots and underscores.
     #[serde(default)]
     run_id: Option<String>,
+    /// Whose run it is (a tenant, a user): profiles may choose their key by it, and models, tools and functions of the embedding
+    /// program are told; no language model sees it.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    metadata: Map<String, Value>,
     /// Cancels the run when the connection of this request ends before the run; with `?wait` or a stream only.
     #[serde(default)]
     cancel_on_disconnect: bool,
@@ -125,6 +130,7 @@ impl From<StartRun> for Start {
             input: body.input,
             conversation: body.conversation,
             run_id: body.run_id,
+            metadata: body.metadata,
         }
     }
 }

@@ -79,6 +79,18 @@ fn every_mistake_at_the_line_is_told_with_its_remedy() {
             &["unknown field `profile`", "did you mean `profiles`?"],
         ),
         (
+            "metadata without a value",
+            &["run", "flow.json", "--metadata", "tenant"],
+            2,
+            &["'tenant' for '--metadata <NAME=VALUE>'", "there is no `=` in it"],
+        ),
+        (
+            "metadata that is said twice",
+            &["run", "flow.json", "--metadata", "tenant=a", "--metadata", "tenant=b"],
+            2,
+            &["--metadata tenant= is given twice", "a name has one value"],
+        ),
+        (
             "a time that is none",
             &["run", "flow.json", "--timeout", "soon"],
             2,

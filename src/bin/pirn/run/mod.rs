@@ -5,6 +5,7 @@ mod consent;
 pub(crate) mod inputs;
 mod line_buffer;
 mod missing_input;
+mod named_value;
 mod progress;
 mod prompt_gate;
 mod questions;
@@ -38,10 +39,11 @@ use crate::tools;
 use consent::Approve;
 use inputs::{Given, Inputs, Opened};
 use missing_input::MissingInput;
+use named_value::{named_value, said_once};
 use progress::{Replies, Style};
 use prompt_gate::PromptGate;
 use questions::Ask;
-pub(crate) use questions::json_or_text;
+pub(crate) use named_value::json_or_text;
 
 /// Events that may wait for the terminal or the events file.
 const BUFFER: usize = 65_536;
@@ -57,7 +59,7 @@ Examples:
   pirn run workflow.json --input @input.json --output json > report.json
   pirn run main.json trigger.json --profiles models.toml --events events.jsonl
   pirn run workflow.json --virtual-time --seed 7
-  pirn run workflow.json --store runs.db
+  pirn run workflow.json --store runs.db --metadata tenant=acme --metadata user=u-7
 
 JSON: {runId, threadId, workflowId, status, output, variables, error?, conversation{messages, markMap},
 tokens{context, spent}, nodes[], threads[], firings?[], elapsedMs}; {error{code, message, help?}} where nothing ran.
@@ -99,8 +101,11 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t = Approve::Ask, value_name = "WHICH")]
     approve: Approve,
     /// Answer the questions of a USER_INTERACTION node: JSON, or a text (again for more nodes)
-    #[arg(long, value_name = "NODE=ANSWER", value_parser = questions::given)]
-    answer: Vec<(String, serde_json::Value)>,
+    #[arg(long, value_name = "NODE=ANSWER", value_parser = named_value)]
+    answer: Vec<(String, Value)>,
+    /// Say whose run it is: JSON, or a text (again for more); profiles choose their key by it, no model sees it
+    #[arg(long, value_name = "NAME=VALUE", value_parser = named_value)]
+    metadata: Vec<(String, Value)>,
     /// Isolation of JavaScript
     #[arg(long, value_enum, default_value_t, value_name = "WHERE")]
     scripts: Level,
@@ -128,6 +133,8 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 /// Runs, and ends with 0 where the run completed.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    said_once("--metadata", &args.metadata)?;
+    said_once("--answer", &args.answer)?;
     let Opened {
         checked,
         workflow,
@@ -273,6 +280,9 @@ fn execute(
         .input(inputs.input)
         .conversation(inputs.conversation)
         .pinned(inputs.pinned);
+    if !args.metadata.is_empty() {
+        prepared = prepared.metadata(args.metadata.iter().cloned());
+    }
     if let Some(limit) = args.timeout {
         prepared = prepared.deadline(limit);
     }

@@ -12,17 +12,12 @@ use pirn::{AnswerRefused, Engine, Interaction};
 use pirn_core::graph::NodeKind;
 use serde_json::Value;
 
+use super::named_value::json_or_text;
 use super::prompt_gate::PromptGate;
 use crate::visible::visible_line;
 
 /// Answers that were given beforehand, by node.
 pub(super) type Given = BTreeMap<String, Value>;
-
-/// Reads `NODE=ANSWER`: JSON, or a text.
-pub(super) fn given(text: &str) -> Result<(String, Value), String> {
-    let (node, answer) = text.split_once('=').ok_or_else(|| "expected NODE=ANSWER".to_owned())?;
-    Ok((node.to_owned(), json_or_text(answer)))
-}
 
 /// True if any node may ask a person.
 pub(super) fn may_come(checked: &Checked) -> bool {
@@ -107,11 +102,6 @@ fn on_terminal(question: &Interaction, engine: &Engine, gate: &PromptGate) {
             Err(refused) => super::say(&refused.to_string()),
         }
     }
-}
-
-/// JSON, or a text that is none.
-pub(crate) fn json_or_text(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|_| Value::from(text))
 }
 
 /// The line that was typed; none at the end of the input.

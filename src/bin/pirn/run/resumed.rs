@@ -40,7 +40,7 @@ struct Going {
     #[arg(long, value_enum, value_name = "WHAT")]
     in_doubt: Option<Decided>,
     /// Answer the questions of a USER_INTERACTION node: JSON, or a text (again for more nodes)
-    #[arg(long, value_name = "NODE=ANSWER", value_parser = questions::given)]
+    #[arg(long, value_name = "NODE=ANSWER", value_parser = super::named_value::named_value)]
     answer: Vec<(String, Value)>,
     /// No progress on stderr
     #[arg(long, short)]

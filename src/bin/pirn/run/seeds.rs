@@ -42,6 +42,7 @@ pub(super) fn play(
         .input(inputs.input.clone())
         .conversation(inputs.conversation.clone())
         .pinned(inputs.pinned.clone())
+        .metadata(args.metadata.iter().cloned())
         .seeds(first..end)
         .on_start({
             let interrupt = interrupt.clone();

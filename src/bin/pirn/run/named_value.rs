@@ -1,0 +1,57 @@
+//! `NAME=VALUE` of the command line.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::failure::Failure;
+
+/// Reads `NAME=VALUE`, where the value is JSON, or a text that is none.
+pub(super) fn named_value(text: &str) -> Result<(String, Value), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), json_or_text(value))),
+        Some(_) => Err("there is no name before the `=`".to_owned()),
+        None => Err("there is no `=` in it".to_owned()),
+    }
+}
+
+/// JSON, or a text that is none.
+pub(crate) fn json_or_text(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| Value::from(text))
+}
+
+/// Refuses an option that has two values for one name.
+pub(super) fn said_once(option: &str, given: &[(String, Value)]) -> Result<(), Failure> {
+    let mut names = BTreeSet::new();
+    match given.iter().find(|(name, _)| !names.insert(name)) {
+        None => Ok(()),
+        Some((name, _)) => {
+            let message = format!("{option} {name}= is given twice");
+            let failure = Failure::usage("USAGE", message);
+            Err(failure.with_help("a name has one value; several go into one as JSON: NAME='[1, 2]'"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_value_is_json_or_else_the_text_that_it_is() {
+        for (text, name, value) in [
+            ("tenant=acme", "tenant", json!("acme")),
+            ("a=b=c", "a", json!("b=c")),
+            ("n=7", "n", json!(7)),
+            (r#"n="7""#, "n", json!("7")),
+            (r#"user={"id": 1}"#, "user", json!({"id": 1})),
+            ("empty=", "empty", json!("")),
+        ] {
+            assert_eq!(named_value(text), Ok((name.to_owned(), value)), "{text}");
+        }
+        assert_eq!(named_value("tenant"), Err("there is no `=` in it".to_owned()));
+        assert_eq!(named_value("=acme"), Err("there is no name before the `=`".to_owned()));
+    }
+}
