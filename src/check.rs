@@ -1,6 +1,8 @@
 //! Workflow files, loaded and checked once: for a program that says what is wrong with them, and for the engine that then
 //! runs them without reading them again.
 
+mod places;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,14 +10,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use pirn_core::analysis::analyse;
 use pirn_core::definition::{ContextOperation, FaultCode, Loaded, NodeConfig, Profile, nearest};
 pub use pirn_core::definition::{Fault, SourceFile};
-use pirn_core::error::RunError;
 use pirn_core::graph::{CompileContext, Compiled, Graph, compile_loaded};
 use serde_json::Value;
 
 use crate::config::ConfigText;
 use crate::models::{ModelRegistry, ProfileFault};
 use crate::profiles::ProfilesError;
-use crate::script::{TextSyntax, place};
+use crate::script::TextSyntax;
 
 /// The world that files are checked in.
 ///
@@ -229,37 +230,6 @@ impl Checked {
     /// The contents of the files, also where some of it is wrong.
     pub fn loaded(&self) -> &Loaded {
         &self.0.loaded
-    }
-
-    /// The place in the files of the script that an error came from: the innermost one that names its line. None where it came
-    /// from no script, or not from these files.
-    pub fn place_of(&self, error: &RunError) -> Option<Fault> {
-        let chain: Vec<&RunError> = std::iter::successors(Some(error), |error| error.cause.as_ref()).collect();
-        chain.iter().enumerate().rev().find_map(|(depth, error)| {
-            let details = error.details.as_ref()?;
-            let number = |name: &str| u32::try_from(details.get(name)?.as_u64()?).ok();
-            let (line, column) = (number("line")?, number("column")?);
-            let expression = details.get("expression").and_then(Value::as_str);
-            let node = chain[..=depth]
-                .iter()
-                .rev()
-                .find_map(|error| error.node_id.as_deref())?;
-            self.0.loaded.workflows.iter().find_map(|workflow| {
-                let nodes = workflow.value.nodes.iter();
-                let (at, found) = nodes.enumerate().find(|(_, found)| found.id == node)?;
-                let text = match (&found.config, expression) {
-                    (_, Some(expression)) => expression,
-                    (NodeConfig::Code(code), None) => code.code.as_deref()?,
-                    _other => return None,
-                };
-                let pointers = [format!("/nodes/{at}"), "/edges".to_owned()];
-                let start = place::offset(text, line, column);
-                let code = FaultCode::InvalidExpression;
-                workflow
-                    .origin
-                    .fault_in_text(code, &pointers, text, &(start..start), error.message.as_str())
-            })
-        })
     }
 
     /// The compiled workflows, in the order of the files; none where anything is wrong.

@@ -116,21 +116,20 @@ impl TriggerMatcherActor {
     }
 
     /// Has every trigger that watches an event met with it.
-    fn meet(&mut self, event: &Arc<Event>, mut with: impl FnMut(&mut Self, Watcher) -> Option<Result<(), String>>) {
+    fn meet(&mut self, event: &Arc<Event>, mut with: impl FnMut(&mut Self, Watcher) -> Option<Result<(), RunError>>) {
         let mut watching = std::mem::take(&mut self.watching);
         self.machine.find(event, &mut watching);
         for watcher in watching.drain(..) {
             // A panic is this trigger's failure, not the end of all triggers.
             let considered = contained(|| with(self, watcher));
-            let failed = considered.unwrap_or_else(|_| {
+            let considered = considered.unwrap_or_else(|_| {
                 self.evaluator = None;
-                Some(Err("the trigger panicked".to_owned()))
+                Some(Err(failed("the trigger panicked")))
             });
-            let Some(failed) = failed else { continue };
-            if let Err(message) = failed
+            if let Some(Err(error)) = considered
                 && let Some(trigger) = self.machine.definition(watcher)
             {
-                self.raise(event, failure(&trigger.id, &message));
+                self.raise(event, failed_with(&trigger.id, &error));
             }
         }
         self.watching = watching;
@@ -206,7 +205,7 @@ impl TriggerMatcherActor {
         }
     }
 
-    fn consider(&mut self, watcher: Watcher, event: &Arc<Event>) -> Result<(), String> {
+    fn consider(&mut self, watcher: Watcher, event: &Arc<Event>) -> Result<(), RunError> {
         if !watcher.is_answered && !self.holds_true(watcher, event)? {
             return Ok(());
         }
@@ -216,7 +215,7 @@ impl TriggerMatcherActor {
             && let Some(called) = self.functions.call(&self.machine, watcher, event, &from)
         {
             self.note_fired(watcher, event);
-            return called;
+            return called.map_err(failed);
         }
         let Some(trigger) = self.machine.definition(watcher).cloned() else {
             return Ok(());
@@ -224,10 +223,10 @@ impl TriggerMatcherActor {
         match fire {
             Fire::Fired { .. } => self.action(watcher, &trigger, event),
             Fire::Refused => Ok(()),
-            Fire::TooDeep => Err(too_deep(&trigger, event).to_owned()),
-            Fire::Exhausted { most } => Err(format!(
+            Fire::TooDeep => Err(failed(too_deep(&trigger, event))),
+            Fire::Exhausted { most } => Err(failed(format!(
                 "triggers have fired {most} times for what triggers caused in this run {EXHAUSTED}"
-            )),
+            ))),
         }
     }
 
@@ -246,7 +245,7 @@ impl TriggerMatcherActor {
         fire
     }
 
-    fn holds_true(&mut self, watcher: Watcher, event: &Event) -> Result<bool, String> {
+    fn holds_true(&mut self, watcher: Watcher, event: &Event) -> Result<bool, RunError> {
         let Some(trigger) = self.machine.definition(watcher).cloned() else {
             return Ok(false);
         };
@@ -257,7 +256,6 @@ impl TriggerMatcherActor {
         let done = self.evaluator().truth_of(expression, &scope);
         let holds = |value: &Arc<Value>| **value == Value::Bool(true);
         self.or_later(done, event, (expression, Want::Truth), scope, holds)
-            .map_err(|error| error.to_string())
     }
 
     /// The evaluated result; what the evaluator left for later is waited for, which takes no longer than a text may.
@@ -291,7 +289,12 @@ impl TriggerMatcherActor {
         &mut **self.evaluator.get_or_insert_with(|| (self.ports.evaluator)())
     }
 
-    fn action(&mut self, watcher: Watcher, trigger: &Arc<TriggerDefinition>, event: &Arc<Event>) -> Result<(), String> {
+    fn action(
+        &mut self,
+        watcher: Watcher,
+        trigger: &Arc<TriggerDefinition>,
+        event: &Arc<Event>,
+    ) -> Result<(), RunError> {
         match &trigger.action {
             TriggerAction::StartWorkflow { .. } | TriggerAction::ExecuteTriggeredSubgraph(_) => {
                 self.next_firing += 1;
@@ -309,6 +312,7 @@ impl TriggerMatcherActor {
                     self.holds.entry(thread).or_default().push(firing.id);
                 }
                 self.tell_run(watcher, event, SupervisorMsg::Fire(Box::new(firing)))
+                    .map_err(failed)
             }
             TriggerAction::StopThread { thread_id } => {
                 let reason = format!("stopped by trigger {}", trigger.id);
@@ -330,8 +334,7 @@ impl TriggerMatcherActor {
                     Some(expression) => {
                         let scope = event_scope(event);
                         let done = self.evaluator().value_of(expression, &scope);
-                        self.or_later(done, event, (expression, Want::Value), scope, Arc::clone)
-                            .map_err(|error| error.to_string())?
+                        self.or_later(done, event, (expression, Want::Value), scope, Arc::clone)?
                     }
                     None => Arc::new(value.clone()),
                 };
@@ -347,13 +350,11 @@ impl TriggerMatcherActor {
                 let done = self.evaluator().text_of(message, &scope);
                 let text = |value: &Arc<Value>| value.as_str().unwrap_or_default().to_owned();
                 self.note_fired(watcher, event);
-                let text = self
-                    .or_later(done, event, (message, Want::Text), scope, text)
-                    .map_err(|error| error.to_string())?;
+                let text = self.or_later(done, event, (message, Want::Text), scope, text)?;
                 let depth = depth_after(event);
                 let notify = || with_trigger_depth(depth, || (self.ports.notify)(&text, channel.as_deref()));
                 std::panic::catch_unwind(std::panic::AssertUnwindSafe(notify))
-                    .map_err(|_| "whoever is told of notifications panicked".to_owned())?;
+                    .map_err(|_| failed("whoever is told of notifications panicked"))?;
                 let raised = RaisedEvent::new(
                     EventType::Notification,
                     [("message", json!(text)), ("triggerId", json!(trigger.id))],
@@ -370,14 +371,14 @@ impl TriggerMatcherActor {
                     self.note_fired(watcher, event);
                     let from = || context_of(&*self.engine, event);
                     let done = self.functions.call(&self.machine, watcher, event, &from);
-                    done.unwrap_or(Ok(()))
+                    done.unwrap_or(Ok(())).map_err(failed)
                 }
                 Some(Function::Work(own)) => {
                     self.note_fired(watcher, event);
                     self.begin_work(trigger, event, own, parameters);
                     Ok(())
                 }
-                None => Err(format!("no function is registered under the name {function}")),
+                None => Err(failed(format!("no function is registered under the name {function}"))),
             },
         }
     }
@@ -413,7 +414,7 @@ impl TriggerMatcherActor {
         trigger: &TriggerDefinition,
         event: &Arc<Event>,
         (thread_id, control): (Option<&str>, Control),
-    ) -> Result<(), String> {
+    ) -> Result<(), RunError> {
         let thread_id = thread_id.unwrap_or(&event.thread_id).to_owned();
         let message = format!("the run has no thread {thread_id}");
         let (bus, trigger_id, cause) = (self.bus.clone(), trigger.id.clone(), Arc::clone(event));
@@ -427,6 +428,7 @@ impl TriggerMatcherActor {
                 unknown: Box::new(move || bus.do_send(raise(&cause, failure(&trigger_id, &message)))),
             },
         )
+        .map_err(failed)
     }
 
     fn raise(&self, event: &Event, raised: RaisedEvent) {
@@ -451,6 +453,11 @@ const EXHAUSTED: &str = "(`config.maxTriggeredEvents`): its chains end here";
 fn tells_of_budget(event: &Event) -> bool {
     let message = || event.raised.data.get("error")?.get("message")?.as_str();
     event.raised.event_type == EventType::TriggerFailed && message().is_some_and(|message| message.ends_with(EXHAUSTED))
+}
+
+/// Why a trigger did not do its action, where that is no text's fault.
+fn failed(message: impl Into<String>) -> RunError {
+    RunError::new(RunErrorCode::NodeFailed, message)
 }
 
 /// Says so in the log too, and how: what a trigger leaves undone stays so, and whoever can help must learn of it.

@@ -51,6 +51,7 @@ pub use pirn_actors::ports::ScriptStats;
 pub use pirn_sync::StopFlag;
 pub use port::{ScriptPort, evaluator};
 pub use syntax::{TextFault, TextSyntax};
+pub(crate) use template::place_in_tags;
 pub use template::template_helpers;
 #[cfg(feature = "javascript")]
 pub use worker::serve_worker;

@@ -154,19 +154,18 @@ impl Origin {
         }
     }
 
-    /// A fault within a text of the definition that equals `text`: the first one at or below one of `pointers`.
+    /// A fault within a text of the definition: the first one at or below one of `pointers` in which `place` finds its bytes.
     pub fn fault_in_text(
         &self,
         code: FaultCode,
         pointers: &[String],
-        text: &str,
-        at: &Range<usize>,
+        place: &dyn Fn(&str) -> Option<Range<usize>>,
         message: impl Into<String>,
     ) -> Option<Fault> {
         let part = self.0.as_deref()?;
-        let mut places = pointers.iter().map(|pointer| part.tree.deepest(&steps_of(pointer)));
-        let tree = places.find_map(|place| place.find_text(text))?;
-        let shown = part.source.within(tree, at).unwrap_or(tree.span);
+        let mut below = pointers.iter().map(|pointer| part.tree.deepest(&steps_of(pointer)));
+        let (tree, at) = below.find_map(|tree| tree.find_in_text(place))?;
+        let shown = part.source.within(tree, &at).unwrap_or(tree.span);
         Some(part.source.fault(code, tree.span, shown, message))
     }
 }

@@ -38,15 +38,7 @@ pub(super) fn of_syntax(source: &str, near: Option<usize>) -> TextFault {
 
 /// A fault about a name, at its first place in a tag.
 pub(super) fn about(source: &str, name: &str, message: String) -> TextFault {
-    let tags = tags(source);
-    let place = tags.iter().find_map(|tag| {
-        let mut found = tag.text.match_indices(name);
-        let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
-        let whole = found
-            .find(|(at, _)| !tag.text[..*at].ends_with(is_part) && !tag.text[at + name.len()..].starts_with(is_part));
-        whole.map(|(at, _)| tag.at + at)
-    });
-    match place {
+    match place_in_tags(source, name) {
         Some(at) => at_byte(source, at, message),
         None => TextFault {
             message,
@@ -54,6 +46,17 @@ pub(super) fn about(source: &str, name: &str, message: String) -> TextFault {
             column: None,
         },
     }
+}
+
+/// The first byte of a name, or of a path, in a tag.
+pub(crate) fn place_in_tags(source: &str, name: &str) -> Option<usize> {
+    tags(source).iter().find_map(|tag| {
+        let mut found = tag.text.match_indices(name);
+        let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
+        let whole = found
+            .find(|(at, _)| !tag.text[..*at].ends_with(is_part) && !tag.text[at + name.len()..].starts_with(is_part));
+        whole.map(|(at, _)| tag.at + at)
+    })
 }
 
 fn at_byte(source: &str, at: usize, message: String) -> TextFault {

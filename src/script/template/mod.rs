@@ -21,6 +21,7 @@ use pirn_core::error::RunErrorCode;
 use pirn_core::script::{PlainText, Scope, ScriptFault, bare_name};
 use serde_json::{Map, Value, json};
 
+pub(crate) use self::fault::place_in_tags;
 pub use self::helpers::template_helpers;
 use self::helpers::{Bounded, HELPERS, LENGTH, REGISTRY, SHOW, STEP_TAG};
 use self::source::{depth, with_dotted_brackets};

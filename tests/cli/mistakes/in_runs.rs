@@ -18,6 +18,8 @@ fn every_mistake_that_shows_in_a_run_is_told_with_its_node_and_its_remedy() {
                 "TEMPLATE_ERROR",
                 "`input.naem` does not exist",
                 "(node work)",
+                "--> -:1:",
+                "/nodes/1/config/prompt",
                 "--input",
             ][..],
         ),
@@ -165,6 +167,59 @@ fn every_mistake_that_shows_in_a_run_is_told_with_its_node_and_its_remedy() {
     ] {
         let ended = pirn_with(file.to_string().as_bytes(), &["run", "-"]);
         tells(name, &ended, code, parts);
+    }
+}
+
+#[test]
+fn a_text_of_a_trigger_that_fails_is_shown_at_its_line_once() {
+    let completed = |expression: &str| json!({"eventType": "NODE_COMPLETED", "expression": expression});
+    let set = |expression: &str| json!({"type": "SET_VARIABLE", "parameters": {"variableName": "v", "expression": expression}});
+    let notify = |message: &str| json!({"type": "SEND_NOTIFICATION", "parameters": {"message": message}});
+    let sub = |code: &str| {
+        json!({"id": "sub", "nodes": [{"id": "from", "type": "START_FROM_TRIGGER"},
+            {"id": "breaks", "type": "CODE", "config": {"code": code}}, {"id": "back", "type": "CONTINUE_FROM_TRIGGER"}],
+            "edges": [{"from": "from", "to": "breaks"}, {"from": "breaks", "to": "back"}]})
+    };
+    let starts = json!({"type": "EXECUTE_TRIGGERED_SUBGRAPH", "parameters": {"triggeredWorkflowId": "sub"}});
+    let error = "TypeError: cannot read property 'b' of undefined";
+    for (condition, action, message, pointer) in [
+        (completed("1 + event.a.b > 0"), set("1"), error, "condition/expression"),
+        (
+            completed("true"),
+            set("1 + event.a.b"),
+            error,
+            "action/parameters/expression",
+        ),
+        (
+            completed("true"),
+            notify("{{event.naem}} ended"),
+            "`event.naem` does not exist",
+            "action/parameters/message",
+        ),
+        (
+            completed("true"),
+            notify("{{#if event.nodeId}}{{event.naem}}{{/if}} ended"),
+            "`event.naem` does not exist",
+            "action/parameters/message",
+        ),
+        (completed("event.nodeId == 'work'"), starts, error, ""),
+    ] {
+        let trigger = json!({"id": "t", "type": "EVENT", "condition": condition, "action": action});
+        let mut inside = flow();
+        inside["triggers"] = json!([trigger]);
+        let inside = json!({"workflows": [inside, sub("return input.a.b")]});
+        let outside = json!({"workflows": [flow(), sub("return input.a.b")], "triggers": [trigger]});
+        for (file, at) in [(inside, "/workflows/0/triggers/0/"), (outside, "/triggers/0/")] {
+            let at = if pointer.is_empty() {
+                "/workflows/1/nodes/1/config/code"
+            } else {
+                at
+            };
+            let ended = pirn_with(file.to_string().as_bytes(), &["run", "-"]);
+            let place = format!("{at}{pointer}");
+            tells(&place, &ended, 0, &["trigger t failed: ", message, "--> -:1:", &place]);
+            assert_eq!(ended.stderr.matches("--> ").count(), 1, "{place}: {}", ended.stderr);
+        }
     }
 }
 

@@ -80,12 +80,12 @@ impl Tree {
         }
     }
 
-    /// The first text at or below here that equals `wanted`.
-    pub(crate) fn find_text(&self, wanted: &str) -> Option<&Tree> {
+    /// The first text at or below here in which `place` finds something, and what.
+    pub(crate) fn find_in_text<T>(&self, place: &dyn Fn(&str) -> Option<T>) -> Option<(&Tree, T)> {
         match &self.value {
-            Json::Text(text) => (text == wanted).then_some(self),
-            Json::List(items) => items.iter().find_map(|item| item.find_text(wanted)),
-            Json::Object(members) => members.iter().find_map(|member| member.value.find_text(wanted)),
+            Json::Text(text) => place(text).map(|found| (self, found)),
+            Json::List(items) => items.iter().find_map(|item| item.find_in_text(place)),
+            Json::Object(members) => members.iter().find_map(|member| member.value.find_in_text(place)),
             Json::Null | Json::Bool(_) | Json::Number(_) => None,
         }
     }

@@ -40,6 +40,7 @@ use consent::Approve;
 use inputs::{Given, Inputs, Opened};
 use missing_input::MissingInput;
 use named_value::{named_value, said_once};
+use progress::places::Places;
 use progress::{Replies, Style};
 use prompt_gate::PromptGate;
 use questions::Ask;
@@ -308,7 +309,8 @@ fn execute(
     let style = Style::suiting(gate.is_some(), replies(args), args.verbose);
     let shown = (!args.quiet).then(|| {
         let events = prepared.blocking_events(&style.types(), BUFFER);
-        progress::start(events, style, gate.cloned().unwrap_or_default())
+        let places = Places::new(&asked.checked, &asked.sources);
+        progress::start(events, style, gate.cloned().unwrap_or_default(), Some(places))
     });
     if questions::may_come(&asked.checked) {
         let given = args.answer.iter().cloned().collect();

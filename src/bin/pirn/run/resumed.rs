@@ -166,7 +166,7 @@ impl Going {
         let style = Style::suiting(false, Replies::OnTerminal, false);
         let shown = (!self.quiet).then(|| {
             let events = builder.blocking_events_after(seen.events.len() as u64, &style.types(), BUFFER);
-            progress::start(events, style, gate.clone())
+            progress::start(events, style, gate.clone(), None)
         });
         let listening = holder::listen(store, engine, self.quiet);
         interrupt.expects_a_run();

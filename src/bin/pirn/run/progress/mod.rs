@@ -5,6 +5,7 @@ mod forks;
 mod line;
 mod live;
 mod meter;
+pub(super) mod places;
 mod replies;
 mod summary;
 mod view;
@@ -13,11 +14,12 @@ use std::io::{IsTerminal, stderr};
 use std::thread::JoinHandle;
 
 use console::Term;
-use pirn::{BlockingEvents, EventType, RunReport};
+use pirn::{BlockingEvents, EventType, Heard, RunReport};
 
 use super::prompt_gate::{self, PromptGate};
 use crate::terminal::say;
 use live::Live;
+use places::Places;
 use view::{Compressions, View};
 
 /// The events of a run that the terminal shows.
@@ -106,7 +108,7 @@ pub(super) struct Shown {
 }
 
 /// Draws until the events end.
-pub(super) fn start(events: BlockingEvents, style: Style, gate: PromptGate) -> Shown {
+pub(super) fn start(events: BlockingEvents, style: Style, gate: PromptGate, mut places: Option<Places>) -> Shown {
     let drawer = std::thread::Builder::new()
         .name("pirn-progress".to_owned())
         .spawn(move || {
@@ -114,7 +116,10 @@ pub(super) fn start(events: BlockingEvents, style: Style, gate: PromptGate) -> S
             let live = style.moves.then(Live::new);
             for heard in events {
                 let lines = view.hear(&heard);
-                let rendered: Vec<String> = lines.iter().flat_map(|line| line.render(style.columns)).collect();
+                let mut rendered: Vec<String> = lines.iter().flat_map(|line| line.render(style.columns)).collect();
+                if let (Some(places), Heard::Event(event)) = (&mut places, &heard) {
+                    rendered.extend(places.of(event));
+                }
                 match &live {
                     Some(live) => live.show(&rendered, &view),
                     None => gate.write(&rendered),

@@ -1,0 +1,53 @@
+//! The lines in the workflow files at which something failed that its run goes on without.
+
+use std::collections::BTreeSet;
+
+use pirn::check::{Checked, SourceFile};
+use pirn::{Event, EventType, RunError};
+
+use crate::faults;
+use crate::terminal::on_stderr;
+
+/// Finds them, each once: a trigger may fail at every event.
+pub(in crate::run) struct Places {
+    checked: Checked,
+    sources: Vec<SourceFile>,
+    told: BTreeSet<(Option<String>, usize)>,
+}
+
+impl Places {
+    pub(in crate::run) fn new(checked: &Checked, sources: &[SourceFile]) -> Self {
+        Self {
+            checked: checked.clone(),
+            sources: sources.to_vec(),
+            told: BTreeSet::new(),
+        }
+    }
+
+    /// The lines of the terminal that show where a trigger, or what it started, failed.
+    pub(super) fn of(&mut self, event: &Event) -> Vec<String> {
+        let is_trigger = match event.raised.event_type {
+            EventType::TriggerFailed => true,
+            EventType::TriggeredSubgraphFailed => false,
+            _other => return Vec::new(),
+        };
+        let field = |name: &str| event.raised.data.get(name).cloned().unwrap_or_default();
+        let Ok(error) = serde_json::from_value::<RunError>(field("error")) else {
+            return Vec::new();
+        };
+        let place = if is_trigger {
+            let trigger = field("triggerId");
+            let trigger = trigger.as_str().unwrap_or_default();
+            self.checked.place_in_trigger(&event.workflow_id, trigger, &error)
+        } else {
+            self.checked.place_of(&error)
+        };
+        let Some(place) = place else { return Vec::new() };
+        let at = place.position.map_or(0, |position| position.offset);
+        if !self.told.insert((place.file.clone(), at)) {
+            return Vec::new();
+        }
+        let shown = faults::place(&self.sources, &place, on_stderr());
+        shown.trim_end().lines().map(str::to_owned).collect()
+    }
+}

@@ -1,0 +1,106 @@
+//! The place in the files of the script, expression or template that an error of a run came from.
+
+use std::ops::Range;
+
+use pirn_core::definition::{Fault, FaultCode, NodeConfig, Origin};
+use pirn_core::error::RunError;
+use serde_json::Value;
+
+use super::Checked;
+use crate::script::{place, place_in_tags};
+
+impl Checked {
+    /// The place in the files of the text of a node that an error came from: the innermost one that says where. None where it came
+    /// from no text, or not from these files.
+    pub fn place_of(&self, error: &RunError) -> Option<Fault> {
+        let chain: Vec<&RunError> = std::iter::successors(Some(error), |error| error.cause.as_ref()).collect();
+        chain.iter().enumerate().rev().find_map(|(depth, error)| {
+            let place = Place::of(error)?;
+            let node = chain[..=depth]
+                .iter()
+                .rev()
+                .find_map(|error| error.node_id.as_deref())?;
+            self.loaded().workflows.iter().find_map(|workflow| {
+                let nodes = workflow.value.nodes.iter();
+                let (at, found) = nodes.enumerate().find(|(_, found)| found.id == node)?;
+                let script = match &found.config {
+                    NodeConfig::Code(code) => code.code.as_deref(),
+                    _other => None,
+                };
+                let pointers = [format!("/nodes/{at}"), "/edges".to_owned()];
+                place.fault(&workflow.origin, &pointers, script, error)
+            })
+        })
+    }
+
+    /// The place in the files of the text of a trigger that an error came from: of a trigger of this workflow, or of one that stands
+    /// outside of all. None as for [`Checked::place_of`].
+    pub fn place_in_trigger(&self, workflow_id: &str, trigger_id: &str, error: &RunError) -> Option<Fault> {
+        let place = Place::of(error)?;
+        let mut workflows = self.loaded().workflows.iter();
+        let own = workflows.find(|workflow| workflow.value.id == workflow_id);
+        let own = own.and_then(|workflow| {
+            let mut triggers = workflow.value.triggers.iter();
+            let at = triggers.position(|trigger| trigger.id == trigger_id)?;
+            Some((&workflow.origin, format!("/triggers/{at}")))
+        });
+        let alone = || {
+            let mut triggers = self.loaded().triggers.iter();
+            let found = triggers.find(|trigger| trigger.value.id == trigger_id)?;
+            Some((&found.origin, String::new()))
+        };
+        let (origin, pointer) = own.or_else(alone)?;
+        place.fault(origin, &[pointer], None, error)
+    }
+}
+
+/// A place in a text, as an error's details have it.
+enum Place<'e> {
+    /// A line and column, of this expression or, where none is named, of the node's script.
+    At {
+        expression: Option<&'e str>,
+        line: u32,
+        column: u32,
+    },
+    /// A `{{path}}`.
+    Path(&'e str),
+}
+
+impl<'e> Place<'e> {
+    fn of(error: &'e RunError) -> Option<Self> {
+        let details = error.details.as_ref()?;
+        let text = |name: &str| details.get(name).and_then(Value::as_str);
+        let number = |name: &str| u32::try_from(details.get(name)?.as_u64()?).ok();
+        match number("line").zip(number("column")) {
+            Some((line, column)) => Some(Self::At {
+                expression: text("expression"),
+                line,
+                column,
+            }),
+            None => text("path").map(Self::Path),
+        }
+    }
+
+    fn fault(&self, origin: &Origin, pointers: &[String], script: Option<&str>, error: &RunError) -> Option<Fault> {
+        let in_text = |text: &str| self.in_text(text, script);
+        origin.fault_in_text(FaultCode::InvalidExpression, pointers, &in_text, error.message.as_str())
+    }
+
+    /// The bytes of a text that this is about; none where it is about another text.
+    fn in_text(&self, text: &str, script: Option<&str>) -> Option<Range<usize>> {
+        match self {
+            Self::At {
+                expression,
+                line,
+                column,
+            } => {
+                let start = place::offset(text, *line, *column);
+                (expression.or(script) == Some(text)).then_some(start..start)
+            }
+            Self::Path(path) => {
+                let start = place_in_tags(text, path)?;
+                Some(start..start + path.len())
+            }
+        }
+    }
+}
