@@ -1,7 +1,7 @@
 //! The process ends at every commit, in every workflow, on the shipped actors.
 
 use pirn::store::MemoryStore;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::failing::{Crash, Failing};
 use crate::outside::{Known, Outside};
@@ -103,4 +103,34 @@ fn a_run_that_is_killed_at_any_commit_comes_to_the_same() {
     println!("{points} crash points, {repeats} with a repeat");
     assert!(points > 250, "only {points}");
     assert!(repeats > 50, "only {repeats}");
+}
+
+#[test]
+fn a_run_whose_thread_has_panicked_goes_on_past_that_after_a_crash() {
+    let call = |id: &str, function: &str| json!({"id": id, "type": "CODE", "config": {"function": function}});
+    let mut work = call("work", "work");
+    work["onError"] = json!({"targetNodeId": "end"});
+    let bundle = json!({"id": "main", "nodes": [
+            {"id": "start", "type": "START"},
+            {"id": "fork", "type": "FORK", "config": {"forkPathIds": ["a", "b"], "childNodeIds": ["wait", "bad"]}},
+            {"id": "wait", "type": "WAIT", "config": {"seconds": 60}}, call("bad", "breaks"),
+            {"id": "join", "type": "JOIN", "config": {"forkPathIds": ["a", "b"], "joinStrategy": "ANY_FAILED"}},
+            {"id": "pause", "type": "WAIT", "config": {"seconds": 1}}, work, {"id": "end", "type": "END"}],
+        "edges": [{"from": "start", "to": "fork"}, {"from": "fork", "to": "wait"}, {"from": "fork", "to": "bad"},
+            {"from": "wait", "to": "join"}, {"from": "bad", "to": "join"}, {"from": "join", "to": "pause"},
+            {"from": "pause", "to": "work"}, {"from": "work", "to": "end"}]})
+    .to_string();
+    let outside = Outside::default();
+    let store = Failing::new(MemoryStore::new(), Crash::Never);
+    assert!(outside.play(&bundle, &store));
+    let whole = outside.known().clone();
+    let mut events = whole.events.values();
+    assert!(events.any(|event| event.to_string().contains("ACTOR_PANICKED")));
+    assert_eq!(whole.reports[0]["status"], "COMPLETED", "{}", whole.reports[0]);
+    assert!(store.commits() >= 3, "{}", store.commits());
+    for at in 0..store.commits() {
+        for crash in [Crash::Before(at), Crash::After(at)] {
+            crash_and_resume(&bundle, crash, &whole);
+        }
+    }
 }

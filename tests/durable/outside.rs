@@ -71,6 +71,7 @@ impl Outside {
                     Ok(json!({ "did": key, "float": 0.1 + 0.2 }))
                 })
             })
+            .function("breaks", |_| panic!("on purpose"))
             .tool(tool_fn("look", "looks", json!({"type": "object"}), look))
             .model("main", Arc::new(Speaker(self.clone())))
     }
