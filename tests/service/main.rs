@@ -12,6 +12,7 @@ mod hostile;
 mod interactions;
 mod load;
 mod metrics;
+mod oauth;
 mod openapi;
 mod runs;
 #[path = "../support/servers.rs"]

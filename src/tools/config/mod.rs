@@ -24,7 +24,7 @@ pub use limits::CallLimits;
 #[cfg(feature = "mcp")]
 pub use server::McpServerConfig;
 #[cfg(feature = "mcp")]
-pub(super) use server::{StdioConfig, Transport};
+pub(super) use server::{OauthConfig, StdioConfig, Transport};
 pub use tool::ToolConfig;
 #[cfg(feature = "mcp")]
 pub(super) use tool::is_name;

@@ -45,7 +45,21 @@ pub(in crate::tools) enum Transport {
         url: String,
         headers: BTreeMap<String, String>,
         headers_env: BTreeMap<String, String>,
+        oauth: Option<OauthConfig>,
     },
+}
+
+/// The way to access tokens by OAuth's client-credentials flow.
+#[derive(Clone, Debug)]
+pub(in crate::tools) struct OauthConfig {
+    pub(in crate::tools) token_url: String,
+    pub(in crate::tools) client_id: String,
+    /// The environment variable that holds the client's secret.
+    pub(in crate::tools) secret_env: String,
+    pub(in crate::tools) is_in_body: bool,
+    pub(in crate::tools) scope: Option<String>,
+    /// The server that tokens are for; empty: none is named.
+    pub(in crate::tools) resource: String,
 }
 
 /// A server that is a program.
@@ -101,11 +115,13 @@ pub(super) fn read(fields: &mut Fields<'_>, folder: &Path) -> McpServerConfig {
                 "cwd",
                 "headers",
                 "headersEnv",
+                "oauth",
             ]);
             Transport::Http {
                 url: String::new(),
                 headers: BTreeMap::new(),
                 headers_env: BTreeMap::new(),
+                oauth: None,
             }
         }
     };
@@ -126,20 +142,60 @@ fn absolute(path: &Path) -> PathBuf {
 }
 
 fn http(fields: &mut Fields<'_>) -> Transport {
-    let url = fields.required("url");
-    if !url.is_empty() {
-        match reqwest::Url::parse(&url) {
-            Ok(url) if ["http", "https"].contains(&url.scheme()) => {}
-            Ok(_) => fields.fault("url", "must begin with http:// or https://"),
-            Err(error) => fields.fault("url", format!("is no URL: {error}")),
+    let url = url_of(fields, "url");
+    let (headers, headers_env) = tool::header_tables(fields);
+    let oauth = fields.table("oauth");
+    let oauth = oauth.map(|table| fields.within("oauth", table, |fields| oauth_of(fields, &url)));
+    if oauth.is_some() {
+        let all = headers.keys().chain(headers_env.keys());
+        if all.into_iter().any(|name| name.eq_ignore_ascii_case("authorization")) {
+            fields.fault("oauth", "gives the `Authorization` header, which `headers` gives too");
         }
     }
-    let (headers, headers_env) = tool::header_tables(fields);
     Transport::Http {
         url,
         headers,
         headers_env,
+        oauth,
     }
+}
+
+fn oauth_of(fields: &mut Fields<'_>, server: &str) -> OauthConfig {
+    let token_url = url_of(fields, "tokenUrl");
+    if is_in_the_clear(&token_url) {
+        fields.fault(
+            "tokenUrl",
+            "must begin with https://: the secret would be readable on its way",
+        );
+    }
+    OauthConfig {
+        token_url,
+        client_id: fields.required("clientId"),
+        secret_env: fields.required("clientSecretEnv"),
+        is_in_body: fields.word("clientAuth", &["basic", "post"]) == Some(1),
+        scope: fields.text("scope"),
+        resource: fields.text("resource").unwrap_or_else(|| server.to_owned()),
+    }
+}
+
+/// Whether others can read what is sent there.
+fn is_in_the_clear(url: &str) -> bool {
+    reqwest::Url::parse(url).is_ok_and(|url| {
+        let is_here = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
+        url.scheme() == "http" && !is_here
+    })
+}
+
+fn url_of(fields: &mut Fields<'_>, name: &'static str) -> String {
+    let url = fields.required(name);
+    if !url.is_empty() {
+        match reqwest::Url::parse(&url) {
+            Ok(url) if ["http", "https"].contains(&url.scheme()) => {}
+            Ok(_) => fields.fault(name, "must begin with http:// or https://"),
+            Err(error) => fields.fault(name, format!("is no URL: {error}")),
+        }
+    }
+    url
 }
 
 impl McpServerConfig {

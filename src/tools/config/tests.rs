@@ -210,6 +210,13 @@ fn what_is_wrong_with_a_server_is_named_by_its_place() {
             "{wrong}: {faults:?}"
         );
     }
+    let oauth = |more: Value| {
+        let mut oauth = json!({"tokenUrl": "https://a.example/t", "clientId": "c", "clientSecretEnv": "S"});
+        for (name, value) in more.as_object().expect("a table") {
+            oauth[name] = value.clone();
+        }
+        json!({"id": "s", "url": "https://a.example", "oauth": oauth})
+    };
     for (wrong, pointer, part) in [
         (json!({"id": "s"}), "", "needs a `command` or a `url`"),
         (json!({"id": "s", "url": "ftp://a"}), "/url", "must begin with"),
@@ -222,6 +229,27 @@ fn what_is_wrong_with_a_server_is_named_by_its_place() {
             json!({"id": "s", "url": "http://a", "headersEnv": {"a b": "X"}}),
             "/headersEnv/a b",
             "name of a header",
+        ),
+        (
+            oauth(json!({"tokenURL": "x"})),
+            "/oauth/tokenURL",
+            "did you mean `tokenUrl`?",
+        ),
+        (
+            oauth(json!({"tokenUrl": "http://a.example/t"})),
+            "/oauth/tokenUrl",
+            "must begin with https://",
+        ),
+        (oauth(json!({"clientSecretEnv": ""})), "/oauth/clientSecretEnv", ""),
+        (oauth(json!({"clientAuth": "body"})), "/oauth/clientAuth", "basic, post"),
+        (
+            {
+                let mut both = oauth(json!({}));
+                both["headersEnv"] = json!({"authorization": "TOKEN"});
+                both
+            },
+            "/oauth",
+            "`Authorization`",
         ),
     ] {
         let faults = tools_of(json!({ "mcpServers": [wrong] }), Path::new("")).expect_err("it has faults");

@@ -13,22 +13,32 @@ use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use tokio::runtime::Handle;
 
+use super::authorized::Authorized;
 use super::child::Child;
 use super::door::{Door, Handler};
 use super::pages::every_page;
 use super::tasks::{NeedTasks, Overheard};
 use super::text::{self, Said};
+use super::token::Tokens;
 use super::within;
 use crate::headers;
 use crate::tools::config::{McpServerConfig, Transport};
 
 /// A refusal for want of a key, with what to do about it.
-fn in_words(error: &str) -> String {
-    let is_refused = error.contains("401") || error.to_ascii_lowercase().contains("auth required");
-    if is_refused {
-        "it wants a key (401): give it one in `headersEnv`, such as { Authorization = \"Bearer ${TOKEN}\" }".to_owned()
-    } else {
-        error.to_owned()
+fn in_words(error: &str, has_oauth: bool) -> String {
+    // What a token endpoint says has been put into words.
+    let is_refused = !error.contains("no token from")
+        && (error.contains("401") || error.to_ascii_lowercase().contains("auth required"));
+    match (is_refused, has_oauth) {
+        (false, _) => error.to_owned(),
+        (true, true) => {
+            "it refuses the token that `oauth` gives (401): are `scope` and `resource` what it wants?".to_owned()
+        }
+        (true, false) => {
+            "it wants a key (401): give it one in `headersEnv`, such as { Authorization = \"Bearer ${TOKEN}\" }, or \
+             `oauth`, which fetches tokens"
+                .to_owned()
+        }
     }
 }
 
@@ -37,6 +47,7 @@ pub(super) struct Connection {
     service: RunningService<RoleClient, Handler>,
     child: Option<Child>,
     need_tasks: NeedTasks,
+    has_oauth: bool,
 }
 
 /// Something that a server is asked.
@@ -84,6 +95,7 @@ impl Connection {
                         service,
                         child: Some(child),
                         need_tasks,
+                        has_oauth: false,
                     }),
                     Some(Err(error)) => Err(child.why(|| error.to_string()).await),
                     None => Err(child.why(late).await),
@@ -93,6 +105,7 @@ impl Connection {
                 url,
                 headers,
                 headers_env,
+                oauth,
             } => {
                 let all = headers::of_request(headers, headers_env, |name| std::env::var(name).ok())?
                     .into_iter()
@@ -103,14 +116,21 @@ impl Connection {
                     .redirect(reqwest::redirect::Policy::none())
                     .build()
                     .map_err(|error| format!("no HTTP client: {error}"))?;
-                let transport = StreamableHttpClientTransport::with_client(client, to);
+                let tokens = oauth.clone().map(|oauth| Arc::new(Tokens::new(oauth, client.clone())));
+                if let Some(tokens) = &tokens {
+                    // Before the server is asked anything: what is wrong here is told by itself.
+                    tokens.token().await?;
+                }
+                let has_oauth = tokens.is_some();
+                let transport = StreamableHttpClientTransport::with_client(Authorized::new(client, tokens), to);
                 match within(limit, Box::pin(about.serve(transport))).await {
                     Some(Ok(service)) => Ok(Self {
                         service,
                         child: None,
                         need_tasks,
+                        has_oauth,
                     }),
-                    Some(Err(error)) => Err(in_words(&error.to_string())),
+                    Some(Err(error)) => Err(in_words(&error.to_string(), has_oauth)),
                     None => Err(late()),
                 }
             }
@@ -124,7 +144,7 @@ impl Connection {
             let page = peer
                 .list_tools(params)
                 .await
-                .map_err(|error| in_words(&error.to_string()))?;
+                .map_err(|error| self.in_words(&error))?;
             Ok((page.tools, page.next_cursor))
         };
         let mut tools = every_page("tools", page).await?;
@@ -145,7 +165,7 @@ impl Connection {
             let page = peer
                 .list_resources(params)
                 .await
-                .map_err(|error| in_words(&error.to_string()))?;
+                .map_err(|error| self.in_words(&error))?;
             Ok((page.resources, page.next_cursor))
         };
         every_page("resources", page).await
@@ -158,7 +178,7 @@ impl Connection {
             let page = peer
                 .list_prompts(params)
                 .await
-                .map_err(|error| in_words(&error.to_string()))?;
+                .map_err(|error| self.in_words(&error))?;
             Ok((page.prompts, page.next_cursor))
         };
         every_page("prompts", page).await
@@ -203,9 +223,13 @@ impl Connection {
             Err(ServiceError::McpError(error)) => Err(CallError::Refused(error.message.into_owned())),
             Err(error) => Err(CallError::Broken(match &self.child {
                 Some(child) => child.why(|| error.to_string()).await,
-                None => in_words(&error.to_string()),
+                None => self.in_words(&error),
             })),
         }
+    }
+
+    fn in_words(&self, error: &ServiceError) -> String {
+        in_words(&error.to_string(), self.has_oauth)
     }
 
     /// True once it has ended.

@@ -7,6 +7,7 @@
 //! 3. A server that is a program ends with us: asked first (its stdin is closed, then SIGTERM), killed with its whole
 //!    process group after a while; killed at once where nobody waits for it ([`McpServers`] is dropped).
 
+mod authorized;
 mod child;
 mod connection;
 mod door;
@@ -14,6 +15,7 @@ mod pages;
 mod server;
 mod tasks;
 mod text;
+mod token;
 mod tool;
 
 use std::collections::BTreeMap;

@@ -1,0 +1,146 @@
+//! HTTP requests to a server, with an access token where its config says how to come by one.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures::stream::BoxStream;
+use reqwest::header::{HeaderName, HeaderValue};
+use reqwest::{Client, StatusCode};
+use rmcp::model::ClientJsonRpcMessage;
+use rmcp::transport::streamable_http_client::{
+    SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
+};
+use sse_stream::Sse;
+
+use super::token::Tokens;
+
+type Refused = StreamableHttpError<reqwest::Error>;
+type Headers = HashMap<HeaderName, HeaderValue>;
+
+/// A client of one server.
+#[derive(Clone)]
+pub(super) struct Authorized {
+    client: Client,
+    tokens: Option<Arc<Tokens>>,
+}
+
+impl Authorized {
+    pub(super) fn new(client: Client, tokens: Option<Arc<Tokens>>) -> Self {
+        Self { client, tokens }
+    }
+
+    /// Sends with a token; once more with another one where the server refuses that.
+    async fn send<T, F: Future<Output = Result<T, Refused>>>(
+        &self,
+        request: impl Fn(Option<String>) -> F,
+    ) -> Result<T, Refused> {
+        let Some(tokens) = &self.tokens else {
+            return request(None).await;
+        };
+        let no_token = |why: String| StreamableHttpError::Io(std::io::Error::other(why));
+        let token = tokens.token().await.map_err(no_token)?;
+        match request(Some(token.clone())).await {
+            Err(error) if is_unauthorized(&error) => {
+                let other = tokens.instead_of(&token).await.map_err(no_token)?;
+                if other == token {
+                    return Err(error);
+                }
+                request(Some(other)).await
+            }
+            answered => answered,
+        }
+    }
+}
+
+/// Whether the server has not let the request in.
+fn is_unauthorized(error: &Refused) -> bool {
+    match error {
+        StreamableHttpError::AuthRequired(_) => true,
+        StreamableHttpError::Client(error) => error.status() == Some(StatusCode::UNAUTHORIZED),
+        StreamableHttpError::UnexpectedServerResponse(said) => said.starts_with("HTTP 401"),
+        _other => false,
+    }
+}
+
+impl StreamableHttpClient for Authorized {
+    type Error = reqwest::Error;
+
+    async fn post_message(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session_id: Option<Arc<str>>,
+        _: Option<String>,
+        headers: Headers,
+    ) -> Result<StreamableHttpPostResponse, Refused> {
+        self.send(|token| {
+            let (uri, message) = (Arc::clone(&uri), message.clone());
+            self.client
+                .post_message(uri, message, session_id.clone(), token, headers.clone())
+        })
+        .await
+    }
+
+    async fn post_message_with_max_sse_event_size(
+        &self,
+        uri: Arc<str>,
+        message: ClientJsonRpcMessage,
+        session_id: Option<Arc<str>>,
+        _: Option<String>,
+        headers: Headers,
+        most: usize,
+    ) -> Result<StreamableHttpPostResponse, Refused> {
+        self.send(|token| {
+            let (uri, message, session) = (Arc::clone(&uri), message.clone(), session_id.clone());
+            self.client
+                .post_message_with_max_sse_event_size(uri, message, session, token, headers.clone(), most)
+        })
+        .await
+    }
+
+    async fn delete_session(
+        &self,
+        uri: Arc<str>,
+        session_id: Arc<str>,
+        _: Option<String>,
+        headers: Headers,
+    ) -> Result<(), Refused> {
+        self.send(|token| {
+            self.client
+                .delete_session(Arc::clone(&uri), Arc::clone(&session_id), token, headers.clone())
+        })
+        .await
+    }
+
+    async fn get_stream(
+        &self,
+        uri: Arc<str>,
+        session_id: Option<Arc<str>>,
+        last_event_id: Option<String>,
+        _: Option<String>,
+        headers: Headers,
+    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Refused> {
+        self.send(|token| {
+            let (uri, session, last) = (Arc::clone(&uri), session_id.clone(), last_event_id.clone());
+            self.client.get_stream(uri, session, last, token, headers.clone())
+        })
+        .await
+    }
+
+    async fn get_stream_with_max_sse_event_size(
+        &self,
+        uri: Arc<str>,
+        session_id: Option<Arc<str>>,
+        last_event_id: Option<String>,
+        _: Option<String>,
+        headers: Headers,
+        most: usize,
+    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Refused> {
+        self.send(|token| {
+            let (uri, session, last) = (Arc::clone(&uri), session_id.clone(), last_event_id.clone());
+            self.client
+                .get_stream_with_max_sse_event_size(uri, session, last, token, headers.clone(), most)
+        })
+        .await
+    }
+}

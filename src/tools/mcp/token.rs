@@ -1,0 +1,191 @@
+//! Access tokens by OAuth's client-credentials flow (RFC 6749, section 4.4): asked for when one is first needed, and again shortly
+//! before it ends or when the server refuses it. Neither a token nor the secret stands in any error.
+
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::sync::Mutex;
+
+use crate::tools::config::OauthConfig;
+
+/// How long the answer may take.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Before its end a token is replaced; so long, or a fifth of its life where that is less.
+const MARGIN: Duration = Duration::from_mins(1);
+
+/// Bytes that an answer may have.
+const MAX_ANSWER: usize = 64 * 1024;
+
+/// Characters of an answer that an error shows.
+const SHOWN: usize = 300;
+
+/// The tokens of one server.
+pub(super) struct Tokens {
+    config: OauthConfig,
+    client: reqwest::Client,
+    /// One at a time asks for it.
+    kept: Mutex<Option<Token>>,
+}
+
+struct Token {
+    text: String,
+    /// None: it does not say when it ends.
+    until: Option<Instant>,
+}
+
+/// What a token endpoint answers.
+#[derive(Deserialize)]
+struct Granted {
+    access_token: String,
+    #[serde(default)]
+    token_type: String,
+    /// Seconds; some servers write them as a text.
+    #[serde(default)]
+    expires_in: Value,
+}
+
+impl Tokens {
+    pub(super) fn new(config: OauthConfig, client: reqwest::Client) -> Self {
+        Self {
+            config,
+            client,
+            kept: Mutex::new(None),
+        }
+    }
+
+    /// A token that is good, as far as is known.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub(super) async fn token(&self) -> Result<String, String> {
+        self.other_than(None).await
+    }
+
+    /// A token in the place of one that the server has refused.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub(super) async fn instead_of(&self, refused: &str) -> Result<String, String> {
+        self.other_than(Some(refused)).await
+    }
+
+    async fn other_than(&self, refused: Option<&str>) -> Result<String, String> {
+        let mut kept = self.kept.lock().await;
+        let is_good =
+            |token: &Token| refused != Some(token.text.as_str()) && token.until.is_none_or(|until| now() < until);
+        if let Some(token) = kept.as_ref().filter(|token| is_good(token)) {
+            return Ok(token.text.clone());
+        }
+        *kept = None;
+        let granted = self.ask().await?;
+        let text = granted.access_token.clone();
+        let life = granted.life();
+        let until = life.and_then(|life| now().checked_add(life.saturating_sub(MARGIN.min(life / 5))));
+        *kept = Some(Token {
+            text: text.clone(),
+            until,
+        });
+        Ok(text)
+    }
+
+    async fn ask(&self) -> Result<Granted, String> {
+        let config = &self.config;
+        let variable = &config.secret_env;
+        let secret = std::env::var(variable)
+            .map_err(|_| format!("the environment variable `{variable}` with the client's secret is not set"))?;
+        let mut form = reqwest::Url::parse("form:").map_err(|error| error.to_string())?;
+        {
+            let mut pairs = form.query_pairs_mut();
+            pairs.append_pair("grant_type", "client_credentials");
+            if let Some(scope) = &config.scope {
+                pairs.append_pair("scope", scope);
+            }
+            if !config.resource.is_empty() {
+                pairs.append_pair("resource", &config.resource);
+            }
+            if config.is_in_body {
+                pairs.append_pair("client_id", &config.client_id);
+                pairs.append_pair("client_secret", &secret);
+            }
+        }
+        let mut request = self
+            .client
+            .post(&config.token_url)
+            .timeout(LIMIT)
+            .header("accept", "application/json")
+            .header("content-type", "application/x-www-form-urlencoded")
+            .body(form.query().unwrap_or_default().to_owned());
+        if !config.is_in_body {
+            request = request.basic_auth(encoded(&config.client_id), Some(encoded(&secret)));
+        }
+        let failed = |error: reqwest::Error| format!("no token from {}: {}", config.token_url, error.without_url());
+        let mut response = request.send().await.map_err(failed)?;
+        let status = response.status();
+        let mut answer = Vec::new();
+        while let Some(piece) = response.chunk().await.map_err(failed)? {
+            answer.extend_from_slice(&piece);
+            if answer.len() > MAX_ANSWER {
+                return Err(format!("no token from {}: its answer is too long", config.token_url));
+            }
+        }
+        let refused = |why: String| {
+            let why = why.replace(&secret, "***");
+            Err(format!("no token from {} ({status}): {why}", config.token_url))
+        };
+        if !status.is_success() {
+            return refused(reason(&answer));
+        }
+        match serde_json::from_slice::<Granted>(&answer) {
+            Ok(granted) if !granted.is_bearer() => refused(format!("it gives a token of type {}", granted.token_type)),
+            Ok(granted) => Ok(granted),
+            // What it says may hold a token.
+            Err(_) => refused("its answer has no `access_token`".to_owned()),
+        }
+    }
+}
+
+impl Granted {
+    fn is_bearer(&self) -> bool {
+        self.token_type.is_empty() || self.token_type.eq_ignore_ascii_case("bearer")
+    }
+
+    fn life(&self) -> Option<Duration> {
+        let seconds = self
+            .expires_in
+            .as_u64()
+            .or_else(|| self.expires_in.as_str()?.parse().ok());
+        seconds.map(Duration::from_secs)
+    }
+}
+
+/// Why there is none, as the endpoint says it: `error` and `error_description`, or the beginning of a text.
+fn reason(answer: &[u8]) -> String {
+    let text = match serde_json::from_slice::<Value>(answer) {
+        Ok(said) if said["error"].is_string() => {
+            let code = said["error"].as_str().unwrap_or_default();
+            match said["error_description"].as_str() {
+                Some(about) => format!("{code}: {about}"),
+                None => code.to_owned(),
+            }
+        }
+        _other => String::from_utf8_lossy(answer).trim().to_owned(),
+    };
+    text.chars().take(SHOWN).collect()
+}
+
+/// As a form has it: what RFC 6749 asks of a name and a secret in a header.
+fn encoded(text: &str) -> String {
+    let Ok(mut form) = reqwest::Url::parse("form:") else {
+        return text.to_owned();
+    };
+    form.query_pairs_mut().append_key_only(text);
+    form.query().unwrap_or_default().to_owned()
+}
+
+/// A server's life is real time, under a virtual clock too.
+#[allow(clippy::disallowed_methods)]
+fn now() -> Instant {
+    Instant::now()
+}
