@@ -3,6 +3,8 @@
 //! Every call is work: it may take long, fail, or be dropped. What it answers is an [`Outcome`]
 //! of the thread that asked.
 
+mod sampler;
+
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
@@ -21,6 +23,7 @@ use crate::host::WorkClock;
 /// Stops a script when it is dropped.
 pub use crate::host::WorkHandle as ScriptHandle;
 pub use crate::input::Input;
+pub use sampler::{MAX_SAMPLES, Sampler};
 
 /// One call of a model.
 #[derive(Clone)]
@@ -219,21 +222,29 @@ pub struct ToolContext {
     pub ask: Option<Arc<AskPerson>>,
     /// The place in the run that the call comes from; none where it is made by hand.
     pub caller: Option<CallContext>,
+    /// Models that the tool may ask while it works; none where the call is made by hand.
+    pub sampler: Option<Sampler>,
 }
 
 /// A tool call that a model has made.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone)]
 pub struct AskedCall {
     /// Tool, arguments, and the model's id for it.
     pub call: ToolCall,
     /// The place in the run that the call comes from; none where it is made by hand.
     pub caller: Option<CallContext>,
+    /// The run's models, for a tool that asks one while it works; none where it is made by hand.
+    pub models: Option<Arc<dyn Models>>,
 }
 
 impl From<ToolCall> for AskedCall {
     /// A call made by hand.
     fn from(call: ToolCall) -> Self {
-        Self { call, caller: None }
+        Self {
+            call,
+            caller: None,
+            models: None,
+        }
     }
 }
 

@@ -143,12 +143,12 @@ fn walk(nodes: &Value, edges: &[&str], input: Value) -> Walked {
                     "fails" => ToolResult {
                         content: "no".to_owned(),
                         failed: true,
-                        media: Vec::new(),
+                        ..ToolResult::default()
                     },
                     _ => ToolResult {
                         content: call.arguments.to_string(),
                         failed: false,
-                        media: Vec::new(),
+                        ..ToolResult::default()
                     },
                 };
                 calls.push(call.arguments);

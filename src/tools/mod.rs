@@ -38,7 +38,7 @@ use pirn_actors::host::WorkClock;
 use pirn_actors::ports::{Tool, ToolSpec};
 use serde_json::Value;
 
-pub use pirn_actors::ports::{AskPerson, CallContext, Question, ToolContext};
+pub use pirn_actors::ports::{AskPerson, CallContext, Question, Sampler, ToolContext};
 
 pub use approval::{Approval, ApprovalRequest, Verdict};
 #[cfg(feature = "mcp")]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Either, select};
 use pirn_actors::host::WorkClock;
-use pirn_actors::ports::{AskPerson, AskedCall, Question, Tool, ToolContext, ToolSpec, Tools};
+use pirn_actors::ports::{AskPerson, AskedCall, Question, Sampler, Tool, ToolContext, ToolSpec, Tools};
 use pirn_core::Millis;
 use pirn_core::definition::InDoubt;
 use pirn_core::message::Part;
@@ -255,13 +255,19 @@ impl Tools for ToolRegistry {
         };
         let (places, approver) = (Arc::clone(&self.places), self.approver.clone());
         async move {
-            match found.call(asked, clock, places, approver).await {
+            let sampler = sampler_of(&asked, &clock);
+            let called = found.call(asked, clock, (places, approver), sampler.clone()).await;
+            let result = match called {
                 Ok((content, media)) => ToolResult {
                     content,
                     media,
-                    failed: false,
+                    ..ToolResult::default()
                 },
                 Err(message) => failed(message),
+            };
+            ToolResult {
+                spent: sampler.map(|sampler| sampler.spent()).unwrap_or_default(),
+                ..result
             }
         }
         .boxed()
@@ -278,10 +284,10 @@ impl Tools for ToolRegistry {
 impl Registered {
     async fn call(
         self,
-        AskedCall { call, caller }: AskedCall,
+        AskedCall { call, caller, .. }: AskedCall,
         clock: WorkClock,
-        all_places: Arc<Semaphore>,
-        approver: Option<Approver>,
+        (all_places, approver): (Arc<Semaphore>, Option<Approver>),
+        sampler: Option<Sampler>,
     ) -> Result<(String, Vec<Part>), String> {
         let name = &self.spec.name;
         let given = if call.arguments.is_null() {
@@ -325,6 +331,7 @@ impl Registered {
             call_id,
             ask,
             caller,
+            sampler,
         };
         let work = match catch_unwind(AssertUnwindSafe(|| self.tool.call_in(given, context))) {
             Ok(work) => AssertUnwindSafe(work).catch_unwind(),
@@ -338,6 +345,12 @@ impl Registered {
             )),
         }
     }
+}
+
+/// What a tool may ask models by, where its call comes from a run.
+fn sampler_of(asked: &AskedCall, clock: &WorkClock) -> Option<Sampler> {
+    let models = asked.models.as_ref()?;
+    Some(Sampler::new(Arc::clone(models), asked.caller.clone()?, clock.clone()))
 }
 
 /// Asks whoever is asked for consent what a tool has to ask during `call`.

@@ -5,10 +5,17 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use pirn::tools::{ConfigFault, McpServers, ToolRegistry, Verdict, tools_of};
-use pirn::{Engine, EventType, Heard, Role, RunHandle, ThreadStatus};
+use pirn::{
+    Engine, EventType, FinishReason, Heard, Model, ModelCall, ModelReply, Role, RunError, RunHandle, Spent,
+    ThreadStatus,
+};
+use pirn_core::model_call::{FailureKind, ModelFailure};
 use pirn_tests::servers::everything;
 use pirn_tests::world::{line, node};
 use serde_json::{Value, json};
@@ -242,6 +249,95 @@ fn a_server_asks_whoever_is_asked_for_consent_and_is_declined_where_nobody_is() 
     assert!(said.contains("Ada"), "{said}");
     let said = asking(json!({"name": 7}));
     assert!(said.contains("declined"), "an answer that does not fit is none: {said}");
+}
+
+/// Answers `three words here`, or fails; each costs 42 tokens.
+struct Sampled {
+    fails: bool,
+    asked: Arc<Mutex<Vec<ModelCall>>>,
+}
+
+impl Model for Sampled {
+    fn call(&self, call: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
+        self.asked.lock().expect("no panic").push(call);
+        let usage = Spent::new(30, 12, 42);
+        std::future::ready(if self.fails {
+            let mut failure = ModelFailure::new(FailureKind::Rejected);
+            failure.spent = usage;
+            Err(failure.into_error("not today"))
+        } else {
+            Ok(ModelReply {
+                content: "three words here".to_owned(),
+                finish_reason: FinishReason::Length,
+                usage,
+                ..ModelReply::default()
+            })
+        })
+        .boxed()
+    }
+}
+
+#[test]
+fn what_a_server_asks_a_model_is_answered_by_the_profile_that_its_config_names_and_paid_by_the_run() {
+    let Some(file) = everything() else { return };
+    let nobody = registry(stdio(&file, json!({})));
+    assert!(!nobody.has("ev_trigger-sampling-request"), "nobody would answer");
+    let (name, arguments) = (
+        "ev_trigger-sampling-request",
+        json!({"prompt": "hello", "maxTokens": 9}),
+    );
+    for fails in [false, true] {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let model = Sampled {
+            fails,
+            asked: Arc::clone(&asked),
+        };
+        let call = json!({"id": "c", "name": name, "arguments": arguments});
+        let script = json!({"id": "script", "provider": "scripted",
+            "responses": [{"toolCalls": [call]}, {"content": "done"}]});
+        let mut tool = node("call", "TOOL", json!({"tool": name, "arguments": arguments}));
+        tool["onError"] = json!({"targetNodeId": "ask"});
+        let ask = node(
+            "ask",
+            "LLM",
+            json!({"profileId": "script", "prompt": "go", "tools": ["*"]}),
+        );
+        let bundle = json!({"workflows": [line("main", &[tool, ask])], "profiles": [script]});
+        let engine = Engine::builder()
+            .tools(registry(stdio(&file, json!({"sampling": "helper"}))))
+            .model("helper", Arc::new(model))
+            .workflows(bundle.to_string())
+            .build()
+            .expect("valid");
+        let run = engine
+            .run("main")
+            .metadata([("tenant", "acme")])
+            .start()
+            .expect("admitted");
+        let report = run.outcome_blocking();
+        assert_eq!(report.output["content"], "done", "{:?}", report.error);
+        let said = answers(&run).remove(0);
+        let expected = if fails { "not today" } else { "three words here" };
+        assert!(said.contains(expected), "{said}");
+        assert!(fails || said.contains("maxTokens"), "why it ended: {said}");
+        let own = report.output["usage"]["total"].as_u64().expect("a number");
+        assert_eq!(
+            report.tokens.spent.total,
+            own + 2 * 42,
+            "once by TOOL, once by the model's call"
+        );
+        let asked = asked.lock().expect("no panic");
+        let messages = asked[1].request.messages.iter();
+        let messages: Vec<(Role, &str)> = messages.map(|one| (one.role, one.content.as_str())).collect();
+        assert_eq!(messages[0], (Role::System, "You are a helpful test server."));
+        assert!(
+            messages[1].0 == Role::User && messages[1].1.ends_with("hello"),
+            "{messages:?}"
+        );
+        assert_eq!(json!(asked[1].parameters), json!({"maxTokens": 9, "temperature": 0.7}));
+        assert_eq!(asked[1].context.metadata["tenant"], "acme");
+        engine.shutdown_blocking(Duration::from_secs(5));
+    }
 }
 
 #[test]

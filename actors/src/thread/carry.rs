@@ -110,6 +110,7 @@ fn tool(
     let asked = AskedCall {
         call,
         caller: Some(context_of(&run.run_id, machine, node, run.supervisor.metadata())),
+        models: Some(Arc::clone(&run.ports().models)),
     };
     let work = work_of_effect(machine.trigger_depth(), effect_name(run, no, id), || {
         tools.call(&names, asked, run.host.work_clock())

@@ -129,6 +129,11 @@ impl Spent {
         Self { input, output, total }
     }
 
+    /// True where nothing was reported.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+
     /// Adds a request that has ended, or a child's sum. A stream reports absolute figures of its request: only the
     /// last one is added.
     pub fn add(&mut self, other: Spent) {

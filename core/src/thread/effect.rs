@@ -535,6 +535,9 @@ pub struct ToolResult {
     pub media: Vec<Part>,
     /// True if it is an error.
     pub failed: bool,
+    /// The tokens of models that the tool asked.
+    #[serde(default, skip_serializing_if = "Spent::is_nothing")]
+    pub spent: Spent,
 }
 
 /// A fork that was joined well. The conversation has been replaced already where it is to be.

@@ -13,6 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 
+#[cfg(feature = "mcp")]
+use pirn_core::definition::nearest;
 use pirn_core::definition::{Fault, FaultCode};
 use serde_json::Value;
 
@@ -115,6 +117,25 @@ impl ConfigText {
             let path = self.path().to_owned();
             ToolsError::Entries { path, faults }
         })
+    }
+
+    /// Profiles that MCP servers may ask and that there are not.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn unknown_sampling(&self, known: &BTreeSet<String>) -> Vec<Fault> {
+        let servers = self.tools().map(|tools| tools.mcp_servers).unwrap_or_default();
+        let named = servers.into_iter().enumerate();
+        let unknown =
+            named.filter_map(|(place, server)| Some((place, server.sampling.filter(|id| !known.contains(id))?)));
+        let faults = unknown.map(|(place, id)| {
+            let pointer = format!("/mcpServers/{place}/sampling");
+            let message = format!("unknown profile `{id}`: no profile has this id");
+            let fault = self.fault(FaultCode::UnknownProfile, &pointer, &message);
+            match nearest(&id, known.iter().map(String::as_str)) {
+                Some(near) => fault.with_help(format!("did you mean `{near}`?")),
+                None => fault,
+            }
+        });
+        faults.collect()
     }
 
     /// The programs of its tools and MCP servers that are not on this machine, each at its place.

@@ -35,6 +35,8 @@ pub struct McpServerConfig {
     pub restarts: u64,
     /// Folders that it is told to work in.
     pub roots: Vec<PathBuf>,
+    /// The profile whose model answers what the server asks models; none: it may ask none.
+    pub sampling: Option<String>,
     pub(in crate::tools) transport: Transport,
 }
 
@@ -88,6 +90,7 @@ pub(super) fn read(fields: &mut Fields<'_>, folder: &Path) -> McpServerConfig {
     let restarts = fields.number("restarts", 0..=MOST_RESTARTS).unwrap_or(DEFAULT_RESTARTS);
     let roots = fields.texts("roots");
     let roots = roots.into_iter().map(|root| absolute(&folder.join(root))).collect();
+    let sampling = fields.text("sampling");
     let transport = match (fields.has("command"), fields.has("url")) {
         (true, false) => Transport::Stdio(StdioConfig {
             program: tool::program_at(&fields.required("command"), folder),
@@ -133,6 +136,7 @@ pub(super) fn read(fields: &mut Fields<'_>, folder: &Path) -> McpServerConfig {
         limits,
         restarts,
         roots,
+        sampling,
         transport,
     }
 }

@@ -80,7 +80,7 @@ impl Connection {
             let url = reqwest::Url::from_directory_path(root).ok()?;
             Some(String::from(url).trim_end_matches('/').to_owned())
         });
-        let about = Handler::new(door, roots.collect());
+        let about = Handler::new(door, roots.collect(), config.sampling.clone());
         let need_tasks = NeedTasks::default();
         match &config.transport {
             Transport::Stdio(stdio) => {

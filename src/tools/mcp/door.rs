@@ -3,13 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pirn_actors::ports::{AskPerson, Question};
+use pirn_actors::ports::{AskPerson, Question, Sampler};
 use rmcp::handler::client::ClientHandler;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability,
     ErrorData, FormElicitationCapability, Implementation,
 };
+#[allow(deprecated)] // of the protocol, not yet of its servers
+use rmcp::model::{CreateMessageRequestMethod, CreateMessageRequestParams, CreateMessageResult};
 use rmcp::service::{RequestContext, RoleClient};
+
+use super::sampling;
 
 /// Whom a server's questions go to: whoever is asked for the calls that are under way.
 #[derive(Default)]
@@ -20,7 +24,16 @@ pub(super) struct Door {
 #[derive(Default)]
 struct Calls {
     next: u64,
-    under_way: BTreeMap<u64, Option<Arc<AskPerson>>>,
+    under_way: BTreeMap<u64, Help>,
+}
+
+/// Whom a server may ask during a call.
+#[derive(Clone, Default)]
+pub(super) struct Help {
+    /// Whoever is asked for consent.
+    pub(super) ask: Option<Arc<AskPerson>>,
+    /// The models of the run.
+    pub(super) sampler: Option<Sampler>,
 }
 
 /// A call that is under way while this lives.
@@ -31,11 +44,11 @@ pub(super) struct UnderWay {
 
 impl Door {
     /// A call begins, during which questions may come; none: nobody can be asked.
-    pub(super) fn enter(self: &Arc<Self>, ask: Option<Arc<AskPerson>>) -> UnderWay {
+    pub(super) fn enter(self: &Arc<Self>, help: Help) -> UnderWay {
         let mut calls = self.calls();
         let number = calls.next;
         calls.next += 1;
-        calls.under_way.insert(number, ask);
+        calls.under_way.insert(number, help);
         UnderWay {
             door: Arc::clone(self),
             number,
@@ -44,7 +57,16 @@ impl Door {
 
     /// Whoever is asked for the call that began last: a question does not say which it belongs to.
     fn person(&self) -> Option<Arc<AskPerson>> {
-        self.calls().under_way.values().rev().find_map(Clone::clone)
+        self.calls().under_way.values().rev().find_map(|help| help.ask.clone())
+    }
+
+    /// The models of the run whose call began last.
+    fn sampler(&self) -> Option<Sampler> {
+        self.calls()
+            .under_way
+            .values()
+            .rev()
+            .find_map(|help| help.sampler.clone())
     }
 
     fn calls(&self) -> MutexGuard<'_, Calls> {
@@ -64,18 +86,28 @@ pub(super) struct Handler {
     about: ClientConfig,
     door: Arc<Door>,
     roots: Vec<String>,
+    /// The profile that answers its requests to models; none: there are none.
+    sampling: Option<String>,
 }
 
 impl Handler {
-    /// One that asks at `door`; `roots` are the addresses of folders.
-    pub(super) fn new(door: Arc<Door>, roots: Vec<String>) -> Self {
+    /// One that asks at `door`; `roots` are the addresses of folders, `sampling` is the profile that answers for models.
+    pub(super) fn new(door: Arc<Door>, roots: Vec<String>, sampling: Option<String>) -> Self {
         let mut able = ClientCapabilities::default();
         able.elicitation = Some(ElicitationCapability::new().with_form(FormElicitationCapability::new()));
         if !roots.is_empty() {
             able.roots = Some(roots::able());
         }
+        if sampling.is_some() {
+            able.sampling = Some(sampling::able());
+        }
         let about = ClientConfig::new(able, Implementation::new("pirn", env!("CARGO_PKG_VERSION")));
-        Self { about, door, roots }
+        Self {
+            about,
+            door,
+            roots,
+            sampling,
+        }
     }
 }
 
@@ -107,6 +139,18 @@ impl ClientHandler for Handler {
         match ask(Question { message, schema }).await {
             Some(answer) => Ok(ElicitResult::new(ElicitationAction::Accept).with_content(answer)),
             None => declined(),
+        }
+    }
+
+    #[allow(deprecated)] // of the protocol, not yet of its servers
+    async fn create_message(
+        &self,
+        request: CreateMessageRequestParams,
+        _: RequestContext<RoleClient>,
+    ) -> Result<CreateMessageResult, ErrorData> {
+        match &self.sampling {
+            Some(profile_id) => sampling::answer(request, profile_id, self.door.sampler()).await,
+            None => Err(ErrorData::method_not_found::<CreateMessageRequestMethod>()),
         }
     }
 

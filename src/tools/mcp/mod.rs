@@ -12,6 +12,7 @@ mod child;
 mod connection;
 mod door;
 mod pages;
+mod sampling;
 mod server;
 mod tasks;
 mod text;

@@ -2,11 +2,10 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pirn_actors::ports::AskPerson;
 use tokio::runtime::Handle;
 
 use super::connection::{CallError, Connection, Request};
-use super::door::Door;
+use super::door::{Door, Help};
 use super::text::Said;
 use crate::tools::ToolOptions;
 use crate::tools::config::McpServerConfig;
@@ -96,21 +95,21 @@ impl Server {
         })
     }
 
-    /// Asks it something, on a connection that is started again where it has ended; `ask` is whom its own questions go to.
+    /// Asks it something, on a connection that is started again where it has ended; `help` is whom its own questions go to.
     /// Dropping the future drops the request.
     ///
     /// # Errors
     /// A sentence for the model.
-    pub(super) async fn asked(self: Arc<Self>, request: Request, ask: Option<Arc<AskPerson>>) -> Result<Said, String> {
+    pub(super) async fn asked(self: Arc<Self>, request: Request, help: Help) -> Result<Said, String> {
         // On our own runtime: the caller's may have neither clock nor sockets.
         let runtime = self.runtime.clone();
-        let mut asking = AbortOnDrop(runtime.spawn(self.ask(request, ask)));
+        let mut asking = AbortOnDrop(runtime.spawn(self.ask(request, help)));
         (&mut asking.0).await.unwrap_or_else(|error| Err(error.to_string()))
     }
 
-    async fn ask(self: Arc<Self>, request: Request, ask: Option<Arc<AskPerson>>) -> Result<Said, String> {
+    async fn ask(self: Arc<Self>, request: Request, help: Help) -> Result<Said, String> {
         let connection = self.connection().await?;
-        let _under_way = self.door.enter(ask);
+        let _under_way = self.door.enter(help);
         let said = connection.ask(request, self.config.limits.max_output_bytes).await;
         said.map_err(|error| match error {
             CallError::Refused(message) => message,

@@ -12,6 +12,7 @@ use rmcp::model::JsonObject;
 use serde_json::{Value, json};
 
 use super::connection::Request;
+use super::door::Help;
 use super::server::{Listed, Server};
 use crate::tools::config::is_name;
 
@@ -166,6 +167,7 @@ impl Tool for McpTool {
             call_id: String::new(),
             ask: None,
             caller: None,
+            sampler: None,
         };
         let called = self.call_in(arguments, context);
         async move { called.await.map(|(text, _)| text) }.boxed()
@@ -197,6 +199,10 @@ impl Tool for McpTool {
             }
         };
         let server = Arc::clone(&self.server);
-        async move { server.asked(request, context.ask).await }.boxed()
+        let help = Help {
+            ask: context.ask,
+            sampler: context.sampler,
+        };
+        async move { server.asked(request, help).await }.boxed()
     }
 }

@@ -100,7 +100,7 @@ impl Receiver {
             Effect::Tool { call, .. } => Outcome::Tool(ToolResult {
                 content: format!("{} did {key}", call.name),
                 failed: chance.is_multiple_of(5),
-                media: Vec::new(),
+                ..ToolResult::default()
             }),
             other => panic!("nobody does {other:?}"),
         }

@@ -454,6 +454,7 @@ fn tool_answer(
                 ..ToolResult::default()
             },
         };
+        walk.thread.spent.add(result.spent);
         let event_type = if result.failed {
             EventType::ToolCallFailed
         } else {

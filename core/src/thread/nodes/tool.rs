@@ -84,6 +84,7 @@ fn answered(walk: &mut StepContext<'_>, id: EffectId, result: &ToolResult) -> Pr
     let NodeKind::Tool { name, assign_to, .. } = &node.kind else {
         return Progress::Failed(failure(Outcome::Done));
     };
+    walk.thread.spent.add(result.spent);
     let event_type = if result.failed {
         EventType::ToolCallFailed
     } else {

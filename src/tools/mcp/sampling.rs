@@ -1,0 +1,89 @@
+//! A server's requests to a model: the profile that its config names answers, and the run pays.
+#![allow(deprecated)] // of the protocol, not yet of its servers
+
+use pirn_actors::ports::Sampler;
+use pirn_core::message::{Message, Part, Role};
+use pirn_core::model_call::FinishReason;
+use pirn_core::thread::ModelReply;
+use rmcp::model::{
+    CreateMessageRequestParams, CreateMessageResult, ErrorData, Role as Speaker, SamplingCapability, SamplingMessage,
+    SamplingMessageContentBlock,
+};
+use serde_json::{Map, Value, json};
+
+pub(super) fn able() -> SamplingCapability {
+    SamplingCapability::default()
+}
+
+/// Has the model of a profile answer.
+pub(super) async fn answer(
+    request: CreateMessageRequestParams,
+    profile_id: &str,
+    sampler: Option<Sampler>,
+) -> Result<CreateMessageResult, ErrorData> {
+    let Some(sampler) = sampler else {
+        return Err(ErrorData::invalid_request(
+            "no run's call is under way that a model could answer for",
+            None,
+        ));
+    };
+    let parameters = parameters(&request);
+    let messages = messages(request).map_err(|why| ErrorData::invalid_params(why, None))?;
+    let reply = sampler.ask(profile_id, messages, parameters).await;
+    let reply = reply.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
+    Ok(result(reply, profile_id))
+}
+
+fn messages(request: CreateMessageRequestParams) -> Result<Vec<Message>, String> {
+    if request.tools.is_some_and(|tools| !tools.is_empty()) {
+        return Err("the model is offered no tools here".to_owned());
+    }
+    let system = request.system_prompt.filter(|prompt| !prompt.is_empty());
+    let system = system.map(|prompt| Ok(Message::new(Role::System, prompt)));
+    let said = request.messages.into_iter().map(|message| {
+        let role = match message.role {
+            Speaker::User => Role::User,
+            Speaker::Assistant => Role::Assistant,
+        };
+        let parts = message.content.into_vec().into_iter().map(part);
+        Ok(Message::of_parts(role, parts.collect::<Result<Vec<_>, String>>()?))
+    });
+    system.into_iter().chain(said).collect()
+}
+
+fn part(block: SamplingMessageContentBlock) -> Result<Part, String> {
+    match block {
+        SamplingMessageContentBlock::Text(text) => Ok(Part::text(text.text)),
+        SamplingMessageContentBlock::Image(image) => {
+            Ok(Part::image(format!("data:{};base64,{}", image.mime_type, image.data)))
+        }
+        _other => Err("the model is given texts and images here, nothing else".to_owned()),
+    }
+}
+
+fn parameters(request: &CreateMessageRequestParams) -> Map<String, Value> {
+    let mut parameters = Map::from_iter([("maxTokens".to_owned(), json!(request.max_tokens))]);
+    if let Some(temperature) = request.temperature {
+        // As it was written: 0.7, not what a double makes of the single.
+        let written = temperature.to_string().parse::<f64>().unwrap_or(f64::from(temperature));
+        parameters.insert("temperature".to_owned(), json!(written));
+    }
+    if let Some(stop) = request.stop_sequences.as_ref().filter(|stop| !stop.is_empty()) {
+        parameters.insert("stop".to_owned(), json!(stop));
+    }
+    parameters
+}
+
+fn result(reply: ModelReply, profile_id: &str) -> CreateMessageResult {
+    let why = match reply.finish_reason {
+        FinishReason::Stop => CreateMessageResult::STOP_REASON_END_TURN,
+        FinishReason::Length => CreateMessageResult::STOP_REASON_END_MAX_TOKEN,
+        FinishReason::ToolCalls => CreateMessageResult::STOP_REASON_TOOL_USE,
+        other @ (FinishReason::ContentFilter
+        | FinishReason::Refusal
+        | FinishReason::Pause
+        | FinishReason::Malformed) => other.as_str(),
+    };
+    let message = SamplingMessage::assistant_text(reply.content);
+    CreateMessageResult::new(message, profile_id.to_owned()).with_stop_reason(why)
+}
