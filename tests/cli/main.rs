@@ -25,6 +25,10 @@ mod profiles;
 mod run;
 mod schema;
 mod seeds;
+#[cfg(unix)]
+#[path = "../support/servers.rs"]
+#[allow(dead_code, unreachable_pub)] // another crate's module, of which this one needs a part
+mod servers;
 #[cfg(feature = "javascript")]
 mod steering;
 mod streams;

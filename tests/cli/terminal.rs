@@ -246,6 +246,54 @@ fn a_person_at_the_terminal_is_asked_until_an_answer_fits() {
 }
 
 #[test]
+fn a_tool_that_asks_while_it_works_is_answered_field_by_field_on_the_terminal() {
+    let Some(server) = crate::servers::everything() else {
+        return;
+    };
+    let config = format!(
+        "[[mcpServers]]\nid = \"ev\"\ncommand = \"node\"\nargs = ['{}', \"stdio\"]\n",
+        server.display()
+    );
+    let call = json!({"id": "1", "name": "ev_trigger-elicitation-request", "arguments": {}});
+    for (name, declines) in [("elicits", false), ("elicits-in-vain", true)] {
+        let folder = Folder::calling(name, &config, &["ev_*"], &json!([call]));
+        let events = folder.file("events.jsonl");
+        // As wide as the questions are long, so that each stands on one line.
+        let mut terminal = Terminal::start(200, &["run", &folder.file("main.json"), "--events", &events]);
+        terminal.shows("? ev_trigger-elicitation-request asks: ");
+        terminal.shows("  name (Your full, legal name; empty declines): ");
+        if declines {
+            terminal.types("\n");
+        } else {
+            terminal.types("Ada\n");
+            terminal.shows("; y or n): ");
+            terminal.types("maybe\n");
+            terminal.shows("    expected y or n");
+            terminal.types("y\n\n\n\n\n");
+            terminal.shows("  integer (");
+            terminal.types("1000\n");
+            terminal.shows("    expected a whole number from 1 to 100");
+            terminal.types("7\n\n");
+            terminal.shows("3) Joey, 4) Chandler");
+            terminal.types("3\n");
+            terminal.shows("several with commas");
+            terminal.types("Piano, 5\n");
+            terminal.shows("2) Green Lantern");
+            terminal.types("Green Lantern\n\n\n");
+        }
+        assert_eq!(terminal.ends(|_| {}), 0, "{}", terminal.shown());
+        let answer = answered(&events).remove(0);
+        if declines {
+            assert!(answer.contains("declined"), "{answer}");
+            continue;
+        }
+        for part in ["Ada", "Joey", "hero-2", "7", "Piano", "Bass"] {
+            assert!(answer.contains(part), "{part}: {answer}");
+        }
+    }
+}
+
+#[test]
 fn ctrl_c_at_the_question_ends_the_run_and_nothing_is_called() {
     let folder = asks_first("ctrl-c");
     let events = folder.file("events.jsonl");

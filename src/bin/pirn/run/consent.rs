@@ -6,9 +6,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use clap::ValueEnum;
 use futures::FutureExt;
 use futures::channel::oneshot;
-use pirn::tools::{Approval, ApprovalRequest, Question, ToolInfo, ToolRegistry, Verdict};
-use serde_json::{Map, Value};
+use pirn::tools::{Approval, ApprovalRequest, ToolInfo, ToolRegistry, Verdict};
 
+use super::elicitation;
 use super::prompt_gate::{self, PromptGate};
 use crate::visible::visible_line;
 
@@ -96,7 +96,7 @@ fn answer(questions: &Receiver<Pending>, gate: &PromptGate) {
 
 fn asked(request: &ApprovalRequest) -> Verdict {
     if let Some(question) = &request.question {
-        return answered(&request.tool, question);
+        return elicitation::answered(&request.tool, question);
     }
     let mut line = String::new();
     let arguments = visible_line(&request.arguments.to_string());
@@ -128,85 +128,4 @@ fn asked(request: &ApprovalRequest) -> Verdict {
         "" | "n" | "N" | "no" => Verdict::Refuse("the user said no".to_owned()),
         reason => Verdict::Refuse(format!("the user said: {reason}")),
     }
-}
-
-/// Asks for each property of the answer, in a line of its own.
-fn answered(tool: &str, question: &Question) -> Verdict {
-    let declined = || Verdict::Refuse("the user gave no answer".to_owned());
-    let schema = &question.schema;
-    let fields = schema.get("properties").and_then(Value::as_object);
-    let required: Vec<&str> = schema["required"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .collect();
-    let wrote = writeln!(
-        stderr().lock(),
-        "? {} asks: {}",
-        visible_line(tool),
-        visible_line(&question.message)
-    );
-    let mut answer = Map::new();
-    for (name, field) in fields.into_iter().flatten() {
-        let about = ["title", "description"]
-            .iter()
-            .find_map(|key| field.get(*key)?.as_str());
-        let choices = field
-            .get("enum")
-            .map_or_else(String::new, |choices| format!(" {choices}"));
-        let about = about.map_or_else(String::new, |about| format!(" ({about})"));
-        let prompt = format!("  {name}{about}{choices}: ");
-        let Some(line) = line_after(&visible_line(&prompt)) else {
-            return declined();
-        };
-        let text = line.trim();
-        if text.is_empty() {
-            if required.contains(&name.as_str()) {
-                return declined();
-            }
-            continue;
-        }
-        answer.insert(name.clone(), value_of(text, field));
-    }
-    if answer.is_empty()
-        && !matches!(
-            line_after("  [y]es, or nothing to decline: ").as_deref(),
-            Some("y" | "yes")
-        )
-    {
-        return declined();
-    }
-    if wrote.is_err() {
-        return declined();
-    }
-    Verdict::Answer(Value::Object(answer))
-}
-
-/// A line that was typed after these words; none at the end of the input.
-fn line_after(words: &str) -> Option<String> {
-    let mut line = String::new();
-    write!(stderr().lock(), "{words}").ok()?;
-    stderr().flush().ok()?;
-    match stdin().read_line(&mut line) {
-        Ok(0) | Err(_) => {
-            prompt_gate::put(&[String::new()]);
-            None
-        }
-        Ok(_) => Some(line.trim().to_owned()),
-    }
-}
-
-/// The typed text as a value of the field's type; a text where it is none of that.
-fn value_of(text: &str, field: &Value) -> Value {
-    let of_type = match field.get("type").and_then(Value::as_str) {
-        Some("boolean") => match text {
-            "y" | "yes" | "true" => Some(Value::Bool(true)),
-            "n" | "no" | "false" => Some(Value::Bool(false)),
-            _ => None,
-        },
-        Some("integer" | "number") => serde_json::from_str(text).ok(),
-        _ => None,
-    };
-    of_type.unwrap_or_else(|| Value::from(text))
 }
