@@ -1,6 +1,7 @@
 //! Workflow files, loaded and checked once: for a program that says what is wrong with them, and for the engine that then
 //! runs them without reading them again.
 
+mod help;
 mod places;
 
 use std::collections::BTreeSet;
@@ -72,6 +73,7 @@ pub fn check(files: &[SourceFile], world: &World<'_>) -> Checked {
         ..CompileContext::default()
     };
     let mut compiled = compile_loaded(&loaded, &context);
+    compiled.faults.extend(unknown_sampling(world.config, &profiles));
     let wrong = profile_faults(&loaded, world.config);
     compiled.warnings.extend(analyse(&loaded, &compiled).warnings);
     compiled.warnings.extend(unknown_names(&loaded));
@@ -95,6 +97,8 @@ pub fn check(files: &[SourceFile], world: &World<'_>) -> Checked {
     };
     compiled.faults.sort_by_key(by_place);
     compiled.warnings.sort_by_key(by_place);
+    help::add(&mut compiled.faults);
+    help::add(&mut compiled.warnings);
     Checked(Arc::new(Parts { loaded, compiled }))
 }
 
@@ -203,6 +207,17 @@ fn tools_of(config: Option<&ConfigText>) -> Option<BTreeSet<String>> {
 #[cfg(not(feature = "tools"))]
 fn tools_of(_: Option<&ConfigText>) -> Option<BTreeSet<String>> {
     None
+}
+
+/// The profiles that MCP servers may ask and that there are not.
+#[cfg(feature = "mcp")]
+fn unknown_sampling(config: Option<&ConfigText>, profiles: &BTreeSet<String>) -> Vec<Fault> {
+    config.map_or_else(Vec::new, |config| config.unknown_sampling(profiles))
+}
+
+#[cfg(not(feature = "mcp"))]
+fn unknown_sampling(_: Option<&ConfigText>, _: &BTreeSet<String>) -> Vec<Fault> {
+    Vec::new()
 }
 
 /// The programs of tools and MCP servers that this machine does not have: a call of one fails.

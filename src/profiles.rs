@@ -97,7 +97,7 @@ fn list_of(written: Value) -> Result<Vec<Value>, String> {
     match profiles {
         None => Ok(Vec::new()),
         Some(Value::Array(list)) => Ok(list),
-        Some(_) => Err("`profiles` must be a list".to_owned()),
+        Some(_) => Err("`profiles` must be a list: in TOML, each profile begins with [[profiles]]".to_owned()),
     }
 }
 

@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use pirn::Profile;
-use pirn::config::ConfigText;
+use pirn::config::{ConfigError, ConfigText};
 use pirn::faults::Faults;
 use pirn::profiles::{FILE_NAME, ProfilesError, beside};
 use pirn::tools::ToolsConfig;
 
 use crate::failure::Failure;
+use crate::files;
 
 /// The argument that names the config file.
 #[derive(clap::Args)]
@@ -51,7 +52,12 @@ impl ConfigFile {
             (None, None) => None,
         };
         let Some(path) = path else { return Ok(None) };
-        let text = ConfigText::read(path).map_err(|error| invalid_config(&error))?;
+        let text = ConfigText::read(path).map_err(|error| match &error {
+            ConfigError::Unreadable { path, error: why } => {
+                invalid_config(&format!("{error}{}", files::hint(&path.display().to_string(), why)))
+            }
+            ConfigError::Malformed { .. } => invalid_config(&error),
+        })?;
         Ok(Some(Config {
             profiles: match text.profiles() {
                 Ok(profiles) => profiles,

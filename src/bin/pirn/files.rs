@@ -1,16 +1,21 @@
 //! Workflow files from the disk, or from stdin by the name `-`.
 
 use std::io::IsTerminal;
+use std::path::Path;
 use std::{fs, io};
 
 use pirn::check::SourceFile;
 use pirn::config::read_text;
+use pirn_core::definition::nearest;
 
 use crate::failure::Failure;
 use crate::terminal::say;
 
 /// Bytes that a file or stdin may have: a long conversation has a few million.
 const MAX_BYTES: u64 = 256 << 20;
+
+/// Names of a folder that are looked at for one that was misspelt.
+const MAX_NAMES: usize = 1_000;
 
 /// Reads every file.
 ///
@@ -42,11 +47,34 @@ pub(crate) fn read_named(path: &str) -> Result<String, Failure> {
 
 fn unreadable_text(path: &str, error: &io::Error) -> String {
     let name = if path == "-" { "stdin" } else { path };
-    let hint = match error.kind() {
-        io::ErrorKind::IsADirectory => "; it is a folder: name the file in it",
-        _ => "",
+    format!("cannot read {name}: {error}{}", hint(path, error))
+}
+
+/// What to do about a file that cannot be read, after a semicolon.
+pub(crate) fn hint(path: &str, error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::IsADirectory => "; it is a folder: name the file in it".to_owned(),
+        io::ErrorKind::NotFound => beside(Path::new(path)).unwrap_or_default(),
+        _ => String::new(),
+    }
+}
+
+/// The file that was meant by one that is not there: of its folder, the name nearest to it.
+fn beside(path: &Path) -> Option<String> {
+    let folder = match path.parent()? {
+        folder if folder.as_os_str().is_empty() => Path::new("."),
+        folder => folder,
     };
-    format!("cannot read {name}: {error}{hint}")
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Some(format!("; there is no folder {}", folder.display()));
+    };
+    let files = entries.flatten().filter(|entry| entry.path().is_file());
+    let names: Vec<String> = files
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .take(MAX_NAMES)
+        .collect();
+    let near = nearest(path.file_name()?.to_str()?, names.iter().map(String::as_str))?;
+    Some(format!("; did you mean {}?", path.with_file_name(near).display()))
 }
 
 fn read_one(path: &str) -> io::Result<String> {

@@ -31,7 +31,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     served: ServedFiles,
     /// Address to listen on; any but a loopback one needs a token
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7474")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7474", value_parser = address)]
     listen: SocketAddr,
     /// A file with a token a line: who asks sends one of them as Authorization: Bearer TOKEN
     #[arg(long, value_name = "FILE")]
@@ -55,6 +55,11 @@ pub(crate) struct Args {
     otlp_contents: bool,
     #[command(flatten)]
     log: LogArgs,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse()
+        .map_err(|_| "expected an address and a port, such as 127.0.0.1:7474".to_owned())
 }
 
 /// Serves until it is told to stop.

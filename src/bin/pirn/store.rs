@@ -24,7 +24,8 @@ impl StoreArgs {
         let path = file(&self.store);
         if !path.exists() {
             let message = format!("there is no store {}", path.display());
-            return Err(Failure::usage("NO_STORE", message).with_help("name it with --store FILE"));
+            return Err(Failure::usage("NO_STORE", message)
+                .with_help("name it with --store FILE; `pirn run --store FILE` makes one"));
         }
         open(&self.store)
     }
@@ -58,7 +59,10 @@ pub(crate) fn refused(error: &StoreError) -> Failure {
         StoreError::Held { .. } => {
             Failure::usage(code, message).with_help("a store belongs to one process at a time: wait for its end")
         }
-        StoreError::Unreadable { .. } | StoreError::NoSuchRun { .. } => Failure::usage(code, message),
+        StoreError::NoSuchRun { .. } => {
+            Failure::usage(code, message).with_help("`pirn runs list` says which runs there are")
+        }
+        StoreError::Unreadable { .. } => Failure::usage(code, message),
         _ => Failure::failed(code, message),
     }
 }

@@ -256,6 +256,11 @@ fn call(tools: &ToolRegistry, name: &str, arguments: &str, output: Output) -> Re
 
 fn no_tool(tools: &ToolRegistry, name: &str) -> Failure {
     let list = tools.names().collect::<Vec<_>>().join(", ");
+    if list.is_empty() {
+        let message = format!("there is no tool {name}: the config gives none");
+        let help = "tools stand in pirn.toml under [[tools]] and [[mcpServers]], or in the file that --config names";
+        return Failure::usage("UNKNOWN_TOOL", message).with_help(help);
+    }
     let failure = Failure::usage("UNKNOWN_TOOL", format!("there is no tool {name}; there are: {list}"));
     match nearest(name, tools.names()) {
         Some(near) => failure.with_help(format!("did you mean {near}?")),

@@ -179,6 +179,11 @@ impl<'a> Parser<'a> {
                 self.at += 1;
                 Ok(false)
             }
+            Some(b'"' | b'{' | b'[' | b'0'..=b'9' | b't' | b'f' | b'n') => {
+                let mut error = self.unexpected(expected);
+                error.message.push_str(": is a comma missing before it?");
+                Err(error)
+            }
             Some(_) | None => Err(self.unexpected(expected)),
         }
     }

@@ -1,6 +1,34 @@
 //! The next step after a run that failed, by its error's code.
 
-use pirn::RunErrorCode;
+use pirn::{RunError, RunErrorCode};
+use pirn_core::model_call::{FailureKind, ModelFailure};
+
+/// One sentence on what to do about a model that did not answer, by why it did not.
+pub(super) fn of_model(error: &RunError) -> Option<&'static str> {
+    if error.code != RunErrorCode::ModelError {
+        return None;
+    }
+    Some(match ModelFailure::of(error).kind {
+        FailureKind::Key => {
+            "is the variable that the profile names set where `pirn` is started (export NAME=...), and is the key in it good?"
+        }
+        FailureKind::Unreachable => {
+            "is the profile's `endpoint` right, and does anybody listen there? `pirn models check` tries it"
+        }
+        FailureKind::RateLimited => {
+            "`limits` of the profile keeps it below what the provider allows; `fallback` names another"
+        }
+        FailureKind::Stalled | FailureKind::Late => {
+            "`timeouts` of the profile gives it longer; `fallback` names another"
+        }
+        FailureKind::BadFormat => "say in the prompt what the reply is to look like, or take `responseFormat` away",
+        FailureKind::Provider
+        | FailureKind::Rejected
+        | FailureKind::Dropped
+        | FailureKind::Malformed
+        | FailureKind::Unknown => return None,
+    })
+}
 
 /// One sentence on what to change; none where the message says it.
 pub(super) fn advice(code: RunErrorCode) -> Option<&'static str> {

@@ -2,6 +2,7 @@
 
 mod advice;
 mod consent;
+mod elicitation;
 pub(crate) mod inputs;
 mod line_buffer;
 mod missing_input;
@@ -448,6 +449,7 @@ fn explained(status: ThreadStatus, error: &RunError, asked: Option<&Asked>) -> F
     let innermost = causes().last().map_or(error.code, |cause| cause.code);
     let hint = asked.and_then(|asked| asked.missing_input.hint(causes().map(|cause| cause.code)));
     match hint
+        .or_else(|| causes().last().and_then(advice::of_model))
         .or_else(|| advice::advice(error.code))
         .or_else(|| advice::advice(innermost))
     {
