@@ -7,6 +7,7 @@ mod costs;
 mod failures;
 mod mcp;
 mod orders;
+mod over_http;
 mod real_servers;
 mod reasoning;
 mod recorded;
