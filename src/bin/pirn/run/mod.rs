@@ -40,12 +40,12 @@ use crate::tools;
 use consent::Approve;
 use inputs::{Given, Inputs, Opened};
 use missing_input::MissingInput;
+pub(crate) use named_value::json_or_text;
 use named_value::{named_value, said_once};
 use progress::places::Places;
 use progress::{Replies, Style};
 use prompt_gate::PromptGate;
 use questions::Ask;
-pub(crate) use named_value::json_or_text;
 
 /// Events that may wait for the terminal or the events file.
 const BUFFER: usize = 65_536;
