@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use actix::{Actor, ActorContext, AsyncContext, Context, StreamHandler};
-use pirn_core::event::{Event, EventMask, RaisedEvent};
+use pirn_core::event::{Event, EventMask, EventType, RaisedEvent};
 use pirn_core::run::{FollowUp, Message, ToSupervisor};
 use pirn_core::thread::Outcome;
 
@@ -68,10 +68,28 @@ impl EventBusActor {
         let event = Arc::new(source.event(*sequence, raised));
         self.hand_on(&event);
         self.waiters.wake(&event);
+        if event.raised.event_type == EventType::Custom {
+            self.say_dropped(&event);
+        }
         if self.interest.triggers().contains(event.raised.event_type)
             && let Some(matcher) = &self.matcher
         {
             matcher.do_send(MatcherMsg::Happened(event));
+        }
+    }
+
+    /// Says which events are no longer kept for WAIT nodes, where somebody listens.
+    fn say_dropped(&mut self, event: &Event) {
+        for dropped in self.waiters.dropped(&event.run_id) {
+            if self.keeps_runs || self.interest.listening().contains(dropped.event_type) {
+                let source = Source {
+                    run_id: Arc::clone(&event.run_id),
+                    workflow_id: Arc::clone(&event.workflow_id),
+                    thread_id: Arc::clone(&event.thread_id),
+                    timestamp: event.timestamp,
+                };
+                self.follow_up(source, dropped);
+            }
         }
     }
 
@@ -91,6 +109,10 @@ impl EventBusActor {
                 .retain_mut(|listener| listener.subscriber.run_id.is_none() || listener.take(event));
         }
         self.publish_interest();
+        self.waiters.resumed(&resumed.run_id, &resumed.events);
+        if let Some(last) = resumed.events.last() {
+            self.say_dropped(last);
+        }
         if let Some(matcher) = &self.matcher {
             matcher.do_send(MatcherMsg::Resumed(Box::new(resumed)));
         }
@@ -275,8 +297,10 @@ impl StreamHandler<BusMsg> for EventBusActor {
                 run_id,
                 waiter,
                 event,
+                taken,
                 answer,
-            } => self.waiters.begin(run_id, waiter, event, answer),
+            } => self.waiters.begin(run_id, waiter, (&event, &taken), answer),
+            BusMsg::Keep { run_id, words } => self.waiters.keep(run_id, &words),
             BusMsg::WaitEnded { run_id, waiter } => self.waiters.end(&run_id, waiter),
             BusMsg::Subscribe(subscriber) => self.subscribe(subscriber),
             BusMsg::Quiesce { run_id, rounds, answer } => self.quiesce(run_id, rounds, answer),

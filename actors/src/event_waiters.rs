@@ -1,56 +1,74 @@
-//! WAIT nodes that wait for an event: by run, in the order in which they began.
+//! WAIT nodes that wait for an event: carries the [`EventWaits`] of each run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pirn_core::event::Event;
+use pirn_core::event::{Event, EventWaits, RaisedEvent, TakenEvents, WaitNo};
 use pirn_core::thread::Outcome;
 
 use crate::answer::Answer;
-use crate::protocol::bus::WaiterId;
 
-/// Every wait under way.
+/// Every wait under way, and the events that are kept for those to come, by run.
 #[derive(Default)]
-pub(crate) struct EventWaiters(BTreeMap<Arc<str>, BTreeMap<WaiterId, Waiting>>);
+pub(crate) struct EventWaiters(BTreeMap<Arc<str>, RunWaiters>);
 
-struct Waiting {
-    event: Arc<str>,
-    answer: Answer<Outcome>,
+#[derive(Default)]
+struct RunWaiters {
+    waits: EventWaits,
+    answers: BTreeMap<WaitNo, Answer<Outcome>>,
 }
 
 impl EventWaiters {
-    pub(crate) fn begin(&mut self, run_id: Arc<str>, waiter: WaiterId, event: Arc<str>, answer: Answer<Outcome>) {
-        let waits = self.0.entry(run_id).or_default();
-        waits.insert(waiter, Waiting { event, answer });
+    /// CUSTOM events of the run that these words name are kept from now on.
+    pub(crate) fn keep(&mut self, run_id: Arc<str>, words: &[Arc<str>]) {
+        self.0.entry(run_id).or_default().waits.keep(words);
+    }
+
+    pub(crate) fn begin(
+        &mut self,
+        run_id: Arc<str>,
+        waiter: WaitNo,
+        (word, taken): (&Arc<str>, &TakenEvents),
+        answer: Answer<Outcome>,
+    ) {
+        let run = self.0.entry(Arc::clone(&run_id)).or_default();
+        match run.waits.begin(waiter, word, taken) {
+            Some(event) => answer.give(heard(&event)),
+            None => drop(run.answers.insert(waiter, answer)),
+        }
+        self.forget_if_empty(&run_id);
     }
 
     /// Answers those of the run that wait for this event.
     pub(crate) fn wake(&mut self, event: &Arc<Event>) {
-        let Some(waits) = self.0.get_mut(&event.run_id) else {
+        let Some(run) = self.0.get_mut(&event.run_id) else {
             return;
         };
-        if !waits.values().any(|waiting| is_heard(&waiting.event, event)) {
-            return;
-        }
-        let heard: Vec<WaiterId> = waits
-            .iter()
-            .filter(|(_, waiting)| is_heard(&waiting.event, event))
-            .map(|(waiter, _)| *waiter)
-            .collect();
-        // The bus has every run wait; whoever looks at the event makes it JSON on its own thread.
-        let output = event.shown_later();
-        for waiter in heard {
-            if let Some(waiting) = waits.remove(&waiter) {
-                waiting.answer.give(Outcome::Event(output.clone()));
+        for waiter in run.waits.happened(event) {
+            if let Some(answer) = run.answers.remove(&waiter) {
+                answer.give(heard(event));
             }
         }
         self.forget_if_empty(&event.run_id);
     }
 
+    /// EVENT_DROPPED for what is no longer kept of the run's events.
+    pub(crate) fn dropped(&mut self, run_id: &Arc<str>) -> Vec<RaisedEvent> {
+        self.0.get_mut(run_id).map_or_else(Vec::new, |run| run.waits.dropped())
+    }
+
+    /// Takes in the events of a run that goes on.
+    pub(crate) fn resumed(&mut self, run_id: &Arc<str>, events: &[Arc<Event>]) {
+        if let Some(run) = self.0.get_mut(run_id) {
+            run.waits.resumed(events);
+        }
+    }
+
     /// The thread waits no longer: its time was up, or it was stopped.
-    pub(crate) fn end(&mut self, run_id: &Arc<str>, waiter: WaiterId) {
-        if let Some(waits) = self.0.get_mut(run_id) {
-            waits.remove(&waiter);
+    pub(crate) fn end(&mut self, run_id: &Arc<str>, waiter: WaitNo) {
+        if let Some(run) = self.0.get_mut(run_id) {
+            run.waits.end(waiter);
+            run.answers.remove(&waiter);
             self.forget_if_empty(run_id);
         }
     }
@@ -65,15 +83,18 @@ impl EventWaiters {
     }
 
     fn forget_if_empty(&mut self, run_id: &Arc<str>) {
-        if self.0.get(run_id).is_some_and(BTreeMap::is_empty) {
+        if self.0.get(run_id).is_some_and(|run| run.waits.is_empty()) {
             self.0.remove(run_id);
         }
     }
 }
 
-/// True if an event is the one that is waited for, by its type or its name.
-pub(crate) fn is_heard(wanted: &str, event: &Event) -> bool {
-    *wanted == *event.raised.event_type.as_str() || event.raised.event_name.as_deref() == Some(wanted)
+/// Whoever looks at the event makes it JSON on its own thread: the bus has every run wait.
+fn heard(event: &Arc<Event>) -> Outcome {
+    Outcome::Event {
+        sequence: event.sequence,
+        event: event.shown_later(),
+    }
 }
 
 #[cfg(test)]
@@ -114,7 +135,7 @@ mod tests {
             .zip(0..)
             .map(|(event, waiter)| {
                 let (answer, heard) = answer();
-                waits.begin(Arc::clone(&run), waiter, event.into(), answer);
+                waits.begin(Arc::clone(&run), waiter, (&event.into(), &TakenEvents::default()), answer);
                 heard
             })
             .collect();
@@ -135,10 +156,10 @@ mod tests {
         let mut waits = EventWaiters::default();
         let run: Arc<str> = "r".into();
         for waiter in 0..2 {
-            waits.begin(Arc::clone(&run), waiter, "go".into(), answer().0);
+            waits.begin(Arc::clone(&run), waiter, (&"go".into(), &TakenEvents::default()), answer().0);
         }
         waits.end(&run, 0);
-        assert_eq!(waits.0[&run].keys().collect::<Vec<_>>(), [&1], "M37");
+        assert_eq!(waits.0[&run].answers.keys().collect::<Vec<_>>(), [&1], "M37");
         waits.end(&run, 1);
         waits.end(&run, 1);
         assert!(waits.0.is_empty(), "M37");

@@ -241,6 +241,7 @@ impl Actors {
         if let Some((_, workflow)) = machine.origin(0) {
             limit_triggers(workflow, run);
         }
+        run.keep_events();
         run.bus().do_send(BusMsg::Resumed(Box::new(again)));
         // Nothing is done before it is known that nobody else has gone on with it.
         let mut actors = Self::of(machine, supervisor, Vec::new(), Outbox::default());

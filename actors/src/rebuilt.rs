@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pirn_core::Millis;
 use pirn_core::conversation::ModelRequest;
-use pirn_core::event::{Event, RaisedEvent};
+use pirn_core::event::{Event, RaisedEvent, is_kept, is_named};
 use pirn_core::graph::{Graph, NodeIx};
 use pirn_core::run::{
     DoubtKind, Effect, Listening, Message, OpenEffects, Replayed, RunMachine, ThreadNo, ToSupervisor, ToThread,
@@ -13,7 +13,6 @@ use pirn_core::run::{
 use pirn_core::thread::{self, Input, ModelChoice, Outcome};
 use serde_json::{Map, Value};
 
-use crate::event_waiters::is_heard;
 use crate::journal::{Graphs, RunJournal};
 use crate::protocol::bus::{ResumedEvents, Source, TriggersActed};
 
@@ -142,9 +141,16 @@ impl Rebuilt {
             let (_, thread::Effect::WaitEvent { event: wanted, .. }) = self.open.threads.get(&(*thread, *id))? else {
                 return None;
             };
+            // The bus keeps CUSTOM events by their name, and finds this one there.
+            if is_kept(wanted) {
+                return None;
+            }
             let since = before.get(*place).copied().unwrap_or(events.len());
-            let event = events[since..].iter().find(|event| is_heard(wanted, event))?;
-            let outcome = Outcome::Event(event.shown_later());
+            let event = events[since..].iter().find(|event| is_named(wanted, event))?;
+            let outcome = Outcome::Event {
+                sequence: event.sequence,
+                event: event.shown_later(),
+            };
             let answer = Input::Answer { effect: *id, outcome };
             Some(Message::Thread(*thread, ToThread::Input(answer)))
         });

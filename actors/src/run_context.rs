@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use pirn_core::Millis;
 use pirn_core::error::RunError;
-use pirn_core::event::{EventMask, EventType, RaisedEvent};
+use pirn_core::event::{EventMask, EventType, RaisedEvent, WaitNo};
 use pirn_core::run::{Begun, Effect, Listening, Message, RunMachine, Told};
 use pirn_core::thread::FiringId;
 
@@ -15,7 +15,7 @@ use crate::host::Host;
 use crate::in_place::InPlace;
 use crate::journal::{Keeping, RunJournal};
 use crate::ports::Ports;
-use crate::protocol::bus::{BusMsg, BusSender, Interest, Source, WaiterId};
+use crate::protocol::bus::{BusMsg, BusSender, Interest, Source};
 use crate::protocol::engine::EngineHandle;
 use crate::protocol::supervisor::{SupervisorHandle, SupervisorMsg};
 use crate::spans::Spans;
@@ -44,7 +44,9 @@ pub(crate) struct RunContext {
     /// The time of the last thing that the run was told; of one with a journal. All that follows from that happens then, here and when
     /// the run is rebuilt.
     told_at: Cell<Option<Millis>>,
-    next_waiter: Cell<WaiterId>,
+    next_waiter: Cell<WaitNo>,
+    /// The bus was told which events it keeps.
+    keeps_events: Cell<bool>,
     /// The bus was told something of this run.
     is_on_bus: Cell<bool>,
 }
@@ -76,6 +78,7 @@ impl RunContext {
             epoch,
             told_at: Cell::default(),
             next_waiter: Cell::default(),
+            keeps_events: Cell::default(),
             is_on_bus: Cell::default(),
         }
     }
@@ -209,7 +212,7 @@ impl RunContext {
     }
 
     /// A number that no other wait of this run has.
-    pub(crate) fn next_waiter(&self) -> WaiterId {
+    pub(crate) fn next_waiter(&self) -> WaitNo {
         let waiter = self.next_waiter.get();
         self.next_waiter.set(waiter + 1);
         waiter
@@ -225,8 +228,22 @@ impl RunContext {
         });
     }
 
-    /// The same for events that came together.
+    /// Has the bus keep the CUSTOM events that a WAIT node of any of the run's workflows may ask for later.
+    pub(crate) fn keep_events(&self) {
+        if self.keeps_events.replace(true) {
+            return;
+        }
+        let graphs = self.in_place.graphs().values();
+        let words: Vec<Arc<str>> = graphs.flat_map(|graph| &graph.awaited_events).cloned().collect();
+        if !words.is_empty() {
+            let run_id = Arc::clone(&self.run_id);
+            self.bus().do_send(BusMsg::Keep { run_id, words });
+        }
+    }
+
+    /// The same for events that came together from outside.
     pub(crate) fn emit_all(&self, workflow_id: Arc<str>, thread_id: Arc<str>, raised: Vec<RaisedEvent>, at: Millis) {
+        self.keep_events();
         let source = self.source(workflow_id, thread_id, at);
         self.bus().do_send(BusMsg::RaiseAll { source, raised });
     }

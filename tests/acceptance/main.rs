@@ -18,3 +18,4 @@ mod triggered;
 mod triggers;
 mod validation_codes;
 mod variables;
+mod waits;

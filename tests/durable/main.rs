@@ -12,5 +12,6 @@ mod power;
 mod shapes;
 mod small;
 mod triggers;
+mod waits;
 #[path = "../../store/tests/runs/workflows.rs"]
 mod workflows;

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use pirn_core::event::{Event, EventMask, RaisedEvent};
+use pirn_core::event::{Event, EventMask, RaisedEvent, TakenEvents, WaitNo};
 use pirn_core::thread::{FiringId, Outcome};
 
 use super::events::Deliver;
@@ -13,9 +13,6 @@ use crate::answer::Answer;
 
 /// A handle to the event bus of an arbiter.
 pub(crate) type BusSender = Sender<BusMsg>;
-
-/// Names a wait for an event in its run.
-pub(crate) type WaiterId = u64;
 
 /// A message to the event bus.
 pub(crate) enum BusMsg {
@@ -43,15 +40,22 @@ pub(crate) enum BusMsg {
         source: Source,
         raised: RaisedEvent,
     },
+    /// The CUSTOM events of a run that these words name are kept from now on, for whoever will wait for them.
+    Keep {
+        run_id: Arc<str>,
+        words: Vec<Arc<str>>,
+    },
     Wait {
         run_id: Arc<str>,
-        waiter: WaiterId,
+        waiter: WaitNo,
         event: Arc<str>,
+        /// The CUSTOM events that the thread has taken before.
+        taken: TakenEvents,
         answer: Answer<Outcome>,
     },
     WaitEnded {
         run_id: Arc<str>,
-        waiter: WaiterId,
+        waiter: WaitNo,
     },
     /// Sent by [`Interest::subscribe`] alone.
     Subscribe(Subscriber),
@@ -221,7 +225,7 @@ impl Interest {
 pub(crate) struct WaitHandle {
     bus: BusSender,
     run_id: Arc<str>,
-    waiter: WaiterId,
+    waiter: WaitNo,
     is_over: bool,
 }
 
@@ -230,14 +234,15 @@ impl WaitHandle {
     pub(crate) fn begin(
         bus: &BusSender,
         run_id: &Arc<str>,
-        waiter: WaiterId,
-        event: Arc<str>,
+        waiter: WaitNo,
+        (event, taken): (Arc<str>, TakenEvents),
         answer: Answer<Outcome>,
     ) -> Self {
         bus.do_send(BusMsg::Wait {
             run_id: Arc::clone(run_id),
             waiter,
             event,
+            taken,
             answer,
         });
         Self {

@@ -59,10 +59,10 @@ impl ThreadActor {
                 let elapsed = turn.later(answered(no, id, Outcome::Elapsed));
                 Some((id, InFlight::Timer(turn.run.host.after(label, after_ms, elapsed))))
             }
-            Effect::WaitEvent { id, event } => {
+            Effect::WaitEvent { id, event, taken } => {
                 let answer = outcome_answer(&turn.run.supervisor, no, id);
                 let waiter = turn.run.next_waiter();
-                let wait = WaitHandle::begin(turn.run.bus(), &turn.run.run_id, waiter, event, answer);
+                let wait = WaitHandle::begin(turn.run.bus(), &turn.run.run_id, waiter, (event, taken), answer);
                 Some((id, InFlight::Wait(wait)))
             }
             Effect::Evaluate { id, node, what } => texts(no, id, node, what, turn).map(|started| (id, started)),

@@ -35,7 +35,7 @@ impl ThreadActor {
     /// Takes a message from the queue.
     pub(crate) fn handle(&mut self, message: ToThread, turn: &mut Turn<'_>) {
         if let ToThread::Input(Input::Answer { effect, outcome }) = &message
-            && let (Some(InFlight::Wait(wait)), Outcome::Event(_)) = (self.in_flight.remove(*effect), outcome)
+            && let (Some(InFlight::Wait(wait)), Outcome::Event { .. }) = (self.in_flight.remove(*effect), outcome)
         {
             wait.answered();
         }

@@ -50,6 +50,7 @@ pub(super) fn may_emit(graph: &Graph, event: EventType) -> bool {
         | EventType::EffectInDoubt
         | EventType::Notification
         | EventType::Custom => true,
+        EventType::EventDropped => !graph.awaited_events.is_empty(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Events.
 
 mod data;
+mod waits;
 
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use crate::value::Output;
 
 pub(crate) use data::FieldRef;
 pub use data::{EventData, Field};
+pub use waits::{EventWaits, MAX_KEPT_EVENTS, TakenEvents, WaitNo, is_kept, is_named};
 
 macro_rules! event_types {
     ($($(#[doc = $doc:literal])* $name:ident = $word:literal,)*) => {
@@ -112,6 +114,8 @@ event_types! {
     EffectInDoubt = "EFFECT_IN_DOUBT",
     /// Raised by user code.
     Custom = "CUSTOM",
+    /// CUSTOM events that WAIT nodes might have taken are no longer kept: there were too many of their name.
+    EventDropped = "EVENT_DROPPED",
     /// A script wrote a line with `console`.
     ScriptLog = "SCRIPT_LOG",
 }

@@ -8,13 +8,14 @@ use super::compile_context::CompileContext;
 use super::diagnostics::{Diagnostics, child, pointer};
 use super::known_names::{KnownNames, variable_names};
 use super::loops::pair_loops;
-use super::model::{About, Graph};
+use super::model::{About, Graph, Node, NodeKind};
 use super::nodes::NodeCompiler;
 use super::pairing::pair;
 use super::references::{Calls, WorkflowNames, check_calls, check_subgraphs, is_triggered};
 use super::regions::check_regions;
 use super::snippets::Snippets;
 use super::triggers::check_trigger;
+use crate::event::is_kept;
 use crate::definition::{
     Fault, FaultCode, Loaded, Located, NodeConfig, TriggerDefinition, WorkflowConfig, WorkflowDefinition,
 };
@@ -206,6 +207,7 @@ fn compile_one(
                 input_schema: definition.input_schema.clone(),
             },
             uid,
+            awaited_events: awaited_events(&nodes),
             nodes,
             start,
             triggered,
@@ -218,6 +220,16 @@ fn compile_one(
             by_id: adjacency.by_id,
         });
     (graph, calls)
+}
+
+/// The CUSTOM events that WAIT nodes name, each once.
+fn awaited_events(nodes: &[Node]) -> Vec<Arc<str>> {
+    let words = nodes.iter().filter_map(|node| match &node.kind {
+        NodeKind::WaitEvent { event, .. } => Some(event),
+        _ => None,
+    });
+    let words: BTreeSet<&Arc<str>> = words.filter(|word| is_kept(word)).collect();
+    words.into_iter().cloned().collect()
 }
 
 /// Exactly one start, at least one end; for a triggered sub-workflow exactly one of each. The start, if there is one.

@@ -46,6 +46,8 @@ pub struct Graph {
     pub variables: Vec<VariableDefinition>,
     /// The names of all variables that may be assigned in a run of it, by whatever workflow or trigger.
     pub variable_names: Arc<BTreeSet<Arc<str>>>,
+    /// The CUSTOM events that its WAIT nodes name: a run keeps them for those.
+    pub awaited_events: Vec<Arc<str>>,
     /// Triggers defined in the workflow.
     pub triggers: Vec<TriggerDefinition>,
     /// Limits and settings.

@@ -16,7 +16,7 @@ use crate::definition::{
     CompressionConfig, ConversationHistoryOptions, ConversationMode, FilterContext, PinSection, TruncateContext,
 };
 use crate::error::RunError;
-use crate::event::{EventMask, RaisedEvent};
+use crate::event::{EventMask, RaisedEvent, TakenEvents};
 use crate::graph::{ForkIx, NodeIx, SnippetIx};
 use crate::message::{Message, Part, ToolCall};
 use crate::model_call::FinishReason;
@@ -359,6 +359,8 @@ pub enum Effect {
         id: EffectId,
         /// Name of a CUSTOM event, or an event type's word.
         event: Arc<str>,
+        /// The CUSTOM events that the thread has taken before: it takes none of them again.
+        taken: TakenEvents,
     },
     /// Wait for a person's answer: [`Outcome::Answered`]. The question is what [`ThreadMachine::interaction`] gives meanwhile.
     ///
@@ -444,8 +446,13 @@ pub enum Outcome {
     },
     /// A timer's time has come.
     Elapsed,
-    /// The event waited for, as JSON.
-    Event(Output),
+    /// The event waited for.
+    Event {
+        /// Its sequence.
+        sequence: u64,
+        /// As JSON.
+        event: Output,
+    },
     /// A person has answered.
     Answered(PersonsAnswer),
     /// Every trigger has been matched; these firings hold the thread until they end.

@@ -35,6 +35,7 @@ use super::state::{Outputs, Variable, Variables};
 use super::step::StepContext;
 use crate::conversation::Spent;
 use crate::definition::{AgentConfig, VariableScope};
+use crate::event::TakenEvents;
 use crate::graph::{Graph, NodeIx};
 use crate::model_call::FinishReason;
 use crate::status::ThreadStatus;
@@ -121,6 +122,9 @@ pub struct ThreadMachine {
     pub(super) prompted: bool,
     /// It is to pause, and how many triggers stand between the run's own steps and that.
     pub(super) pause: Option<u32>,
+    /// The CUSTOM events that its WAIT nodes have taken; most threads take none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) taken: Option<Box<TakenEvents>>,
     /// An event with a holding trigger was raised since the last question.
     pub(super) needs_trigger_check: bool,
     /// Results of triggers that are pending; most threads never see one.
@@ -159,6 +163,7 @@ impl ThreadMachine {
             prompted: false,
             trigger_depth: seed.trigger_depth,
             pause: None,
+            taken: None,
             needs_trigger_check: false,
             pending: None,
             stop: None,

@@ -148,7 +148,7 @@ impl World {
                 by: None,
                 at: 0,
             }),
-            Wanted::Event => Outcome::Event(json!({"name": "go"}).into()),
+            Wanted::Event => Outcome::Event { sequence: 1, event: json!({"name": "go"}).into() },
             Wanted::Held => {
                 let holds = self.dice.below(3) == 0;
                 let firings: Vec<FiringId> = holds.then(|| self.firing()).into_iter().collect();

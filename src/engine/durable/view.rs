@@ -192,7 +192,7 @@ fn kind(message: &Message) -> StepKind {
             Outcome::Reply(_) => StepKind::Model,
             Outcome::Tool(_) => StepKind::Tool,
             Outcome::Elapsed => StepKind::Timer,
-            Outcome::Event(_) => StepKind::Event,
+            Outcome::Event { .. } => StepKind::Event,
             Outcome::Answered(_) => StepKind::Interaction,
             Outcome::HeldByFiring(_) => StepKind::Trigger,
             _ => StepKind::Code,

@@ -270,7 +270,7 @@ pub(super) fn failure(outcome: Outcome) -> RunError {
         | Outcome::Joined(_)
         | Outcome::Child { .. }
         | Outcome::Elapsed
-        | Outcome::Event(_)
+        | Outcome::Event { .. }
         | Outcome::Answered(_)
         | Outcome::HeldByFiring(_) => RunError::new(
             RunErrorCode::NodeFailed,

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use super::{NodeRun, Progress, done, failure};
 use crate::Millis;
+use crate::event::is_kept;
+use crate::graph::NodeKind;
 use crate::thread::effect::{Effect, Outcome, TimerPurpose};
 use crate::thread::step::StepContext;
 
@@ -22,6 +24,7 @@ pub(super) fn enter_event(walk: &mut StepContext<'_>, event: &Arc<str>, timeout_
     walk.out.push(Effect::WaitEvent {
         id,
         event: Arc::clone(event),
+        taken: walk.thread.taken.as_deref().cloned().unwrap_or_default(),
     });
     if let Some(after_ms) = timeout_ms {
         walk.limit(after_ms);
@@ -33,7 +36,15 @@ pub(super) fn answer(walk: &mut StepContext<'_>, outcome: Outcome) -> Progress {
     match outcome {
         // A pause passes the last output on.
         Outcome::Elapsed => Progress::Done(walk.thread.last.clone()),
-        Outcome::Event(event) => done(event),
+        Outcome::Event { sequence, event } => {
+            let graph = Arc::clone(walk.thread.graph());
+            if let NodeKind::WaitEvent { event: word, .. } = &graph.node(walk.thread.at).kind
+                && is_kept(word)
+            {
+                walk.thread.taken.get_or_insert_default().take(word, sequence);
+            }
+            done(event)
+        }
         other => Progress::Failed(failure(other)),
     }
 }

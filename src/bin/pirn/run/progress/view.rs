@@ -223,6 +223,11 @@ impl View {
                 );
                 vec![self.line(event, Tone::Bad, text)]
             }
+            EventType::EventDropped => {
+                let (name, count) = (facts.text("name"), facts.text("dropped"));
+                let text = format!("too many events {name}: the {count} oldest are no longer kept for a WAIT");
+                vec![self.line(event, Tone::Bad, text)]
+            }
             EventType::ThreadForkCompleted
             | EventType::ThreadJoinStarted
             | EventType::MessageAdded

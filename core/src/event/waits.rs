@@ -1,0 +1,341 @@
+//! The waits of a run for events: which event ends which wait.
+//!
+//! | input | does |
+//! |---|---|
+//! | `keep` | CUSTOM events that these words name are kept from now on |
+//! | `happened` | ends every wait for the event; keeps it where its name, or any CUSTOM event, is kept |
+//! | `begin` | the first kept event that the thread has not taken ends the wait at once; else it waits |
+//! | `end` | the wait is over |
+//!
+//! A word is the name of CUSTOM events, or `CUSTOM` for all of them; of these nothing is lost. Any other event type is waited for
+//! from the wait on. Invariants: one event ends every wait for it; a thread takes no event twice, and those of a word in their
+//! order; at most [`MAX_KEPT_EVENTS`] are kept a word, and each that is dropped is counted once in [`EventWaits::dropped`].
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{Event, EventType, RaisedEvent};
+
+/// The events that are kept of a word: beyond, the oldest is dropped.
+pub const MAX_KEPT_EVENTS: usize = 1_000;
+
+/// The events that a thread has taken: by word, the sequence of the last one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TakenEvents(BTreeMap<Arc<str>, u64>);
+
+impl TakenEvents {
+    /// A wait for this word has taken the event with this sequence.
+    pub fn take(&mut self, word: &Arc<str>, sequence: u64) {
+        if is_kept(word) {
+            self.0.insert(Arc::clone(word), sequence);
+        }
+    }
+
+    fn has(&self, event: &Event) -> bool {
+        let passed = |word: &str| self.0.get(word).is_some_and(|last| event.sequence <= *last);
+        passed(EventType::Custom.as_str()) || event.raised.event_name.as_deref().is_some_and(passed)
+    }
+}
+
+/// Whether a word names CUSTOM events: those are kept for waits to come.
+pub fn is_kept(word: &str) -> bool {
+    EventType::ALL
+        .iter()
+        .all(|known| *known == EventType::Custom || known.as_str() != word)
+}
+
+/// Whether an event is one that a word names, by its type or its name.
+pub fn is_named(word: &str, event: &Event) -> bool {
+    let raised = &event.raised;
+    *word == *raised.event_type.as_str()
+        || (raised.event_type == EventType::Custom && raised.event_name.as_deref() == Some(word))
+}
+
+/// Names a wait in its run.
+pub type WaitNo = u64;
+
+/// See the module.
+#[derive(Debug)]
+pub struct EventWaits {
+    most: usize,
+    kept: BTreeMap<Arc<str>, Kept>,
+    waiting: BTreeMap<WaitNo, Arc<str>>,
+    /// Words of which events were dropped that [`Self::dropped`] has not told of.
+    untold: BTreeSet<Arc<str>>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    events: VecDeque<Arc<Event>>,
+    /// Dropped, and not told of; the last of them.
+    dropped: u64,
+    up_to: u64,
+}
+
+impl Default for EventWaits {
+    fn default() -> Self {
+        Self::keeping(MAX_KEPT_EVENTS)
+    }
+}
+
+impl EventWaits {
+    fn keeping(most: usize) -> Self {
+        Self {
+            most,
+            kept: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            untold: BTreeSet::new(),
+        }
+    }
+
+    /// Events that these words name are kept from now on, as far as they are CUSTOM.
+    pub fn keep<'a>(&mut self, words: impl IntoIterator<Item = &'a Arc<str>>) {
+        for word in words.into_iter().filter(|word| is_kept(word)) {
+            self.kept.entry(Arc::clone(word)).or_default();
+        }
+    }
+
+    /// An event of the run; the waits that it ends.
+    pub fn happened(&mut self, event: &Arc<Event>) -> Vec<WaitNo> {
+        if event.raised.event_type == EventType::Custom && !self.kept.is_empty() {
+            let name = event.raised.event_name.as_deref();
+            for word in [Some(EventType::Custom.as_str()), name].into_iter().flatten() {
+                self.put(word, event);
+            }
+        }
+        let ended = self.waiting.iter().filter(|(_, word)| is_named(word, event));
+        let ended: Vec<WaitNo> = ended.map(|(wait, _)| *wait).collect();
+        for wait in &ended {
+            self.waiting.remove(wait);
+        }
+        ended
+    }
+
+    fn put(&mut self, word: &str, event: &Arc<Event>) {
+        let Some(kept) = self.kept.get_mut(word) else { return };
+        // An event that is called CUSTOM is one event.
+        if kept.events.back().is_some_and(|last| last.sequence == event.sequence) {
+            return;
+        }
+        kept.events.push_back(Arc::clone(event));
+        if kept.events.len() > self.most
+            && let Some(oldest) = kept.events.pop_front()
+        {
+            kept.dropped += 1;
+            kept.up_to = oldest.sequence;
+            self.untold.insert(word.into());
+        }
+    }
+
+    /// A wait for a word, of a thread that has taken these. The event that ends it at once.
+    pub fn begin(&mut self, wait: WaitNo, word: &Arc<str>, taken: &TakenEvents) -> Option<Arc<Event>> {
+        let kept = self.kept.get(word).into_iter().flat_map(|kept| &kept.events);
+        let first = kept.into_iter().find(|event| !taken.has(event)).cloned();
+        if first.is_none() {
+            self.waiting.insert(wait, Arc::clone(word));
+        }
+        first
+    }
+
+    /// A wait is over: its time was up, or its thread was stopped.
+    pub fn end(&mut self, wait: WaitNo) {
+        self.waiting.remove(&wait);
+    }
+
+    /// EVENT_DROPPED for each word of which events were dropped since this was asked last.
+    pub fn dropped(&mut self) -> Vec<RaisedEvent> {
+        let untold = std::mem::take(&mut self.untold);
+        let told = untold.into_iter().filter_map(|word| {
+            let kept = self.kept.get_mut(&word)?;
+            let count = std::mem::take(&mut kept.dropped);
+            let fields = [
+                ("name", json!(word)),
+                ("dropped", json!(count)),
+                ("upTo", json!(kept.up_to)),
+            ];
+            (count > 0).then(|| RaisedEvent::new(EventType::EventDropped, fields))
+        });
+        told.collect()
+    }
+
+    /// Takes in the events of a run that goes on. What they tell of as dropped is not told once more.
+    pub fn resumed(&mut self, events: &[Arc<Event>]) {
+        for event in events {
+            self.happened(event);
+        }
+        for event in events.iter().filter(|event| event.raised.event_type == EventType::EventDropped) {
+            let data = &event.raised.data;
+            let (name, told) = (data["name"].as_str(), data["dropped"].as_u64());
+            if let Some(kept) = name.and_then(|name| self.kept.get_mut(name)) {
+                kept.dropped = kept.dropped.saturating_sub(told.unwrap_or_default());
+            }
+        }
+    }
+
+    /// Whether nothing is kept and nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.kept.is_empty() && self.waiting.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const WORDS: [&str; 4] = ["go", "stay", "CUSTOM", "NODE_STARTED"];
+
+    #[derive(Clone, Debug)]
+    enum Happens {
+        Event(EventType, &'static str),
+        Wait { thread: usize, word: &'static str },
+        Stopped { thread: usize },
+    }
+
+    fn happens(words: &'static [&'static str]) -> impl Strategy<Value = Happens> {
+        let types = prop_oneof![9 => Just(EventType::Custom), 1 => Just(EventType::NodeStarted)];
+        prop_oneof![
+            3 => (types, prop::sample::select(&["go", "stay", "other"][..])).prop_map(|(kind, name)| Happens::Event(kind, name)),
+            3 => (0..3_usize, prop::sample::select(words)).prop_map(|(thread, word)| Happens::Wait { thread, word }),
+            1 => (0..3_usize).prop_map(|thread| Happens::Stopped { thread }),
+        ]
+    }
+
+    fn event(sequence: u64, event_type: EventType, name: &str) -> Arc<Event> {
+        let event_name = (event_type == EventType::Custom).then(|| name.into());
+        Arc::new(Event {
+            sequence,
+            timestamp: 0,
+            run_id: "r".into(),
+            workflow_id: "w".into(),
+            thread_id: "r.0".into(),
+            raised: RaisedEvent {
+                event_name,
+                ..RaisedEvent::new(event_type, [])
+            },
+        })
+    }
+
+    /// By the rule as it is told: every event ever, and which of them each thread has taken.
+    #[derive(Default)]
+    struct Oracle {
+        events: Vec<Arc<Event>>,
+        taken: [BTreeSet<u64>; 3],
+    }
+
+    impl Oracle {
+        /// The first of the last `most` events of a word that the thread has not taken.
+        fn first(&self, thread: usize, word: &str, most: usize) -> Option<u64> {
+            if word == "NODE_STARTED" {
+                return None;
+            }
+            let named: Vec<u64> = self.events.iter().filter(|event| is_named(word, event)).map(|event| event.sequence).collect();
+            let kept = &named[named.len().saturating_sub(most)..];
+            kept.iter().copied().find(|sequence| !self.taken[thread].contains(sequence))
+        }
+    }
+
+    /// Plays what happens on the machine and on the oracle. What was dropped of each word, as it was told.
+    fn play(most: usize, steps: Vec<Happens>) -> Result<(), TestCaseError> {
+        let mut waits = EventWaits::keeping(most);
+        waits.keep(&WORDS.map(Arc::from));
+        let mut oracle = Oracle::default();
+        let mut taken: [TakenEvents; 3] = Default::default();
+        let mut open: [Option<&'static str>; 3] = [None; 3];
+        let mut dropped: BTreeMap<String, u64> = BTreeMap::new();
+        for step in steps {
+            match step {
+                Happens::Event(event_type, name) => {
+                    let event = event(oracle.events.len() as u64 + 1, event_type, name);
+                    let ended = waits.happened(&event);
+                    let expected: Vec<WaitNo> = (0..3)
+                        .filter(|thread| open[*thread as usize].is_some_and(|word| is_named(word, &event)))
+                        .collect();
+                    prop_assert_eq!(&ended, &expected, "one event ends every wait for it, and no other");
+                    for thread in ended {
+                        let word = open[thread as usize].take().unwrap_or_default();
+                        taken[thread as usize].take(&word.into(), event.sequence);
+                        oracle.taken[thread as usize].insert(event.sequence);
+                    }
+                    oracle.events.push(event);
+                }
+                Happens::Wait { thread, word } if open[thread].is_none() => {
+                    let first = waits.begin(thread as u64, &word.into(), &taken[thread]);
+                    let first = first.map(|event| event.sequence);
+                    prop_assert_eq!(first, oracle.first(thread, word, most));
+                    match first {
+                        Some(sequence) => {
+                            taken[thread].take(&word.into(), sequence);
+                            prop_assert!(oracle.taken[thread].insert(sequence), "taken twice");
+                        }
+                        None => open[thread] = Some(word),
+                    }
+                }
+                Happens::Wait { .. } => {}
+                Happens::Stopped { thread } => {
+                    waits.end(thread as u64);
+                    open[thread] = None;
+                }
+            }
+            for told in waits.dropped() {
+                *dropped.entry(told.data["name"].to_string()).or_default() += told.data["dropped"].as_u64().unwrap_or_default();
+            }
+        }
+        for word in ["go", "stay", "CUSTOM"] {
+            let named = oracle.events.iter().filter(|event| is_named(word, event)).count();
+            let told = dropped.get(&json!(word).to_string()).copied().unwrap_or_default();
+            prop_assert_eq!(told, named.saturating_sub(most) as u64, "each that is dropped is told of once");
+        }
+        Ok(())
+    }
+
+    proptest! {
+        #[test]
+        fn a_wait_takes_the_first_event_that_its_thread_has_not_taken(
+            steps in prop::collection::vec(happens(&WORDS), 0..60),
+        ) {
+            play(60, steps)?;
+        }
+
+        #[test]
+        fn beyond_so_many_events_of_a_name_the_oldest_is_dropped_and_told_of(
+            most in 1..4_usize,
+            steps in prop::collection::vec(happens(&WORDS[..2]), 0..60),
+        ) {
+            play(most, steps)?;
+        }
+    }
+
+    #[test]
+    fn what_was_told_as_dropped_before_a_run_goes_on_is_not_told_again() {
+        let mut events: Vec<Arc<Event>> = (1..=5).map(|sequence| event(sequence, EventType::Custom, "go")).collect();
+        let mut first = EventWaits::keeping(2);
+        first.keep(&[Arc::from("go")]);
+        events.iter().take(4).for_each(|event| drop(first.happened(event)));
+        let told = first.dropped().remove(0);
+        assert_eq!((&told.data["dropped"], &told.data["upTo"]), (&json!(2), &json!(2)));
+        events.push(Arc::new(Event { raised: told, sequence: 6, ..(*events[0]).clone() }));
+        let mut again = EventWaits::keeping(2);
+        again.keep(&[Arc::from("go")]);
+        again.resumed(&events);
+        let told = again.dropped();
+        assert_eq!((told.len(), &told[0].data["dropped"], &told[0].data["upTo"]), (1, &json!(1), &json!(3)));
+        let first = again.begin(0, &"go".into(), &TakenEvents::default());
+        assert_eq!(first.map(|event| event.sequence), Some(4));
+    }
+
+    #[test]
+    fn nothing_is_kept_of_a_name_that_nothing_waits_for() {
+        let mut waits = EventWaits::default();
+        waits.happened(&event(1, EventType::Custom, "go"));
+        waits.keep(&[Arc::from("NODE_STARTED")]);
+        assert!(waits.is_empty());
+        assert_eq!(waits.begin(0, &"go".into(), &TakenEvents::default()), None);
+        waits.end(0);
+        assert!(waits.is_empty());
+    }
+}

@@ -1,0 +1,102 @@
+//! WAIT for an event: those before the wait, one after the other, and too many of them.
+
+use pirn::{Engine, EventType, Heard, RunHandle, RunReport, ThreadStatus};
+use pirn_tests::world::{forked, node, workflow};
+use serde_json::{Value, json};
+
+/// Waits for `open`, then takes `go` so many times: what each gave is in `got`.
+fn takes(times: u32) -> Value {
+    let add = json!({"variableName": "got", "expression": "[...got, output.n]"});
+    let mut bundle = workflow(
+        "main",
+        &[
+            node("start", "START", json!({})),
+            node("gate", "WAIT", json!({"event": "open"})),
+            node("for", "LOOP_START", json!({"loopId": "l", "dataSource": {"iterable": times}})),
+            node("go", "WAIT", json!({"event": "go", "timeout": 60})),
+            node("add", "VARIABLE", add),
+            node("next", "LOOP_END", json!({"loopId": "l"})),
+            node("end", "END", json!({"output": "got"})),
+        ],
+        &["start>gate>for>go>add>next>end"],
+    );
+    bundle["variables"] = json!([{"name": "got", "value": []}]);
+    bundle
+}
+
+fn started(bundle: &Value) -> (Engine, RunHandle) {
+    let engine = Engine::builder().virtual_time(None).workflows(bundle.to_string());
+    let engine = engine.build().expect("builds");
+    let run = engine.start(bundle["id"].as_str().unwrap_or("main"), Value::Null).expect("starts");
+    engine.wait_idle();
+    (engine, run)
+}
+
+fn ended(engine: &Engine, run: &RunHandle) -> RunReport {
+    engine.wait_idle();
+    let report = run.try_outcome().expect("it ended");
+    (*report).clone()
+}
+
+#[test]
+fn an_event_that_comes_before_the_wait_is_not_lost() {
+    let (engine, run) = started(&takes(3));
+    for n in 1..=4 {
+        run.emit("go", [("n", json!(n))]);
+    }
+    run.emit("open", []);
+    let report = ended(&engine, &run);
+    assert_eq!((report.status, report.output), (ThreadStatus::Completed, json!([1, 2, 3])));
+}
+
+#[test]
+fn a_thread_takes_no_event_twice() {
+    let (engine, run) = started(&takes(3));
+    run.emit("go", [("n", json!(1))]);
+    run.emit("open", []);
+    run.emit("go", [("n", json!(2))]);
+    let report = ended(&engine, &run);
+    let error = report.error.as_ref().map(|error| error.code.as_str());
+    assert_eq!((error, &report.variables["got"]), (Some("NODE_TIMEOUT"), &json!([1, 2])));
+}
+
+#[test]
+fn every_thread_takes_an_event_of_its_own_accord() {
+    let wait = |id: &str| node(id, "WAIT", json!({"event": "go"}));
+    let branches = [vec![wait("w0")], vec![node("gate", "WAIT", json!({"event": "open"})), wait("w1")]];
+    let (engine, run) = started(&forked(&branches, false, &json!({"joinStrategy": "ALL_COMPLETED"})));
+    run.emit("go", [("n", json!(7))]);
+    engine.wait_idle();
+    run.emit("open", []);
+    let report = ended(&engine, &run);
+    let outputs = report.output["outputs"].as_object().expect("outputs");
+    assert_eq!(outputs.values().map(|event| &event["n"]).collect::<Vec<_>>(), [&json!(7), &json!(7)]);
+}
+
+#[test]
+fn a_thousand_events_of_a_name_are_kept_and_what_is_dropped_is_said() {
+    let engine = Engine::builder().virtual_time(None).workflows(takes(1).to_string());
+    let engine = engine.build().expect("builds");
+    let mut run = engine.run("main");
+    let events = run.blocking_events(&[EventType::EventDropped], 4_096);
+    let run = run.start().expect("starts");
+    for n in 1..=1_005 {
+        run.emit("go", [("n", json!(n))]);
+        run.emit("nobody waits for this", []);
+    }
+    run.emit("open", []);
+    let report = ended(&engine, &run);
+    assert_eq!(report.output, json!([6]));
+    drop(engine);
+    let told: Vec<(Value, u64)> = events
+        .filter_map(|heard| match heard {
+            Heard::Event(event) => {
+                let data = &event.raised.data;
+                Some((data["name"].clone(), data["dropped"].as_u64().unwrap_or_default()))
+            }
+            Heard::Lagged(_) => None,
+        })
+        .collect();
+    assert!(told.iter().all(|(name, _)| *name == json!("go")), "{told:?}");
+    assert_eq!(told.iter().map(|(_, dropped)| dropped).sum::<u64>(), 5);
+}
