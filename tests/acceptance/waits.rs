@@ -12,7 +12,11 @@ fn takes(times: u32) -> Value {
         &[
             node("start", "START", json!({})),
             node("gate", "WAIT", json!({"event": "open"})),
-            node("for", "LOOP_START", json!({"loopId": "l", "dataSource": {"iterable": times}})),
+            node(
+                "for",
+                "LOOP_START",
+                json!({"loopId": "l", "dataSource": {"iterable": times}}),
+            ),
             node("go", "WAIT", json!({"event": "go", "timeout": 60})),
             node("add", "VARIABLE", add),
             node("next", "LOOP_END", json!({"loopId": "l"})),
@@ -27,7 +31,9 @@ fn takes(times: u32) -> Value {
 fn started(bundle: &Value) -> (Engine, RunHandle) {
     let engine = Engine::builder().virtual_time(None).workflows(bundle.to_string());
     let engine = engine.build().expect("builds");
-    let run = engine.start(bundle["id"].as_str().unwrap_or("main"), Value::Null).expect("starts");
+    let run = engine
+        .start(bundle["id"].as_str().unwrap_or("main"), Value::Null)
+        .expect("starts");
     engine.wait_idle();
     (engine, run)
 }
@@ -46,7 +52,10 @@ fn an_event_that_comes_before_the_wait_is_not_lost() {
     }
     run.emit("open", []);
     let report = ended(&engine, &run);
-    assert_eq!((report.status, report.output), (ThreadStatus::Completed, json!([1, 2, 3])));
+    assert_eq!(
+        (report.status, report.output),
+        (ThreadStatus::Completed, json!([1, 2, 3]))
+    );
 }
 
 #[test]
@@ -57,20 +66,29 @@ fn a_thread_takes_no_event_twice() {
     run.emit("go", [("n", json!(2))]);
     let report = ended(&engine, &run);
     let error = report.error.as_ref().map(|error| error.code.as_str());
-    assert_eq!((error, &report.variables["got"]), (Some("NODE_TIMEOUT"), &json!([1, 2])));
+    assert_eq!(
+        (error, &report.variables["got"]),
+        (Some("NODE_TIMEOUT"), &json!([1, 2]))
+    );
 }
 
 #[test]
 fn every_thread_takes_an_event_of_its_own_accord() {
     let wait = |id: &str| node(id, "WAIT", json!({"event": "go"}));
-    let branches = [vec![wait("w0")], vec![node("gate", "WAIT", json!({"event": "open"})), wait("w1")]];
+    let branches = [
+        vec![wait("w0")],
+        vec![node("gate", "WAIT", json!({"event": "open"})), wait("w1")],
+    ];
     let (engine, run) = started(&forked(&branches, false, &json!({"joinStrategy": "ALL_COMPLETED"})));
     run.emit("go", [("n", json!(7))]);
     engine.wait_idle();
     run.emit("open", []);
     let report = ended(&engine, &run);
     let outputs = report.output["outputs"].as_object().expect("outputs");
-    assert_eq!(outputs.values().map(|event| &event["n"]).collect::<Vec<_>>(), [&json!(7), &json!(7)]);
+    assert_eq!(
+        outputs.values().map(|event| &event["n"]).collect::<Vec<_>>(),
+        [&json!(7), &json!(7)]
+    );
 }
 
 #[test]

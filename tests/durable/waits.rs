@@ -16,7 +16,10 @@ const BUNDLE: &str = r#"{"id": "main", "nodes": [
   "edges": [{"from": "start", "to": "first"}, {"from": "first", "to": "ask"}, {"from": "ask", "to": "go"}, {"from": "go", "to": "end"}]}"#;
 
 fn engine(store: &MemoryStore) -> Engine {
-    let engine = Engine::builder().virtual_time(None).store(store.clone()).workflows(BUNDLE);
+    let engine = Engine::builder()
+        .virtual_time(None)
+        .store(store.clone())
+        .workflows(BUNDLE);
     engine.build().expect("builds")
 }
 
@@ -43,6 +46,9 @@ fn an_event_before_the_wait_outlives_its_process_and_none_is_taken_twice() {
     block_on(run.answer(&question.id, json!("yes"))).expect("is taken");
     second.wait_idle();
     let report = run.try_outcome().expect("it ended");
-    assert_eq!((report.status, &report.output), (ThreadStatus::Completed, &json!([1, 2])));
+    assert_eq!(
+        (report.status, &report.output),
+        (ThreadStatus::Completed, &json!([1, 2]))
+    );
     second.shutdown_blocking(Duration::from_secs(5));
 }

@@ -4,6 +4,7 @@ mod decisions;
 mod losers;
 mod maps;
 mod merges;
+mod reducers;
 mod turns;
 
 use pirn_tests::world::{Ran, code, forked, run, wait};

@@ -42,6 +42,6 @@ pub use trigger::{
     ExecuteTriggeredSubgraph, MergeOptions, TriggerAction, TriggerCondition, TriggerDefinition, TriggerInput,
 };
 pub use workflow::{
-    EdgeDefinition, InDoubt, NodeDefinition, OnError, Profile, Reducer, RetryPolicy, VariableDefinition,
+    EdgeDefinition, InDoubt, NodeDefinition, OnError, Profile, Reducer, ReducerWord, RetryPolicy, VariableDefinition,
     WorkflowConfig, WorkflowDefinition,
 };

@@ -515,6 +515,9 @@ pub struct MapConfig {
     /// The conversation of each item's thread.
     #[serde(default)]
     pub conversation: ItemConversation,
+    /// Thread variables of the items' threads that come back: those of one name become one by its `reduce`, in item order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub assign: Vec<String>,
     /// Items at most (default 1000).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_items: Option<u32>,

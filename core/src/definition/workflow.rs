@@ -61,8 +61,8 @@ pub struct VariableDefinition {
     /// True to make assigning it `READONLY_VARIABLE`.
     #[serde(default)]
     pub readonly: bool,
-    /// Under `mergeVariables: all`, how the values that several paths gave it become one, in path order; absent: two
-    /// different ones are `VARIABLE_MERGE_CONFLICT`.
+    /// Under `mergeVariables: all` of a JOIN and `assign` of a MAP, how the values that several paths gave it become one, in
+    /// path order; absent: two different ones are `VARIABLE_MERGE_CONFLICT`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reduce: Option<Reducer>,
     /// For people.
@@ -71,10 +71,21 @@ pub struct VariableDefinition {
 }
 
 /// The function that makes the values of one variable one, two at a time and in path order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(untagged, expecting = "expected a word or an expression over `a` and `b`")]
+pub enum Reducer {
+    /// A ready-made one.
+    Word(ReducerWord),
+    /// An expression over `a`, what the paths before have come to, and `b`, the next one's value.
+    Expression(String),
+}
+
+/// A ready-made reducer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
-pub enum Reducer {
+pub enum ReducerWord {
     /// The last one.
     Last,
     /// A list of all: lists are joined, other values become items.
@@ -89,6 +100,11 @@ pub enum Reducer {
     Union,
     /// One object; of two fields of one name the later counts.
     Merge,
+}
+
+impl ReducerWord {
+    /// The words, as they are written.
+    pub const WORDS: [&str; 7] = ["last", "append", "sum", "min", "max", "union", "merge"];
 }
 
 /// A node: `{ id, type, config, retry?, timeoutMs?, onError? }`.

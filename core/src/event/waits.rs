@@ -166,7 +166,10 @@ impl EventWaits {
         for event in events {
             self.happened(event);
         }
-        for event in events.iter().filter(|event| event.raised.event_type == EventType::EventDropped) {
+        for event in events
+            .iter()
+            .filter(|event| event.raised.event_type == EventType::EventDropped)
+        {
             let data = &event.raised.data;
             let (name, told) = (data["name"].as_str(), data["dropped"].as_u64());
             if let Some(kept) = name.and_then(|name| self.kept.get_mut(name)) {
@@ -233,9 +236,16 @@ mod tests {
             if word == "NODE_STARTED" {
                 return None;
             }
-            let named: Vec<u64> = self.events.iter().filter(|event| is_named(word, event)).map(|event| event.sequence).collect();
+            let named: Vec<u64> = self
+                .events
+                .iter()
+                .filter(|event| is_named(word, event))
+                .map(|event| event.sequence)
+                .collect();
             let kept = &named[named.len().saturating_sub(most)..];
-            kept.iter().copied().find(|sequence| !self.taken[thread].contains(sequence))
+            kept.iter()
+                .copied()
+                .find(|sequence| !self.taken[thread].contains(sequence))
         }
     }
 
@@ -282,13 +292,18 @@ mod tests {
                 }
             }
             for told in waits.dropped() {
-                *dropped.entry(told.data["name"].to_string()).or_default() += told.data["dropped"].as_u64().unwrap_or_default();
+                *dropped.entry(told.data["name"].to_string()).or_default() +=
+                    told.data["dropped"].as_u64().unwrap_or_default();
             }
         }
         for word in ["go", "stay", "CUSTOM"] {
             let named = oracle.events.iter().filter(|event| is_named(word, event)).count();
             let told = dropped.get(&json!(word).to_string()).copied().unwrap_or_default();
-            prop_assert_eq!(told, named.saturating_sub(most) as u64, "each that is dropped is told of once");
+            prop_assert_eq!(
+                told,
+                named.saturating_sub(most) as u64,
+                "each that is dropped is told of once"
+            );
         }
         Ok(())
     }
@@ -312,18 +327,27 @@ mod tests {
 
     #[test]
     fn what_was_told_as_dropped_before_a_run_goes_on_is_not_told_again() {
-        let mut events: Vec<Arc<Event>> = (1..=5).map(|sequence| event(sequence, EventType::Custom, "go")).collect();
+        let mut events: Vec<Arc<Event>> = (1..=5)
+            .map(|sequence| event(sequence, EventType::Custom, "go"))
+            .collect();
         let mut first = EventWaits::keeping(2);
         first.keep(&[Arc::from("go")]);
         events.iter().take(4).for_each(|event| drop(first.happened(event)));
         let told = first.dropped().remove(0);
         assert_eq!((&told.data["dropped"], &told.data["upTo"]), (&json!(2), &json!(2)));
-        events.push(Arc::new(Event { raised: told, sequence: 6, ..(*events[0]).clone() }));
+        events.push(Arc::new(Event {
+            raised: told,
+            sequence: 6,
+            ..(*events[0]).clone()
+        }));
         let mut again = EventWaits::keeping(2);
         again.keep(&[Arc::from("go")]);
         again.resumed(&events);
         let told = again.dropped();
-        assert_eq!((told.len(), &told[0].data["dropped"], &told[0].data["upTo"]), (1, &json!(1), &json!(3)));
+        assert_eq!(
+            (told.len(), &told[0].data["dropped"], &told[0].data["upTo"]),
+            (1, &json!(1), &json!(3))
+        );
         let first = again.begin(0, &"go".into(), &TakenEvents::default());
         assert_eq!(first.map(|event| event.sequence), Some(4));
     }

@@ -15,10 +15,10 @@ use super::references::{Calls, WorkflowNames, check_calls, check_subgraphs, is_t
 use super::regions::check_regions;
 use super::snippets::Snippets;
 use super::triggers::check_trigger;
-use crate::event::is_kept;
 use crate::definition::{
     Fault, FaultCode, Loaded, Located, NodeConfig, TriggerDefinition, WorkflowConfig, WorkflowDefinition,
 };
+use crate::event::is_kept;
 
 /// The result of compiling a set of definitions.
 #[derive(Debug, Default)]
@@ -172,16 +172,18 @@ fn compile_one(
             adjacency: &adjacency,
             partners: &partners,
             context,
+            variable_names,
             snippets,
             report,
         };
         let (nodes, forks) = compiler.compile(&holes.stand_ins);
-        (nodes, forks, compiler.snippets)
+        let reducers = compiler.reducers();
+        (nodes, forks, reducers, compiler.snippets)
     };
     // The texts are checked all at once. Where one is wrong, the nodes are gone through once more, for its fault to stand
     // among the others.
     let mut found = Diagnostics::new(report.origin);
-    let (nodes, forks, snippets) = compile(Snippets::unchecked(), &mut found);
+    let (nodes, forks, reducers, snippets) = compile(Snippets::unchecked(), &mut found);
     // A name may be that of something which could not be read.
     let is_whole = !holes.nodes && holes.stand_ins.is_empty() && context.unreadable.is_empty();
     let known = if is_whole {
@@ -214,6 +216,7 @@ fn compile_one(
             snippets,
             forks,
             variables: definition.variables.clone(),
+            reducers,
             variable_names: Arc::clone(variable_names),
             triggers: definition.triggers.clone(),
             config,

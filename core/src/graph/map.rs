@@ -37,6 +37,17 @@ impl NodeCompiler<'_, '_> {
             self.report
                 .fault(FaultCode::InvalidValue, &child(&pointer, "itemName"), message);
         }
+        // What could not be read may assign any.
+        let is_whole = !self.report.origin.holes().nodes && self.context.unreadable.is_empty();
+        for (number, name) in map.assign.iter().enumerate().filter(|_| is_whole) {
+            if !self.variable_names.contains(name.as_str()) {
+                let pointer = child(&child(&pointer, "assign"), number);
+                let message = format!("unknown variable `{name}`: nothing in any workflow assigns it");
+                let known = self.variable_names.iter().map(AsRef::as_ref);
+                self.report
+                    .unknown(FaultCode::UnknownName, &pointer, message, name, known);
+            }
+        }
         let timeout_ms = self.report.seconds(map.timeout, || child(&pointer, "timeout"));
         let items = self.snippets.input(&map.items, &child(&pointer, "items"), self.report);
         let input = map.input.as_ref().map(|input| {
@@ -58,9 +69,14 @@ impl NodeCompiler<'_, '_> {
                 main_path: 0,
                 main_path_explicit: false,
                 on_decided: map.on_decided,
-                merge_variables: MergeVariables::None,
+                merge_variables: if map.assign.is_empty() {
+                    MergeVariables::None
+                } else {
+                    MergeVariables::All
+                },
             },
             conversation: map.conversation,
+            assign: map.assign.iter().map(|name| Arc::from(name.as_str())).collect(),
             max_items: map.max_items.unwrap_or(DEFAULT_MAX_ITEMS),
         }))
     }

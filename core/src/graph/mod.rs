@@ -19,6 +19,7 @@ mod map;
 mod model;
 mod nodes;
 mod pairing;
+mod reducers;
 mod references;
 mod regions;
 pub(crate) mod scc;
@@ -33,7 +34,9 @@ pub use evaluator::{Evaluator, Unevaluated};
 pub use known_names::name_advice;
 pub(crate) use map::ITEM_INDEX;
 pub use model::{
-    About, ChoiceSpec, ContextNode, Edge, Fork, ForkIx, ForkPath, Graph, InteractionNode, JoinRule, LlmNode, LoopNode,
-    MapNode, Node, NodeIx, NodeKind, PartSpec, QuestionTimeout, Snippet, SnippetIx, SnippetKind, ValueSpec,
+    About, ChoiceSpec, CompiledReducer, ContextNode, Edge, Fork, ForkIx, ForkPath, Graph, InteractionNode, JoinRule,
+    LlmNode, LoopNode, MapNode, Node, NodeIx, NodeKind, PartSpec, QuestionTimeout, Snippet, SnippetIx, SnippetKind,
+    ValueSpec,
 };
+pub(crate) use reducers::REDUCED;
 pub use syntax::{NoSyntax, Syntax, SyntaxFault};

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::definition::{
     AgentConfig, ContinueFromTriggerConfig, ConversationMode, FilterContext, ForkStrategy, ItemConversation,
-    JoinStrategy, LoopLimit, MergeVariables, OnDecided, PinSection, Reducer, RetryPolicy, ToolRoundLimit,
+    JoinStrategy, LoopLimit, MergeVariables, OnDecided, PinSection, ReducerWord, RetryPolicy, ToolRoundLimit,
     TriggerDefinition, TruncateContext, VariableDefinition, VariableScope, VariableType, WorkflowConfig,
 };
 use crate::definition::{CompressionConfig, ConversationHistoryOptions, InDoubt};
@@ -44,6 +44,8 @@ pub struct Graph {
     pub forks: Vec<Fork>,
     /// Variables that exist before the first node.
     pub variables: Vec<VariableDefinition>,
+    /// The reducers of those that have one.
+    pub reducers: BTreeMap<Arc<str>, CompiledReducer>,
     /// The names of all variables that may be assigned in a run of it, by whatever workflow or trigger.
     pub variable_names: Arc<BTreeSet<Arc<str>>>,
     /// The CUSTOM events that its WAIT nodes name: a run keeps them for those.
@@ -79,14 +81,22 @@ impl Graph {
         &self.forks[ix as usize]
     }
     /// The reducer of a variable.
-    pub fn reducer(&self, variable: &str) -> Option<Reducer> {
-        let defined = self.variables.iter().find(|defined| defined.name == variable);
-        defined.and_then(|defined| defined.reduce)
+    pub fn reducer(&self, variable: &str) -> Option<CompiledReducer> {
+        self.reducers.get(variable).copied()
     }
     /// The text at `ix`.
     pub fn snippet(&self, ix: SnippetIx) -> &Snippet {
         &self.snippets[ix as usize]
     }
+}
+
+/// A compiled reducer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompiledReducer {
+    /// A ready-made one.
+    Word(ReducerWord),
+    /// An expression over `a` and `b`.
+    Expression(SnippetIx),
 }
 
 /// A text that is evaluated at run time.
@@ -280,10 +290,12 @@ pub struct MapNode {
     pub input: Option<ValueSpec>,
     /// Threads at once; absent: as the workflow's forks.
     pub concurrency: Option<u32>,
-    /// The join of its threads. The parent's conversation and variables stay as they are.
+    /// The join of its threads. The parent's conversation stays as it is.
     pub join: JoinRule,
     /// The conversation of each thread.
     pub conversation: ItemConversation,
+    /// Variables of the items' threads that come back.
+    pub assign: Vec<Arc<str>>,
     /// Items at most.
     pub max_items: u32,
 }

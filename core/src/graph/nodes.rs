@@ -1,5 +1,6 @@
 //! Checks and compiles the config of each node.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::json;
@@ -25,6 +26,8 @@ pub(super) struct NodeCompiler<'a, 's> {
     pub(super) adjacency: &'a Adjacency,
     pub(super) partners: &'a Partners,
     pub(super) context: &'a CompileContext<'a>,
+    /// All variables that may be assigned in a run.
+    pub(super) variable_names: &'a BTreeSet<Arc<str>>,
     pub(super) snippets: Snippets<'static>,
     pub(super) report: &'a mut Diagnostics<'s>,
 }

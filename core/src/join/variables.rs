@@ -5,12 +5,14 @@
 //! changed it to different values.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
 use super::reduce::reduce;
-use crate::definition::Reducer;
 use crate::error::{RunError, RunErrorCode};
+use crate::graph::CompiledReducer;
+use crate::thread::Fold;
 
 /// The thread variables of a branch at the JOIN.
 #[derive(Clone, Debug)]
@@ -42,6 +44,15 @@ impl From<VariableConflict> for RunError {
     }
 }
 
+/// The assignments that a parent takes over.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MergedVariables {
+    /// By name.
+    pub variables: BTreeMap<String, Value>,
+    /// Those that an expression is to make one of.
+    pub folds: Vec<Fold>,
+}
+
 /// The assignments that the parent takes over from `branches`: those of [`Verdict::Succeeded`]'s `merge`, in path
 /// order. `snapshot` looks a thread variable up as it was at FORK, `reducer` the reducer of a name.
 ///
@@ -51,9 +62,9 @@ impl From<VariableConflict> for RunError {
 /// [`Verdict::Succeeded`]: super::Verdict::Succeeded
 pub fn merge_variables<'a>(
     snapshot: impl Fn(&str) -> Option<&'a Value>,
-    reducer: impl Fn(&str) -> Option<Reducer>,
+    reducer: impl Fn(&str) -> Option<CompiledReducer>,
     branches: &[BranchVariables<'_>],
-) -> Result<BTreeMap<String, Value>, VariableConflict> {
+) -> Result<MergedVariables, VariableConflict> {
     let mut writes: BTreeMap<&str, Vec<(&str, &Value)>> = BTreeMap::new();
     for branch in branches {
         for (name, value) in &branch.variables {
@@ -62,17 +73,29 @@ pub fn merge_variables<'a>(
             }
         }
     }
-    let mut merged = BTreeMap::new();
+    let mut merged = MergedVariables::default();
     let mut names = BTreeMap::new();
     for (name, writers) in writes {
         let Some(((_, first), others)) = writers.split_first() else {
             continue;
         };
-        let value = reducer(name).map(|how| reduce(how, writers.iter().map(|(_, value)| *value)));
-        if let Some(Some(value)) = value {
-            merged.insert(name.to_owned(), value);
-        } else if value.is_none() && others.iter().all(|(_, value)| value == first) {
-            merged.insert(name.to_owned(), (*first).clone());
+        let values = writers.iter().map(|(_, value)| *value);
+        let value = match reducer(name) {
+            Some(CompiledReducer::Expression(expression)) if !others.is_empty() => {
+                merged.folds.push(Fold {
+                    name: name.into(),
+                    expression,
+                    values: values.cloned().map(Arc::new).collect(),
+                });
+                continue;
+            }
+            Some(CompiledReducer::Word(word)) => reduce(word, values),
+            Some(CompiledReducer::Expression(_)) | None => {
+                others.iter().all(|(_, value)| value == first).then(|| (*first).clone())
+            }
+        };
+        if let Some(value) = value {
+            merged.variables.insert(name.to_owned(), value);
         } else {
             let values = writers
                 .iter()
@@ -108,7 +131,7 @@ mod tests {
             })
             .collect();
         match merge_variables(|name| snapshot.get(name), |_| None, &branches) {
-            Ok(merged) => Ok(json!(merged)),
+            Ok(merged) => Ok(json!(merged.variables)),
             Err(conflict) => Err(RunError::from(conflict).into_facts().details.unwrap_or_default()),
         }
     }

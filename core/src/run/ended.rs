@@ -9,6 +9,7 @@ use super::slots::Slot;
 use super::step::Step;
 use super::tree::{Origin, Owned};
 use super::{Effect, RunMachine, ThreadNo};
+use crate::definition::MergeVariables;
 use crate::event::EventType;
 use crate::join;
 use crate::thread::{CancelReason, EffectId};
@@ -103,7 +104,11 @@ impl RunMachine {
                 let run = self.forks.get(&fork);
                 run.is_some_and(|run| run.machine.may_take_over(path as usize))
             }
-            Some(Origin::Item { .. } | Origin::Called { .. }) | None => false,
+            Some(Origin::Item { fork, index }) => self.forks.get(&fork).is_some_and(|run| {
+                let merges = run.machine.rule().merge_variables != MergeVariables::None;
+                merges && run.machine.may_take_over(index as usize)
+            }),
+            Some(Origin::Called { .. }) | None => false,
         }
     }
 

@@ -1,7 +1,6 @@
 //! The forks of a run, those of a MAP among them: their branches' threads, their joins' verdicts, and what those give the
 //! parent.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -19,16 +18,19 @@ use super::step::Step;
 use super::tree::{Branching, Origin, Owned};
 use super::{Effect, ForkNo, ThreadNo};
 use crate::conversation::Conversation;
-use crate::definition::ItemConversation;
+use crate::definition::{ItemConversation, VariableScope};
 use crate::error::RunError;
 use crate::event::EventType;
 use crate::graph::{ForkIx, Graph, NodeIx, NodeKind};
 use crate::join::{
-    self, BranchVariables, Conversation as JoinConversation, ForkJoinMachine, JoinedPath, PathEnd, PathStatus, Verdict,
-    join_error, join_output, late_items_output, merge_variables, within_limits,
+    self, BranchVariables, Conversation as JoinConversation, ForkJoinMachine, JoinedPath, MergedVariables, PathEnd,
+    PathStatus, VariableConflict, Verdict, join_error, join_output, late_items_output, merge_variables, within_limits,
 };
 use crate::status::ThreadStatus;
-use crate::thread::{BranchSeed, CancelReason, EffectId, Input, Joined, Outcome, Output, ThreadKind, ThreadMachine};
+use crate::thread::{
+    BranchSeed, CancelReason, EffectId, Input, Joined, Outcome, Output, ThreadKind, ThreadMachine, initial_variables,
+    item_names,
+};
 
 /// Losers that are told to stop at a time: other messages come in between.
 const LOSERS_AT_A_TIME: usize = 32;
@@ -325,31 +327,58 @@ impl RunMachine {
             });
             return error.map_or(Ok((Outcome::Done, None)), Err);
         };
-        let Branches::Paths { ix, start } = &run.branches else {
+        let merged = self.merged(run, &graph, merge)?;
+        let Branches::Paths { ix, .. } = run.branches else {
             let output = late_items_output(self.take_joined_paths(no))?;
-            return Ok((joined(output, BTreeMap::new()), None));
+            return Ok((joined(output, merged), None));
         };
-        let (ix, fork) = (*ix, graph.fork(*ix));
-        let left = |path: usize| -> Option<&Artifacts> { self.artifacts(run.threads.get(path).copied().flatten()?) };
-        let branches: Vec<BranchVariables<'_>> = merge
-            .iter()
-            .filter_map(|path| {
-                let variables = left(*path)?.variables.iter();
-                Some(BranchVariables {
-                    path_id: &fork.paths[*path].id,
-                    variables: variables.map(|(name, value)| (&**name, &**value)).collect(),
-                })
-            })
-            .collect();
-        let snapshot = |name: &str| -> Option<&Value> { start.snapshot.variables.value(name).map(|value| &**value) };
-        let variables: BTreeMap<String, Value> = merge_variables(snapshot, |name| graph.reducer(name), &branches)?;
         let source = match conversation {
             JoinConversation::ReplaceWith(path) => run.threads.get(*path).copied().flatten(),
             JoinConversation::Unchanged => None,
         };
         let run_id = Arc::clone(&self.run_id);
         let output = join_output(graph, ix, run_id, self.take_joined_paths(no))?;
-        Ok((joined(output, variables), source))
+        Ok((joined(output, merged), source))
+    }
+
+    /// The variables of these branches, for their parent.
+    fn merged(&self, run: &ForkRun, graph: &Graph, merge: &[usize]) -> Result<MergedVariables, VariableConflict> {
+        let left = |path: usize| -> Option<&Artifacts> { self.artifacts(run.threads.get(path).copied().flatten()?) };
+        let left = |path: &usize| Some((*path, left(*path)?.variables.iter()));
+        match &run.branches {
+            Branches::Paths { ix, start } => {
+                let paths = &graph.fork(*ix).paths;
+                let branches = merge.iter().filter_map(left).map(|(path, variables)| BranchVariables {
+                    path_id: &paths[path].id,
+                    variables: variables.map(|(name, value)| (&**name, &**value)).collect(),
+                });
+                let snapshot = |name: &str| start.snapshot.variables.value(name).map(|value| &**value);
+                merge_variables(snapshot, |name| graph.reducer(name), &branches.collect::<Vec<_>>())
+            }
+            Branches::Items {
+                node, graph: called, ..
+            } => {
+                let NodeKind::Map(map) = &graph.node(*node).kind else {
+                    return Ok(MergedVariables::default());
+                };
+                if map.assign.is_empty() {
+                    return Ok(MergedVariables::default());
+                }
+                let names = item_names(run.threads.len());
+                let is_wanted = |name: &Arc<str>| map.assign.contains(name);
+                let branches = merge.iter().filter_map(left).map(|(path, variables)| BranchVariables {
+                    path_id: &names[path],
+                    variables: variables
+                        .filter(|(name, _)| is_wanted(name))
+                        .map(|(name, value)| (&**name, &**value))
+                        .collect(),
+                });
+                // A variable that is as it was when the item's thread began was not set there.
+                let began = initial_variables(self.graphs.get(*called), VariableScope::Thread);
+                let snapshot = |name: &str| began.value(name).map(|value| &**value);
+                merge_variables(snapshot, |name| graph.reducer(name), &branches.collect::<Vec<_>>())
+            }
+        }
     }
 
     /// The state of a fork's paths just now, for an error: it names every thread. One that had ended, which the join
@@ -458,13 +487,15 @@ fn reason_of(verdict: &Verdict) -> CancelReason {
     }
 }
 
-/// The result a join hands to its parent, apart from the conversation.
-fn joined(output: Output, variables: BTreeMap<String, Value>) -> Outcome {
+/// The outcome that a join hands to its parent, apart from the conversation.
+fn joined(output: Output, merged: MergedVariables) -> Outcome {
     Outcome::Joined(Joined {
         output,
-        variables: variables
+        variables: merged
+            .variables
             .into_iter()
             .map(|(name, value)| (name.into(), Arc::new(value)))
             .collect(),
+        folds: merged.folds,
     })
 }

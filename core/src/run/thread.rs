@@ -246,7 +246,7 @@ impl ThreadTurn<'_, '_> {
             thread::Effect::Evaluate { id, node, what } => {
                 let machine = &self.live.machine;
                 let scope = ThreadScope::new(machine, self.globals);
-                match self.step.world.evaluate(machine.graph(), node, what, &scope) {
+                match self.step.world.evaluate(machine.graph(), node, what.clone(), &scope) {
                     Some(outcome) => return Some((id, outcome)),
                     None => self.outside(thread::Effect::Evaluate { id, node, what }),
                 }

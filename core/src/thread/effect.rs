@@ -173,7 +173,7 @@ pub struct TriggeredResult {
 }
 
 /// The texts that a node evaluates: they are in the graph, the values in the thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Evaluation {
     /// Which edge out of the node holds: [`Outcome::Choice`].
     Edges,
@@ -189,6 +189,19 @@ pub enum Evaluation {
     Texts,
     /// The value of a `pin`: [`Outcome::Value`].
     Pin,
+    /// One value of several for each of these variables: [`Outcome::Value`], a list in their order.
+    Folds(Arc<Vec<Fold>>),
+}
+
+/// The values that several paths gave a variable whose reducer is an expression.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fold {
+    /// The variable.
+    pub name: Arc<str>,
+    /// The expression over `a` and `b`.
+    pub expression: SnippetIx,
+    /// In path order.
+    pub values: Vec<Arc<Value>>,
 }
 
 /// A request to the thread's conversation.
@@ -554,6 +567,9 @@ pub struct Joined {
     pub output: Output,
     /// Thread variables that come back.
     pub variables: Vec<(Arc<str>, Arc<Value>)>,
+    /// Others that come back when their reducers have made them one value.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub folds: Vec<Fold>,
 }
 
 /// The end of a thread.

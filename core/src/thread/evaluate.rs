@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::effect::{Computed, Evaluation, Outcome};
-use super::items::item_inputs;
+use super::items::{folded, item_inputs};
 use super::loops::LoopFrame;
 use super::machine::ThreadMachine;
 use super::seed::Snapshot;
@@ -190,6 +190,7 @@ fn outcome(
             ),
             _ => Ok(Outcome::Done),
         },
+        Evaluation::Folds(folds) => folded(graph, &folds, scope, evaluator).map(Outcome::Value),
         Evaluation::Pin => match &node.kind {
             NodeKind::Context(ContextNode::Pin { value, .. }) => {
                 spec_value(graph, value, scope, evaluator).map(Outcome::Value)

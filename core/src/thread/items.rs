@@ -1,11 +1,13 @@
-//! The items of a MAP, and the inputs of the threads that they are for.
+//! The items of a MAP, the inputs of the threads that they are for, and what reducers make of what those leave.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::effect::Fold;
 use super::evaluate::{part, spec_value};
-use crate::graph::{Evaluator, Graph, ITEM_INDEX, MapNode, Unevaluated};
+use crate::graph::{Evaluator, Graph, ITEM_INDEX, MapNode, REDUCED, Unevaluated};
 use crate::script::Scope;
 use crate::value::{ValueBudget, entries};
 
@@ -33,11 +35,11 @@ pub(super) fn item_inputs(
     let mut room = ValueBudget::default();
     let mut inputs = Vec::with_capacity(list.len());
     for (index, item) in list.iter().enumerate() {
-        let scope = ItemScope {
+        let scope = ScopeOver {
             outer: scope,
-            name: &map.item_name,
-            item: Arc::new(item.clone()),
-            index: Arc::new(index.into()),
+            // A MAP whose item is called `index` sees that.
+            names: [&map.item_name, ITEM_INDEX],
+            values: [Arc::new(item.clone()), Arc::new(index.into())],
         };
         inputs.push(part(graph, input, &scope, evaluator, (&mut room, 1))?);
     }
@@ -49,15 +51,43 @@ pub(crate) fn item_names(count: usize) -> Vec<String> {
     (0..count).map(|index| index.to_string()).collect()
 }
 
-/// A thread's scope, with an item and its index before the variables.
-struct ItemScope<'a> {
-    outer: &'a dyn Scope,
-    name: &'a Arc<str>,
-    item: Arc<Value>,
-    index: Arc<Value>,
+/// One value for each variable, of those that several paths gave it.
+///
+/// # Errors
+/// As the expressions; `SCRIPT_LIMIT_EXCEEDED` where the values together become too large.
+pub(super) fn folded(
+    graph: &Graph,
+    folds: &[Fold],
+    scope: &dyn Scope,
+    evaluator: &mut dyn Evaluator,
+) -> Result<Arc<Value>, Unevaluated> {
+    let mut room = ValueBudget::default();
+    let mut all = Vec::with_capacity(folds.len());
+    for fold in folds {
+        let mut values = fold.values.iter().cloned();
+        let mut a = values.next().unwrap_or_default();
+        for b in values {
+            let over = ScopeOver {
+                outer: scope,
+                names: REDUCED,
+                values: [a, b],
+            };
+            a = evaluator.value(graph, fold.expression, &over)?;
+        }
+        room.take(&a, 1)?;
+        all.push(Arc::unwrap_or_clone(a));
+    }
+    Ok(Arc::new(Value::Array(all)))
 }
 
-impl Scope for ItemScope<'_> {
+/// A thread's scope, with two names before its variables; of two equal ones the first.
+struct ScopeOver<'a> {
+    outer: &'a dyn Scope,
+    names: [&'a str; 2],
+    values: [Arc<Value>; 2],
+}
+
+impl Scope for ScopeOver<'_> {
     fn input(&self) -> Arc<Value> {
         self.outer.input()
     }
@@ -67,22 +97,21 @@ impl Scope for ItemScope<'_> {
     }
 
     fn variable(&self, name: &str) -> Option<Arc<Value>> {
-        if name == &**self.name {
-            Some(Arc::clone(&self.item))
-        } else if name == ITEM_INDEX {
-            Some(Arc::clone(&self.index))
-        } else {
-            self.outer.variable(name)
+        match self.names.iter().position(|own| *own == name) {
+            Some(place) => Some(Arc::clone(&self.values[place])),
+            None => self.outer.variable(name),
         }
     }
 
     fn variables(&self) -> Vec<(Arc<str>, Arc<Value>)> {
         let mut all = self.outer.variables();
-        all.retain(|(name, _)| name != self.name && &**name != ITEM_INDEX);
-        if &**self.name != ITEM_INDEX {
-            all.push((Arc::from(ITEM_INDEX), Arc::clone(&self.index)));
-        }
-        all.push((Arc::clone(self.name), Arc::clone(&self.item)));
+        all.retain(|(name, _)| !self.names.contains(&&**name));
+        let own = self.names.iter().zip(&self.values).rev();
+        let own: BTreeMap<&str, &Arc<Value>> = own.map(|(name, value)| (*name, value)).collect();
+        all.extend(
+            own.into_iter()
+                .map(|(name, value)| (Arc::from(name), Arc::clone(value))),
+        );
         all
     }
 

@@ -19,9 +19,9 @@ mod step;
 
 pub use crate::value::Output;
 pub use effect::{
-    CancelReason, ContextChange, ConversationOp, Effect, EffectId, Environment, Evaluation, FiringId, Input, Joined,
-    LoggedOutcome, ModelChoice, ModelReply, Outcome, PersonsAnswer, Prepared, ScriptLogs, ThreadEnd, TimerPurpose,
-    ToolResult, TriggeredResult,
+    CancelReason, ContextChange, ConversationOp, Effect, EffectId, Environment, Evaluation, FiringId, Fold, Input,
+    Joined, LoggedOutcome, ModelChoice, ModelReply, Outcome, PersonsAnswer, Prepared, ScriptLogs, ThreadEnd,
+    TimerPurpose, ToolResult, TriggeredResult,
 };
 pub use evaluate::{ThreadScope, evaluate, spec_value};
 pub use id::ThreadId;

@@ -35,7 +35,7 @@ proptest! {
             Ok(merged) => {
                 prop_assert!(conflicts.is_empty());
                 for name in ["x", "y", "z"] {
-                    prop_assert_eq!(merged.get(name), written(name).first().map(|value| &values[usize::from(*value)]));
+                    prop_assert_eq!(merged.variables.get(name), written(name).first().map(|value| &values[usize::from(*value)]));
                 }
             }
             Err(conflict) => prop_assert_eq!(conflict.names.keys().map(String::as_str).collect::<Vec<_>>(), conflicts),

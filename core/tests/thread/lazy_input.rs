@@ -69,6 +69,7 @@ fn a_function_after_a_join_is_asked_for_before_the_joins_output_is_made() {
     let joined = Outcome::Joined(Joined {
         output,
         variables: Vec::new(),
+        folds: Vec::new(),
     });
     let effects = step(
         &mut machine,

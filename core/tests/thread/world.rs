@@ -138,6 +138,7 @@ impl World {
             Wanted::Joined => Outcome::Joined(Joined {
                 output: Output::default(),
                 variables: vec![("v".into(), Arc::new(json!(1)))],
+                folds: Vec::new(),
             }),
             Wanted::Child => Outcome::Child {
                 output: Arc::new(json!({"x": 1})),
@@ -148,7 +149,10 @@ impl World {
                 by: None,
                 at: 0,
             }),
-            Wanted::Event => Outcome::Event { sequence: 1, event: json!({"name": "go"}).into() },
+            Wanted::Event => Outcome::Event {
+                sequence: 1,
+                event: json!({"name": "go"}).into(),
+            },
             Wanted::Held => {
                 let holds = self.dice.below(3) == 0;
                 let firings: Vec<FiringId> = holds.then(|| self.firing()).into_iter().collect();
@@ -170,7 +174,7 @@ impl World {
                         other => panic!("{} has no routes", other.type_name()),
                     },
                     Evaluation::Input if matches!(graph.node(node).kind, NodeKind::Map(_)) => Wanted::Items,
-                    Evaluation::Value(_) | Evaluation::Input | Evaluation::Pin => Wanted::Value,
+                    Evaluation::Value(_) | Evaluation::Input | Evaluation::Pin | Evaluation::Folds(_) => Wanted::Value,
                     Evaluation::Prompt | Evaluation::Texts => Wanted::Texts,
                 };
                 (id, wanted)

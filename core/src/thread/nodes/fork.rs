@@ -1,11 +1,14 @@
 //! FORK and JOIN: the supervisor starts the paths and decides; the thread waits at JOIN.
 
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{NodeRun, Progress, failure};
+use super::{NodeRun, Progress, evaluate, failure};
 use crate::event::EventType;
 use crate::graph::{Fork, ForkIx};
-use crate::thread::effect::{Effect, Outcome};
+use crate::thread::effect::{Effect, EffectId, Evaluation, Joined, Outcome};
 use crate::thread::step::StepContext;
 
 /// FORK passes the last output on; its paths start when JOIN begins to wait, which is at once.
@@ -38,12 +41,54 @@ pub(super) fn enter_join(walk: &mut StepContext<'_>, ix: ForkIx, fork: &Fork) ->
 
 pub(super) fn answer(walk: &mut StepContext<'_>, outcome: Outcome) -> Progress {
     match outcome {
-        Outcome::Joined(joined) => {
-            if let Err(error) = walk.thread.variables.assign_all(&joined.variables) {
-                return Progress::Failed(error);
-            }
-            Progress::Done(joined.output)
+        Outcome::Joined(joined) if joined.folds.is_empty() => assign(walk, joined),
+        Outcome::Joined(mut joined) => {
+            let folds = Arc::new(std::mem::take(&mut joined.folds));
+            let names = folds.iter().map(|fold| Arc::clone(&fold.name)).collect();
+            let id = evaluate(walk, Evaluation::Folds(folds));
+            Progress::Wait(NodeRun::Reducing(Box::new(Reducing { id, names, joined })))
         }
         other => Progress::Failed(failure(other)),
+    }
+}
+
+/// The gains of a join, while expressions make one value of what several paths gave a variable.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::thread) struct Reducing {
+    id: EffectId,
+    names: Vec<Arc<str>>,
+    joined: Joined,
+}
+
+impl Reducing {
+    pub(super) fn id(&self) -> EffectId {
+        self.id
+    }
+}
+
+pub(super) fn reduced(
+    walk: &mut StepContext<'_>,
+    stage: Box<Reducing>,
+    effect: EffectId,
+    outcome: Outcome,
+) -> Progress {
+    if stage.id != effect {
+        return Progress::Wait(NodeRun::Reducing(stage));
+    }
+    let Reducing { names, mut joined, .. } = *stage;
+    match outcome {
+        Outcome::Value(values) => {
+            let values = values.as_array().into_iter().flatten().cloned().map(Arc::new);
+            joined.variables.extend(names.into_iter().zip(values));
+            assign(walk, joined)
+        }
+        other => Progress::Failed(failure(other)),
+    }
+}
+
+fn assign(walk: &mut StepContext<'_>, joined: Joined) -> Progress {
+    match walk.thread.variables.assign_all(&joined.variables) {
+        Ok(()) => Progress::Done(joined.output),
+        Err(error) => Progress::Failed(error),
     }
 }

@@ -85,6 +85,8 @@ pub(in crate::thread) enum NodeRun {
     Join {
         id: EffectId,
     },
+    /// Reducers of what a join brought. In a box: few have any.
+    Reducing(Box<fork::Reducing>),
     Subgraph(subgraph::Stage),
     Map(map::MapStage),
     Context(context::Stage),
@@ -153,6 +155,7 @@ impl NodeRun {
             Self::Code(stage) => code::answer(walk, stage, effect, outcome),
             Self::Route { id } if id == effect => route::answer(walk, outcome),
             Self::Join { id } if id == effect => fork::answer(walk, outcome),
+            Self::Reducing(stage) => fork::reduced(walk, stage, effect, outcome),
             Self::Subgraph(stage) => subgraph::answer(walk, stage, effect, outcome),
             Self::Map(stage) => map::answer(walk, stage, effect, outcome),
             Self::Context(stage) => context::answer(walk, stage, effect, outcome),
@@ -193,6 +196,7 @@ impl NodeRun {
             | Self::Code(_)
             | Self::Route { .. }
             | Self::Join { .. }
+            | Self::Reducing(_)
             | Self::Subgraph(_)
             | Self::Map(_)
             | Self::Tool(_)
@@ -221,6 +225,7 @@ impl NodeRun {
                 walk.out.push(Effect::Drop { id });
                 walk.merged(&merge, Outcome::Failed(failure(Outcome::Done)));
             }
+            Self::Reducing(stage) => walk.out.push(Effect::Drop { id: stage.id() }),
             Self::Variable(stage) => walk.out.push(Effect::Drop { id: stage.id() }),
             Self::Code(stage) => walk.out.push(Effect::Drop { id: stage.id() }),
             Self::Tool(stage) => walk.out.push(Effect::Drop { id: stage.id() }),

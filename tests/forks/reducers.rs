@@ -1,0 +1,152 @@
+//! Variables that several paths set, and become one: by words, by expressions, at a JOIN and after a MAP.
+
+use pirn_tests::world::{Ran, code, forked, line, node, run, wait};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+fn set(id: &str, expression: &str) -> Value {
+    node(id, "VARIABLE", json!({"variableName": "x", "expression": expression}))
+}
+
+/// Paths that each set `x` after such a time, so that they end in another order than they stand in.
+fn joined(values: &[(Value, u32)], reduce: &str) -> Ran {
+    let branch = |(place, (value, ms)): (usize, &(Value, u32))| {
+        vec![
+            wait(&format!("w{place}"), *ms),
+            set(&format!("v{place}"), &value.to_string()),
+        ]
+    };
+    let branches: Vec<Vec<Value>> = values.iter().enumerate().map(branch).collect();
+    let join = json!({"joinStrategy": "ALL_COMPLETED", "mergeVariables": "all"});
+    let mut bundle = forked(&branches, false, &join);
+    bundle["variables"] = json!([{"name": "x", "reduce": reduce}, {"name": "seen", "value": "!"}]);
+    run(&bundle, Value::Null)
+}
+
+/// The same as the items of a MAP.
+fn mapped(values: &[(Value, u32)], reduce: Option<&str>, assign: &Value) -> Ran {
+    let items: Vec<Value> = values
+        .iter()
+        .map(|(value, ms)| json!({"value": value, "ms": ms}))
+        .collect();
+    let mut item = line(
+        "item",
+        &[
+            code("rest", "return input.ms"),
+            node("when", "WAIT", json!({"seconds": 0.001})),
+            set("v", "input.value"),
+            node("own", "VARIABLE", json!({"variableName": "own", "expression": "1"})),
+        ],
+    );
+    item["variables"] = json!([{"name": "x"}]);
+    let mut main = line(
+        "main",
+        &[node(
+            "map",
+            "MAP",
+            json!({"items": items, "subgraphId": "item", "assign": assign}),
+        )],
+    );
+    main["variables"] = match reduce {
+        Some(reduce) => json!([{"name": "x", "value": "before", "reduce": reduce}, {"name": "seen", "value": "!"}]),
+        None => json!([{"name": "x", "value": "before"}]),
+    };
+    run(&json!({"workflows": [main, item]}), Value::Null)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+    #[test]
+    fn an_expression_makes_one_value_of_those_of_the_paths_in_path_order(
+        values in prop::collection::vec(("[a-z]{1,2}", 1..50_u32), 2..5),
+        needs_javascript in any::<bool>(),
+    ) {
+        let expression = if needs_javascript { "[a, b].map(c => c).join('')" } else { "a + b" };
+        let expected: String = values.iter().map(|(value, _)| value.as_str()).collect();
+        let values: Vec<(Value, u32)> = values.into_iter().map(|(value, ms)| (json!(value), ms)).collect();
+        let ran = joined(&values, expression);
+        prop_assert_eq!((ran.code(), &ran.report.variables["x"]), ("", &json!(expected)));
+        let ran = mapped(&values, Some(expression), &json!(["x"]));
+        prop_assert_eq!((ran.code(), &ran.report.variables["x"]), ("", &json!(expected)));
+    }
+}
+
+#[test]
+fn a_reducer_sees_the_threads_variables_and_fails_the_join_where_it_fails() {
+    let values = [(json!(1), 2), (json!(2), 1)];
+    assert_eq!(joined(&values, "a + seen + b").report.variables["x"], json!("1!2"));
+    assert_eq!(joined(&values, "a.b.c + b").code(), "SCRIPT_ERROR");
+    assert_eq!(joined(&values, "sum").report.variables["x"], json!(3));
+}
+
+#[test]
+fn what_a_map_assigns_comes_back_in_item_order_and_nothing_else_does() {
+    let values = [(json!([3]), 9), (json!([1]), 5), (json!(null), 1)];
+    let ran = mapped(&values, Some("append"), &json!(["x"]));
+    assert_eq!(ran.code(), "");
+    // The last one left it as it began.
+    assert_eq!(ran.report.variables["x"], json!([3, 1]));
+    assert!(!ran.report.variables.contains_key("own"));
+    let ran = mapped(&values, Some("append"), &json!([]));
+    assert_eq!(
+        ran.report.variables["x"],
+        json!("before"),
+        "nothing is assigned unless it is said"
+    );
+}
+
+#[test]
+fn items_that_disagree_without_a_reducer_are_a_conflict_by_index() {
+    let ran = mapped(&[(json!(1), 1), (json!(2), 1)], None, &json!(["x"]));
+    let error = ran.report.error.clone().expect("failed");
+    assert_eq!(error.code.as_str(), "VARIABLE_MERGE_CONFLICT");
+    assert_eq!(error.details, Some(json!({"conflicts": {"x": {"0": 1, "1": 2}}})));
+}
+
+#[test]
+fn what_cannot_be_a_reducer_or_assigned_is_said_when_it_is_loaded() {
+    let faults = |bundle: &Value| -> Vec<(String, String, Option<String>)> {
+        let faults = pirn::Engine::builder().workflows(bundle.to_string()).build();
+        let Err(pirn::BuildError::Workflows(faults)) = faults else {
+            panic!("it is refused")
+        };
+        let facts = faults
+            .into_iter()
+            .map(|fault| (fault.code.as_str().to_owned(), fault.pointer, fault.help));
+        facts.collect()
+    };
+    let mut main = line(
+        "main",
+        &[node(
+            "map",
+            "MAP",
+            json!({"items": "input", "subgraphId": "item", "assign": ["tottal"]}),
+        )],
+    );
+    main["variables"] = json!([
+        {"name": "total", "reduce": "summ"}, {"name": "two", "reduce": "a +"}, {"name": "three", "reduce": "a + c"}
+    ]);
+    let bundle = json!({"workflows": [main, line("item", &[])]});
+    let found = faults(&bundle);
+    let short: Vec<(&str, &str)> = found
+        .iter()
+        .map(|(code, pointer, _)| (code.as_str(), pointer.as_str()))
+        .collect();
+    assert_eq!(
+        short,
+        [
+            ("UNKNOWN_NAME", "/workflows/0/nodes/1/config/assign/0"),
+            ("INVALID_VALUE", "/workflows/0/variables/0/reduce"),
+            ("INVALID_EXPRESSION", "/workflows/0/variables/1/reduce"),
+            ("UNKNOWN_NAME", "/workflows/0/variables/2/reduce"),
+        ]
+    );
+    assert!(
+        found[0].2.as_ref().is_some_and(|help| help.contains("total")),
+        "{found:?}"
+    );
+    assert!(
+        found[1].2.as_ref().is_some_and(|help| help.contains("sum")),
+        "{found:?}"
+    );
+}
