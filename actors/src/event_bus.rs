@@ -299,7 +299,7 @@ impl StreamHandler<BusMsg> for EventBusActor {
                 event,
                 taken,
                 answer,
-            } => self.waiters.begin(run_id, waiter, (&event, &taken), answer),
+            } => self.waiters.begin(&run_id, waiter, (&event, &taken), answer),
             BusMsg::Keep { run_id, words } => self.waiters.keep(run_id, &words),
             BusMsg::WaitEnded { run_id, waiter } => self.waiters.end(&run_id, waiter),
             BusMsg::Subscribe(subscriber) => self.subscribe(subscriber),

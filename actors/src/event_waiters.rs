@@ -26,17 +26,17 @@ impl EventWaiters {
 
     pub(crate) fn begin(
         &mut self,
-        run_id: Arc<str>,
+        run_id: &Arc<str>,
         waiter: WaitNo,
         (word, taken): (&Arc<str>, &TakenEvents),
         answer: Answer<Outcome>,
     ) {
-        let run = self.0.entry(Arc::clone(&run_id)).or_default();
+        let run = self.0.entry(Arc::clone(run_id)).or_default();
         match run.waits.begin(waiter, word, taken) {
             Some(event) => answer.give(heard(&event)),
             None => drop(run.answers.insert(waiter, answer)),
         }
-        self.forget_if_empty(&run_id);
+        self.forget_if_empty(run_id);
     }
 
     /// Answers those of the run that wait for this event.
