@@ -135,12 +135,7 @@ mod tests {
             .zip(0..)
             .map(|(event, waiter)| {
                 let (answer, heard) = answer();
-                waits.begin(
-                    Arc::clone(&run),
-                    waiter,
-                    (&event.into(), &TakenEvents::default()),
-                    answer,
-                );
+                waits.begin(&run, waiter, (&event.into(), &TakenEvents::default()), answer);
                 heard
             })
             .collect();
@@ -161,12 +156,7 @@ mod tests {
         let mut waits = EventWaiters::default();
         let run: Arc<str> = "r".into();
         for waiter in 0..2 {
-            waits.begin(
-                Arc::clone(&run),
-                waiter,
-                (&"go".into(), &TakenEvents::default()),
-                answer().0,
-            );
+            waits.begin(&run, waiter, (&"go".into(), &TakenEvents::default()), answer().0);
         }
         waits.end(&run, 0);
         assert_eq!(waits.0[&run].answers.keys().collect::<Vec<_>>(), [&1], "M37");

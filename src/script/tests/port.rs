@@ -28,6 +28,8 @@ fn graph(code: &str) -> Arc<Graph> {
         }],
         forks: Vec::new(),
         variables: Vec::new(),
+        reducers: std::collections::BTreeMap::new(),
+        awaited_events: Vec::new(),
         variable_names: Arc::default(),
         triggers: Vec::new(),
         config: WorkflowConfig::default(),

@@ -130,6 +130,8 @@ fn snippets(texts: &[&str]) -> pirn_core::graph::Graph {
             .collect(),
         forks: Vec::new(),
         variables: Vec::new(),
+        reducers: std::collections::BTreeMap::new(),
+        awaited_events: Vec::new(),
         variable_names: Arc::default(),
         triggers: Vec::new(),
         config: pirn_core::definition::WorkflowConfig::default(),

@@ -56,7 +56,9 @@ impl World for Workflows {
     fn evaluate(&mut self, _: &Arc<Graph>, _: NodeIx, what: Evaluation, scope: &ThreadScope<'_>) -> Option<Outcome> {
         Some(match what {
             Evaluation::Edges | Evaluation::Routes => Outcome::Choice(Some(0)),
-            Evaluation::Value(_) | Evaluation::Input | Evaluation::Pin => Outcome::Value(scope.output()),
+            Evaluation::Value(_) | Evaluation::Input | Evaluation::Pin | Evaluation::Folds(_) => {
+                Outcome::Value(scope.output())
+            }
             Evaluation::Prompt | Evaluation::Texts => Outcome::Texts(vec![Some("text".into()), None]),
         })
     }
