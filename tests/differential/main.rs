@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::executor::block_on;
 use pirn::store::MemoryStore;
 use pirn::workflow::{
-    Ask, Assign, Code, ConversationMode, Join, JoinWhen, Llm, Loop, MapItems, MergeVariables, Reducer, RetryPolicy,
+    Ask, Assign, Code, ConversationMode, Join, JoinWhen, Llm, Loop, MapItems, MergeVariables, ReducerWord, RetryPolicy,
     Subgraph, workflow,
 };
 use pirn::{Engine, EngineBuilder, EventType, Heard, Profile, RunReport, WorkflowDefinition};
@@ -316,8 +316,8 @@ fn written(name: &str) -> Vec<WorkflowDefinition> {
             let end = flow.end_with("end", output);
             flow.edge(join, end);
         })],
-        "append" => vec![reduced(name, json!([]), Reducer::Append)],
-        "total" => vec![reduced(name, json!(0), Reducer::Sum)],
+        "append" => vec![reduced(name, json!([]), ReducerWord::Append)],
+        "total" => vec![reduced(name, json!(0), ReducerWord::Sum)],
         "retry" => vec![workflow(name, "start", |flow, start| {
             let flaky = flow.then(start, "flaky", Code::function("flaky"));
             let policy = RetryPolicy {
@@ -341,7 +341,7 @@ fn written(name: &str) -> Vec<WorkflowDefinition> {
 }
 
 /// Two paths that assign one variable, which takes the values of both.
-fn reduced(name: &str, begin: Value, reducer: Reducer) -> WorkflowDefinition {
+fn reduced(name: &str, begin: Value, reducer: ReducerWord) -> WorkflowDefinition {
     workflow(name, "start", |flow, start| {
         flow.variable("all", begin).reduce = Some(reducer);
         let mut fork = flow.fork("fork");

@@ -7,6 +7,7 @@ mod failing;
 mod golden;
 mod migrations;
 mod outside;
+mod questions;
 mod power;
 #[path = "../../core/tests/run/shapes.rs"]
 mod shapes;

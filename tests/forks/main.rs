@@ -1,6 +1,7 @@
 //! SPEC section 4 in a real engine: branches are threads, decided by strategy, time and cancellation.
 
 mod decisions;
+mod iterations;
 mod losers;
 mod maps;
 mod merges;

@@ -190,7 +190,7 @@ fn asked(effect: &thread::Effect) -> Option<Value> {
         thread::Effect::Timer { id, after_ms, purpose } => {
             json!({"timer": id, "afterMs": after_ms, "purpose": purpose})
         }
-        thread::Effect::WaitEvent { id, event } => json!({"wait": id, "event": event}),
+        thread::Effect::WaitEvent { id, event, .. } => json!({"wait": id, "event": event}),
         thread::Effect::Conversation { .. }
         | thread::Effect::Fork { .. }
         | thread::Effect::Map { .. }

@@ -1,0 +1,107 @@
+//! Answers of people, over processes: none is lost, none is used twice, and nothing that led to a question is done again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use futures::executor::block_on;
+use pirn::store::MemoryStore;
+use pirn::{AnswerRefused, Engine, RunHandle, ThreadStatus};
+use serde_json::{Value, json};
+
+/// Two branches, each prepares something and asks; after both, something is done that fails the first time.
+const BUNDLE: &str = r#"{"id": "main", "nodes": [
+    {"id": "start", "type": "START"}, {"id": "fork", "type": "FORK", "config": {}},
+    {"id": "prepare-a", "type": "CODE", "config": {"function": "prepare"}},
+    {"id": "ask-a", "type": "USER_INTERACTION", "config": {"question": "A?"}},
+    {"id": "prepare-b", "type": "CODE", "config": {"function": "prepare"}},
+    {"id": "ask-b", "type": "USER_INTERACTION", "config": {"question": "B?"}},
+    {"id": "join", "type": "JOIN", "config": {"joinStrategy": "ALL_COMPLETED"}},
+    {"id": "act", "type": "CODE", "config": {"function": "act"}, "retry": {"maxAttempts": 2, "initialDelayMs": 1}},
+    {"id": "end", "type": "END", "config": {"output": "nodes.act"}}],
+  "edges": [{"from": "start", "to": "fork"}, {"from": "fork", "to": "prepare-a"}, {"from": "fork", "to": "prepare-b"},
+    {"from": "prepare-a", "to": "ask-a"}, {"from": "ask-a", "to": "join"}, {"from": "prepare-b", "to": "ask-b"},
+    {"from": "ask-b", "to": "join"}, {"from": "join", "to": "act"}, {"from": "act", "to": "end"}]}"#;
+
+#[derive(Clone, Default)]
+struct World {
+    store: MemoryStore,
+    prepared: Arc<AtomicU32>,
+    acted: Arc<AtomicU32>,
+}
+
+impl World {
+    fn engine(&self) -> Engine {
+        let (prepared, acted) = (Arc::clone(&self.prepared), Arc::clone(&self.acted));
+        let engine = Engine::builder()
+            .virtual_time(None)
+            .store(self.store.clone())
+            .workflows(BUNDLE)
+            .async_function("prepare", move |_| {
+                prepared.fetch_add(1, Ordering::Relaxed);
+                std::future::ready(Ok(Value::Null))
+            })
+            .async_function("act", move |input: Value| {
+                let first = acted.fetch_add(1, Ordering::Relaxed) == 0;
+                let answers = input["outputs"].clone();
+                std::future::ready(if first {
+                    Err("on purpose".to_owned())
+                } else {
+                    Ok(answers)
+                })
+            });
+        engine.build().expect("builds")
+    }
+
+    fn resumed(&self) -> (Engine, RunHandle) {
+        let engine = self.engine();
+        let run = block_on(engine.resume("run-1").start()).expect("goes on");
+        engine.wait_idle();
+        (engine, run)
+    }
+}
+
+fn open(run: &RunHandle) -> Vec<(String, String)> {
+    let open = block_on(run.interactions());
+    open.into_iter()
+        .map(|asked| (asked.node_id.to_string(), asked.id))
+        .collect()
+}
+
+#[test]
+fn an_answer_is_used_once_and_nothing_before_its_question_is_done_again() {
+    let world = World::default();
+    let first = world.engine();
+    let run = first.run("main").run_id("run-1").start().expect("starts");
+    first.wait_idle();
+    let asked = open(&run);
+    assert_eq!(
+        asked.iter().map(|(node, _)| node.as_str()).collect::<Vec<_>>(),
+        ["ask-a", "ask-b"]
+    );
+    block_on(run.answer(&asked[1].1, json!("b"))).expect("is taken");
+    first.wait_idle();
+    drop((run, first));
+
+    let (second, run) = world.resumed();
+    assert_eq!(open(&run), asked[..1], "the one that was answered is not asked again");
+    assert_eq!(
+        block_on(run.answer(&asked[1].1, json!("other"))),
+        Err(AnswerRefused::NotOpen)
+    );
+    block_on(run.answer(&asked[0].1, json!("a"))).expect("is taken");
+    second.wait_idle();
+    let report = run.try_outcome().expect("it ended");
+    assert_eq!(report.status, ThreadStatus::Completed, "{:?}", report.error);
+    let answers = ["prepare-a", "prepare-b"].map(|path| &report.output[path]["answer"]);
+    assert_eq!(
+        answers,
+        [&json!("a"), &json!("b")],
+        "what failed after them had both again"
+    );
+    assert_eq!(
+        world.prepared.load(Ordering::Relaxed),
+        2,
+        "each branch went once through what led to its question"
+    );
+    assert_eq!(world.acted.load(Ordering::Relaxed), 2);
+}
