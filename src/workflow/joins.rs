@@ -112,6 +112,7 @@ impl MapItems {
             timeout: None,
             on_decided: OnDecided::default(),
             conversation: ItemConversation::default(),
+            assign: Vec::new(),
             max_items: None,
         })
     }
@@ -152,6 +153,13 @@ impl MapItems {
     #[must_use]
     pub fn conversation(mut self, conversation: ItemConversation) -> Self {
         self.0.conversation = conversation;
+        self
+    }
+
+    /// A thread variable of the items' threads that comes back: several values become one by its `reduce`.
+    #[must_use]
+    pub fn assign(mut self, variable: impl Into<String>) -> Self {
+        self.0.assign.push(variable.into());
         self
     }
 }

@@ -69,8 +69,8 @@ pub use handles::{End, Enters, Fork, Handle, Leaves, LoopStart, Node, Path, Ques
 pub use joins::{Join, JoinWhen, MapItems};
 pub use pirn_core::definition::{
     AgentConfig as Agent, CompressionConfig as Compression, ConversationMode, FilterContext as Filter,
-    HistoryCallbackMode, ItemConversation, LoopLimit, MergeVariables, Reducer, RetryPolicy, ToolRoundLimit,
-    VariableType,
+    HistoryCallbackMode, ItemConversation, LoopLimit, MergeVariables, Reducer, ReducerWord, RetryPolicy,
+    ToolRoundLimit, VariableType,
 };
 pub use settings::{EdgeSettings, NodeSettings, RouteSettings};
 pub use steps::{Ask, Assign, Back, CallTool, Code, Llm, Loop, Step, Subgraph, Wait};
@@ -216,7 +216,7 @@ impl<'f, K> WorkflowBuilder<'f, K> {
     }
 
     /// A variable with its first value; the rest of it may be set on what this gives:
-    /// `flow.variable("total", 0).reduce = Some(Reducer::Sum)`.
+    /// `flow.variable("total", 0).reduce = Some(ReducerWord::Sum.into())`.
     pub fn variable(&mut self, name: impl Into<String>, value: impl Into<Value>) -> &mut VariableDefinition {
         let variable = VariableDefinition {
             name: name.into(),

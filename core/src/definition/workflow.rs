@@ -102,6 +102,12 @@ pub enum ReducerWord {
     Merge,
 }
 
+impl From<ReducerWord> for Reducer {
+    fn from(word: ReducerWord) -> Self {
+        Self::Word(word)
+    }
+}
+
 impl ReducerWord {
     /// The words, as they are written.
     pub const WORDS: [&str; 7] = ["last", "append", "sum", "min", "max", "union", "merge"];
