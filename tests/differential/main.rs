@@ -343,7 +343,7 @@ fn written(name: &str) -> Vec<WorkflowDefinition> {
 /// Two paths that assign one variable, which takes the values of both.
 fn reduced(name: &str, begin: Value, reducer: ReducerWord) -> WorkflowDefinition {
     workflow(name, "start", |flow, start| {
-        flow.variable("all", begin).reduce = Some(reducer);
+        flow.variable("all", begin).reduce = Some(reducer.into());
         let mut fork = flow.fork("fork");
         flow.edge(start, &fork);
         let first = flow.node("first", Assign::to("all", "input[0]"));
