@@ -7,8 +7,8 @@ mod failing;
 mod golden;
 mod migrations;
 mod outside;
-mod questions;
 mod power;
+mod questions;
 #[path = "../../core/tests/run/shapes.rs"]
 mod shapes;
 mod small;
