@@ -21,6 +21,8 @@ pub struct Commit {
     pub records: Vec<Record>,
     /// Texts to keep, if they are not kept yet.
     pub contents: Vec<Content>,
+    /// Contents that the run names from now on, beside those it started from; kept, or given here.
+    pub names: Vec<ContentHash>,
     /// The run's status now.
     pub status: Option<RunStatus>,
     /// Timers set and cleared.
@@ -125,6 +127,7 @@ impl Commit {
             follows,
             records: Vec::new(),
             contents: Vec::new(),
+            names: Vec::new(),
             status: None,
             timers: Vec::new(),
             session: None,
@@ -144,6 +147,13 @@ impl Commit {
     pub fn content(mut self, content: Content) -> Self {
         self.contents.push(content);
         self
+    }
+
+    /// Keeps a text for as long as the run is kept.
+    #[must_use]
+    pub fn name(mut self, content: Content) -> Self {
+        self.names.push(content.hash());
+        self.content(content)
     }
 
     /// Says how the run stands.

@@ -207,7 +207,7 @@ impl State {
                 None
             }
         };
-        let named = before.iter().flat_map(Kept::names);
+        let named = before.iter().flat_map(Kept::names).chain(&commit.names);
         self.know(&commit, named)?;
         let session = commit
             .session
@@ -233,6 +233,7 @@ impl State {
             kept.run.status = status;
         }
         kept.records.extend(commit.records);
+        kept.run.contents.extend(&commit.names);
         let steps = kept.run.steps;
         self.contents.extend(
             commit

@@ -12,6 +12,10 @@ pub(super) const PROMISES: &[Promise] = &[
         keep: contents,
     },
     Promise {
+        name: "a_run_may_come_to_name_more_contents",
+        keep: named,
+    },
+    Promise {
         name: "a_session_goes_from_version_to_version",
         keep: sessions,
     },
@@ -45,6 +49,31 @@ fn contents(open: &Open) {
     assert_eq!(
         refused(open().contents(vec![texts[0].hash(), hash])),
         StoreError::NoSuchContent { hash }
+    );
+}
+
+fn named(open: &Open) {
+    let store = open();
+    let (first, later) = (Content::new("from the start"), Content::new("came later"));
+    done(store.commit(start("run-1").name(first.clone())));
+    done(store.commit(Commit::after("run-1", 0).record(record(1)).name(later.clone())));
+    let unknown = Content::new("never kept").hash();
+    let mut naming = Commit::after("run-1", 1);
+    naming.names = vec![unknown];
+    assert_eq!(
+        refused(store.commit(naming)),
+        StoreError::NoSuchContent { hash: unknown }
+    );
+    drop(store);
+    let store = open();
+    let run = done(store.run("run-1")).expect("is there");
+    assert_eq!(run.contents, [first.hash(), later.hash()]);
+    done(store.contents(run.contents));
+    done(store.remove(vec!["run-1".into()], false));
+    assert_eq!(
+        refused(store.contents(vec![later.hash()])),
+        StoreError::NoSuchContent { hash: later.hash() },
+        "it goes with the run"
     );
 }
 

@@ -18,7 +18,7 @@ pub(super) const PROMISES: &[Promise] = &[Promise {
 #[derive(Clone, Debug)]
 pub enum Step {
     /// A commit, sensible or not.
-    Commit(Commit),
+    Commit(Box<Commit>),
     /// [`Store::remove`]
     Remove(Vec<String>),
     /// [`Store::set_meta`]
@@ -31,7 +31,7 @@ impl Step {
     /// Carries it out; the answer in words.
     pub fn apply(&self, store: &dyn Store) -> String {
         match self.clone() {
-            Self::Commit(commit) => format!("{:?}", block_on(store.commit(commit))),
+            Self::Commit(commit) => format!("{:?}", block_on(store.commit(*commit))),
             Self::Remove(ids) => format!("{:?}", block_on(store.remove(ids, false)).map(|removed| removed.runs)),
             Self::SetMeta(name, value) => format!("{:?}", block_on(store.set_meta(name, value))),
             Self::RemoveSession(id) => format!("{:?}", block_on(store.remove_session(id))),
@@ -137,20 +137,20 @@ impl Dice {
                 let steps = self.steps_of(known, &base);
                 let at = self.roll(steps + 1);
                 let commit = fork(&id, &base, at);
-                Step::Commit(self.more(commit, at, known))
+                Step::Commit(Box::new(self.more(commit, at, known)))
             }
             4..=6 => {
                 let mut new = NewRun::new("flow", definition().hash(), self.roll(1_000));
                 new.session = (self.roll(2) == 0).then(|| SESSIONS[0].to_owned());
                 new.contents = self.named();
                 let commit = Commit::start(self.id(), new).content(definition());
-                Step::Commit(self.more(commit, 0, known))
+                Step::Commit(Box::new(self.more(commit, 0, known)))
             }
             _ => {
                 let id = self.id();
                 let steps = self.steps_of(known, &id);
                 let commit = Commit::after(id, steps);
-                Step::Commit(self.more(commit, steps, known))
+                Step::Commit(Box::new(self.more(commit, steps, known)))
             }
         }
     }
@@ -174,6 +174,8 @@ impl Dice {
         }
         match self.roll(12) {
             0 => commit = commit.status(RunStatus::ALL[self.roll(8) as usize]),
+            6 => commit = commit.name(texts()[self.roll(5) as usize].clone()),
+            7 => commit.names = self.named(),
             1 => commit = commit.timer(self.roll(5), format!("t{}", self.roll(3))),
             2 => commit = commit.clear_timer(self.roll(5), format!("t{}", self.roll(3))),
             3 => commit = commit.snapshot(self.roll(steps + 1), format!("snapshot {}", self.roll(99))),

@@ -103,6 +103,8 @@ impl Tables {
         if is_new {
             self.know(row.names())?;
         }
+        self.know(commit.names.iter())?;
+        row.run.contents.extend(&commit.names);
         if let Some(write) = &commit.session {
             self.write_session(&commit.run, write)?;
         }

@@ -110,7 +110,7 @@ pub(crate) fn open(disk: &Disk) -> Result<SqliteStore, StoreError> {
 fn apply(step: &Step, store: &SqliteStore) -> Result<(), StoreError> {
     use pirn_store::Store;
     let answer = match step.clone() {
-        Step::Commit(commit) => block_on(store.commit(commit)).map(drop),
+        Step::Commit(commit) => block_on(store.commit(*commit)).map(drop),
         Step::Remove(ids) => block_on(store.remove(ids, false)).map(drop),
         Step::SetMeta(name, value) => block_on(store.set_meta(name, value)),
         Step::RemoveSession(id) => block_on(store.remove_session(id)).map(drop),
