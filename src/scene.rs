@@ -53,6 +53,8 @@ impl Stage {
                 spawner,
                 run_id_seed: seed,
                 seed: Some(seed),
+                max_waiting: 0,
+                first_number: 0,
             })?;
             for graph in &self.plan.graphs {
                 engine.register(graph);

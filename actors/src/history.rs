@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pirn_core::conversation::{Conversation, ConversationError, Counted, MarkMap, Tokenizer};
 use pirn_core::message::Message;
-use pirn_core::run::ConversationReport;
+use pirn_core::run::{ConversationReport, SessionState};
 
 /// Messages for conversations to start with. They never change, and a clone costs the same whatever their number.
 ///
@@ -74,6 +74,19 @@ impl History {
                 counted(conversation.complete().messages(), marks, tokenizer)
             }
         }
+    }
+}
+
+/// The same session, its conversation counted by `tokenizer`: anew, where another one of another name counted it.
+pub fn recounted(state: SessionState, tokenizer: &Arc<dyn Tokenizer>) -> SessionState {
+    if *state.tokenizer == *tokenizer.name() {
+        return state;
+    }
+    let marks = state.conversation.mark_map().clone();
+    SessionState {
+        tokenizer: tokenizer.name().into(),
+        conversation: counted(state.conversation.complete().messages(), marks, tokenizer),
+        ..state
     }
 }
 

@@ -27,6 +27,7 @@ pub mod ports;
 mod protocol;
 pub mod rebuilt;
 mod run_context;
+pub mod sessions;
 mod spans;
 mod supervisor;
 mod thread;

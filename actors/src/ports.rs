@@ -439,6 +439,8 @@ pub struct Ports {
     pub notify: Arc<Notify>,
     /// Checks people's answers.
     pub fits: Fits,
+    /// Keeps what runs leave in their sessions.
+    pub sessions: Arc<dyn crate::sessions::SessionKeeper>,
 }
 
 impl Ports {

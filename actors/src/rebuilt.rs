@@ -259,6 +259,8 @@ impl Seen {
                 self.answered.remove(thread);
             }
             Effect::Begin { .. }
+            | Effect::AwaitSession
+            | Effect::LeaveSession(_)
             | Effect::Drop { .. }
             | Effect::AwaitTriggers { .. }
             | Effect::SetTimer { .. }

@@ -11,7 +11,8 @@ use pirn_core::definition::Pinned;
 use pirn_core::error::RunError;
 use pirn_core::graph::Graph;
 use pirn_core::run::{
-    DetachedStart, Effect, Message, Origin, RunMachine, RunReport, RunSeed, ThreadNo, Timer, ToSupervisor, ToThread,
+    DetachedStart, Effect, Message, Origin, RunMachine, RunReport, RunSeed, SessionSeed, ThreadNo, Timer, ToSupervisor,
+    ToThread,
 };
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::Input;
@@ -25,6 +26,7 @@ use crate::protocol::engine::{DetachedRun, OnEnd};
 use crate::protocol::supervisor::SupervisorMsg;
 use crate::rebuilt::Resumed;
 use crate::run_context::RunContext;
+use crate::sessions::{self, SessionSeat, empty_session};
 use crate::turn::Turn;
 
 /// More links than a chain of triggers has.
@@ -38,6 +40,7 @@ pub(crate) struct RunSpec {
     pub(crate) on_end: Option<OnEnd>,
     pub(crate) permit: Permit,
     pub(crate) seat: Option<ArbiterLease>,
+    pub(crate) session: Option<SessionSeat>,
 }
 
 /// The beginning of a run.
@@ -56,6 +59,7 @@ pub(crate) struct NewRun {
     pub(crate) is_unlimited: bool,
     pub(crate) deadline_ms: Option<u64>,
     pub(crate) trigger_depth: u32,
+    pub(crate) session: Option<SessionSeed>,
 }
 
 impl Beginning {
@@ -92,6 +96,7 @@ impl NewRun {
             trigger_depth: self.trigger_depth,
             seed: run.host.random(),
             picks_starts: run.host.picks_order(),
+            session: self.session,
         }
     }
 }
@@ -113,6 +118,8 @@ pub(crate) struct SupervisorActor {
     /// The run's place in the engine.
     permit: Option<Permit>,
     _seat: Option<ArbiterLease>,
+    /// The run's place in its session.
+    session: Option<Box<SessionSeat>>,
 }
 
 impl SupervisorActor {
@@ -124,6 +131,7 @@ impl SupervisorActor {
             settled: Some(spec.settled),
             permit: Some(spec.permit),
             _seat: spec.seat,
+            session: spec.session.map(Box::new),
         };
         (actor, spec.beginning)
     }
@@ -145,6 +153,12 @@ impl SupervisorActor {
     pub(crate) fn carry(&mut self, effect: Effect, at: Millis, turn: &mut Turn<'_>) {
         match effect {
             Effect::Begin { thread } => begin(thread, turn),
+            Effect::AwaitSession => self.await_session(turn),
+            Effect::LeaveSession(left) => {
+                if let Some(mut seat) = self.session.take() {
+                    seat.leave(left.map(|left| *left));
+                }
+            }
             Effect::Emit {
                 workflow_id,
                 thread_id,
@@ -193,6 +207,23 @@ impl SupervisorActor {
             run: Arc::clone(&turn.run.run_id),
             thread,
         });
+    }
+
+    fn await_session(&mut self, turn: &mut Turn<'_>) {
+        let run = turn.run;
+        let tokenizer = run.in_place.tokenizer(turn.machine.graph_of_main());
+        let Some(seat) = &mut self.session else {
+            // It is in nobody's way: a fork of a run that had not had its turn.
+            let empty = sessions::told(Ok(empty_session(tokenizer.name())));
+            return run.supervisor.do_send(tell(empty));
+        };
+        let (waiting, supervisor) = (seat.turn(run.host.clone(), tokenizer), Arc::clone(&run.supervisor));
+        let told = async move {
+            if let Some(turn) = waiting.await {
+                supervisor.do_send(tell(sessions::told(turn)));
+            }
+        };
+        run.host.spawn(None, Box::pin(told));
     }
 
     fn report(&mut self, report: Box<RunReport>) {

@@ -104,6 +104,8 @@ fn started(simulated: &SimulatedHost) -> Arc<EngineShared> {
         spawner: Box::new(Here),
         run_id_seed: 0,
         seed: None,
+        max_waiting: 0,
+        first_number: 0,
     })
     .expect("it starts");
     let loaded = Loaded::of(&[SourceFile::new("test", BUNDLE)]);
@@ -248,5 +250,6 @@ fn ports() -> Ports {
         tokenizer: Arc::new(|_| Arc::new(Estimator)),
         notify: Arc::new(|_, _| ()),
         fits: |_, _| Ok(()),
+        sessions: Arc::new(pirn_actors::sessions::MemorySessions::default()),
     }
 }

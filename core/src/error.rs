@@ -76,6 +76,8 @@ run_error_codes! {
     InvalidInput = "INVALID_INPUT",
     /// A limit of the engine refused the work.
     Overloaded = "OVERLOADED",
+    /// As many runs wait for the session as may, or one that comes before waits for somebody to go on with it.
+    SessionBusy = "SESSION_BUSY",
     /// The store of a durable run failed: what was not durable was not told, and the run can be resumed.
     StoreError = "STORE_ERROR",
     /// An effect had begun when its process ended, and its `inDoubt` says that it is not done again.

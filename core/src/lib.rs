@@ -15,6 +15,7 @@ pub mod message;
 pub mod model_call;
 pub mod run;
 pub mod script;
+pub mod session;
 pub mod status;
 pub mod thread;
 pub mod trigger;

@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures::future::{BoxFuture, FutureExt};
 use pirn_actors::engine::{EngineParts, EngineShared};
 use pirn_actors::host::{HostConfig, NotLocalContext};
 use pirn_actors::journal::Journal;
 use pirn_actors::ports::{CallContext, Function, Input, Model, Notify, Ports, TokenizerChoice, Tool};
+use pirn_actors::sessions::MemorySessions;
 use pirn_core::conversation::Tokenizer;
 use pirn_core::definition::{Fault, Loaded, Profile, SourceFile, TriggerDefinition, WorkflowDefinition};
 use pirn_core::error::RunError;
@@ -20,7 +22,7 @@ use serde_json::Value;
 
 use pirn_store::Store;
 
-use super::durable::{AskDoubt, DoubtAnswer, DoubtQuestion, Durable, StoreJournal};
+use super::durable::{AskDoubt, DoubtAnswer, DoubtQuestion, Durable, StoreJournal, StoredSessions};
 use super::place::{Placement, process_seed};
 use super::{Compression, Engine, Names};
 use crate::check::Checked;
@@ -31,6 +33,16 @@ use crate::tools::{ApprovalRequest, ToolRegistry, Verdict};
 
 /// Runs at once where the builder is not told otherwise.
 const DEFAULT_MAX_RUNS: usize = 1_000_000;
+
+/// Runs that wait for one session, likewise.
+const DEFAULT_MAX_WAITING: usize = 64;
+
+/// A number above those of every run that an earlier process began.
+#[allow(clippy::disallowed_methods)] // no host is asked: the order outlives every one of them
+fn micros_since_1970() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX / 2)
+}
 
 /// Why an engine could not be built.
 #[derive(Debug)]
@@ -119,6 +131,7 @@ pub struct EngineBuilder {
     store: Option<Arc<dyn Store>>,
     ask: Option<AskDoubt>,
     scripts: Option<Arc<ScriptPort>>,
+    max_waiting: Option<usize>,
 }
 
 /// Which clock an engine lives by.
@@ -363,6 +376,13 @@ impl EngineBuilder {
         self
     }
 
+    /// Runs that may wait for one [session](super::RunBuilder::session); one more is `SESSION_BUSY` (default 64).
+    #[must_use]
+    pub fn max_waiting(mut self, runs: usize) -> Self {
+        self.max_waiting = Some(runs);
+        self
+    }
+
     /// Threads that carry actors (default: one a core).
     #[must_use]
     pub fn arbiters(mut self, arbiters: usize) -> Self {
@@ -476,6 +496,9 @@ impl EngineBuilder {
             self.journal = Some(Arc::new(StoreJournal(Arc::clone(durable))));
         }
         let (mut ports, names) = self.ports(checked.as_ref(), &loaded)?;
+        if let Some(durable) = &durable {
+            ports.sessions = Arc::new(StoredSessions(Arc::clone(&durable.store)));
+        }
         let seed = self.seed.or(match self.clock {
             Clock::Virtual { seed } => seed,
             Clock::Real => None,
@@ -508,6 +531,8 @@ impl EngineBuilder {
             spawner,
             run_id_seed,
             seed,
+            max_waiting: self.max_waiting.unwrap_or(DEFAULT_MAX_WAITING),
+            first_number: micros_since_1970(),
         })
         .map_err(BuildError::Engine)?;
         let engine = Engine {
@@ -597,6 +622,7 @@ impl EngineBuilder {
                     (name, _) => crate::tokens::tokenizer(name),
                 })
             }),
+            sessions: Arc::new(MemorySessions::default()),
             notify: self
                 .notify
                 .take()

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pirn_actors::engine::{EngineShared, RunRequest, StartedRun};
+use pirn_actors::engine::{EngineShared, RunRequest, SessionRequest, StartedRun};
 use pirn_actors::events::{Deliver, Subscription};
 use pirn_actors::host::ThreadTag;
 use pirn_core::definition::{Fault, Loaded, Pinned, SourceFile, TriggerDefinition};
@@ -42,6 +42,7 @@ pub use pirn_actors::host::NotLocalContext;
 pub use pirn_actors::journal::{Graphs, Journal, Keeping, RunJournal};
 pub use pirn_actors::{History, ThreadList};
 pub use pirn_core::run::RunStatus;
+pub use pirn_core::run::SessionState;
 pub use pirn_core::run::{FiringOutcome, FiringReport, NodeReport, RunReport, ThreadReport};
 use place::Placement;
 pub(crate) use place::spawn_here;
@@ -278,6 +279,14 @@ impl Engine {
         self.shared.find(run_id).map(|started| self.handle(started))
     }
 
+    /// The state of a session: its version is 0 where no run has left anything in it.
+    ///
+    /// # Errors
+    /// `STORE_ERROR`: the store can not be read.
+    pub async fn session(&self, id: &str) -> Result<SessionState, RunError> {
+        self.shared.ports().sessions.state(&id.into(), None).await
+    }
+
     /// The store of its runs; none where they are not kept.
     pub fn store(&self) -> Option<&Arc<dyn Store>> {
         self.durable.as_ref().map(|durable| &durable.store)
@@ -317,16 +326,38 @@ impl Engine {
         const PAGE: usize = 1_000;
         let durable = self.durable()?;
         let (mut resumed, mut after) = (Vec::new(), None);
+        let mut later = Vec::new();
         loop {
             let page = durable.store.runs(RunFilter::live(), after, PAGE).await?;
             after = page.last().map(|run| run.id.clone());
             for run in page {
                 // One that another has started goes on with that.
                 if !self.shared.carries(&run.id) {
-                    resumed.push((run.id.clone(), self.resume(run.id).start().await));
+                    match self.resume(run.id.as_str()).start().await {
+                        Err(ResumeError::SessionBusy { .. }) => later.push(run.id),
+                        result => resumed.push((run.id, result)),
+                    }
                 }
             }
             if after.is_none() {
+                break;
+            }
+        }
+        // Those that wait for a session go on after the ones before them.
+        loop {
+            let (waiting, tried) = (later.len(), std::mem::take(&mut later));
+            let mut refused = Vec::new();
+            for run_id in tried {
+                match self.resume(run_id.as_str()).start().await {
+                    Err(error @ ResumeError::SessionBusy { .. }) => {
+                        later.push(run_id.clone());
+                        refused.push((run_id, Err(error)));
+                    }
+                    result => resumed.push((run_id, result)),
+                }
+            }
+            if later.len() == waiting {
+                resumed.extend(refused);
                 return Ok(resumed);
             }
         }
@@ -545,6 +576,48 @@ impl RunBuilder {
     pub fn metadata<K: Into<String>, V: Into<Value>>(mut self, entries: impl IntoIterator<Item = (K, V)>) -> Self {
         let entries = entries.into_iter().map(|(name, value)| (name.into(), value.into()));
         self.request.metadata = Some(Arc::new(entries.collect()));
+        self
+    }
+
+    /// Has the run take part in a session: it starts from the conversation and the variables of scope `session` that the
+    /// last run of the session left, and leaves its own when it completes. Runs of a session go one after the other, in the
+    /// order in which they were started; what a [`conversation`](Self::conversation) gives counts for the first one alone.
+    /// With a [store](super::EngineBuilder::store) sessions are durable, without one they live as long as the engine, the
+    /// 10,000 that were used last.
+    ///
+    /// ```
+    /// # use serde_json::json;
+    /// # let engine = pirn::Engine::builder()
+    /// #     .workflows(r#"{"id": "ask", "nodes": [{"id": "s", "type": "START"},
+    /// #         {"id": "ask", "type": "LLM", "config": {"prompt": "{{input}}"}}, {"id": "e", "type": "END"}],
+    /// #       "edges": [{"from": "s", "to": "ask"}, {"from": "ask", "to": "e"}]}"#)
+    /// #     .build()?;
+    /// for question in ["How?", "Why?"] {
+    ///     engine.run("ask").input(question).session("chat-7").start()?;
+    /// }
+    /// let last = engine.run("ask").input("When?").session("chat-7").start()?.outcome_blocking();
+    /// let said: Vec<&str> = last.conversation.messages.iter().map(|message| message.content.as_str()).collect();
+    /// assert_eq!(said[..4], ["How?", "How?", "Why?", "Why?"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// [`start`](Self::start) is refused with `SESSION_BUSY` where [as many runs wait](super::EngineBuilder::max_waiting)
+    /// as may. A run fails with it where one that comes before it is in the store and nobody carries it.
+    #[must_use]
+    pub fn session(mut self, id: impl Into<Arc<str>>) -> Self {
+        let keeps_on_failure = self.request.session.is_some_and(|session| session.keeps_on_failure);
+        let id = id.into();
+        self.request.session = Some(SessionRequest { id, keeps_on_failure });
+        self
+    }
+
+    /// What the run comes to is left in its [session](Self::session) also where it fails, is cancelled or out of time;
+    /// otherwise such a run leaves the session as it was.
+    #[must_use]
+    pub fn keep_on_failure(mut self) -> Self {
+        if let Some(session) = &mut self.request.session {
+            session.keeps_on_failure = true;
+        }
         self
     }
 

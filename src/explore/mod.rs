@@ -256,6 +256,7 @@ impl Explorer {
             pinned: self.pinned,
             metadata: None,
             deadline_ms: None,
+            session: None,
         };
         let schedule = ScheduleRun::new(plan, request, rules);
         let mut all = Outcomes {

@@ -66,6 +66,8 @@ impl ScheduleRun {
                 spawner,
                 run_id_seed: self.rules.seed,
                 seed: Some(self.rules.seed),
+                max_waiting: 0,
+                first_number: 0,
             })?;
             self.run(&engine, &simulated, &outcome)
         })

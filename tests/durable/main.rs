@@ -9,6 +9,7 @@ mod migrations;
 mod outside;
 mod power;
 mod questions;
+mod sessions;
 #[path = "../../core/tests/run/shapes.rs"]
 mod shapes;
 mod small;

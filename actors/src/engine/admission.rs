@@ -25,6 +25,7 @@ use crate::protocol::engine::{DetachedRun, EngineHandle, OnEnd};
 use crate::protocol::events::Subscription;
 use crate::protocol::supervisor::SupervisorHandle;
 use crate::run_context::RunContext;
+use crate::sessions::SessionSeat;
 use crate::supervisor::{Beginning, NewRun, RunSpec};
 
 /// A request for a run.
@@ -42,6 +43,17 @@ pub struct RunRequest {
     pub metadata: Option<Arc<Map<String, Value>>>,
     /// Milliseconds until the run is stopped, beside the workflow's own limit.
     pub deadline_ms: Option<u64>,
+    /// The session that it belongs to.
+    pub session: Option<SessionRequest>,
+}
+
+/// The session that a run belongs to.
+#[derive(Clone, Debug)]
+pub struct SessionRequest {
+    /// Names it.
+    pub id: Arc<str>,
+    /// What the run comes to is left there though it does not complete.
+    pub keeps_on_failure: bool,
 }
 
 /// Options of a run's start.
@@ -104,6 +116,10 @@ impl EngineShared {
             return Err(self.no_workflow(&request.workflow_id));
         };
         let metadata = request.metadata;
+        let asked = request.session;
+        let seat = asked.map(|asked| self.sessions.enter(asked.id, asked.keeps_on_failure, &run_id));
+        let seat = seat.transpose()?;
+        let session = seat.as_ref().map(SessionSeat::seed);
         let beginning = || {
             let conversation = self.conversation(&graph, request.conversation);
             let pinned = laid_over(graph.config.pinned.clone().unwrap_or_default(), request.pinned);
@@ -115,9 +131,11 @@ impl EngineShared {
                 is_unlimited: from.is_unlimited,
                 deadline_ms: request.deadline_ms,
                 trigger_depth: from.trigger_depth,
+                session,
             }))
         };
-        self.let_in((run_id, metadata), graphs, beginning, subscriptions, from.on_end)
+        let of_others = (from.on_end, seat);
+        self.let_in((run_id, metadata), graphs, beginning, subscriptions, of_others)
     }
 
     /// Admits a run, new or not; what it begins with is made ready when it is in.
@@ -127,7 +145,7 @@ impl EngineShared {
         graphs: Graphs,
         beginning: impl FnOnce() -> Beginning,
         subscriptions: Vec<Subscription>,
-        on_end: Option<OnEnd>,
+        (on_end, session): (Option<OnEnd>, Option<SessionSeat>),
     ) -> Result<(StartedRun, AdmittedRun), RunError> {
         let (mail, receiver) = channel(16);
         let (outcome_setter, outcome) = completion();
@@ -180,6 +198,7 @@ impl EngineShared {
                 on_end,
                 permit,
                 seat: lease,
+                session,
             };
             start_contained_on(host, receiver, RunActor::new(run, spec), move |exit| {
                 match &exit {

@@ -30,7 +30,8 @@ pub use crate::protocol::engine::OnEnd;
 use crate::protocol::engine::{DetachedRun, EngineHandle};
 use crate::protocol::events::{Deliver, EventFilter};
 use crate::protocol::supervisor::SupervisorMsg;
-pub use admission::{AdmittedRun, RunRequest};
+use crate::sessions::Sessions;
+pub use admission::{AdmittedRun, RunRequest, SessionRequest};
 use local::Local;
 use run_ids::RunIds;
 use runs::Runs;
@@ -69,6 +70,10 @@ pub struct EngineParts {
     pub run_id_seed: u64,
     /// Seeds what scripts draw; none: they can not.
     pub seed: Option<u64>,
+    /// Runs that may wait for one session; one more is SESSION_BUSY.
+    pub max_waiting: usize,
+    /// The number of the first run of a session: above those of every process before.
+    pub first_number: u64,
 }
 
 /// Shared by every run of an engine.
@@ -84,6 +89,7 @@ pub struct EngineShared {
     seed: Option<u64>,
     next_run: AtomicU64,
     uid: u64,
+    sessions: Arc<Sessions>,
 }
 
 static ENGINES: AtomicU64 = AtomicU64::new(1);
@@ -94,7 +100,9 @@ impl EngineShared {
     /// # Errors
     /// The threads have stopped.
     pub fn start(parts: EngineParts) -> Result<Arc<Self>, RunError> {
+        let keeper = Arc::clone(&parts.ports.sessions);
         let engine = Arc::new(Self {
+            sessions: Arc::new(Sessions::new(keeper, parts.max_waiting, parts.first_number)),
             ports: Arc::new(parts.ports),
             graphs: RwLock::default(),
             trigger_changes: Mutex::new(()),

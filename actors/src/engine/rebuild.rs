@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use pirn_core::Millis;
 use pirn_core::error::{RunError, RunErrorCode};
-use pirn_core::run::{Begun, Diverged, Effect, Message, Replayed, RunMachine, Told};
+use pirn_core::run::{Begun, Diverged, Effect, Message, Replayed, RunMachine, SessionSeed, Told};
 use pirn_sync::{Completion, completion};
 
 use super::admission::AdmittedRun;
@@ -82,13 +82,25 @@ impl EngineShared {
         let run_id = Arc::clone(resumed.rebuilt.machine.run_id());
         let graphs = Arc::clone(&resumed.rebuilt.graphs);
         let metadata = resumed.rebuilt.metadata.clone();
+        let session = resumed.rebuilt.machine.session().filter(|session| !session.is_aside);
+        let seat = session.map(|session| self.sessions.enter_again(session.clone(), &run_id));
         self.let_in(
             (run_id, metadata),
             graphs,
             || Beginning::Resumed(Box::new(resumed)),
             subscriptions,
-            on_end,
+            (on_end, seat),
         )
+    }
+
+    /// Finds out which runs of sessions earlier processes have left: before one of them goes on. The one that comes before
+    /// this run in its session and that nobody carries.
+    ///
+    /// # Errors
+    /// What they are kept in can not be read.
+    pub async fn session_run_before(&self, session: &SessionSeed, run_id: &str) -> Result<Option<Arc<str>>, RunError> {
+        self.sessions.know().await?;
+        Ok(self.sessions.abandoned_before(&session.id, run_id))
     }
 
     /// Tells a run from outside; false where there is none of this id.

@@ -191,6 +191,8 @@ pub enum VariableScope {
     Thread,
     /// The run's; the last write is seen by all.
     Global,
+    /// The run's, and handed on from each run of a session to the next.
+    Session,
 }
 
 /// VARIABLE.

@@ -61,12 +61,19 @@ impl RunMachine {
                 // Also where the thread has ended: what comes to nothing is said.
                 self.mailbox.send(Message::Thread(thread, ToThread::Input(input)));
             }
-            VariableScope::Global => match assign_global(&mut self.globals, step, &name, value, false) {
-                Ok(value) => self.emit_caused(thread, trigger_depth, EventType::VariableChanged, step, || {
-                    variable_fields(&name, &value, VariableScope::Global).into()
-                }),
-                Err(error) => self.say_not_assigned(thread, &trigger_id, &error, trigger_depth, step),
-            },
+            VariableScope::Global | VariableScope::Session => {
+                match assign_global(&mut self.globals, step, &name, value, false) {
+                    Ok(value) => {
+                        if scope == VariableScope::Session {
+                            self.globals.hand_on(&name);
+                        }
+                        self.emit_caused(thread, trigger_depth, EventType::VariableChanged, step, || {
+                            variable_fields(&name, &value, scope).into()
+                        });
+                    }
+                    Err(error) => self.say_not_assigned(thread, &trigger_id, &error, trigger_depth, step),
+                }
+            }
         }
     }
 

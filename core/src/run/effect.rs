@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::ThreadNo;
 use super::message::Timer;
 use super::report::RunReport;
+use super::session::SessionLeft;
 use crate::Millis;
 use crate::event::RaisedEvent;
 use crate::message::Message as ChatMessage;
@@ -21,6 +22,10 @@ pub enum Effect {
         /// Which.
         thread: ThreadNo,
     },
+    /// The run waits for its turn in its session: it is told [`super::ToSupervisor::Session`]. The first effect of such a run.
+    AwaitSession,
+    /// The run is done with its session, and leaves this; none: the session stays as it was. Told before the outcome.
+    LeaveSession(Option<Box<SessionLeft>>),
     /// A thread wants something that comes from outside: a model, a tool, a script, texts that the world does not evaluate in
     /// place, a function that takes its time, a timer, an event. It is answered with [`thread::Input::Answer`].
     Thread {

@@ -88,6 +88,7 @@ impl RunMachine {
                 Quiet::AskTriggers => step.out.push(Effect::QuiesceTriggers),
                 Quiet::Report => {
                     let report = self.report(step.now);
+                    step.out.extend(self.leave_session(&report));
                     step.out.push(Effect::Report(Box::new(report)));
                     quiet = self.quiescence.ended(true, self.tree.attached(), self.tree.live());
                 }

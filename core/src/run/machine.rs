@@ -12,6 +12,7 @@
 //! | Recovered | outside | says which effects are in doubt, for the report too |
 //! | Fire, `FireAlone`, `DetachedEnded` | outside | [`super::firing`]'s table |
 //! | `TriggersQuiet` | outside | [`super::quiescence`]'s table |
+//! | Session | outside | [`super::session`]'s table |
 //! | Fork | a thread, by its conversation | starts the paths; its join decides, by [`crate::join`]'s table |
 //! | Map | a thread, by its conversation | the same, with a thread for each item |
 //! | Call | a thread, by its conversation | starts the workflow; its end answers the thread |
@@ -40,6 +41,7 @@ use super::graphs::Graphs;
 use super::mailbox::Mailbox;
 use super::message::{HandedConversation, Message, Timer, ToConversation, ToSupervisor, ToThread};
 use super::quiescence::Quiescence;
+use super::session::{RunSession, SessionSeed};
 use super::slots::Slot;
 use super::start::Start;
 use super::step::Step;
@@ -81,6 +83,8 @@ pub struct RunSeed {
     pub seed: u64,
     /// Somebody outside picks which of several threads takes its first step next: [`Effect::Begin`] asks for it.
     pub picks_starts: bool,
+    /// The session that the run belongs to: it begins when it has its turn there.
+    pub session: Option<SessionSeed>,
 }
 
 /// A whole run. See the table above.
@@ -117,6 +121,9 @@ pub struct RunMachine {
     /// Effects that were in doubt after a crash.
     #[serde(default)]
     pub(super) doubts: Vec<DoubtReport>,
+    /// Its session, where it has one.
+    #[serde(default)]
+    pub(super) session: Option<Box<RunSession>>,
     /// The main thread, once it has ended. Nobody reads it any more: it is kept so that the outcome need not wait for
     /// its cleaning up, which after a fork of many branches takes a while.
     #[serde(skip)]
@@ -153,6 +160,7 @@ impl RunMachine {
             awaited: EventMask::NONE,
             steps: 0,
             doubts: Vec::new(),
+            session: seed.session.map(|seed| Box::new(RunSession::new(seed))),
             remains: None,
             spare: None,
             buffers: EffectBuffers::default(),
@@ -395,6 +403,7 @@ impl RunMachine {
                 let quiet = self.quiescence.triggers_quiet();
                 self.quiet(quiet, step);
             }
+            ToSupervisor::Session(turn) => self.session_turn(*turn, step),
             ToSupervisor::Fork {
                 thread,
                 effect,

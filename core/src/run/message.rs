@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::firing::Firing;
 use super::panics::Panic;
+use super::session::SessionState;
 use super::{Doubt, ForkNo, ThreadNo};
 use crate::Millis;
 use crate::conversation::compression::CompressionResult;
@@ -119,6 +120,8 @@ pub enum ToSupervisor {
     },
     /// From outside: the triggers of all that was raised have acted.
     TriggersQuiet,
+    /// From outside: the run has its turn in its session, or will not have it.
+    Session(Box<Result<SessionState, RunError>>),
     /// A thread stands at FORK.
     Fork {
         /// Which.

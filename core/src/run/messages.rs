@@ -31,6 +31,13 @@ impl Messages {
     }
 }
 
+impl Messages {
+    /// The conversation that they are of.
+    pub(super) fn conversation(&self) -> &Conversation {
+        &self.snapshot
+    }
+}
+
 impl Deref for Messages {
     type Target = [Arc<Message>];
 

@@ -39,6 +39,7 @@ mod panics;
 mod quiescence;
 mod record;
 mod report;
+mod session;
 mod slots;
 mod start;
 mod step;
@@ -66,6 +67,7 @@ pub use record::{Begun, BegunRecord, Diverged, Listening, Replayed, Told};
 pub use report::{
     ConversationReport, FiringOutcome, FiringReport, NodeReport, RunReport, RunStatus, ThreadReport, TokenReport,
 };
+pub use session::{SessionLeft, SessionSeed, SessionState};
 pub use thread_list::ThreadList;
 pub use tree::Origin;
 pub use triggered::{detached, event_fields};

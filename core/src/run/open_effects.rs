@@ -7,6 +7,7 @@ use super::effect::{DetachedStart, Effect};
 use super::message::{Message, Timer, ToSupervisor, ToThread};
 use super::record::Replayed;
 use super::report::RunReport;
+use super::session::SessionLeft;
 use crate::Millis;
 use crate::thread::{self, EffectId, FiringId, Input};
 
@@ -23,6 +24,10 @@ pub struct OpenEffects {
     pub awaits_triggers: BTreeSet<(ThreadNo, EffectId)>,
     /// Threads that wait for a host that picks who begins.
     pub begins: BTreeSet<ThreadNo>,
+    /// The run waits for its turn in its session.
+    pub awaits_session: bool,
+    /// What it leaves to its session, where it has left it.
+    pub left: Option<Option<Box<SessionLeft>>>,
     /// The run asks to be told when its triggers have acted.
     pub quiesces: bool,
     /// Events the run has raised.
@@ -71,10 +76,14 @@ impl OpenEffects {
             .values()
             .map(|start| Effect::StartRun(Box::new(start.clone())));
         let quiesces = self.quiesces.then_some(Effect::QuiesceTriggers);
+        let awaits_session = self.awaits_session.then_some(Effect::AwaitSession);
+        let left = self.left.iter().cloned().map(Effect::LeaveSession);
         let report = self.report.iter().map(|report| Effect::Report(report.clone()));
         let settled = self.is_settled.then_some(Effect::Settled);
-        let run = quiesces.into_iter().chain(report).chain(settled);
-        timers
+        let run = quiesces.into_iter().chain(left).chain(report).chain(settled);
+        awaits_session
+            .into_iter()
+            .chain(timers)
             .chain(begins)
             .chain(threads)
             .chain(awaits)
@@ -114,6 +123,8 @@ impl OpenEffects {
                 self.runs.insert(start.firing, (**start).clone());
             }
             Effect::QuiesceTriggers => self.quiesces = true,
+            Effect::AwaitSession => self.awaits_session = true,
+            Effect::LeaveSession(left) => self.left = Some(left.clone()),
             Effect::Report(report) => self.report = Some(report.clone()),
             Effect::Settled => self.is_settled = true,
         }
@@ -132,6 +143,7 @@ impl OpenEffects {
                 self.runs.remove(firing);
             }
             Message::Supervisor(ToSupervisor::TriggersQuiet) => self.quiesces = false,
+            Message::Supervisor(ToSupervisor::Session(_)) => self.awaits_session = false,
             Message::Supervisor(_) | Message::Thread(..) | Message::Conversation(..) => {}
         }
     }

@@ -40,6 +40,7 @@ impl RunMachine {
             run_id: String::from(&*self.run_id),
             thread_id: String::from(&*self.thread_id(0)),
             workflow_id: String::from(&*self.graph_of(0).workflow_id),
+            session: self.session_id(),
             status: if lost.is_some() && status == ThreadStatus::Completed {
                 ThreadStatus::Failed
             } else {
@@ -131,6 +132,7 @@ impl RunMachine {
             run_id: String::from(&*self.run_id),
             thread_id: String::from(&*self.thread_id(0)),
             workflow_id: String::from(&*self.graph_of(0).workflow_id),
+            session: self.session_id(),
             status: self.status_of(0),
             output: end.map_or_else(Default::default, |end| (**end.output.value()).clone()),
             variables: variables.collect(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Effect, Message, RunMachine, RunSeed, World};
+use super::{Effect, Message, RunMachine, RunSeed, SessionSeed, World};
 use crate::Millis;
 use crate::conversation::Conversation;
 use crate::definition::Pinned;
@@ -71,6 +71,8 @@ pub struct BegunRecord {
     deadline_ms: Option<Millis>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     picks_starts: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    session: Option<SessionSeed>,
 }
 
 impl BegunRecord {
@@ -91,7 +93,22 @@ impl BegunRecord {
             seed: seed.seed,
             deadline_ms: seed.deadline_ms,
             picks_starts: seed.picks_starts,
+            session: seed.session,
         }
+    }
+
+    /// The session that the run belongs to.
+    pub fn session(&self) -> Option<&SessionSeed> {
+        self.session.as_ref()
+    }
+
+    /// The same beginning, for a run that leaves nothing in the session.
+    #[must_use]
+    pub fn aside(mut self) -> Self {
+        if let Some(session) = &mut self.session {
+            session.is_aside = true;
+        }
+        self
     }
 
     /// When the run began.
@@ -134,6 +151,7 @@ impl BegunRecord {
                 seed: self.seed,
                 deadline_ms: self.deadline_ms,
                 picks_starts: self.picks_starts,
+                session: self.session,
             },
         }
     }

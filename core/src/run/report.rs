@@ -25,6 +25,9 @@ pub struct RunReport {
     pub thread_id: String,
     /// Its workflow.
     pub workflow_id: String,
+    /// The session that it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
     /// The status of the main thread.
     pub status: ThreadStatus,
     /// Its output; null where it did not complete.
@@ -62,6 +65,7 @@ impl RunReport {
             run_id: run_id.to_owned(),
             thread_id: format!("{run_id}.0"),
             workflow_id: String::new(),
+            session: None,
             status,
             output: Value::Null,
             variables: BTreeMap::new(),

@@ -34,12 +34,21 @@ impl RunMachine {
         if self.is_paused {
             self.send(thread, ToThread::Input(Input::Pause { trigger_depth: 0 }));
         }
+        if thread == 0 && self.awaits_session() {
+            step.out.push(Effect::AwaitSession);
+        } else {
+            self.takes_first_step(thread, step);
+        }
+        thread
+    }
+
+    /// A thread may begin.
+    pub(super) fn takes_first_step(&mut self, thread: ThreadNo, step: &mut Step<'_>) {
         if self.picks_starts {
             step.out.push(Effect::Begin { thread });
         } else {
             self.begin(thread);
         }
-        thread
     }
 
     /// The thread hears something for the first time.

@@ -9,8 +9,9 @@ use super::message::{HandedConversation, Timer};
 use super::step::Step;
 use super::tree::{Branching, Origin, Owned};
 use super::{Effect, RunMachine, ThreadNo};
+use crate::Millis;
 use crate::conversation::Conversation;
-use crate::definition::{AgentConfig, VariableScope};
+use crate::definition::AgentConfig;
 use crate::error::{RunError, RunErrorCode};
 use crate::event::EventType;
 use crate::graph::{Graph, NodeIx, NodeKind};
@@ -43,7 +44,7 @@ impl Start {
     /// A thread that walks `graph` from its start, with what the workflow defines.
     pub(super) fn of(graph: Arc<Graph>, kind: ThreadKind, origin: Origin, input: Arc<Value>) -> Self {
         Self {
-            variables: initial_variables(&graph, VariableScope::Thread),
+            variables: initial_variables(&graph, false),
             graph: Some(graph),
             kind,
             origin,
@@ -84,7 +85,7 @@ impl RunMachine {
         let Some(graph) = start.graph.clone() else {
             return 0;
         };
-        let defined = initial_variables(&graph, VariableScope::Global);
+        let defined = initial_variables(&graph, true);
         for (name, _) in defined.iter() {
             if let (None, Some(variable)) = (self.globals.variable(name), defined.variable(name)) {
                 self.globals.define(Arc::clone(name), variable.clone());
@@ -101,13 +102,17 @@ impl RunMachine {
         };
         let limit = self.time_limit(&at);
         let thread = self.register(at, Some(Box::new(start)), step);
-        if let Some(after_ms) = limit {
-            step.out.push(Effect::SetTimer {
-                timer: Timer::Thread { thread, after_ms },
-                after_ms,
-            });
+        if thread > 0 || !self.awaits_session() {
+            limit_time(thread, limit, step);
         }
         thread
+    }
+
+    /// The main thread begins, whose run has had to wait.
+    pub(super) fn begin_main(&mut self, step: &mut Step<'_>) {
+        let limit = self.tree.get(0).and_then(|at| self.time_limit(at));
+        self.takes_first_step(0, step);
+        limit_time(0, limit, step);
     }
 
     /// The depth of a thread started by `parent`; OVERLOADED where that is too deep.
@@ -204,5 +209,14 @@ impl RunMachine {
             vec![("childThreadId", json!(thread_id)), ("status", json!(status))]
         });
         self.answer(parent, effect, outcome);
+    }
+}
+
+fn limit_time(thread: ThreadNo, limit: Option<Millis>, step: &mut Step<'_>) {
+    if let Some(after_ms) = limit {
+        step.out.push(Effect::SetTimer {
+            timer: Timer::Thread { thread, after_ms },
+            after_ms,
+        });
     }
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::ThreadNo;
-use super::conversation::{Speech, assign_global};
+use super::conversation::{OwnConversation, Speech, assign_global};
 use super::effect::Effect;
 use super::mailbox::Mailbox;
 use super::message::{
@@ -79,6 +79,13 @@ impl LiveThread {
         match &self.speech {
             Speech::Own(own) => Some(own.machine.conversation()),
             Speech::Shared(_) | Speech::Lost => None,
+        }
+    }
+
+    /// Has a thread that has not begun speak in this conversation.
+    pub(super) fn begin_with(&mut self, conversation: Conversation) {
+        if let Speech::Own(own) = &mut self.speech {
+            *own = OwnConversation::new(conversation, own.token_limit);
         }
     }
 
@@ -258,9 +265,15 @@ impl ThreadTurn<'_, '_> {
                 name,
                 value,
                 readonly,
+                is_of_session,
             } => {
                 let outcome = match assign_global(self.globals, self.step, &name, value, readonly) {
-                    Ok(value) => Outcome::Value(value),
+                    Ok(value) => {
+                        if is_of_session {
+                            self.globals.hand_on(&name);
+                        }
+                        Outcome::Value(value)
+                    }
                     Err(error) => Outcome::Failed(error),
                 };
                 return Some((id, outcome));

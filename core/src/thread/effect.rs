@@ -394,6 +394,8 @@ pub enum Effect {
         value: Arc<Value>,
         /// True if it is the last assignment.
         readonly: bool,
+        /// True if it is handed on to the next run of the session.
+        is_of_session: bool,
     },
     /// Set a section of the pinned context: [`Outcome::Done`] or an error.
     Pin {

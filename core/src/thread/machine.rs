@@ -350,16 +350,18 @@ impl ThreadMachine {
     }
 }
 
-/// The variables a thread of this graph starts with; global ones belong to the run.
-pub fn initial_variables(graph: &Graph, scope: VariableScope) -> Variables {
+/// The variables that a thread of this graph starts with, or those of a run.
+pub fn initial_variables(graph: &Graph, of_run: bool) -> Variables {
     let mut variables = Variables::default();
-    for definition in graph.variables.iter().filter(|definition| definition.scope == scope) {
+    let wanted = |scope| of_run != (scope == VariableScope::Thread);
+    for definition in graph.variables.iter().filter(|definition| wanted(definition.scope)) {
         variables.define(
             definition.name.as_str().into(),
             Variable {
                 value: Arc::new(definition.value.clone()),
                 variable_type: definition.variable_type,
                 readonly: definition.readonly,
+                is_of_session: definition.scope == VariableScope::Session,
             },
         );
     }

@@ -24,6 +24,9 @@ pub struct Variable {
     pub variable_type: Option<VariableType>,
     /// True if it may not be assigned.
     pub readonly: bool,
+    /// True if it is handed on to the next run of the session.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_of_session: bool,
 }
 
 /// Variables by name. Cloning is O(1).
@@ -53,6 +56,7 @@ impl Variables {
                 value: Arc::clone(&value),
                 variable_type: None,
                 readonly,
+                is_of_session: false,
             };
             self.0.insert(Arc::clone(name), variable);
             return Ok(value);
@@ -77,6 +81,19 @@ impl Variables {
         }
         *self = next;
         Ok(())
+    }
+
+    /// The variable is handed on to the next run of the session from now on.
+    pub fn hand_on(&mut self, name: &str) {
+        if let Some(variable) = self.0.get_mut(name) {
+            variable.is_of_session = true;
+        }
+    }
+
+    /// Names and values of those that are handed on to the next run of the session.
+    pub fn handed_on(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<Value>)> {
+        let handed_on = self.0.iter().filter(|(_, variable)| variable.is_of_session);
+        handed_on.map(|(name, variable)| (name, &variable.value))
     }
 
     /// Names and values, by name.
@@ -263,6 +280,7 @@ mod tests {
                 value: Arc::new(json!(1)),
                 variable_type,
                 readonly,
+                is_of_session: false,
             },
         );
         variables

@@ -108,6 +108,7 @@ impl Play {
             deadline_ms: None,
             seed: 7,
             picks_starts: false,
+            session: None,
         };
         let machine = RunMachine::new(0, seed, &mut world, &mut effects);
         let mut play = Self {
@@ -196,6 +197,8 @@ impl Play {
                     self.machine.tell(Message::Supervisor(ToSupervisor::TriggersQuiet));
                 }
                 Effect::Begin { .. }
+                | Effect::AwaitSession
+                | Effect::LeaveSession(_)
                 | Effect::Thread { .. }
                 | Effect::AwaitTriggers { .. }
                 | Effect::Emit { .. }

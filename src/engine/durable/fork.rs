@@ -81,9 +81,15 @@ impl ForkBuilder {
                 why: error.to_string(),
             })?;
             let content = Content::new(text);
-            stored.run.contents = vec![content.hash()];
+            stored.run.contents[0] = content.hash();
             commit_contents.push(content);
         }
+        // What its session handed to the run is what the fork begins with too.
+        let handed = stored.told.iter().skip(self.step as usize);
+        let handed = handed
+            .map(|told| &told.message)
+            .find(|message| is_session_turn(message));
+        let handed = handed.cloned();
         stored.told.truncate(self.step as usize);
         let told = stored.told.clone();
         let rebuilt = stored.rebuild(&self.engine, &durable, told)?;
@@ -106,6 +112,11 @@ impl ForkBuilder {
                 trigger_depth: 0,
             })))
         });
-        Ok(ResumeBuilder::of_fork(self.engine, id, assigned.collect()))
+        let told = handed.into_iter().chain(assigned).collect();
+        Ok(ResumeBuilder::of_fork(self.engine, id, told))
     }
+}
+
+fn is_session_turn(message: &Message) -> bool {
+    matches!(message, Message::Supervisor(ToSupervisor::Session(_)))
 }

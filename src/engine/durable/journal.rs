@@ -5,13 +5,14 @@ use std::sync::Arc;
 use futures::FutureExt;
 use pirn_actors::journal::{Graphs, Journal, Keeping, RunJournal};
 use pirn_core::error::{RunError, RunErrorCode};
-use pirn_core::run::{Begun, BegunRecord, Effect, Message, ToThread, Told, effect_key};
+use pirn_core::run::{Begun, BegunRecord, Effect, Message, SessionLeft, ToThread, Told, effect_key};
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::Input;
 use pirn_store::{Commit, Content, NewRun, Record, RunStatus, Store, StoreError};
 use serde_json::json;
 
 use super::Durable;
+use super::sessions::{self, Written};
 
 /// The journal of an engine with a store.
 pub(crate) struct StoreJournal(pub(crate) Arc<Durable>);
@@ -25,11 +26,13 @@ impl Journal for StoreJournal {
         };
         let mut new = NewRun::new(&*begun.seed.graph.workflow_id, definition.hash(), begun.at);
         new.contents = vec![start.hash()];
+        new.session = begun.seed.session.as_ref().map(|session| session.id.to_string());
         let run_id = Arc::clone(&begun.seed.run_id);
         let next = Commit::start(&*run_id, new).content(definition).content(start);
         let store = Arc::clone(&self.0.store);
         Box::new(StoredRun {
             fault,
+            at: begun.at,
             ..StoredRun::new(store, run_id, 0, next)
         })
     }
@@ -50,13 +53,20 @@ pub(crate) struct StoredRun {
     ended: Option<RunStatus>,
     /// Something that can not be written down.
     fault: Option<RunError>,
+    /// The time of its last step.
+    at: u64,
+    /// Its session has what it leaves.
+    has_left: bool,
 }
 
 impl StoredRun {
     /// Goes on after the run's last step.
-    pub(crate) fn after(store: Arc<dyn Store>, run_id: Arc<str>, steps: u64) -> Self {
+    pub(crate) fn after(store: Arc<dyn Store>, run_id: Arc<str>, steps: u64, has_left: bool) -> Self {
         let next = Commit::after(&*run_id, steps);
-        Self::new(store, run_id, steps, next)
+        Self {
+            has_left,
+            ..Self::new(store, run_id, steps, next)
+        }
     }
 
     fn new(store: Arc<dyn Store>, run_id: Arc<str>, steps: u64, next: Commit) -> Self {
@@ -67,13 +77,37 @@ impl StoredRun {
             steps,
             ended: None,
             fault: None,
+            at: 0,
+            has_left: false,
+        }
+    }
+
+    fn leave(&mut self, left: &SessionLeft) {
+        if std::mem::replace(&mut self.has_left, true) {
+            return;
+        }
+        match sessions::write(left, self.at) {
+            Ok((write, chunks)) => {
+                self.next.contents.extend(chunks);
+                self.next.session = Some(write);
+            }
+            Err(error) => self.fault = Some(unwritten(&error)),
         }
     }
 }
 
 impl RunJournal for StoredRun {
     fn told(&mut self, told: &Told) {
-        match serde_json::to_string(told) {
+        self.at = told.at;
+        let turn = sessions::write_turn(told).map(|written| {
+            let Written { body, chunks } = written?;
+            for chunk in chunks {
+                self.next.names.push(chunk.hash());
+                self.next.contents.push(chunk);
+            }
+            Ok(body)
+        });
+        match turn.unwrap_or_else(|| serde_json::to_string(told)) {
             Ok(body) => {
                 let mut record = Record::new(told.at, body);
                 record.effect = answered(&self.run_id, &told.message);
@@ -97,7 +131,10 @@ impl RunJournal for StoredRun {
                 });
             }
             Effect::Settled => self.next.status = self.ended,
-            Effect::Begin { .. }
+            Effect::LeaveSession(Some(left)) => self.leave(left),
+            Effect::LeaveSession(None)
+            | Effect::AwaitSession
+            | Effect::Begin { .. }
             | Effect::Thread { .. }
             | Effect::Drop { .. }
             | Effect::AwaitTriggers { .. }

@@ -145,7 +145,9 @@ impl Trace {
                 self.deed(None, json!({"workflowId": start.workflow_id, "input": start.input}));
             }
             // Events say the same.
-            Effect::Begin { .. }
+            Effect::AwaitSession
+            | Effect::LeaveSession(_)
+            | Effect::Begin { .. }
             | Effect::Drop { .. }
             | Effect::AwaitTriggers { .. }
             | Effect::ThreadEnded { .. }

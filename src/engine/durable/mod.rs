@@ -12,6 +12,7 @@ mod journal;
 mod migrate;
 mod offline;
 mod resume;
+mod sessions;
 mod view;
 
 use std::sync::{Arc, Mutex};
@@ -27,6 +28,7 @@ pub(crate) use journal::StoreJournal;
 pub use migrate::{Difference, Migration};
 pub(crate) use resume::Stored;
 pub use resume::{ResumeBuilder, ResumeError};
+pub(crate) use sessions::StoredSessions;
 pub use view::{OutcomeDiff, RunDiff, RunView, Step, StepKind};
 pub(crate) use view::{diff, view};
 

@@ -23,6 +23,7 @@ use super::Durable;
 use super::doubts::{DoubtQuestion, settle};
 use super::journal::StoredRun;
 use super::migrate::{Migration, check};
+use super::sessions::read_told;
 
 /// So many records are read at once.
 const PAGE: usize = 1_000;
@@ -91,13 +92,23 @@ pub enum ResumeError {
     },
     /// An answer to one of its questions was not taken.
     Answer(AnswerRefused),
+    /// It waits for its session, and a run that comes before it is carried by nobody: that one goes on first.
+    SessionBusy {
+        /// The run.
+        run_id: String,
+        /// The session.
+        session: String,
+        /// The run that comes before it.
+        before: String,
+    },
     /// The engine did not let it in.
     Refused(RunError),
 }
 
 impl ResumeError {
     /// A stable code: the store's, the engine's, or one of `NO_STORE`, `RUN_HAS_ENDED`, `RUN_UNDER_WAY`, `NO_SUCH_STEP`,
-    /// `RUN_UNREADABLE`, `INVALID_WORKFLOW`, `RUN_DIVERGED`, `EFFECT_IN_DOUBT`, `INTERACTION_CLOSED`, `INVALID_ANSWER`.
+    /// `RUN_UNREADABLE`, `INVALID_WORKFLOW`, `RUN_DIVERGED`, `EFFECT_IN_DOUBT`, `INTERACTION_CLOSED`, `INVALID_ANSWER`,
+    /// `SESSION_BUSY`.
     pub fn code(&self) -> &'static str {
         match self {
             Self::NoStore => "NO_STORE",
@@ -110,6 +121,7 @@ impl ResumeError {
             Self::Diverged { .. } => "RUN_DIVERGED",
             Self::Undecided(_) | Self::NotReconciled { .. } => "EFFECT_IN_DOUBT",
             Self::Answer(refused) => refused.code(),
+            Self::SessionBusy { .. } => "SESSION_BUSY",
             Self::Refused(error) => error.code.as_str(),
         }
     }
@@ -139,6 +151,14 @@ impl fmt::Display for ResumeError {
                 write!(f, "{name} did not say what came of {effect_id}: {why}")
             }
             Self::Answer(refused) => refused.fmt(f),
+            Self::SessionBusy {
+                run_id,
+                session,
+                before,
+            } => write!(
+                f,
+                "run {run_id} waits for session {session}: run {before} goes on, or is cancelled, first"
+            ),
             Self::Refused(error) => error.fmt(f),
         }
     }
@@ -174,7 +194,9 @@ impl Stored {
             .run(run_id)
             .await?
             .ok_or_else(|| StoreError::NoSuchRun { run: run_id.to_owned() })?;
-        let start = run.contents.first().copied();
+        let mut named = run.contents.iter().copied();
+        let start = named.next();
+        let chunks = store.contents(named.collect()).await?;
         let start = start.ok_or_else(|| unreadable(0, "nothing says what it started from".to_owned()))?;
         let mut texts = store.contents(vec![run.definition, start]).await?.into_iter();
         let (definition, start) = (texts.next().unwrap_or_default(), texts.next().unwrap_or_default());
@@ -185,7 +207,7 @@ impl Stored {
             let is_last = page.len() < PAGE;
             for record in page {
                 let step = told.len() as u64 + 1;
-                told.push(serde_json::from_str(&record.body).map_err(|error| unreadable(step, error.to_string()))?);
+                told.push(read_told(&record.body, &chunks).map_err(|why| unreadable(step, why))?);
             }
             if is_last {
                 break;
@@ -232,7 +254,10 @@ impl Stored {
     }
 
     pub(super) fn begun(&self, graphs: &Graphs) -> Result<Begun, ResumeError> {
-        let record = self.begun.clone();
+        let mut record = self.begun.clone();
+        if self.run.session.is_none() {
+            record = record.aside();
+        }
         let graph = graphs.get(&*record.workflow_id).cloned();
         let graph = graph.ok_or_else(|| ResumeError::Unreadable {
             run_id: self.run.id.clone(),
@@ -426,6 +451,7 @@ fn resume(
         }
         let stored = Stored::read(&*durable.store, &run_id).await?.live()?;
         let mut rebuilt = stored.rebuild(&engine, &durable, stored.told.clone())?;
+        let is_cancelled = matches!(how, How::Cancel(_));
         let mut told = match how {
             How::AfterCrash => settle(shared, &mut rebuilt, durable.ask.as_ref()).await?,
             How::Fork(told) => told,
@@ -437,7 +463,9 @@ fn resume(
         };
         told.extend(detached(&engine, &durable, &mut rebuilt).await?);
         let (questions, events) = (rebuilt.machine.interactions(), rebuilt.open.events);
-        let journal = StoredRun::after(Arc::clone(&durable.store), run_id.as_str().into(), stored.run.steps);
+        let has_left = in_turn(&engine, &durable, &rebuilt, is_cancelled).await?;
+        let steps = stored.run.steps;
+        let journal = StoredRun::after(Arc::clone(&durable.store), run_id.as_str().into(), steps, has_left);
         let resumed = Resumed {
             rebuilt,
             told,
@@ -462,6 +490,35 @@ fn resume(
         Ok(engine.handle(started))
     }
     .boxed()
+}
+
+/// The run's session: whether it has what the run leaves. Refused where a run comes before it that nobody carries.
+async fn in_turn(
+    engine: &Engine,
+    durable: &Durable,
+    rebuilt: &Rebuilt,
+    is_cancelled: bool,
+) -> Result<bool, ResumeError> {
+    let Some(session) = rebuilt.machine.session().filter(|session| !session.is_aside) else {
+        return Ok(false);
+    };
+    let run_id = rebuilt.machine.run_id();
+    let before = engine.shared().session_run_before(session, run_id);
+    let before = before.await.map_err(ResumeError::Refused)?;
+    if let Some(before) = before.filter(|_| rebuilt.open.awaits_session && !is_cancelled) {
+        return Err(ResumeError::SessionBusy {
+            run_id: run_id.to_string(),
+            session: session.id.to_string(),
+            before: before.to_string(),
+        });
+    }
+    match &rebuilt.open.left {
+        Some(Some(left)) => {
+            let kept = durable.store.session(&left.id).await?;
+            Ok(kept.is_some_and(|kept| kept.version >= left.state.version))
+        }
+        Some(None) | None => Ok(false),
+    }
 }
 
 /// Runs that this one's triggers have started, and whose end it has not heard of: they go on, or have ended.

@@ -80,6 +80,7 @@ impl<'a> Driver<'a> {
                 seed: 7,
                 picks_starts: false,
                 deadline_ms: None,
+                session: None,
             },
         };
         let definition = Content::new(scene.bundle.as_str());

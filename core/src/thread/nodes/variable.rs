@@ -42,8 +42,8 @@ pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId,
         (Stage::Value { .. }, Outcome::Value(value)) => assign(walk, value),
         (Stage::Global { .. }, Outcome::Value(value)) => {
             let graph = Arc::clone(walk.thread.graph());
-            if let NodeKind::Variable { name, .. } = &graph.node(walk.thread.at).kind {
-                walk.variable_changed(name, &value, VariableScope::Global, 0);
+            if let NodeKind::Variable { name, scope, .. } = &graph.node(walk.thread.at).kind {
+                walk.variable_changed(name, &value, *scope, 0);
             }
             Progress::Done(value.into())
         }
@@ -78,13 +78,14 @@ fn assign(walk: &mut StepContext<'_>, value: Arc<Value>) -> Progress {
             }
             Err(error) => Progress::Failed(error),
         },
-        VariableScope::Global => {
+        VariableScope::Global | VariableScope::Session => {
             let id = walk.next_effect();
             walk.out.push(Effect::SetGlobal {
                 id,
                 name: Arc::clone(name),
                 value,
                 readonly: *readonly,
+                is_of_session: *scope == VariableScope::Session,
             });
             Progress::Wait(NodeRun::Variable(Stage::Global { id }))
         }

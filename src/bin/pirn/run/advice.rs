@@ -55,6 +55,7 @@ pub(super) fn advice(code: RunErrorCode) -> Option<&'static str> {
             "give LOOP_START a larger `maxIterations`, or `onLimit: \"finish\"` to go on with the items it has had"
         }
         RunErrorCode::TooManyItems => "give MAP a larger `maxItems`, or hand it fewer",
+        RunErrorCode::SessionBusy => "`pirn runs resume` or `pirn runs cancel` the run that comes first",
         RunErrorCode::StoreError => {
             "what was durable stays: `pirn runs resume` goes on with the run once the store works again"
         }

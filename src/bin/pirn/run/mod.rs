@@ -62,8 +62,9 @@ Examples:
   pirn run main.json trigger.json --profiles models.toml --events events.jsonl
   pirn run workflow.json --virtual-time --seed 7
   pirn run workflow.json --store runs.db --metadata tenant=acme --metadata user=u-7
+  pirn run chat.json --input '\"And then?\"' --store runs.db --session ada
 
-JSON: {runId, threadId, workflowId, status, output, variables, error?, conversation{messages, markMap},
+JSON: {runId, threadId, workflowId, session?, status, output, variables, error?, conversation{messages, markMap},
 tokens{context, spent}, nodes[], threads[], firings?[], elapsedMs}; {error{code, message, help?}} where nothing ran.
 
 Exit codes: 0 completed, 1 failed or invalid, 2 wrong usage or an unreadable file, 130 interrupted. Ctrl-C stops the run,
@@ -99,6 +100,12 @@ pub(crate) struct Args {
     /// Name the run
     #[arg(long, value_name = "ID")]
     run_id: Option<String>,
+    /// Go on from the conversation and the variables of scope `session` that the last run of this session left in the store
+    #[arg(long, value_name = "ID", requires = "store")]
+    session: Option<String>,
+    /// Leave the session what the run comes to, also where it does not complete
+    #[arg(long, requires = "session")]
+    keep_on_failure: bool,
     /// Which tool calls wait for your consent on the terminal
     #[arg(long, value_enum, default_value_t = Approve::Ask, value_name = "WHICH")]
     approve: Approve,
@@ -290,6 +297,12 @@ fn execute(
     }
     if let Some(run_id) = run_id {
         prepared = prepared.run_id(run_id);
+    }
+    if let Some(session) = &args.session {
+        prepared = prepared.session(session.as_str());
+    }
+    if args.keep_on_failure {
+        prepared = prepared.keep_on_failure();
     }
     if let (Some(store), Some(run_id)) = (engine.store(), run_id) {
         let file = args

@@ -1,0 +1,160 @@
+//! The session of a run: what it begins with, and what it leaves.
+//!
+//! | at | does |
+//! |---|---|
+//! | the run's beginning | asks for its turn; the main thread waits |
+//! | its turn | the conversation and the session's variables are the main thread's and the run's; the main thread begins |
+//! | a refusal | the main thread fails |
+//! | the outcome | leaves what it came to, where it had its turn and completed, or keeps that on failure; else nothing |
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::conversation::assign_global;
+use super::message::{HandedConversation, ToThread};
+use super::report::RunReport;
+use super::slots::Slot;
+use super::step::Step;
+use super::{Effect, RunMachine};
+use crate::conversation::Conversation;
+use crate::error::RunError;
+use crate::graph::Graph;
+use crate::status::ThreadStatus;
+use crate::thread::Input;
+
+/// The session that a run belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionSeed {
+    /// Names it.
+    pub id: Arc<str>,
+    /// The run's place in the order of all that came to their sessions.
+    pub number: u64,
+    /// What the run comes to is left in the session though it does not complete.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keeps_on_failure: bool,
+    /// The run goes on from one of the session's and leaves nothing in it: a fork.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_aside: bool,
+}
+
+/// What the last run of a session left.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionState {
+    /// How many runs have left something; 0: none, and the run begins with what it was started with.
+    pub version: u64,
+    /// The tokenizer that counted the conversation.
+    pub tokenizer: Arc<str>,
+    /// The conversation.
+    pub conversation: Conversation,
+    /// The session's variables.
+    pub variables: BTreeMap<Arc<str>, Arc<Value>>,
+}
+
+/// What a run leaves to its session.
+#[derive(Clone, Debug)]
+pub struct SessionLeft {
+    /// The session.
+    pub id: Arc<str>,
+    /// The state, of the version after the one that the run began with.
+    pub state: SessionState,
+}
+
+/// See the module.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct RunSession {
+    seed: SessionSeed,
+    /// Since its turn: the version that it began with, and the tokenizer.
+    began: Option<(u64, Arc<str>)>,
+}
+
+impl RunSession {
+    pub(super) fn new(seed: SessionSeed) -> Self {
+        Self { seed, began: None }
+    }
+}
+
+impl RunMachine {
+    /// The session that the run belongs to.
+    pub fn session(&self) -> Option<&SessionSeed> {
+        self.session.as_ref().map(|session| &session.seed)
+    }
+
+    /// The workflow of the main thread.
+    pub fn graph_of_main(&self) -> &Arc<Graph> {
+        self.graph_of(0)
+    }
+
+    /// The session's id, for reports: not that of one that it leaves nothing in.
+    pub(super) fn session_id(&self) -> Option<String> {
+        let session = self.session().filter(|session| !session.is_aside)?;
+        Some(session.id.to_string())
+    }
+
+    /// Whether the main thread waits for the run's turn.
+    pub(super) fn awaits_session(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.began.is_none())
+    }
+
+    /// The run has its turn, or will never have it.
+    pub(super) fn session_turn(&mut self, turn: Result<SessionState, RunError>, step: &mut Step<'_>) {
+        if !self.awaits_session() || !self.tree.is_live(0) {
+            return;
+        }
+        let begun = turn.and_then(|state| self.take_session(state, step));
+        match begun {
+            Ok(()) => self.begin_main(step),
+            Err(error) => self.send(0, ToThread::Input(Input::Fail(error))),
+        }
+    }
+
+    fn take_session(&mut self, state: SessionState, step: &mut Step<'_>) -> Result<(), RunError> {
+        for (name, value) in state.variables {
+            // A constant of the workflow stays what the workflow says.
+            if self.globals.variable(&name).is_none_or(|variable| !variable.readonly) {
+                assign_global(&mut self.globals, step, &name, value, false)?;
+                self.globals.hand_on(&name);
+            }
+        }
+        if let Some(session) = &mut self.session {
+            session.began = Some((state.version, state.tokenizer));
+        }
+        if state.version == 0 {
+            return Ok(());
+        }
+        match self.slots.first_mut() {
+            Some(Slot::NotStarted(Some(start))) => {
+                start.conversation = HandedConversation::Snapshot(state.conversation);
+            }
+            // It was told something before its turn.
+            Some(Slot::Live(live)) => live.begin_with(state.conversation),
+            Some(Slot::NotStarted(None) | Slot::Ended(_)) | None => {}
+        }
+        Ok(())
+    }
+
+    /// The run's end, for its session; none where it has none.
+    pub(super) fn leave_session(&self, report: &RunReport) -> Option<Effect> {
+        let session = self.session.as_ref()?;
+        let is_kept = report.status == ThreadStatus::Completed || session.seed.keeps_on_failure;
+        let began = session.began.as_ref().filter(|_| is_kept && !session.seed.is_aside);
+        let left = began.map(|(version, tokenizer)| {
+            let variables = self.globals.handed_on();
+            let state = SessionState {
+                version: version + 1,
+                tokenizer: Arc::clone(tokenizer),
+                conversation: report.conversation.messages.conversation().clone(),
+                variables: variables
+                    .map(|(name, value)| (Arc::clone(name), Arc::clone(value)))
+                    .collect(),
+            };
+            let id = Arc::clone(&session.seed.id);
+            Box::new(SessionLeft { id, state })
+        });
+        Some(Effect::LeaveSession(left))
+    }
+}

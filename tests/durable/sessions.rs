@@ -1,0 +1,374 @@
+//! Sessions: runs that go on from each other, one after the other, in memory and in a store, killed anywhere.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::channel::oneshot;
+use futures::executor::block_on;
+use futures::future::{BoxFuture, FutureExt};
+use pirn::store::{MemoryStore, Store};
+use pirn::{Engine, EngineBuilder, Message, Role, RunHandle, RunReport, SessionState, ThreadStatus};
+use serde_json::{Value, json};
+
+use crate::failing::{Crash, Failing};
+
+const SESSION: &str = "chat-7";
+
+/// Counts the session's runs and has the offline model say the input again; `fail` fails then, `gate` waits before.
+fn chat() -> String {
+    let count = json!({"variableName": "turns", "expression": "turns + 1", "scope": "session"});
+    let nodes = json!([
+        {"id": "start", "type": "START"},
+        {"id": "gate", "type": "CODE", "config": {"function": "gate", "input": "input"}},
+        {"id": "count", "type": "VARIABLE", "config": count},
+        {"id": "ask", "type": "LLM", "config": {"prompt": "{{input}}"}},
+        {"id": "check", "type": "CODE", "config": {"function": "check", "input": "input"}},
+        {"id": "end", "type": "END", "config": {"output": "turns"}}]);
+    let ids = ["start", "gate", "count", "ask", "check", "end"];
+    let edges: Vec<Value> = ids
+        .windows(2)
+        .map(|pair| json!({"from": pair[0], "to": pair[1]}))
+        .collect();
+    let variables = json!([{"name": "turns", "value": 0, "scope": "session"}]);
+    json!({"id": "chat", "variables": variables, "nodes": nodes, "edges": edges}).to_string()
+}
+
+fn engine() -> EngineBuilder {
+    Engine::builder()
+        .workflows(chat())
+        .async_function("gate", |_| async { Ok(Value::Null) })
+        .function("check", |input| match input.as_str() {
+            Some("fail") => Err("on purpose".to_owned()),
+            _ => Ok(Value::Null),
+        })
+}
+
+/// With the name of where it keeps its sessions.
+fn engines() -> Vec<(&'static str, Engine)> {
+    let stored = engine().store(MemoryStore::new());
+    [("in memory", engine()), ("in a store", stored)]
+        .map(|(name, builder)| (name, builder.virtual_time(None).build().expect("builds")))
+        .into()
+}
+
+fn say(engine: &Engine, text: &str) -> Arc<RunReport> {
+    let run = engine.run("chat").input(text).session(SESSION).start();
+    run.expect("starts").outcome_blocking()
+}
+
+fn said(report: &RunReport) -> Vec<&str> {
+    let messages = report.conversation.messages.iter();
+    messages.map(|message| message.content.as_str()).collect()
+}
+
+fn state(engine: &Engine) -> SessionState {
+    block_on(engine.session(SESSION)).expect("is read")
+}
+
+fn turns(state: &SessionState) -> Value {
+    state
+        .variables
+        .get("turns")
+        .map_or(Value::Null, |value| (**value).clone())
+}
+
+#[test]
+fn a_run_begins_with_what_the_last_run_of_its_session_left() {
+    for (name, engine) in engines() {
+        for (turn, text) in (1..).zip(["one", "two", "three"]) {
+            let report = say(&engine, text);
+            assert_eq!(
+                (report.status, &report.output),
+                (ThreadStatus::Completed, &json!(turn)),
+                "{name}"
+            );
+            assert_eq!(report.session.as_deref(), Some(SESSION));
+            assert_eq!(said(&report).len(), 2 * turn, "{name}");
+        }
+        let last = say(&engine, "four");
+        assert_eq!(
+            said(&last),
+            ["one", "one", "two", "two", "three", "three", "four", "four"],
+            "{name}"
+        );
+        assert_eq!(state(&engine).version, 4, "{name}");
+        let other = engine.run("chat").input("one").session("other").start();
+        assert_eq!(
+            other.expect("starts").outcome_blocking().output,
+            json!(1),
+            "{name}: another session"
+        );
+        let alone = engine.start("chat", "alone").expect("starts").outcome_blocking();
+        assert_eq!(
+            (&alone.output, said(&alone).len()),
+            (&json!(1), 2),
+            "{name}: no session"
+        );
+        assert_eq!(state(&engine).version, 4, "{name}");
+    }
+}
+
+#[test]
+fn a_conversation_is_what_a_new_session_begins_with_and_an_old_one_does_not() {
+    for (name, engine) in engines() {
+        for expected in [3, 5] {
+            let run = engine.run("chat").input("one").session(SESSION);
+            let run = run.conversation(vec![Message::new(Role::System, "be brief")]);
+            let report = run.start().expect("starts").outcome_blocking();
+            assert_eq!(said(&report).len(), expected, "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_run_that_does_not_complete_leaves_its_session_as_it_was_unless_it_is_to_keep_that() {
+    for (name, engine) in engines() {
+        say(&engine, "one");
+        let failed = say(&engine, "fail");
+        assert_eq!(failed.status, ThreadStatus::Failed, "{name}");
+        assert_eq!(
+            (state(&engine).version, turns(&state(&engine))),
+            (1, json!(1)),
+            "{name}"
+        );
+        let run = engine.run("chat").input("fail").session(SESSION).keep_on_failure();
+        let kept = run.start().expect("starts").outcome_blocking();
+        assert_eq!(kept.status, ThreadStatus::Failed, "{name}");
+        assert_eq!(
+            (state(&engine).version, turns(&state(&engine))),
+            (2, json!(2)),
+            "{name}"
+        );
+        assert_eq!(
+            said(&say(&engine, "two")),
+            ["one", "one", "fail", "fail", "two", "two"],
+            "{name}"
+        );
+    }
+}
+
+/// A gate that runs wait at, and are let through one at a time: the inputs of those that have come to it.
+#[derive(Clone, Default)]
+struct Gate(Arc<Mutex<Waiting>>);
+
+#[derive(Default)]
+struct Waiting {
+    came: Vec<String>,
+    open: Vec<oneshot::Sender<()>>,
+}
+
+impl Gate {
+    fn engine(&self, builder: EngineBuilder) -> Engine {
+        let gate = self.clone();
+        let wait = move |input: Value| -> BoxFuture<'static, Result<Value, String>> {
+            let (open, opened) = oneshot::channel();
+            let mut waiting = gate.0.lock().expect("no panic");
+            waiting.came.push(input.as_str().unwrap_or_default().to_owned());
+            waiting.open.push(open);
+            opened.map(|_| Ok(Value::Null)).boxed()
+        };
+        builder
+            .virtual_time(None)
+            .async_function("gate", wait)
+            .build()
+            .expect("builds")
+    }
+
+    fn came(&self) -> Vec<String> {
+        self.0.lock().expect("no panic").came.clone()
+    }
+
+    /// Lets everybody through who waits, and waits for what comes of that.
+    fn open(&self, engine: &Engine) {
+        self.0.lock().expect("no panic").open.clear();
+        // The first has the clock look, the second waits until it has.
+        engine.wait_idle();
+        engine.wait_idle();
+    }
+}
+
+fn start(engine: &Engine, text: &str) -> RunHandle {
+    let run = engine.run("chat").run_id(format!("run-{text}")).input(text);
+    run.session(SESSION).start().expect("starts")
+}
+
+#[test]
+fn runs_of_a_session_go_one_after_the_other_in_the_order_in_which_they_were_started() {
+    for stored in [false, true] {
+        let gate = Gate::default();
+        let builder = engine().max_waiting(3);
+        let engine = gate.engine(if stored {
+            builder.store(MemoryStore::new())
+        } else {
+            builder
+        });
+        let runs: Vec<RunHandle> = ["a", "b", "c", "d"].map(|text| start(&engine, text)).into();
+        let refused = engine.run("chat").session(SESSION).start().expect_err("too many wait");
+        assert_eq!(refused.code.as_str(), "SESSION_BUSY");
+        let elsewhere = engine.run("chat").input("x").session("other").start().expect("starts");
+        engine.wait_idle();
+        assert_eq!(
+            gate.came(),
+            ["a", "x"],
+            "those behind wait for the first; another session does not"
+        );
+        // One that waits may be cancelled, and the others keep their order.
+        runs[1].cancel("not needed");
+        assert_eq!(runs[1].outcome_blocking().status, ThreadStatus::Cancelled);
+        for expected in [&["a", "x", "c"][..], &["a", "x", "c", "d"]] {
+            gate.open(&engine);
+            assert_eq!(gate.came(), expected, "stored: {stored}");
+        }
+        gate.open(&engine);
+        assert_eq!(runs[3].outcome_blocking().output, json!(3));
+        assert_eq!(said(&runs[3].outcome_blocking()), ["a", "a", "c", "c", "d", "d"]);
+        assert_eq!(elsewhere.outcome_blocking().status, ThreadStatus::Completed);
+        engine.shutdown_blocking(Duration::from_secs(5));
+    }
+}
+
+#[test]
+fn a_run_that_is_paused_or_given_a_variable_before_its_turn_begins_with_the_session_all_the_same() {
+    let gate = Gate::default();
+    let engine = gate.engine(engine());
+    let first = start(&engine, "a");
+    let second = start(&engine, "b");
+    engine.wait_idle();
+    second.pause();
+    engine.wait_idle();
+    gate.open(&engine);
+    first.outcome_blocking();
+    assert_eq!(gate.came(), ["a"], "it is paused");
+    second.resume();
+    engine.wait_idle();
+    gate.open(&engine);
+    assert_eq!(said(&second.outcome_blocking()), ["a", "a", "b", "b"]);
+}
+
+/// Starts those of three runs that are not in the store, has the others go on, and waits for all.
+fn play(store: &(impl Store + Clone)) -> Vec<Arc<RunReport>> {
+    let engine = engine()
+        .virtual_time(None)
+        .store(store.clone())
+        .build()
+        .expect("builds");
+    let Ok(resumed) = block_on(engine.recover()) else {
+        return Vec::new();
+    };
+    let mut runs: Vec<RunHandle> = resumed
+        .into_iter()
+        .map(|(id, run)| run.unwrap_or_else(|error| panic!("{id}: {error}")))
+        .collect();
+    for text in ["one", "two", "three"] {
+        let there = block_on(store.run(&format!("run-{text}"))).expect("is read");
+        if there.is_none() {
+            runs.push(start(&engine, text));
+        }
+    }
+    engine.wait_idle();
+    // A store that fails leaves those behind waiting.
+    engine.shutdown_blocking(Duration::ZERO);
+    runs.iter().filter_map(RunHandle::try_outcome).collect()
+}
+
+#[test]
+fn a_process_that_ends_at_any_commit_leaves_the_old_state_or_the_new_one_and_no_run_acts_twice() {
+    let whole = Failing::new(MemoryStore::new(), Crash::Never);
+    assert_eq!(play(&whole).len(), 3);
+    let mut points = 0;
+    for at in 0..whole.commits() {
+        for crash in [Crash::Before(at), Crash::After(at)] {
+            let kept = MemoryStore::new();
+            play(&Failing::new(kept.clone(), crash));
+            let between = block_on(kept.session(SESSION)).expect("is read");
+            let ended = ["one", "two", "three"].map(|text| {
+                let run = block_on(kept.run(&format!("run-{text}"))).expect("is read");
+                run.is_some_and(|run| run.status.is_final())
+            });
+            let version = between.map_or(0, |session| session.version);
+            assert_eq!(
+                version,
+                ended.iter().filter(|ended| **ended).count() as u64,
+                "{crash:?}: with the run's end"
+            );
+            play(&kept);
+            let engine = engine().store(kept.clone()).build().expect("builds");
+            let state = state(&engine);
+            assert_eq!((state.version, turns(&state)), (3, json!(3)), "{crash:?}");
+            let texts = state.conversation.complete().messages();
+            let texts: Vec<&str> = texts.iter().map(|message| message.content.as_str()).collect();
+            assert_eq!(texts, ["one", "one", "two", "two", "three", "three"], "{crash:?}");
+            points += 1;
+        }
+    }
+    assert!(points > 20, "only {points}");
+}
+
+#[test]
+fn a_new_run_does_not_overtake_one_that_nobody_carries() {
+    let kept = MemoryStore::new();
+    let gate = Gate::default();
+    let first = gate.engine(engine().store(kept.clone()));
+    let runs = [start(&first, "a"), start(&first, "b")];
+    first.wait_idle();
+    first.shutdown_blocking(Duration::ZERO);
+    drop(runs);
+    let second = engine().virtual_time(None).store(kept).build().expect("builds");
+    let refused = say(&second, "new");
+    let error = refused.error.as_ref().expect("failed");
+    assert_eq!(error.code.as_str(), "SESSION_BUSY");
+    assert!(error.message.contains("run-a"), "{error}");
+    let waits = block_on(second.resume("run-b").start()).expect_err("a comes first");
+    assert_eq!(waits.code(), "SESSION_BUSY", "{waits}");
+    let recovered = block_on(second.recover()).expect("is read");
+    let ids: Vec<&str> = recovered.iter().map(|(id, _)| id.as_str()).collect();
+    assert_eq!(ids, ["run-a", "run-b"]);
+    let last = say(&second, "c");
+    assert_eq!(said(&last), ["a", "a", "b", "b", "c", "c"], "{:?}", last.error);
+}
+
+#[test]
+fn no_record_of_a_run_holds_what_was_said_before_it() {
+    let kept = MemoryStore::new();
+    let engine = engine().virtual_time(None).store(kept.clone()).build().expect("builds");
+    for text in ["quite unmistakable", "two"] {
+        say(&engine, text);
+    }
+    let run = engine.run("chat").run_id("last").input("three").session(SESSION);
+    let report = run.start().expect("starts").outcome_blocking();
+    assert_eq!(said(&report)[0], "quite unmistakable");
+    let journal = block_on(kept.journal("last", 0, 1_000)).expect("is read");
+    assert!(journal.iter().all(|record| !record.body.contains("unmistakable")));
+    let view = block_on(engine.view("last", None)).expect("is read");
+    assert_eq!(said(&view.report), said(&report), "and it is shown all the same");
+    assert_eq!(view.run.session.as_deref(), Some(SESSION));
+}
+
+#[test]
+fn a_fork_of_a_run_begins_with_the_same_and_leaves_the_session_alone() {
+    let kept = MemoryStore::new();
+    let engine = engine().virtual_time(None).store(kept).build().expect("builds");
+    say(&engine, "one");
+    let run = engine.run("chat").run_id("two").input("two").session(SESSION);
+    run.start().expect("starts").outcome_blocking();
+    say(&engine, "three");
+    let steps = block_on(engine.view("two", None)).expect("is read").step;
+    for step in 0..=steps {
+        let forked = block_on(
+            engine
+                .fork("two", step)
+                .input("other".into())
+                .make(format!("fork-{step}")),
+        );
+        let run = block_on(forked.expect("is made").start()).expect("goes on");
+        let report = run.outcome_blocking();
+        assert_eq!(report.status, ThreadStatus::Completed, "{:?}", report.error);
+        assert_eq!(
+            (&said(&report)[..2], &report.output),
+            (&["one", "one"][..], &json!(2)),
+            "at {step}"
+        );
+        assert_eq!(report.session, None);
+    }
+    assert_eq!(state(&engine).version, 3);
+}
