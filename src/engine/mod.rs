@@ -322,6 +322,14 @@ impl Engine {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub async fn recover(&self) -> Result<Vec<(String, Result<RunHandle, ResumeError>)>, ResumeError> {
+        self.recover_by(async |run| self.resume(run.id).start().await).await
+    }
+
+    /// The same, each as `resume` does it.
+    pub(crate) async fn recover_by<T>(
+        &self,
+        resume: impl AsyncFn(pirn_store::Run) -> Result<T, ResumeError>,
+    ) -> Result<Vec<(String, Result<T, ResumeError>)>, ResumeError> {
         /// So many runs are asked for at once.
         const PAGE: usize = 1_000;
         let durable = self.durable()?;
@@ -333,8 +341,8 @@ impl Engine {
             for run in page {
                 // One that another has started goes on with that.
                 if !self.shared.carries(&run.id) {
-                    match self.resume(run.id.as_str()).start().await {
-                        Err(ResumeError::SessionBusy { .. }) => later.push(run.id),
+                    match resume(run.clone()).await {
+                        Err(ResumeError::SessionBusy { .. }) => later.push(run),
                         result => resumed.push((run.id, result)),
                     }
                 }
@@ -347,13 +355,13 @@ impl Engine {
         loop {
             let (waiting, tried) = (later.len(), std::mem::take(&mut later));
             let mut refused = Vec::new();
-            for run_id in tried {
-                match self.resume(run_id.as_str()).start().await {
+            for run in tried {
+                match resume(run.clone()).await {
                     Err(error @ ResumeError::SessionBusy { .. }) => {
-                        later.push(run_id.clone());
-                        refused.push((run_id, Err(error)));
+                        refused.push((run.id.clone(), Err(error)));
+                        later.push(run);
                     }
-                    result => resumed.push((run_id, result)),
+                    result => resumed.push((run.id, result)),
                 }
             }
             if later.len() == waiting {

@@ -18,6 +18,9 @@ pub struct RunSummary {
     pub run_id: String,
     /// Its workflow.
     pub workflow_id: String,
+    /// The session that it belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
     /// Its status: how it ended, or where it is.
     pub status: String,
     /// Milliseconds since the Unix epoch.
@@ -35,6 +38,8 @@ pub struct RunQuery {
     pub status: Option<String>,
     /// Only runs of this workflow.
     pub workflow: Option<String>,
+    /// Only runs of this session.
+    pub session: Option<String>,
     /// Only runs before this one, as (`started_at`, `run_id`): lists begin with the youngest.
     pub before: Option<(u64, String)>,
     /// At most so many.

@@ -32,6 +32,8 @@ struct State {
     bytes: usize,
     /// The last sequence that came, or is known to be lost.
     last: u64,
+    /// So many events came and are no longer kept.
+    gone: u64,
     is_closed: bool,
 }
 
@@ -44,6 +46,8 @@ pub(super) struct Page {
     pub(super) last: u64,
     /// Nothing comes after the last.
     pub(super) is_closed: bool,
+    /// The place after the last of these events.
+    pub(super) next: u64,
 }
 
 impl EventLog {
@@ -66,6 +70,7 @@ impl EventLog {
         while state.events.len() > self.max_events || state.bytes > self.max_bytes {
             let Some(oldest) = state.events.pop_front() else { break };
             state.bytes -= oldest.json.len();
+            state.gone += 1;
         }
         drop(state);
         self.changed.send_replace(());
@@ -83,14 +88,20 @@ impl EventLog {
         self.changed.send_replace(());
     }
 
-    /// At most `limit` events after a sequence.
-    pub(super) fn after(&self, sequence: u64, limit: usize) -> Page {
+    /// At most `limit` events, from a place on; none: after a sequence. Pieces of one reply may share theirs.
+    pub(super) fn after(&self, sequence: u64, place: Option<u64>, limit: usize) -> Page {
         let state = self.state();
-        let first = state
-            .events
-            .partition_point(|recorded| recorded.event.sequence <= sequence);
+        let first = match place {
+            Some(place) => usize::try_from(place.saturating_sub(state.gone)).unwrap_or(usize::MAX),
+            None => state
+                .events
+                .partition_point(|recorded| recorded.event.sequence <= sequence),
+        };
+        let first = first.min(state.events.len());
+        let events: Vec<Recorded> = state.events.range(first..).take(limit).cloned().collect();
         Page {
-            events: state.events.range(first..).take(limit).cloned().collect(),
+            next: state.gone + (first + events.len()) as u64,
+            events,
             last: state.last,
             is_closed: state.is_closed,
         }
@@ -154,7 +165,7 @@ mod tests {
                     kept.push(last + 1);
                 }
                 last += lost.max(1);
-                let page = log.after(read_to, pace);
+                let page = log.after(read_to, None, pace);
                 prop_assert_eq!(page.last, last);
                 // The oracle: the youngest `max` of all that came, after what was read.
                 let oldest = kept.len().saturating_sub(max);
@@ -169,13 +180,29 @@ mod tests {
     }
 
     #[test]
+    fn events_that_share_a_sequence_are_each_read_once() {
+        let log = EventLog::new(4, usize::MAX);
+        let mut place = None;
+        let mut read = Vec::new();
+        for sequence in [1, 2, 2, 2, 3, 3, 4] {
+            log.push(event(sequence));
+            let page = log.after(read.last().copied().unwrap_or(0), place, 1);
+            place = Some(page.next);
+            read.extend(page.events.iter().map(|recorded| recorded.event.sequence));
+        }
+        assert_eq!(read, [1, 2, 2, 2, 3, 3, 4]);
+        let page = log.after(0, Some(0), 9);
+        assert_eq!(page.events.len(), 4, "those before are gone");
+    }
+
+    #[test]
     fn bytes_bound_a_log_too() {
         let log = EventLog::new(usize::MAX, 300);
         for sequence in 1..=100 {
             log.push(event(sequence));
         }
         assert!(log.bytes() <= 300);
-        let page = log.after(0, 1_000);
+        let page = log.after(0, None, 1_000);
         assert_eq!(page.events.last().map(|recorded| recorded.event.sequence), Some(100));
     }
 }

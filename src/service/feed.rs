@@ -32,6 +32,8 @@ pub(super) struct Feed {
     run: Arc<Run>,
     archive: Arc<dyn RunArchive>,
     read_to: u64,
+    /// The place in the log; none before anything of it was read.
+    place: Option<u64>,
     has_ended: bool,
     changed: watch::Receiver<()>,
     keep_alive: Duration,
@@ -44,6 +46,7 @@ impl Feed {
         Ok(Self {
             archive: Arc::clone(service.archive()),
             read_to: after,
+            place: None,
             has_ended: false,
             changed: run.log.watch(),
             keep_alive: service.limits().keep_alive,
@@ -58,7 +61,7 @@ impl Feed {
 
     /// True once everything has been read.
     pub(super) fn is_over(&self) -> bool {
-        let page = self.run.log.after(self.read_to, 1);
+        let page = self.run.log.after(self.read_to, self.place, 1);
         page.is_closed && page.events.is_empty() && page.last <= self.read_to
     }
 
@@ -69,7 +72,7 @@ impl Feed {
         }
         loop {
             self.changed.mark_unchanged();
-            let page = self.run.log.after(self.read_to, PAGE);
+            let page = self.run.log.after(self.read_to, self.place, PAGE);
             let mut fed = Vec::with_capacity(page.events.len());
             let next = page.events.first().map_or(page.last + 1, |next| next.event.sequence);
             if next > self.read_to + 1 {
@@ -78,6 +81,9 @@ impl Feed {
                     // There may be more of it, before what the log has.
                     return fed;
                 }
+            }
+            if !page.events.is_empty() {
+                self.place = Some(page.next);
             }
             for recorded in page.events {
                 self.read_up_to(&mut fed, recorded.event.sequence - 1);

@@ -45,6 +45,7 @@ mod runs;
 mod sse;
 mod start;
 mod state;
+mod stored;
 mod wire;
 
 pub use access::Access;

@@ -2,25 +2,15 @@
 
 use std::sync::Arc;
 
-use super::{Access, Limits, NoArchive, RunArchive};
+use super::{Access, Limits, RunArchive};
 
 /// A service's settings. Every one has a default.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Options {
     /// Access rules: tokens, hosts, origins.
     pub access: Access,
     /// Limits on everything that grows.
     pub limits: Limits,
-    /// Runs beyond those that this process remembers.
-    pub archive: Arc<dyn RunArchive>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            access: Access::default(),
-            limits: Limits::default(),
-            archive: Arc::new(NoArchive),
-        }
-    }
+    /// Runs beyond those that this process remembers; none: those of the engine's store, where it has one.
+    pub archive: Option<Arc<dyn RunArchive>>,
 }

@@ -54,6 +54,16 @@ problem_codes! {
     MethodNotAllowed = "METHOD_NOT_ALLOWED", METHOD_NOT_ALLOWED, "The method is not allowed here";
     /// The body did not arrive in time.
     BodyTimeout = "BODY_TIMEOUT", REQUEST_TIMEOUT, "The body did not arrive in time";
+    /// No run has left anything in a session of this id.
+    UnknownSession = "UNKNOWN_SESSION", NOT_FOUND, "There is no such session";
+    /// Nothing keeps the service's runs: it can not fork, park or take one up.
+    NoStore = "NO_STORE", CONFLICT, "The service has no store";
+    /// The run can not go on from what the store has of it.
+    NotResumed = "NOT_RESUMED", CONFLICT, "The run can not go on";
+    /// As many runs wait for the session as may, or one comes before that nobody carries.
+    SessionBusy = "SESSION_BUSY", CONFLICT, "The session is busy";
+    /// The store can not be read or written.
+    StoreFailed = "STORE_FAILED", INTERNAL_SERVER_ERROR, "The store failed";
     /// The run has ended.
     RunEnded = "RUN_ENDED", CONFLICT, "The run has ended";
     /// The question was answered, withdrawn, or never asked.

@@ -11,7 +11,7 @@ pub(super) const BUFFER: usize = 65_536;
 
 pub(super) async fn record(service: Service, run: Arc<Run>, mut events: Events) {
     let main_thread = run.main_thread();
-    let mut meter = service.metrics().of_run(&run.workflow_id);
+    let mut meter = service.metrics().of_run(&run.about.workflow_id);
     while let Some(heard) = events.next().await {
         match heard {
             Heard::Event(event) => {
@@ -29,7 +29,24 @@ pub(super) async fn record(service: Service, run: Arc<Run>, mut events: Events) 
     }
     // Nothing comes after it: the report is there, or will never be.
     let report = run.handle.outcome().await;
-    meter.ended(&report);
+    let is_left = is_left(&service, &run).await;
+    if is_left {
+        service.runs().leave(&run);
+    } else {
+        meter.ended(&report);
+    }
     run.log.close();
-    service.runs().ended(&run);
+    if !is_left {
+        service.runs().ended(&run);
+    }
+}
+
+/// Whether the run has ended in this process alone: its store has it go on.
+async fn is_left(service: &Service, run: &Run) -> bool {
+    match service.in_store(run.id()).await {
+        Ok(Some(stored)) => !stored.status.is_final(),
+        Ok(None) => false,
+        // It has failed: nothing was told that it does not have.
+        Err(_) => true,
+    }
 }

@@ -1,6 +1,7 @@
 //! The runs that the process remembers: those under way, and the last that ended.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
@@ -15,20 +16,28 @@ use crate::{RunHandle, RunReport};
 /// A run that was started here.
 pub(super) struct Run {
     pub(super) handle: RunHandle,
-    pub(super) workflow_id: String,
-    /// Milliseconds since the Unix epoch.
-    pub(super) started_at: u64,
+    pub(super) about: About,
+    /// It goes on in another process, or later in this one.
+    is_left: AtomicBool,
     pub(super) log: EventLog,
     pub(super) progress: Progress,
     pub(super) streams: StreamGate,
 }
 
+/// The facts of a run that never change.
+pub(super) struct About {
+    pub(super) workflow_id: String,
+    pub(super) session: Option<String>,
+    /// Milliseconds since the Unix epoch.
+    pub(super) started_at: u64,
+}
+
 impl Run {
-    pub(super) fn new(handle: RunHandle, workflow_id: String, started_at: u64, limits: &Limits) -> Self {
+    pub(super) fn new(handle: RunHandle, about: About, limits: &Limits) -> Self {
         Self {
             handle,
-            workflow_id,
-            started_at,
+            about,
+            is_left: AtomicBool::new(false),
             log: EventLog::new(limits.events_per_run, limits.event_bytes_per_run),
             progress: Progress::default(),
             streams: StreamGate::new(limits.streams_per_run),
@@ -44,11 +53,22 @@ impl Run {
         format!("{}.0", self.id())
     }
 
+    /// The report of one that has ended.
     pub(super) fn outcome(&self) -> Option<Arc<RunReport>> {
-        self.handle.try_outcome()
+        self.handle
+            .try_outcome()
+            .filter(|_| !self.is_left.load(Ordering::Relaxed))
+    }
+
+    /// The run has ended here, and not in its store.
+    pub(super) fn leave(&self) {
+        self.is_left.store(true, Ordering::Relaxed);
     }
 
     pub(super) fn status(&self) -> &'static str {
+        if self.is_left.load(Ordering::Relaxed) {
+            return "UNFINISHED";
+        }
         self.outcome()
             .map_or_else(|| self.progress.status(), |report| report.status.as_str())
     }
@@ -57,10 +77,11 @@ impl Run {
         let (last_sequence, last_at) = self.log.last();
         RunSummary {
             run_id: self.id().to_owned(),
-            workflow_id: self.workflow_id.clone(),
+            workflow_id: self.about.workflow_id.clone(),
+            session: self.about.session.clone(),
             status: self.status().to_owned(),
-            started_at: self.started_at,
-            updated_at: last_at.unwrap_or(self.started_at),
+            started_at: self.about.started_at,
+            updated_at: last_at.unwrap_or(self.about.started_at),
             last_sequence,
         }
     }
@@ -122,6 +143,16 @@ struct State {
     ended_bytes: usize,
 }
 
+impl State {
+    fn put(&mut self, run: Run) -> Arc<Run> {
+        let run = Arc::new(run);
+        let id: Arc<str> = run.id().into();
+        self.by_id.insert(Arc::clone(&id), Arc::clone(&run));
+        self.by_place.insert((run.about.started_at, id), Arc::clone(&run));
+        run
+    }
+}
+
 impl Runs {
     pub(super) fn new(limits: &Limits) -> Self {
         Self {
@@ -142,11 +173,22 @@ impl Runs {
             let detail = format!("there is a run {id} already");
             return Err(Problem::new(ProblemCode::RunIdTaken, detail).at("/runId"));
         }
-        let run = Arc::new(start()?);
-        let id: Arc<str> = run.id().into();
-        state.by_id.insert(Arc::clone(&id), Arc::clone(&run));
-        state.by_place.insert((run.started_at, id), Arc::clone(&run));
-        Ok(run)
+        Ok(state.put(start()?))
+    }
+
+    /// Takes in a run that goes on.
+    pub(super) fn adopt(&self, run: Run) -> Arc<Run> {
+        self.state().put(run)
+    }
+
+    /// Forgets a run that is left to the store; another one of its id may be here by now.
+    pub(super) fn leave(&self, run: &Arc<Run>) {
+        run.leave();
+        let mut state = self.state();
+        if state.by_id.get(run.id()).is_some_and(|known| Arc::ptr_eq(known, run)) {
+            state.by_id.remove(run.id());
+            state.by_place.remove(&(run.about.started_at, run.id().into()));
+        }
     }
 
     pub(super) fn find(&self, id: &str) -> Option<Arc<Run>> {
@@ -159,7 +201,7 @@ impl Runs {
         let mut state = self.state();
         let bytes = run.log.bytes();
         state.ended_bytes += bytes;
-        state.ended.push_back(((run.started_at, run.id().into()), bytes));
+        state.ended.push_back(((run.about.started_at, run.id().into()), bytes));
         while state.ended.len() > self.max_ended || state.ended_bytes > self.max_ended_bytes {
             let Some((place, bytes)) = state.ended.pop_front() else {
                 break;
@@ -184,7 +226,8 @@ impl Runs {
             None => Box::new(state.by_place.values().rev()),
         };
         let is_asked = |run: &&Arc<Run>| {
-            query.workflow.as_ref().is_none_or(|id| *id == run.workflow_id)
+            query.workflow.as_ref().is_none_or(|id| *id == run.about.workflow_id)
+                && (query.session.is_none() || query.session == run.about.session)
                 && query.status.as_ref().is_none_or(|status| status == run.status())
         };
         runs.filter(is_asked)

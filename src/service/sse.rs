@@ -50,7 +50,16 @@ pub(super) fn response(feed: Feed, wire: impl Wire, guard: impl Guard) -> Respon
             }
         }
     });
-    let mut response = Body::from_stream(frames).into_response();
+    streamed(Body::from_stream(frames))
+}
+
+/// A stream that is there already.
+pub(super) fn whole(frames: Vec<u8>) -> Response {
+    streamed(Body::from(frames))
+}
+
+fn streamed(body: Body) -> Response {
+    let mut response = body.into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));

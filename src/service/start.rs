@@ -7,9 +7,10 @@ use serde_json::{Map, Value};
 
 use super::problem::{Problem, ProblemCode};
 use super::recorder::{self, BUFFER};
-use super::runs::Run;
+use super::runs::{About, Run};
 use super::state::Service;
-use crate::{Message, RunError, RunErrorCode};
+use crate::store::StoreError;
+use crate::{Events, ForkBuilder, Message, ResumeBuilder, ResumeError, RunError, RunErrorCode};
 
 /// Characters that a run's id may have.
 const MAX_ID: usize = 128;
@@ -22,7 +23,12 @@ pub(super) struct Start {
     pub(super) conversation: Vec<Message>,
     pub(super) run_id: Option<String>,
     pub(super) metadata: Map<String, Value>,
+    pub(super) session: Option<String>,
+    pub(super) keep_on_failure: bool,
 }
+
+/// The most bytes of a session's id.
+const MAX_SESSION: usize = 512;
 
 impl Service {
     /// Starts a run and records its events from the first one on.
@@ -37,6 +43,15 @@ impl Service {
         offer.check(&start.input)?;
         if let Some(id) = &start.run_id {
             check_id(id)?;
+            if self.in_store(id).await?.is_some() {
+                return Err(taken(id));
+            }
+        }
+        let session = start.session.clone();
+        let is_name = |id: &str| (1..=MAX_SESSION).contains(&id.len()) && !id.contains('\0');
+        if session.as_deref().is_some_and(|id| !is_name(id)) {
+            let detail = format!("a session's id has 1 to {MAX_SESSION} bytes, none of them 0");
+            return Err(Problem::new(ProblemCode::InvalidValue, detail).at("/session"));
         }
         let (run_id, workflow_id) = (start.run_id.clone(), start.workflow.clone());
         let prepared = if start.conversation.is_empty() {
@@ -52,14 +67,94 @@ impl Service {
             let mut prepared = prepared;
             events = Some(prepared.events(&[], BUFFER));
             let handle = prepared.start().map_err(|error| refused(&error))?;
-            Ok(Run::new(handle, workflow_id, now(), self.limits()))
+            let about = About {
+                workflow_id,
+                session,
+                started_at: now(),
+            };
+            Ok(Run::new(handle, about, self.limits()))
         })?;
-        self.metrics().started(&run.workflow_id);
+        self.metrics().started(&run.about.workflow_id);
         if let Some(events) = events {
-            self.tasks()
-                .spawn(recorder::record(self.clone(), Arc::clone(&run), events));
+            self.record(&run, events);
         }
         Ok(run)
+    }
+
+    fn record(&self, run: &Arc<Run>, events: Events) {
+        self.tasks()
+            .spawn(recorder::record(self.clone(), Arc::clone(run), events));
+    }
+
+    /// Has a run of the store go on, with its events from the first one.
+    async fn adopt(&self, stored: crate::store::Run, mut resumed: ResumeBuilder) -> Result<Arc<Run>, ResumeError> {
+        let events = resumed.events_after(0, &[], BUFFER);
+        let handle = resumed.start().await?;
+        let about = About {
+            workflow_id: stored.workflow,
+            session: stored.session,
+            started_at: stored.started_at,
+        };
+        let run = self.runs().adopt(Run::new(handle, about, self.limits()));
+        self.metrics().started(&run.about.workflow_id);
+        self.record(&run, events);
+        Ok(run)
+    }
+
+    /// Has every run of the engine's store go on that has not ended; the service remembers them from then on. Called before
+    /// anything is served. Those that can not go on, with the reason.
+    ///
+    /// # Errors
+    /// The store can not be read.
+    pub async fn recover(&self) -> Result<Vec<(String, ResumeError)>, ResumeError> {
+        let engine = self.engine().clone();
+        if engine.store().is_none() {
+            return Ok(Vec::new());
+        }
+        let resumed = engine
+            .recover_by(async |run| self.adopt(run.clone(), engine.resume(run.id)).await)
+            .await?;
+        let left = resumed
+            .into_iter()
+            .filter_map(|(id, resumed)| Some((id, resumed.err()?)));
+        Ok(left.collect())
+    }
+
+    /// Has one of them go on.
+    pub(super) async fn go_on(&self, id: &str) -> Result<Arc<Run>, Problem> {
+        let stored = self.in_store(id).await?.ok_or_else(|| unknown(id))?;
+        if self.is_draining() {
+            return Err(draining());
+        }
+        let resumed = self.adopt(stored, self.engine().resume(id)).await;
+        resumed.map_err(|error| not_resumed(&error))
+    }
+
+    /// A new run that goes on from a step of another.
+    pub(super) async fn fork(&self, fork: ForkBuilder, id: Option<String>) -> Result<Arc<Run>, Problem> {
+        if self.is_draining() {
+            return Err(draining());
+        }
+        let id = match id {
+            Some(id) => {
+                check_id(&id)?;
+                id
+            }
+            None => self.engine().shared().next_run_id().to_string(),
+        };
+        let made = fork.make(id.clone()).await.map_err(|error| not_resumed(&error))?;
+        let stored = self.in_store(&id).await?.ok_or_else(|| unknown(&id))?;
+        let resumed = self.adopt(stored, made).await;
+        resumed.map_err(|error| not_resumed(&error))
+    }
+
+    /// The run, as the engine's store has it.
+    pub(super) async fn in_store(&self, id: &str) -> Result<Option<crate::store::Run>, Problem> {
+        let Some(store) = self.engine().store() else {
+            return Ok(None);
+        };
+        let run = store.run(id).await;
+        run.map_err(|error| Problem::new(ProblemCode::StoreFailed, error.to_string()))
     }
 }
 
@@ -71,7 +166,38 @@ fn prepare(service: &Service, start: Start) -> crate::RunBuilder {
     if !start.metadata.is_empty() {
         prepared = prepared.metadata(start.metadata);
     }
+    if let Some(session) = start.session {
+        prepared = prepared.session(session);
+    }
+    if start.keep_on_failure {
+        prepared = prepared.keep_on_failure();
+    }
     prepared.conversation(start.conversation)
+}
+
+pub(super) fn unknown(id: &str) -> Problem {
+    let detail = format!("there is no run {id}, or it ended so long ago that it is forgotten");
+    Problem::new(ProblemCode::UnknownRun, detail)
+}
+
+fn taken(id: &str) -> Problem {
+    Problem::new(ProblemCode::RunIdTaken, format!("there is a run {id} already")).at("/runId")
+}
+
+/// Why a run of the store does not go on.
+fn not_resumed(error: &ResumeError) -> Problem {
+    let code = match error {
+        ResumeError::NoStore => ProblemCode::NoStore,
+        ResumeError::HasEnded { .. } => ProblemCode::RunEnded,
+        ResumeError::SessionBusy { .. } => ProblemCode::SessionBusy,
+        ResumeError::Store(StoreError::NoSuchRun { .. }) => ProblemCode::UnknownRun,
+        ResumeError::Store(StoreError::RunExists { .. }) => ProblemCode::RunIdTaken,
+        ResumeError::Store(_) => ProblemCode::StoreFailed,
+        ResumeError::NoSuchStep { .. } => ProblemCode::InvalidValue,
+        ResumeError::Refused(error) => return refused(error),
+        _cannot_go_on => ProblemCode::NotResumed,
+    };
+    Problem::new(code, error.to_string())
 }
 
 pub(super) fn draining() -> Problem {
@@ -85,6 +211,7 @@ pub(super) fn draining() -> Problem {
 fn refused(error: &RunError) -> Problem {
     match error.code {
         RunErrorCode::Overloaded => Problem::new(ProblemCode::Overloaded, error.message.clone()).retry_after(1),
+        RunErrorCode::SessionBusy => Problem::new(ProblemCode::SessionBusy, error.message.clone()).retry_after(1),
         RunErrorCode::Cancelled => draining(),
         _other => Problem::new(ProblemCode::Internal, error.to_string()),
     }

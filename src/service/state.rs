@@ -12,7 +12,8 @@ use super::idempotency::IdempotencyKeys;
 use super::limits::{Limits, StreamGate};
 use super::metrics::Metrics;
 use super::runs::Runs;
-use super::{Access, Options, RunArchive, api};
+use super::stored::StoredRuns;
+use super::{Access, NoArchive, Options, RunArchive, api};
 use crate::{Engine, ShutdownReport};
 
 /// A service over an engine. A cheap handle: clones share it.
@@ -55,10 +56,14 @@ impl Service {
     /// A service of every workflow that the engine has now.
     pub fn new(engine: Engine, options: Options) -> Self {
         let catalogue = Catalogue::of(&engine, |_| true);
+        let archive = options.archive.unwrap_or_else(|| match engine.store() {
+            Some(_) => Arc::new(StoredRuns::new(engine.clone())),
+            None => Arc::new(NoArchive),
+        });
         Self {
             shared: Arc::new(Shared {
                 limits: options.limits.clone(),
-                archive: options.archive,
+                archive,
                 access: RwLock::new(Arc::new(options.access)),
                 catalogue: RwLock::new(Arc::new(catalogue)),
                 runs: Runs::new(&options.limits),
@@ -102,7 +107,7 @@ impl Service {
         self.shared.is_draining.store(true, Ordering::SeqCst);
     }
 
-    /// Drains, waits `grace` for the runs under way, cancels the rest, and waits until every stream can be read to its end.
+    /// Drains, waits `grace` for the runs under way, cancels the rest (durable ones are left to their store), and waits until every stream can be read to its end.
     /// The engine has stopped then.
     pub async fn shut_down(&self, grace: Duration) -> ShutdownReport {
         self.drain();

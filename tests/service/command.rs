@@ -43,7 +43,18 @@ impl Served {
             .find_map(|line| line.ok()?.split_once(text).map(|(_, rest)| rest.to_owned()))
     }
 
-    fn signal(&self, name: &str) {
+    /// As the system kills it.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it ends");
+    }
+
+    /// Waits for its end; its exit code.
+    pub(crate) fn ended(&mut self) -> Option<i32> {
+        self.child.wait().expect("it ends").code()
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
         let told = Command::new("kill")
             .args([&format!("-{name}"), &self.child.id().to_string()])
             .status();
@@ -59,7 +70,7 @@ impl Drop for Served {
     }
 }
 
-fn folder(name: &str) -> PathBuf {
+pub(crate) fn folder(name: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("pirn-serve-{}-{name}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     folder

@@ -18,5 +18,6 @@ mod runs;
 #[path = "../support/servers.rs"]
 #[allow(dead_code, unreachable_pub, reason = "it is a module of the other tests' library")]
 mod servers;
+mod stored;
 mod workflows;
 mod world;

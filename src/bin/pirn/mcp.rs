@@ -29,7 +29,7 @@ pub(crate) struct Args {
 /// Serves until stdin ends.
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     args.log.begin()?;
-    let (engine, ids) = args.served.open()?;
+    let (engine, ids) = args.served.open(None)?;
     let service = Service::new(engine, Options::default());
     service
         .offer(&ids)

@@ -13,6 +13,7 @@ use crate::failure::Failure;
 use crate::files;
 use crate::log::LogArgs;
 use crate::served::{ServedFiles, WorkflowIds};
+use crate::store::not_resumed;
 use crate::terminal::{FAILED, Output};
 
 /// Arguments of `pirn serve`.
@@ -20,11 +21,13 @@ use crate::terminal::{FAILED, Output};
 #[command(after_help = "\
 Examples:
   pirn serve workflow.json
+  pirn serve workflow.json --store runs.db
   pirn serve workflow.json --listen 0.0.0.0:7474 --token-file tokens --allow-host pirn.example.com
 
   curl http://127.0.0.1:7474/v1/runs?wait=10 -H 'Content-Type: application/json' -d '{\"workflow\": \"greet\"}'
 
-SIGHUP reads the workflows and tokens again; SIGTERM ends the service when the runs under way have.
+SIGHUP reads the workflows and tokens again; SIGTERM ends the service when the runs under way
+have; with --store, those that have not after the grace are left there, and go on at the next start.
 
 Exit codes: 0 told to stop and every run has ended, 1 a file is invalid or a run did not end, 2 wrong usage or an unreadable file.")]
 pub(crate) struct Args {
@@ -33,6 +36,9 @@ pub(crate) struct Args {
     /// Address to listen on; any but a loopback one needs a token
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7474", value_parser = address)]
     listen: SocketAddr,
+    /// Keep runs and sessions in this store, a file or a folder: those that have not ended go on when it is served again
+    #[arg(long, value_name = "FILE")]
+    store: Option<String>,
     /// A file with a token a line: who asks sends one of them as Authorization: Bearer TOKEN
     #[arg(long, value_name = "FILE")]
     token_file: Option<String>,
@@ -70,7 +76,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         let message = format!("whoever reaches {} could start runs", args.listen);
         return Err(Failure::usage("TOKEN_NEEDED", message).with_help("give a --token-file"));
     }
-    let (engine, ids) = args.served.open()?;
+    let (engine, ids) = args.served.open(args.store.as_deref())?;
     #[cfg(feature = "otel")]
     let telemetry = args.telemetry(&engine)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -162,6 +168,10 @@ fn offered(service: &Service, ids: &WorkflowIds) -> Result<(), Failure> {
 async fn listen(args: &Args, engine: &Engine, ids: &WorkflowIds, tokens: Vec<String>) -> Result<ExitCode, Failure> {
     let service = Service::new(engine.clone(), args.options(tokens));
     offered(&service, ids)?;
+    let left = service.recover().await.map_err(|error| not_resumed(&error))?;
+    for (run_id, error) in left {
+        tracing::warn!(run_id, code = error.code(), %error, "the run does not go on; it stays as it is in the store");
+    }
     let signals = Signals::listen();
     let mut signals = signals.map_err(|error| Failure::failed("NO_SIGNALS", error.to_string()))?;
     let listening = async {

@@ -30,7 +30,7 @@ impl ServedFiles {
     ///
     /// # Errors
     /// Fails if the files, the config or the servers of tools are wrong.
-    pub(crate) fn open(&self) -> Result<(Engine, WorkflowIds), Failure> {
+    pub(crate) fn open(&self, store: Option<&str>) -> Result<(Engine, WorkflowIds), Failure> {
         let (_, config, checked) = self.read()?;
         let ids = ids(&checked);
         let config = config.unwrap_or_default();
@@ -41,6 +41,9 @@ impl ServedFiles {
             .faults(config.faults);
         if let Some(runs) = self.max_runs {
             builder = builder.max_runs(runs as usize);
+        }
+        if let Some(named) = store {
+            builder = builder.store(crate::store::open(named)?);
         }
         let engine = builder.checked(checked).build();
         let engine = engine.map_err(|error| Failure::failed("ENGINE_NOT_BUILT", error.to_string()))?;

@@ -50,6 +50,7 @@ pub(crate) async fn run(
         workflow,
         input: json!({"message": message, "chatId": body.value.id}),
         conversation: before,
+        session: body.value.id.filter(|id| !id.is_empty()),
         ..Start::default()
     };
     let run = service.start(start).await?;

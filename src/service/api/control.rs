@@ -2,13 +2,16 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use pirn_core::definition::PinSection;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
+use super::super::archive::RunSummary;
 use super::super::body::JsonBody;
-use super::super::problem::Problem;
+use super::super::problem::{Problem, ProblemCode};
 use super::super::state::Service;
 use super::runs::find;
 use crate::RunHandle;
@@ -79,7 +82,7 @@ pub(crate) async fn pause(
     tell(&service, &id, RunHandle::pause)
 }
 
-/// Lets the threads of a run go on.
+/// Lets the threads of a paused run go on; a run of the store that nobody carries goes on too.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/resume", tag = "control", params(("id" = String, Path, description = "The run")),
     responses(
@@ -93,7 +96,85 @@ pub(crate) async fn resume(
     Path(id): Path<String>,
     _: JsonBody<Nothing>,
 ) -> Result<Json<Told>, Problem> {
+    if service.runs().find(&id).is_none() {
+        service.go_on(&id).await?;
+        return Ok(Json(Told::done()));
+    }
     tell(&service, &id, RunHandle::resume)
+}
+
+/// Has a run leave this process: it is UNFINISHED in the store, and `resume` has it go on.
+#[utoipa::path(
+    post, path = "/v1/runs/{id}/park", tag = "control", params(("id" = String, Path, description = "The run")),
+    responses(
+        (status = 200, description = "The run was told", body = Told),
+        (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "The run has ended, or the service has no store", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn park(
+    State(service): State<Service>,
+    Path(id): Path<String>,
+    _: JsonBody<Nothing>,
+) -> Result<Json<Told>, Problem> {
+    needs_store(&service)?;
+    tell(&service, &id, RunHandle::leave)
+}
+
+fn needs_store(service: &Service) -> Result<(), Problem> {
+    let detail = "the service keeps no runs: start it with --store FILE";
+    let store = service.engine().store();
+    store
+        .map(drop)
+        .ok_or_else(|| Problem::new(ProblemCode::NoStore, detail))
+}
+
+/// A new run that shares what another went through.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Fork {
+    /// The last step that both share.
+    step: u64,
+    /// Names the new run.
+    #[serde(default)]
+    run_id: Option<String>,
+    /// Variables of the main thread to be assigned there.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    set: Map<String, Value>,
+    /// Another input.
+    #[serde(default)]
+    input: Option<Value>,
+}
+
+/// Starts a run that goes on from a step of another, which may have ended.
+#[utoipa::path(
+    post, path = "/v1/runs/{id}/fork", tag = "control", params(("id" = String, Path, description = "The run")),
+    request_body = Fork,
+    responses(
+        (status = 201, description = "The new run", body = RunSummary),
+        (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "The service has no store, or the id is taken", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "The run has no such step", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn fork(
+    State(service): State<Service>,
+    Path(id): Path<String>,
+    body: JsonBody<Fork>,
+) -> Result<Response, Problem> {
+    needs_store(&service)?;
+    let asked = body.value;
+    let mut fork = service.engine().fork(id, asked.step);
+    for (name, value) in asked.set {
+        fork = fork.set(name, value);
+    }
+    if let Some(input) = asked.input {
+        fork = fork.input(input);
+    }
+    let run = service.fork(fork, asked.run_id).await?;
+    let location = [(header::LOCATION, format!("/v1/runs/{}", run.id()))];
+    Ok((StatusCode::CREATED, location, Json(run.summary())).into_response())
 }
 
 /// A CUSTOM event.

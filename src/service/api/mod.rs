@@ -8,6 +8,7 @@ mod health;
 mod interactions;
 mod query;
 mod runs;
+mod sessions;
 mod workflows;
 
 use axum::extract::{MatchedPath, Request, State};
@@ -40,6 +41,9 @@ pub(super) fn router(service: &Service) -> axum::Router {
         .routes(routes!(control::resume))
         .routes(routes!(control::emit))
         .routes(routes!(control::pin))
+        .routes(routes!(control::park))
+        .routes(routes!(control::fork))
+        .routes(routes!(sessions::show))
         .routes(routes!(interactions::list))
         .routes(routes!(interactions::answer))
         .routes(routes!(workflows::list))

@@ -18,7 +18,7 @@ use super::super::idempotency::Claim;
 use super::super::problem::{Problem, ProblemCode};
 use super::super::runs::Run;
 use super::super::sse::{self, Guard, Wire, frame};
-use super::super::start::Start;
+use super::super::start::{Start, unknown};
 use super::super::state::Service;
 use super::query::{Parameters, event_types};
 use crate::{EventType, Message};
@@ -45,6 +45,12 @@ pub(crate) struct StartRun {
     #[serde(default)]
     #[schema(value_type = Vec<Object>)]
     conversation: Vec<Message>,
+    /// The session whose conversation and variables the run goes on from, and leaves its own in.
+    #[serde(default)]
+    session: Option<String>,
+    /// Leaves in the session what the run comes to also where it does not complete.
+    #[serde(default)]
+    keep_on_failure: bool,
     /// Names the run: 1 to 128 letters, digits, hyphens, dots and underscores.
     #[serde(default)]
     run_id: Option<String>,
@@ -131,6 +137,8 @@ impl From<StartRun> for Start {
             conversation: body.conversation,
             run_id: body.run_id,
             metadata: body.metadata,
+            session: body.session,
+            keep_on_failure: body.keep_on_failure,
         }
     }
 }
@@ -169,18 +177,15 @@ pub(super) fn find(service: &Service, id: &str) -> Result<Arc<Run>, Problem> {
     service.runs().find(id).ok_or_else(|| unknown(id))
 }
 
-fn unknown(id: &str) -> Problem {
-    let detail = format!("there is no run {id}, or it ended so long ago that it is forgotten");
-    Problem::new(ProblemCode::UnknownRun, detail)
-}
-
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListParameters {
-    /// Only runs of this status: RUNNING, PAUSED, COMPLETED, FAILED, CANCELLED, TIMEOUT.
+    /// Only runs of this status: RUNNING, PAUSED, COMPLETED, FAILED, CANCELLED, TIMEOUT; of those that no process carries UNFINISHED, WAITING.
     status: Option<String>,
     /// Only runs of this workflow.
     workflow: Option<String>,
+    /// Only runs of this session.
+    session: Option<String>,
     /// The `next` of the list before.
     after: Option<String>,
     /// At most so many runs: 1 to 1,000, 100 where it is absent.
@@ -210,6 +215,7 @@ pub(crate) async fn list(
     let query = RunQuery {
         status: parameters.status.map(|status| status.to_ascii_uppercase()),
         workflow: parameters.workflow,
+        session: parameters.session,
         before: parameters.after.map(|cursor| place(&cursor)).transpose()?,
         // One more tells that there is more.
         limit: limit + 1,
@@ -288,16 +294,48 @@ pub(crate) async fn events(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let types = event_types(parameters.types.as_deref())?;
-    let run = find(&service, &id)?;
     let resumed = match headers.get("last-event-id") {
         Some(value) => Some(sequence(value.to_str().unwrap_or_default())?),
         None => None,
     };
-    let feed = Feed::open(&service, &run, resumed.or(parameters.after).unwrap_or(0))?;
+    let after = resumed.or(parameters.after).unwrap_or(0);
+    let Some(run) = service.runs().find(&id) else {
+        return archived(&service, &id, (after, resumed.is_some()), &types).await;
+    };
+    let feed = Feed::open(&service, &run, after)?;
     if resumed.is_some() && feed.is_over() {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     Ok(sse::response(feed, EventWire { types }, ()))
+}
+
+/// The events of a run that the process does not carry, all at once.
+async fn archived(
+    service: &Service,
+    id: &str,
+    (after, is_back): (u64, bool),
+    types: &[EventType],
+) -> Result<Response, Problem> {
+    let failed = |error: std::io::Error| Problem::new(ProblemCode::Internal, error.to_string());
+    let report = service.archive().report(id).await.map_err(failed)?;
+    let report = report.ok_or_else(|| unknown(id))?;
+    let events = service.archive().events(id, after, usize::MAX).await.map_err(failed)?;
+    if is_back && events.is_empty() {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    let mut out = Vec::new();
+    for event in events {
+        if types.is_empty() || types.contains(&event.raised.event_type) {
+            let json = serde_json::to_vec(&event).unwrap_or_default();
+            frame(&mut out, None, Some(event.sequence), &json);
+        }
+    }
+    let mut end = json!({"runId": id, "status": report["status"]});
+    if !report["error"].is_null() {
+        end["error"] = report["error"].clone();
+    }
+    frame(&mut out, Some("end"), None, end.to_string().as_bytes());
+    Ok(sse::whole(out))
 }
 
 fn sequence(text: &str) -> Result<u64, Problem> {

@@ -93,7 +93,7 @@ impl AgUi {
             })),
             EventType::VariableChanged => {
                 let is_main = self.main_thread.as_ref() == Some(&event.thread_id);
-                if is_main || text("scope") == "global" {
+                if is_main || text("scope") != "thread" {
                     let path = format!("/{}", text("name").replace('~', "~0").replace('/', "~1"));
                     let delta = json!([{"op": "add", "path": path, "value": value("value")}]);
                     out.push(json!({"type": "STATE_DELTA", "delta": delta}));

@@ -1,0 +1,32 @@
+//! Sessions: what their last runs left.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use serde_json::{Value, json};
+
+use super::super::problem::{Problem, ProblemCode};
+use super::super::state::Service;
+
+/// The state of a session, of which `pirn run --conversation` reads the conversation.
+#[utoipa::path(
+    get, path = "/v1/sessions/{id}", tag = "sessions", params(("id" = String, Path, description = "The session")),
+    responses(
+        (status = 200, description = "`{id, version, conversation: {messages, markMap}, variables}`; `version`: how many runs have left something in it", body = Object),
+        (status = 404, description = "There is no such session", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn show(State(service): State<Service>, Path(id): Path<String>) -> Result<Json<Value>, Problem> {
+    let state = service.engine().session(&id).await;
+    let state = state.map_err(|error| Problem::new(ProblemCode::StoreFailed, error.to_string()))?;
+    if state.version == 0 {
+        let detail = format!("no run has left anything in a session {id}");
+        return Err(Problem::new(ProblemCode::UnknownSession, detail));
+    }
+    let conversation = &state.conversation;
+    Ok(Json(json!({
+        "id": id,
+        "version": state.version,
+        "conversation": {"messages": conversation.complete().messages(), "markMap": conversation.mark_map()},
+        "variables": state.variables,
+    })))
+}

@@ -1,0 +1,208 @@
+//! Runs and sessions of a service that has a store.
+
+use std::path::Path;
+
+use pirn::Engine;
+use pirn::service::Options;
+use pirn::store::MemoryStore;
+use reqwest::Client;
+use serde_json::{Value, json};
+
+use crate::command::{Served, folder};
+use crate::world::{Events, Sent, World, answer, refusal};
+
+async fn stored() -> World {
+    World::of(Engine::builder().store(MemoryStore::new()), Options::default()).await
+}
+
+#[tokio::test]
+async fn a_run_is_parked_and_goes_on_and_its_stream_with_the_same_ids() {
+    let world = stored().await;
+    let id = world.start("paid", Value::Null).await;
+    world.until(&id, "NODE_STARTED").await;
+    let events = Events::open(world.get(&format!("/v1/runs/{id}/events"))).await;
+    let parked = answer(world.post(&format!("/v1/runs/{id}/park"), &json!({}))).await;
+    assert_eq!(parked.body, json!({"ok": true}));
+    let mut before = events.all().await;
+    let last = before.pop().expect("a last event");
+    assert_eq!(
+        (last.name.as_deref(), &last.json["status"]),
+        (Some("end"), &json!("UNFINISHED"))
+    );
+    let seen = before.last().and_then(|event| event.id).expect("a sequence");
+
+    let shown = answer(world.get(&format!("/v1/runs/{id}"))).await.body;
+    assert_eq!((&shown["status"], &shown["runId"]), (&json!("UNFINISHED"), &json!(id)));
+    let listed = answer(world.get("/v1/runs?status=unfinished")).await.body;
+    assert_eq!(listed["runs"][0]["runId"], json!(id));
+    let emit = world.post(&format!("/v1/runs/{id}/emit"), &json!({"name": "paid"}));
+    assert_eq!(refusal(emit).await, (404, "UNKNOWN_RUN".into()), "nobody carries it");
+
+    let resumed = answer(world.post(&format!("/v1/runs/{id}/resume"), &json!({}))).await;
+    assert_eq!(resumed.body, json!({"ok": true}), "{:?}", resumed.body);
+    let request = world
+        .get(&format!("/v1/runs/{id}/events"))
+        .header("last-event-id", seen);
+    let later = Events::open(request).await;
+    answer(world.post(&format!("/v1/runs/{id}/emit"), &json!({"name": "paid"}))).await;
+    let later = later.all().await;
+    assert_eq!(later.first().and_then(|event| event.id), Some(seen + 1));
+    assert_eq!(later.last().expect("an end").json["status"], "COMPLETED");
+}
+
+#[tokio::test]
+async fn a_run_that_has_ended_is_forked_and_both_are_listed() {
+    let world = stored().await;
+    let id = world.start("steps", json!({"n": 2})).await;
+    world.gate.add_permits(2);
+    assert_eq!(world.ended(&id).await["output"], 2);
+    let ask = json!({"step": 1, "runId": "other", "set": {"n": 7}});
+    let forked = answer(world.post(&format!("/v1/runs/{id}/fork"), &ask)).await;
+    assert_eq!(
+        (forked.status.as_u16(), &forked.headers["location"]),
+        (201, &"/v1/runs/other".parse().expect("a header"))
+    );
+    world.gate.add_permits(2);
+    assert_eq!(world.ended("other").await["status"], "COMPLETED");
+    let again = refusal(world.post(&format!("/v1/runs/{id}/fork"), &ask)).await;
+    assert_eq!(again, (409, "RUN_ID_TAKEN".into()));
+    let far = json!({"step": 99});
+    assert_eq!(
+        refusal(world.post(&format!("/v1/runs/{id}/fork"), &far)).await,
+        (422, "INVALID_VALUE".into())
+    );
+    let nobody = refusal(world.post("/v1/runs/nobody/fork", &json!({"step": 0}))).await;
+    assert_eq!(nobody, (404, "UNKNOWN_RUN".into()));
+    let taken = refusal(world.post("/v1/runs", &json!({"workflow": "echo", "input": {}, "runId": "other"}))).await;
+    assert_eq!(taken, (409, "RUN_ID_TAKEN".into()));
+}
+
+#[tokio::test]
+async fn a_service_without_a_store_neither_parks_nor_forks() {
+    let world = World::new().await;
+    let id = world.start("paid", Value::Null).await;
+    for (call, body) in [("park", json!({})), ("fork", json!({"step": 0}))] {
+        let refused = refusal(world.post(&format!("/v1/runs/{id}/{call}"), &body)).await;
+        assert_eq!(refused, (409, "NO_STORE".into()), "{call}");
+    }
+}
+
+#[tokio::test]
+async fn runs_of_a_session_go_on_from_each_other_over_http() {
+    for world in [World::new().await, stored().await] {
+        assert_eq!(
+            refusal(world.get("/v1/sessions/ada")).await,
+            (404, "UNKNOWN_SESSION".into())
+        );
+        for _ in 0..2 {
+            let body = json!({"workflow": "chat", "input": {"message": "what time is it"}, "session": "ada"});
+            let report = answer(world.post("/v1/runs?wait=20", &body)).await.body;
+            assert_eq!(
+                (&report["status"], &report["session"]),
+                (&json!("COMPLETED"), &json!("ada")),
+                "{report}"
+            );
+        }
+        let state = answer(world.get("/v1/sessions/ada")).await.body;
+        let questions = state["conversation"]["messages"].as_array().into_iter().flatten();
+        let questions = questions.filter(|message| message["role"] == "user").count();
+        assert_eq!((questions, &state["version"]), (2, &json!(2)), "{state}");
+        let listed = answer(world.get("/v1/runs?session=ada")).await.body;
+        assert_eq!(listed["runs"].as_array().map(Vec::len), Some(2));
+        let none = answer(world.get("/v1/runs?session=bob")).await.body;
+        assert_eq!(none["runs"], json!([]));
+        let wrong = world.post("/v1/runs", &json!({"workflow": "chat", "session": ""}));
+        assert_eq!(refusal(wrong).await, (422, "INVALID_VALUE".into()));
+    }
+}
+
+const WAITS: &str = r#"{"id": "waits", "nodes": [{"id": "s", "type": "START"},
+        {"id": "a", "type": "CODE", "config": {"code": "return 1 + 1"}},
+        {"id": "w", "type": "WAIT", "config": {"event": "go"}}, {"id": "e", "type": "END", "config": {"output": "'done'"}}],
+    "edges": [{"from": "s", "to": "a"}, {"from": "a", "to": "w"}, {"from": "w", "to": "e"}]}"#;
+
+fn client() -> Client {
+    Client::builder().no_proxy().build().expect("a client")
+}
+
+fn serve(folder: &Path) -> Served {
+    Served::start(folder, &["waits.json", "--store", "runs.db", "--grace", "0"])
+}
+
+async fn events(served: &Served, after: u64) -> Events {
+    let request = client().get(format!("{}/v1/runs/r1/events", served.url));
+    Events::open(request.header("last-event-id", after)).await
+}
+
+async fn post(served: &Served, path: &str, body: &Value) -> Value {
+    let request = client().post(format!("{}{path}", served.url));
+    let request = request
+        .header("content-type", "application/json")
+        .body(body.to_string());
+    answer(request).await.body
+}
+
+async fn until_it_waits(events: &mut Events) -> Vec<Sent> {
+    let mut seen = Vec::new();
+    loop {
+        let event = events.next().await.expect("an event");
+        let waits = event.json["type"] == "NODE_STARTED" && event.json["nodeId"] == "w";
+        seen.push(event);
+        if waits {
+            return seen;
+        }
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_service_that_is_killed_goes_on_with_its_runs_and_streams_under_the_same_ids() {
+    let folder = folder("killed");
+    std::fs::write(folder.join("waits.json"), WAITS).expect("a file");
+    let mut first = serve(&folder);
+    post(
+        &first,
+        "/v1/runs",
+        &json!({"workflow": "waits", "runId": "r1", "session": "s"}),
+    )
+    .await;
+    let mut seen = until_it_waits(&mut events(&first, 0).await).await;
+    first.kill();
+    let second = serve(&folder);
+    let last = seen.last().and_then(|event| event.id).expect("a sequence");
+    let later = events(&second, last).await;
+    post(&second, "/v1/runs/r1/emit", &json!({"name": "go"})).await;
+    seen.extend(later.all().await);
+    let end = seen.pop().expect("an end");
+    assert_eq!(end.json["status"], "COMPLETED", "{:?}", end.json);
+    let ids: Vec<u64> = seen.iter().filter_map(|event| event.id).collect();
+    assert_eq!(
+        ids,
+        (1..=seen.len() as u64).collect::<Vec<_>>(),
+        "each once, and none is missing"
+    );
+    let state = client().get(format!("{}/v1/sessions/s", second.url));
+    assert_eq!(answer(state).await.body["version"], 1);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_service_that_is_terminated_leaves_its_runs_in_the_store() {
+    let folder = folder("terminated");
+    std::fs::write(folder.join("waits.json"), WAITS).expect("a file");
+    let mut first = serve(&folder);
+    post(&first, "/v1/runs", &json!({"workflow": "waits", "runId": "r1"})).await;
+    let mut stream = events(&first, 0).await;
+    until_it_waits(&mut stream).await;
+    first.signal("TERM");
+    let last = stream.all().await.pop().expect("a last event");
+    assert_eq!(
+        (last.name.as_deref(), &last.json["status"]),
+        (Some("end"), &json!("UNFINISHED"))
+    );
+    assert_eq!(first.ended(), Some(0));
+    let second = serve(&folder);
+    post(&second, "/v1/runs/r1/emit", &json!({"name": "go"})).await;
+    let all = events(&second, 0).await.all().await;
+    assert_eq!(all.last().expect("an end").json["status"], "COMPLETED");
+}
