@@ -18,7 +18,7 @@ use super::step::Step;
 use super::tree::{Branching, Origin, Owned};
 use super::{Effect, ForkNo, ThreadNo};
 use crate::conversation::Conversation;
-use crate::definition::{ItemConversation, VariableScope};
+use crate::definition::ItemConversation;
 use crate::error::RunError;
 use crate::event::EventType;
 use crate::graph::{ForkIx, Graph, NodeIx, NodeKind};
@@ -374,7 +374,7 @@ impl RunMachine {
                         .collect(),
                 });
                 // A variable that is as it was when the item's thread began was not set there.
-                let began = initial_variables(self.graphs.get(*called), VariableScope::Thread);
+                let began = initial_variables(self.graphs.get(*called), false);
                 let snapshot = |name: &str| began.value(name).map(|value| &**value);
                 merge_variables(snapshot, |name| graph.reducer(name), &branches.collect::<Vec<_>>())
             }

@@ -269,7 +269,7 @@ fn a_run_that_is_over_has_no_more_of_its_budget_than_runs_have_by_default() {
         .expect("a trigger");
         let key = machine.add(Owner::Engine, Arc::new(definition)).expect("new");
         machine.set_budget("1", most);
-        let mut fires = |times: u64, machine: &mut TriggerMachine| {
+        let fires = |times: u64, machine: &mut TriggerMachine| {
             let fired = (0..times).filter(|_| matches!(machine.fire(key, &event(1, 1, false)), Fire::Fired { .. }));
             fired.count() as u64
         };

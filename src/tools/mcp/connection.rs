@@ -141,10 +141,7 @@ impl Connection {
     pub(super) async fn tools(&self) -> Result<Vec<rmcp::model::Tool>, String> {
         let peer = self.service.peer();
         let page = |params| async {
-            let page = peer
-                .list_tools(params)
-                .await
-                .map_err(|error| self.in_words(&error))?;
+            let page = peer.list_tools(params).await.map_err(|error| self.in_words(&error))?;
             Ok((page.tools, page.next_cursor))
         };
         let mut tools = every_page("tools", page).await?;
@@ -175,10 +172,7 @@ impl Connection {
     pub(super) async fn prompts(&self) -> Result<Vec<rmcp::model::Prompt>, String> {
         let peer = self.service.peer();
         let page = |params| async {
-            let page = peer
-                .list_prompts(params)
-                .await
-                .map_err(|error| self.in_words(&error))?;
+            let page = peer.list_prompts(params).await.map_err(|error| self.in_words(&error))?;
             Ok((page.prompts, page.next_cursor))
         };
         every_page("prompts", page).await
