@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::scripts::now;
 
 /// Far sooner than the run ends by itself.
-const SOON: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_mins(1);
 
 /// Notifications after which it is a storm.
 const MANY: usize = 500;

@@ -27,7 +27,7 @@ pub(crate) fn serve(kind: &str) -> std::io::Result<()> {
         let result = match asked["method"].as_str().unwrap_or_default() {
             "initialize" if kind == "silent" => continue,
             "initialize" if kind == "endless line" => loop {
-                out.write_all(&[b'x'; 1 << 16])?;
+                out.write_all("x".repeat(1 << 16).as_bytes())?;
             },
             "initialize" => {
                 json!({"protocolVersion": asked["params"]["protocolVersion"], "capabilities": {"tools": {}},

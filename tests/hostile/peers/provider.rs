@@ -201,7 +201,8 @@ fn bad_answers() {
                     |index: usize| json!({"choices": [{"delta": {"tool_calls": [{"index": index, "id": "c"}]}}]});
                 (0..256)
                     .map(|more| format!("data: {}\n\n", call(n * 256 + more)))
-                    .collect()
+                    .collect::<Vec<_>>()
+                    .concat()
             }),
             json!({}),
         ),
