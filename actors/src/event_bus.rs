@@ -88,7 +88,8 @@ impl EventBusActor {
                     thread_id: Arc::clone(&event.thread_id),
                     timestamp: event.timestamp,
                 };
-                self.follow_up(source, dropped);
+                // It is as deep in a chain of triggers as what it follows from.
+                self.follow_up(source, dropped.at_depth(event.raised.trigger_depth));
             }
         }
     }

@@ -328,6 +328,10 @@ fn every_event_type_has_its_chain_here_or_a_reason() {
             E::Custom,
             "a_function_that_raises_the_event_it_is_called_for_ends_at_the_limit",
         ),
+        (
+            E::EventDropped,
+            "a_function_that_raises_events_until_they_are_dropped_ends_at_the_limit",
+        ),
     ];
     let list = chains();
     for event_type in E::ALL {

@@ -100,6 +100,34 @@ fn a_function_that_raises_the_event_it_is_called_for_ends_at_the_limit() {
     ends_at_the_limit("work", &played(work, &handle, &[main_line()], &again(&custom())));
 }
 
+/// A thousand events are kept for the WAIT; each one more has EVENT_DROPPED follow, and that one more again.
+#[test]
+fn a_function_that_raises_events_until_they_are_dropped_ends_at_the_limit() {
+    let handle = Handle::default();
+    let (fills, raises) = (handle.clone(), handle.clone());
+    let builder = Engine::builder()
+        .function("fill", move |_| {
+            (0..=1_000).for_each(|_| fills.emit());
+            Ok(Value::Null)
+        })
+        .function("again", move |_| {
+            raises.emit();
+            Ok(Value::Null)
+        });
+    let first = node("first", "CODE", json!({"function": "fill"}));
+    let workflows = [
+        line("main", &[first, wait("rest", 1_000)]),
+        line("waits", &[node("again", "WAIT", json!({"event": "again"}))]),
+    ];
+    let triggers =
+        json!([{"id": "again", "type": "EVENT", "action": custom(), "condition": {"eventType": "EVENT_DROPPED"}}]);
+    let events = played(builder, &handle, &workflows, &triggers);
+    let all: Vec<u32> = (0..=LIMIT).collect();
+    assert_eq!(depths(&events, EventType::EventDropped), all);
+    assert_eq!(depths(&events, EventType::Custom)[1_001..], all[1..]);
+    assert_eq!(depths(&events, EventType::TriggerFailed), [LIMIT + 1]);
+}
+
 #[test]
 fn a_notification_hook_and_a_triggered_sub_workflow_that_do_so_end_there_too() {
     let handle = Handle::default();
