@@ -16,7 +16,7 @@ const BUNDLE: &str = r#"{"id": "main", "nodes": [
     {"id": "prepare-b", "type": "CODE", "config": {"function": "prepare"}},
     {"id": "ask-b", "type": "USER_INTERACTION", "config": {"question": "B?"}},
     {"id": "join", "type": "JOIN", "config": {"joinStrategy": "ALL_COMPLETED"}},
-    {"id": "act", "type": "CODE", "config": {"function": "act"}, "retry": {"maxAttempts": 2, "initialDelayMs": 1}},
+    {"id": "act", "type": "CODE", "config": {"function": "act", "input": "output"}, "retry": {"maxAttempts": 2, "initialDelayMs": 1}},
     {"id": "end", "type": "END", "config": {"output": "nodes.act"}}],
   "edges": [{"from": "start", "to": "fork"}, {"from": "fork", "to": "prepare-a"}, {"from": "fork", "to": "prepare-b"},
     {"from": "prepare-a", "to": "ask-a"}, {"from": "ask-a", "to": "join"}, {"from": "prepare-b", "to": "ask-b"},
