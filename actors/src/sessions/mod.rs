@@ -1,7 +1,7 @@
 //! The sessions of an engine: whose turn it is in each, and what it begins with.
 //!
 //! The order is [`SessionQueues`]' and is one mutex, held for one step. A run takes its place when it is asked for, on its
-//! caller's thread, and holds a [`SessionSeat`] from then on: whatever ends the run gives its place up.
+//! caller's thread, and holds a `SessionSeat` from then on: whatever ends the run gives its place up.
 
 mod memory;
 
