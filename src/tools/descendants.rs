@@ -51,6 +51,7 @@ mod linux {
     use std::collections::{BTreeMap, BTreeSet};
     use std::io;
     use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
 
     use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_child_subreaper, waitpid};
 
@@ -58,6 +59,10 @@ mod linux {
 
     /// Rounds after which the others are given up: who starts programs faster than they are killed is stopped by nobody.
     const MOST_ROUNDS: u32 = 64;
+
+    /// Looks at an environment that is empty, and the time between them.
+    const MOST_LOOKS: u32 = 20;
+    const BETWEEN_LOOKS: Duration = Duration::from_micros(500);
 
     static ADOPTS: AtomicBool = AtomicBool::new(false);
 
@@ -98,23 +103,50 @@ mod linux {
 
     /// Kills a family, what it has started since, and every program with this mark.
     pub(in crate::tools) fn kill_family(mut family: BTreeSet<u32>, mark: &str) {
-        let wanted = format!("{MARK}={mark}").into_bytes();
-        let is_marked = |id: u32| {
-            let environment = std::fs::read(format!("/proc/{id}/environ")).unwrap_or_default();
-            environment.split(|byte| *byte == 0).any(|entry| entry == wanted)
+        let mut marked = Marked {
+            entry: format!("{MARK}={mark}").into_bytes(),
+            bare: BTreeSet::new(),
         };
         let own = std::process::id();
         rounds(|table| {
             // Nobody is older than whoever has started him.
             let since = table.get(&own).map_or(0, |line| line.began);
-            let is_one = |(id, line): &(&u32, &Line)| {
+            let mut is_one = |(id, line): &(&u32, &Line)| {
                 let is_known = family.contains(*id) || family.contains(&line.parent);
-                **id != own && line.began >= since && (is_known || is_marked(**id))
+                **id != own && line.began >= since && (is_known || !line.is_over && marked.has(**id))
             };
-            let found: Vec<u32> = table.iter().filter(is_one).map(|(id, _)| *id).collect();
+            let found: Vec<u32> = table.iter().filter(&mut is_one).map(|(id, _)| *id).collect();
             family.extend(&found);
             found
         });
+    }
+
+    /// The programs with a mark in their environment.
+    struct Marked {
+        entry: Vec<u8>,
+        /// Those that have no environment at all, and are not waited for again.
+        bare: BTreeSet<u32>,
+    }
+
+    impl Marked {
+        fn has(&mut self, id: u32) -> bool {
+            for _ in 0..MOST_LOOKS {
+                // Whoever cannot be read has ended, or is another user's.
+                let Ok(environment) = std::fs::read(format!("/proc/{id}/environ")) else {
+                    return false;
+                };
+                if !environment.is_empty() {
+                    return environment.split(|byte| *byte == 0).any(|entry| *entry == self.entry);
+                }
+                if self.bare.contains(&id) {
+                    return false;
+                }
+                // One that is just becoming another program (execve) has no environment for a moment.
+                std::thread::sleep(BETWEEN_LOOKS);
+            }
+            self.bare.insert(id);
+            false
+        }
     }
 
     /// Kills every child of this process, and what that leaves behind, where this process adopts it.
