@@ -113,7 +113,7 @@ fn walk(nodes: &Value, edges: &[&str], input: Value) -> Walked {
         first: graphs[0].start,
         stop_at: None,
         input: Arc::new(input),
-        variables: pirn_core::thread::initial_variables(&graphs[0], false),
+        variables: pirn_core::thread::thread_variables(&graphs[0]),
         outputs: Outputs::default(),
         last: Output::default(),
         agent: None,

@@ -1,4 +1,4 @@
-//! What to do about a fault, by its code, where the fault itself does not say.
+//! Advice on a fault, by its code, where the fault itself gives none.
 
 use pirn_core::definition::{Fault, FaultCode};
 

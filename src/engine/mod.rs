@@ -7,26 +7,23 @@ pub(crate) mod durable;
 mod events;
 mod handle;
 mod place;
+mod run;
 mod workflow;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pirn_actors::engine::{EngineShared, RunRequest, SessionRequest, StartedRun};
-use pirn_actors::events::{Deliver, Subscription};
+use pirn_actors::engine::{EngineShared, StartedRun};
 use pirn_actors::host::ThreadTag;
-use pirn_core::definition::{Fault, Loaded, Pinned, SourceFile, TriggerDefinition};
-use pirn_core::error::{RunError, RunErrorCode};
-use pirn_core::event::EventType;
+use pirn_core::definition::{Fault, Loaded, SourceFile, TriggerDefinition};
+use pirn_core::error::RunError;
 use pirn_core::graph::{CompileContext, Compiled, Graph, compile_loaded};
-use pirn_core::run::{AnswerRefused, Begun, Effect, Told};
-use pirn_core::thread::Interaction;
+use pirn_core::run::{Begun, Effect, Told};
 use pirn_core::trigger::{Owner, TriggerState};
 use pirn_store::{RunFilter, Store};
 use pirn_sync::{Completion, Lost, completion};
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::script::{ScriptStats, TextSyntax};
 use durable::{Durable, ForkBuilder, ResumeBuilder, ResumeError, RunDiff, RunView, Stored, diff, view};
@@ -46,6 +43,7 @@ pub use pirn_core::run::SessionState;
 pub use pirn_core::run::{FiringOutcome, FiringReport, NodeReport, RunReport, ThreadReport};
 use place::Placement;
 pub(crate) use place::spawn_here;
+pub use run::RunBuilder;
 pub use workflow::{NodeInfo, WorkflowInfo};
 
 /// Time that the engine's own actors, or a virtual clock's thread, may take to begin.
@@ -176,18 +174,7 @@ impl Engine {
 
     /// A run with more than an input: a conversation to start with, pinned context, events from its first one on.
     pub fn run(&self, workflow_id: impl Into<String>) -> RunBuilder {
-        let request = RunRequest {
-            workflow_id: workflow_id.into(),
-            ..RunRequest::default()
-        };
-        RunBuilder {
-            run_id: self.shared.next_run_id(),
-            engine: self.clone(),
-            request,
-            subscriptions: Vec::new(),
-            invalid: None,
-            answers: None,
-        }
+        RunBuilder::new(self.clone(), workflow_id.into())
     }
 
     /// Messages made ready for any number of runs to start with: counted as the workflow counts, once, and never changed.
@@ -517,215 +504,4 @@ async fn answers<T: Clone>(asked: Vec<Completion<T>>) -> Vec<T> {
 
 fn owner(workflow_id: Option<&str>) -> Owner {
     workflow_id.map_or(Owner::Engine, |id| Owner::Workflow(id.into()))
-}
-
-/// A run that is being prepared: `engine.run("id").input(json!({})).start()?`.
-pub struct RunBuilder {
-    engine: Engine,
-    run_id: Arc<str>,
-    request: RunRequest,
-    subscriptions: Vec<Subscription>,
-    /// Why the input is none; told when the run is to start.
-    invalid: Option<RunError>,
-    answers: Option<Answers>,
-}
-
-impl RunBuilder {
-    /// The run's input (default null): a JSON value, or anything that becomes one. What does not (a map whose keys are no
-    /// texts) is INVALID_INPUT when the run starts.
-    #[must_use]
-    pub fn input(mut self, input: impl Serialize) -> Self {
-        match serde_json::to_value(input) {
-            Ok(input) => (self.request.input, self.invalid) = (input, None),
-            Err(error) => self.invalid = Some(RunError::new(RunErrorCode::InvalidInput, error.to_string())),
-        }
-        self
-    }
-
-    /// Names the run, in place of an id of the engine's own; before its events are asked for. An id that a run under way has
-    /// is refused when this one starts.
-    #[must_use]
-    pub fn run_id(mut self, id: impl Into<Arc<str>>) -> Self {
-        self.run_id = id.into();
-        self
-    }
-
-    /// The start of the main thread's conversation. Messages are counted here; an [`Engine::history`] is already.
-    #[must_use]
-    pub fn conversation(mut self, messages: impl Into<History>) -> Self {
-        self.request.conversation = self.engine.history(&self.request.workflow_id, messages);
-        self
-    }
-
-    /// Pinned context, laid over the workflow's.
-    #[must_use]
-    pub fn pinned(mut self, pinned: Pinned) -> Self {
-        self.request.pinned = pinned;
-        self
-    }
-
-    /// Metadata of the run: a tenant, a user. Models, tools and functions of the program's own are told
-    /// ([`CallContext::metadata`](crate::tools::CallContext)), and a profile may choose its key by it; a run that a trigger of
-    /// this one starts has it too. No model sees it, nor do expressions and templates.
-    ///
-    /// ```
-    /// # use pirn::serde_json::{Value, json};
-    /// let engine = pirn::Engine::builder()
-    ///     .function("whose", |input| Ok(input.context().metadata["tenant"].clone()))
-    ///     .workflows(r#"{"id": "ask", "nodes": [{"id": "s", "type": "START"},
-    ///         {"id": "f", "type": "CODE", "config": {"function": "whose"}}, {"id": "e", "type": "END"}],
-    ///       "edges": [{"from": "s", "to": "f"}, {"from": "f", "to": "e"}]}"#)
-    ///     .build()?;
-    /// let run = engine.run("ask").metadata([("tenant", "acme")]).start()?;
-    /// assert_eq!(run.outcome_blocking().output, json!("acme"));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use]
-    pub fn metadata<K: Into<String>, V: Into<Value>>(mut self, entries: impl IntoIterator<Item = (K, V)>) -> Self {
-        let entries = entries.into_iter().map(|(name, value)| (name.into(), value.into()));
-        self.request.metadata = Some(Arc::new(entries.collect()));
-        self
-    }
-
-    /// Has the run take part in a session: it starts from the conversation and the variables of scope `session` that the
-    /// last run of the session left, and leaves its own when it completes. Runs of a session go one after the other, in the
-    /// order in which they were started; what a [`conversation`](Self::conversation) gives counts for the first one alone.
-    /// With a [store](super::EngineBuilder::store) sessions are durable, without one they live as long as the engine, the
-    /// 10,000 that were used last.
-    ///
-    /// ```
-    /// # use serde_json::json;
-    /// # let engine = pirn::Engine::builder()
-    /// #     .workflows(r#"{"id": "ask", "nodes": [{"id": "s", "type": "START"},
-    /// #         {"id": "ask", "type": "LLM", "config": {"prompt": "{{input}}"}}, {"id": "e", "type": "END"}],
-    /// #       "edges": [{"from": "s", "to": "ask"}, {"from": "ask", "to": "e"}]}"#)
-    /// #     .build()?;
-    /// for question in ["How?", "Why?"] {
-    ///     engine.run("ask").input(question).session("chat-7").start()?;
-    /// }
-    /// let last = engine.run("ask").input("When?").session("chat-7").start()?.outcome_blocking();
-    /// let said: Vec<&str> = last.conversation.messages.iter().map(|message| message.content.as_str()).collect();
-    /// assert_eq!(said[..4], ["How?", "How?", "Why?", "Why?"]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// [`start`](Self::start) is refused with `SESSION_BUSY` where [as many runs wait](super::EngineBuilder::max_waiting)
-    /// as may. A run fails with it where one that comes before it is in the store and nobody carries it.
-    #[must_use]
-    pub fn session(mut self, id: impl Into<Arc<str>>) -> Self {
-        let keeps_on_failure = self.request.session.is_some_and(|session| session.keeps_on_failure);
-        let id = id.into();
-        self.request.session = Some(SessionRequest { id, keeps_on_failure });
-        self
-    }
-
-    /// What the run comes to is left in its [session](Self::session) also where it fails, is cancelled or out of time;
-    /// otherwise such a run leaves the session as it was.
-    #[must_use]
-    pub fn keep_on_failure(mut self) -> Self {
-        if let Some(session) = &mut self.request.session {
-            session.keeps_on_failure = true;
-        }
-        self
-    }
-
-    /// Stops the run when it has taken so long, on the engine's clock: its status is TIMEOUT then. Where the workflow has a
-    /// `config.timeoutMs` too, the earlier of both counts.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # let engine = pirn::Engine::builder()
-    /// #     .workflows(r#"{"id": "nap", "nodes": [{"id": "s", "type": "START"},
-    /// #         {"id": "w", "type": "WAIT", "config": {"seconds": 600}}, {"id": "e", "type": "END"}],
-    /// #       "edges": [{"from": "s", "to": "w"}, {"from": "w", "to": "e"}]}"#)
-    /// #     .virtual_time(None)
-    /// #     .build()?;
-    /// let run = engine.run("nap").deadline(Duration::from_secs(5)).start()?;
-    /// let report = run.outcome_blocking();
-    /// assert_eq!((report.status, report.elapsed_ms), (pirn::ThreadStatus::Timeout, 5_000));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use]
-    pub fn deadline(mut self, limit: Duration) -> Self {
-        let ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
-        self.request.deadline_ms = Some(ms.max(1));
-        self
-    }
-
-    /// Answers the run's questions at the moment they are asked: under virtual time before the clock moves on. `give` says nothing
-    /// where it has no answer, and the question waits for another; `refused` hears of an answer that is not what was asked for.
-    /// Both are called on the thread that carries the run.
-    ///
-    /// ```
-    /// # use pirn::serde_json::{Value, json};
-    /// # let engine = pirn::Engine::builder()
-    /// #     .workflows(r#"{"id": "pay", "nodes": [{"id": "s", "type": "START"},
-    /// #         {"id": "sure", "type": "USER_INTERACTION", "config": {"question": "Pay?"}}, {"id": "e", "type": "END"}],
-    /// #       "edges": [{"from": "s", "to": "sure"}, {"from": "sure", "to": "e"}]}"#)
-    /// #     .virtual_time(None)
-    /// #     .build()?;
-    /// let run = engine.run("pay").answers(|question| (&*question.node_id == "sure").then(|| json!("yes")), |_, _| ());
-    /// assert_eq!(run.start()?.outcome_blocking().output["answer"], "yes");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use]
-    pub fn answers(
-        mut self,
-        give: impl Fn(&Interaction) -> Option<Value> + Send + Sync + 'static,
-        refused: impl Fn(&Interaction, &AnswerRefused) + Send + Sync + 'static,
-    ) -> Self {
-        self.answers = Some(Answers::new(give, refused));
-        self
-    }
-
-    /// The run's events from its first one on, as an async stream; no types: all.
-    pub fn events(&mut self, types: &[EventType], capacity: usize) -> Events {
-        let (deliver, events) = events::stream(capacity);
-        self.subscribe(types, deliver);
-        events
-    }
-
-    /// The run's events from its first one on, for a thread that blocks; no types: all.
-    pub fn blocking_events(&mut self, types: &[EventType], capacity: usize) -> BlockingEvents {
-        let (deliver, events) = events::blocking(capacity, self.engine.placement.tag());
-        self.subscribe(types, deliver);
-        events
-    }
-
-    fn subscribe(&mut self, types: &[EventType], deliver: Box<dyn Deliver>) {
-        let types = types.to_vec();
-        self.subscriptions.push(Subscription {
-            types,
-            after: 0,
-            deliver,
-        });
-    }
-
-    /// Starts it.
-    pub fn start(mut self) -> Result<RunHandle, RunError> {
-        if let Some(invalid) = self.invalid {
-            return Err(invalid);
-        }
-        let engine = self.engine;
-        if engine.placement.is_virtual() {
-            // Events that nobody hears are not built, and what is not sent takes no turn: a run would take another way
-            // when it is watched. So every run is.
-            let types = Vec::new();
-            let deliver = Box::new(events::Silent);
-            let silent = Subscription {
-                types,
-                after: 0,
-                deliver,
-            };
-            self.subscriptions.insert(0, silent);
-        }
-        self.subscriptions
-            .extend(self.answers.iter().map(|answers| answers.subscription(0)));
-        let (started, admitted) = engine.shared.admit_run(self.run_id, self.request, self.subscriptions)?;
-        if let Some(answers) = self.answers {
-            answers.of_run(&started);
-        }
-        admitted.go()?;
-        Ok(RunHandle::new(started, engine.placement))
-    }
 }

@@ -19,7 +19,7 @@ pub(super) enum Interruption {
 pub(super) struct Interrupt {
     origin: Instant,
     until: AtomicU64,
-    /// What the thread has computed, in nanoseconds, when it has computed for half of the time.
+    /// The thread's computing time in nanoseconds at half of its limit.
     half: AtomicU64,
     asked: AtomicU32,
     verdict: AtomicU8,

@@ -41,7 +41,7 @@ pub(super) async fn record(service: Service, run: Arc<Run>, mut events: Events) 
     }
 }
 
-/// Whether the run has ended in this process alone: its store has it go on.
+/// True if the run has ended in this process alone: its store has it go on.
 async fn is_left(service: &Service, run: &Run) -> bool {
     match service.in_store(run.id()).await {
         Ok(Some(stored)) => !stored.status.is_final(),

@@ -347,7 +347,7 @@ impl Registered {
     }
 }
 
-/// What a tool may ask models by, where its call comes from a run.
+/// The sampler that a tool may ask models by, where its call comes from a run.
 fn sampler_of(asked: &AskedCall, clock: &WorkClock) -> Option<Sampler> {
     let models = asked.models.as_ref()?;
     Some(Sampler::new(Arc::clone(models), asked.caller.clone()?, clock.clone()))

@@ -47,7 +47,7 @@ impl Messages {
     }
 }
 
-/// What stays when a conversation is truncated.
+/// The messages that stay when a conversation is truncated.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kept {
     /// The first so many.

@@ -42,7 +42,7 @@
 //! });
 //! ```
 //!
-//! What types do not tell (ids that stand twice, expressions that do not parse, a FORK without a JOIN) is told, with code and
+//! Faults that types do not show (ids that stand twice, expressions that do not parse, a FORK without a JOIN) are told, with code and
 //! place, when an engine is built with the workflow.
 
 mod context;
@@ -269,7 +269,7 @@ impl<'f, K> WorkflowBuilder<'f, K> {
         node
     }
 
-    /// What any node may have beside its config: a name, a time limit, retries, an error path.
+    /// Settings of any node beside its config: a name, a time limit, retries, an error path.
     pub fn at(&mut self, node: impl Handle<'f>) -> NodeSettings<'_, 'f, K> {
         NodeSettings::new(self, node.node())
     }
@@ -279,7 +279,7 @@ impl<'f, K> WorkflowBuilder<'f, K> {
         Route(self.add(id.into(), NodeConfig::Route(RouteConfig::default())))
     }
 
-    /// Where a ROUTE leads if an expression holds. Of several that hold, the one of the highest priority counts, then the
+    /// Target of a ROUTE if an expression holds. Of several that hold, the one of the highest priority counts, then the
     /// earliest.
     pub fn when(
         &mut self,
@@ -291,7 +291,7 @@ impl<'f, K> WorkflowBuilder<'f, K> {
         RouteSettings::push(self.definition_of(route.0), condition.into(), target_node_id)
     }
 
-    /// Where a ROUTE leads if no condition holds.
+    /// Target of a ROUTE if no condition holds.
     pub fn otherwise(&mut self, route: Route<'f>, target: impl Enters<'f>) -> &mut Self {
         let target = self.id_of(target.node());
         if let NodeConfig::Route(config) = &mut self.definition_of(route.0).config {

@@ -1,4 +1,4 @@
-//! What nodes, edges and routes may have beside what they are.
+//! Settings of nodes, edges and routes beside what they are.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The tree's own rules: which folder may import which.
+//! The tree's own rules: which folder may import which, and how doc lines begin.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -93,6 +93,20 @@ fn the_ways_in_the_architecture_name_files_that_are_there_and_how_many() {
             "{title} names {}",
             named.len()
         );
+    }
+}
+
+#[test]
+fn a_doc_line_names_the_thing_first() {
+    const QUESTIONS: [&str; 5] = ["What", "Who", "Whose", "Where", "Whether"];
+    for file in CRATES.iter().flat_map(|(root, _)| sources(root)) {
+        let text = std::fs::read_to_string(&file).expect("readable");
+        for (at, line) in text.lines().enumerate() {
+            let line = line.trim_start();
+            let said = line.strip_prefix("/// ").or_else(|| line.strip_prefix("//! "));
+            let first = said.and_then(|said| said.split_whitespace().next()).unwrap_or_default();
+            assert!(!QUESTIONS.contains(&first), "{}:{}: {line}", file.display(), at + 1);
+        }
     }
 }
 

@@ -51,7 +51,7 @@ fn port() -> u16 {
     listener.local_addr().expect("an address").port()
 }
 
-/// What each call was answered; after the first one the server is killed, and another one started at its address.
+/// Answers to each call; after the first one the server is killed, and another one started at its address.
 fn restarted_in_between(program: &[String], port: u16, calls: &[(&str, Value)]) -> Vec<String> {
     let start = {
         let program = program.to_vec();

@@ -52,7 +52,7 @@ pub struct RunRequest {
 pub struct SessionRequest {
     /// Names it.
     pub id: Arc<str>,
-    /// What the run comes to is left there though it does not complete.
+    /// The outcome is left in the session even where the run does not complete.
     pub keeps_on_failure: bool,
 }
 

@@ -97,7 +97,7 @@ impl EngineShared {
     /// this run in its session and that nobody carries.
     ///
     /// # Errors
-    /// What they are kept in can not be read.
+    /// The store of the sessions cannot be read.
     pub async fn session_run_before(&self, session: &SessionSeed, run_id: &str) -> Result<Option<Arc<str>>, RunError> {
         self.sessions.know().await?;
         Ok(self.sessions.abandoned_before(&session.id, run_id))

@@ -100,7 +100,7 @@ impl Sampler {
         answered
     }
 
-    /// What was spent so far.
+    /// Tokens spent so far.
     pub fn spent(&self) -> Spent {
         self.state().spent
     }

@@ -40,14 +40,14 @@ impl TakenEvents {
     }
 }
 
-/// Whether a word names CUSTOM events: those are kept for waits to come.
+/// True if a word names CUSTOM events: those are kept for waits to come.
 pub fn is_kept(word: &str) -> bool {
     EventType::ALL
         .iter()
         .all(|known| *known == EventType::Custom || known.as_str() != word)
 }
 
-/// Whether an event is one that a word names, by its type or its name.
+/// True if a word names an event, by its type or its name.
 pub fn is_named(word: &str, event: &Event) -> bool {
     let raised = &event.raised;
     *word == *raised.event_type.as_str()
@@ -178,7 +178,7 @@ impl EventWaits {
         }
     }
 
-    /// Whether nothing is kept and nothing waits.
+    /// True if nothing is kept and nothing waits.
     pub fn is_empty(&self) -> bool {
         self.kept.is_empty() && self.waiting.is_empty()
     }

@@ -40,7 +40,7 @@ impl NodeCompiler<'_, '_> {
     }
 }
 
-/// Whether a text is one name, which is neither of the values.
+/// True if a text is one name, and that neither of the values.
 fn is_word(text: &str) -> bool {
     let path = Path::of_template(text);
     path.is_some_and(|path| path.steps().is_empty() && !REDUCED.contains(&&**path.root()))

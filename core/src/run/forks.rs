@@ -28,8 +28,8 @@ use crate::join::{
 };
 use crate::status::ThreadStatus;
 use crate::thread::{
-    BranchSeed, CancelReason, EffectId, Input, Joined, Outcome, Output, ThreadKind, ThreadMachine, initial_variables,
-    item_names,
+    BranchSeed, CancelReason, EffectId, Input, Joined, Outcome, Output, ThreadKind, ThreadMachine, item_names,
+    thread_variables,
 };
 
 /// Losers that are told to stop at a time: other messages come in between.
@@ -374,7 +374,7 @@ impl RunMachine {
                         .collect(),
                 });
                 // A variable that is as it was when the item's thread began was not set there.
-                let began = initial_variables(self.graphs.get(*called), false);
+                let began = thread_variables(self.graphs.get(*called));
                 let snapshot = |name: &str| began.value(name).map(|value| &**value);
                 merge_variables(snapshot, |name| graph.reducer(name), &branches.collect::<Vec<_>>())
             }

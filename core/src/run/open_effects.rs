@@ -26,7 +26,7 @@ pub struct OpenEffects {
     pub begins: BTreeSet<ThreadNo>,
     /// The run waits for its turn in its session.
     pub awaits_session: bool,
-    /// What it leaves to its session, where it has left it.
+    /// The run's outcome for its session, where it has left one.
     pub left: Option<Option<Box<SessionLeft>>>,
     /// The run asks to be told when its triggers have acted.
     pub quiesces: bool,

@@ -33,7 +33,7 @@ pub struct SessionSeed {
     pub id: Arc<str>,
     /// The run's place in the order of all that came to their sessions.
     pub number: u64,
-    /// What the run comes to is left in the session though it does not complete.
+    /// The outcome is left in the session even where the run does not complete.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keeps_on_failure: bool,
     /// The run goes on from one of the session's and leaves nothing in it: a fork.
@@ -41,7 +41,7 @@ pub struct SessionSeed {
     pub is_aside: bool,
 }
 
-/// What the last run of a session left.
+/// The state that a session's last run has left.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionState {
@@ -55,7 +55,7 @@ pub struct SessionState {
     pub variables: BTreeMap<Arc<str>, Arc<Value>>,
 }
 
-/// What a run leaves to its session.
+/// The outcome of a run as its session keeps it.
 #[derive(Clone, Debug)]
 pub struct SessionLeft {
     /// The session.
@@ -95,7 +95,7 @@ impl RunMachine {
         Some(session.id.to_string())
     }
 
-    /// Whether the main thread waits for the run's turn.
+    /// True while the main thread waits for the run's turn.
     pub(super) fn awaits_session(&self) -> bool {
         self.session.as_ref().is_some_and(|session| session.began.is_none())
     }

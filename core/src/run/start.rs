@@ -17,7 +17,8 @@ use crate::event::EventType;
 use crate::graph::{Graph, NodeIx, NodeKind};
 use crate::status::ThreadStatus;
 use crate::thread::{
-    EffectId, Outcome, Output, Outputs, ThreadId, ThreadKind, ThreadMachine, ThreadSeed, Variables, initial_variables,
+    EffectId, Outcome, Output, Outputs, ThreadId, ThreadKind, ThreadMachine, ThreadSeed, Variables, run_variables,
+    thread_variables,
 };
 
 /// Nesting limit of forks and sub-workflows where the workflow sets none.
@@ -44,7 +45,7 @@ impl Start {
     /// A thread that walks `graph` from its start, with what the workflow defines.
     pub(super) fn of(graph: Arc<Graph>, kind: ThreadKind, origin: Origin, input: Arc<Value>) -> Self {
         Self {
-            variables: initial_variables(&graph, false),
+            variables: thread_variables(&graph),
             graph: Some(graph),
             kind,
             origin,
@@ -85,7 +86,7 @@ impl RunMachine {
         let Some(graph) = start.graph.clone() else {
             return 0;
         };
-        let defined = initial_variables(&graph, true);
+        let defined = run_variables(&graph);
         for (name, _) in defined.iter() {
             if let (None, Some(variable)) = (self.globals.variable(name), defined.variable(name)) {
                 self.globals.define(Arc::clone(name), variable.clone());

@@ -21,7 +21,7 @@ pub enum OutputError {
     Mismatch {
         /// The place in the output, as a JSON pointer; empty: the whole.
         pointer: String,
-        /// What stands there and what was expected: ``invalid type: string "9", expected u32``.
+        /// The value found and the type expected: ``invalid type: string "9", expected u32``.
         reason: String,
     },
 }

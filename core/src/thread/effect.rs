@@ -59,7 +59,7 @@ pub struct Environment {
     /// Event types a trigger with `waitForCompletion` watches: after raising one, the thread asks at its next
     /// safe point whether it is held.
     pub holding: EventMask,
-    /// Whether the run has global variables, which bare names mean before anything else.
+    /// The run has global variables, which bare names mean before anything else.
     pub has_globals: bool,
 }
 

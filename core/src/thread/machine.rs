@@ -350,11 +350,19 @@ impl ThreadMachine {
     }
 }
 
-/// The variables that a thread of this graph starts with, or those of a run.
-pub fn initial_variables(graph: &Graph, of_run: bool) -> Variables {
+/// The variables that a thread of this graph starts with.
+pub fn thread_variables(graph: &Graph) -> Variables {
+    defined_variables(graph, |scope| scope == VariableScope::Thread)
+}
+
+/// The variables that this graph defines for its run: all its threads share them.
+pub fn run_variables(graph: &Graph) -> Variables {
+    defined_variables(graph, |scope| scope != VariableScope::Thread)
+}
+
+fn defined_variables(graph: &Graph, is_wanted: fn(VariableScope) -> bool) -> Variables {
     let mut variables = Variables::default();
-    let wanted = |scope| of_run != (scope == VariableScope::Thread);
-    for definition in graph.variables.iter().filter(|definition| wanted(definition.scope)) {
+    for definition in graph.variables.iter().filter(|definition| is_wanted(definition.scope)) {
         variables.define(
             definition.name.as_str().into(),
             Variable {

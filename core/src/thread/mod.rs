@@ -26,7 +26,9 @@ pub use effect::{
 pub use evaluate::{ThreadScope, evaluate, spec_value};
 pub use id::ThreadId;
 pub(crate) use items::item_names;
-pub use machine::{DEFAULT_MAX_STEPS, NodeRecord, NodeStatus, ThreadKind, ThreadMachine, initial_variables};
+pub use machine::{
+    DEFAULT_MAX_STEPS, NodeRecord, NodeStatus, ThreadKind, ThreadMachine, run_variables, thread_variables,
+};
 pub use nodes::interaction::Interaction;
 pub use safe_point::variable_fields;
 pub use seed::{BranchSeed, Snapshot, ThreadSeed};

@@ -50,7 +50,7 @@ fn unreadable_text(path: &str, error: &io::Error) -> String {
     format!("cannot read {name}: {error}{}", hint(path, error))
 }
 
-/// What to do about a file that cannot be read, after a semicolon.
+/// Advice for a file that cannot be read, after a semicolon.
 pub(crate) fn hint(path: &str, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::IsADirectory => "; it is a folder: name the file in it".to_owned(),

@@ -1,4 +1,4 @@
-//! What runs leave in their sessions, in a store: with the run's end, in one commit.
+//! Outcomes of runs in their sessions, in a store: with the run's end, in one commit.
 //!
 //! A conversation lies in texts of up to 64 messages, whose borders do not move as it grows: a message is written at most
 //! seven times, however long its session becomes, and no record of a run holds one.
@@ -27,7 +27,7 @@ const PAGE: usize = 1_000;
 /// The fields of a conversation that have an item for each message.
 const BY_MESSAGE: [&str; 2] = ["messages", "tokens"];
 
-/// Where a step holds the conversation that a session handed to its run.
+/// The place in a step of the conversation that a session handed to its run.
 const HANDED: &str = "/message/Supervisor/Session/Ok/conversation";
 
 /// A session's state without its messages, and the texts that hold those.
@@ -43,7 +43,7 @@ impl Written {
     }
 }
 
-/// What a run leaves.
+/// The write that leaves a run's outcome in its session.
 pub(super) fn write(left: &SessionLeft, at: u64) -> serde_json::Result<(SessionWrite, Vec<Content>)> {
     let written = split(serde_json::to_value(&left.state)?, "/conversation")?;
     let write = SessionWrite {

@@ -54,7 +54,7 @@ pub(crate) struct StartRun {
     /// Names the run: 1 to 128 letters, digits, hyphens, dots and underscores.
     #[serde(default)]
     run_id: Option<String>,
-    /// Whose run it is (a tenant, a user): profiles may choose their key by it, and models, tools and functions of the embedding
+    /// The run's owner (a tenant, a user): profiles may choose their key by it, and models, tools and functions of the embedding
     /// program are told; no language model sees it.
     #[serde(default)]
     #[schema(value_type = Object)]

@@ -182,7 +182,7 @@ fn oauth_of(fields: &mut Fields<'_>, server: &str) -> OauthConfig {
     }
 }
 
-/// Whether others can read what is sent there.
+/// True if others can read what is sent to a URL.
 fn is_in_the_clear(url: &str) -> bool {
     reqwest::Url::parse(url).is_ok_and(|url| {
         let is_here = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));

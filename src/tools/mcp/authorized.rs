@@ -52,7 +52,7 @@ impl Authorized {
     }
 }
 
-/// Whether the server has not let the request in.
+/// True if the server has not let the request in.
 fn is_unauthorized(error: &Refused) -> bool {
     match error {
         StreamableHttpError::AuthRequired(_) => true,

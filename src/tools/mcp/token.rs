@@ -35,7 +35,7 @@ struct Token {
     until: Option<Instant>,
 }
 
-/// What a token endpoint answers.
+/// The answer of a token endpoint.
 #[derive(Deserialize)]
 struct Granted {
     access_token: String,

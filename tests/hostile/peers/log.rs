@@ -12,7 +12,7 @@ use tracing::{Event, Metadata, Subscriber};
 static LISTENS: AtomicBool = AtomicBool::new(false);
 static SAID: Mutex<String> = Mutex::new(String::new());
 
-/// What all threads log, at every level, while this runs.
+/// The log of all threads, at every level, while this runs.
 pub(crate) fn of(work: impl FnOnce()) -> String {
     // Others have no subscriber of their own here.
     tracing::subscriber::set_global_default(All).expect("nobody else listens");

@@ -41,7 +41,7 @@ pub(super) fn enter(walk: &mut StepContext<'_>, input: Option<&ValueSpec>) -> Pr
     }
 }
 
-/// Whether an input is the last output and nothing else: it is handed on as it stands, made or not.
+/// True if an input is the last output and nothing else: it is handed on as it stands, made or not.
 fn is_last_output(walk: &StepContext<'_>, spec: &ValueSpec) -> bool {
     let ValueSpec::Expression(text) = spec else {
         return false;

@@ -105,10 +105,10 @@ fn choices(field: &Value) -> Vec<(Value, String)> {
         .collect()
 }
 
-/// What was typed, as the field's type has it.
+/// The typed text as a value of the field's type.
 ///
 /// # Errors
-/// What was expected.
+/// The expected form, in words.
 fn value_of(text: &str, field: &Value) -> Result<Value, String> {
     let choices = choices(field);
     if is_list(field) {
