@@ -73,9 +73,9 @@ fn every_command_in_the_pages_runs_and_prints_what_stands_below_it() {
     let path = format!("{folder}:{}", std::env::var("PATH").unwrap_or_default());
     let mut count = 0;
     for typed in pages().iter().flat_map(typed) {
-        let command = typed.command.replace("cargo run --release -- ", "pirn ");
+        let command = typed.command.replace("cargo run -- ", "pirn ");
         // As a script is told of it.
-        let command = command.replace("PIRN=\"cargo run --release --\"", "PIRN=pirn ");
+        let command = command.replace("PIRN=\"cargo run --\"", "PIRN=pirn ");
         if !command.contains("pirn ") || command.starts_with("cargo ") {
             continue;
         }
