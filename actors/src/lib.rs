@@ -33,6 +33,7 @@ mod supervisor;
 mod thread;
 mod trigger_matcher;
 mod turn;
+mod unkept;
 mod world;
 
 pub use history::History;

@@ -21,12 +21,11 @@ use actix::{Actor, ActorContext, Context, Handler};
 use pirn_core::Millis;
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::run::{
-    AnswerRefused, Begun, Control, Effect, Message, Outbox, Panic, Panicked, RunMachine, ThreadNo, ToConversation,
-    ToSupervisor,
+    AnswerRefused, Begun, Control, Effect, Message, Panic, Panicked, RunMachine, ThreadNo, ToConversation, ToSupervisor,
 };
 use pirn_core::thread::EffectId;
 
-use crate::acknowledgements::{Acknowledge, Acknowledgements};
+use crate::acknowledgements::Acknowledge;
 use crate::contain::{Exit, contained};
 use crate::conversation::ConversationActor;
 use crate::protocol::bus::{BusMsg, Subscriber};
@@ -36,6 +35,7 @@ use crate::run_context::RunContext;
 use crate::supervisor::{Beginning, NewRun, RunSpec, SupervisorActor, limit_triggers};
 use crate::thread::ThreadActor;
 use crate::turn::{LocalInbox, Turn};
+use crate::unkept::Unkept;
 use crate::world::RunWorld;
 
 /// Messages that are handled before other tasks of the arbiter have their turn.
@@ -61,12 +61,8 @@ struct Actors {
     threads: Vec<Option<Box<ThreadActor>>>,
     /// Effects of the last step; kept for its capacity.
     effects: Vec<Effect>,
-    /// Effects that wait until what they follow from is kept.
-    outbox: Outbox,
-    /// The last step whose keeping was asked for.
-    asked: Option<u64>,
-    /// Callers that wait until that is so.
-    acknowledgements: Acknowledgements,
+    /// None where the run is kept nowhere.
+    unkept: Option<Box<Unkept>>,
     /// The run has begun: what was told before is heard first.
     has_begun: bool,
 }
@@ -180,16 +176,14 @@ impl LocalInbox for LocalMailbox {
 }
 
 impl Actors {
-    fn of(machine: RunMachine, supervisor: SupervisorActor, effects: Vec<Effect>, outbox: Outbox) -> Self {
+    fn of(machine: RunMachine, supervisor: SupervisorActor, effects: Vec<Effect>, is_durable: bool) -> Self {
         Self {
             machine,
             supervisor,
             conversations: ConversationActor,
             threads: Vec::new(),
             effects,
-            outbox,
-            asked: None,
-            acknowledgements: Acknowledgements::default(),
+            unkept: is_durable.then(Box::default),
             has_begun: false,
         }
     }
@@ -205,12 +199,7 @@ impl Actors {
         // Most steps want one thing done.
         let mut effects = Vec::with_capacity(1);
         let machine = RunMachine::new(begun.at, begun.seed, &mut RunWorld::of(run), &mut effects);
-        let outbox = if run.is_durable() {
-            Outbox::default()
-        } else {
-            Outbox::open()
-        };
-        let mut actors = Self::of(machine, supervisor, effects, outbox);
+        let mut actors = Self::of(machine, supervisor, effects, run.is_durable());
         actors.carry(now, run, inbox);
         actors
     }
@@ -244,7 +233,7 @@ impl Actors {
         run.keep_events();
         run.bus().do_send(BusMsg::Resumed(Box::new(again)));
         // Nothing is done before it is known that nobody else has gone on with it.
-        let mut actors = Self::of(machine, supervisor, Vec::new(), Outbox::default());
+        let mut actors = Self::of(machine, supervisor, Vec::new(), true);
         for (thread, requests) in answered {
             let actor = thread_actor(&mut actors.threads, thread);
             for asked in requests {
@@ -292,10 +281,9 @@ impl Actors {
     /// Has kept what the run was told, where something waits for that.
     fn keep(&mut self, now: Millis, run: &Rc<RunContext>, inbox: &Weak<dyn LocalInbox>) -> Result<(), String> {
         let step = run.told();
-        if (!self.outbox.waits() && self.acknowledgements.is_empty()) || self.asked == Some(step) {
+        if !self.unkept.as_mut().is_some_and(|unkept| unkept.asks(step)) {
             return Ok(());
         }
-        self.asked = Some(step);
         match run.keep() {
             Some(result) => self.kept(step, result, now, run, inbox),
             None => Ok(()),
@@ -304,8 +292,9 @@ impl Actors {
 
     /// The run ends here, for this process: what is under way for it is stopped, and what waits is never told.
     fn stop(&mut self, error: RunError, run: &Rc<RunContext>) {
-        self.acknowledgements.lost(&error);
-        self.outbox.clear();
+        if let Some(unkept) = &mut self.unkept {
+            unkept.lost(&error);
+        }
         self.threads.clear();
         self.supervisor.stop(error, run);
     }
@@ -323,10 +312,10 @@ impl Actors {
             self.stop(error, run);
             return Ok(());
         }
-        self.outbox.durable(step);
-        // Before anything that follows: a run that ends with it answers nobody any more.
-        self.acknowledgements.kept(step);
-        while let Some((at, effect)) = self.outbox.release(now) {
+        if let Some(unkept) = &mut self.unkept {
+            unkept.kept(step);
+        }
+        while let Some((at, effect)) = self.unkept.as_mut().and_then(|unkept| unkept.release(now)) {
             if let Err(Exit::Panicked { message }) = contained(|| self.carry_out(effect, (at, now), run, inbox)) {
                 return Err(message);
             }
@@ -352,11 +341,9 @@ impl Actors {
 
     /// Tells somebody once all that the run was told is durable.
     fn acknowledge(&mut self, run: &Rc<RunContext>, acknowledge: Acknowledge) {
-        let step = run.told();
-        if self.outbox.is_durable(step) {
-            acknowledge(Ok(()));
-        } else {
-            self.acknowledgements.wait(step, acknowledge);
+        match &mut self.unkept {
+            Some(unkept) => unkept.acknowledge(run.told(), acknowledge),
+            None => acknowledge(Ok(())),
         }
     }
 
@@ -389,7 +376,11 @@ impl Actors {
         let mut effects = std::mem::take(&mut self.effects);
         for effect in effects.drain(..) {
             run.did(&effect);
-            if let Some(effect) = self.outbox.pass(run.told(), now, effect) {
+            let effect = match &mut self.unkept {
+                Some(unkept) => unkept.pass(run.told(), now, effect),
+                None => Some(effect),
+            };
+            if let Some(effect) = effect {
                 self.carry_out(effect, (now, now), run, inbox);
             }
         }

@@ -29,11 +29,6 @@ impl Outbox {
         }
     }
 
-    /// Of a run that is kept nowhere: nothing waits.
-    pub fn open() -> Self {
-        Self::after(u64::MAX)
-    }
-
     /// True if the run's steps up to this one are known to be durable.
     pub fn is_durable(&self, step: u64) -> bool {
         Some(step) <= self.durable
