@@ -17,6 +17,7 @@ pub mod extractive;
 mod fault;
 mod guarded;
 mod policy;
+mod priced;
 #[cfg(feature = "providers")]
 mod providers;
 mod registry;

@@ -1,15 +1,15 @@
-//! Call settings of a profile, whatever the provider: `timeouts`, `retry`, `limits`, `fallback`.
+//! Call settings of a profile, whatever the provider: `timeouts`, `retry`, `limits`, `fallback`, `prices`.
 
 use pirn_core::Millis;
 use pirn_core::definition::{Profile, nearest};
-use pirn_core::model_call::{GateLimits, RetryRule};
+use pirn_core::model_call::{GateLimits, Prices, RetryRule};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::ProfileFault;
 
 /// The names this file reads from a profile.
-const FIELDS: [&str; 4] = ["timeouts", "retry", "limits", "fallback"];
+const FIELDS: [&str; 5] = ["timeouts", "retry", "limits", "fallback", "prices"];
 
 /// The fields of a profile that neither this file nor its model, which reads `own`, knows.
 pub(super) fn unknown_fields(profile: &Profile, own: &[&str]) -> Vec<ProfileFault> {
@@ -50,6 +50,8 @@ pub(super) struct CallPolicy {
     pub(super) limits: GateLimits,
     /// Profiles to ask instead, in order.
     pub(super) fallback: Vec<String>,
+    /// For what is told of the cost; nothing of a call depends on it.
+    pub(super) prices: Option<Prices>,
 }
 
 /// Time limits in milliseconds. Absent: for ever.
@@ -70,13 +72,14 @@ impl CallPolicy {
     /// at hand gets neither.
     ///
     /// # Errors
-    /// Everything in these four fields that is wrong.
+    /// Everything in these fields that is wrong.
     pub(super) fn read(profile: &Profile, is_remote: bool) -> Result<Self, Vec<ProfileFault>> {
         let mut faults = Vec::new();
         let timeouts: WrittenTimeouts = part(profile, "timeouts", &mut faults);
         let retry: WrittenRetry = part(profile, "retry", &mut faults);
         let limits: WrittenLimits = part(profile, "limits", &mut faults);
         let fallback: Vec<String> = part(profile, "fallback", &mut faults);
+        let prices: Option<Prices> = part(profile, "prices", &mut faults);
 
         let mut fault = |pointer: &str, message: &str| {
             faults.push(ProfileFault::new(profile.id.as_str(), pointer, message));
@@ -111,6 +114,7 @@ impl CallPolicy {
                 tokens_per_minute: limits.tokens_per_minute,
             },
             fallback,
+            prices,
         })
     }
 
@@ -121,6 +125,7 @@ impl CallPolicy {
             retry: RetryRule::ONCE,
             limits: GateLimits::default(),
             fallback: Vec::new(),
+            prices: None,
         }
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn_actors::ports::{Model, ModelCall, Models};
+use pirn_core::conversation::Currency;
 use pirn_core::definition::{Profile, nearest};
 use pirn_core::error::RunError;
 use pirn_core::model_call::{FailureKind, ModelFailure};
@@ -14,6 +15,7 @@ use pirn_core::thread::ModelReply;
 use super::extractive::Budget;
 use super::guarded::{Guarded, Link};
 use super::policy::{self, CallPolicy};
+use super::priced::Priced;
 use super::room::Room;
 use super::structured::Checked;
 use super::{ChooseKey, Echo, Extractive, ProfileFault, Scripted};
@@ -96,6 +98,7 @@ impl ModelRegistry {
         if faults.is_empty() {
             // Before, a missing one may just be one that is wrong.
             faults.append(&mut registry.unknown_fallbacks());
+            faults.append(&mut registry.other_currencies());
         }
         registry.serve();
         if faults.is_empty() { Ok(registry) } else { Err(faults) }
@@ -154,12 +157,29 @@ impl ModelRegistry {
     }
 
     fn served(&self, link: &Link) -> Arc<dyn Model> {
+        let link = priced(link);
         if link.policy.is_plain() {
-            return Checked::around(Arc::clone(&link.model));
+            return Checked::around(link.model);
         }
         let ids = link.policy.fallback.iter();
-        let fallbacks = ids.filter_map(|id| self.named(id)).map(|entry| entry.link.clone());
+        let fallbacks = ids.filter_map(|id| self.named(id)).map(|entry| priced(&entry.link));
         Checked::around(Arc::new(Guarded::new(link.clone(), fallbacks)))
+    }
+
+    /// Costs are added up: all prices are in one currency.
+    fn other_currencies(&self) -> Vec<ProfileFault> {
+        let links = self.profiles.values().map(|entry| &entry.link);
+        let mut priced = links.filter_map(|link| Some((link, link.policy.prices?.currency)));
+        let Some((first, currency)) = priced.next() else {
+            return Vec::new();
+        };
+        let others = priced.filter(|(_, other)| *other != currency);
+        let fault = |(link, other): (&Link, Currency)| {
+            let first = &first.profile.id;
+            let message = format!("`{other}`, but the prices of `{first}` are in `{currency}`: costs are added up");
+            ProfileFault::new(link.profile.id.as_str(), "/prices/currency", message)
+        };
+        others.map(fault).collect()
     }
 
     fn unknown_fallbacks(&self) -> Vec<ProfileFault> {
@@ -198,6 +218,14 @@ impl Model for NotThere {
     fn call(&self, _: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
         let error = ModelFailure::new(FailureKind::Rejected).into_error(self.0.clone());
         std::future::ready(Err(error)).boxed()
+    }
+}
+
+/// The link, whose model tells what it cost.
+fn priced(link: &Link) -> Link {
+    Link {
+        model: Priced::around(Arc::clone(&link.model), link.policy.prices),
+        ..link.clone()
     }
 }
 

@@ -196,7 +196,7 @@ impl RunMeter<'_> {
         let labels = [("workflow", self.workflow), ("status", report.status.as_str())];
         self.metrics.count(RUNS_ENDED, labels).increment(1);
         self.metrics.time(RUN_SECONDS, self.workflow, report.elapsed_ms);
-        // Whatever kinds of tokens are reported are counted by the names that the report gives them.
+        // Whatever kinds of tokens are reported are counted by the names that the report gives them; money is none.
         if let Value::Object(kinds) = json!(report.tokens.spent) {
             for (kind, tokens) in &kinds {
                 if let Some(tokens) = tokens.as_u64().filter(|tokens| *tokens > 0) {

@@ -27,9 +27,13 @@ pub const TOOL_CALL_ARGUMENTS: &str = "gen_ai.tool.call.arguments";
 pub const TOOL_CALL_RESULT: &str = "gen_ai.tool.call.result";
 /// The model's reply; on request only.
 pub const OUTPUT_MESSAGES: &str = "gen_ai.output.messages";
-/// Tokens of the request, as the provider reported them.
+/// Tokens of the request, as the provider reported them, cached ones included.
 pub const INPUT_TOKENS: &str = "gen_ai.usage.input_tokens";
-/// Tokens of the reply, likewise.
+/// Those of them that were read from the provider's cache.
+pub const CACHE_READ_TOKENS: &str = "gen_ai.usage.cache_read.input_tokens";
+/// Those of them that were written to it.
+pub const CACHE_CREATION_TOKENS: &str = "gen_ai.usage.cache_creation.input_tokens";
+/// Tokens of the reply, reasoning included.
 pub const OUTPUT_TOKENS: &str = "gen_ai.usage.output_tokens";
 /// A stable code of what went wrong.
 pub const ERROR_TYPE: &str = "error.type";

@@ -8,7 +8,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use opentelemetry::trace::{Link, SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState};
 use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
+use pirn_core::conversation::Spent;
 use pirn_core::event::{Event, EventType};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::names;
@@ -380,10 +382,20 @@ impl Chat {
         shape.ended = ended;
         shape.error = error;
         shape.attributes.push(KeyValue::new(names::OPERATION, names::CHAT));
-        if let Some(usage) = usage.filter(|_| self.is_first) {
-            for (field, name) in [("input", names::INPUT_TOKENS), ("output", names::OUTPUT_TOKENS)] {
-                if let Some(tokens) = usage[field].as_i64() {
-                    shape.attributes.push(KeyValue::new(name, tokens));
+        let usage = usage.filter(|_| self.is_first);
+        if let Some(usage) = usage.and_then(|usage| Spent::deserialize(usage).ok()) {
+            let mut push = |name, tokens: u64| {
+                let tokens = i64::try_from(tokens).unwrap_or(i64::MAX);
+                shape.attributes.push(KeyValue::new(name, tokens));
+            };
+            push(names::INPUT_TOKENS, usage.sent());
+            push(names::OUTPUT_TOKENS, usage.received());
+            for (name, tokens) in [
+                (names::CACHE_READ_TOKENS, usage.cached_read),
+                (names::CACHE_CREATION_TOKENS, usage.cached_write),
+            ] {
+                if tokens > 0 {
+                    push(name, tokens);
                 }
             }
         }

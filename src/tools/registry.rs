@@ -266,7 +266,10 @@ impl Tools for ToolRegistry {
                 Err(message) => failed(message),
             };
             ToolResult {
-                spent: sampler.map(|sampler| sampler.spent()).unwrap_or_default(),
+                spent: sampler
+                    .map(|sampler| sampler.spent())
+                    .filter(|spent| !spent.is_nothing())
+                    .map(Box::new),
                 ..result
             }
         }

@@ -58,3 +58,73 @@ fn replies_that_do_not_fit_are_spent_when_none_does() {
     assert_eq!(ran.report.status, ThreadStatus::Failed);
     assert_eq!(ran.report.tokens.spent.total, 20);
 }
+
+#[test]
+fn every_protocol_tells_the_same_kinds_of_tokens() {
+    let chat = |usage: Value| {
+        let choice = json!({"index": 0, "message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"});
+        json!({"choices": [choice], "usage": usage})
+    };
+    let text = json!({"type": "message", "content": [{"type": "output_text", "text": "hi"}]});
+    let spoken = |provider: &str, api: Option<&str>| json!({"provider": provider, "api": api, "stream": false});
+    let openai = || spoken("openai", None);
+    let kinds = |input, read, write, output, reasoning, total| json!({"input": input, "cachedRead": read, "cachedWrite": write, "output": output, "reasoning": reasoning, "total": total});
+    let cases = [
+        (
+            openai(),
+            chat(
+                json!({"prompt_tokens": 100, "completion_tokens": 50, "total_tokens": 150,
+                "prompt_tokens_details": {"cached_tokens": 80, "cache_write_tokens": 5}, "completion_tokens_details": {"reasoning_tokens": 30}}),
+            ),
+            kinds(15, 80, 5, 20, 30, 150),
+        ),
+        // Reasoning beside the rest, and a cache by another name.
+        (
+            openai(),
+            chat(
+                json!({"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 150,
+                "prompt_cache_hit_tokens": 60, "completion_tokens_details": {"reasoning_tokens": 30}}),
+            ),
+            kinds(40, 60, 0, 20, 30, 150),
+        ),
+        (
+            spoken("openai", Some("responses")),
+            json!({"status": "completed", "output": [text], "usage": {"input_tokens": 100, "output_tokens": 50, "total_tokens": 150,
+                "input_tokens_details": {"cached_tokens": 80}, "output_tokens_details": {"reasoning_tokens": 30}}}),
+            kinds(20, 80, 0, 20, 30, 150),
+        ),
+        (
+            spoken("anthropic", None),
+            json!({"content": [{"type": "text", "text": "hi"}], "stop_reason": "end_turn",
+                "usage": {"input_tokens": 15, "cache_read_input_tokens": 80, "cache_creation_input_tokens": 5, "output_tokens": 50}}),
+            kinds(15, 80, 5, 50, 0, 150),
+        ),
+        (
+            spoken("gemini", None),
+            json!({"candidates": [{"content": {"parts": [{"text": "hi"}]}, "finishReason": "STOP"}],
+                "usageMetadata": {"promptTokenCount": 90, "toolUsePromptTokenCount": 10, "cachedContentTokenCount": 80,
+                    "candidatesTokenCount": 20, "thoughtsTokenCount": 30, "totalTokenCount": 150}}),
+            kinds(20, 80, 0, 20, 30, 150),
+        ),
+        (
+            spoken("ollama", None),
+            json!({"message": {"role": "assistant", "content": "hi"}, "done": true, "prompt_eval_count": 100, "eval_count": 50}),
+            kinds(100, 0, 0, 50, 0, 150),
+        ),
+    ];
+    for (more, reply, expected) in cases {
+        let server = Server::answering([Answer::Whole {
+            status: 200,
+            headers: Vec::new(),
+            body: reply.to_string(),
+        }]);
+        let ran = ask(&server, &more, json!({"prompt": "hi"}));
+        assert_eq!(
+            ran.report.status,
+            ThreadStatus::Completed,
+            "{more}: {:?}",
+            ran.report.error
+        );
+        assert_eq!(ran.report.output["usage"], expected, "{more}");
+    }
+}

@@ -14,6 +14,7 @@ mod recorded;
 mod replies;
 mod requests;
 mod rounds;
+mod spending;
 mod structured;
 mod tools;
 

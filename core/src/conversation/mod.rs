@@ -20,6 +20,7 @@ mod pinned;
 mod position;
 mod request;
 mod select;
+mod spent;
 mod sub_agent;
 #[cfg(test)]
 mod tests;
@@ -40,8 +41,9 @@ pub use pinned::pinned_messages;
 pub use position::{PinStrategy, pin_position};
 pub use request::{AgentKind, Layout, ModelRequest, RequestParts, build_request, place};
 pub use select::{SelectionWarning, check, parse_selection, pointer_of, select, select_from, select_positions};
+pub use spent::{Cost, Currency, Spent};
 pub use sub_agent::{RoleMissing, first_prompt};
-pub use tokens::{Counted, Estimator, EstimatorOf, MESSAGE_OVERHEAD, Spent, Tokenizer, message_cost};
+pub use tokens::{Counted, Estimator, EstimatorOf, MESSAGE_OVERHEAD, Tokenizer, message_cost};
 pub use tool_pairs::{UNANSWERED, repair_tool_pairs};
 pub use view::Visible;
 pub use watch::{TokenSignal, TokenWatch};

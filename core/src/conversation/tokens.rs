@@ -111,34 +111,3 @@ fn quarter_tokens(character: char) -> u64 {
         _ => 2,
     }
 }
-
-/// Tokens that a provider reported, added up over a thread and its children.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Spent {
-    /// Sent.
-    pub input: u64,
-    /// Received.
-    pub output: u64,
-    /// Both, as the provider says.
-    pub total: u64,
-}
-
-impl Spent {
-    /// The tokens of one request.
-    pub fn new(input: u64, output: u64, total: u64) -> Self {
-        Self { input, output, total }
-    }
-
-    /// True where nothing was reported.
-    pub fn is_nothing(&self) -> bool {
-        *self == Self::default()
-    }
-
-    /// Adds a request that has ended, or a child's sum. A stream reports absolute figures of its request: only the
-    /// last one is added.
-    pub fn add(&mut self, other: Spent) {
-        self.input = self.input.saturating_add(other.input);
-        self.output = self.output.saturating_add(other.output);
-        self.total = self.total.saturating_add(other.total);
-    }
-}

@@ -36,7 +36,6 @@ impl RunMachine {
         if ended.artifacts.is_some() && !self.keeps_artifacts(thread) {
             ended.artifacts = None;
         }
-        self.spent.add(ended.spent);
         let slot = std::mem::replace(&mut self.slots[thread as usize], Slot::Ended(ended));
         if let Slot::Live(live) = slot {
             if thread == 0 {

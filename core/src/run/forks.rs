@@ -177,6 +177,7 @@ impl RunMachine {
                         ix: *ix,
                         path: path as u32,
                     },
+                    parent: Some(run.parent),
                     depth: run.depth,
                     trigger_depth: parent.trigger_depth,
                     is_unlimited: parent.is_unlimited,

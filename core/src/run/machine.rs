@@ -50,7 +50,7 @@ use super::tree::{Branching, Origin, Tree};
 use super::world::World;
 use super::{DoubtReport, Effect, ForkNo, ThreadNo};
 use crate::Millis;
-use crate::conversation::{Conversation, Spent};
+use crate::conversation::Conversation;
 use crate::definition::Pinned;
 use crate::error::{RunError, RunErrorCode};
 use crate::event::{EventMask, EventType};
@@ -106,8 +106,6 @@ pub struct RunMachine {
     pinned: Option<Box<Pinned>>,
     pub(super) mailbox: Mailbox,
     pub(super) quiescence: Quiescence,
-    /// By the threads that have ended: also where nobody was left to take what they came to.
-    pub(super) spent: Spent,
     /// The main thread's conversation, salvaged where its actor panicked.
     pub(super) salvaged: Option<Box<Conversation>>,
     pub(super) is_paused: bool,
@@ -153,7 +151,6 @@ impl RunMachine {
             pinned: (seed.pinned != Pinned::default()).then(|| Box::new(seed.pinned)),
             mailbox: Mailbox::default(),
             quiescence: Quiescence::default(),
-            spent: Spent::default(),
             salvaged: None,
             is_paused: false,
             deadline_ms: seed.deadline_ms,

@@ -11,15 +11,15 @@ use super::session::SessionState;
 use super::{Doubt, ForkNo, ThreadNo};
 use crate::Millis;
 use crate::conversation::compression::CompressionResult;
-use crate::conversation::{Basis, Conversation, MessageRules, Spent};
+use crate::conversation::{Basis, Conversation, MessageRules};
 use crate::definition::{ConversationMode, PinSection, Pinned, VariableScope};
 use crate::error::RunError;
 use crate::event::RaisedEvent;
 use crate::graph::{ForkIx, NodeIx};
 use crate::message::Message as ChatMessage;
 use crate::thread::{
-    CancelReason, ConversationOp, EffectId, FiringId, Input, NodeRecord, Outcome, Snapshot, ThreadEnd, TriggeredResult,
-    Variables,
+    CancelReason, ConversationOp, EffectId, FiringId, Input, NodeRecord, Outcome, Snapshot, Spending, ThreadEnd,
+    TriggeredResult, Variables,
 };
 
 /// Names and values to assign.
@@ -383,7 +383,7 @@ pub struct Ended {
     /// By its own word, or by what ended its actor.
     pub end: ThreadEnd,
     /// The tokens that its models cost.
-    pub spent: Spent,
+    pub spent: Spending,
     /// Its actor panicked: nobody has said yet that it ended.
     pub panicked: bool,
     /// Its remains, for whoever it ran for; none where nobody takes them over.

@@ -41,6 +41,7 @@ mod record;
 mod report;
 mod session;
 mod slots;
+mod spending;
 mod start;
 mod step;
 mod thread;
@@ -65,7 +66,8 @@ pub use outbox::Outbox;
 pub use panics::{Panic, Panicked};
 pub use record::{Begun, BegunRecord, Diverged, Listening, Replayed, Told};
 pub use report::{
-    ConversationReport, FiringOutcome, FiringReport, NodeReport, RunReport, RunStatus, ThreadReport, TokenReport,
+    ConversationReport, FiringOutcome, FiringReport, NodeReport, NodeUsage, PathUsage, RunReport, RunStatus,
+    ThreadReport, TokenReport, UsageReport,
 };
 pub use session::{SessionLeft, SessionSeed, SessionState};
 pub use thread_list::ThreadList;

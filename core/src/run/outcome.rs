@@ -11,7 +11,7 @@ use super::report::{ConversationReport, NodeReport, RunReport, RunStatus, TokenR
 use super::slots::Slot;
 use super::thread_list::{KnownThread, ThreadList};
 use crate::Millis;
-use crate::conversation::Conversation;
+use crate::conversation::{Conversation, Spent};
 use crate::status::ThreadStatus;
 use crate::thread::{EffectId, Input, Interaction, NodeRecord, ThreadMachine, Variables};
 
@@ -36,6 +36,7 @@ impl RunMachine {
         let mut nodes = self.nodes(0, left.map_or(&[], |left| &left.history));
         nodes.extend(self.merged_nodes());
         let status = end.map_or(ThreadStatus::Failed, |end| end.status);
+        let spending = self.spending();
         RunReport {
             run_id: String::from(&*self.run_id),
             thread_id: String::from(&*self.thread_id(0)),
@@ -52,10 +53,11 @@ impl RunMachine {
             conversation: ConversationReport::of(&conversation),
             tokens: TokenReport {
                 context: conversation.visible_tokens(),
-                spent: self.spent,
+                spent: spending.total,
             },
+            usage: spending.usage,
             nodes,
-            threads: self.thread_list(),
+            threads: self.thread_list(spending.threads),
             firings: self.firings.iter().map(|(_, run)| run.report.clone()).collect(),
             repeated: self.doubts.iter().filter_map(repeated).collect(),
             in_doubt: self.doubts.clone(),
@@ -81,7 +83,7 @@ impl RunMachine {
     pub fn status(&self) -> RunStatus {
         RunStatus {
             status: self.status_of(0),
-            threads: self.thread_list().into_vec(),
+            threads: self.thread_list(self.spending().threads).into_vec(),
         }
     }
 
@@ -126,8 +128,7 @@ impl RunMachine {
         let mut nodes = self.nodes(0, &history);
         nodes.extend(self.merged_nodes());
         let end = self.end_of(0);
-        let mut spent = self.spent;
-        spent.add(own.map(|machine| *machine.spent()).unwrap_or_default());
+        let spending = self.spending();
         RunReport {
             run_id: String::from(&*self.run_id),
             thread_id: String::from(&*self.thread_id(0)),
@@ -139,11 +140,12 @@ impl RunMachine {
             error: end.and_then(|end| end.error.clone()),
             tokens: TokenReport {
                 context: conversation.visible_tokens(),
-                spent,
+                spent: spending.total,
             },
+            usage: spending.usage,
             conversation: ConversationReport::of(&conversation),
             nodes,
-            threads: self.thread_list(),
+            threads: self.thread_list(spending.threads),
             firings: self.firings.iter().map(|(_, run)| run.report.clone()).collect(),
             repeated: self.doubts.iter().filter_map(repeated).collect(),
             in_doubt: self.doubts.clone(),
@@ -151,14 +153,14 @@ impl RunMachine {
         }
     }
 
-    fn thread_list(&self) -> ThreadList {
+    fn thread_list(&self, spent: Vec<(Spent, Spent)>) -> ThreadList {
         let known = (0..).zip(self.tree.iter()).map(|(thread, at)| KnownThread {
             graph: self.graphs.get(at.graph),
             kind: at.kind,
             origin: at.origin,
             status: self.status_of(thread),
         });
-        ThreadList::of(Arc::clone(&self.run_id), known)
+        ThreadList::of(Arc::clone(&self.run_id), known, spent)
     }
 }
 

@@ -7,10 +7,9 @@ use super::message::{Ended, Message, ToConversation, ToSupervisor};
 use super::slots::Slot;
 use super::thread::panicked;
 use super::{RunMachine, ThreadNo};
-use crate::conversation::Spent;
 use crate::error::{RunError, RunErrorCode};
 use crate::status::ThreadStatus;
-use crate::thread::{EffectId, Outcome, Output, ThreadEnd};
+use crate::thread::{EffectId, Outcome, Output, Spending, ThreadEnd};
 
 /// An actor panicked while it handled the message that was taken last.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -65,7 +64,7 @@ impl RunMachine {
         };
         let ended = Box::new(Ended {
             end,
-            spent: Spent::default(),
+            spent: Spending::default(),
             panicked: true,
             artifacts: None,
         });

@@ -41,6 +41,9 @@ pub struct RunReport {
     pub conversation: ConversationReport,
     /// The tokens that it costs and cost.
     pub tokens: TokenReport,
+    /// The same tokens, by node and by path.
+    #[serde(default, skip_serializing_if = "UsageReport::is_nothing")]
+    pub usage: UsageReport,
     /// The nodes the main thread entered, in order.
     pub nodes: Vec<NodeReport>,
     /// Every thread of the run, in the order they were started.
@@ -72,6 +75,7 @@ impl RunReport {
             error: Some(error),
             conversation: ConversationReport::default(),
             tokens: TokenReport::default(),
+            usage: UsageReport::default(),
             nodes: Vec::new(),
             threads: ThreadList::default(),
             firings: Vec::new(),
@@ -111,6 +115,48 @@ pub struct TokenReport {
     pub spent: Spent,
 }
 
+/// The tokens of a run, taken apart. Each list but `paths` adds up to the whole.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UsageReport {
+    /// By the node that called the model, in whichever threads.
+    pub nodes: Vec<NodeUsage>,
+    /// By path of a fork, with everything that its threads started; nested paths count for the outer one too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<PathUsage>,
+}
+
+impl UsageReport {
+    /// True if no call has cost anything.
+    pub fn is_nothing(&self) -> bool {
+        self.nodes.is_empty()
+    }
+}
+
+/// The tokens of a node's model calls.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeUsage {
+    /// The node's workflow.
+    pub workflow_id: Arc<str>,
+    /// The user's id.
+    pub node_id: Arc<str>,
+    /// Its tokens.
+    pub usage: Spent,
+}
+
+/// The tokens of a fork's path.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PathUsage {
+    /// The fork's workflow.
+    pub workflow_id: Arc<str>,
+    /// The user's id.
+    pub path_id: Arc<str>,
+    /// Its tokens.
+    pub usage: Spent,
+}
+
 /// A node in a report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -144,6 +190,12 @@ pub struct ThreadReport {
     pub path_id: Option<Arc<str>>,
     /// Its final or present status.
     pub status: ThreadStatus,
+    /// The tokens of its own model calls.
+    #[serde(default, skip_serializing_if = "Spent::is_nothing")]
+    pub usage: Spent,
+    /// Those and the tokens of everything it started, where that is more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage_with_started: Option<Spent>,
 }
 
 /// One firing of a trigger that started a sub-workflow.

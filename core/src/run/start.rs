@@ -96,6 +96,7 @@ impl RunMachine {
             kind: start.kind,
             graph: self.graphs.add(&graph, step.world),
             origin: start.origin,
+            parent: self.parent_of(start.origin),
             depth: start.depth,
             trigger_depth: start.trigger_depth,
             is_unlimited: start.is_unlimited,

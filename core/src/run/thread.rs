@@ -127,7 +127,7 @@ impl LiveThread {
     fn ended(&mut self, end: ThreadEnd, history: Vec<NodeRecord>, panicked: bool) -> Ended {
         Ended {
             end,
-            spent: *self.machine.spent(),
+            spent: self.machine.spent().clone(),
             panicked,
             artifacts: self.keeps_artifacts.then(|| {
                 Box::new(Artifacts {

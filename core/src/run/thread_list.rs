@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::report::ThreadReport;
 use super::tree::Origin;
+use crate::conversation::Spent;
 use crate::graph::Graph;
 use crate::status::ThreadStatus;
 use crate::thread::{ThreadId, ThreadKind};
@@ -30,6 +31,8 @@ struct Known {
     /// The graphs the threads walk: mostly one, and one after another the same.
     graphs: Vec<Arc<Graph>>,
     threads: Vec<Thread>,
+    /// By thread, itself and with what it started; empty where nothing was spent.
+    spent: Vec<(Spent, Spent)>,
 }
 
 #[derive(Clone, Copy)]
@@ -51,11 +54,16 @@ pub(super) struct KnownThread<'a> {
 
 impl ThreadList {
     /// The threads of a run, all of them, in the order they were started.
-    pub(super) fn of<'a>(run_id: Arc<str>, threads: impl Iterator<Item = KnownThread<'a>>) -> Self {
+    pub(super) fn of<'a>(
+        run_id: Arc<str>,
+        threads: impl Iterator<Item = KnownThread<'a>>,
+        spent: Vec<(Spent, Spent)>,
+    ) -> Self {
         let mut known = Known {
             run_id,
             graphs: Vec::new(),
             threads: Vec::with_capacity(threads.size_hint().0),
+            spent,
         };
         let mut last = 0;
         for thread in threads {
@@ -99,12 +107,15 @@ impl Known {
     fn list(&self) -> Vec<ThreadReport> {
         let report = |(no, thread): (usize, &Thread)| {
             let graph = self.graphs.get(thread.graph as usize)?;
+            let (usage, with_started) = self.spent.get(no).copied().unwrap_or_default();
             Some(ThreadReport {
                 thread_id: ThreadId::written(&self.run_id, no),
                 kind: thread.kind,
                 workflow_id: Arc::clone(&graph.workflow_id),
                 path_id: thread.origin.path_id(graph),
                 status: thread.status,
+                usage,
+                usage_with_started: (with_started != usage).then_some(with_started),
             })
         };
         self.threads.iter().enumerate().filter_map(report).collect()

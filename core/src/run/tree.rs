@@ -77,6 +77,9 @@ pub(super) struct Branching {
     pub(super) kind: ThreadKind,
     pub(super) graph: GraphNo,
     pub(super) origin: Origin,
+    /// The thread that it runs for; none of the main one.
+    #[serde(default)]
+    pub(super) parent: Option<ThreadNo>,
     pub(super) depth: u32,
     /// Triggers between the run's own steps and what the thread does.
     pub(super) trigger_depth: u32,
@@ -124,7 +127,7 @@ impl Tree {
         self.nodes.get(thread as usize).map(|node| &node.at)
     }
 
-    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = &Branching> {
+    pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = &Branching> + ExactSizeIterator {
         self.nodes.iter().map(|node| &node.at)
     }
 
@@ -219,6 +222,7 @@ mod tests {
 
     fn at(origin: Origin, depth: u32, is_detached: bool) -> Branching {
         Branching {
+            parent: None,
             kind: ThreadKind::Subgraph,
             graph: 0,
             origin,

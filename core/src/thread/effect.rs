@@ -558,8 +558,8 @@ pub struct ToolResult {
     /// True if it is an error.
     pub failed: bool,
     /// The tokens of models that the tool asked.
-    #[serde(default, skip_serializing_if = "Spent::is_nothing")]
-    pub spent: Spent,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spent: Option<Box<Spent>>,
 }
 
 /// A fork that was joined well. The conversation has been replaced already where it is to be.

@@ -31,9 +31,9 @@ use super::loops::LoopFrame;
 use super::nodes::NodeRun;
 use super::safe_point::{PendingResults, SafePointWork, Stop, TriggerAssignment};
 use super::seed::{BranchSeed, Snapshot, ThreadSeed};
+use super::spending::Spending;
 use super::state::{Outputs, Variable, Variables};
 use super::step::StepContext;
-use crate::conversation::Spent;
 use crate::definition::{AgentConfig, VariableScope};
 use crate::event::TakenEvents;
 use crate::graph::{Graph, NodeIx};
@@ -113,7 +113,7 @@ pub struct ThreadMachine {
     pub(super) variables: Variables,
     pub(super) outputs: Outputs,
     pub(super) history: History,
-    pub(super) spent: Spent,
+    pub(super) spent: Spending,
     pub(super) agent: Option<Box<AgentConfig>>,
     pub(super) trigger_depth: u32,
     /// A sub-agent's first prompt has not been sent yet.
@@ -157,7 +157,7 @@ impl ThreadMachine {
             variables: seed.variables,
             outputs: seed.outputs,
             history: History::default(),
-            spent: Spent::default(),
+            spent: Spending::default(),
             first_prompt: seed.agent.is_some(),
             agent: seed.agent.map(Box::new),
             prompted: false,
@@ -275,7 +275,7 @@ impl ThreadMachine {
         std::mem::take(&mut self.outputs)
     }
     /// Usage of its own models; what its children spent is for whoever hears of their ends.
-    pub fn spent(&self) -> &Spent {
+    pub fn spent(&self) -> &Spending {
         &self.spent
     }
     /// The number of effects it has asked for.

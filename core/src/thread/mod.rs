@@ -14,6 +14,7 @@ mod nodes;
 mod retry;
 mod safe_point;
 mod seed;
+mod spending;
 mod state;
 mod step;
 
@@ -32,4 +33,5 @@ pub use machine::{
 pub use nodes::interaction::Interaction;
 pub use safe_point::variable_fields;
 pub use seed::{BranchSeed, Snapshot, ThreadSeed};
+pub use spending::Spending;
 pub use state::{Outputs, Variable, Variables, coerce};

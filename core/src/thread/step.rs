@@ -10,6 +10,7 @@ use super::effect::{
 use super::machine::{DEFAULT_MAX_STEPS, NodeStatus, ThreadMachine};
 use super::nodes::{NodeRun, Progress};
 use super::safe_point::{SafePointWork, Stop};
+use crate::conversation::Spent;
 use crate::error::{RunError, RunErrorCode};
 use crate::event::{EventType, Field, RaisedEvent};
 use crate::status::ThreadStatus;
@@ -30,6 +31,11 @@ impl StepContext<'_> {
 
     pub(super) fn listens(&self, event_type: EventType) -> bool {
         self.environment.interest.contains(event_type)
+    }
+
+    /// A model call of the node has cost this.
+    pub(super) fn spend(&mut self, spent: Spent) {
+        self.thread.spent.add(self.thread.at, spent);
     }
 
     /// Ends the attempt with NODE_TIMEOUT after this time.

@@ -62,7 +62,7 @@ proptest! {
                 Told::BeforeModelCall(tokens) => ConversationInput::BeforeModelCall { tokens },
                 Told::CompressionEnded => ConversationInput::CompressionEnded,
                 Told::Spent(tokens) => {
-                    ConversationInput::Spent(Spent { input: tokens, output: tokens, total: tokens })
+                    ConversationInput::Spent(Spent::new(tokens, tokens, tokens))
                 }
             };
             let before = machine.clone();

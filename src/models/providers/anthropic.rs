@@ -8,7 +8,7 @@ use super::failure::{Failure, of_body};
 use super::openai::merge;
 use super::parameters::{Effort, Names, Parameters, ToolChoice};
 use super::protocol::Asked;
-use super::said::{CallPiece, Said};
+use super::said::{CallPiece, Reported, Said};
 use super::schema::unbounded;
 use crate::formats::{FormatError, anthropic};
 
@@ -184,12 +184,18 @@ fn block(place: u64, block: &Value, is_whole: bool, said: &mut Said) {
     }
 }
 
-/// Tokens read from a cache, or written to one, were sent too.
+/// The input that is reported is without what was cached. Thinking counts as output, and is not told apart.
 fn usage(usage: Option<&Value>, said: &mut Said) {
-    let of = |name: &str| usage.and_then(|usage| usage.get(name)).and_then(Value::as_u64);
-    let cached = ["cache_creation_input_tokens", "cache_read_input_tokens"].map(|name| of(name).unwrap_or(0));
-    let input = of("input_tokens").map(|input| cached.into_iter().fold(input, u64::saturating_add));
-    said.spent(input, of("output_tokens"), None);
+    let Some(usage) = usage else { return };
+    let of = |name: &str| usage.get(name).and_then(Value::as_u64).unwrap_or(0);
+    let (read, write) = (of("cache_read_input_tokens"), of("cache_creation_input_tokens"));
+    said.spent(Reported {
+        input: of("input_tokens").saturating_add(read).saturating_add(write),
+        cached_read: read,
+        cached_write: write,
+        output: of("output_tokens"),
+        ..Reported::default()
+    });
 }
 
 fn stop(delta: Option<&Value>, said: &mut Said) {

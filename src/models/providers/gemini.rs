@@ -8,7 +8,7 @@ use super::failure::Failure;
 use super::openai::merge;
 use super::parameters::{Effort, Names, ToolChoice};
 use super::protocol::Asked;
-use super::said::{CallPiece, Said};
+use super::said::{CallPiece, Reported, Said};
 use crate::formats::{FormatError, gemini};
 
 const NAMES: Names = Names {
@@ -75,13 +75,19 @@ fn thinking(effort: Effort, model: &str) -> Option<Value> {
 
 /// A frame of a stream and a whole reply look the same.
 pub(super) fn hear(frame: &Value, said: &mut Said) -> Result<(), Failure> {
-    let count = |name: &str| frame.pointer(&format!("/usageMetadata/{name}")).and_then(Value::as_u64);
-    let sum = |names: [&str; 2]| names.into_iter().filter_map(count).reduce(u64::saturating_add);
-    said.spent(
-        sum(["promptTokenCount", "toolUsePromptTokenCount"]),
-        sum(["candidatesTokenCount", "thoughtsTokenCount"]),
-        count("totalTokenCount"),
-    );
+    if let Some(usage) = frame.get("usageMetadata") {
+        let of = |name: &str| usage.get(name).and_then(Value::as_u64).unwrap_or(0);
+        let reasoning = of("thoughtsTokenCount");
+        said.spent(Reported {
+            input: of("promptTokenCount").saturating_add(of("toolUsePromptTokenCount")),
+            cached_read: of("cachedContentTokenCount"),
+            // Thoughts are no candidate's.
+            output: of("candidatesTokenCount").saturating_add(reasoning),
+            reasoning,
+            total: of("totalTokenCount"),
+            ..Reported::default()
+        });
+    }
     if let Some(reason) = frame.pointer("/promptFeedback/blockReason").and_then(Value::as_str) {
         let message = format!("the provider blocked the request: {reason}");
         return Err(Failure::new(FailureKind::Rejected, message).with_finish(FinishReason::ContentFilter));

@@ -11,7 +11,7 @@ use super::failure::Failure;
 use super::openai::{function, merge};
 use super::parameters::{Effort, Names, Parameters};
 use super::protocol::Asked;
-use super::said::{CallPiece, Said};
+use super::said::{CallPiece, Reported, Said};
 use crate::formats::{FormatError, arguments, data_of};
 
 const NAMES: Names = Names {
@@ -179,8 +179,12 @@ pub(super) fn hear(line: &Value, said: &mut Said) {
             ..CallPiece::default()
         });
     }
-    let count = |name: &str| line.get(name).and_then(Value::as_u64);
-    said.spent(count("prompt_eval_count"), count("eval_count"), None);
+    let count = |name: &str| line.get(name).and_then(Value::as_u64).unwrap_or(0);
+    said.spent(Reported {
+        input: count("prompt_eval_count"),
+        output: count("eval_count"),
+        ..Reported::default()
+    });
     if line.get("done").and_then(Value::as_bool) == Some(true) {
         said.finished(match line.get("done_reason").and_then(Value::as_str) {
             Some("length") => FinishReason::Length,

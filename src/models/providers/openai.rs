@@ -8,7 +8,7 @@ use super::super::structured::ResponseFormat;
 use super::failure::{Failure, of_body};
 use super::parameters::{Names, ToolChoice};
 use super::protocol::Asked;
-use super::said::{CallPiece, Said};
+use super::said::{CallPiece, Reported, Said};
 use super::schema::strict;
 use crate::formats::{FormatError, openai};
 
@@ -112,11 +112,36 @@ pub(super) fn whole(body: &Value, said: &mut Said) -> Result<(), Failure> {
     choice(body, "message", said)
 }
 
+/// By the protocol's names, and by those of others who speak it.
 fn usage(frame: &Value, said: &mut Said) {
     for place in ["/usage", "/x_groq/usage"] {
         let Some(usage) = frame.pointer(place) else { continue };
-        let of = |name: &str| usage.get(name).and_then(Value::as_u64);
-        said.spent(of("prompt_tokens"), of("completion_tokens"), of("total_tokens"));
+        let of = |pointer: &str| usage.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
+        let most = |pointers: &[&str]| pointers.iter().map(|pointer| of(pointer)).max().unwrap_or(0);
+        let (input, output, total) = (of("/prompt_tokens"), of("/completion_tokens"), of("/total_tokens"));
+        let reasoning = of("/completion_tokens_details/reasoning_tokens");
+        // Some count it beside the rest: then the total says so.
+        let is_beside = total >= input.saturating_add(output).saturating_add(reasoning);
+        said.spent(Reported {
+            input,
+            cached_read: most(&[
+                "/prompt_tokens_details/cached_tokens",
+                "/prompt_cache_hit_tokens",
+                "/cache_read_input_tokens",
+                "/cached_tokens",
+            ]),
+            cached_write: most(&[
+                "/prompt_tokens_details/cache_write_tokens",
+                "/cache_creation_input_tokens",
+            ]),
+            output: if is_beside {
+                output.saturating_add(reasoning)
+            } else {
+                output
+            },
+            reasoning,
+            total,
+        });
     }
 }
 

@@ -9,7 +9,7 @@ use super::failure::{Failure, of_body};
 use super::openai::{function, json_schema, merge, tool_choice};
 use super::parameters::Names;
 use super::protocol::Asked;
-use super::said::{CallPiece, Said};
+use super::said::{CallPiece, Reported, Said};
 use crate::formats::responses;
 
 const NAMES: Names = Names {
@@ -114,8 +114,15 @@ fn item(item: &Value, with_text: bool, said: &mut Said) {
 }
 
 fn ended(response: &Value, said: &mut Said) -> Result<(), Failure> {
-    let usage = |name: &str| response.pointer(&format!("/usage/{name}")).and_then(Value::as_u64);
-    said.spent(usage("input_tokens"), usage("output_tokens"), usage("total_tokens"));
+    let of = |pointer: &str| response.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
+    said.spent(Reported {
+        input: of("/usage/input_tokens"),
+        cached_read: of("/usage/input_tokens_details/cached_tokens"),
+        cached_write: of("/usage/input_tokens_details/cache_write_tokens"),
+        output: of("/usage/output_tokens"),
+        reasoning: of("/usage/output_tokens_details/reasoning_tokens"),
+        total: of("/usage/total_tokens"),
+    });
     let status = response.get("status").and_then(Value::as_str).unwrap_or("completed");
     let why = response.pointer("/incomplete_details/reason").and_then(Value::as_str);
     match (status, why) {

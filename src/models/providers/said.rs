@@ -35,10 +35,54 @@ pub(super) struct Said {
     reasoned: BTreeMap<u64, usize>,
     calls: Vec<Call>,
     numbered: BTreeMap<u64, usize>,
-    spent: Spent,
+    reported: Reported,
     finish: Option<FinishReason>,
     is_over: bool,
     size: usize,
+}
+
+/// The tokens of a request as protocols report them: what was cached counts within the input, what was reasoned within the
+/// output.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Reported {
+    pub(super) input: u64,
+    pub(super) cached_read: u64,
+    pub(super) cached_write: u64,
+    pub(super) output: u64,
+    pub(super) reasoning: u64,
+    /// 0 where the protocol has none.
+    pub(super) total: u64,
+}
+
+impl Reported {
+    /// The larger figure of each.
+    fn or_more(self, other: Self) -> Self {
+        Self {
+            input: self.input.max(other.input),
+            cached_read: self.cached_read.max(other.cached_read),
+            cached_write: self.cached_write.max(other.cached_write),
+            output: self.output.max(other.output),
+            reasoning: self.reasoning.max(other.reasoning),
+            total: self.total.max(other.total),
+        }
+    }
+
+    /// Every kind by itself. Gateways that report more as a part than as the whole mean it beside the whole.
+    fn apart(self) -> Spent {
+        let without = |whole: u64, part: u64| whole.checked_sub(part).unwrap_or(whole);
+        let spent = Spent {
+            input: without(self.input, self.cached_read.saturating_add(self.cached_write)),
+            cached_read: self.cached_read,
+            cached_write: self.cached_write,
+            output: without(self.output, self.reasoning),
+            reasoning: self.reasoning,
+            ..Spent::default()
+        };
+        Spent {
+            total: self.total.max(spent.sent().saturating_add(spent.received())),
+            ..spent
+        }
+    }
 }
 
 /// A piece of reasoning.
@@ -160,16 +204,13 @@ impl Said {
     }
 
     /// Takes in the tokens that the provider reports.
-    pub(super) fn spent(&mut self, input: Option<u64>, output: Option<u64>, total: Option<u64>) {
-        let input = input.unwrap_or(0).max(self.spent.input);
-        let output = output.unwrap_or(0).max(self.spent.output);
-        let both = input.saturating_add(output);
-        self.spent = Spent::new(input, output, total.unwrap_or(0).max(both).max(self.spent.total));
+    pub(super) fn spent(&mut self, reported: Reported) {
+        self.reported = self.reported.or_more(reported);
     }
 
     /// The tokens that were reported so far.
     pub(super) fn reported(&self) -> Spent {
-        self.spent
+        self.reported.apart()
     }
 
     /// Why the reply ends; the first reason counts.
@@ -239,7 +280,7 @@ impl Said {
                 other => other,
             },
             tool_calls,
-            usage: self.spent,
+            usage: self.reported.apart(),
             metadata,
         })
     }
@@ -390,11 +431,57 @@ mod tests {
 
     #[test]
     fn the_largest_figures_count() {
+        let of = |input, output, total| Reported {
+            input,
+            output,
+            total,
+            ..Reported::default()
+        };
         let mut said = Said::default();
-        said.spent(Some(7), Some(1), None);
-        said.spent(None, None, None);
-        said.spent(Some(7), Some(3), Some(12));
-        said.spent(Some(0), Some(0), Some(0));
+        for reported in [of(7, 1, 0), of(0, 0, 0), of(7, 3, 12), of(0, 0, 0)] {
+            said.spent(reported);
+        }
         assert_eq!(said.reported(), Spent::new(7, 3, 12));
+    }
+
+    #[test]
+    fn what_counts_within_another_figure_is_taken_out_of_it_once() {
+        let mut said = Said::default();
+        // The parts may come later than the whole.
+        said.spent(Reported {
+            input: 100,
+            output: 20,
+            ..Reported::default()
+        });
+        said.spent(Reported {
+            input: 100,
+            cached_read: 80,
+            cached_write: 5,
+            output: 50,
+            reasoning: 30,
+            ..Reported::default()
+        });
+        let expected = Spent {
+            cached_read: 80,
+            cached_write: 5,
+            reasoning: 30,
+            ..Spent::new(15, 20, 150)
+        };
+        assert_eq!(said.reported(), expected);
+        // Parts that are larger than the whole are beside it.
+        let mut said = Said::default();
+        said.spent(Reported {
+            input: 10,
+            cached_read: 90,
+            output: 5,
+            reasoning: 9,
+            ..Reported::default()
+        });
+        let expected = Spent {
+            cached_read: 90,
+            reasoning: 9,
+            ..Spent::new(10, 5, 114)
+        };
+        assert_eq!(said.reported(), expected);
     }
 }

@@ -101,7 +101,7 @@ pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId,
             Progress::Wait(NodeRun::Context(Stage::Summary { id }))
         }
         (Stage::Summary { .. }, Outcome::Reply(reply)) => {
-            walk.thread.spent.add(reply.usage);
+            walk.spend(reply.usage);
             compress(walk, ConversationOp::FinishSummary(reply.content))
         }
         (Stage::Summary { .. }, other) => {

@@ -347,7 +347,7 @@ fn call(walk: &mut StepContext<'_>, mut stage: Stage, prepared: Prepared) -> Pro
 }
 
 fn replied(walk: &mut StepContext<'_>, mut stage: Stage, reply: ModelReply) -> Progress {
-    walk.thread.spent.add(reply.usage);
+    walk.spend(reply.usage);
     stage.usage.add(reply.usage);
     let message = Message {
         tool_calls: reply.tool_calls.clone(),
@@ -366,7 +366,7 @@ fn replied(walk: &mut StepContext<'_>, mut stage: Stage, reply: ModelReply) -> P
 /// The model gave no reply; what it cost all the same counts.
 pub(super) fn call_error(walk: &mut StepContext<'_>, outcome: Outcome) -> RunError {
     let error = failure(outcome);
-    walk.thread.spent.add(ModelFailure::of(&error).spent);
+    walk.spend(ModelFailure::of(&error).spent);
     error
 }
 
@@ -454,7 +454,7 @@ fn tool_answer(
                 ..ToolResult::default()
             },
         };
-        walk.thread.spent.add(result.spent);
+        walk.spend(result.spent.as_deref().copied().unwrap_or_default());
         let event_type = if result.failed {
             EventType::ToolCallFailed
         } else {

@@ -84,7 +84,7 @@ fn answered(walk: &mut StepContext<'_>, id: EffectId, result: &ToolResult) -> Pr
     let NodeKind::Tool { name, assign_to, .. } = &node.kind else {
         return Progress::Failed(failure(Outcome::Done));
     };
-    walk.thread.spent.add(result.spent);
+    walk.spend(result.spent.as_deref().copied().unwrap_or_default());
     let event_type = if result.failed {
         EventType::ToolCallFailed
     } else {

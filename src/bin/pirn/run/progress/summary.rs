@@ -1,6 +1,7 @@
 //! The last line: how the run ended, and what it took; the parts add up.
 
 use pirn::{RunReport, ThreadStatus};
+use pirn_core::conversation::{Cost, Spent};
 use pirn_core::thread::ThreadKind;
 
 use super::line::{Line, Tone, seconds};
@@ -14,17 +15,10 @@ pub(super) fn line(report: &RunReport, compressions: Compressions, was_interrupt
         (false, status) => (status.as_str().to_lowercase(), Tone::Bad),
     };
     let mut parts = vec![threads(report)];
-    let spent = report.tokens.spent;
-    parts.push(match spent.total {
-        0 => "no tokens".to_owned(),
-        total if total == spent.input + spent.output => format!(
-            "{} tokens ({} in, {} out)",
-            grouped(total),
-            grouped(spent.input),
-            grouped(spent.output)
-        ),
-        total => format!("{} tokens", grouped(total)),
-    });
+    parts.push(tokens(&report.tokens.spent));
+    if let Some(cost) = report.tokens.spent.cost {
+        parts.push(money(cost));
+    }
     if compressions.count > 0 {
         let plural = if compressions.count == 1 { "" } else { "s" };
         let (count, saved) = (grouped(compressions.count), grouped(compressions.saved));
@@ -41,6 +35,38 @@ pub(super) fn line(report: &RunReport, compressions: Compressions, was_interrupt
             parts.join("; ")
         ),
     }
+}
+
+/// `1,240 tokens (200 in, 800 cached, 240 out)`: the kinds that there were, adding up.
+fn tokens(spent: &Spent) -> String {
+    let kinds = [
+        (spent.input, "in"),
+        (spent.cached_read, "cached"),
+        (spent.cached_write, "written to the cache"),
+        (spent.output, "out"),
+        (spent.reasoning, "reasoning"),
+    ];
+    let is_always_told = |word: &str| word == "in" || word == "out";
+    let told = kinds
+        .into_iter()
+        .filter(|(count, word)| *count > 0 || is_always_told(word));
+    let told: Vec<String> = told.map(|(count, word)| format!("{} {word}", grouped(count))).collect();
+    match spent.total {
+        0 => "no tokens".to_owned(),
+        total if total == spent.sent() + spent.received() => format!("{} tokens ({})", grouped(total), told.join(", ")),
+        total => format!("{} tokens", grouped(total)),
+    }
+}
+
+/// `0.0123 USD`: two digits at least, and two that are not 0 where it is less than one.
+fn money(cost: Cost) -> String {
+    let amount = cost.amount();
+    let digits = if amount > 0.0 && amount < 1.0 {
+        (1 - amount.log10().floor() as i32).clamp(2, 12) as usize
+    } else {
+        2
+    };
+    format!("{amount:.digits$} {}", cost.currency)
 }
 
 /// `8 threads: 1 main, 6 branches, 1 triggered; 7 completed, 1 cancelled`: by kind, then by end, each adding up.
@@ -80,4 +106,43 @@ fn listed<'w>(counts: impl IntoIterator<Item = (u64, &'w str)>) -> String {
         .map(|(count, word)| format!("{} {word}", grouped(count)))
         .collect::<Vec<_>>()
         .join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use pirn_core::conversation::Currency;
+
+    use super::*;
+
+    #[test]
+    fn tokens_are_told_by_kind_and_add_up() {
+        let spent = Spent {
+            cached_read: 800,
+            ..Spent::new(200, 1_240, 2_240)
+        };
+        assert_eq!(tokens(&spent), "2,240 tokens (200 in, 800 cached, 1,240 out)");
+        assert_eq!(tokens(&Spent::new(3, 0, 3)), "3 tokens (3 in, 0 out)");
+        assert_eq!(tokens(&Spent::new(3, 1, 9)), "9 tokens");
+        assert_eq!(tokens(&Spent::default()), "no tokens");
+    }
+
+    #[test]
+    fn money_has_the_digits_that_say_something() {
+        let said = |pico| {
+            money(Cost {
+                pico,
+                currency: Currency::default(),
+            })
+        };
+        for (pico, expected) in [
+            (0, "0.00 USD"),
+            (1_500_000_000_000, "1.50 USD"),
+            (120_000_000_000, "0.12 USD"),
+            (12_340_000_000, "0.012 USD"),
+            (75_000_000, "0.000075 USD"),
+            (1, "0.000000000001 USD"),
+        ] {
+            assert_eq!(said(pico), expected);
+        }
+    }
 }

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use pirn::{Event, EventType, Heard};
+use pirn::{Event, EventType, Heard, Spent};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::forks::{End, Forks};
@@ -441,9 +442,14 @@ impl View {
             attempts => format!(" at attempt {attempts}"),
         };
         let used = event.raised.data.get("output").and_then(|output| output.get("usage"));
-        let used = used.and_then(|used| Some((used.get("input")?.as_u64()?, used.get("output")?.as_u64()?)));
-        let used = used.map_or_else(String::new, |(input, output)| {
-            format!(" ({} tokens in, {} out)", grouped(input), grouped(output))
+        let used = used.and_then(|used| Spent::deserialize(used).ok());
+        let used = used.map_or_else(String::new, |used| {
+            let cached = match used.cached_read {
+                0 => String::new(),
+                read => format!(", {} of them cached", grouped(read)),
+            };
+            let (sent, received) = (grouped(used.sent()), grouped(used.received()));
+            format!(" ({sent} tokens in{cached}, {received} out)")
         });
         let text = format!("{node} completed in {}{attempts}{used}", seconds(took));
         Some(self.line(event, Tone::Plain, text))

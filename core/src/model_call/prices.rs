@@ -1,0 +1,135 @@
+//! The cost of a request, by the prices of its profile.
+
+use serde::{Deserialize, Serialize};
+
+use crate::conversation::{Cost, Currency, Spent};
+
+/// Prices of a profile, for a million tokens of each kind. Cached tokens cost what input does and reasoning what output
+/// does, where nothing else is said.
+///
+/// ```
+/// # use pirn_core::conversation::Spent;
+/// # use pirn_core::model_call::Prices;
+/// let prices: Prices = serde_json::from_str(r#"{"input": 3, "cachedRead": 0.3, "output": 15}"#).unwrap();
+/// let spent = Spent { cached_read: 1_000, ..Spent::new(100, 10, 1_110) };
+/// assert_eq!(prices.of(&spent).amount(), 0.00075);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Prices {
+    /// Of all of them.
+    #[serde(default)]
+    pub currency: Currency,
+    /// Sent, and not cached.
+    pub input: Price,
+    /// Read from a cache.
+    pub cached_read: Option<Price>,
+    /// Written to a cache.
+    pub cached_write: Option<Price>,
+    /// Received.
+    pub output: Price,
+    /// Received as reasoning.
+    pub reasoning: Option<Price>,
+}
+
+impl Prices {
+    /// The cost of so many tokens.
+    pub fn of(&self, spent: &Spent) -> Cost {
+        let Price(input) = self.input;
+        let Price(output) = self.output;
+        let or = |price: Option<Price>, default: u64| price.map_or(default, |Price(price)| price);
+        let pico = [
+            (spent.input, input),
+            (spent.cached_read, or(self.cached_read, input)),
+            (spent.cached_write, or(self.cached_write, input)),
+            (spent.output, output),
+            (spent.reasoning, or(self.reasoning, output)),
+        ]
+        .into_iter()
+        .map(|(tokens, price)| u128::from(tokens) * u128::from(price))
+        .sum::<u128>();
+        Cost {
+            pico: u64::try_from(pico).unwrap_or(u64::MAX),
+            currency: self.currency,
+        }
+    }
+}
+
+/// A price: pico of the currency for a token, which is millionths of it for a million tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "f64")]
+pub struct Price(u64);
+
+/// The highest price of a million tokens.
+const HIGHEST: f64 = 1_000_000.0;
+
+impl TryFrom<f64> for Price {
+    type Error = String;
+
+    fn try_from(written: f64) -> Result<Self, Self::Error> {
+        if (0.0..=HIGHEST).contains(&written) {
+            Ok(Self((written * 1e6).round() as u64))
+        } else {
+            Err(format!("{written} is no price: 0 to {HIGHEST}, for a million tokens"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn prices(written: Value) -> Result<Prices, String> {
+        Prices::deserialize(written).map_err(|error| error.to_string())
+    }
+
+    proptest! {
+        /// Thousandths for a million tokens: the oracle counts in whole numbers.
+        #[test]
+        fn a_cost_is_the_sum_over_the_kinds(kinds in proptest::array::uniform5((0..10_000_000_u64, 0..100_000_u64))) {
+            let price = |at: usize| kinds[at].1 as f64 / 1_000.0;
+            let written = json!({
+                "input": price(0), "cachedRead": price(1), "cachedWrite": price(2), "output": price(3), "reasoning": price(4),
+            });
+            let spent = Spent {
+                input: kinds[0].0, cached_read: kinds[1].0, cached_write: kinds[2].0, output: kinds[3].0, reasoning: kinds[4].0,
+                ..Spent::default()
+            };
+            let thousandths: u64 = kinds.iter().map(|(tokens, price)| tokens * price).sum();
+            prop_assert_eq!(prices(written).unwrap().of(&spent).pico, thousandths * 1_000);
+        }
+    }
+
+    #[test]
+    fn what_has_no_price_of_its_own_costs_what_it_is_part_of() {
+        let prices = prices(json!({"input": 2, "output": 7, "currency": "EUR"})).unwrap();
+        let spent = Spent {
+            cached_read: 1_000_000,
+            cached_write: 1_000_000,
+            reasoning: 1_000_000,
+            ..Spent::default()
+        };
+        let cost = prices.of(&spent);
+        assert_eq!((cost.amount(), cost.currency.to_string().as_str()), (11.0, "EUR"));
+    }
+
+    #[test]
+    fn wrong_prices_are_refused_with_the_reason() {
+        for (wrong, part) in [
+            (json!({"input": 1}), "output"),
+            (json!({"input": -1, "output": 1}), "-1 is no price"),
+            (json!({"input": 1e9, "output": 1}), "is no price"),
+            (json!({"input": 1, "output": 1, "cached": 1}), "cached"),
+            (
+                json!({"input": 1, "output": 1, "currency": "euro"}),
+                "three capital letters",
+            ),
+        ] {
+            let message = prices(wrong.clone()).unwrap_err();
+            assert!(message.contains(part), "{wrong}: {message}");
+        }
+    }
+}

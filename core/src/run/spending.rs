@@ -1,0 +1,113 @@
+//! The tokens of a run by thread, node and path; each is a sum over the same calls.
+//!
+//! A thread counts for its own node, for its own row, and for every path that it is in: its own if it is a branch, and those
+//! of the threads that it runs for.
+
+use std::collections::BTreeMap;
+
+use super::RunMachine;
+use super::report::{NodeUsage, PathUsage, UsageReport};
+use super::slots::Slot;
+use super::tree::Origin;
+use super::{ForkNo, ThreadNo};
+use crate::conversation::Spent;
+use crate::thread::Spending;
+
+/// The tokens of a run so far.
+#[derive(Debug, Default)]
+pub(super) struct RunSpending {
+    /// Over all threads.
+    pub(super) total: Spent,
+    /// By node and by path.
+    pub(super) usage: UsageReport,
+    /// By thread, itself and with what it started; empty where nothing was spent.
+    pub(super) threads: Vec<(Spent, Spent)>,
+}
+
+impl RunMachine {
+    pub(super) fn spending(&self) -> RunSpending {
+        let has_spent = |slot: &Slot| own(slot).is_some_and(|spending| !spending.is_nothing());
+        if !self.slots.iter().any(has_spent) {
+            return RunSpending::default();
+        }
+        let mut nodes: BTreeMap<_, Spent> = BTreeMap::new();
+        let mut total = Spent::default();
+        let mut threads = Vec::with_capacity(self.slots.len());
+        for (slot, at) in self.slots.iter().zip(self.tree.iter()) {
+            let mut sum = Spent::default();
+            for (node, spent) in own(slot).into_iter().flat_map(Spending::nodes) {
+                nodes.entry((at.graph, node)).or_default().add(spent);
+                sum.add(spent);
+            }
+            total.add(sum);
+            threads.push((sum, sum));
+        }
+        // Whoever starts a thread has the lower number.
+        for (thread, at) in self.tree.iter().enumerate().rev() {
+            let below = threads.get(thread).map(|(_, with_started)| *with_started);
+            let parent = at.parent.and_then(|parent| threads.get_mut(parent as usize));
+            if let (Some(below), Some((_, parent))) = (below, parent) {
+                parent.add(below);
+            }
+        }
+        RunSpending {
+            total,
+            usage: UsageReport {
+                nodes: nodes
+                    .into_iter()
+                    .map(|((graph, node), usage)| {
+                        let graph = self.graphs.get(graph);
+                        NodeUsage {
+                            workflow_id: graph.workflow_id.clone(),
+                            node_id: graph.node(node).id.clone(),
+                            usage,
+                        }
+                    })
+                    .collect(),
+                paths: self.paths(&threads),
+            },
+            threads,
+        }
+    }
+
+    /// The paths of forks, by their ids; an item of a MAP is a row among the threads.
+    fn paths(&self, threads: &[(Spent, Spent)]) -> Vec<PathUsage> {
+        let mut paths: BTreeMap<_, Spent> = BTreeMap::new();
+        for ((_, spent), at) in threads.iter().zip(self.tree.iter()) {
+            if let Origin::Branch { ix, path, .. } = at.origin
+                && !spent.is_nothing()
+            {
+                paths.entry((at.graph, ix, path)).or_default().add(*spent);
+            }
+        }
+        let row = |((graph, ix, path), usage): ((_, _, u32), Spent)| {
+            let graph = self.graphs.get(graph);
+            Some(PathUsage {
+                workflow_id: graph.workflow_id.clone(),
+                path_id: graph.fork(ix).paths.get(path as usize)?.id.clone(),
+                usage,
+            })
+        };
+        paths.into_iter().filter_map(row).collect()
+    }
+
+    /// The thread that a thread of this origin runs for.
+    pub(super) fn parent_of(&self, origin: Origin) -> Option<ThreadNo> {
+        let of_fork = |fork: ForkNo| self.forks.get(&fork).map(|run| run.parent);
+        match origin {
+            Origin::Main => None,
+            Origin::Branch { fork, .. } | Origin::Item { fork, .. } => of_fork(fork),
+            Origin::Called { parent, .. } => Some(parent),
+            Origin::Triggered { firing } => self.firings.get(firing).map(|run| run.main),
+        }
+    }
+}
+
+/// The cost of a thread's own calls, by node.
+fn own(slot: &Slot) -> Option<&Spending> {
+    match slot {
+        Slot::Live(live) => Some(live.machine.spent()),
+        Slot::Ended(ended) => Some(&ended.spent),
+        Slot::NotStarted(_) => None,
+    }
+}

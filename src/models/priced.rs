@@ -1,0 +1,64 @@
+//! A model whose profile has prices: what a call reports is told with its cost.
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use pirn_actors::ports::{Model, ModelCall, ModelSession};
+use pirn_core::conversation::{MessageRules, ModelRequest, Spent};
+use pirn_core::error::RunError;
+use pirn_core::model_call::{ModelFailure, Prices};
+use pirn_core::thread::ModelReply;
+use std::sync::Arc;
+
+pub(super) struct Priced {
+    inner: Arc<dyn Model>,
+    prices: Prices,
+}
+
+impl Priced {
+    pub(super) fn around(inner: Arc<dyn Model>, prices: Option<Prices>) -> Arc<dyn Model> {
+        match prices {
+            Some(prices) => Arc::new(Self { inner, prices }),
+            None => inner,
+        }
+    }
+}
+
+impl Model for Priced {
+    fn call(&self, call: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
+        let prices = self.prices;
+        let with_cost = move |spent: Spent| Spent {
+            // A model of one's own may know better.
+            cost: spent.cost.or_else(|| Some(prices.of(&spent))),
+            ..spent
+        };
+        self.inner
+            .call(call)
+            .map(move |answered| match answered {
+                Ok(reply) => Ok(ModelReply {
+                    usage: with_cost(reply.usage),
+                    ..reply
+                }),
+                Err(error) => {
+                    let spent = ModelFailure::of(&error).spent;
+                    Err(if spent.is_nothing() {
+                        error
+                    } else {
+                        ModelFailure::spending(error, with_cost(spent))
+                    })
+                }
+            })
+            .boxed()
+    }
+
+    fn answered(&self, request: &ModelRequest, session: &ModelSession) {
+        self.inner.answered(request, session);
+    }
+
+    fn is_external(&self) -> bool {
+        self.inner.is_external()
+    }
+
+    fn message_rules(&self) -> MessageRules {
+        self.inner.message_rules()
+    }
+}
