@@ -21,7 +21,7 @@ use pirn_core::error::RunError;
 use pirn_core::graph::{CompileContext, Compiled, Graph, compile_loaded};
 use pirn_core::run::{Begun, Effect, Told};
 use pirn_core::trigger::{Owner, TriggerState};
-use pirn_store::{RunFilter, Store};
+use pirn_store::{Run, RunFilter, Store};
 use pirn_sync::{Completion, Lost, completion};
 use serde::Serialize;
 
@@ -309,13 +309,22 @@ impl Engine {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub async fn recover(&self) -> Result<Vec<(String, Result<RunHandle, ResumeError>)>, ResumeError> {
-        self.recover_by(async |run| self.resume(run.id).start().await).await
+        self.recover_each(|run| run).await
+    }
+
+    /// The same, each prepared before it goes on: with somebody who hears its events, say, or answers its questions.
+    pub async fn recover_each(
+        &self,
+        prepare: impl Fn(ResumeBuilder) -> ResumeBuilder,
+    ) -> Result<Vec<(String, Result<RunHandle, ResumeError>)>, ResumeError> {
+        self.recover_by(async |run| prepare(self.resume(run.id)).start().await)
+            .await
     }
 
     /// The same, each as `resume` does it.
     pub(crate) async fn recover_by<T>(
         &self,
-        resume: impl AsyncFn(pirn_store::Run) -> Result<T, ResumeError>,
+        resume: impl AsyncFn(Run) -> Result<T, ResumeError>,
     ) -> Result<Vec<(String, Result<T, ResumeError>)>, ResumeError> {
         /// So many runs are asked for at once.
         const PAGE: usize = 1_000;
@@ -324,7 +333,7 @@ impl Engine {
         let mut later = Vec::new();
         loop {
             let page = durable.store.runs(RunFilter::live(), after, PAGE).await?;
-            after = page.last().map(|run| run.id.clone());
+            after = page.last().map(Run::place);
             for run in page {
                 // One that another has started goes on with that.
                 if !self.shared.carries(&run.id) {

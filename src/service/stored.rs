@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::archive::{RunArchive, RunQuery, RunSummary};
-use crate::store::{Run, RunFilter, Store};
+use crate::store::{Run, RunFilter, RunPlace, Store};
 use crate::{Engine, Event};
 
 /// So many runs are asked for at once.
@@ -56,25 +56,24 @@ impl StoredRuns {
         let filter = RunFilter {
             status: query.status.clone(),
             session: query.session.clone(),
-            live: false,
+            youngest_first: true,
+            ..RunFilter::default()
         };
-        let (mut found, mut after) = (Vec::new(), None);
-        loop {
-            let page = self.store()?.runs(filter.clone(), after, PAGE).await;
+        let mut before = query.before.clone().map(|(started_at, id)| RunPlace { started_at, id });
+        let mut found = Vec::new();
+        while found.len() < query.limit {
+            let wanted = (query.limit - found.len()).min(PAGE);
+            let page = self.store()?.runs(filter.clone(), before, wanted).await;
             let page = page.map_err(io::Error::other)?;
-            after = page.last().map(|run| run.id.clone());
-            let asked = |run: &Run| {
-                let place = (run.started_at, run.id.clone());
-                query.workflow.as_ref().is_none_or(|id| *id == run.workflow)
-                    && query.before.as_ref().is_none_or(|before| place < *before)
-            };
-            found.extend(page.into_iter().filter(asked));
-            found.sort_by(|a, b| (b.started_at, &b.id).cmp(&(a.started_at, &a.id)));
-            found.truncate(query.limit);
-            if after.is_none() {
-                return Ok(found.into_iter().map(summary).collect());
+            let is_last = page.len() < wanted;
+            before = page.last().map(Run::place);
+            let is_asked = |run: &Run| query.workflow.as_ref().is_none_or(|id| *id == run.workflow);
+            found.extend(page.into_iter().filter(is_asked).map(summary));
+            if is_last {
+                break;
             }
         }
+        Ok(found)
     }
 
     async fn shown(&self, run_id: &str) -> io::Result<Option<Value>> {
@@ -92,7 +91,7 @@ impl StoredRuns {
     }
 }
 
-fn summary(run: Run) -> RunSummary {
+pub(super) fn summary(run: Run) -> RunSummary {
     RunSummary {
         run_id: run.id,
         workflow_id: run.workflow,

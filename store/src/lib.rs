@@ -43,7 +43,7 @@ pub use content::{Content, ContentHash};
 pub use error::StoreError;
 pub use memory::MemoryStore;
 pub use record::Record;
-pub use run::{Base, Run, RunFilter, RunStatus, Session, Snapshot, Timer, WaitingFor};
+pub use run::{Base, Run, RunFilter, RunPlace, RunStatus, Session, Snapshot, Timer, WaitingFor};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;
 pub use store::{Pending, Removed, Store};

@@ -9,7 +9,7 @@ use crate::commit::{Commit, Follows, NewRun, TimerChange};
 use crate::content::ContentHash;
 use crate::error::StoreError;
 use crate::record::Record;
-use crate::run::{Run, RunFilter, RunStatus, Session, Snapshot, Timer};
+use crate::run::{Run, RunFilter, RunPlace, RunStatus, Session, Snapshot, Timer};
 use crate::store::{MAX_FORKS, Pending, Removed, Store};
 
 /// A store in memory. Clones share it.
@@ -90,14 +90,26 @@ impl Store for MemoryStore {
         self.with(|state| Ok(state.visible(id).map(|kept| kept.run.clone())))
     }
 
-    fn runs(&self, filter: RunFilter, after: Option<String>, limit: usize) -> Pending<Vec<Run>> {
+    fn runs(&self, filter: RunFilter, after: Option<RunPlace>, limit: usize) -> Pending<Vec<Run>> {
         self.with(|state| {
-            let later = state
-                .runs
-                .values()
-                .filter(|kept| after.as_ref().is_none_or(|after| kept.run.id > *after));
-            let runs = later.filter(|kept| !kept.is_hidden && filter.has(&kept.run));
-            Ok(runs.take(limit).map(|kept| kept.run.clone()).collect())
+            let shown = state.runs.values().filter(|kept| !kept.is_hidden).map(|kept| &kept.run);
+            let is_later = |run: &&Run| {
+                let order = after.as_ref().map(|after| run.place().cmp(after));
+                order.is_none_or(|order| {
+                    if filter.youngest_first {
+                        order.is_lt()
+                    } else {
+                        order.is_gt()
+                    }
+                })
+            };
+            let mut runs: Vec<Run> = shown.filter(is_later).filter(|run| filter.has(run)).cloned().collect();
+            runs.sort_by_cached_key(Run::place);
+            if filter.youngest_first {
+                runs.reverse();
+            }
+            runs.truncate(limit);
+            Ok(runs)
         })
     }
 
@@ -151,6 +163,14 @@ impl Store for MemoryStore {
                 .take(limit)
                 .cloned()
                 .collect())
+        })
+    }
+
+    fn sessions(&self, after: Option<String>, limit: usize) -> Pending<Vec<Session>> {
+        self.with(|state| {
+            let sessions = state.sessions.values();
+            let later = sessions.filter(|session| after.as_ref().is_none_or(|after| session.id > *after));
+            Ok(later.take(limit).cloned().collect())
         })
     }
 

@@ -29,6 +29,25 @@ pub struct Run {
     pub steps: u64,
 }
 
+/// The place of a run among others: by the time at which it began, and by its id.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RunPlace {
+    /// In milliseconds since 1970.
+    pub started_at: u64,
+    /// Its id.
+    pub id: String,
+}
+
+impl Run {
+    /// Its place among others.
+    pub fn place(&self) -> RunPlace {
+        RunPlace {
+            started_at: self.started_at,
+            id: self.id.clone(),
+        }
+    }
+}
+
 /// The place where a run was forked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Base {
@@ -43,7 +62,7 @@ pub struct Base {
 pub enum RunStatus {
     /// It has begun and not ended. Where no process carries it, it waits to be resumed.
     Unfinished,
-    /// It has left memory until something comes.
+    /// Nothing of it is under way until something comes, whether a process carries it or not.
     Waiting(WaitingFor),
     /// Its main thread completed.
     Completed,
@@ -128,6 +147,8 @@ pub struct RunFilter {
     pub session: Option<String>,
     /// Only those that have not ended.
     pub live: bool,
+    /// The one that began last comes first.
+    pub youngest_first: bool,
 }
 
 impl RunFilter {
@@ -141,11 +162,13 @@ impl RunFilter {
 
     /// `run` is one of those asked for.
     pub fn has(&self, run: &Run) -> bool {
-        self.status
-            .as_deref()
-            .is_none_or(|status| status == run.status.as_str())
-            && (self.session.is_none() || self.session == run.session)
-            && !(self.live && run.status.is_final())
+        self.has_status(run.status) && (self.session.is_none() || self.session == run.session)
+    }
+
+    /// A run of this status may be one of those asked for.
+    pub fn has_status(&self, status: RunStatus) -> bool {
+        let is_asked = self.status.as_deref().is_none_or(|asked| asked == status.as_str());
+        is_asked && !(self.live && status.is_final())
     }
 }
 

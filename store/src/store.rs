@@ -8,7 +8,7 @@ use crate::commit::Commit;
 use crate::content::ContentHash;
 use crate::error::StoreError;
 use crate::record::Record;
-use crate::run::{Run, RunFilter, Session, Snapshot, Timer};
+use crate::run::{Run, RunFilter, RunPlace, Session, Snapshot, Timer};
 
 /// The answer to a command that has been given. Dropping it takes nothing back.
 pub type Pending<T> = BoxFuture<'static, Result<T, StoreError>>;
@@ -32,8 +32,8 @@ pub trait Store: Send + Sync + 'static {
     /// The run of this id.
     fn run(&self, id: &str) -> Pending<Option<Run>>;
 
-    /// The runs that `filter` has, by their id from the first after `after`; `limit` of them.
-    fn runs(&self, filter: RunFilter, after: Option<String>, limit: usize) -> Pending<Vec<Run>>;
+    /// The runs that `filter` has, in the order in which they began, from the first after `after`; `limit` of them.
+    fn runs(&self, filter: RunFilter, after: Option<RunPlace>, limit: usize) -> Pending<Vec<Run>>;
 
     /// The run's records from the first after step `after`, with those that it shares with its base; `limit` of them.
     fn journal(&self, id: &str, after: u64, limit: usize) -> Pending<Vec<Record>>;
@@ -46,6 +46,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// The timers due until then, the earliest first; `limit` of them.
     fn timers(&self, until: u64, limit: usize) -> Pending<Vec<Timer>>;
+
+    /// The sessions, by their id from the first after `after`; `limit` of them.
+    fn sessions(&self, after: Option<String>, limit: usize) -> Pending<Vec<Session>>;
 
     /// The session of this id.
     fn session(&self, id: &str) -> Pending<Option<Session>>;

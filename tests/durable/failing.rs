@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pirn::store::{
-    Commit, ContentHash, Pending, Record, Removed, Run, RunFilter, Session, Snapshot, Store, StoreError, Timer,
+    Commit, ContentHash, Pending, Record, Removed, Run, RunFilter, RunPlace, Session, Snapshot, Store, StoreError,
+    Timer,
 };
 
 /// The point at which the process ends.
@@ -76,7 +77,7 @@ impl<S: Store> Store for Failing<S> {
     fn run(&self, id: &str) -> Pending<Option<Run>> {
         self.kept.run(id)
     }
-    fn runs(&self, filter: RunFilter, after: Option<String>, limit: usize) -> Pending<Vec<Run>> {
+    fn runs(&self, filter: RunFilter, after: Option<RunPlace>, limit: usize) -> Pending<Vec<Run>> {
         self.kept.runs(filter, after, limit)
     }
     fn journal(&self, id: &str, after: u64, limit: usize) -> Pending<Vec<Record>> {
@@ -91,6 +92,10 @@ impl<S: Store> Store for Failing<S> {
     fn timers(&self, until: u64, limit: usize) -> Pending<Vec<Timer>> {
         self.kept.timers(until, limit)
     }
+    fn sessions(&self, after: Option<String>, limit: usize) -> Pending<Vec<Session>> {
+        self.kept.sessions(after, limit)
+    }
+
     fn session(&self, id: &str) -> Pending<Option<Session>> {
         self.kept.session(id)
     }

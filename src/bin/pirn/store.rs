@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures::executor::block_on;
+use pirn::profiles::beside;
 use pirn::store::{Run, RunFilter, SqliteStore, Store, StoreError};
 use pirn::{Engine, ResumeError};
 use serde_json::{Value, json};
@@ -114,22 +115,61 @@ pub(crate) fn close(engine: &Engine) {
 /// So many runs are asked for at once.
 const PAGE: usize = 1_000;
 
-/// Every run that a filter has, in the order of their ids.
+/// Every run that a filter has, in the order in which it has them.
 pub(crate) fn all(store: &dyn Store, filter: &RunFilter) -> Result<Vec<Run>, Failure> {
-    let (mut runs, mut after) = (Vec::new(), None);
-    loop {
-        let page = block_on(store.runs(filter.clone(), after, PAGE)).map_err(|error| refused(&error))?;
-        after = page.last().map(|run| run.id.clone());
-        runs.extend(page);
-        if after.is_none() {
-            return Ok(runs);
-        }
-    }
+    first(store, filter, usize::MAX)
 }
 
-/// The store's key for the file in which the config of a run was found.
+/// As many of them that began last, in the order in which they began.
+pub(crate) fn latest(store: &dyn Store, filter: RunFilter, limit: usize) -> Result<Vec<Run>, Failure> {
+    let youngest_first = RunFilter {
+        youngest_first: true,
+        ..filter
+    };
+    let mut runs = first(store, &youngest_first, limit)?;
+    runs.reverse();
+    Ok(runs)
+}
+
+fn first(store: &dyn Store, filter: &RunFilter, limit: usize) -> Result<Vec<Run>, Failure> {
+    let (mut runs, mut after) = (Vec::new(), None);
+    while runs.len() < limit {
+        let wanted = PAGE.min(limit - runs.len());
+        let page = block_on(store.runs(filter.clone(), after, wanted)).map_err(|error| refused(&error))?;
+        let is_last = page.len() < wanted;
+        after = page.last().map(Run::place);
+        runs.extend(page);
+        if is_last {
+            break;
+        }
+    }
+    Ok(runs)
+}
+
+/// The store's key for the config file of a run.
 pub(crate) fn config_key(run_id: &str) -> String {
+    format!("config file of {run_id}")
+}
+
+/// As earlier versions have it: the workflow file that the config of a run stands beside.
+pub(crate) fn beside_key(run_id: &str) -> String {
     format!("config of {run_id}")
+}
+
+/// The store's key for the config file of the service that had it last.
+pub(crate) const SERVED_CONFIG: &str = "config of the service";
+
+/// The config file of a run, where the store knows one.
+pub(crate) fn config_of(store: &dyn Store, run_id: &str) -> Result<Option<PathBuf>, Failure> {
+    let meta = |key: &str| block_on(store.meta(key)).map_err(|error| refused(&error));
+    if let Some(own) = meta(&config_key(run_id))? {
+        return Ok(Some(own.into()));
+    }
+    let beside = meta(&beside_key(run_id))?.and_then(|file| beside(Path::new(&file)));
+    match beside {
+        Some(own) => Ok(Some(own)),
+        None => Ok(meta(SERVED_CONFIG)?.map(PathBuf::from)),
+    }
 }
 
 /// The time on the clock of this machine.

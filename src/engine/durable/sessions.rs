@@ -13,7 +13,7 @@ use pirn_core::conversation::Tokenizer;
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::run::{BegunRecord, Message, SessionLeft, SessionState, ToSupervisor, Told};
 use pirn_core::session::SessionPlace;
-use pirn_store::{Content, ContentHash, RunFilter, SessionWrite, Store, StoreError};
+use pirn_store::{Content, ContentHash, Run, RunFilter, SessionWrite, Store, StoreError};
 use serde_json::Value;
 
 use super::journal::not_kept;
@@ -127,7 +127,7 @@ async fn unfinished(store: &dyn Store) -> Result<Vec<SessionPlace>, StoreError> 
     let (mut places, mut after) = (Vec::new(), None);
     loop {
         let page = store.runs(RunFilter::live(), after, PAGE).await?;
-        after = page.last().map(|run| run.id.clone());
+        after = page.last().map(Run::place);
         for run in page.into_iter().filter(|run| run.session.is_some()) {
             let texts = store.contents(run.contents.iter().copied().take(1).collect()).await?;
             // One that can not be read can not go on either.

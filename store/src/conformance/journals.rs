@@ -237,11 +237,13 @@ fn lists(open: &Open) {
         let mut commit = start(&format!("run-{number:02}"));
         if let crate::Follows::Start(new) = &mut commit.follows {
             new.session = (number % 3 == 0).then(|| "s".to_owned());
+            new.started_at = number as u64 / 2;
         }
         done(store.commit(commit.status(RunStatus::ALL[number % 8])));
     }
     let ids = |filter: RunFilter, after: Option<&str>, limit| -> Vec<String> {
-        done(store.runs(filter, after.map(str::to_owned), limit))
+        let after = after.and_then(|id| done(store.run(id))).map(|run| run.place());
+        done(store.runs(filter, after, limit))
             .into_iter()
             .map(|run| run.id)
             .collect()
@@ -264,7 +266,31 @@ fn lists(open: &Open) {
         session: Some("s".into()),
         ..RunFilter::default()
     };
-    assert_eq!(ids(of_session, Some("run-10"), 2), ["run-12", "run-15"]);
+    assert_eq!(ids(of_session.clone(), Some("run-10"), 2), ["run-12", "run-15"]);
+    let live_of_session = RunFilter {
+        live: true,
+        ..of_session.clone()
+    };
+    let is_live_of_session = |number: usize| number.is_multiple_of(3) && number % 8 < 4;
+    assert_eq!(ids(live_of_session, None, 100), expected(&is_live_of_session));
+    let youngest = RunFilter {
+        youngest_first: true,
+        ..RunFilter::default()
+    };
+    let reversed: Vec<String> = expected(&|_| true).into_iter().rev().collect();
+    assert_eq!(ids(youngest.clone(), None, 100), reversed);
+    assert_eq!(ids(youngest, Some("run-21"), 3), ["run-20", "run-19", "run-18"]);
+    let unknown = RunFilter {
+        status: Some("ASLEEP".into()),
+        ..RunFilter::default()
+    };
+    assert_eq!(ids(unknown, None, 100), Vec::<String>::new());
+    // A run that has changed, or is gone, stands where it belongs.
+    done(store.commit(Commit::after("run-00", 0).status(RunStatus::Failed)));
+    done(store.remove(vec!["run-03".into()], false));
+    let of_live = ids(RunFilter::live(), None, 100);
+    assert!(!of_live.contains(&"run-00".to_owned()) && !of_live.contains(&"run-03".to_owned()));
+    assert_eq!(ids(of_session, None, 2), ["run-00", "run-06"]);
 }
 
 fn order(open: &Open) {

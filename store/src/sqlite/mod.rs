@@ -5,6 +5,7 @@
 
 mod codec;
 mod fault;
+mod found;
 mod lock;
 mod open;
 mod read;
@@ -22,7 +23,7 @@ use crate::commit::Commit;
 use crate::content::ContentHash;
 use crate::error::StoreError;
 use crate::record::Record;
-use crate::run::{Run, RunFilter, Session, Snapshot, Timer};
+use crate::run::{Run, RunFilter, RunPlace, Session, Snapshot, Timer};
 use crate::sqlite::writer::Writer;
 use crate::store::{Pending, Removed, Store};
 
@@ -99,9 +100,8 @@ impl Store for SqliteStore {
             .read(move |tables| Ok(tables.row(&id)?.filter(|row| !row.is_hidden).map(|row| row.run)))
     }
 
-    fn runs(&self, filter: RunFilter, after: Option<String>, limit: usize) -> Pending<Vec<Run>> {
-        self.writer
-            .read(move |tables| tables.runs(&filter, after.as_deref(), limit))
+    fn runs(&self, filter: RunFilter, after: Option<RunPlace>, limit: usize) -> Pending<Vec<Run>> {
+        self.writer.read(move |tables| tables.runs(&filter, after, limit))
     }
 
     fn journal(&self, id: &str, after: u64, limit: usize) -> Pending<Vec<Record>> {
@@ -120,6 +120,10 @@ impl Store for SqliteStore {
 
     fn timers(&self, until: u64, limit: usize) -> Pending<Vec<Timer>> {
         self.writer.read(move |tables| tables.timers(until, limit))
+    }
+
+    fn sessions(&self, after: Option<String>, limit: usize) -> Pending<Vec<Session>> {
+        self.writer.read(move |tables| tables.sessions(after.as_deref(), limit))
     }
 
     fn session(&self, id: &str) -> Pending<Option<Session>> {

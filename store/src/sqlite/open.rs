@@ -9,7 +9,7 @@ use rusqlite::{Connection, MAIN_DB, OpenFlags};
 use crate::error::StoreError;
 use crate::sqlite::fault::Fault;
 use crate::sqlite::lock::Hold;
-use crate::sqlite::tables::{APPLICATION, LAYOUT, SCHEMA, Tables};
+use crate::sqlite::tables::{APPLICATION, LAYOUT, LISTS, SCHEMA, Tables};
 use crate::sqlite::{PAGE_SIZE, wal};
 
 /// Below it a write-ahead log could be reset too early and lose a transaction.
@@ -123,7 +123,7 @@ fn connect(path: &Path, vfs: Option<&str>, file: &Arc<str>) -> Result<Tables, Fa
     sql.pragma_update(None, "wal_autocheckpoint", 0)?;
     if is_new {
         let schema = format!(
-            "BEGIN IMMEDIATE; PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {LAYOUT}; {SCHEMA} COMMIT;"
+            "BEGIN IMMEDIATE; PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {LAYOUT}; {SCHEMA} {LISTS} COMMIT;"
         );
         sql.execute_batch(&schema)?;
     }
@@ -136,6 +136,7 @@ fn connect(path: &Path, vfs: Option<&str>, file: &Arc<str>) -> Result<Tables, Fa
         tables.next_key = 1;
     } else {
         tables.quick_check()?;
+        tables.sql.execute_batch(LISTS)?;
         tables.next_key = tables.check_rows()?;
     }
     // Into the file with all that a process before this one left in the log. It may have died of a sync that failed, and what the

@@ -7,8 +7,9 @@ use rusqlite::{OptionalExtension, params};
 use crate::content::ContentHash;
 use crate::error::StoreError;
 use crate::record::Record;
-use crate::run::{Run, RunFilter, Snapshot, Timer};
+use crate::run::{Session, Snapshot, Timer};
 use crate::sqlite::fault::{Fault, damaged};
+use crate::sqlite::found::Listed;
 use crate::sqlite::records::{self, Place};
 use crate::sqlite::rows::{self, RunRow};
 use crate::sqlite::tables::{Tables, row_of};
@@ -22,23 +23,6 @@ struct Part {
 }
 
 impl Tables {
-    pub(super) fn runs(&self, filter: &RunFilter, after: Option<&str>, limit: usize) -> Result<Vec<Run>, Fault> {
-        let mut select = self
-            .sql
-            .prepare_cached("SELECT id, body FROM runs WHERE id > ?1 ORDER BY id")?;
-        let mut found = select.query([after.unwrap_or_default()])?;
-        let mut runs = Vec::new();
-        while runs.len() < limit
-            && let Some(found) = found.next()?
-        {
-            let row = self.run_row(found)?;
-            if !row.is_hidden && filter.has(&row.run) {
-                runs.push(row.run);
-            }
-        }
-        Ok(runs)
-    }
-
     /// The row that stands in the columns `id, body`.
     pub(super) fn run_row(&self, found: &rusqlite::Row<'_>) -> Result<RunRow, Fault> {
         let id = found.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
@@ -172,6 +156,19 @@ impl Tables {
         hashes.iter().map(read).collect()
     }
 
+    pub(super) fn sessions(&self, after: Option<&str>, limit: usize) -> Result<Vec<Session>, Fault> {
+        let mut select = self
+            .sql
+            .prepare_cached("SELECT id FROM sessions WHERE id > ?1 ORDER BY id LIMIT ?2")?;
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let mut found = select.query(params![after.unwrap_or_default(), limit])?;
+        let mut sessions = Vec::new();
+        while let Some(found) = found.next()? {
+            sessions.extend(self.session(&found.get::<_, String>(0)?)?);
+        }
+        Ok(sessions)
+    }
+
     pub(super) fn snapshot(&self, id: &str, at_most: u64) -> Result<Option<Snapshot>, Fault> {
         let row = self.visible(id)?;
         let mut select = self.sql.prepare_cached("SELECT body FROM snapshots WHERE run = ?1")?;
@@ -225,9 +222,13 @@ impl Tables {
         let mut select = self.sql.prepare("SELECT id, body FROM runs")?;
         let mut found = select.query([])?;
         let mut next_key = 1;
+        let mut listed = Listed::default();
         while let Some(found) = found.next()? {
-            next_key = next_key.max(self.run_row(found)?.key + 1);
+            let row = self.run_row(found)?;
+            next_key = next_key.max(row.key + 1);
+            listed.take(&row);
         }
+        self.check_lists(&listed)?;
         let mut select = self.sql.prepare("SELECT id FROM sessions")?;
         let mut found = select.query([])?;
         while let Some(found) = found.next()? {

@@ -17,7 +17,9 @@ impl Tables {
             let Some(mut row) = self.row(id)?.filter(|row| !row.is_hidden) else {
                 continue;
             };
+            let shown = row.clone();
             row.is_hidden = true;
+            self.list(Some(&shown), &row)?;
             self.sql
                 .prepare_cached("UPDATE runs SET body = ?2 WHERE id = ?1")?
                 .execute(params![id, row.encode()])?;
@@ -35,6 +37,7 @@ impl Tables {
             if row.is_hidden {
                 hidden.insert(row.run.id.clone(), row);
             }
+            Ok(())
         })?;
         let mut names = BTreeSet::new();
         let mut free: Vec<String> = hidden.keys().filter(|id| !forks.contains_key(*id)).cloned().collect();
@@ -94,6 +97,7 @@ impl Tables {
             row.names().for_each(|hash| {
                 candidates.remove(hash);
             });
+            Ok(())
         })?;
         let mut select = self.sql.prepare_cached("SELECT id FROM sessions")?;
         let mut found = select.query([])?;
@@ -117,11 +121,11 @@ impl Tables {
         Ok(bytes)
     }
 
-    fn each_run(&self, mut tell: impl FnMut(RunRow)) -> Result<(), Fault> {
+    pub(super) fn each_run(&self, mut tell: impl FnMut(RunRow) -> Result<(), Fault>) -> Result<(), Fault> {
         let mut select = self.sql.prepare_cached("SELECT id, body FROM runs")?;
         let mut found = select.query([])?;
         while let Some(found) = found.next()? {
-            tell(self.run_row(found)?);
+            tell(self.run_row(found)?)?;
         }
         Ok(())
     }

@@ -168,7 +168,7 @@ fn name(kind: &[u8], name: &str) -> Vec<u8> {
     [kind, &[0], name.as_bytes(), &[0]].concat()
 }
 
-fn status_code(status: RunStatus) -> u8 {
+pub(super) fn status_code(status: RunStatus) -> u8 {
     RunStatus::ALL
         .iter()
         .position(|known| *known == status)

@@ -26,6 +26,10 @@ pub(super) const LAYOUT: i32 = 1;
 /// "PIRN", in the file's header.
 pub(super) const APPLICATION: i32 = 0x5049_524e;
 
+/// The lists, which stores of earlier versions have not.
+pub(super) const LISTS: &str = "CREATE TABLE IF NOT EXISTS
+listed(list TEXT, started INTEGER, run TEXT, PRIMARY KEY(list, started, run)) WITHOUT ROWID;";
+
 pub(super) const SCHEMA: &str = "
 CREATE TABLE runs(id TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE journal(id INTEGER PRIMARY KEY, body BLOB NOT NULL);
@@ -90,15 +94,17 @@ impl Tables {
 
     pub(super) fn commit(&mut self, commit: &Commit) -> Result<u64, Fault> {
         commit.check()?;
-        let is_new = matches!(commit.follows, Follows::Start(_));
-        let mut row = match &commit.follows {
-            Follows::Start(new) => self.start(&commit.run, new)?,
+        let (mut row, before) = match &commit.follows {
+            Follows::Start(new) => (self.start(&commit.run, new)?, None),
             Follows::Step(step) => {
                 let row = self.visible(&commit.run)?;
                 moved(&commit.run, *step, row.run.steps, *step == row.run.steps)?;
-                row
+                let changes = commit.status.is_some_and(|status| status != row.run.status);
+                let before = changes.then(|| row.clone());
+                (row, Some(before))
             }
         };
+        let is_new = before.is_none();
         commit.contents.iter().try_for_each(|content| self.keep(content))?;
         if is_new {
             self.know(row.names())?;
@@ -120,6 +126,11 @@ impl Tables {
         self.sql
             .prepare_cached(sql)?
             .execute(params![commit.run, row.encode()])?;
+        match &before {
+            None => self.list(None, &row)?,
+            Some(Some(before)) => self.list(Some(before), &row)?,
+            Some(None) => {}
+        }
         if let Some(snapshot) = &commit.snapshot {
             moved(
                 &commit.run,

@@ -6,8 +6,8 @@ use futures::executor::block_on;
 use pirn_core::conversation::Conversation;
 use pirn_core::definition::Pinned;
 use pirn_core::run::{
-    Begun, BegunRecord, Effect, Message, OpenEffects, Outbox, Replayed, RunMachine, RunSeed, Timer, ToSupervisor,
-    ToThread, Told, World,
+    Awaited, Begun, BegunRecord, Effect, Message, OpenEffects, OpenWaits, Outbox, Replayed, RunMachine, RunSeed, Timer,
+    ToSupervisor, ToThread, Told, World,
 };
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::{self, Input, Outcome};
@@ -32,6 +32,7 @@ struct Driver<'a> {
     world: Workflows,
     machine: RunMachine,
     open: OpenEffects,
+    waits: OpenWaits,
     outbox: Outbox,
     /// Steps that are durable.
     steps: u64,
@@ -60,6 +61,33 @@ pub(crate) fn play(scene: &Scene, store: &dyn Store, receiver: &mut Receiver) ->
         block_on(store.commit(Commit::after(RUN, driver.steps).status(status)))?;
     }
     Ok(())
+}
+
+/// The thing a run waits for, by looking at all that is open.
+fn waited_for(open: &OpenEffects) -> Option<Awaited> {
+    if open.awaits_session || !open.begins.is_empty() || !open.runs.is_empty() || !open.awaits_triggers.is_empty() {
+        return None;
+    }
+    let wanted: Vec<&thread::Effect> = open.threads.values().map(|(_, effect)| effect).collect();
+    let has = |is: fn(&thread::Effect) -> bool| wanted.iter().any(|effect| is(effect));
+    let asks = has(|effect| matches!(effect, thread::Effect::Ask { .. }));
+    let awaits = has(|effect| matches!(effect, thread::Effect::WaitEvent { .. }));
+    let is_wait = |effect: &&thread::Effect| {
+        matches!(
+            effect,
+            thread::Effect::Ask { .. } | thread::Effect::WaitEvent { .. } | thread::Effect::Timer { .. }
+        )
+    };
+    if wanted.is_empty() || !wanted.iter().all(is_wait) {
+        return None;
+    }
+    Some(if asks {
+        Awaited::Interaction
+    } else if awaits {
+        Awaited::Event
+    } else {
+        Awaited::Timer
+    })
 }
 
 impl<'a> Driver<'a> {
@@ -96,6 +124,7 @@ impl<'a> Driver<'a> {
             world,
             machine,
             open: OpenEffects::default(),
+            waits: OpenWaits::default(),
             outbox: Outbox::default(),
             steps: 0,
             now: begun.at,
@@ -146,6 +175,7 @@ impl<'a> Driver<'a> {
             receiver,
             world,
             machine,
+            waits: OpenWaits::of(&open),
             open,
             outbox: Outbox::after(run.steps),
             steps: run.steps,
@@ -215,6 +245,7 @@ impl<'a> Driver<'a> {
             message,
         };
         self.open.saw(Replayed::Told(&told));
+        self.waits.told(&told.message);
         let mut record = Record::new(now, serde_json::to_string(&told).expect("is written"));
         record.effect = effect;
         self.machine.tell(told.message);
@@ -235,6 +266,12 @@ impl<'a> Driver<'a> {
 
     fn saw(&mut self, step: u64, effects: Vec<Effect>) {
         self.open.saw(Replayed::Did(self.now, &effects));
+        for effect in &effects {
+            self.waits.did(effect);
+        }
+        let waits_for = self.waits.waits_for();
+        assert_eq!(waits_for, waited_for(&self.open), "after {effects:?}");
+        assert_eq!(waits_for, OpenWaits::of(&self.open).waits_for());
         self.outbox.put(step, self.now, effects);
     }
 

@@ -1,0 +1,249 @@
+//! The lists that runs are found by: one a status, and one a session. They say nothing that the runs' rows do not; where they do
+//! not fit those, they are written anew.
+
+use rusqlite::params;
+
+use crate::run::{Run, RunFilter, RunPlace, RunStatus};
+use crate::sqlite::codec::checksum;
+use crate::sqlite::fault::Fault;
+use crate::sqlite::rows::{RunRow, status_code};
+use crate::sqlite::tables::Tables;
+
+/// The entries of the lists, put together so that their order does not matter.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Listed {
+    entries: u64,
+    sum: u64,
+}
+
+impl Listed {
+    /// The entries that a run's row calls for.
+    pub(super) fn take(&mut self, row: &RunRow) {
+        if !row.is_hidden {
+            let started = started(row.run.started_at);
+            lists_of(&row.run).for_each(|list| self.entry(&list, started, &row.run.id));
+        }
+    }
+
+    fn entry(&mut self, list: &str, started: i64, run: &str) {
+        self.entries += 1;
+        let sum = checksum(&[list.as_bytes(), &[0], &started.to_le_bytes(), run.as_bytes()]);
+        self.sum = self.sum.wrapping_add(u64::from(sum));
+    }
+}
+
+/// The lists that a run stands in.
+fn lists_of(run: &Run) -> impl Iterator<Item = String> {
+    let session = run.session.as_deref().map(of_session);
+    std::iter::once(of_status(run.status)).chain(session)
+}
+
+fn of_status(status: RunStatus) -> String {
+    status_code(status).to_string()
+}
+
+fn of_session(session: &str) -> String {
+    format!("s{session}")
+}
+
+fn started(at: u64) -> i64 {
+    i64::try_from(at).unwrap_or(i64::MAX)
+}
+
+impl Tables {
+    pub(super) fn runs(
+        &self,
+        filter: &RunFilter,
+        mut after: Option<RunPlace>,
+        limit: usize,
+    ) -> Result<Vec<Run>, Fault> {
+        let lists: Vec<String> = if let Some(session) = &filter.session {
+            vec![of_session(session)]
+        } else {
+            let asked = RunStatus::ALL.into_iter().filter(|status| filter.has_status(*status));
+            asked.map(of_status).collect()
+        };
+        let mut runs = Vec::new();
+        while runs.len() < limit {
+            let wanted = limit - runs.len();
+            let mut places = Vec::new();
+            for list in &lists {
+                self.listed(list, after.as_ref(), filter.youngest_first, wanted, &mut places)?;
+            }
+            places.sort_unstable();
+            if filter.youngest_first {
+                places.reverse();
+            }
+            places.truncate(wanted);
+            after = places.last().cloned();
+            for place in &places {
+                let row = self.row(&place.id)?.filter(|row| !row.is_hidden);
+                runs.extend(row.map(|row| row.run).filter(|run| filter.has(run)));
+            }
+            if places.len() < wanted {
+                break;
+            }
+        }
+        Ok(runs)
+    }
+
+    /// Appends the first `limit` entries of a list after a place.
+    fn listed(
+        &self,
+        list: &str,
+        after: Option<&RunPlace>,
+        youngest_first: bool,
+        limit: usize,
+        to: &mut Vec<RunPlace>,
+    ) -> Result<(), Fault> {
+        let (direction, order) = if youngest_first { ("<", "DESC") } else { (">", "ASC") };
+        let later = after.map_or_else(String::new, |_| format!("AND (started, run) {direction} (?3, ?4)"));
+        let sql = format!(
+            "SELECT started, run FROM listed WHERE list = ?1 {later} ORDER BY started {order}, run {order} LIMIT ?2"
+        );
+        let mut select = self.sql.prepare_cached(&sql)?;
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let mut found = match after {
+            Some(after) => select.query(params![list, limit, started(after.started_at), after.id])?,
+            None => select.query(params![list, limit])?,
+        };
+        while let Some(found) = found.next()? {
+            to.push(RunPlace {
+                started_at: found.get::<_, i64>(0)?.cast_unsigned(),
+                id: found.get(1)?,
+            });
+        }
+        Ok(())
+    }
+
+    /// A run has this row, and had that one.
+    pub(super) fn list(&self, before: Option<&RunRow>, row: &RunRow) -> Result<(), Fault> {
+        let lists = |row: &RunRow| -> Vec<String> {
+            let shown = Some(&row.run).filter(|_| !row.is_hidden);
+            shown.into_iter().flat_map(lists_of).collect()
+        };
+        let (was, is) = (before.map(lists).unwrap_or_default(), lists(row));
+        let started = started(row.run.started_at);
+        for list in was.iter().filter(|list| !is.contains(list)) {
+            self.sql
+                .prepare_cached("DELETE FROM listed WHERE list = ?1 AND started = ?2 AND run = ?3")?
+                .execute(params![list, started, row.run.id])?;
+        }
+        for list in is.iter().filter(|list| !was.contains(list)) {
+            self.sql
+                .prepare_cached("INSERT OR IGNORE INTO listed(list, started, run) VALUES(?1, ?2, ?3)")?
+                .execute(params![list, started, row.run.id])?;
+        }
+        Ok(())
+    }
+
+    /// Compares the lists with what the runs' rows call for, and writes them anew where they differ: they are of a version
+    /// without lists, or damaged.
+    pub(super) fn check_lists(&self, called_for: &Listed) -> Result<(), Fault> {
+        let mut kept = Listed::default();
+        let mut select = self.sql.prepare("SELECT list, started, run FROM listed")?;
+        let mut found = select.query([])?;
+        while let Some(found) = found.next()? {
+            let list = found.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
+            let run = found.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?;
+            kept.entry(list, found.get(1)?, run);
+        }
+        drop(found);
+        if kept == *called_for {
+            return Ok(());
+        }
+        self.sql.execute_batch("BEGIN IMMEDIATE; DELETE FROM listed;")?;
+        self.each_run(|row| self.list(None, &row))?;
+        self.sql.execute_batch("COMMIT")?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::StatementStatus;
+
+    use super::*;
+    use crate::commit::{Commit, NewRun};
+    use crate::content::Content;
+    use crate::sqlite::open::open;
+
+    /// A store with runs that have ended, and ten that wait.
+    fn tables(ended: u64) -> (tempfile::TempDir, Tables) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut tables = open(&folder.path().join("runs.db"), None).expect("opens").tables;
+        let definition = Content::new("{}");
+        tables.sql.execute_batch("BEGIN").expect("begins");
+        for number in 0..ended + 10 {
+            let mut new = NewRun::new("flow", definition.hash(), number);
+            new.session = (number >= ended).then(|| "desk".to_owned());
+            let status = if number < ended {
+                RunStatus::Completed
+            } else {
+                RunStatus::Waiting(crate::run::WaitingFor::Event)
+            };
+            let commit = Commit::start(format!("run-{number:06}"), new).content(definition.clone());
+            tables.commit(&commit.status(status)).expect("commits");
+        }
+        tables.sql.execute_batch("COMMIT").expect("commits");
+        (folder, tables)
+    }
+
+    /// The rows that SQLite looks at for the entries of a list, and those that it gives.
+    fn looked_at(tables: &Tables, filter: &RunFilter, limit: usize) -> (i32, usize) {
+        let sql = "SELECT started, run FROM listed WHERE list = ?1  ORDER BY started ASC, run ASC LIMIT ?2";
+        let steps = |tables: &Tables| {
+            let statement = tables.sql.prepare_cached(sql).expect("is cached");
+            statement.reset_status(StatementStatus::VmStep)
+        };
+        steps(tables);
+        let found = tables.runs(filter, None, limit).expect("reads").len();
+        (steps(tables), found)
+    }
+
+    #[test]
+    fn a_list_of_few_runs_looks_at_those_few_however_many_there_are() {
+        let live = RunFilter::live();
+        let of_session = RunFilter {
+            session: Some("desk".into()),
+            ..RunFilter::default()
+        };
+        let latest = RunFilter::default();
+        let (_few_in, few) = tables(100);
+        let (_many_in, many) = tables(10_000);
+        for (filter, limit) in [(live, usize::MAX), (of_session, usize::MAX), (latest, 10)] {
+            let (small, large) = (looked_at(&few, &filter, limit), looked_at(&many, &filter, limit));
+            assert_eq!((small.1, large.1), (10, 10), "{filter:?}");
+            assert!(
+                small.0 > 10 && large.0 <= small.0 + 10,
+                "{filter:?}: {small:?} {large:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn lists_that_do_not_fit_the_runs_are_written_anew() {
+        for damage in [
+            "DELETE FROM listed WHERE run = 'run-000025'",
+            "UPDATE listed SET list = '4' WHERE run = 'run-000025' AND list = '2'",
+            "INSERT INTO listed VALUES('2', 7, 'run-000003')",
+            "DROP TABLE listed",
+        ] {
+            let (folder, whole) = tables(20);
+            let live = whole.runs(&RunFilter::live(), None, 100).expect("reads");
+            whole.sql.execute_batch(damage).expect("damages");
+            drop(whole);
+            let again = open(&folder.path().join("runs.db"), None).expect("opens").tables;
+            assert_eq!(
+                again.runs(&RunFilter::live(), None, 100).expect("reads"),
+                live,
+                "{damage}"
+            );
+            let of_status = RunFilter {
+                status: Some("COMPLETED".into()),
+                ..RunFilter::default()
+            };
+            assert_eq!(again.runs(&of_status, None, 100).expect("reads").len(), 20, "{damage}");
+        }
+    }
+}
