@@ -1,6 +1,7 @@
 //! Runs that are kept: killed anywhere, gone on with, and told of.
 
 mod answers;
+mod costs;
 mod crashes;
 mod doubts;
 mod failing;
@@ -13,6 +14,7 @@ mod sessions;
 #[path = "../../core/tests/run/shapes.rs"]
 mod shapes;
 mod small;
+mod standing;
 mod triggers;
 mod waits;
 #[path = "../../store/tests/runs/workflows.rs"]

@@ -49,6 +49,7 @@ mod thread_list;
 mod tree;
 mod triggered;
 mod typed;
+mod waiting;
 mod world;
 
 pub use answer::{AnswerRefused, Fits};
@@ -74,6 +75,7 @@ pub use thread_list::ThreadList;
 pub use tree::Origin;
 pub use triggered::{detached, event_fields};
 pub use typed::OutputError;
+pub use waiting::{Awaited, OpenWaits};
 pub use world::{Called, World};
 
 /// A thread's place in its run; 0 is the main thread.

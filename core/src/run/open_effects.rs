@@ -155,7 +155,7 @@ impl OpenEffects {
 }
 
 /// The id that awaits the outcome of an effect; none for one that is not done outside.
-fn awaited(effect: &thread::Effect) -> Option<EffectId> {
+pub(super) fn awaited(effect: &thread::Effect) -> Option<EffectId> {
     match effect {
         thread::Effect::Function { id, .. }
         | thread::Effect::Script { id, .. }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::conversation::assign_global;
 use super::message::{HandedConversation, ToThread};
@@ -53,6 +53,21 @@ pub struct SessionState {
     pub conversation: Conversation,
     /// The session's variables.
     pub variables: BTreeMap<Arc<str>, Arc<Value>>,
+}
+
+impl SessionState {
+    /// The state as people see it: `{id, version, conversation: {messages, markMap}, variables}`.
+    pub fn shown(&self, id: &str) -> Value {
+        json!({
+            "id": id,
+            "version": self.version,
+            "conversation": {
+                "messages": self.conversation.complete().messages(),
+                "markMap": self.conversation.mark_map(),
+            },
+            "variables": self.variables,
+        })
+    }
 }
 
 /// The outcome of a run as its session keeps it.

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use futures::FutureExt;
 use pirn_actors::journal::{Graphs, Journal, Keeping, RunJournal};
 use pirn_core::error::{RunError, RunErrorCode};
-use pirn_core::run::{Begun, BegunRecord, Effect, Message, SessionLeft, ToThread, Told, effect_key};
+use pirn_core::run::{
+    Awaited, Begun, BegunRecord, Effect, Message, OpenEffects, OpenWaits, SessionLeft, ToThread, Told, effect_key,
+};
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::Input;
-use pirn_store::{Commit, Content, NewRun, Record, RunStatus, Store, StoreError};
+use pirn_store::{Commit, Content, NewRun, Record, Run, RunStatus, Store, StoreError, WaitingFor};
 use serde_json::json;
 
 use super::Durable;
@@ -57,15 +59,20 @@ pub(crate) struct StoredRun {
     at: u64,
     /// Its session has what it leaves.
     has_left: bool,
+    /// Its open effects, and its status in the store until it has ended.
+    waits: OpenWaits,
+    standing: RunStatus,
 }
 
 impl StoredRun {
-    /// Goes on after the run's last step.
-    pub(crate) fn after(store: Arc<dyn Store>, run_id: Arc<str>, steps: u64, has_left: bool) -> Self {
-        let next = Commit::after(&*run_id, steps);
+    /// Goes on after the last step of a run as the store has it, with these effects open.
+    pub(crate) fn after(store: Arc<dyn Store>, run: &Run, open: &OpenEffects, has_left: bool) -> Self {
+        let next = Commit::after(&*run.id, run.steps);
         Self {
             has_left,
-            ..Self::new(store, run_id, steps, next)
+            waits: OpenWaits::of(open),
+            standing: run.status,
+            ..Self::new(store, run.id.as_str().into(), run.steps, next)
         }
     }
 
@@ -79,6 +86,21 @@ impl StoredRun {
             fault: None,
             at: 0,
             has_left: false,
+            waits: OpenWaits::default(),
+            standing: RunStatus::Unfinished,
+        }
+    }
+
+    /// The status of the run until it has ended.
+    fn stand(&mut self) {
+        let standing = match self.waits.waits_for() {
+            None => RunStatus::Unfinished,
+            Some(Awaited::Interaction) => RunStatus::Waiting(WaitingFor::Interaction),
+            Some(Awaited::Event) => RunStatus::Waiting(WaitingFor::Event),
+            Some(Awaited::Timer) => RunStatus::Waiting(WaitingFor::Timer),
+        };
+        if self.next.status.is_none() && std::mem::replace(&mut self.standing, standing) != standing {
+            self.next.status = Some(standing);
         }
     }
 
@@ -99,6 +121,7 @@ impl StoredRun {
 impl RunJournal for StoredRun {
     fn told(&mut self, told: &Told) {
         self.at = told.at;
+        self.waits.told(&told.message);
         let turn = sessions::write_turn(told).map(|written| {
             let Written { body, chunks } = written?;
             for chunk in chunks {
@@ -119,6 +142,7 @@ impl RunJournal for StoredRun {
     }
 
     fn did(&mut self, effect: &Effect) {
+        self.waits.did(effect);
         match effect {
             Effect::Report(report) => {
                 self.ended = Some(match report.status {
@@ -152,6 +176,7 @@ impl RunJournal for StoredRun {
         if let Some(fault) = &self.fault {
             return Some(std::future::ready(Err(fault.clone())).boxed());
         }
+        self.stand();
         let next = Commit::after(&*self.run_id, self.steps);
         let commit = std::mem::replace(&mut self.next, next);
         // Given now: commands take effect in the order given.

@@ -8,7 +8,7 @@ use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::{EventData, EventType, RaisedEvent};
 use pirn_core::run::{Message, ToSupervisor, Told};
 use pirn_core::thread::{Interaction, PersonsAnswer};
-use pirn_store::{Commit, Record};
+use pirn_store::{Commit, Record, RunStatus};
 use serde_json::Value;
 
 use super::super::Engine;
@@ -75,7 +75,11 @@ impl ResumeBuilder {
         })?;
         let mut record = Record::new(told.at, body);
         record.effect = answered(&self.run_id, &told.message);
-        let commit = Commit::after(self.run_id, stored.run.steps).record(record);
+        let mut commit = Commit::after(self.run_id, stored.run.steps).record(record);
+        // What it was told may be what it waits for. Another definition is not.
+        if !matches!(told.message, Message::Supervisor(ToSupervisor::Migrated(_))) {
+            commit.status = Some(RunStatus::Unfinished);
+        }
         self.engine.durable()?.store.commit(commit).await?;
         Ok(())
     }

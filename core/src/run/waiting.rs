@@ -1,0 +1,121 @@
+//! The thing a run waits for while nothing of it is under way.
+
+use std::collections::BTreeMap;
+
+use super::ThreadNo;
+use super::effect::Effect;
+use super::message::{Message, ToSupervisor, ToThread};
+use super::open_effects::{OpenEffects, awaited};
+use crate::thread::{self, EffectId, FiringId, Input};
+
+/// The thing a run waits for; of several the first that stands here counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Awaited {
+    /// A person's answer.
+    Interaction,
+    /// An event.
+    Event,
+    /// A time.
+    Timer,
+}
+
+/// The effects of a run that have no outcome yet, each by the thing that its outcome waits for; none: it is under way.
+#[derive(Clone, Debug, Default)]
+pub struct OpenWaits(BTreeMap<Place, Option<Awaited>>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    Session,
+    Begin(ThreadNo),
+    Thread(ThreadNo, EffectId),
+    Firing(FiringId),
+}
+
+impl OpenWaits {
+    /// Those of a run that goes on.
+    pub fn of(open: &OpenEffects) -> Self {
+        let mut waits = Self::default();
+        for ((thread, effect), (_, wanted)) in &open.threads {
+            waits.0.insert(Place::Thread(*thread, *effect), awaited_by(wanted));
+        }
+        for (thread, effect) in &open.awaits_triggers {
+            waits.0.insert(Place::Thread(*thread, *effect), None);
+        }
+        waits
+            .0
+            .extend(open.begins.iter().map(|thread| (Place::Begin(*thread), None)));
+        waits.0.extend(open.runs.keys().map(|run| (Place::Firing(*run), None)));
+        if open.awaits_session {
+            waits.0.insert(Place::Session, None);
+        }
+        waits
+    }
+
+    /// The thing the run waits for; none where something is under way, or nothing is open.
+    pub fn waits_for(&self) -> Option<Awaited> {
+        let mut first = None;
+        for awaited in self.0.values() {
+            let awaited = (*awaited)?;
+            first = Some(first.map_or(awaited, |first: Awaited| first.min(awaited)));
+        }
+        first
+    }
+
+    /// Takes in something that the run wants done.
+    pub fn did(&mut self, effect: &Effect) {
+        match effect {
+            Effect::Begin { thread } => self.open(Place::Begin(*thread), None),
+            Effect::AwaitSession => self.open(Place::Session, None),
+            Effect::Thread { thread, effect } => {
+                if let Some(id) = awaited(effect) {
+                    self.open(Place::Thread(*thread, id), awaited_by(effect));
+                }
+            }
+            Effect::AwaitTriggers { thread, effect } => self.open(Place::Thread(*thread, *effect), None),
+            Effect::StartRun(start) => self.open(Place::Firing(start.firing), None),
+            Effect::Drop { thread, effect } => self.close(Place::Thread(*thread, *effect)),
+            Effect::ThreadEnded { thread } => self.0.retain(|place, _| match place {
+                Place::Begin(of) | Place::Thread(of, _) => of != thread,
+                Place::Session | Place::Firing(_) => true,
+            }),
+            Effect::LeaveSession(_)
+            | Effect::Emit { .. }
+            | Effect::EmitAll { .. }
+            | Effect::SetTimer { .. }
+            | Effect::StopTimer { .. }
+            | Effect::QuiesceTriggers
+            | Effect::Report(_)
+            | Effect::Settled => {}
+        }
+    }
+
+    /// Takes in something that the run is told.
+    pub fn told(&mut self, message: &Message) {
+        match message {
+            Message::Thread(thread, ToThread::Input(Input::Answer { effect, .. })) => {
+                self.close(Place::Thread(*thread, *effect));
+            }
+            Message::Thread(thread, ToThread::Input(Input::Start)) => self.close(Place::Begin(*thread)),
+            Message::Supervisor(ToSupervisor::DetachedEnded { firing, .. }) => self.close(Place::Firing(*firing)),
+            Message::Supervisor(ToSupervisor::Session(_)) => self.close(Place::Session),
+            Message::Supervisor(_) | Message::Thread(..) | Message::Conversation(..) => {}
+        }
+    }
+
+    fn open(&mut self, place: Place, awaited: Option<Awaited>) {
+        self.0.insert(place, awaited);
+    }
+
+    fn close(&mut self, place: Place) {
+        self.0.remove(&place);
+    }
+}
+
+fn awaited_by(effect: &thread::Effect) -> Option<Awaited> {
+    match effect {
+        thread::Effect::Ask { .. } => Some(Awaited::Interaction),
+        thread::Effect::WaitEvent { .. } => Some(Awaited::Event),
+        thread::Effect::Timer { .. } => Some(Awaited::Timer),
+        _ => None,
+    }
+}

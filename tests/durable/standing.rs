@@ -1,0 +1,105 @@
+//! The status that a store has of a run which has not ended.
+
+use std::time::Duration;
+
+use futures::executor::block_on;
+use pirn::store::{MemoryStore, RunFilter, RunStatus, Store, WaitingFor};
+use pirn::{Engine, RunHandle};
+use serde_json::{Value, json};
+
+/// One path a wait, side by side.
+fn bundle(waits: &[&str]) -> String {
+    let configs = |wait: &str| match wait {
+        "ask" => json!({"id": "ask", "type": "USER_INTERACTION", "config": {"question": "On?"}}),
+        "event" => json!({"id": "event", "type": "WAIT", "config": {"event": "go"}}),
+        "time" => json!({"id": "time", "type": "WAIT", "config": {"seconds": 600}}),
+        _ => json!({"id": "work", "type": "CODE", "config": {"function": "work"}}),
+    };
+    let mut nodes = vec![
+        json!({"id": "start", "type": "START"}),
+        json!({"id": "end", "type": "END"}),
+    ];
+    nodes.push(json!({"id": "fork", "type": "FORK", "config": {"forkPathIds": waits, "childNodeIds": waits}}));
+    nodes
+        .push(json!({"id": "join", "type": "JOIN", "config": {"forkPathIds": waits, "joinStrategy": "ALL_COMPLETED"}}));
+    nodes.extend(waits.iter().map(|wait| configs(wait)));
+    let mut edges = vec![
+        json!({"from": "start", "to": "fork"}),
+        json!({"from": "join", "to": "end"}),
+    ];
+    for wait in waits {
+        edges.push(json!({"from": "fork", "to": wait}));
+        edges.push(json!({"from": wait, "to": "join"}));
+    }
+    json!({"id": "main", "nodes": nodes, "edges": edges}).to_string()
+}
+
+/// An engine whose `work` never ends.
+fn engine(bundle: &str, store: &MemoryStore) -> Engine {
+    let engine = Engine::builder().store(store.clone()).workflows(bundle);
+    let engine = engine.async_function("work", |_| std::future::pending::<Result<Value, String>>());
+    engine.arbiters(1).build().expect("builds")
+}
+
+fn status(run: &RunHandle, store: &MemoryStore) -> RunStatus {
+    block_on(run.kept()).expect("is kept");
+    block_on(store.run(run.run_id()))
+        .expect("is read")
+        .expect("is there")
+        .status
+}
+
+#[test]
+fn a_run_waits_for_a_person_else_an_event_else_a_time_and_not_where_anything_is_under_way() {
+    let all = ["ask", "event", "time", "work"];
+    for chosen in 1_u32..16 {
+        let has = |wait: usize| chosen & 1 << wait != 0;
+        let waits: Vec<&str> = (0..4).filter(|wait| has(*wait)).map(|wait| all[wait]).collect();
+        // A fork has two paths or more.
+        if waits.len() < 2 {
+            continue;
+        }
+        let expected = match (has(3), has(0), has(1)) {
+            (true, ..) => RunStatus::Unfinished,
+            (false, true, _) => RunStatus::Waiting(WaitingFor::Interaction),
+            (false, false, true) => RunStatus::Waiting(WaitingFor::Event),
+            (false, false, false) => RunStatus::Waiting(WaitingFor::Timer),
+        };
+        let store = MemoryStore::new();
+        let engine = engine(&bundle(&waits), &store);
+        let run = engine.start("main", json!({})).expect("starts");
+        assert_eq!(status(&run, &store), expected, "{waits:?}");
+        engine.shutdown_blocking(Duration::ZERO);
+        assert_eq!(
+            block_on(store.run(run.run_id()))
+                .expect("is read")
+                .expect("is there")
+                .status,
+            expected
+        );
+    }
+}
+
+#[test]
+fn what_a_run_waits_for_changes_with_what_it_is_told_wherever_it_is_carried() {
+    let store = MemoryStore::new();
+    let first = engine(&bundle(&["ask", "event", "time"]), &store);
+    let run = first.run("main").run_id("r").start().expect("starts");
+    assert_eq!(status(&run, &store), RunStatus::Waiting(WaitingFor::Interaction));
+    let question = block_on(run.interactions()).remove(0).id.clone();
+    first.shutdown_blocking(Duration::ZERO);
+
+    let second = engine(&bundle(&["ask", "event", "time"]), &store);
+    // Told while no process carries it: what follows is known when one does.
+    block_on(second.resume("r").answer(None, &question, "yes")).expect("is taken");
+    let found = block_on(store.run("r")).expect("is read").expect("is there");
+    assert_eq!(found.status, RunStatus::Unfinished);
+    let run = block_on(second.resume("r").start()).expect("goes on");
+    assert_eq!(status(&run, &store), RunStatus::Waiting(WaitingFor::Event));
+    run.cancel("enough");
+    run.outcome_blocking();
+    run.settled_blocking();
+    let live = block_on(store.runs(RunFilter::live(), None, 9)).expect("is read");
+    assert!(live.is_empty());
+    second.shutdown_blocking(Duration::from_secs(5));
+}
