@@ -1,7 +1,5 @@
 //! JSON bodies: limited in size and time, and every fault with its place.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-
 use axum::body::Body;
 use axum::extract::{FromRequest, Request};
 use axum::http::header;
@@ -11,11 +9,12 @@ use serde_path_to_error::{Path, Segment};
 
 use super::problem::{Problem, ProblemCode};
 use super::state::Service;
+use crate::store::ContentHash;
 
-/// A body that was read, and a number that tells it from others. No body is an empty object.
+/// A body that was read, and what tells it from others. No body is an empty object.
 pub(super) struct JsonBody<T> {
     pub(super) value: T,
-    pub(super) fingerprint: u64,
+    pub(super) fingerprint: ContentHash,
 }
 
 impl<T: DeserializeOwned> FromRequest<Service> for JsonBody<T> {
@@ -34,11 +33,10 @@ impl<T: DeserializeOwned> FromRequest<Service> for JsonBody<T> {
             let detail = "the body must be sent with Content-Type: application/json";
             return Err(Problem::new(ProblemCode::UnsupportedMediaType, detail));
         }
-        let mut hasher = DefaultHasher::new();
-        bytes.hash(&mut hasher);
         Ok(Self {
             value: parse(&bytes)?,
-            fingerprint: hasher.finish(),
+            // What is JSON is UTF-8.
+            fingerprint: ContentHash::of(&String::from_utf8_lossy(&bytes)),
         })
     }
 }

@@ -78,6 +78,12 @@ impl Service {
         if let Some(events) = events {
             self.record(&run, events);
         }
+        if self.engine().store().is_some()
+            && let Err(error) = run.handle.kept().await
+            && error.code == RunErrorCode::StoreError
+        {
+            return Err(Problem::new(ProblemCode::StoreFailed, error.to_string()));
+        }
         Ok(run)
     }
 
@@ -140,12 +146,17 @@ impl Service {
                 check_id(&id)?;
                 id
             }
-            None => self.engine().shared().next_run_id().to_string(),
+            None => self.new_run_id(),
         };
         let made = fork.make(id.clone()).await.map_err(|error| not_resumed(&error))?;
         let stored = self.in_store(&id).await?.ok_or_else(|| unknown(&id))?;
         let resumed = self.adopt(stored, made).await;
         resumed.map_err(|error| not_resumed(&error))
+    }
+
+    /// An id that no other run has.
+    pub(super) fn new_run_id(&self) -> String {
+        self.engine().shared().next_run_id().to_string()
     }
 
     /// The run, as the engine's store has it.

@@ -67,7 +67,7 @@ impl Service {
                 access: RwLock::new(Arc::new(options.access)),
                 catalogue: RwLock::new(Arc::new(catalogue)),
                 runs: Runs::new(&options.limits),
-                keys: IdempotencyKeys::new(options.limits.idempotency_keys),
+                keys: IdempotencyKeys::new(options.limits.idempotency_keys, engine.store().cloned()),
                 streams: StreamGate::new(options.limits.streams),
                 metrics: Metrics::new(),
                 tasks: TaskTracker::new(),

@@ -32,8 +32,8 @@ async fn a_run_is_parked_and_goes_on_and_its_stream_with_the_same_ids() {
     let seen = before.last().and_then(|event| event.id).expect("a sequence");
 
     let shown = answer(world.get(&format!("/v1/runs/{id}"))).await.body;
-    assert_eq!((&shown["status"], &shown["runId"]), (&json!("UNFINISHED"), &json!(id)));
-    let listed = answer(world.get("/v1/runs?status=unfinished")).await.body;
+    assert_eq!((&shown["status"], &shown["runId"]), (&json!("WAITING"), &json!(id)));
+    let listed = answer(world.get("/v1/runs?status=waiting")).await.body;
     assert_eq!(listed["runs"][0]["runId"], json!(id));
     let emit = world.post(&format!("/v1/runs/{id}/emit"), &json!({"name": "paid"}));
     assert_eq!(refusal(emit).await, (404, "UNKNOWN_RUN".into()), "nobody carries it");
@@ -183,6 +183,92 @@ async fn a_service_that_is_killed_goes_on_with_its_runs_and_streams_under_the_sa
     );
     let state = client().get(format!("{}/v1/sessions/s", second.url));
     assert_eq!(answer(state).await.body["version"], 1);
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn an_idempotency_key_starts_one_run_though_the_service_is_killed_in_between() {
+    let folder = folder("keys");
+    std::fs::write(folder.join("waits.json"), WAITS).expect("a file");
+    let body = json!({"workflow": "waits"});
+    let start = async |served: &Served, key: &'static str, body: &Value| {
+        let request = client()
+            .post(format!("{}/v1/runs", served.url))
+            .header("idempotency-key", key);
+        let request = request.header("content-type", "application/json");
+        let answer = answer(request.body(body.to_string())).await;
+        (answer.status.as_u16(), answer.body)
+    };
+    let mut first = serve(&folder);
+    let (status, begun) = start(&first, "order-17", &body).await;
+    assert_eq!(status, 201, "{begun}");
+    let nothing = start(&first, "order-18", &json!({"workflow": "nope"})).await;
+    assert_eq!(nothing.0, 404, "{}", nothing.1);
+    first.kill();
+
+    let mut second = serve(&folder);
+    let (status, again) = start(&second, "order-17", &body).await;
+    assert_eq!((status, &again["runId"]), (201, &begun["runId"]), "{again}");
+    let other = start(&second, "order-17", &json!({"workflow": "waits", "input": 1})).await;
+    assert_eq!((other.0, &other.1["code"]), (422, &json!("IDEMPOTENCY_KEY_REUSED")));
+    let (status, free) = start(&second, "order-18", &body).await;
+    assert!(status == 201 && free["runId"] != begun["runId"], "{free}");
+    let path = format!("/v1/runs/{}/emit", begun["runId"].as_str().expect("an id"));
+    let mut events = Events::open(client().get(format!("{}{}", second.url, path.replace("emit", "events")))).await;
+    post(&second, &path, &json!({"name": "go"})).await;
+    while events
+        .next()
+        .await
+        .is_some_and(|event| event.name.as_deref() != Some("end"))
+    {}
+    second.kill();
+
+    // The run has ended, and this process has never carried it.
+    let third = serve(&folder);
+    let (status, ended) = start(&third, "order-17", &body).await;
+    assert_eq!(
+        (status, &ended["runId"], &ended["status"]),
+        (201, &begun["runId"], &json!("COMPLETED"))
+    );
+    let request = client()
+        .post(format!("{}/v1/runs?wait=5", third.url))
+        .header("idempotency-key", "order-17");
+    let request = request.header("content-type", "application/json");
+    let report = answer(request.body(body.to_string())).await.body;
+    assert_eq!((&report["output"], &report["runId"]), (&json!("done"), &begun["runId"]));
+    let listed = answer(client().get(format!("{}/v1/runs", third.url))).await.body;
+    assert_eq!(listed["runs"].as_array().map(Vec::len), Some(2), "{listed}");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_run_that_a_service_has_started_is_resumed_on_the_command_line_with_its_config() {
+    let folder = folder("served-config");
+    let workflow = r#"{"id": "tells", "nodes": [{"id": "s", "type": "START"},
+            {"id": "w", "type": "WAIT", "config": {"event": "go"}},
+            {"id": "t", "type": "TOOL", "config": {"tool": "tell", "arguments": {}}}, {"id": "e", "type": "END"}],
+        "edges": [{"from": "s", "to": "w"}, {"from": "w", "to": "t"}, {"from": "t", "to": "e"}]}"#;
+    let config = "[[tools]]\nname = \"tell\"\ndescription = \"tells\"\ninputSchema = { type = \"object\" }\n\
+        command = { program = \"echo\", args = [\"told\"] }\n";
+    std::fs::create_dir_all(folder.join("flows")).expect("a folder");
+    std::fs::write(folder.join("flows/tells.json"), workflow).expect("a file");
+    std::fs::write(folder.join("flows/pirn.toml"), config).expect("a file");
+    let mut served = Served::start(&folder, &["flows/tells.json", "--store", "runs.db"]);
+    post(&served, "/v1/runs", &json!({"workflow": "tells", "runId": "r1"})).await;
+    served.kill();
+    let pirn = |arguments: &[&str]| {
+        let ended = std::process::Command::new(env!("CARGO_BIN_EXE_pirn"))
+            .args(arguments)
+            .current_dir(&folder)
+            .output();
+        let ended = ended.expect("it runs");
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(ended.status.success(), "{said}");
+        serde_json::from_slice::<Value>(&ended.stdout).expect("JSON")
+    };
+    pirn(&["runs", "emit", "r1", "go", "--output", "json"]);
+    let report = pirn(&["runs", "resume", "r1", "--approve", "none", "--output", "json"]);
+    assert_eq!(report["status"], "COMPLETED", "{report}");
 }
 
 #[cfg(unix)]

@@ -103,7 +103,7 @@ pub(crate) async fn resume(
     tell(&service, &id, RunHandle::resume)
 }
 
-/// Has a run leave this process: it is UNFINISHED in the store, and `resume` has it go on.
+/// Has a run leave this process: it is UNFINISHED or WAITING in the store, and `resume` has it go on.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/park", tag = "control", params(("id" = String, Path, description = "The run")),
     responses(

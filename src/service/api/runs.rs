@@ -20,6 +20,7 @@ use super::super::runs::Run;
 use super::super::sse::{self, Guard, Wire, frame};
 use super::super::start::{Start, unknown};
 use super::super::state::Service;
+use super::super::stored::summary;
 use super::query::{Parameters, event_types};
 use crate::{EventType, Message};
 
@@ -104,13 +105,30 @@ pub(crate) async fn start(
     let key = headers
         .get("idempotency-key")
         .map(|key| key.to_str().unwrap_or_default());
-    let run = match key.map(|key| service.keys().claim(key, body.fingerprint)).transpose()? {
+    let claim = match key {
+        Some(key) => Some(service.keys().claim(key, body.fingerprint).await?),
+        None => None,
+    };
+    let run = match claim {
         None => service.start(body.value.into()).await?,
-        Some(Claim::Same(run_id)) => find(&service, &run_id)?,
-        Some(Claim::First(claimed)) => {
-            let run = service.start(body.value.into()).await?;
-            claimed.keep(run.id());
-            run
+        Some(Claim::Same(run_id)) => match service.runs().find(&run_id) {
+            Some(run) => run,
+            None => return started_before(&service, &run_id, is_stream, wait.is_some()).await,
+        },
+        Some(Claim::First(mut claimed)) => {
+            let mut start = Start::from(body.value);
+            let run_id = start.run_id.get_or_insert_with(|| service.new_run_id());
+            claimed.starts(run_id).await?;
+            match service.start(start).await {
+                Ok(run) => {
+                    claimed.keep(run.id());
+                    run
+                }
+                Err(problem) => {
+                    claimed.refused().await;
+                    return Err(problem);
+                }
+            }
         }
     };
     let mut guard = CancelOnDrop(cancels.then(|| Arc::clone(&run)));
@@ -127,6 +145,22 @@ pub(crate) async fn start(
     let _: Result<_, tokio::time::error::Elapsed> = tokio::time::timeout(wait, run.handle.outcome()).await;
     guard.ended();
     Ok((StatusCode::CREATED, location, Json(run.report().await)).into_response())
+}
+
+/// The answer to a request whose run the process does not carry any more.
+async fn started_before(service: &Service, id: &str, is_stream: bool, waits: bool) -> Result<Response, Problem> {
+    let stored = service.in_store(id).await?.ok_or_else(|| unknown(id))?;
+    let location = [(header::LOCATION, format!("/v1/runs/{id}"))];
+    let answer = if is_stream {
+        archived(service, id, (0, false), &[]).await?
+    } else if waits {
+        let report = service.archive().report(id).await;
+        let report = report.map_err(|error| Problem::new(ProblemCode::Internal, error.to_string()))?;
+        Json(report.ok_or_else(|| unknown(id))?).into_response()
+    } else {
+        Json(summary(stored)).into_response()
+    };
+    Ok((StatusCode::CREATED, location, answer).into_response())
 }
 
 impl From<StartRun> for Start {

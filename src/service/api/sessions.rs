@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::super::problem::{Problem, ProblemCode};
 use super::super::state::Service;
@@ -22,11 +22,5 @@ pub(crate) async fn show(State(service): State<Service>, Path(id): Path<String>)
         let detail = format!("no run has left anything in a session {id}");
         return Err(Problem::new(ProblemCode::UnknownSession, detail));
     }
-    let conversation = &state.conversation;
-    Ok(Json(json!({
-        "id": id,
-        "version": state.version,
-        "conversation": {"messages": conversation.complete().messages(), "markMap": conversation.mark_map()},
-        "variables": state.variables,
-    })))
+    Ok(Json(state.shown(&id)))
 }
