@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::command::{Ended, pirn_in, start_in};
 use crate::folder::Folder;
 
-fn folder(name: &str) -> Folder {
+pub(crate) fn folder(name: &str) -> Folder {
     let ask = |id: &str| {
         json!({"id": id, "type": "USER_INTERACTION",
             "config": {"question": "Which?", "choices": ["red", "blue"], "assignTo": id}})
@@ -25,13 +25,13 @@ fn folder(name: &str) -> Folder {
     )
 }
 
-fn runs(folder: &Folder, arguments: &[&str]) -> Ended {
+pub(crate) fn runs(folder: &Folder, arguments: &[&str]) -> Ended {
     let all: Vec<&str> = ["runs"].iter().chain(arguments).copied().collect();
     pirn_in(folder.path(), &all, &[])
 }
 
 /// A process whose run waits for the answer to its first question; the lines that it says from then on.
-fn holding(folder: &Folder) -> (Child, impl Iterator<Item = String> + use<>) {
+pub(crate) fn holding(folder: &Folder) -> (Child, impl Iterator<Item = String> + use<>) {
     let arguments = [
         "run",
         "main.json",
@@ -51,12 +51,12 @@ fn holding(folder: &Folder) -> (Child, impl Iterator<Item = String> + use<>) {
 }
 
 /// Until it says that a question waits.
-fn waits(lines: &mut impl Iterator<Item = String>) {
+pub(crate) fn waits(lines: &mut impl Iterator<Item = String>) {
     let waits = lines.find(|line| line.contains("waits for an answer"));
     assert!(waits.is_some());
 }
 
-fn question(folder: &Folder) -> String {
+pub(crate) fn question(folder: &Folder) -> String {
     let shown = runs(folder, &["show", "r", "--output", "json"]).json();
     let [question] = &shown["interactions"].as_array().expect("questions")[..] else {
         panic!("{shown}")
@@ -68,7 +68,7 @@ fn question(folder: &Folder) -> String {
     question["id"].as_str().expect("a text").to_owned()
 }
 
-fn ended(mut child: Child) -> Value {
+pub(crate) fn ended(mut child: Child) -> Value {
     let mut report = String::new();
     child
         .stdout
@@ -80,7 +80,7 @@ fn ended(mut child: Child) -> Value {
     serde_json::from_str(&report).expect("JSON")
 }
 
-fn refused(ended: &Ended) -> (Option<i32>, String) {
+pub(crate) fn refused(ended: &Ended) -> (Option<i32>, String) {
     let code = ended.json()["error"]["code"].as_str().unwrap_or_default().to_owned();
     (ended.code, code)
 }

@@ -6,6 +6,7 @@ const COMMANDS: &[&str] = &[
     "init",
     "run",
     "runs",
+    "sessions",
     "serve",
     "mcp",
     "validate",

@@ -7,6 +7,8 @@ mod docs;
 mod durable;
 #[cfg(unix)]
 mod durable_told;
+#[cfg(unix)]
+mod durable_waits;
 mod explore;
 mod folder;
 mod graph;

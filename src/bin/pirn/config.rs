@@ -41,32 +41,52 @@ pub(crate) struct Config {
 }
 
 impl ConfigFile {
+    /// The file, absolute, as a store keeps it; none where there is none.
+    pub(crate) fn place(&self, files: &[String]) -> Option<String> {
+        let path = std::path::absolute(self.path(files)?).ok()?;
+        Some(path.display().to_string())
+    }
+
+    fn path(&self, files: &[String]) -> Option<PathBuf> {
+        match (&self.profiles, files.first()) {
+            (Some(path), _) => Some(PathBuf::from(path)),
+            (None, Some(first)) => beside(Path::new(first)),
+            (None, None) => None,
+        }
+    }
+
     /// Reads it, where there is one; `files` are the workflow files.
     ///
     /// # Errors
     /// One sentence where it cannot be read or is wrong.
     pub(crate) fn read(&self, files: &[String]) -> Result<Option<Config>, Failure> {
-        let path = match (&self.profiles, files.first()) {
-            (Some(path), _) => Some(PathBuf::from(path)),
-            (None, Some(first)) => beside(Path::new(first)),
-            (None, None) => None,
-        };
-        let Some(path) = path else { return Ok(None) };
-        let text = ConfigText::read(path).map_err(|error| match &error {
-            ConfigError::Unreadable { path, error: why } => {
-                invalid_config(&format!("{error}{}", files::hint(&path.display().to_string(), why)))
-            }
-            ConfigError::Malformed { .. } => invalid_config(&error),
-        })?;
-        Ok(Some(Config {
-            profiles: match text.profiles() {
-                Ok(profiles) => profiles,
-                Err(ProfilesError::Profiles { .. }) => Vec::new(),
-                Err(error) => return Err(invalid_config(&error)),
-            },
-            tools: text.tools().map_err(|error| invalid_config(&error))?,
-            faults: text.faults().map_err(|error| invalid_config(&error))?,
-            text: Some(text),
-        }))
+        self.path(files).map(read).transpose()
     }
+
+    /// Reads it; where none is named, the one at this place.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub(crate) fn read_or(&self, place: Option<PathBuf>) -> Result<Option<Config>, Failure> {
+        self.path(&[]).or(place).map(read).transpose()
+    }
+}
+
+fn read(path: PathBuf) -> Result<Config, Failure> {
+    let text = ConfigText::read(path).map_err(|error| match &error {
+        ConfigError::Unreadable { path, error: why } => {
+            invalid_config(&format!("{error}{}", files::hint(&path.display().to_string(), why)))
+        }
+        ConfigError::Malformed { .. } => invalid_config(&error),
+    })?;
+    Ok(Config {
+        profiles: match text.profiles() {
+            Ok(profiles) => profiles,
+            Err(ProfilesError::Profiles { .. }) => Vec::new(),
+            Err(error) => return Err(invalid_config(&error)),
+        },
+        tools: text.tools().map_err(|error| invalid_config(&error))?,
+        faults: text.faults().map_err(|error| invalid_config(&error))?,
+        text: Some(text),
+    })
 }

@@ -22,6 +22,7 @@ mod schema;
 mod scripts;
 mod serve;
 mod served;
+mod sessions;
 mod store;
 mod terminal;
 mod tools;
@@ -67,6 +68,8 @@ enum Command {
     Run(run::Args),
     /// The runs of a store: list, show, resume, fork, compare, move, remove them
     Runs(runs::Args),
+    /// The sessions of a store: list, show, remove them
+    Sessions(sessions::Args),
     /// Serve workflows over HTTP: runs, event streams, metrics
     Serve(serve::Args),
     /// Offer workflows as tools of an MCP server, over stdio
@@ -114,6 +117,7 @@ impl Command {
             Self::Init(args) => init::run(&args),
             Self::Run(args) => run::run(&args),
             Self::Runs(args) => runs::run(&args),
+            Self::Sessions(args) => sessions::run(&args),
             Self::Serve(args) => serve::run(&args),
             Self::Mcp(args) => mcp::run(&args),
             Self::Validate(args) => validate::run(&args),
@@ -133,6 +137,7 @@ impl Command {
         match self {
             Self::Run(args) => args.output,
             Self::Runs(args) => args.output,
+            Self::Sessions(args) => args.output,
             Self::Validate(args) => args.output,
             Self::Explore(args) => args.output,
             Self::Models(args) => args.output(),

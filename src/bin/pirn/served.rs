@@ -2,11 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use futures::executor::block_on;
 use pirn::Engine;
 use pirn::check::{Checked, SourceFile, World, check};
+use pirn::store::Store;
 
 use crate::config::{Config, ConfigFile};
 use crate::failure::Failure;
+use crate::store::{SERVED_CONFIG, refused};
 use crate::{files, tools};
 
 /// The files, and the config beside them.
@@ -43,11 +46,20 @@ impl ServedFiles {
             builder = builder.max_runs(runs as usize);
         }
         if let Some(named) = store {
-            builder = builder.store(crate::store::open(named)?);
+            let store = crate::store::open(named)?;
+            self.tell_store(&store)?;
+            builder = builder.store(store);
         }
         let engine = builder.checked(checked).build();
         let engine = engine.map_err(|error| Failure::failed("ENGINE_NOT_BUILT", error.to_string()))?;
         Ok((engine, ids))
+    }
+
+    /// Has the store know where the config of its runs is, for commands that have them go on.
+    fn tell_store(&self, store: &dyn Store) -> Result<(), Failure> {
+        let at = self.config.place(&self.files);
+        let kept = block_on(store.set_meta(SERVED_CONFIG, at));
+        kept.map_err(|error| refused(&error))
     }
 
     /// Reads the workflow files again and puts what stands in them in the place of what the engine has.

@@ -1,5 +1,6 @@
 //! Output to the terminal, its width and colours, and the exit codes.
 
+use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
@@ -52,6 +53,22 @@ impl Color {
         console::set_colors_enabled(chosen);
         console::set_colors_enabled_stderr(chosen);
     }
+}
+
+/// Columns as wide as their widest cell.
+pub(crate) fn table(heads: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+    let mut lines = vec![heads.iter().map(|head| (*head).to_owned()).collect::<Vec<_>>()];
+    lines.extend(rows);
+    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..heads.len()).map(width).collect();
+    let mut text = String::new();
+    for line in &lines {
+        let cells = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        let joined = cells.collect::<Vec<_>>().join("  ");
+        // Text grows without limit.
+        let _ = writeln!(text, "{}", joined.trim_end());
+    }
+    text
 }
 
 /// `NO_COLOR` is set, or the terminal is a dumb one.

@@ -30,7 +30,7 @@ pub(crate) struct Given {
     #[arg(long, value_name = "FILE")]
     conversation: Option<String>,
     #[command(flatten)]
-    config: ConfigFile,
+    pub(crate) config: ConfigFile,
     /// Pinned context, JSON: {role?, todo?, usefulInfo?, folderNotes?}
     #[arg(long, value_name = "FILE")]
     pinned: Option<String>,

@@ -14,7 +14,6 @@ mod record;
 pub(crate) mod resumed;
 mod seeds;
 
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -305,13 +304,8 @@ fn execute(
         prepared = prepared.keep_on_failure();
     }
     if let (Some(store), Some(run_id)) = (engine.store(), run_id) {
-        let file = args
-            .given
-            .files
-            .first()
-            .and_then(|file| std::path::absolute(Path::new(file)).ok());
-        let file = file.map(|file| file.display().to_string());
-        block_on(store.set_meta(&config_key(run_id), file)).map_err(|error| refused(&error))?;
+        let config = args.given.config.place(&args.given.files);
+        block_on(store.set_meta(&config_key(run_id), config)).map_err(|error| refused(&error))?;
     }
     let record = match &args.events {
         Some(path) => Some(

@@ -34,8 +34,12 @@ pub(super) fn has_terminal() -> bool {
 pub(super) enum Ask {
     /// The person at the terminal.
     Terminal(PromptGate),
+    /// The person at the terminal, about several runs.
+    TerminalOfMany(PromptGate),
     /// Nobody, for this reason.
     Nobody(&'static str),
+    /// Nobody here: other processes speak to the runs of this store.
+    Elsewhere(String),
 }
 
 /// The answers to a run's questions as they come, from what was given, else by whoever is asked; and who hears of one that was
@@ -55,12 +59,20 @@ pub(super) fn answers(
                 "node {node} waits for an answer, and {why}: --answer {node}=ANSWER"
             ));
         }),
-        Ask::Terminal(gate) => {
+        Ask::Elsewhere(store) => Arc::new(move |question: &Interaction| {
+            let run_id = run_of(question);
+            super::say(&format!(
+                "node {} of {run_id} waits for an answer: pirn runs answer {run_id} {} ANSWER --store {store}",
+                question.node_id, question.id
+            ));
+        }),
+        Ask::Terminal(ref gate) | Ask::TerminalOfMany(ref gate) => {
+            let (gate, names_run) = (gate.clone(), matches!(ask, Ask::TerminalOfMany(_)));
             let (to_ask, questions) = channel::<Interaction>();
             let engine = engine.clone();
             let asking = Builder::new().name("pirn-questions".to_owned()).spawn(move || {
                 for question in questions {
-                    on_terminal(&question, &engine, &gate);
+                    on_terminal(&question, &engine, &gate, names_run);
                 }
             });
             // Without the thread nobody answers, as where there is no terminal.
@@ -85,12 +97,17 @@ pub(super) fn answers(
 }
 
 /// Asks until the answer is taken, or the question does not wait any more.
-fn on_terminal(question: &Interaction, engine: &Engine, gate: &PromptGate) {
+fn on_terminal(question: &Interaction, engine: &Engine, gate: &PromptGate, names_run: bool) {
     let choices: &[Value] = question.choices.as_deref().map_or(&[], Vec::as_slice);
     let is_text = choices.is_empty() && question.schema.is_none();
-    let run_id = question.thread_id.rsplit_once('.').map_or("", |(run_id, _)| run_id);
+    let run_id = run_of(question);
+    let text = if names_run {
+        format!("{run_id}: {}", question.question)
+    } else {
+        question.question.to_string()
+    };
     while let Some(run) = engine.find(run_id)
-        && let Some(line) = gate.ask(|| asked(&question.question, choices))
+        && let Some(line) = gate.ask(|| asked(&text, choices))
     {
         let answer = match line.parse::<usize>() {
             Ok(number) if (1..=choices.len()).contains(&number) => choices[number - 1].clone(),
@@ -102,6 +119,10 @@ fn on_terminal(question: &Interaction, engine: &Engine, gate: &PromptGate) {
             Err(refused) => super::say(&refused.to_string()),
         }
     }
+}
+
+fn run_of(question: &Interaction) -> &str {
+    question.thread_id.rsplit_once('.').map_or("", |(run_id, _)| run_id)
 }
 
 /// The line that was typed; none at the end of the input.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use futures::executor::block_on;
 use futures::future::FutureExt;
-use pirn::store::{Run, RunFilter, SqliteStore, Store};
+use pirn::store::{Run, RunFilter, SqliteStore};
 use pirn::{DoubtAnswer, Engine, ResumeBuilder, RunReport, ThreadStatus};
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ use crate::failure::Failure;
 use crate::holder;
 use crate::interrupt::{self, Interrupt};
 use crate::scripts::Level;
-use crate::store::{StoreArgs, all, config_key, file, new_run_id, not_resumed, refused, run_of};
+use crate::store::{StoreArgs, all, config_key, config_of, file, new_run_id, not_resumed, refused, run_of};
 use crate::terminal::{FAILED, Output, answer, say_run};
 use crate::{files, tools};
 
@@ -103,11 +103,11 @@ fn assigned(text: &str) -> Result<(String, Value), String> {
 }
 
 impl Going {
-    fn ask(gate: &PromptGate) -> Ask {
-        if questions::has_terminal() {
-            Ask::Terminal(gate.clone())
-        } else {
-            Ask::Nobody("there is no terminal to ask on")
+    fn ask(gate: &PromptGate, store: &Path, is_of_many: bool) -> Ask {
+        match (questions::has_terminal(), is_of_many) {
+            (true, true) => Ask::TerminalOfMany(gate.clone()),
+            (true, false) => Ask::Terminal(gate.clone()),
+            (false, _) => Ask::Elsewhere(store.display().to_string()),
         }
     }
 
@@ -115,12 +115,13 @@ impl Going {
     fn engine(&self, store: SqliteStore, runs: &[Run], gate: &PromptGate) -> Result<Engine, Failure> {
         let mut config_at = None;
         for run in runs {
-            let key = config_key(&run.id);
-            let named = block_on(store.meta(&key)).map_err(|error| refused(&error))?;
-            config_at = config_at.or(named);
+            config_at = config_at.or(config_of(&store, &run.id)?);
         }
-        let beside: Vec<String> = config_at.into_iter().collect();
-        let config = self.config.read(&beside)?.unwrap_or_default();
+        let is_known = config_at.is_some();
+        let config = self.config.read_or(config_at);
+        let config = config.map_err(|failure| failure.with_help("name the config of the runs: --profiles FILE"))?;
+        let is_known = is_known || config.is_some();
+        let config = config.unwrap_or_default();
         let mut tools = tools::registry(config.tools)?;
         consent::set(&mut tools, self.approve, gate);
         let mut builder = Engine::builder()
@@ -144,7 +145,12 @@ impl Going {
             }
             engine.load("the run's definition", &text).map_err(|faults| {
                 let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
-                Failure::failed("INVALID_WORKFLOW", faults.join("\n"))
+                let failure = Failure::failed("INVALID_WORKFLOW", faults.join("\n"));
+                if is_known {
+                    failure
+                } else {
+                    failure.with_help("the store knows no config of the run: name it with --profiles FILE")
+                }
             })?;
         }
         Ok(engine)
@@ -170,7 +176,11 @@ impl Going {
         });
         let listening = holder::listen(store, engine, self.quiet);
         interrupt.expects_a_run();
-        let (give, refused) = questions::answers(engine, self.answer.iter().cloned().collect(), Self::ask(gate));
+        let (give, refused) = questions::answers(
+            engine,
+            self.answer.iter().cloned().collect(),
+            Self::ask(gate, store, false),
+        );
         let run = block_on(builder.answers(give, refused).start()).map_err(|error| not_resumed(&error))?;
         interrupt.stops_durable(&run);
         let report = run.outcome_blocking();
@@ -203,7 +213,17 @@ impl Resume {
         let runs = all(&store, &RunFilter::live())?;
         let engine = self.going.engine(store, &runs, &gate)?;
         let listening = holder::listen(&at, &engine, self.going.quiet);
-        let resumed = block_on(engine.recover()).map_err(|error| not_resumed(&error))?;
+        let given = self.going.answer.iter().cloned().collect();
+        let (give, refused) = questions::answers(&engine, given, Going::ask(&gate, &at, true));
+        let (give, refused) = (Arc::new(give), Arc::new(refused));
+        let recovering = engine.recover_each(|run| {
+            let (give, refused) = (Arc::clone(&give), Arc::clone(&refused));
+            run.answers(
+                move |question| give(question),
+                move |question, error| refused(question, error),
+            )
+        });
+        let resumed = block_on(recovering).map_err(|error| not_resumed(&error))?;
         let mut ended = Vec::with_capacity(resumed.len());
         for (run_id, resumed) in resumed {
             let report = resumed.map(|run| {
@@ -255,8 +275,7 @@ impl Fork {
         let store = store.open()?;
         let interrupt = interrupt::listen();
         let run = run_of(&store, &self.id)?;
-        let key = config_key(&run.id);
-        let config_at = block_on(store.meta(&key)).map_err(|error| refused(&error))?;
+        let config_at = config_of(&store, &run.id)?;
         let definition = self.workflow.as_deref().map(files::read_named).transpose()?;
         let gate = PromptGate::default();
         let engine = self.going.engine(store, &[run], &gate)?;
@@ -272,6 +291,7 @@ impl Fork {
         }
         let id = self.run_id.clone().unwrap_or_else(new_run_id);
         if let (Some(store), Some(config_at)) = (engine.store(), config_at) {
+            let config_at = config_at.display().to_string();
             block_on(store.set_meta(&config_key(&id), Some(config_at))).map_err(|error| refused(&error))?;
         }
         let builder = block_on(fork.make(id)).map_err(|error| not_resumed(&error))?;

@@ -6,8 +6,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use futures::executor::block_on;
+use futures::future::try_join_all;
+use pirn::check::SourceFile;
 use pirn::store::export::{ExportError, export, import};
 use pirn::store::{RunFilter, Store};
+use pirn::{Engine, Migration, ResumeError};
 use serde_json::{Map, Value, json};
 
 use super::look::status;
@@ -15,7 +18,7 @@ use crate::failure::Failure;
 use crate::files;
 use crate::holder::{Request, Told, tell};
 use crate::run::json_or_text;
-use crate::store::{StoreArgs, all, close, not_resumed, open, refused, run_of, since_1970};
+use crate::store::{StoreArgs, all, beside_key, close, config_key, not_resumed, open, refused, run_of, since_1970};
 use crate::terminal::{FAILED, Output, answer};
 
 /// Arguments of `pirn runs cancel`.
@@ -117,9 +120,12 @@ impl Emit {
 /// Arguments of `pirn runs migrate`.
 #[derive(clap::Args)]
 pub(super) struct Migrate {
-    /// The run
-    #[arg(value_name = "ID")]
-    id: String,
+    /// The run (again for more)
+    #[arg(value_name = "ID", required_unless_present = "all")]
+    ids: Vec<String>,
+    /// Every run that has not ended
+    #[arg(long, conflicts_with = "ids")]
+    all: bool,
     /// A workflow file (again for more): what has the id of a workflow of the run takes its place
     #[arg(long = "to", value_name = "FILE", required = true)]
     files: Vec<String>,
@@ -128,32 +134,83 @@ pub(super) struct Migrate {
     check: bool,
 }
 
+/// A run that was to be moved, and what came of it.
+type Moved = (String, Result<Migration, ResumeError>);
+
 impl Migrate {
     pub(super) fn run(&self, store: &StoreArgs, output: Output) -> Result<ExitCode, Failure> {
         let files = files::read(&self.files)?;
         let engine = store.look()?;
-        let run = engine.resume(self.id.as_str());
-        let migrated = if self.check {
-            block_on(run.check_migration(&files))
-        } else {
-            block_on(run.migrate(&files))
-        };
+        let moved = self.each(&engine, &files);
         close(&engine);
-        let migration = migrated.map_err(|error| not_resumed(&error))?;
-        let code = if migration.fits { 0 } else { FAILED };
-        Ok(match (output, &migration.first_difference) {
-            (Output::Json, _) => answer(&format!("{:#}\n", json!(migration)), code),
-            (Output::Text, None) if self.check => answer(&format!("{} fits\n", self.id), code),
-            (Output::Text, None) => answer(&format!("{} goes on by the other definition\n", self.id), code),
-            (Output::Text, Some(difference)) => {
-                let node = difference.node_id.as_deref().unwrap_or("-");
-                let text = format!(
-                    "{} does not fit: step {}, node {node}\n  was   {}\n  would {}\n",
-                    self.id, difference.step, difference.was, difference.would
-                );
-                answer(&text, code)
+        let moved = moved?;
+        let fits = |(_, migrated): &Moved| migrated.as_ref().is_ok_and(|migration| migration.fits);
+        let code = if moved.iter().all(fits) { 0 } else { FAILED };
+        let is_one = !self.all && self.ids.len() == 1;
+        let text = match output {
+            Output::Json if is_one => {
+                let migration = moved.into_iter().find_map(|(_, migrated)| migrated.ok());
+                format!("{:#}\n", json!(migration))
             }
-        })
+            Output::Json => {
+                let each = moved.iter().map(|(run_id, migrated)| match migrated {
+                    Ok(migration) => {
+                        let mut shown = json!(migration);
+                        shown["runId"] = json!(run_id);
+                        shown
+                    }
+                    Err(error) => json!({
+                        "runId": run_id,
+                        "error": {"code": error.code(), "message": error.to_string()},
+                    }),
+                });
+                format!("{:#}\n", json!({"runs": each.collect::<Vec<_>>()}))
+            }
+            Output::Text => moved.iter().map(|(id, migrated)| self.said(id, migrated)).collect(),
+        };
+        Ok(answer(&text, code))
+    }
+
+    /// Each run that is to be moved, and what came of it. Of one alone a failure is the command's.
+    fn each(&self, engine: &Engine, files: &[SourceFile]) -> Result<Vec<Moved>, Failure> {
+        let ids = match engine.store() {
+            Some(store) if self.all => {
+                let live = all(&**store, &RunFilter::live())?;
+                live.into_iter().map(|run| run.id).collect()
+            }
+            _ => self.ids.clone(),
+        };
+        let migrate = |id: String| {
+            let run = engine.resume(id.as_str());
+            let migrated = if self.check {
+                block_on(run.check_migration(files))
+            } else {
+                block_on(run.migrate(files))
+            };
+            match migrated {
+                Err(error) if !self.all && self.ids.len() == 1 => Err(not_resumed(&error)),
+                migrated => Ok((id, migrated)),
+            }
+        };
+        ids.into_iter().map(migrate).collect()
+    }
+
+    fn said(&self, id: &str, migrated: &Result<Migration, ResumeError>) -> String {
+        let difference = match migrated {
+            Err(error) => return format!("{id} not moved: {error}\n"),
+            Ok(migration) => &migration.first_difference,
+        };
+        match difference {
+            None if self.check => format!("{id} fits\n"),
+            None => format!("{id} goes on by the other definition\n"),
+            Some(difference) => {
+                let node = difference.node_id.as_deref().unwrap_or("-");
+                format!(
+                    "{id} does not fit: step {}, node {node}\n  was   {}\n  would {}\n",
+                    difference.step, difference.was, difference.would
+                )
+            }
+        }
     }
 }
 
@@ -266,7 +323,13 @@ impl Prune {
             .collect();
         ended.sort_by_key(|run| std::cmp::Reverse(run.updated_at));
         let ids: Vec<String> = ended.into_iter().skip(self.keep).map(|run| run.id).collect();
+        let configs: Vec<String> = ids.iter().flat_map(|id| [config_key(id), beside_key(id)]).collect();
         let removed = block_on(store.remove(ids, self.dry_run)).map_err(|error| refused(&error))?;
+        if !self.dry_run {
+            // Given together, they share their syncs.
+            let forgotten = configs.iter().map(|key| store.set_meta(key, None));
+            block_on(try_join_all(forgotten.collect::<Vec<_>>())).map_err(|error| refused(&error))?;
+        }
         Ok(match output {
             Output::Json => answer(
                 &format!("{:#}\n", json!({"removed": removed.runs, "bytesFreed": removed.bytes})),

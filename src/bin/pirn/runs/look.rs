@@ -4,13 +4,13 @@ use std::fmt::Write;
 use std::process::ExitCode;
 
 use futures::executor::block_on;
-use pirn::store::RunFilter;
+use pirn::store::{RunFilter, WaitingFor};
 use pirn::{RunView, Step};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::store::{StoreArgs, all, close, not_resumed, shown};
-use crate::terminal::{Output, answer};
+use crate::store::{StoreArgs, close, latest, not_resumed, shown};
+use crate::terminal::{Output, answer, table};
 
 /// Arguments of `pirn runs list`.
 #[derive(clap::Args)]
@@ -21,6 +21,9 @@ pub(super) struct List {
     /// Only those of this session
     #[arg(long, value_name = "ID")]
     session: Option<String>,
+    /// Only so many, those that began last
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
 }
 
 pub(super) fn status(text: &str) -> Result<String, String> {
@@ -40,37 +43,22 @@ impl List {
         let filter = RunFilter {
             status: self.status.clone(),
             session: self.session.clone(),
-            live: false,
+            ..RunFilter::default()
         };
-        let runs = all(&store.open()?, &filter)?;
+        let runs = latest(&store.open()?, filter, self.limit.unwrap_or(usize::MAX))?;
         let text = match output {
             Output::Json => format!("{:#}\n", json!({"runs": runs.iter().map(shown).collect::<Vec<_>>()})),
             Output::Text => table(
-                &["RUN", "WORKFLOW", "STATUS", "STEPS"],
+                &["RUN", "WORKFLOW", "STATUS", "STEPS", "WAITS FOR"],
                 runs.iter().map(|run| {
                     let (status, steps) = (run.status.as_str().to_owned(), run.steps.to_string());
-                    vec![run.id.clone(), run.workflow.clone(), status, steps]
+                    let waits_for = run.status.waiting_for().map_or("", WaitingFor::as_str).to_owned();
+                    vec![run.id.clone(), run.workflow.clone(), status, steps, waits_for]
                 }),
             ),
         };
         Ok(answer(&text, 0))
     }
-}
-
-/// Columns as wide as their widest cell.
-fn table(heads: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
-    let mut lines = vec![heads.iter().map(|head| (*head).to_owned()).collect::<Vec<_>>()];
-    lines.extend(rows);
-    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..heads.len()).map(width).collect();
-    let mut text = String::new();
-    for line in &lines {
-        let cells = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
-        let joined = cells.collect::<Vec<_>>().join("  ");
-        // Text grows without limit.
-        let _ = writeln!(text, "{}", joined.trim_end());
-    }
-    text
 }
 
 /// Arguments of `pirn runs show`.

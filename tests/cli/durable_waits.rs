@@ -1,0 +1,259 @@
+//! Runs of a store that wait, sessions, and runs moved together: as a user sees them.
+
+use std::io::{BufRead, BufReader};
+
+use pirn::store::{SqliteStore, Store};
+use serde_json::{Value, json};
+
+use crate::command::{Ended, pirn_in, start_in};
+use crate::durable_told::{ended, folder, holding, question, refused, runs, waits};
+use crate::folder::Folder;
+
+fn sessions(folder: &Folder, arguments: &[&str]) -> Ended {
+    let all: Vec<&str> = ["sessions"].iter().chain(arguments).copied().collect();
+    pirn_in(folder.path(), &all, &[])
+}
+
+#[test]
+fn a_run_that_waits_is_listed_so_and_resume_all_says_which_answer_it_waits_for() {
+    let folder = folder("waits-listed");
+    let (mut child, _lines) = holding(&folder);
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
+    let listed = runs(&folder, &["list", "--status", "waiting", "--output", "json"]).json();
+    let run = &listed["runs"][0];
+    assert_eq!(
+        (&run["runId"], &run["status"], &run["waitingFor"]),
+        (&json!("r"), &json!("WAITING"), &json!("interaction")),
+        "{listed}"
+    );
+    let table = runs(&folder, &["list"]).stdout;
+    assert!(table.contains("WAITS FOR") && table.contains("interaction"), "{table}");
+    assert_eq!(
+        runs(&folder, &["list", "--status", "unfinished", "--output", "json"]).json(),
+        json!({"runs": []})
+    );
+
+    let mut child = start_in(folder.path(), &["runs", "resume", "--all", "--output", "json"], &[]);
+    drop(child.stdin.take());
+    let mut lines = BufReader::new(child.stderr.take().expect("piped"))
+        .lines()
+        .map_while(Result::ok);
+    let said = lines
+        .find(|line| line.contains("waits for an answer"))
+        .expect("says so");
+    let (_, command) = said.split_once("pirn ").expect("names a command");
+    let mut words: Vec<&str> = command.split_whitespace().collect();
+    let answer = words.iter().position(|word| *word == "ANSWER").expect("its place");
+    words[answer] = "blue";
+    let answered = pirn_in(folder.path(), &words, &[]);
+    assert_eq!(answered.code, Some(0), "{command}: {}", answered.stderr);
+    assert_eq!(runs(&folder, &["emit", "r", "go"]).code, Some(0));
+    waits(&mut lines);
+    let listed = (3..20).map(|number| format!("r.0.{number}"));
+    let taken = listed
+        .filter(|id| runs(&folder, &["answer", "r", id, "red"]).code == Some(0))
+        .count();
+    assert_eq!(taken, 1);
+    assert_eq!(ended(child)["runs"][0]["output"], json!(["blue", "red"]));
+}
+
+#[test]
+fn resume_all_takes_answers_that_are_given_beforehand() {
+    let folder = folder("waits-given");
+    let (mut child, _lines) = holding(&folder);
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
+    assert_eq!(runs(&folder, &["emit", "r", "go"]).code, Some(0));
+    let given = [
+        "resume",
+        "--all",
+        "--answer",
+        "first=red",
+        "--answer",
+        "second=blue",
+        "--output",
+        "json",
+    ];
+    let resumed = runs(&folder, &given);
+    assert_eq!(
+        resumed.json()["runs"][0]["output"],
+        json!(["red", "blue"]),
+        "{}",
+        resumed.stderr
+    );
+}
+
+#[test]
+fn several_runs_are_moved_at_once_and_each_says_whether_it_fits() {
+    let folder = folder("waits-moved");
+    for id in ["r", "s"] {
+        let arguments = ["run", "main.json", "--store", "runs.db", "--run-id", id];
+        let mut child = start_in(folder.path(), &arguments, &[]);
+        let mut lines = BufReader::new(child.stderr.take().expect("piped"))
+            .lines()
+            .map_while(Result::ok);
+        waits(&mut lines);
+        child.kill().expect("it runs");
+        child.wait().expect("it ends");
+    }
+    let fits = folder.read("main.json").replace("[first, second]", "[second]");
+    let other = folder.read("main.json").replace("Which?", "What?");
+    let folder = folder.with("fits.json", &fits).with("other.json", &other);
+    let json = |arguments: &[&str]| -> (Option<i32>, Value) {
+        let all: Vec<&str> = ["migrate"]
+            .iter()
+            .chain(arguments)
+            .chain(&["--output", "json"])
+            .copied()
+            .collect();
+        let ended = runs(&folder, &all);
+        (ended.code, ended.json())
+    };
+    assert_eq!(
+        json(&["r", "s", "--to", "fits.json", "--check"]),
+        (
+            Some(0),
+            json!({"runs": [{"runId": "r", "fits": true}, {"runId": "s", "fits": true}]})
+        )
+    );
+    assert_eq!(
+        json(&["r", "--to", "fits.json", "--check"]),
+        (Some(0), json!({"fits": true}))
+    );
+    let (code, none) = json(&["r", "t", "--to", "fits.json"]);
+    assert_eq!(
+        (code, &none["runs"][0]["fits"], &none["runs"][1]["error"]["code"]),
+        (Some(1), &json!(true), &json!("NO_SUCH_RUN")),
+        "{none}"
+    );
+    let (code, moved) = json(&["--all", "--to", "other.json"]);
+    assert_eq!(
+        (code, &moved["runs"][0]["fits"], &moved["runs"][1]["fits"]),
+        (Some(1), &json!(false), &json!(false)),
+        "{moved}"
+    );
+    let neither = runs(&folder, &["migrate", "--to", "fits.json"]);
+    assert_eq!(neither.code, Some(2), "{}", neither.stderr);
+}
+
+/// A model that answers whatever it is told.
+const TALK: &str = r#"{
+    "workflows": [{"id": "main",
+        "nodes": [{"id": "s", "type": "START"},
+            {"id": "ask", "type": "LLM", "config": {"profileId": "script", "prompt": "hello"}},
+            {"id": "e", "type": "END"}],
+        "edges": [{"from": "s", "to": "ask"}, {"from": "ask", "to": "e"}]}],
+    "profiles": [{"id": "script", "provider": "scripted", "responses": [{"content": "well met"}]}]}"#;
+
+#[test]
+fn sessions_are_listed_shown_and_removed_unless_a_run_of_one_has_not_ended() {
+    let folder = Folder::new("waits-sessions").with("talk.json", TALK);
+    let talk = |session: &str| {
+        let arguments = [
+            "run",
+            "talk.json",
+            "--store",
+            "runs.db",
+            "--session",
+            session,
+            "--quiet",
+        ];
+        let ended = pirn_in(folder.path(), &arguments, &[]);
+        assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    };
+    talk("a");
+    talk("a");
+    talk("b");
+    let listed = sessions(&folder, &["list", "--output", "json"]).json();
+    let found: Vec<_> = listed["sessions"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|session| (&session["id"], &session["version"]))
+        .collect();
+    assert_eq!(found, [(&json!("a"), &json!(2)), (&json!("b"), &json!(1))], "{listed}");
+    let shown = sessions(&folder, &["show", "a", "--output", "json"]).json();
+    assert_eq!(
+        shown["conversation"]["messages"].as_array().map(Vec::len),
+        Some(4),
+        "{shown}"
+    );
+    assert!(sessions(&folder, &["show", "a"]).stdout.contains("assistant: well met"));
+    for command in ["show", "remove"] {
+        let none = sessions(&folder, &[command, "c", "--output", "json"]);
+        assert_eq!(refused(&none), (Some(2), "NO_SUCH_SESSION".to_owned()));
+    }
+    let removed = sessions(&folder, &["remove", "a", "b", "--output", "json"]);
+    assert_eq!(removed.json(), json!({"removed": 2}));
+    assert_eq!(
+        sessions(&folder, &["list", "--output", "json"]).json(),
+        json!({"sessions": []})
+    );
+    // The next run begins as the first one did.
+    talk("a");
+    assert_eq!(
+        sessions(&folder, &["show", "a", "--output", "json"]).json()["version"],
+        1
+    );
+
+    let folder = self::folder("waits-session-busy");
+    let arguments = [
+        "run",
+        "main.json",
+        "--store",
+        "runs.db",
+        "--run-id",
+        "r",
+        "--session",
+        "desk",
+    ];
+    let mut child = start_in(folder.path(), &arguments, &[]);
+    waits(
+        &mut BufReader::new(child.stderr.take().expect("piped"))
+            .lines()
+            .map_while(Result::ok),
+    );
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
+    let busy = sessions(&folder, &["remove", "desk", "--output", "json"]);
+    assert_eq!(refused(&busy), (Some(1), "SESSION_IN_USE".to_owned()));
+}
+
+#[test]
+fn the_place_of_a_config_is_kept_with_its_run_and_pruned_with_it() {
+    let folder = folder("waits-config").with("other.toml", "");
+    let arguments = [
+        "run",
+        "main.json",
+        "--store",
+        "runs.db",
+        "--run-id",
+        "r",
+        "--profiles",
+        "other.toml",
+    ];
+    let mut child = start_in(folder.path(), &arguments, &[]);
+    waits(
+        &mut BufReader::new(child.stderr.take().expect("piped"))
+            .lines()
+            .map_while(Result::ok),
+    );
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
+    let kept = || {
+        let store = SqliteStore::open(folder.path().join("runs.db")).expect("opens");
+        futures::executor::block_on(store.meta("config file of r")).expect("is read")
+    };
+    assert!(kept().expect("is kept").ends_with("other.toml"));
+    std::fs::rename(folder.path().join("other.toml"), folder.path().join("moved.toml")).expect("moves");
+    let lost = runs(&folder, &["resume", "r", "--output", "json"]);
+    assert_eq!(refused(&lost), (Some(2), "INVALID_CONFIG".to_owned()));
+    assert!(lost.stdout.contains("--profiles"), "{}", lost.stdout);
+    assert!(!question(&folder).is_empty(), "it is as it was");
+    assert_eq!(runs(&folder, &["cancel", "r"]).code, Some(0));
+    assert_eq!(runs(&folder, &["prune", "--dry-run"]).code, Some(0));
+    assert!(kept().is_some());
+    assert_eq!(runs(&folder, &["prune"]).code, Some(0));
+    assert_eq!(kept(), None);
+}
