@@ -307,16 +307,6 @@ impl StreamHandler<BusMsg> for EventBusActor {
             BusMsg::Quiesce { run_id, rounds, answer } => self.quiesce(run_id, rounds, answer),
             BusMsg::Quiesced(round) if self.last_sequence(&round.run_id) == round.sequence => round.answer.give(()),
             BusMsg::Quiesced(round) => self.quiesce(round.run_id, round.rounds, round.answer),
-            BusMsg::LimitTriggers { run_id, most } => {
-                if let Some(matcher) = &self.matcher {
-                    matcher.do_send(MatcherMsg::LimitTriggers { run_id, most });
-                }
-            }
-            BusMsg::EndTriggers { run_id } => {
-                if let Some(matcher) = &self.matcher {
-                    matcher.do_send(MatcherMsg::EndTriggers { run_id });
-                }
-            }
             BusMsg::RunEnded { run_id } => self.run_ended(run_id),
             BusMsg::Close { run_id } => self.close(&run_id),
             BusMsg::Stop(done) => match &self.matcher {

@@ -15,7 +15,7 @@ use crate::host::Host;
 use crate::in_place::InPlace;
 use crate::journal::{Keeping, RunJournal};
 use crate::ports::Ports;
-use crate::protocol::bus::{BusMsg, BusSender, Interest, Source};
+use crate::protocol::bus::{BusMsg, BusSender, Interest, Source, TriggerLimit};
 use crate::protocol::engine::EngineHandle;
 use crate::protocol::supervisor::{SupervisorHandle, SupervisorMsg};
 use crate::spans::Spans;
@@ -204,6 +204,12 @@ impl RunContext {
     pub(crate) fn bus(&self) -> &BusSender {
         self.is_on_bus.set(true);
         &self.bus
+    }
+
+    /// Has the run's triggers limited, until the bus is told of its end.
+    pub(crate) fn limit_triggers(&self, limit: TriggerLimit) {
+        self.is_on_bus.set(true);
+        self.interest.limit_triggers(&self.run_id, limit);
     }
 
     /// True if the bus was told anything of this run.

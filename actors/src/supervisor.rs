@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use crate::answer::Answer;
 use crate::host::{ArbiterLease, AwaitKind, Label, Observation, TimerHandle};
-use crate::protocol::bus::BusMsg;
+use crate::protocol::bus::{BusMsg, TriggerLimit};
 use crate::protocol::engine::{DetachedRun, OnEnd};
 use crate::protocol::supervisor::SupervisorMsg;
 use crate::rebuilt::Resumed;
@@ -104,8 +104,7 @@ impl NewRun {
 /// Tells the trigger matcher of the budget that a run's workflow gives it.
 pub(crate) fn limit_triggers(workflow: &Graph, run: &RunContext) {
     if let Some(most) = workflow.config.max_triggered_events {
-        let run_id = Arc::clone(&run.run_id);
-        run.bus().do_send(BusMsg::LimitTriggers { run_id, most });
+        run.limit_triggers(TriggerLimit::AtMost(most));
     }
 }
 
@@ -178,8 +177,7 @@ impl SupervisorActor {
             Effect::StartRun(start) => start_run(*start, turn),
             Effect::QuiesceTriggers => {
                 let supervisor = Arc::clone(&turn.run.supervisor);
-                let run_id = Arc::clone(&turn.run.run_id);
-                turn.run.bus().do_send(BusMsg::EndTriggers { run_id });
+                turn.run.limit_triggers(TriggerLimit::Ending);
                 turn.run.bus().do_send(BusMsg::Quiesce {
                     run_id: Arc::clone(&turn.run.run_id),
                     rounds: MOST_LINKS,

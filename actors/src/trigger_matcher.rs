@@ -28,7 +28,7 @@ use crate::function_table::FunctionTable;
 use crate::host::Host;
 use crate::input::firing_value;
 use crate::ports::{CallContext, Function, Ports, TextJob, Texts, Want, WorkFunction};
-use crate::protocol::bus::{BusMsg, BusSender, Interest, ResumedEvents};
+use crate::protocol::bus::{BusMsg, BusSender, Interest, ResumedEvents, TriggerLimit};
 use crate::protocol::engine::EngineHandle;
 use crate::protocol::mailbox::Receiver;
 use crate::protocol::matcher::MatcherMsg;
@@ -224,9 +224,13 @@ impl TriggerMatcherActor {
             Fire::Fired { .. } => self.action(watcher, &trigger, event),
             Fire::Refused => Ok(()),
             Fire::TooDeep => Err(failed(too_deep(&trigger, event))),
-            Fire::Exhausted { most } => Err(failed(format!(
-                "triggers have fired {most} times for what triggers caused in this run {EXHAUSTED}"
-            ))),
+            Fire::Exhausted { most } => Err(RunError::new(
+                RunErrorCode::TriggeredEventsExceeded,
+                format!(
+                    "triggers have fired {most} times for what triggers caused in this run (`config.maxTriggeredEvents`): its \
+                     chains end here"
+                ),
+            )),
         }
     }
 
@@ -446,13 +450,11 @@ fn event_scope(event: &Event) -> ScopeValues {
     }
 }
 
-/// The end of what a run is told when its budget is used up.
-const EXHAUSTED: &str = "(`config.maxTriggeredEvents`): its chains end here";
-
 /// True if an event tells a run that its budget is used up.
 fn tells_of_budget(event: &Event) -> bool {
-    let message = || event.raised.data.get("error")?.get("message")?.as_str();
-    event.raised.event_type == EventType::TriggerFailed && message().is_some_and(|message| message.ends_with(EXHAUSTED))
+    let code = || event.raised.data.get("error")?.get("code")?.as_str();
+    event.raised.event_type == EventType::TriggerFailed
+        && code() == Some(RunErrorCode::TriggeredEventsExceeded.as_str())
 }
 
 /// Why a trigger did not do its action, where that is no text's fault.
@@ -478,6 +480,12 @@ impl Actor for TriggerMatcherActor {
 
 impl StreamHandler<MatcherMsg> for TriggerMatcherActor {
     fn handle(&mut self, message: MatcherMsg, context: &mut Context<Self>) {
+        for (run_id, limit) in self.interest.take_trigger_limits() {
+            match limit {
+                TriggerLimit::AtMost(most) => self.machine.set_budget(&run_id, most),
+                TriggerLimit::Ending => self.machine.run_ends(&run_id),
+            }
+        }
         match message {
             MatcherMsg::Happened(event) => self.happened(&event),
             MatcherMsg::Resumed(resumed) => self.resumed(&resumed),
@@ -512,8 +520,6 @@ impl StreamHandler<MatcherMsg> for TriggerMatcherActor {
             MatcherMsg::InPlace(answer) => answer.give(()),
             MatcherMsg::States { owner, answer } => answer.give(self.machine.states(&owner)),
             MatcherMsg::Quiesce(round) => self.bus.do_send(BusMsg::Quiesced(round)),
-            MatcherMsg::LimitTriggers { run_id, most } => self.machine.set_budget(&run_id, most),
-            MatcherMsg::EndTriggers { run_id } => self.machine.run_ends(&run_id),
             MatcherMsg::Forget { run_id } => {
                 self.machine.run_ended(&run_id);
                 self.holds.retain(|(run, _), _| *run != run_id);

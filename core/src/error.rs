@@ -82,6 +82,8 @@ run_error_codes! {
     StoreError = "STORE_ERROR",
     /// An effect had begun when its process ended, and its `inDoubt` says that it is not done again.
     EffectInDoubt = "EFFECT_IN_DOUBT",
+    /// Triggers have fired as often for what triggers caused as the run's `maxTriggeredEvents` allows.
+    TriggeredEventsExceeded = "TRIGGERED_EVENTS_EXCEEDED",
     /// Stopped by someone.
     Cancelled = "CANCELLED",
     /// An actor died of a panic; it was contained.

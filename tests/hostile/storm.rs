@@ -1,5 +1,7 @@
 //! Triggers that fire each other until their run's budget is used up: whoever ends the run meanwhile is not kept waiting.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use pirn::{Engine, EventType, Heard, RunHandle, ThreadStatus};
@@ -16,8 +18,15 @@ const MANY: usize = 500;
 /// Those of the two nodes that start, and of the budget that runs have by default.
 const MOST: usize = 2 + 10_000;
 
+/// Firings that a run's triggers have left when it is stopped, however large its budget is.
+const AFTER_THE_END: usize = 10_000;
+
 pub(crate) const TESTS: &[(&str, fn())] = &[
     ("a cancel ends a run in the middle of a storm", cancel),
+    (
+        "a cancel goes past the events that wait in a storm",
+        cancel_of_a_large_budget,
+    ),
     ("a time limit ends a run in the middle of a storm", time_limit),
     ("a shutdown ends in the middle of a storm", shutdown),
 ];
@@ -67,6 +76,32 @@ fn in_the_middle(config: &Value, end: impl FnOnce(&Engine, &RunHandle)) -> (Thre
 fn cancel() {
     let (status, _) = in_the_middle(&json!({}), |_, run| run.cancel("enough"));
     assert_eq!(status, ThreadStatus::Cancelled);
+}
+
+/// The storm itself cancels its run, with tens of thousands of events queued: what is counted after that is its last allowance and
+/// not what the queue would have set off.
+fn cancel_of_a_large_budget() {
+    const AT: usize = 20_000;
+    let handle = Arc::new(OnceLock::<RunHandle>::new());
+    let (told, run) = (Arc::new(AtomicUsize::new(0)), Arc::clone(&handle));
+    let seen = Arc::clone(&told);
+    let notify = move |_: &str, _: Option<&str>| {
+        if seen.fetch_add(1, Ordering::Relaxed) + 1 == AT {
+            run.wait().cancel("enough");
+        }
+    };
+    let workflow = storm(&json!({"maxTriggeredEvents": 1_000_000_000}));
+    let engine = Engine::builder()
+        .workflows(workflow)
+        .arbiters(1)
+        .on_notification(notify)
+        .build();
+    let engine = engine.unwrap_or_else(|error| panic!("{error}"));
+    let run = handle.get_or_init(|| engine.run("storm").start().expect("it starts"));
+    assert_eq!(run.outcome_blocking().status, ThreadStatus::Cancelled);
+    let all = told.load(Ordering::Relaxed);
+    println!("  {all} notifications");
+    assert!(all < AT + 2 * AFTER_THE_END, "{all} notifications");
 }
 
 fn time_limit() {

@@ -1,6 +1,6 @@
 //! The messages of an arbiter's event bus, and how the arbiter's runs know what anybody listens to.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -65,15 +65,6 @@ pub(crate) enum BusMsg {
         run_id: Arc<str>,
         rounds: u32,
         answer: Answer<()>,
-    },
-    /// Limits the firings for what triggers cause in a run that has just begun.
-    LimitTriggers {
-        run_id: Arc<str>,
-        most: u64,
-    },
-    /// A run is over but for what triggers still do: they set off no more than a bounded number of others from now on.
-    EndTriggers {
-        run_id: Arc<str>,
     },
     /// A run raises no more. What its triggers still raise comes before it is closed.
     RunEnded {
@@ -160,8 +151,16 @@ pub(crate) struct Subscriber {
     pub(crate) deliver: Box<dyn Deliver>,
 }
 
-/// The event types that anybody on an arbiter listens to; read by its runs before they build an event.
-#[derive(Debug)]
+/// A limit that a run sets to its triggers: the matcher hears it before the next event, however many of them wait.
+pub(crate) enum TriggerLimit {
+    /// They fire at most so often for what triggers cause.
+    AtMost(u64),
+    /// The run is over but for what they still do: they set off no more than a bounded number of others from now on.
+    Ending,
+}
+
+/// The event types that anybody on an arbiter listens to, read by its runs before they build an event; and what its runs say of
+/// their triggers.
 pub(crate) struct Interest {
     /// Of the subscribers that the bus has.
     subscribers: Cell<EventMask>,
@@ -169,6 +168,8 @@ pub(crate) struct Interest {
     coming: Cell<(u32, EventMask)>,
     triggers: Cell<EventMask>,
     holding: Cell<EventMask>,
+    /// In the order said; until the matcher hears it.
+    trigger_limits: RefCell<Vec<(Arc<str>, TriggerLimit)>>,
 }
 
 impl Interest {
@@ -178,7 +179,18 @@ impl Interest {
             coming: Cell::new((0, EventMask::NONE)),
             triggers: Cell::new(EventMask::NONE),
             holding: Cell::new(EventMask::NONE),
+            trigger_limits: RefCell::default(),
         }
+    }
+
+    /// Has the triggers of a run limited. The bus must hear of the run's end.
+    pub(crate) fn limit_triggers(&self, run_id: &Arc<str>, limit: TriggerLimit) {
+        self.trigger_limits.borrow_mut().push((Arc::clone(run_id), limit));
+    }
+
+    /// The limits that were set since this was last asked.
+    pub(crate) fn take_trigger_limits(&self) -> Vec<(Arc<str>, TriggerLimit)> {
+        std::mem::take(&mut *self.trigger_limits.borrow_mut())
     }
 
     /// Types that a subscriber or a trigger listens to.

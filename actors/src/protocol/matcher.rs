@@ -52,15 +52,6 @@ pub(crate) enum MatcherMsg {
     InPlace(Answer<()>),
     /// Answered by `BusMsg::Quiesced`, after all that the triggers of what came before raise.
     Quiesce(Quiesce),
-    /// As for the bus, which passes it on.
-    LimitTriggers {
-        run_id: Arc<str>,
-        most: u64,
-    },
-    /// As for the bus, which passes it on.
-    EndTriggers {
-        run_id: Arc<str>,
-    },
     /// Nothing more comes of a run.
     Forget {
         run_id: Arc<str>,

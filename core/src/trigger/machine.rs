@@ -9,7 +9,7 @@
 //! | disabled, or its count is used up | any | any | `Refused` |
 //! | enabled | any | below the chain limit | `Fired`; the last one allowed disables it |
 //! | enabled | any | at the chain limit | `TooDeep`, not counted |
-//! | enabled | one that triggers caused, and the budget of its run is used up | below the chain limit | `Exhausted` once, then `Refused` |
+//! | enabled | one that triggers caused, and the budget of its run is used up | below the chain limit | `Exhausted` once; from then on no trigger watches such an event |
 //!
 //! A trigger that stands in a workflow counts for each run by itself; one that stands outside counts for the
 //! engine.
@@ -348,6 +348,9 @@ impl TriggerMachine {
     pub fn find(&mut self, event: &Event, watchers: &mut Vec<Watcher>) {
         // Beyond the limit there is only the event that reports a chain which has reached it.
         if event.raised.trigger_depth > self.chain_limit {
+            return;
+        }
+        if event.raised.trigger_depth > 0 && self.budgets.get(&*event.run_id).is_some_and(|budget| budget.is_told) {
             return;
         }
         let mut found = std::mem::take(&mut self.found);

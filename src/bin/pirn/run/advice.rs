@@ -78,6 +78,7 @@ pub(super) fn advice(code: RunErrorCode) -> Option<&'static str> {
         | RunErrorCode::WorkflowNotFound
         | RunErrorCode::InvalidInput
         | RunErrorCode::Cancelled
+        | RunErrorCode::TriggeredEventsExceeded
         | RunErrorCode::ActorPanicked => return None,
     })
 }
