@@ -4,7 +4,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -98,6 +98,18 @@ fn restarted_in_between(program: &[String], port: u16, calls: &[(&str, Value)]) 
     said
 }
 
+/// A new folder, by the name that programs have for it.
+fn folder(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("pirn-http-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&path).expect("writable");
+    path.canonicalize().expect("it is there")
+}
+
+/// The file of one of the MCP project's own servers.
+fn at(modules: &Path, file: &str) -> String {
+    modules.join("@modelcontextprotocol").join(file).display().to_string()
+}
+
 /// The command of a server behind the bridge.
 fn bridged(modules: &Path, port: u16, program: &[&str]) -> Vec<String> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -113,13 +125,11 @@ fn bridged(modules: &Path, port: u16, program: &[&str]) -> Vec<String> {
 #[test]
 fn the_file_server_over_http_answers_goes_and_comes_back() {
     let Some(modules) = modules() else { return };
-    let at = |file: &str| modules.join("@modelcontextprotocol").join(file).display().to_string();
-    let folder = std::env::temp_dir().join(format!("pirn-http-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("writable");
-    let folder = folder.canonicalize().expect("it is there");
+    let folder = folder("files");
     std::fs::write(folder.join("note.txt"), "a note").expect("writable");
     let (own, root) = (port(), folder.display().to_string());
-    let files = bridged(&modules, own, &["node", &at("server-filesystem/dist/index.js"), &root]);
+    let program = at(&modules, "server-filesystem/dist/index.js");
+    let files = bridged(&modules, own, &["node", &program, &root]);
     let read = ("s_read_text_file", json!({"path": folder.join("note.txt")}));
     let said = restarted_in_between(&files, own, &[read.clone(), read]);
     std::fs::remove_dir_all(&folder).unwrap_or(());
@@ -137,4 +147,53 @@ fn the_time_server_over_http_answers_goes_and_comes_back() {
     let now = ("s_get_current_time", json!({"timezone": "Europe/Rome"}));
     let said = restarted_in_between(&time, own, &[now.clone(), now]);
     assert!(said.iter().all(|text| text.contains("Europe/Rome")), "{said:?}");
+}
+
+#[test]
+fn the_memory_server_over_http_answers_goes_and_comes_back() {
+    let Some(modules) = modules() else { return };
+    let (own, folder) = (port(), folder("memory"));
+    let file = format!("MEMORY_FILE_PATH={}", folder.join("memory.jsonl").display());
+    let program = at(&modules, "server-memory/dist/index.js");
+    let memory = bridged(&modules, own, &["env", &file, "node", &program]);
+    let said = json!({"name": "Pirn", "entityType": "program", "observations": ["it runs"]});
+    let write = ("s_create_entities", json!({ "entities": [said] }));
+    let said = restarted_in_between(&memory, own, &[write, ("s_read_graph", json!({}))]);
+    std::fs::remove_dir_all(&folder).unwrap_or(());
+    assert!(said.iter().all(|text| text.contains("it runs")), "{said:?}");
+}
+
+#[test]
+fn the_git_server_over_http_answers_goes_and_comes_back() {
+    let (Some(python), Some(modules)) = (python(), modules()) else {
+        return;
+    };
+    let (own, folder) = (port(), folder("git"));
+    let git = Command::new("git").arg("init").arg("-q").arg(&folder).status();
+    assert!(git.expect("git runs").success());
+    std::fs::write(folder.join("new.txt"), "new").expect("writable");
+    let python = python.join("bin/python").display().to_string();
+    let git = bridged(&modules, own, &[&python, "-m", "mcp_server_git"]);
+    let status = ("s_git_status", json!({"repo_path": folder}));
+    let said = restarted_in_between(&git, own, &[status.clone(), status]);
+    std::fs::remove_dir_all(&folder).unwrap_or(());
+    assert!(said.iter().all(|text| text.contains("new.txt")), "{said:?}");
+}
+
+/// It speaks HTTP itself, and says of a session that it does not know that the request is bad.
+#[test]
+fn the_server_of_everything_over_http_answers_goes_and_comes_back() {
+    let Some(modules) = modules() else { return };
+    let own = port();
+    let listens = format!("PORT={own}");
+    let program = at(&modules, "server-everything/dist/index.js");
+    let everything: Vec<String> = ["env", &listens, "node", &program, "streamableHttp"]
+        .map(str::to_owned)
+        .into();
+    let said = |text: &str| ("s_echo", json!({"message": text}));
+    let calls = [said("one"), said("two"), said("three")];
+    let said = restarted_in_between(&everything, own, &calls);
+    for (answer, word) in said.iter().zip(["one", "two", "three"]) {
+        assert!(answer.contains(word), "{said:?}");
+    }
 }

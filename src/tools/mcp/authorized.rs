@@ -1,4 +1,8 @@
 //! HTTP requests to a server, with an access token where its config says how to come by one.
+//!
+//! A server that was started again may say of a session it does not know that the request is bad (400) in place of not found, and
+//! does so without the request's id, which nobody could be waiting for. Both are told as a session that is over: a new one is
+//! begun, and the request made once more there.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,7 +10,7 @@ use std::sync::Arc;
 use futures::stream::BoxStream;
 use reqwest::header::{HeaderName, HeaderValue};
 use reqwest::{Client, StatusCode};
-use rmcp::model::ClientJsonRpcMessage;
+use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage};
 use rmcp::transport::streamable_http_client::{
     SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
 };
@@ -62,6 +66,25 @@ fn is_unauthorized(error: &Refused) -> bool {
     }
 }
 
+/// The answer to a request, in a session or not.
+fn answered(
+    answer: Result<StreamableHttpPostResponse, Refused>,
+    has_session: bool,
+) -> Result<StreamableHttpPostResponse, Refused> {
+    let refused = match &answer {
+        Ok(StreamableHttpPostResponse::Json(JsonRpcMessage::Error(error), _)) if error.id.is_none() => {
+            error.error.message.to_string()
+        }
+        Err(StreamableHttpError::UnexpectedServerResponse(said)) if said.starts_with("HTTP 400") => said.to_string(),
+        Ok(_) | Err(_) => return answer,
+    };
+    Err(if has_session {
+        StreamableHttpError::SessionExpired
+    } else {
+        StreamableHttpError::UnexpectedServerResponse(refused.into())
+    })
+}
+
 impl StreamableHttpClient for Authorized {
     type Error = reqwest::Error;
 
@@ -73,12 +96,12 @@ impl StreamableHttpClient for Authorized {
         _: Option<String>,
         headers: Headers,
     ) -> Result<StreamableHttpPostResponse, Refused> {
-        self.send(|token| {
+        let answer = self.send(|token| {
             let (uri, message) = (Arc::clone(&uri), message.clone());
             self.client
                 .post_message(uri, message, session_id.clone(), token, headers.clone())
-        })
-        .await
+        });
+        answered(answer.await, session_id.is_some())
     }
 
     async fn post_message_with_max_sse_event_size(
@@ -90,12 +113,12 @@ impl StreamableHttpClient for Authorized {
         headers: Headers,
         most: usize,
     ) -> Result<StreamableHttpPostResponse, Refused> {
-        self.send(|token| {
+        let answer = self.send(|token| {
             let (uri, message, session) = (Arc::clone(&uri), message.clone(), session_id.clone());
             self.client
                 .post_message_with_max_sse_event_size(uri, message, session, token, headers.clone(), most)
-        })
-        .await
+        });
+        answered(answer.await, session_id.is_some())
     }
 
     async fn delete_session(
