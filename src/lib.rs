@@ -12,6 +12,7 @@ pub mod formats;
 #[cfg(any(feature = "providers", feature = "tools"))]
 mod headers;
 mod json_schema;
+mod limiter;
 pub mod models;
 pub mod profiles;
 pub mod scene;

@@ -9,6 +9,7 @@ pub mod conversation;
 pub mod definition;
 pub mod error;
 pub mod event;
+pub mod fair_queue;
 pub mod graph;
 pub mod join;
 pub mod message;

@@ -1,7 +1,7 @@
 //! A model with what its profile says about calling it: retries, limits, a time for everything, fallbacks.
 //!
 //! Carries an [`Attempts`]: it decides, this waits and calls. A call that is dropped drops the request under way and
-//! gives its place back.
+//! gives its permit back.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use pirn_core::thread::ModelReply;
 use serde_json::{Map, Value, json};
 
 use super::policy::CallPolicy;
-use super::room::{Place, Room};
+use crate::limiter::{Limiter, Permit};
 
 /// One profile that may be asked.
 #[derive(Clone)]
@@ -27,8 +27,8 @@ pub(super) struct Link {
     pub(super) profile: Arc<Profile>,
     pub(super) model: Arc<dyn Model>,
     pub(super) policy: Arc<CallPolicy>,
-    /// The queue of its calls; none if the policy limits nothing.
-    pub(super) room: Option<Arc<Room>>,
+    /// The limiter of its calls; none if the policy limits nothing.
+    pub(super) limiter: Option<Arc<Limiter>>,
 }
 
 impl Link {
@@ -38,7 +38,7 @@ impl Link {
             profile: Arc::new(profile),
             model,
             policy: Arc::new(CallPolicy::plain()),
-            room: None,
+            limiter: None,
         }
     }
 }
@@ -61,7 +61,7 @@ impl Model for Guarded {
         let links = Arc::clone(&self.links);
         // Called now, not when polled: models that answer in turn go by the order of the calls.
         let first = match links.first() {
-            Some(link) if link.room.is_none() => Some(link.model.call(call.clone())),
+            Some(link) if link.limiter.is_none() => Some(link.model.call(call.clone())),
             Some(_) | None => None,
         };
         Course::new(links, call, first).run().boxed()
@@ -142,10 +142,11 @@ impl Course {
     /// Waits as long as is decided; afterwards the next profile is asked, or nobody is left.
     async fn failed(&mut self, link: &Link, error: RunError) {
         let failure = ModelFailure::of(&error);
-        if let (Some(room), FailureKind::RateLimited, Some(after)) = (&link.room, failure.kind, failure.retry_after)
+        if let (Some(limiter), FailureKind::RateLimited, Some(after)) =
+            (&link.limiter, failure.kind, failure.retry_after)
             && after <= link.policy.retry.max_delay
         {
-            room.close_for(after, &self.call.clock);
+            limiter.close_for(after, &self.call.clock);
         }
         let attempt = self.attempts.attempt();
         let chance = self.next_chance();
@@ -251,17 +252,18 @@ async fn attempt(link: &Link, call: ModelCall, first: Option<Reply>) -> Result<M
     if let Some(first) = first {
         return first.await;
     }
-    let mut place: Option<Place> = None;
-    if let Some(room) = &link.room {
-        place = Some(room.enter(call.request.tokens, &call.clock).await);
+    let mut permit: Option<Permit> = None;
+    if let Some(limiter) = &link.limiter {
+        let run = &call.context.run_id;
+        permit = Some(limiter.enter(run, call.request.tokens, &call.clock).await);
     }
     let result = link.model.call(call).await;
-    if let Some(place) = &mut place {
+    if let Some(permit) = &mut permit {
         match &result {
             // Nothing reported: the estimate stands.
             Ok(reply) if reply.usage.total == 0 => {}
-            Ok(reply) => place.spent(reply.usage.total),
-            Err(error) if costs_nothing(ModelFailure::of(error).kind) => place.spent(0),
+            Ok(reply) => permit.spent(reply.usage.total),
+            Err(error) if costs_nothing(ModelFailure::of(error).kind) => permit.spent(0),
             Err(_) => {}
         }
     }

@@ -22,7 +22,6 @@ mod priced;
 mod providers;
 mod registry;
 mod reply;
-mod room;
 mod scripted;
 mod structured;
 #[cfg(test)]

@@ -16,9 +16,9 @@ use super::extractive::Budget;
 use super::guarded::{Guarded, Link};
 use super::policy::{self, CallPolicy};
 use super::priced::Priced;
-use super::room::Room;
 use super::structured::Checked;
 use super::{ChooseKey, Echo, Extractive, ProfileFault, Scripted};
+use crate::limiter::Limiter;
 
 /// Models registered in code, by the name of a provider or the id of a profile.
 pub type ModelsByName = BTreeMap<String, Arc<dyn Model>>;
@@ -328,7 +328,7 @@ fn link_of(
     Ok(Link {
         profile: Arc::new(profile),
         model,
-        room: (!policy.limits.is_none()).then(|| Room::new(policy.limits)),
+        limiter: (!policy.limits.is_none()).then(|| Limiter::new(policy.limits)),
         policy: Arc::new(policy),
     })
 }

@@ -15,10 +15,10 @@ use pirn_core::definition::InDoubt;
 use pirn_core::message::Part;
 use pirn_core::thread::ToolResult;
 use serde_json::Value;
-use tokio::sync::Semaphore;
 
 use super::approval::{Approval, ApprovalRequest, Approver, Verdict};
 use super::arguments::Checker;
+use crate::limiter::Limiter;
 
 /// Milliseconds a tool may take where nothing else is said.
 pub const DEFAULT_TIMEOUT: Millis = 60_000;
@@ -68,7 +68,7 @@ pub struct ToolInfo {
 #[derive(Clone)]
 pub struct ToolRegistry {
     tools: BTreeMap<String, Registered>,
-    places: Arc<Semaphore>,
+    limiter: Arc<Limiter>,
     approver: Option<Approver>,
     #[cfg(feature = "mcp")]
     servers: Vec<super::McpServers>,
@@ -80,14 +80,14 @@ struct Registered {
     spec: ToolSpec,
     checker: Arc<Checker>,
     options: ToolOptions,
-    places: Option<Arc<Semaphore>>,
+    limiter: Option<Arc<Limiter>>,
 }
 
 impl Default for ToolRegistry {
     fn default() -> Self {
         Self {
             tools: BTreeMap::new(),
-            places: Arc::new(Semaphore::new(DEFAULT_MAX_CALLS)),
+            limiter: Limiter::of_places(DEFAULT_MAX_CALLS),
             approver: None,
             #[cfg(feature = "mcp")]
             servers: Vec::new(),
@@ -111,7 +111,7 @@ impl ToolRegistry {
         let spec = tool.spec();
         let registered = Registered {
             checker: Arc::new(Checker::new(spec.parameters.clone())),
-            places: options.max_parallel.map(|most| Arc::new(places(most))),
+            limiter: options.max_parallel.map(Limiter::of_places),
             tool,
             options,
             spec: spec.clone(),
@@ -157,7 +157,7 @@ impl ToolRegistry {
 
     /// At most `calls` at once over all tools (default [`DEFAULT_MAX_CALLS`]); more wait.
     pub fn set_max_calls(&mut self, calls: usize) {
-        self.places = Arc::new(places(calls));
+        self.limiter = Limiter::of_places(calls);
     }
 
     /// Asks `decide` about every call, at once.
@@ -217,11 +217,6 @@ impl ToolRegistry {
     }
 }
 
-/// Places for `most` at once; no limit is one that a semaphore can not hold.
-fn places(most: usize) -> Semaphore {
-    Semaphore::new(most.clamp(1, Semaphore::MAX_PERMITS))
-}
-
 /// True if a node's name for tools stands for this one.
 fn stands_for(offered: &str, name: &str) -> bool {
     match offered.strip_suffix('*') {
@@ -253,10 +248,10 @@ impl Tools for ToolRegistry {
             let failed = failed(self.unknown(names, &asked.call.name));
             return std::future::ready(failed).boxed();
         };
-        let (places, approver) = (Arc::clone(&self.places), self.approver.clone());
+        let (limiter, approver) = (Arc::clone(&self.limiter), self.approver.clone());
         async move {
             let sampler = sampler_of(&asked, &clock);
-            let called = found.call(asked, clock, (places, approver), sampler.clone()).await;
+            let called = found.call(asked, clock, (limiter, approver), sampler.clone()).await;
             let result = match called {
                 Ok((content, media)) => ToolResult {
                     content,
@@ -289,7 +284,7 @@ impl Registered {
         self,
         AskedCall { call, caller, .. }: AskedCall,
         clock: WorkClock,
-        (all_places, approver): (Arc<Semaphore>, Option<Approver>),
+        (of_all, approver): (Arc<Limiter>, Option<Approver>),
         sampler: Option<Sampler>,
     ) -> Result<(String, Vec<Part>), String> {
         let name = &self.spec.name;
@@ -318,13 +313,14 @@ impl Registered {
         if let Verdict::Refuse(reason) = Approver::ask(approver, request).await {
             return Err(format!("the call of `{name}` was refused: {reason}"));
         }
-        // Its own first, so that who waits for a busy tool takes no place from the others. They are never closed; where
-        // they were, nothing would be limited.
-        let _own = match self.places {
-            Some(places) => places.acquire_owned().await.ok(),
+        let run = caller.as_ref().map(|caller| Arc::clone(&caller.run_id));
+        let run = run.unwrap_or_default();
+        // Its own first, so that who waits for a busy tool takes no place from the others.
+        let _own = match &self.limiter {
+            Some(limiter) => Some(limiter.enter(&run, 0, &clock).await),
             None => None,
         };
-        let _place = all_places.acquire_owned().await.ok();
+        let _permit = of_all.enter(&run, 0, &clock).await;
 
         let timeout = self.options.timeout;
         let limit = clock.sleep(timeout);

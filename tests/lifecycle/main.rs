@@ -1,6 +1,7 @@
 //! Engines and runs from their start to their end: admission, pauses, limits, panics, shutdown.
 
 mod engine;
+mod fair_shares;
 mod limits;
 mod local;
 mod nudges;

@@ -1,17 +1,20 @@
-//! Room for requests: so many at once, so many requests and tokens a minute, shared by everything that asks one profile.
+//! Room for requests: so many at once, so many requests and tokens a minute, shared by all runs that ask for one thing.
 //!
-//! 1. First come, first served: nobody overtakes, so a large request is not starved by small ones.
+//! 1. Runs take turns, and within a run the first comes first ([`FairQueue`]). Nobody overtakes the request whose turn it is,
+//!    so a large one is not starved by small ones.
 //! 2. A request counts with an estimate from its start and with what the provider reported from its end, for one
 //!    minute after its start.
 //! 3. A request that alone is larger than the limit starts when nothing else counts: it is late, never lost.
 //! 4. Every ticket is given back by [`Gate::end`], waiting or started; one not given back keeps its place for ever, so
 //!    who carries this ties it to a guard.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::Millis;
+use crate::fair_queue::FairQueue;
 
 /// The window in which a request and its tokens count.
 const WINDOW: Millis = 60_000;
@@ -37,13 +40,15 @@ impl GateLimits {
 /// A request at the gate; higher came later.
 pub type TicketId = u64;
 
-/// The room of one profile.
+/// The room of one profile, or of a tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gate {
     limits: GateLimits,
     next: TicketId,
-    waiting: VecDeque<(TicketId, u64)>,
-    under_way: usize,
+    /// Tokens of the requests that wait.
+    waiting: FairQueue<u64>,
+    under_way: BTreeSet<TicketId>,
+    /// In the order of their starts; empty where nothing counts by the minute.
     counted: VecDeque<Counted>,
     closed_until: Millis,
 }
@@ -54,7 +59,6 @@ struct Counted {
     ticket: TicketId,
     at: Millis,
     tokens: u64,
-    ended: bool,
 }
 
 impl Gate {
@@ -63,18 +67,28 @@ impl Gate {
         Self {
             limits,
             next: 0,
-            waiting: VecDeque::new(),
-            under_way: 0,
+            waiting: FairQueue::default(),
+            under_way: BTreeSet::new(),
             counted: VecDeque::new(),
             closed_until: 0,
         }
     }
 
-    /// A request of about `tokens` comes to the gate. It waits until [`Gate::admit`] names it.
-    pub fn ask(&mut self, tokens: u64) -> TicketId {
-        let ticket = self.next;
-        self.next += 1;
-        self.waiting.push_back((ticket, tokens));
+    /// Starts a request of about `tokens` where nobody waits and there is room.
+    pub fn start(&mut self, tokens: u64, now: Millis) -> Option<TicketId> {
+        self.forget(now);
+        if !self.waiting.is_empty() || !self.has_room(tokens, now) {
+            return None;
+        }
+        let ticket = self.ticket();
+        self.started(ticket, tokens, now);
+        Some(ticket)
+    }
+
+    /// A run's request of about `tokens` comes to the gate. It waits until [`Gate::admit`] names it.
+    pub fn ask(&mut self, run: &Arc<str>, tokens: u64) -> TicketId {
+        let ticket = self.ticket();
+        self.waiting.push(run, ticket, tokens);
         ticket
     }
 
@@ -82,26 +96,25 @@ impl Gate {
     pub fn admit(&mut self, now: Millis) -> Vec<TicketId> {
         self.forget(now);
         let mut admitted = Vec::new();
-        while let Some(&(ticket, tokens)) = self.waiting.front() {
+        while let Some((ticket, &tokens)) = self.waiting.first() {
             if !self.has_room(tokens, now) {
                 break;
             }
-            self.waiting.pop_front();
-            self.under_way += 1;
-            self.counted.push_back(Counted {
-                ticket,
-                at: now,
-                tokens,
-                ended: false,
-            });
+            self.waiting.pop(|_| true);
+            self.started(ticket, tokens, now);
             admitted.push(ticket);
         }
         admitted
     }
 
+    /// The request whose turn is next.
+    pub fn first(&self) -> Option<TicketId> {
+        self.waiting.first().map(|(ticket, _)| ticket)
+    }
+
     /// Delay until time alone makes room for the first that waits; none where only an end can, or nobody waits.
     pub fn wake_after(&self, now: Millis) -> Option<Millis> {
-        let &(_, tokens) = self.waiting.front()?;
+        let (_, &tokens) = self.waiting.first()?;
         if self.closed_until > now {
             return Some(self.closed_until - now);
         }
@@ -124,18 +137,16 @@ impl Gate {
         None
     }
 
-    /// A request is over, or stopped waiting. `spent` is what the provider reported; without it the estimate stands,
+    /// A run's request is over, or stopped waiting. `spent` is what the provider reported; without it the estimate stands,
     /// and a request that never started counts nothing.
-    pub fn end(&mut self, ticket: TicketId, spent: Option<u64>) {
-        if let Some(place) = self.waiting.iter().position(|(waiting, _)| *waiting == ticket) {
-            self.waiting.remove(place);
+    pub fn end(&mut self, run: &str, ticket: TicketId, spent: Option<u64>) {
+        if !self.under_way.remove(&ticket) {
+            self.waiting.remove(run, ticket);
             return;
         }
-        let under_way = |counted: &&mut Counted| counted.ticket == ticket && !counted.ended;
-        if let Some(counted) = self.counted.iter_mut().find(under_way) {
-            counted.ended = true;
-            counted.tokens = spent.unwrap_or(counted.tokens);
-            self.under_way = self.under_way.saturating_sub(1);
+        let counted = self.counted.iter_mut().find(|counted| counted.ticket == ticket);
+        if let (Some(counted), Some(spent)) = (counted, spent) {
+            counted.tokens = spent;
         }
     }
 
@@ -146,13 +157,31 @@ impl Gate {
 
     /// Requests under way.
     pub fn under_way(&self) -> usize {
-        self.under_way
+        self.under_way.len()
     }
 
     /// Tokens that count at `now`.
     pub fn used(&self, now: Millis) -> u64 {
         self.recent(now)
             .fold(0, |sum, counted| sum.saturating_add(counted.tokens))
+    }
+
+    fn ticket(&mut self) -> TicketId {
+        let ticket = self.next;
+        self.next += 1;
+        ticket
+    }
+
+    fn started(&mut self, ticket: TicketId, tokens: u64, at: Millis) {
+        self.under_way.insert(ticket);
+        if self.counts() {
+            self.counted.push_back(Counted { ticket, at, tokens });
+        }
+    }
+
+    /// True if something counts by the minute.
+    fn counts(&self) -> bool {
+        self.limits.tokens_per_minute.is_some() || self.limits.requests_per_minute.is_some()
     }
 
     fn recent(&self, now: Millis) -> impl Iterator<Item = &Counted> {
@@ -166,7 +195,7 @@ impl Gate {
     fn has_place(&self) -> bool {
         self.limits
             .requests_at_once
-            .is_none_or(|most| self.under_way < most.max(1))
+            .is_none_or(|most| self.under_way.len() < most.max(1))
     }
 
     /// True if a request of `tokens` fits beside so many requests, which used so many tokens.
@@ -177,11 +206,12 @@ impl Gate {
         fits_tokens && most.is_none_or(|most| requests < most.max(1))
     }
 
-    /// Lets go of what is over and counts no more.
+    /// Lets go of what counts no more.
     fn forget(&mut self, now: Millis) {
-        let counts = self.limits.tokens_per_minute.is_some() || self.limits.requests_per_minute.is_some();
-        self.counted
-            .retain(|counted| !counted.ended || (counts && counted.at + WINDOW > now));
+        let is_over = |counted: &Counted| counted.at + WINDOW <= now;
+        while self.counted.front().is_some_and(is_over) {
+            self.counted.pop_front();
+        }
     }
 }
 
@@ -190,6 +220,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    const RUNS: [&str; 3] = ["a", "b", "c"];
+
+    fn run(which: usize) -> Arc<str> {
+        RUNS[which].into()
+    }
 
     fn gate(requests_at_once: Option<usize>, tokens_per_minute: Option<u64>) -> Gate {
         Gate::new(GateLimits {
@@ -205,9 +241,9 @@ mod tests {
             requests_per_minute: Some(2),
             ..GateLimits::default()
         });
-        let tickets: Vec<TicketId> = (0..4).map(|_| gate.ask(1)).collect();
+        let tickets: Vec<TicketId> = (0..4).map(|_| gate.ask(&run(0), 1)).collect();
         assert_eq!(gate.admit(0), tickets[..2]);
-        gate.end(tickets[0], Some(0));
+        gate.end(RUNS[0], tickets[0], Some(0));
         assert_eq!(gate.admit(10_000), [0; 0], "one that has ended counts for its minute");
         assert_eq!(gate.wake_after(10_000), Some(50_000));
         assert_eq!(gate.admit(60_000), tickets[2..]);
@@ -216,13 +252,13 @@ mod tests {
     #[test]
     fn so_many_at_once_and_the_next_when_one_ends() {
         let mut gate = gate(Some(2), None);
-        let tickets: Vec<TicketId> = (0..4).map(|_| gate.ask(1)).collect();
+        let tickets: Vec<TicketId> = (0..4).map(|_| gate.ask(&run(0), 1)).collect();
         assert_eq!(gate.admit(0), tickets[..2]);
         assert_eq!(gate.wake_after(0), None, "only an end makes room");
-        gate.end(tickets[0], None);
+        gate.end(RUNS[0], tickets[0], None);
         assert_eq!(gate.admit(0), tickets[2..3]);
-        gate.end(tickets[3], None);
-        gate.end(tickets[1], None);
+        gate.end(RUNS[0], tickets[3], None);
+        gate.end(RUNS[0], tickets[1], None);
         assert_eq!(gate.admit(0), [0; 0], "who stopped waiting is not admitted");
         assert_eq!(gate.under_way(), 1);
     }
@@ -230,14 +266,14 @@ mod tests {
     #[test]
     fn so_many_tokens_a_minute_by_what_was_reported() {
         let mut gate = gate(None, Some(100));
-        let first = gate.ask(60);
-        let second = gate.ask(60);
+        let first = gate.ask(&run(0), 60);
+        let second = gate.ask(&run(0), 60);
         assert_eq!(gate.admit(0), [first]);
         assert_eq!(gate.wake_after(1_000), Some(59_000));
-        gate.end(first, Some(30));
+        gate.end(RUNS[0], first, Some(30));
         assert_eq!(gate.admit(1_000), [second]);
-        gate.end(second, None);
-        let third = gate.ask(20);
+        gate.end(RUNS[0], second, None);
+        let third = gate.ask(&run(0), 20);
         assert_eq!(gate.admit(2_000), [0; 0]);
         assert_eq!(gate.wake_after(2_000), Some(58_000), "the first leaves at 60 s");
         assert_eq!(gate.admit(60_000), [third]);
@@ -246,9 +282,9 @@ mod tests {
     #[test]
     fn a_request_larger_than_the_limit_is_late_and_not_lost() {
         let mut gate = gate(None, Some(100));
-        let (small, large, later) = (gate.ask(10), gate.ask(500), gate.ask(1));
+        let (small, large, later) = (gate.ask(&run(0), 10), gate.ask(&run(0), 500), gate.ask(&run(0), 1));
         assert_eq!(gate.admit(0), [small]);
-        gate.end(small, None);
+        gate.end(RUNS[0], small, None);
         assert_eq!(gate.wake_after(0), Some(60_000));
         assert_eq!(gate.admit(60_000), [large]);
         assert_eq!(
@@ -256,7 +292,7 @@ mod tests {
             [0; 0],
             "nobody overtakes, and nothing fits beside it"
         );
-        gate.end(large, None);
+        gate.end(RUNS[0], large, None);
         assert_eq!(gate.admit(120_000), [later]);
     }
 
@@ -265,22 +301,48 @@ mod tests {
         let mut gate = gate(None, None);
         gate.close_until(5_000);
         gate.close_until(3_000);
-        let ticket = gate.ask(1);
+        let ticket = gate.ask(&run(0), 1);
         assert_eq!(gate.admit(4_999), [0; 0]);
         assert_eq!(gate.wake_after(4_000), Some(1_000));
         assert_eq!(gate.admit(5_000), [ticket]);
     }
 
+    #[test]
+    fn a_run_of_one_request_starts_after_one_of_its_neighbour_s_thousands() {
+        let mut gate = gate(Some(1), None);
+        let many: Vec<TicketId> = (0..5000).map(|_| gate.ask(&run(0), 1)).collect();
+        assert_eq!(gate.admit(0), many[..1]);
+        let one = gate.ask(&run(1), 1);
+        gate.end(RUNS[0], many[0], None);
+        assert_eq!(gate.admit(0), many[1..2], "its neighbour waited before it");
+        gate.end(RUNS[0], many[1], None);
+        assert_eq!(gate.admit(0), [one]);
+        gate.end(RUNS[1], one, None);
+        assert_eq!(gate.admit(0), many[2..3]);
+    }
+
+    #[test]
+    fn nobody_starts_at_once_past_those_that_wait() {
+        let mut gate = gate(Some(1), None);
+        let first = gate.start(1, 0).unwrap();
+        assert_eq!(gate.start(1, 0), None, "there is no place");
+        let waiting = gate.ask(&run(0), 1);
+        gate.end(RUNS[1], first, None);
+        assert_eq!(gate.start(1, 0), None, "another waits");
+        assert_eq!(gate.admit(0), [waiting]);
+        assert_eq!(gate.under_way(), 1);
+    }
+
     #[derive(Clone, Debug)]
     enum Move {
-        Ask(u64),
+        Ask(usize, u64),
         End(usize, Option<u64>),
         Pass(Millis),
     }
 
     fn moves() -> impl Strategy<Value = Vec<Move>> {
         let one = prop_oneof![
-            (1u64..80).prop_map(Move::Ask),
+            (0..RUNS.len(), 1u64..80).prop_map(|(run, size)| Move::Ask(run, size)),
             (0usize..20, proptest::option::of(0u64..120)).prop_map(|(which, spent)| Move::End(which, spent)),
             (0u64..40_000).prop_map(Move::Pass),
         ];
@@ -296,14 +358,16 @@ mod tests {
                 requests_per_minute: Some(a_minute),
                 tokens_per_minute: Some(tokens),
             });
-            let (mut now, mut asked) = (0, Vec::new());
+            let (mut now, mut asked): (_, Vec<(TicketId, u64, usize)>) = (0, Vec::new());
             let mut started: Vec<(TicketId, Millis, u64)> = Vec::new();
-            let (mut ended, mut admitted_ever) = (Vec::new(), Vec::new());
+            let mut ended = Vec::new();
+            let mut admitted_ever: Vec<(TicketId, usize)> = Vec::new();
             for step in moves {
+                let first = gate.first();
                 match step {
-                    Move::Ask(size) => asked.push((gate.ask(size), size)),
-                    Move::End(which, spent) => if let Some(&(ticket, _)) = asked.get(which) && !ended.contains(&ticket) {
-                        gate.end(ticket, spent);
+                    Move::Ask(which, size) => asked.push((gate.ask(&run(which), size), size, which)),
+                    Move::End(which, spent) => if let Some(&(ticket, _, of)) = asked.get(which) && !ended.contains(&ticket) {
+                        gate.end(RUNS[of], ticket, spent);
                         ended.push(ticket);
                         if let (Some(entry), Some(spent)) = (started.iter_mut().find(|one| one.0 == ticket), spent) {
                             entry.2 = spent;
@@ -312,17 +376,22 @@ mod tests {
                     Move::Pass(by) => now += by,
                 }
                 for ticket in gate.admit(now) {
-                    let size = asked.iter().find(|one| one.0 == ticket).map(|one| one.1).unwrap();
+                    let (_, size, of) = asked.iter().find(|one| one.0 == ticket).copied().unwrap();
                     let used: u64 = started.iter().filter(|one| one.1 + 60_000 > now).map(|one| one.2).sum();
                     prop_assert!(used == 0 || used + size <= tokens, "{} + {} > {}", used, size, tokens);
                     let recent = started.iter().filter(|one| one.1 + 60_000 > now).count();
                     prop_assert!(recent < a_minute, "{} requests in a minute", recent);
-                    prop_assert!(admitted_ever.last().is_none_or(|last| *last < ticket));
+                    let before = admitted_ever.iter().rfind(|one| one.1 == of);
+                    prop_assert!(before.is_none_or(|before| before.0 < ticket), "a run's requests change places");
                     prop_assert!(!ended.contains(&ticket));
                     started.push((ticket, now, size));
-                    admitted_ever.push(ticket);
+                    admitted_ever.push((ticket, of));
                     let under_way = started.iter().filter(|one| !ended.contains(&one.0)).count();
                     prop_assert!(under_way <= at_once);
+                }
+                // Whose turn it is keeps it.
+                if let Some(first) = first && !ended.contains(&first) && !started.iter().any(|one| one.0 == first) {
+                    prop_assert_eq!(gate.first(), Some(first));
                 }
                 // Nobody is forgotten: whoever waits is admitted after the time it says, or there is no place.
                 if let Some(after) = gate.wake_after(now) {

@@ -8,7 +8,6 @@
 //!
 //! One lock; nothing is called and nobody waited for under it, but for the condition variables.
 
-mod queue;
 mod warden;
 
 use std::collections::BTreeMap;
@@ -19,10 +18,10 @@ use std::time::{Duration, Instant};
 
 use pirn_actors::ports::ScriptStats;
 use pirn_core::error::{RunError, RunErrorCode};
+use pirn_core::fair_queue::FairQueue;
 use pirn_core::script::ScriptFault;
 use pirn_core::thread::Outcome;
 
-use self::queue::FairQueue;
 use super::deadline::now;
 use super::task::{Done, Interpreter, Reins, Task};
 use super::{Logs, ScriptSettings};
@@ -149,7 +148,7 @@ impl ScriptPool {
             return guard;
         }
         let run = Arc::clone(run);
-        state.queue.push(&guard.run, Job { id, run, task, answer });
+        state.queue.push(&guard.run, id, Job { id, run, task, answer });
         drop(state);
         self.shared.work.notify_one();
         guard
@@ -180,7 +179,7 @@ impl Drop for ScriptPool {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
         state.is_closed = true;
-        let waiting = state.queue.drain();
+        let waiting: Vec<_> = state.queue.drain().collect();
         for thread in state.threads.values() {
             thread.reins.stop();
         }
@@ -339,13 +338,14 @@ impl Shared {
     fn pop(&self, state: &mut State) -> Option<Job> {
         let State { queue, threads, .. } = state;
         let share = self.settings.threads.saturating_sub(1).max(1);
-        queue.pop(|run| {
+        let next = queue.pop(|run| {
             let is_of_run = |thread: &&Thread| match &thread.phase {
                 Phase::Idle | Phase::Stuck => false,
                 Phase::Running(Running { run: other, .. }) | Phase::Late { run: other, .. } => &**other == run,
             };
             threads.values().filter(is_of_run).count() < share
-        })
+        });
+        next.map(|(_, job)| job)
     }
 
     fn begin(&self, state: &mut State, no: u64, job: Job) -> Task {
@@ -390,7 +390,7 @@ impl Shared {
 
     fn cancel(&self, run: &str, id: u64) {
         let mut state = self.lock();
-        if let Some(job) = state.queue.remove(run, |job| job.id == id) {
+        if let Some(job) = state.queue.remove(run, id) {
             drop(state);
             job.refuse(ScriptFault::cancelled().into());
             return;

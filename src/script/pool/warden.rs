@@ -95,7 +95,7 @@ impl Shared {
             return;
         }
         if state.stuck > self.settings.max_stuck {
-            round.refused = state.queue.drain();
+            round.refused = state.queue.drain().collect();
             state.refused += round.refused.len() as u64;
             return;
         }

@@ -1,17 +1,17 @@
-//! The room of one profile, shared by all runs: carries a [`Gate`].
+//! The limiter of what runs share, a profile's requests or a tool's calls: carries a [`Gate`].
 
 use std::collections::BTreeMap;
 use std::future::pending;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use futures::future::{Either, select};
+use futures::future::select;
 use pirn_actors::host::WorkClock;
 use pirn_core::Millis;
 use pirn_core::model_call::{Gate, GateLimits, TicketId};
 use tokio::sync::Notify;
 
-/// The queue of one profile's requests.
-pub(super) struct Room {
+/// Lets in as many at once, and a minute, as its limits say; runs take turns.
+pub(crate) struct Limiter {
     state: Mutex<State>,
 }
 
@@ -20,17 +20,18 @@ struct State {
     waiting: BTreeMap<TicketId, Arc<Notify>>,
 }
 
-/// A request's place at the gate, given back when it is dropped.
-pub(super) struct Place {
-    room: Arc<Room>,
+/// Leave to work, given back when it is dropped.
+pub(crate) struct Permit {
+    limiter: Arc<Limiter>,
     clock: WorkClock,
+    run: Arc<str>,
     ticket: TicketId,
     /// Tokens that it counts with from now on; none is the estimate.
     spent: Option<u64>,
 }
 
-impl Room {
-    pub(super) fn new(limits: GateLimits) -> Arc<Self> {
+impl Limiter {
+    pub(crate) fn new(limits: GateLimits) -> Arc<Self> {
         Arc::new(Self {
             state: Mutex::new(State {
                 gate: Gate::new(limits),
@@ -39,22 +40,35 @@ impl Room {
         })
     }
 
-    /// Waits until a request of about `tokens` may start.
-    pub(super) async fn enter(self: &Arc<Self>, tokens: u64, clock: &WorkClock) -> Place {
+    /// A limiter of nothing but how many are let in at once.
+    pub(crate) fn of_places(at_once: usize) -> Arc<Self> {
+        Self::new(GateLimits {
+            requests_at_once: Some(at_once),
+            ..GateLimits::default()
+        })
+    }
+
+    /// Waits until a run may do what costs about `tokens`.
+    pub(crate) async fn enter(self: &Arc<Self>, run: &Arc<str>, tokens: u64, clock: &WorkClock) -> Permit {
+        let permit = |ticket, spent| Permit {
+            limiter: Arc::clone(self),
+            clock: clock.clone(),
+            run: Arc::clone(run),
+            ticket,
+            spent,
+        };
+        if let Some(ticket) = self.start(tokens, clock) {
+            return permit(ticket, None);
+        }
         let called = Arc::new(Notify::new());
         let ticket = {
             let mut state = self.state();
-            let ticket = state.gate.ask(tokens);
+            let ticket = state.gate.ask(run, tokens);
             state.waiting.insert(ticket, Arc::clone(&called));
             ticket
         };
-        let mut place = Place {
-            room: Arc::clone(self),
-            clock: clock.clone(),
-            ticket,
-            // Until it starts it costs nothing.
-            spent: Some(0),
-        };
+        // Until it starts it costs nothing.
+        let mut permit = permit(ticket, Some(0));
         loop {
             let wake_after = {
                 let mut state = self.state();
@@ -70,16 +84,18 @@ impl Room {
                     None => pending().await,
                 }
             };
-            match select(Box::pin(called.notified()), Box::pin(time)).await {
-                Either::Left(_) | Either::Right(_) => {}
-            }
+            select(Box::pin(called.notified()), Box::pin(time)).await;
         }
-        place.spent = None;
-        place
+        permit.spent = None;
+        permit
     }
 
-    /// The provider asked everybody to come back no sooner than in `after` milliseconds.
-    pub(super) fn close_for(&self, after: Millis, clock: &WorkClock) {
+    fn start(&self, tokens: u64, clock: &WorkClock) -> Option<TicketId> {
+        self.state().gate.start(tokens, clock.now())
+    }
+
+    /// Nobody is let in for `after` milliseconds: the provider asked for it.
+    pub(crate) fn close_for(&self, after: Millis, clock: &WorkClock) {
         self.state().gate.close_until(clock.now().saturating_add(after));
     }
 
@@ -97,16 +113,14 @@ impl State {
                 called.notify_one();
             }
         }
-        if let Some((ticket, called)) = self.waiting.first_key_value()
-            && Some(*ticket) != asking
-        {
+        let first = self.gate.first().filter(|first| Some(*first) != asking);
+        if let Some(called) = first.and_then(|first| self.waiting.get(&first)) {
             called.notify_one();
         }
     }
 
     fn wake_after(&self, ticket: TicketId, now: Millis) -> Option<Millis> {
-        let (first, _) = self.waiting.first_key_value()?;
-        if *first == ticket {
+        if self.gate.first() == Some(ticket) {
             self.gate.wake_after(now)
         } else {
             None
@@ -114,18 +128,20 @@ impl State {
     }
 }
 
-impl Place {
+impl Permit {
     /// Sets the tokens that the provider reported.
-    pub(super) fn spent(&mut self, tokens: u64) {
+    pub(crate) fn spent(&mut self, tokens: u64) {
         self.spent = Some(tokens);
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
-        let mut state = self.room.state();
+        let mut state = self.limiter.state();
         state.waiting.remove(&self.ticket);
-        state.gate.end(self.ticket, self.spent);
-        state.admit(self.clock.now(), None);
+        state.gate.end(&self.run, self.ticket, self.spent);
+        if !state.waiting.is_empty() {
+            state.admit(self.clock.now(), None);
+        }
     }
 }
