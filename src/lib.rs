@@ -43,8 +43,9 @@ pub use pirn_actors::ports::{
 };
 pub use pirn_core::conversation::{MarkMap, ModelRequest, Spent, Tokenizer};
 pub use pirn_core::definition::{
-    ExecuteTriggeredSubgraph, Fault, FaultCode, InDoubt, PinSection, Pinned, Profile, SourceFile, TriggerAction,
-    TriggerCondition, TriggerDefinition, TriggerInput, WorkflowDefinition,
+    CatchUp, ExecuteTriggeredSubgraph, Fault, FaultCode, InDoubt, Overlap, PinSection, Pinned, Profile,
+    ScheduleDefinition, SourceFile, TriggerAction, TriggerCondition, TriggerDefinition, TriggerInput,
+    WorkflowDefinition,
 };
 pub use pirn_core::error::{ErrorFacts, RunError, RunErrorCode};
 pub use pirn_core::event::{Event, EventData, EventType};

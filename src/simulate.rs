@@ -26,7 +26,7 @@ use pirn_core::status::ThreadStatus;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::engine::{BuildError, EngineBuilder, RunHandle, RunReport};
+use crate::engine::{BuildError, EngineBuilder, RunHandle, RunReport, input_of};
 
 /// Seeds that are played where nothing is said.
 pub const DEFAULT_SEEDS: u64 = 100;
@@ -81,7 +81,7 @@ pub struct Progress {
 pub enum SimulateError {
     /// The workflows or profiles have faults.
     Build(BuildError),
-    /// A run was refused: there is no such workflow.
+    /// A run was refused: there is no such workflow, or its input is not JSON.
     Refused(RunError),
 }
 
@@ -102,7 +102,7 @@ pub fn simulate(build: impl FnMut() -> EngineBuilder + 'static) -> Simulator {
     Simulator {
         build: Box::new(build),
         workflow: None,
-        input: Value::Null,
+        input: Ok(Value::Null),
         conversation: History::default(),
         pinned: Pinned::default(),
         metadata: Map::new(),
@@ -119,7 +119,7 @@ pub fn simulate(build: impl FnMut() -> EngineBuilder + 'static) -> Simulator {
 pub struct Simulator {
     build: Box<dyn FnMut() -> EngineBuilder>,
     workflow: Option<String>,
-    input: Value,
+    input: Result<Value, RunError>,
     conversation: History,
     pinned: Pinned,
     metadata: Map<String, Value>,
@@ -139,10 +139,10 @@ impl Simulator {
         self
     }
 
-    /// The runs' input (default null).
+    /// The runs' input (default null): a JSON value, or anything that becomes one.
     #[must_use]
-    pub fn input(mut self, input: Value) -> Self {
-        self.input = input;
+    pub fn input(mut self, input: impl Serialize) -> Self {
+        self.input = input_of(input);
         self
     }
 
@@ -254,10 +254,11 @@ impl Simulator {
     }
 
     fn play(&mut self, workflow: &str, seed: u64) -> Result<Arc<RunReport>, SimulateError> {
+        let input = self.input.clone().map_err(SimulateError::Refused)?;
         let engine = (self.build)().simulated(seed).build().map_err(SimulateError::Build)?;
         let run = engine
             .run(workflow)
-            .input(self.input.clone())
+            .input(input)
             .conversation(self.conversation.clone())
             .pinned(self.pinned.clone())
             .metadata(self.metadata.clone())

@@ -8,6 +8,7 @@ mod sampler;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use pirn_core::Millis;
 use pirn_core::conversation::{MessageRules, ModelRequest, Tokenizer};
 use pirn_core::definition::{InDoubt, Profile};
 use pirn_core::error::RunError;
@@ -441,6 +442,35 @@ pub struct Ports {
     pub fits: Fits,
     /// Keeps what runs leave in their sessions.
     pub sessions: Arc<dyn crate::sessions::SessionKeeper>,
+    /// Remembers what schedules have done; none: no schedule fires.
+    pub schedules: Option<Arc<dyn ScheduleMemory>>,
+}
+
+/// The memory of what schedules have done, from process to process.
+pub trait ScheduleMemory: Send + Sync {
+    /// The time up to which a schedule is over, milliseconds since 1970; none where that is not known.
+    fn last(&self, schedule: &str) -> BoxFuture<'static, Option<Millis>>;
+
+    /// Remembers that.
+    fn keep(&self, schedule: &str, last: Millis);
+
+    /// True if an earlier process has begun this run.
+    fn has_begun(&self, run_id: &str) -> BoxFuture<'static, bool>;
+}
+
+/// Remembers nothing: what is missed while no engine lives is not known.
+pub struct NoScheduleMemory;
+
+impl ScheduleMemory for NoScheduleMemory {
+    fn last(&self, _: &str) -> BoxFuture<'static, Option<Millis>> {
+        Box::pin(std::future::ready(None))
+    }
+
+    fn keep(&self, _: &str, _: Millis) {}
+
+    fn has_begun(&self, _: &str) -> BoxFuture<'static, bool> {
+        Box::pin(std::future::ready(false))
+    }
 }
 
 impl Ports {

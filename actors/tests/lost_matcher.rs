@@ -241,6 +241,7 @@ impl Scripts for Nothing {
 fn ports() -> Ports {
     let function = Function::Inline(Arc::new(|input: &Input<'_>| Ok(input.clone())));
     Ports {
+        schedules: None,
         journal: None,
         models: Arc::new(Nothing),
         tools: Arc::new(Nothing),

@@ -15,6 +15,7 @@ pub mod join;
 pub mod message;
 pub mod model_call;
 pub mod run;
+pub mod schedule;
 pub mod script;
 pub mod session;
 pub mod status;

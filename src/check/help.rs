@@ -74,6 +74,7 @@ fn of(code: FaultCode) -> Option<&'static str> {
         | FaultCode::UnknownWorkflowReference
         | FaultCode::InvalidTriggeredWorkflow
         | FaultCode::InvalidCallback
+        | FaultCode::InvalidSchedule
         | FaultCode::InvalidExpression
         | FaultCode::UnknownName
         | FaultCode::InvalidTemplate

@@ -11,7 +11,9 @@ use futures::future::{BoxFuture, FutureExt};
 use pirn_actors::engine::{EngineParts, EngineShared};
 use pirn_actors::host::{HostConfig, NotLocalContext};
 use pirn_actors::journal::Journal;
-use pirn_actors::ports::{CallContext, Function, Input, Model, Notify, Ports, TokenizerChoice, Tool};
+use pirn_actors::ports::{
+    CallContext, Function, Input, Model, NoScheduleMemory, Notify, Ports, ScheduleMemory, TokenizerChoice, Tool,
+};
 use pirn_actors::sessions::MemorySessions;
 use pirn_core::conversation::Tokenizer;
 use pirn_core::definition::{Fault, Loaded, Profile, SourceFile, TriggerDefinition, WorkflowDefinition};
@@ -132,6 +134,7 @@ pub struct EngineBuilder {
     ask: Option<AskDoubt>,
     scripts: Option<Arc<ScriptPort>>,
     max_waiting: Option<usize>,
+    has_schedules: Option<bool>,
 }
 
 /// Which clock an engine lives by.
@@ -383,6 +386,14 @@ impl EngineBuilder {
         self
     }
 
+    /// False: triggers of type SCHEDULE start no runs here (default true). For an engine that looks at the runs of another, or one of
+    /// several with the same workflows: schedules fire in each.
+    #[must_use]
+    pub fn schedules(mut self, fire: bool) -> Self {
+        self.has_schedules = Some(fire);
+        self
+    }
+
     /// Threads that carry actors (default: one a core).
     #[must_use]
     pub fn arbiters(mut self, arbiters: usize) -> Self {
@@ -499,6 +510,12 @@ impl EngineBuilder {
         if let Some(durable) = &durable {
             ports.sessions = Arc::new(StoredSessions(Arc::clone(&durable.store)));
         }
+        if self.has_schedules.unwrap_or(true) {
+            ports.schedules = Some(match &durable {
+                Some(durable) => Arc::clone(durable) as Arc<dyn ScheduleMemory>,
+                None => Arc::new(NoScheduleMemory),
+            });
+        }
         let seed = self.seed.or(match self.clock {
             Clock::Virtual { seed } => seed,
             Clock::Real => None,
@@ -607,6 +624,7 @@ impl EngineBuilder {
             profiles,
         };
         let ports = Ports {
+            schedules: None,
             journal: self.journal.take(),
             models: Arc::new(models),
             tools: Arc::new(std::mem::take(&mut self.tools)),

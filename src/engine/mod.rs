@@ -44,6 +44,7 @@ pub use pirn_core::run::{FiringOutcome, FiringReport, NodeReport, RunReport, Thr
 use place::Placement;
 pub(crate) use place::spawn_here;
 pub use run::RunBuilder;
+pub(crate) use run::input_of;
 pub use workflow::{NodeInfo, WorkflowInfo};
 
 /// Time that the engine's own actors, or a virtual clock's thread, may take to begin.
@@ -211,6 +212,9 @@ impl Engine {
 
     /// Adds a trigger that watches every run; an error where one with its id is there.
     pub async fn add_trigger(&self, trigger: TriggerDefinition) -> Result<(), String> {
+        if trigger.schedule.is_some() {
+            return self.shared.add_schedule(&trigger);
+        }
         let added = answers(self.shared.add_trigger(trigger)).await;
         let stopped = || Err("the engine has stopped".to_owned());
         added.into_iter().reduce(Result::and).unwrap_or_else(stopped)
@@ -219,7 +223,12 @@ impl Engine {
     /// Enables or disables a trigger of a workflow, or of the engine: whether that changed anything; none where there
     /// is no such trigger.
     pub async fn enable_trigger(&self, workflow_id: Option<&str>, id: &str, enabled: bool) -> Option<bool> {
-        let changed = answers(self.shared.enable_trigger(&owner(workflow_id), id, enabled)).await;
+        let owner = owner(workflow_id);
+        if let Some(changed) = self.shared.enable_schedule(&owner, id, enabled) {
+            self.placement.wake();
+            return Some(changed);
+        }
+        let changed = answers(self.shared.enable_trigger(&owner, id, enabled)).await;
         let is_there = changed.iter().any(Option::is_some);
         is_there.then(|| changed.into_iter().flatten().any(|changed| changed))
     }
@@ -234,6 +243,7 @@ impl Engine {
                 known.enabled &= state.enabled;
             }
         }
+        states.extend(self.shared.schedules(&owner(workflow_id)));
         states
     }
 

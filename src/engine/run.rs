@@ -45,9 +45,9 @@ impl RunBuilder {
     /// texts) is INVALID_INPUT when the run starts.
     #[must_use]
     pub fn input(mut self, input: impl Serialize) -> Self {
-        match serde_json::to_value(input) {
+        match input_of(input) {
             Ok(input) => (self.request.input, self.invalid) = (input, None),
-            Err(error) => self.invalid = Some(RunError::new(RunErrorCode::InvalidInput, error.to_string())),
+            Err(invalid) => self.invalid = Some(invalid),
         }
         self
     }
@@ -238,4 +238,9 @@ impl RunBuilder {
         admitted.go()?;
         Ok(RunHandle::new(started, engine.placement))
     }
+}
+
+/// The JSON of a run's input; INVALID_INPUT where JSON has no room for it.
+pub(crate) fn input_of(input: impl Serialize) -> Result<Value, RunError> {
+    serde_json::to_value(input).map_err(|error| RunError::new(RunErrorCode::InvalidInput, error.to_string()))
 }

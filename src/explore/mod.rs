@@ -28,12 +28,12 @@ mod search;
 use std::collections::BTreeMap;
 
 use pirn_actors::History;
-use pirn_core::definition::Pinned;
+use pirn_core::definition::{Pinned, TriggerDefinition};
 use pirn_core::error::RunError;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::engine::{BuildError, EngineBuilder, Plan};
+use crate::engine::{BuildError, EngineBuilder, Plan, input_of};
 pub use outcome::{Outcome, OutcomeError};
 use schedule::{Played, ScheduleRun};
 use search::{Prefix, Search};
@@ -71,7 +71,7 @@ pub struct Progress {
 pub enum ExploreError {
     /// The workflows or profiles have faults.
     Build(BuildError),
-    /// The run was refused: there is no such workflow.
+    /// The run was refused: there is no such workflow, or its input is not JSON.
     Refused(RunError),
     /// The same choices did not lead to the same place again: a function, a tool or a model answers differently from
     /// call to call.
@@ -104,7 +104,7 @@ pub fn explore(builder: EngineBuilder) -> Explorer {
     Explorer {
         builder,
         workflow: None,
-        input: Value::Null,
+        input: Ok(Value::Null),
         conversation: History::default(),
         pinned: Pinned::default(),
         max_schedules: DEFAULT_SCHEDULES,
@@ -125,7 +125,7 @@ pub fn explore(builder: EngineBuilder) -> Explorer {
 pub struct Explorer {
     builder: EngineBuilder,
     workflow: Option<String>,
-    input: Value,
+    input: Result<Value, RunError>,
     conversation: History,
     pinned: Pinned,
     max_schedules: u64,
@@ -153,10 +153,10 @@ impl Explorer {
         self
     }
 
-    /// The run's input (default null).
+    /// The run's input (default null): a JSON value, or anything that becomes one.
     #[must_use]
-    pub fn input(mut self, input: Value) -> Self {
-        self.input = input;
+    pub fn input(mut self, input: impl Serialize) -> Self {
+        self.input = input_of(input);
         self
     }
 
@@ -251,7 +251,7 @@ impl Explorer {
         let workflow = self.workflow.unwrap_or_else(|| plan.first_workflow());
         let request = pirn_actors::engine::RunRequest {
             workflow_id: workflow,
-            input: self.input,
+            input: self.input.map_err(ExploreError::Refused)?,
             conversation: self.conversation,
             pinned: self.pinned,
             metadata: None,
@@ -294,11 +294,10 @@ impl Explorer {
 fn listens(plan: &Plan) -> bool {
     use pirn_core::graph::NodeKind;
     let waits = |node: &pirn_core::graph::Node| matches!(node.kind, NodeKind::WaitEvent { .. });
-    !plan.triggers.is_empty()
-        || plan
-            .graphs
-            .iter()
-            .any(|graph| !graph.triggers.is_empty() || graph.nodes.iter().any(waits))
+    let hears = |trigger: &TriggerDefinition| trigger.schedule.is_none();
+    let graphs = || plan.graphs.iter();
+    plan.triggers.iter().any(hears)
+        || graphs().any(|graph| graph.triggers.iter().any(hears) || graph.nodes.iter().any(waits))
 }
 
 struct Outcomes {

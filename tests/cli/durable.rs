@@ -255,3 +255,43 @@ fn a_run_that_no_process_carries_is_cancelled() {
         assert_eq!(made(&folder), before, "nothing more was done");
     }
 }
+
+#[test]
+fn the_nights_of_the_example_pass_while_another_run_waits() {
+    let folder = Folder::new("nightly");
+    let file = crate::command::root()
+        .join("examples/nightly.json")
+        .display()
+        .to_string();
+    let run = [
+        "run",
+        &file,
+        "--workflow",
+        "three-days",
+        "--virtual-time",
+        "--store",
+        "nights.db",
+    ];
+    let ran = pirn_in(folder.path(), &run, &[]);
+    assert_eq!(
+        (ran.code, ran.stdout.trim()),
+        (Some(0), "three nights later"),
+        "{}",
+        ran.stderr
+    );
+    let listed = pirn_in(
+        folder.path(),
+        &["runs", "list", "--store", "nights.db", "--output", "json"],
+        &[],
+    )
+    .json();
+    let runs = listed["runs"].as_array().expect("runs");
+    let nights = runs.iter().filter(|run| run["workflowId"] == "digest");
+    let nights: Vec<(&Value, &Value)> = nights.map(|run| (&run["runId"], &run["status"])).collect();
+    let ids = [1, 2, 3].map(|day| json!(format!("nightly@1970-01-0{day}T03:00:00+01:00")));
+    let completed = json!("COMPLETED");
+    assert_eq!(
+        nights,
+        [(&ids[0], &completed), (&ids[1], &completed), (&ids[2], &completed)]
+    );
+}

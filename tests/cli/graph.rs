@@ -76,3 +76,25 @@ fn what_cannot_be_drawn_exits_1_and_what_cannot_be_read_2() {
         Some(2)
     );
 }
+
+#[test]
+fn what_a_map_brings_back_and_how_it_becomes_one_is_drawn() {
+    let bundle = br#"{"workflows": [
+        {"id": "main", "variables": [{"name": "total", "value": 0, "reduce": "sum"}, {"name": "best", "value": 0, "reduce": "a > b ? a : b"}],
+         "nodes": [{"id": "s", "type": "START"}, {"id": "map", "type": "MAP", "config": {"items": "[1]", "subgraphId": "one", "assign": ["total", "best", "rest"]}},
+            {"id": "f", "type": "FORK", "config": {}}, {"id": "a", "type": "WAIT", "config": {"seconds": 1}}, {"id": "b", "type": "WAIT", "config": {"seconds": 1}},
+            {"id": "j", "type": "JOIN", "config": {"joinStrategy": "ALL_COMPLETED", "mergeVariables": "all"}}, {"id": "e", "type": "END"}],
+         "edges": [{"from": "s", "to": "map"}, {"from": "map", "to": "f"}, {"from": "f", "to": "a"}, {"from": "f", "to": "b"}, {"from": "a", "to": "j"},
+            {"from": "b", "to": "j"}, {"from": "j", "to": "e"}]},
+        {"id": "one", "nodes": [{"id": "s", "type": "START"}, {"id": "e", "type": "END"}], "edges": [{"from": "s", "to": "e"}]}],
+        "triggers": [{"id": "nightly", "type": "SCHEDULE", "schedule": {"cron": "0 3 * * *", "timezone": "Europe/Berlin"},
+            "action": {"type": "START_WORKFLOW", "parameters": {"workflowId": "one"}}}]}"#;
+    let drawn = pirn_with(bundle, &["graph", "--format", "dot", "-"]).stdout;
+    for part in [
+        "merges total by sum, best by a > b ? a : b, rest",
+        "merges total by sum, best by a > b ? a : b\"",
+        "SCHEDULE 0 3 * * * Europe/Berlin: START_WORKFLOW",
+    ] {
+        assert!(drawn.contains(part), "{part}: {drawn}");
+    }
+}

@@ -323,6 +323,7 @@ fn every_event_type_has_its_chain_here_or_a_reason() {
             E::InteractionWithdrawn,
             "it follows from a cancel, as THREAD_CANCELLED does",
         ),
+        (E::ScheduleDue, "no run raises it: the clock is no link of a chain"),
         (E::EffectInDoubt, "a run raises it once, when it goes on after a crash"),
         (
             E::Custom,

@@ -7,4 +7,5 @@ mod holding;
 mod host_chains;
 mod last_events;
 mod many_triggers;
+mod schedules;
 mod variables;

@@ -60,7 +60,17 @@ pub struct SessionRequest {
 struct Start {
     is_unlimited: bool,
     trigger_depth: u32,
-    on_end: Option<OnEnd>,
+    attached: Attached,
+}
+
+/// What belongs to a run beside what it begins with.
+#[derive(Default)]
+pub(super) struct Attached {
+    /// Told of its end.
+    pub(super) on_end: Option<OnEnd>,
+    pub(super) session: Option<SessionSeat>,
+    /// Nobody waits for it: under virtual time it goes on while others do.
+    pub(super) is_background: bool,
 }
 
 /// A run that has its place and not yet taken its first step.
@@ -83,7 +93,7 @@ impl EngineShared {
         let from = Start {
             is_unlimited: false,
             trigger_depth: cause::trigger_depth(),
-            on_end: None,
+            attached: Attached::default(),
         };
         self.admit(run_id, request, subscriptions, from)
     }
@@ -99,7 +109,11 @@ impl EngineShared {
         let from = Start {
             is_unlimited: run.is_unlimited,
             trigger_depth: run.trigger_depth,
-            on_end: Some(run.on_end),
+            attached: Attached {
+                on_end: Some(run.on_end),
+                session: None,
+                is_background: run.is_background,
+            },
         };
         self.admit(run.run_id, request, Vec::new(), from)?.1.go()
     }
@@ -134,8 +148,11 @@ impl EngineShared {
                 session,
             }))
         };
-        let of_others = (from.on_end, seat);
-        self.let_in((run_id, metadata), graphs, beginning, subscriptions, of_others)
+        let attached = Attached {
+            session: seat,
+            ..from.attached
+        };
+        self.let_in((run_id, metadata), graphs, beginning, subscriptions, attached)
     }
 
     /// Admits a run, new or not; what it begins with is made ready when it is in.
@@ -145,7 +162,7 @@ impl EngineShared {
         graphs: Graphs,
         beginning: impl FnOnce() -> Beginning,
         subscriptions: Vec<Subscription>,
-        (on_end, session): (Option<OnEnd>, Option<SessionSeat>),
+        attached: Attached,
     ) -> Result<(StartedRun, AdmittedRun), RunError> {
         let (mail, receiver) = channel(16);
         let (outcome_setter, outcome) = completion();
@@ -166,6 +183,8 @@ impl EngineShared {
                 // The engine has stopped here.
                 return engine.forget_run(&id);
             };
+            let background = attached.is_background.then(|| host.in_background());
+            let host = background.as_ref().unwrap_or(host);
             let is_heard = !subscriptions.is_empty();
             for subscription in subscriptions {
                 let subscriber = Subscriber {
@@ -195,10 +214,10 @@ impl EngineShared {
                 beginning,
                 outcome: outcome_setter,
                 settled: settled_setter,
-                on_end,
+                on_end: attached.on_end,
                 permit,
                 seat: lease,
-                session,
+                session: attached.session,
             };
             start_contained_on(host, receiver, RunActor::new(run, spec), move |exit| {
                 match &exit {

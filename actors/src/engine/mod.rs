@@ -5,6 +5,7 @@ mod local;
 mod rebuild;
 mod run_ids;
 mod runs;
+mod schedules;
 mod started;
 mod triggers;
 
@@ -35,6 +36,7 @@ pub use admission::{AdmittedRun, RunRequest, SessionRequest};
 use local::Local;
 use run_ids::RunIds;
 use runs::Runs;
+use schedules::Schedules;
 pub use started::StartedRun;
 
 /// Work that begins on an arbiter.
@@ -82,6 +84,7 @@ pub struct EngineShared {
     graphs: RwLock<Graphs>,
     /// Held while a change of the triggers is sent to every arbiter: all hear of all changes in one order.
     trigger_changes: Mutex<()>,
+    schedules: Schedules,
     runs: Runs,
     gate: DrainGate,
     spawner: Box<dyn Spawner>,
@@ -106,6 +109,7 @@ impl EngineShared {
             ports: Arc::new(parts.ports),
             graphs: RwLock::default(),
             trigger_changes: Mutex::new(()),
+            schedules: Schedules::default(),
             runs: Runs::default(),
             gate: DrainGate::new(parts.max_runs),
             spawner: parts.spawner,
@@ -256,6 +260,7 @@ impl EngineShared {
 
     /// Admits no more runs.
     pub fn close(&self) {
+        self.schedules.stop();
         self.gate.close();
     }
 

@@ -11,6 +11,7 @@ use pirn_core::run::{Begun, Diverged, Effect, Message, Replayed, RunMachine, Ses
 use pirn_sync::{Completion, completion};
 
 use super::admission::AdmittedRun;
+use super::admission::Attached;
 use super::{EngineShared, OnEnd, StartJob, StartedRun};
 use crate::host::WorkClock;
 use crate::in_place::InPlace;
@@ -89,7 +90,11 @@ impl EngineShared {
             graphs,
             || Beginning::Resumed(Box::new(resumed)),
             subscriptions,
-            (on_end, seat),
+            Attached {
+                on_end,
+                session: seat,
+                is_background: false,
+            },
         )
     }
 

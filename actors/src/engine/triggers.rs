@@ -13,15 +13,16 @@ use crate::protocol::matcher::MatcherMsg;
 
 impl EngineShared {
     /// Registers a graph and its triggers; a graph of the same id is replaced for runs to come.
-    pub fn register(&self, graph: &Arc<Graph>) {
+    pub fn register(self: &Arc<Self>, graph: &Arc<Graph>) {
         let id = graph.workflow_id.to_string();
         let owner = Owner::Workflow(Arc::clone(&graph.workflow_id));
         // Runs that have begun keep those they know.
         let before = Arc::make_mut(&mut *self.graphs.write().unwrap_or_else(PoisonError::into_inner))
             .insert(id, Arc::clone(graph));
-        let removed = before.iter().flat_map(|graph| &graph.triggers);
+        self.schedules_of(&owner, &graph.triggers);
+        let removed = before.iter().flat_map(|graph| by_event(&graph.triggers));
         let removed: Vec<String> = removed.map(|trigger| trigger.id.clone()).collect();
-        let added: Vec<Arc<TriggerDefinition>> = graph.triggers.iter().cloned().map(Arc::new).collect();
+        let added: Vec<Arc<TriggerDefinition>> = by_event(&graph.triggers).cloned().map(Arc::new).collect();
         if removed.is_empty() && added.is_empty() {
             return;
         }
@@ -60,7 +61,8 @@ impl EngineShared {
     }
 
     /// As [`EngineShared::add_trigger`], in the place of one with its id.
-    pub fn replace_trigger(&self, definition: TriggerDefinition) {
+    pub fn replace_trigger(self: &Arc<Self>, definition: TriggerDefinition) {
+        self.replace_schedule(&definition);
         {
             let _one_change = self.trigger_changes.lock().unwrap_or_else(PoisonError::into_inner);
             for arbiter in 0..self.spawner.arbiters() {
@@ -69,6 +71,9 @@ impl EngineShared {
                     local.matcher.do_send(MatcherMsg::Remove { owner, id });
                 });
             }
+        }
+        if definition.schedule.is_some() {
+            return;
         }
         // Whether it was added is told to nobody: one with its id is gone.
         drop(self.add_trigger(definition));
@@ -107,4 +112,9 @@ impl EngineShared {
         let _one_change = self.trigger_changes.lock().unwrap_or_else(PoisonError::into_inner);
         self.ask_every_arbiter(move |local, answer| local.matcher.do_send(message(answer)))
     }
+}
+
+/// The triggers that wait for events: schedules are carried by themselves.
+fn by_event(triggers: &[TriggerDefinition]) -> impl Iterator<Item = &TriggerDefinition> {
+    triggers.iter().filter(|trigger| trigger.schedule.is_none())
 }

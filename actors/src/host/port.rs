@@ -20,6 +20,10 @@ pub trait Port {
     fn spawn(&self, label: Option<Label<'_>>, task: LocalBoxFuture<'static, ()>);
     /// Calls `fire` on this thread once `after` milliseconds have passed, never earlier.
     fn set_timer(&self, label: Option<Label<'_>>, after: Millis, fire: Box<dyn FnOnce()>) -> TimerKey;
+    /// The same for what nobody waits for: under virtual time it happens while others wait.
+    fn set_background_timer(&self, after: Millis, fire: Box<dyn FnOnce()>) -> TimerKey {
+        self.set_timer(None, after, fire)
+    }
     /// Forgets a timer; one that has fired, or was never set, is no error.
     fn cancel_timer(&self, key: TimerKey);
     /// Runs work that may leave this thread; under virtual time it does not.
@@ -28,6 +32,10 @@ pub trait Port {
     fn external(&self, label: Option<Label<'_>>, work: BoxFuture<'static, ()>) -> WorkHandle;
     /// The clock that work may take with it.
     fn work_clock(&self) -> WorkClock;
+    /// The same for work that nobody waits for.
+    fn background_work_clock(&self) -> WorkClock {
+        self.work_clock()
+    }
     /// A random number; a seeded sequence under virtual time.
     fn random(&self) -> u64;
     /// True if it picks which of the ready things happens next; other hosts take them first come, first served.
@@ -61,6 +69,7 @@ pub trait Port {
 pub struct Host {
     port: Rc<dyn Port>,
     observes: bool,
+    is_background: bool,
 }
 
 impl Host {
@@ -69,6 +78,17 @@ impl Host {
         Self {
             observes: port.observes(),
             port,
+            is_background: false,
+        }
+    }
+
+    /// The same host for what goes on beside others and nobody waits for, like what the clock starts: its timers and its work's
+    /// delays pass under virtual time while others wait, and not for their own sake.
+    #[must_use]
+    pub fn in_background(&self) -> Self {
+        Self {
+            is_background: true,
+            ..self.clone()
         }
     }
 
@@ -102,7 +122,12 @@ impl Host {
 
     /// Calls `fire` on this thread once `after` milliseconds have passed. Dropping the handle cancels.
     pub fn after(&self, label: Option<Label<'_>>, after: Millis, fire: impl FnOnce() + 'static) -> TimerHandle {
-        let key = self.port.set_timer(label, after, Box::new(fire));
+        let fire = Box::new(fire);
+        let key = if self.is_background {
+            self.port.set_background_timer(after, fire)
+        } else {
+            self.port.set_timer(label, after, fire)
+        };
         TimerHandle {
             armed: Some((self.clone(), key)),
         }
@@ -164,7 +189,11 @@ impl Host {
 
     /// The clock for use inside [`Host::work`].
     pub fn work_clock(&self) -> WorkClock {
-        self.port.work_clock()
+        if self.is_background {
+            self.port.background_work_clock()
+        } else {
+            self.port.work_clock()
+        }
     }
 
     /// A random number; a seeded sequence under virtual time.

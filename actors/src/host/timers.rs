@@ -3,7 +3,7 @@
 //! One ordered map a thread, driven by one task: setting and cancelling cost a map operation, however many
 //! timers there are, and no task of their own. Two timers with one deadline fire in the order they were set.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Names one timer of one host: its deadline in the host's own ticks, and a number that makes it unique.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,6 +23,8 @@ impl TimerKey {
 #[derive(Debug)]
 pub(super) struct Timers<T> {
     due: BTreeMap<TimerKey, T>,
+    /// Those of them that nobody waits for.
+    background: BTreeSet<TimerKey>,
     sequence: u64,
 }
 
@@ -31,6 +33,7 @@ impl<T> Timers<T> {
     pub(super) fn new() -> Self {
         Self {
             due: BTreeMap::new(),
+            background: BTreeSet::new(),
             sequence: 0,
         }
     }
@@ -46,8 +49,21 @@ impl<T> Timers<T> {
         key
     }
 
+    /// The same for one that nobody waits for.
+    pub(super) fn set_in_background(&mut self, deadline: u64, what: T) -> TimerKey {
+        let key = self.set(deadline, what);
+        self.background.insert(key);
+        key
+    }
+
+    /// True if somebody waits for one of them.
+    pub(super) fn has_foreground(&self) -> bool {
+        self.due.len() > self.background.len()
+    }
+
     /// Takes a timer out, if it is still there.
     pub(super) fn take(&mut self, key: TimerKey) -> Option<T> {
+        self.background.remove(&key);
         self.due.remove(&key)
     }
 
@@ -59,7 +75,12 @@ impl<T> Timers<T> {
     /// Takes the first timer whose deadline is not after `now`.
     pub(super) fn pop_due(&mut self, now: u64) -> Option<T> {
         let first = self.due.first_entry()?;
-        (first.key().deadline <= now).then(|| first.remove())
+        if first.key().deadline > now {
+            return None;
+        }
+        let (key, what) = first.remove_entry();
+        self.background.remove(&key);
+        Some(what)
     }
 
     /// The timers whose deadline is not after `now`, in order; they stay until they are taken.
@@ -85,6 +106,22 @@ mod tests {
         assert_eq!(timers.pop_due(20), Some("b"));
         assert_eq!(timers.pop_due(20), Some("c"));
         assert_eq!(timers.pop_due(20), None);
+    }
+
+    #[test]
+    fn timers_that_nobody_waits_for_fall_due_among_the_others() {
+        let mut timers = Timers::new();
+        assert!(!timers.has_foreground());
+        let first = timers.set_in_background(5, "a");
+        assert!(!timers.has_foreground());
+        timers.set(7, "b");
+        timers.set_in_background(6, "c");
+        assert!(timers.has_foreground());
+        assert_eq!(timers.take(first), Some("a"));
+        assert_eq!(timers.pop_due(9), Some("c"));
+        assert!(timers.has_foreground());
+        assert_eq!(timers.pop_due(9), Some("b"));
+        assert!(!timers.has_foreground());
     }
 
     #[test]

@@ -43,6 +43,8 @@ pub(crate) struct DetachedRun {
     pub(crate) metadata: Option<Arc<Map<String, Value>>>,
     pub(crate) is_unlimited: bool,
     pub(crate) trigger_depth: u32,
+    /// The clock started it: nobody waits for it.
+    pub(crate) is_background: bool,
     pub(crate) on_end: OnEnd,
 }
 
@@ -61,6 +63,7 @@ impl DetachedRun {
             metadata,
             is_unlimited: start.is_unlimited,
             trigger_depth: start.trigger_depth,
+            is_background: false,
             on_end,
         }
     }

@@ -13,7 +13,10 @@ pub(super) fn report(set: &WorkflowSet<'_>, found: &mut Analysis) {
     let places = set.places();
     // what each workflow may raise is asked once an event type
     let mut known: BTreeMap<(usize, &str), bool> = BTreeMap::new();
-    for placed in set.every_trigger().filter(|placed| placed.trigger.enabled) {
+    for placed in set
+        .every_trigger()
+        .filter(|placed| placed.trigger.enabled && placed.trigger.schedule.is_none())
+    {
         found.work += 1;
         let condition = &placed.trigger.condition;
         let id = &placed.trigger.id;

@@ -50,6 +50,7 @@ pub(super) fn may_emit(graph: &Graph, event: EventType) -> bool {
         | EventType::EffectInDoubt
         | EventType::Notification
         | EventType::Custom => true,
+        EventType::ScheduleDue => false,
         EventType::EventDropped => !graph.awaited_events.is_empty(),
     }
 }
@@ -141,6 +142,7 @@ pub(super) fn started_by(action: &TriggerAction) -> Option<&str> {
 /// True if it watches, and may match.
 pub(super) fn can_match(trigger: &TriggerDefinition) -> bool {
     trigger.enabled
+        && trigger.schedule.is_none()
         && truth_of(trigger.condition.expression.as_deref()) != Truth::Never
         && (trigger.condition.event_name.is_none() || trigger.condition.event_type == EventType::Custom)
 }

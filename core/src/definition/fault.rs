@@ -96,6 +96,8 @@ fault_codes! {
     InvalidHistoryOptions = "INVALID_HISTORY_OPTIONS",
     /// A callback of CONTINUE_FROM_TRIGGER that contradicts itself.
     InvalidCallback = "INVALID_CALLBACK",
+    /// A cron expression that cannot be read, a time zone that there is not, or an action that a schedule can not have.
+    InvalidSchedule = "INVALID_SCHEDULE",
     /// An expression or script that does not parse, or is too long.
     InvalidExpression = "INVALID_EXPRESSION",
     /// A script names what is not there.

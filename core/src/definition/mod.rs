@@ -14,6 +14,7 @@ mod load;
 mod nodes;
 mod origin;
 mod pinned;
+mod schedule;
 #[cfg(feature = "schema")]
 mod schema;
 mod trigger;
@@ -36,6 +37,7 @@ pub use nodes::{
 };
 pub use origin::{Located, Origin, SourceFile};
 pub use pinned::{FolderNotes, PinSection, Pinned, PinnedText, TodoItem, TodoStatus, UsefulInfo};
+pub use schedule::{CatchUp, Overlap, ScheduleDefinition};
 #[cfg(feature = "schema")]
 pub use schema::schema;
 pub use trigger::{

@@ -132,6 +132,11 @@ fn widen(def: &mut Map<String, Value>, type_name: &str) {
             either.push((*field, *alias));
         }
     }
+    if type_name == "TriggerDefinition" {
+        // By an event or by the clock.
+        let by = ["condition", "schedule"].map(|field| json!({"required": [field]}));
+        def.insert("anyOf".to_owned(), by.into_iter().collect());
+    }
     let Some(required) = def.get_mut("required").and_then(Value::as_array_mut) else {
         return;
     };
@@ -169,7 +174,7 @@ fn other_forms(type_name: &str) -> Vec<(&'static str, Value)> {
         "TriggerDefinition" => vec![
             (
                 "type",
-                json!({"enum": cases("EVENT"), "description": "The only type there is."}),
+                json!({"enum": ([cases("EVENT"), cases("SCHEDULE")].concat()), "description": "By an event, or by the clock."}),
             ),
             (
                 "status",

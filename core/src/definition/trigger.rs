@@ -3,10 +3,11 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::HistorySelection;
+use super::{HistorySelection, ScheduleDefinition};
 use crate::event::EventType;
 
-/// A trigger: `{id, name?, type: "EVENT", condition, action, maxTriggers?, status?|enabled?}`.
+/// A trigger: `{id, name?, type: "EVENT", condition, action, maxTriggers?, status?|enabled?}`, or of type SCHEDULE with
+/// `schedule` in place of `condition`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -25,8 +26,12 @@ pub struct TriggerDefinition {
     /// Only events of this thread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread_id: Option<String>,
-    /// The event it waits for.
+    /// The event it waits for; of a SCHEDULE trigger always SCHEDULE_DUE.
+    #[serde(default = "due", skip_serializing_if = "is_due")]
     pub condition: TriggerCondition,
+    /// The times that a trigger of type SCHEDULE fires at, with START_WORKFLOW for its action.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<ScheduleDefinition>,
     /// Its action.
     pub action: TriggerAction,
     /// Firings at most; 0 or absent: without limit.
@@ -52,9 +57,34 @@ impl TriggerDefinition {
                 expression: None,
             },
             action,
+            schedule: None,
             max_triggers: None,
             enabled: true,
         }
+    }
+
+    /// A trigger that starts a workflow at the times of a schedule.
+    pub fn scheduled(id: impl Into<String>, schedule: ScheduleDefinition, workflow_id: impl Into<String>) -> Self {
+        let action = TriggerAction::StartWorkflow {
+            workflow_id: workflow_id.into(),
+            input: None,
+        };
+        Self {
+            schedule: Some(schedule),
+            ..Self::on(id, EventType::ScheduleDue, action)
+        }
+    }
+}
+
+fn is_due(condition: &TriggerCondition) -> bool {
+    condition.event_type == EventType::ScheduleDue
+}
+
+fn due() -> TriggerCondition {
+    TriggerCondition {
+        event_type: EventType::ScheduleDue,
+        event_name: None,
+        expression: None,
     }
 }
 

@@ -111,6 +111,11 @@ impl From<ReducerWord> for Reducer {
 impl ReducerWord {
     /// The words, as they are written.
     pub const WORDS: [&str; 7] = ["last", "append", "sum", "min", "max", "union", "merge"];
+
+    /// The word, as it is written.
+    pub fn as_str(self) -> &'static str {
+        Self::WORDS[self as usize]
+    }
 }
 
 /// A node: `{ id, type, config, retry?, timeoutMs?, onError? }`.

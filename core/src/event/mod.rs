@@ -116,6 +116,8 @@ event_types! {
     Custom = "CUSTOM",
     /// CUSTOM events that WAIT nodes might have taken are no longer kept: there were too many of their name.
     EventDropped = "EVENT_DROPPED",
+    /// A time of a SCHEDULE trigger has come: the event that its run is given. No run raises it.
+    ScheduleDue = "SCHEDULE_DUE",
     /// A script wrote a line with `console`.
     ScriptLog = "SCRIPT_LOG",
 }

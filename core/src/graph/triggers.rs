@@ -8,8 +8,11 @@ use super::known_names::KnownNames;
 use super::references::{WorkflowKind, WorkflowNames};
 use super::snippets::Snippets;
 use crate::definition::json::Step;
-use crate::definition::{ExecuteTriggeredSubgraph, FaultCode, HistorySelection, TriggerAction, TriggerDefinition};
+use crate::definition::{
+    ExecuteTriggeredSubgraph, FaultCode, HistorySelection, ScheduleDefinition, TriggerAction, TriggerDefinition,
+};
 use crate::event::EventType;
+use crate::schedule::{Times, TimesFault};
 
 /// Checks one trigger. `seen` has the ids of the triggers beside it.
 pub(super) fn check_trigger<'t>(
@@ -32,6 +35,9 @@ pub(super) fn check_trigger<'t>(
     {
         let message = "a trigger on CUSTOM events needs `eventName`";
         report.fault(FaultCode::MissingField, &child(&condition, "eventName"), message);
+    }
+    if let Some(schedule) = &trigger.schedule {
+        check_schedule(schedule, &trigger.action, pointer, report);
     }
     if let Some(expression) = &trigger.condition.expression {
         snippets.expression(expression, || child(&condition, "expression"), report);
@@ -98,6 +104,43 @@ pub(super) fn check_trigger<'t>(
         } => {
             context.check_function(function, &child(&parameters, "function"), report);
         }
+    }
+}
+
+fn check_schedule(
+    schedule: &ScheduleDefinition,
+    action: &TriggerAction,
+    pointer: &[Step],
+    report: &mut Diagnostics<'_>,
+) {
+    if !matches!(action, TriggerAction::StartWorkflow { .. }) {
+        let message = "a SCHEDULE trigger has no thread to act on: its action is START_WORKFLOW";
+        report.fault(FaultCode::InvalidSchedule, &child(pointer, "action"), message);
+    }
+    check_times(schedule, &child(pointer, "schedule"), report);
+}
+
+fn check_times(schedule: &ScheduleDefinition, pointer: &[Step], report: &mut Diagnostics<'_>) {
+    let code = FaultCode::InvalidSchedule;
+    let Err(fault) = Times::read(&schedule.cron, &schedule.timezone) else {
+        return;
+    };
+    match fault {
+        TimesFault::Cron(why) => report.fault_with_help(
+            code,
+            &child(pointer, "cron"),
+            format!("the cron expression `{}` cannot be used: {why}", schedule.cron),
+            "five fields: minute, hour, day of the month, month, day of the week; `0 3 * * *` is every night at three",
+        ),
+        TimesFault::Zone(near) => {
+            let message = format!("unknown time zone `{}`", schedule.timezone);
+            let meant = near.map(|near| format!("did you mean `{near}`?"));
+            let help = meant
+                .as_deref()
+                .unwrap_or("a name of the IANA database: `Europe/Berlin`");
+            report.fault_with_help(code, &child(pointer, "timezone"), message, help);
+        }
+        TimesFault::NotBuilt => report.fault(code, pointer, fault.to_string()),
     }
 }
 

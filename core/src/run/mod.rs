@@ -39,6 +39,7 @@ mod panics;
 mod quiescence;
 mod record;
 mod report;
+mod scheduled;
 mod session;
 mod slots;
 mod spending;
@@ -70,6 +71,7 @@ pub use report::{
     ConversationReport, FiringOutcome, FiringReport, NodeReport, NodeUsage, PathUsage, RunReport, RunStatus,
     ThreadReport, TokenReport, UsageReport,
 };
+pub use scheduled::scheduled;
 pub use session::{SessionLeft, SessionSeed, SessionState};
 pub use thread_list::ThreadList;
 pub use tree::Origin;

@@ -9,6 +9,8 @@ mod loops;
 mod oracle;
 mod references;
 #[cfg(feature = "schema")]
+#[cfg(feature = "schedule")]
+mod schedules;
 mod schema;
 mod seeds;
 mod short_forks;

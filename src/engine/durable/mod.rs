@@ -12,6 +12,7 @@ mod journal;
 mod migrate;
 mod offline;
 mod resume;
+mod schedules;
 mod sessions;
 mod view;
 

@@ -102,6 +102,7 @@ fn the_fields_of_every_type_are_those_of_the_schema() {
         ("variables", "## VariableDefinition", "VariableDefinition"),
         ("triggers", "## TriggerDefinition", "TriggerDefinition"),
         ("triggers", "## TriggerCondition", "TriggerCondition"),
+        ("triggers", "## ScheduleDefinition", "ScheduleDefinition"),
         ("triggers", "### EXECUTE_TRIGGERED_SUBGRAPH", "ExecuteTriggeredSubgraph"),
         (
             "compression",

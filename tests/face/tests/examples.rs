@@ -10,7 +10,8 @@ use pirn::workflow::{
     triggered, workflow,
 };
 use pirn::{
-    EventType, ExecuteTriggeredSubgraph, Role, TriggerAction, TriggerDefinition, TriggerInput, WorkflowDefinition,
+    EventType, ExecuteTriggeredSubgraph, Role, ScheduleDefinition, TriggerAction, TriggerDefinition, TriggerInput,
+    WorkflowDefinition,
 };
 
 /// A file of `examples/` and what it defines: its workflows, and its triggers outside of them.
@@ -27,6 +28,7 @@ fn examples() -> Vec<Written> {
         ("topic-of.json", vec![topic_of()], vec![]),
         ("research.json", vec![research(), source()], vec![]),
         ("refine.json", vec![refine()], vec![]),
+        ("nightly.json", vec![digest(), three_days()], vec![nightly()]),
         ("approval/workflow.json", vec![approval()], vec![]),
         ("compression-002/main.json", vec![long_talk()], vec![]),
         (
@@ -190,6 +192,30 @@ fn topic_of() -> WorkflowDefinition {
         let end = flow.end("end");
         flow.edge(pick, end);
     })
+}
+
+fn digest() -> WorkflowDefinition {
+    workflow("digest", "start", |flow, start| {
+        flow.name("What came in since yesterday, in a sentence");
+        let prompt = "A digest of the day before {{input.scheduledAt}}, in one sentence.";
+        let write = flow.then(start, "write", Llm::prompt(prompt).profile_id("writer"));
+        let end = flow.end_with("end", "output.content");
+        flow.edge(write, end);
+    })
+}
+
+fn three_days() -> WorkflowDefinition {
+    workflow("three-days", "start", |flow, start| {
+        flow.name("Nothing, for three days: under virtual time the nights pass meanwhile");
+        let wait = flow.then(start, "wait", Wait::time(Duration::from_secs(259_200)));
+        let end = flow.end_with("end", "'three nights later'");
+        flow.edge(wait, end);
+    })
+}
+
+fn nightly() -> TriggerDefinition {
+    let schedule = ScheduleDefinition::cron("0 3 * * *").timezone("Europe/Berlin");
+    TriggerDefinition::scheduled("nightly", schedule, "digest")
 }
 
 fn research() -> WorkflowDefinition {

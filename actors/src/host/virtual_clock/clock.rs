@@ -17,6 +17,8 @@ pub(super) struct VirtualTime {
     pub(super) shared: Arc<Shared>,
     /// True if sleeps pass at once: how long work takes is chosen.
     pub(super) is_instant: bool,
+    /// True if nobody waits for whoever sleeps.
+    pub(super) is_background: bool,
 }
 
 impl WorkTime for VirtualTime {
@@ -31,6 +33,7 @@ impl WorkTime for VirtualTime {
                 .now()
                 .saturating_add(if self.is_instant { 0 } else { after }),
             shared: Arc::clone(&self.shared),
+            is_background: self.is_background,
             key: None,
         })
     }
@@ -39,6 +42,7 @@ impl WorkTime for VirtualTime {
 struct Sleep {
     shared: Arc<Shared>,
     deadline: Millis,
+    is_background: bool,
     key: Option<TimerKey>,
 }
 
@@ -58,7 +62,8 @@ impl Future for Sleep {
         if self.shared.now() >= self.deadline {
             return Poll::Ready(());
         }
-        self.key = self.shared.add_sleeper(self.deadline, task.waker().clone());
+        let waker = task.waker().clone();
+        self.key = self.shared.add_sleeper(self.deadline, self.is_background, waker);
         Poll::Pending
     }
 }

@@ -130,6 +130,11 @@ impl Shared {
         self.lock().sleepers.next_deadline()
     }
 
+    /// True if somebody waits for work that sleeps.
+    pub(in crate::host) fn has_foreground(&self) -> bool {
+        self.lock().sleepers.has_foreground()
+    }
+
     /// Wakes the work whose sleep is over.
     pub(in crate::host) fn wake_sleepers(&self) {
         let now = self.now();
@@ -141,7 +146,7 @@ impl Shared {
     }
 
     /// Remembers whom to wake at `deadline`; nobody once closed.
-    pub(in crate::host) fn add_sleeper(&self, deadline: Millis, waker: Waker) -> Option<TimerKey> {
+    pub(in crate::host) fn add_sleeper(&self, deadline: Millis, is_background: bool, waker: Waker) -> Option<TimerKey> {
         let mut queues = self.lock();
         if queues.is_closed {
             drop(queues);
@@ -150,7 +155,11 @@ impl Shared {
         }
         // An executor that waits for the outside world has to look at the deadlines again.
         self.changed.notify_all();
-        Some(queues.sleepers.set(deadline, waker))
+        Some(if is_background {
+            queues.sleepers.set_in_background(deadline, waker)
+        } else {
+            queues.sleepers.set(deadline, waker)
+        })
     }
 
     /// Forgets a sleeper.

@@ -188,6 +188,9 @@ impl Simulation {
             return true;
         }
         self.bound_since.set(None);
+        if matches!(until, Until::Idle) && !self.timers.borrow().has_foreground() && !self.shared.has_foreground() {
+            return false;
+        }
         match self.next_deadline() {
             Some(deadline) if deadline <= limit => {
                 self.shared.advance_to(deadline);
@@ -227,6 +230,14 @@ impl Simulation {
             self.shared.push(Ready::Timer(key));
         }
         self.shared.wake_sleepers();
+    }
+
+    fn virtual_time(&self, is_background: bool) -> WorkClock {
+        WorkClock::new(Arc::new(VirtualTime {
+            shared: Arc::clone(&self.shared),
+            is_instant: self.choices.is_some(),
+            is_background,
+        }))
     }
 
     pub(super) fn next_number(&self) -> u64 {
@@ -320,6 +331,14 @@ impl Port for Simulation {
         key
     }
 
+    fn set_background_timer(&self, after: Millis, fire: Box<dyn FnOnce()>) -> TimerKey {
+        if self.is_closed.get() || self.choices.is_some() {
+            return self.set_timer(None, after, fire);
+        }
+        let deadline = self.shared.now().saturating_add(after);
+        self.timers.borrow_mut().set_in_background(deadline, fire)
+    }
+
     fn cancel_timer(&self, key: TimerKey) {
         let cancelled = self.timers.borrow_mut().take(key);
         if let Some(choices) = &self.choices {
@@ -345,10 +364,11 @@ impl Port for Simulation {
     }
 
     fn work_clock(&self) -> WorkClock {
-        WorkClock::new(Arc::new(VirtualTime {
-            shared: Arc::clone(&self.shared),
-            is_instant: self.choices.is_some(),
-        }))
+        self.virtual_time(false)
+    }
+
+    fn background_work_clock(&self) -> WorkClock {
+        self.virtual_time(true)
     }
 
     fn random(&self) -> u64 {

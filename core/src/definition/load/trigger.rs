@@ -15,17 +15,28 @@ pub(super) fn read_trigger(loader: &mut Loader, tree: &mut Tree) -> Option<Trigg
         );
         return None;
     }
-    if let Some(word) = tree.take("type")
-        && !word
-            .value
-            .as_text()
-            .is_some_and(|word| word.eq_ignore_ascii_case("event"))
-    {
-        loader.fault_in(
-            FaultCode::InvalidValue,
-            &word.value,
-            "`type`: the only type of trigger is EVENT",
-        );
+    let word = tree.take("type");
+    let is_word = |wanted: &str| {
+        let word = word.as_ref().and_then(|word| word.value.as_text());
+        word.is_some_and(|word| word.eq_ignore_ascii_case(wanted))
+    };
+    let has_schedule = tree.get("schedule").is_some();
+    if is_word("schedule") || (word.is_none() && has_schedule) {
+        if let Some(condition) = tree.take("condition") {
+            let message = "a trigger of type SCHEDULE has `schedule` in the place of `condition`";
+            loader.fault_in(FaultCode::InvalidValue, &condition.value, message);
+        }
+        if !has_schedule {
+            loader.fault_in(FaultCode::MissingField, tree, "missing field `schedule`");
+        }
+    } else if let Some(word) = word.as_ref().filter(|_| !is_word("event")) {
+        let message = "`type`: expected EVENT or SCHEDULE";
+        loader.fault_in(FaultCode::InvalidValue, &word.value, message);
+    } else if let Some(schedule) = tree.take("schedule") {
+        let message = "`schedule` is that of a trigger of type SCHEDULE";
+        loader.fault_in(FaultCode::InvalidValue, &schedule.value, message);
+    } else if tree.get("condition").is_none() {
+        loader.fault_in(FaultCode::MissingField, tree, "missing field `condition`");
     }
     resolve_status(loader, tree);
     if let Some(event) = tree

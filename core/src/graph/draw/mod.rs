@@ -7,7 +7,8 @@ mod mermaid;
 use std::collections::BTreeMap;
 
 use crate::definition::{
-    ForkStrategy, JoinStrategy, NodeConfig, NodeDefinition, TriggerAction, TriggerDefinition, WorkflowDefinition,
+    ForkStrategy, JoinStrategy, MergeVariables, NodeConfig, NodeDefinition, Reducer, TriggerAction, TriggerDefinition,
+    VariableDefinition, WorkflowDefinition,
 };
 
 pub use dot::dot;
@@ -123,7 +124,7 @@ impl Drawing {
     fn workflow<'w>(&mut self, workflow: &'w WorkflowDefinition, starts: &mut BTreeMap<&'w str, usize>) {
         let first = self.boxes.len();
         self.boxes.extend(workflow.nodes.iter().map(|node| NodeBox {
-            label: label(node),
+            label: label(node, &workflow.variables),
             shape: shape(&node.config),
         }));
         self.boxes.extend(workflow.triggers.iter().map(trigger_box));
@@ -180,8 +181,12 @@ fn action(action: &TriggerAction) -> (&'static str, Option<&str>) {
 fn trigger_box(trigger: &TriggerDefinition) -> NodeBox {
     let event = trigger.condition.event_name.as_deref();
     let event = event.unwrap_or(trigger.condition.event_type.as_str());
+    let when = match &trigger.schedule {
+        Some(schedule) => format!("SCHEDULE {} {}", schedule.cron, schedule.timezone),
+        None => format!("TRIGGER on {event}"),
+    };
     NodeBox {
-        label: format!("{}\nTRIGGER on {event}: {}", trigger.id, action(&trigger.action).0),
+        label: format!("{}\n{when}: {}", trigger.id, action(&trigger.action).0),
         shape: Shape::Trigger,
     }
 }
@@ -205,12 +210,35 @@ fn shape(config: &NodeConfig) -> Shape {
     }
 }
 
-fn label(node: &NodeDefinition) -> String {
+fn label(node: &NodeDefinition, variables: &[VariableDefinition]) -> String {
     let title = match node.name.as_deref() {
         Some(name) if name != node.id => format!("{}: {name}", node.id),
         Some(_) | None => node.id.clone(),
     };
-    format!("{title}\n{}{}", node.config.type_name(), known_by(&node.config))
+    let (type_name, known_by) = (node.config.type_name(), known_by(&node.config));
+    format!("{title}\n{type_name}{known_by}{}", merged(&node.config, variables))
+}
+
+/// The variables that a MAP brings back, each with its reducer; of a JOIN that merges all, those that have one.
+fn merged(config: &NodeConfig, variables: &[VariableDefinition]) -> String {
+    let reducer = |name: &str| variables.iter().find(|variable| variable.name == name)?.reduce.as_ref();
+    let by = |name: &str| match reducer(name) {
+        Some(Reducer::Word(word)) => format!("{name} by {}", word.as_str()),
+        Some(Reducer::Expression(text)) => format!("{name} by {text}"),
+        None => name.to_owned(),
+    };
+    let names: Vec<String> = match config {
+        NodeConfig::Map(map) => map.assign.iter().map(|name| by(name)).collect(),
+        NodeConfig::Join(join) if join.merge_variables == MergeVariables::All => {
+            let reduced = variables.iter().filter(|variable| variable.reduce.is_some());
+            reduced.map(|variable| by(&variable.name)).collect()
+        }
+        _ => return String::new(),
+    };
+    if names.is_empty() {
+        return String::new();
+    }
+    format!("\nmerges {}", names.join(", "))
 }
 
 /// A node's label, after its type.

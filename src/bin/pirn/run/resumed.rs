@@ -128,6 +128,8 @@ impl Going {
             .profiles(config.profiles)
             .tools(tools)
             .scripts(self.scripts.port())
+            // What is loaded is what the runs began with: the times of an older file start nothing.
+            .schedules(false)
             .store(store);
         if let Some(decided) = self.in_doubt {
             let answer = match decided {

@@ -240,6 +240,7 @@ impl View {
             | EventType::VariableChanged
             | EventType::CheckpointCreated
             | EventType::LlmToken
+            | EventType::ScheduleDue
             | EventType::Custom => Vec::new(),
         }
     }

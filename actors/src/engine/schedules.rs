@@ -1,0 +1,304 @@
+//! The schedules of an engine: each a task on the first arbiter, which carries its [`ScheduleMachine`] by that arbiter's clock.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt};
+use pirn_core::Millis;
+use pirn_core::definition::{ScheduleDefinition, TriggerDefinition};
+use pirn_core::run::{Control, scheduled};
+use pirn_core::schedule::{Effect, Input, ScheduleMachine, Times};
+use pirn_core::trigger::{Owner, TriggerExists, TriggerState};
+
+use super::EngineShared;
+use crate::host::{Host, TimerHandle};
+use crate::ports::ScheduleMemory;
+use crate::protocol::engine::{DetachedRun, EngineHandle, OnEnd};
+use crate::protocol::supervisor::SupervisorMsg;
+
+/// A clock on the wall may be set, and a machine may sleep: a schedule looks at it this often, milliseconds.
+const LOOKS_EVERY: Millis = 60_000;
+
+/// The schedules that are there.
+#[derive(Default)]
+pub(super) struct Schedules(Mutex<BTreeMap<(Owner, String), Known>>);
+
+/// A schedule, as its engine knows it. Dropping it stops the schedule.
+struct Known {
+    definition: Arc<TriggerDefinition>,
+    enabled: bool,
+    fired: Arc<AtomicU64>,
+    mail: UnboundedSender<ToSchedule>,
+}
+
+impl Drop for Known {
+    fn drop(&mut self) {
+        self.tell(ToSchedule::Stop);
+    }
+}
+
+impl Known {
+    fn tell(&self, message: ToSchedule) {
+        // One whose thread is gone hears nothing.
+        drop(self.mail.unbounded_send(message));
+    }
+}
+
+/// A message to a schedule.
+enum ToSchedule {
+    Input(Input),
+    /// The run of this time may start, unless an earlier process has begun it.
+    Start {
+        due: Millis,
+        has_begun: bool,
+    },
+    /// Nothing more is asked of it.
+    Stop,
+}
+
+impl Schedules {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<(Owner, String), Known>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts no more runs.
+    pub(super) fn stop(&self) {
+        self.lock().clear();
+    }
+}
+
+impl EngineShared {
+    /// The schedules of a workflow are those of `triggers` from now on. One that is as it was goes on.
+    pub(super) fn schedules_of(self: &Arc<Self>, owner: &Owner, triggers: &[TriggerDefinition]) {
+        let wanted = || triggers.iter().filter(|trigger| trigger.schedule.is_some());
+        let mut known = self.schedules.lock();
+        known.retain(|(of, _), known| of != owner || wanted().any(|trigger| *trigger == *known.definition));
+        for trigger in wanted() {
+            if !known.contains_key(&(owner.clone(), trigger.id.clone())) {
+                self.begin_schedule(&mut known, owner, trigger);
+            }
+        }
+    }
+
+    /// Adds a schedule that stands outside of a workflow.
+    ///
+    /// # Errors
+    /// One with its id is there, or it has no times.
+    pub fn add_schedule(self: &Arc<Self>, trigger: &TriggerDefinition) -> Result<(), String> {
+        let schedule = trigger.schedule.as_ref().ok_or("it has no schedule")?;
+        Times::read(&schedule.cron, &schedule.timezone).map_err(|fault| fault.to_string())?;
+        let mut known = self.schedules.lock();
+        let id = trigger.id.clone();
+        if known.contains_key(&(Owner::Engine, id.clone())) {
+            return Err(TriggerExists { id }.to_string());
+        }
+        self.begin_schedule(&mut known, &Owner::Engine, trigger);
+        Ok(())
+    }
+
+    /// The same in the place of one with its id; whatever else has its id is no schedule any more.
+    pub(super) fn replace_schedule(self: &Arc<Self>, trigger: &TriggerDefinition) {
+        let mut known = self.schedules.lock();
+        let key = (Owner::Engine, trigger.id.clone());
+        if known.get(&key).is_some_and(|known| *known.definition == *trigger) {
+            return;
+        }
+        known.remove(&key);
+        self.begin_schedule(&mut known, &Owner::Engine, trigger);
+    }
+
+    /// Enables or disables a schedule: whether that changed anything; none where there is no such schedule.
+    pub fn enable_schedule(&self, owner: &Owner, id: &str, enabled: bool) -> Option<bool> {
+        let mut known = self.schedules.lock();
+        let known = known.get_mut(&(owner.clone(), id.to_owned()))?;
+        let changed = std::mem::replace(&mut known.enabled, enabled) != enabled;
+        if changed {
+            known.tell(ToSchedule::Input(if enabled { Input::Enable } else { Input::Disable }));
+        }
+        Some(changed)
+    }
+
+    /// The schedules of an owner, by id.
+    pub fn schedules(&self, owner: &Owner) -> Vec<TriggerState> {
+        let known = self.schedules.lock();
+        let own = known.iter().filter(|((of, _), _)| of == owner);
+        own.map(|((_, id), known)| TriggerState {
+            id: id.clone(),
+            enabled: known.enabled,
+            fired: known.fired.load(Ordering::Relaxed),
+        })
+        .collect()
+    }
+
+    fn begin_schedule(
+        self: &Arc<Self>,
+        known: &mut BTreeMap<(Owner, String), Known>,
+        owner: &Owner,
+        trigger: &TriggerDefinition,
+    ) {
+        let Some(memory) = self.ports.schedules.clone() else {
+            return;
+        };
+        // One that nobody checked may have none.
+        let Some((schedule, times)) = times_of(trigger) else {
+            return;
+        };
+        let (mail, received) = unbounded();
+        let trigger = Arc::new(trigger.clone());
+        let begun = Known {
+            definition: Arc::clone(&trigger),
+            enabled: trigger.enabled,
+            fired: Arc::default(),
+            mail: mail.clone(),
+        };
+        let fired = Arc::clone(&begun.fired);
+        let name = match owner {
+            Owner::Workflow(workflow) => format!("{workflow}.{}", trigger.id),
+            Owner::Engine => trigger.id.clone(),
+        };
+        known.insert((owner.clone(), trigger.id.clone()), begun);
+        let engine = self.handle();
+        let job = Box::new(move |host: &Host, _| {
+            let jitter = (schedule.jitter_ms.unwrap_or_default(), host.random());
+            let policies = (schedule.overlap, schedule.catch_up);
+            let machine = ScheduleMachine::new(times.clone(), policies, jitter, trigger.max_triggers);
+            let carried = Carried {
+                machine: if trigger.enabled { machine } else { machine.disabled() },
+                times,
+                host: host.in_background(),
+                engine,
+                memory,
+                trigger,
+                name,
+                fired,
+                mail,
+                timer: None,
+            };
+            host.spawn(None, carried.live(received).boxed_local());
+        });
+        if let Err(error) = self.spawner.start_on(0, job) {
+            tracing::warn!(%error, "a schedule has no engine to live in");
+        }
+    }
+}
+
+/// The times of a SCHEDULE trigger.
+fn times_of(trigger: &TriggerDefinition) -> Option<(ScheduleDefinition, Times)> {
+    let schedule = trigger.schedule.clone()?;
+    let times = Times::read(&schedule.cron, &schedule.timezone).ok()?;
+    Some((schedule, times))
+}
+
+/// One schedule.
+struct Carried {
+    machine: ScheduleMachine,
+    times: Times,
+    host: Host,
+    engine: Arc<dyn EngineHandle>,
+    memory: Arc<dyn ScheduleMemory>,
+    trigger: Arc<TriggerDefinition>,
+    /// Names it in the store and in its runs.
+    name: String,
+    fired: Arc<AtomicU64>,
+    mail: UnboundedSender<ToSchedule>,
+    timer: Option<TimerHandle>,
+}
+
+impl Carried {
+    async fn live(mut self, mut received: UnboundedReceiver<ToSchedule>) {
+        let last = self.memory.last(&self.name);
+        self.hear(last, |last| ToSchedule::Input(Input::Begin { last }));
+        while let Some(message) = received.next().await {
+            match message {
+                ToSchedule::Input(input) => self.step(input),
+                ToSchedule::Start { due, has_begun: false } => self.start(due),
+                // Whoever goes on with the runs of the store goes on with it.
+                ToSchedule::Start { due, has_begun: true } => self.step(Input::Ended { due }),
+                ToSchedule::Stop => return,
+            }
+        }
+    }
+
+    fn step(&mut self, input: Input) {
+        let now = self.host.wall_clock();
+        let mut effects = Vec::new();
+        self.machine.step(now, input, &mut effects);
+        for effect in effects {
+            match effect {
+                Effect::SetTimer { generation, at } => {
+                    let mail = self.mail.clone();
+                    let after = at.saturating_sub(now).min(LOOKS_EVERY);
+                    self.timer = Some(self.host.after(None, after, move || {
+                        // It may have been stopped.
+                        drop(mail.unbounded_send(ToSchedule::Input(Input::Elapsed { generation })));
+                    }));
+                }
+                Effect::Start { due } => {
+                    let begun = self.memory.has_begun(&self.run_id(due));
+                    self.hear(begun, move |has_begun| ToSchedule::Start { due, has_begun });
+                }
+                Effect::Cancel { due } => {
+                    let reason = format!("schedule {} starts the next run", self.name);
+                    let cancel = SupervisorMsg::Control(Control::Cancel(reason));
+                    // It may have ended just now.
+                    drop(self.engine.tell_run(&self.run_id(due), cancel));
+                }
+                Effect::Skipped { due, why } => {
+                    let (schedule, due) = (&self.name, self.times.shown(due));
+                    tracing::info!(schedule, due, ?why, "a time of a schedule starts no run");
+                }
+                Effect::Keep { last } => self.memory.keep(&self.name, last),
+            }
+        }
+    }
+
+    /// The same in every process: no time has two runs.
+    fn run_id(&self, due: Millis) -> Arc<str> {
+        format!("{}@{}", self.name, self.times.shown(due)).into()
+    }
+
+    fn start(&mut self, due: Millis) {
+        let Some(start) = scheduled(&self.trigger, due, &self.times.shown(due)) else {
+            return self.step(Input::Ended { due });
+        };
+        let (mail, name) = (self.mail.clone(), self.name.clone());
+        let on_end: OnEnd = Box::new(move |report| {
+            if let Some(error) = &report.error {
+                tracing::warn!(%error, schedule = name, "a run that a schedule started failed");
+            }
+            // It may have been stopped.
+            drop(mail.unbounded_send(ToSchedule::Input(Input::Ended { due })));
+        });
+        let run = DetachedRun {
+            is_background: true,
+            ..DetachedRun::of(self.run_id(due), start, None, on_end)
+        };
+        match Arc::clone(&self.engine).start_detached(run) {
+            Ok(()) => {
+                self.fired.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(error) => {
+                tracing::warn!(%error, schedule = self.name, "a schedule could not start its run");
+                self.step(Input::Ended { due });
+            }
+        }
+    }
+
+    /// Hears what comes of an answer: at once where that is known.
+    fn hear<T: 'static>(
+        &self,
+        mut answer: BoxFuture<'static, T>,
+        message: impl FnOnce(T) -> ToSchedule + Send + 'static,
+    ) {
+        let mail = self.mail.clone();
+        // It may have been stopped.
+        let tell = move |known| drop(mail.unbounded_send(message(known)));
+        match (&mut answer).now_or_never() {
+            Some(known) => tell(known),
+            None => self.host.external(None, answer.map(tell).boxed()).detach(),
+        }
+    }
+}

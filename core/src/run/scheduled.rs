@@ -1,0 +1,37 @@
+//! The run that a time of a schedule starts.
+
+use serde_json::{Map, Value, json};
+
+use super::effect::DetachedStart;
+use crate::Millis;
+use crate::definition::{TriggerAction, TriggerDefinition};
+use crate::event::EventType;
+
+/// The run that a SCHEDULE trigger starts at a time that the clock on the wall shows as `scheduled_at`; none where its action starts
+/// none. Its input is the event SCHEDULE_DUE, or the fields of it that the action names.
+pub fn scheduled(trigger: &TriggerDefinition, due: Millis, scheduled_at: &str) -> Option<DetachedStart> {
+    let TriggerAction::StartWorkflow { workflow_id, input } = &trigger.action else {
+        return None;
+    };
+    let event = [
+        ("type", json!(EventType::ScheduleDue.as_str())),
+        ("triggerId", json!(trigger.id)),
+        ("scheduledAt", json!(scheduled_at)),
+        ("timestamp", json!(due)),
+    ];
+    let wanted = input.as_ref().map_or(&[][..], |input| &input.fields);
+    let fields = event
+        .into_iter()
+        .filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|wanted| wanted == name))
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect::<Map<_, _>>();
+    Some(DetachedStart {
+        firing: 0,
+        workflow_id: workflow_id.clone(),
+        input: Value::Object(fields),
+        messages: Vec::new(),
+        is_unlimited: false,
+        // The clock is no link of a chain of triggers.
+        trigger_depth: 0,
+    })
+}

@@ -1,0 +1,517 @@
+//! The schedule machine: which of a schedule's times start a run, and when.
+//!
+//! | input | does |
+//! |---|---|
+//! | Begin | the times since the last that was handled were missed: `catchUp` says which start; sets the timer of the next |
+//! | Elapsed | the times that are due: the last of them by `overlap`, those before it were missed; sets the next timer |
+//! | Elapsed of another generation | nothing |
+//! | Ended | the run of that time is over: the first of the queue starts |
+//! | Disable | forgets its timer and its queue |
+//! | Enable | goes on from now; what came while it was disabled was no time of it |
+//!
+//! | a time is due, and a run is under way | does |
+//! |---|---|
+//! | `skip` | it is skipped |
+//! | `queue` | it waits for its turn; beyond [`MAX_QUEUED`] it is skipped |
+//! | `cancelPrevious` | those under way are cancelled, and it starts |
+//! | `allow` | it starts |
+//!
+//! Missed times that start wait for one another, unless `allow`. Invariants: a time starts at most one run; times start in
+//! their order; with `skip` and `queue` one run at a time; no more runs start than `maxTriggers`. `Keep` tells the time up to which
+//! every run that is due has ended: a later process begins there, and asks for a run of its time that has begun once more.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use super::times::Times;
+use crate::Millis;
+use crate::definition::{CatchUp, Overlap};
+
+/// Times that wait for their turn at most.
+pub const MAX_QUEUED: usize = 100;
+
+/// Missed times that start at most: the latest.
+pub const MAX_CAUGHT_UP: usize = 1_000;
+
+/// What a schedule hears.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// It works from now on; the last time that an earlier process had handled, where that is known.
+    Begin {
+        /// That.
+        last: Option<Millis>,
+    },
+    /// Its timer's time has come.
+    Elapsed {
+        /// Tells it from other timers.
+        generation: u32,
+    },
+    /// The run of this time has ended, or did not start.
+    Ended {
+        /// The time.
+        due: Millis,
+    },
+    /// No time of it is to start a run any more.
+    Disable,
+    /// Its times start runs again.
+    Enable,
+}
+
+/// What a schedule wants done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Say when it is so late; a timer that was set before is none any more.
+    SetTimer {
+        /// Tells it from other timers.
+        generation: u32,
+        /// Milliseconds since 1970.
+        at: Millis,
+    },
+    /// Start the run of this time.
+    Start {
+        /// The time.
+        due: Millis,
+    },
+    /// Cancel the run of this time.
+    Cancel {
+        /// The time.
+        due: Millis,
+    },
+    /// A time starts nothing.
+    Skipped {
+        /// The time.
+        due: Millis,
+        /// The reason.
+        why: Skip,
+    },
+    /// The times up to this one are over, whatever becomes of the process.
+    Keep {
+        /// That.
+        last: Millis,
+    },
+}
+
+/// The reason that a time starts nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Skip {
+    /// The run of an earlier time is under way.
+    Overlaps,
+    /// Too many wait.
+    QueueFull,
+    /// No process was there, and it is not caught up on.
+    Missed,
+    /// As many runs as may have started, or it was disabled while the time waited.
+    Stopped,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct ScheduleMachine {
+    times: Times,
+    overlap: Overlap,
+    catch_up: CatchUp,
+    jitter_ms: Millis,
+    seed: u64,
+    /// Runs that may still start.
+    left: u64,
+    /// The last time that was looked at.
+    last: Millis,
+    /// The last that was told as handled.
+    kept: Option<Millis>,
+    running: BTreeSet<Millis>,
+    queued: VecDeque<Millis>,
+    generation: u32,
+    is_enabled: bool,
+}
+
+impl ScheduleMachine {
+    /// A schedule that has not begun. `most`: so many runs start; none or 0: without limit. `seed`: of the delays up to `jitter_ms`.
+    pub fn new(
+        times: Times,
+        (overlap, catch_up): (Overlap, CatchUp),
+        (jitter_ms, seed): (Millis, u64),
+        most: Option<u64>,
+    ) -> Self {
+        Self {
+            times,
+            overlap,
+            catch_up,
+            jitter_ms,
+            seed,
+            left: most.filter(|most| *most > 0).unwrap_or(u64::MAX),
+            last: 0,
+            kept: None,
+            running: BTreeSet::new(),
+            queued: VecDeque::new(),
+            generation: 0,
+            is_enabled: true,
+        }
+    }
+
+    /// The same, which starts nothing before [`Input::Enable`].
+    #[must_use]
+    pub fn disabled(self) -> Self {
+        Self {
+            is_enabled: false,
+            ..self
+        }
+    }
+
+    /// Takes one input; what is to be done is appended to `out`.
+    pub fn step(&mut self, now: Millis, input: Input, out: &mut Vec<Effect>) {
+        match input {
+            Input::Begin { last } => {
+                self.last = last.unwrap_or(now);
+                if !self.is_enabled {
+                    return;
+                }
+                let missed = self.passed(now);
+                self.catch_up(missed, out);
+                self.handled(out);
+                self.arm(out);
+            }
+            Input::Elapsed { generation } if generation == self.generation && self.is_enabled => {
+                let mut passed = self.passed(now);
+                let due = passed.pop_back();
+                self.catch_up(passed, out);
+                if let Some(due) = due {
+                    self.due(due, out);
+                }
+                self.handled(out);
+                self.arm(out);
+            }
+            Input::Elapsed { .. } => {}
+            Input::Ended { due } => {
+                if self.running.remove(&due) {
+                    self.start_queued(out);
+                    self.handled(out);
+                }
+            }
+            Input::Disable => {
+                self.is_enabled = false;
+                let why = Skip::Stopped;
+                out.extend(self.queued.drain(..).map(|due| Effect::Skipped { due, why }));
+                self.handled(out);
+            }
+            Input::Enable if self.is_enabled => {}
+            Input::Enable => {
+                self.is_enabled = true;
+                self.last = self.last.max(now);
+                self.handled(out);
+                self.arm(out);
+            }
+        }
+    }
+
+    /// The latest times that have passed, with their delays.
+    fn passed(&mut self, now: Millis) -> VecDeque<Millis> {
+        let begins = self.last;
+        let mut passed = VecDeque::new();
+        while let Some(due) = self.times.after(self.last).filter(|due| self.at(*due) <= now) {
+            self.last = due;
+            passed.push_back(due);
+            if passed.len() > MAX_CAUGHT_UP {
+                return self.latest(begins, now);
+            }
+        }
+        passed
+    }
+
+    /// The same from the end: so many have passed that all of them would take long to look at.
+    fn latest(&mut self, begins: Millis, now: Millis) -> VecDeque<Millis> {
+        let mut passed = VecDeque::new();
+        let mut before = now.saturating_add(1);
+        while let Some(due) = self.times.before(before).filter(|due| *due > begins) {
+            before = due;
+            if self.at(due) <= now {
+                passed.push_front(due);
+                if passed.len() > MAX_CAUGHT_UP {
+                    break;
+                }
+            } else {
+                // Its delay is not over: it and those after it are still to come.
+                passed.clear();
+            }
+        }
+        self.last = passed.back().copied().unwrap_or(self.last);
+        passed
+    }
+
+    fn catch_up(&mut self, mut missed: VecDeque<Millis>, out: &mut Vec<Effect>) {
+        let starts = match self.catch_up {
+            CatchUp::None => 0,
+            CatchUp::Last => 1,
+            CatchUp::All => MAX_CAUGHT_UP,
+        };
+        let passed_over = missed.len().saturating_sub(starts);
+        let skipped = missed.drain(..passed_over);
+        out.extend(skipped.map(|due| Effect::Skipped { due, why: Skip::Missed }));
+        for due in missed {
+            match self.overlap {
+                Overlap::Skip | Overlap::Queue | Overlap::CancelPrevious if self.queued.len() >= MAX_CAUGHT_UP => {
+                    let why = Skip::QueueFull;
+                    out.push(Effect::Skipped { due, why });
+                }
+                Overlap::Allow => self.start(due, out),
+                Overlap::Skip | Overlap::Queue | Overlap::CancelPrevious => self.queued.push_back(due),
+            }
+        }
+        self.start_queued(out);
+    }
+
+    fn due(&mut self, due: Millis, out: &mut Vec<Effect>) {
+        let is_free = self.running.is_empty() && self.queued.is_empty();
+        let skipped = |why| Effect::Skipped { due, why };
+        match self.overlap {
+            Overlap::Skip if !is_free => out.push(skipped(Skip::Overlaps)),
+            Overlap::Queue if !is_free && self.queued.len() >= MAX_QUEUED => out.push(skipped(Skip::QueueFull)),
+            Overlap::Queue if !is_free => self.queued.push_back(due),
+            Overlap::CancelPrevious => {
+                out.extend(self.queued.drain(..).map(|due| Effect::Skipped {
+                    due,
+                    why: Skip::Overlaps,
+                }));
+                out.extend(
+                    std::mem::take(&mut self.running)
+                        .into_iter()
+                        .map(|due| Effect::Cancel { due }),
+                );
+                self.start(due, out);
+            }
+            Overlap::Skip | Overlap::Queue | Overlap::Allow => self.start(due, out),
+        }
+    }
+
+    fn start_queued(&mut self, out: &mut Vec<Effect>) {
+        if self.running.is_empty()
+            && let Some(due) = self.queued.pop_front()
+        {
+            self.start(due, out);
+        }
+    }
+
+    fn start(&mut self, due: Millis, out: &mut Vec<Effect>) {
+        let Some(left) = self.left.checked_sub(1) else {
+            let why = Skip::Stopped;
+            return out.push(Effect::Skipped { due, why });
+        };
+        self.left = left;
+        self.running.insert(due);
+        out.push(Effect::Start { due });
+    }
+
+    /// A time that waits, or whose run has not ended, is not handled: a later process looks at it again.
+    fn handled(&mut self, out: &mut Vec<Effect>) {
+        let open = self.queued.front().into_iter().chain(self.running.first()).min();
+        let last = open.map_or(self.last, |due| due - 1);
+        if self.kept.replace(last) != Some(last) {
+            out.push(Effect::Keep { last });
+        }
+    }
+
+    fn arm(&mut self, out: &mut Vec<Effect>) {
+        self.generation += 1;
+        if self.left > 0
+            && let Some(due) = self.times.after(self.last)
+        {
+            out.push(Effect::SetTimer {
+                generation: self.generation,
+                at: self.at(due),
+            });
+        }
+    }
+
+    /// The moment that a time starts at: with its delay, which is its own in every process.
+    fn at(&self, due: Millis) -> Millis {
+        let draw = mix(self.seed ^ mix(due));
+        due.saturating_add(self.jitter_ms.checked_add(1).map_or(draw, |many| draw % many))
+    }
+}
+
+/// The finalizer of `SplitMix64`: every bit of the number is in every bit of the result.
+fn mix(number: u64) -> u64 {
+    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}
+
+#[cfg(all(test, feature = "schedule"))]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MINUTE: Millis = 60_000;
+
+    fn machine(overlap: Overlap, catch_up: CatchUp, jitter_ms: Millis, most: Option<u64>) -> ScheduleMachine {
+        let times = Times::read("* * * * *", "UTC").expect("times");
+        ScheduleMachine::new(times, (overlap, catch_up), (jitter_ms, 7), most)
+    }
+
+    /// A process: from when to when it lives. Each run takes as long as `takes` says for its minute.
+    struct World {
+        started: Vec<(Millis, Millis)>,
+        cancelled: Vec<Millis>,
+        skipped: Vec<Millis>,
+        kept: Option<Millis>,
+    }
+
+    impl World {
+        /// Plays a machine from `from` to `until`, by its timers and the ends of its runs.
+        fn live(&mut self, mut machine: ScheduleMachine, (from, until): (Millis, Millis), takes: &[Millis]) {
+            let (mut now, mut timer, mut ends) = (from, None, BTreeMap::new());
+            let mut next = Some(Input::Begin { last: self.kept });
+            while let Some(input) = next.take() {
+                let mut out = Vec::new();
+                machine.step(now, input, &mut out);
+                for effect in out {
+                    match effect {
+                        Effect::SetTimer { generation, at } => timer = Some((at.max(now), generation)),
+                        Effect::Start { due } if self.started.iter().any(|(begun, _)| *begun == due) => {
+                            // An earlier process has begun it: the carrier does not begin it again.
+                            ends.insert((now, due), due);
+                        }
+                        Effect::Start { due } => {
+                            self.started.push((due, now));
+                            let takes = takes[(due / MINUTE) as usize % takes.len()];
+                            assert_eq!(ends.insert((now + takes, due), due), None);
+                        }
+                        Effect::Cancel { due } => {
+                            self.cancelled.push(due);
+                            ends.retain(|_, run| *run != due);
+                        }
+                        Effect::Skipped { due, .. } => self.skipped.push(due),
+                        Effect::Keep { last } => self.kept = Some(last),
+                    }
+                }
+                let end = ends.first_key_value().map(|((at, due), _)| (*at, *due));
+                let (at, input) = match (end, timer) {
+                    (Some((at, due)), timer) if timer.is_none_or(|(due, _)| at <= due) => (at, Input::Ended { due }),
+                    (_, Some((at, generation))) => (at, Input::Elapsed { generation }),
+                    (_, None) => break,
+                };
+                if at >= until {
+                    break;
+                }
+                match input {
+                    Input::Ended { due } => drop(ends.remove(&(at, due))),
+                    Input::Elapsed { .. } => timer = None,
+                    Input::Begin { .. } | Input::Disable | Input::Enable => {}
+                }
+                now = at;
+                next = Some(input);
+            }
+        }
+    }
+
+    /// Minute by minute, from the rule: the minutes that start a run, and when.
+    fn by_rule(overlap: Overlap, minutes: Millis, takes: &[Millis]) -> Vec<(Millis, Millis)> {
+        let mut started: Vec<(Millis, Millis)> = Vec::new();
+        let takes = |due: Millis| takes[(due / MINUTE) as usize % takes.len()];
+        for due in (1..minutes).map(|minute| minute * MINUTE) {
+            let free_at = started
+                .iter()
+                .map(|(due, at)| at + takes(*due))
+                .max()
+                .unwrap_or_default();
+            match overlap {
+                Overlap::Skip if free_at > due => {}
+                Overlap::Queue => started.push((due, due.max(free_at))),
+                Overlap::Skip | Overlap::CancelPrevious | Overlap::Allow => started.push((due, due)),
+            }
+        }
+        started
+    }
+
+    fn overlap() -> impl Strategy<Value = Overlap> {
+        prop::sample::select(&[Overlap::Skip, Overlap::Queue, Overlap::CancelPrevious, Overlap::Allow][..])
+    }
+
+    proptest! {
+        #[test]
+        fn runs_start_minute_by_minute_as_overlap_says(
+            overlap in overlap(),
+            takes in prop::collection::vec(1..200_000_u64, 1..5),
+        ) {
+            let mut world = World { started: Vec::new(), cancelled: Vec::new(), skipped: Vec::new(), kept: None };
+            world.live(machine(overlap, CatchUp::Last, 0, None), (0, 30 * MINUTE), &takes);
+            let until = |started: Vec<(Millis, Millis)>| -> Vec<(Millis, Millis)> {
+                started.into_iter().filter(|(_, at)| *at < 30 * MINUTE).collect()
+            };
+            prop_assert_eq!(&world.started, &until(by_rule(overlap, 30, &takes)));
+            if overlap == Overlap::CancelPrevious {
+                let late = world.started.windows(2).filter(|two| {
+                    let (due, at) = two[0];
+                    at + takes[(due / MINUTE) as usize % takes.len()] > two[1].1
+                });
+                prop_assert_eq!(&world.cancelled, &late.map(|two| two[0].0).collect::<Vec<_>>());
+            }
+        }
+
+        #[test]
+        fn whatever_ends_the_process_no_time_starts_twice_and_catch_up_says_which_are_made_good(
+            overlap in overlap(),
+            catch_up in prop::sample::select(&[CatchUp::None, CatchUp::Last, CatchUp::All][..]),
+            lives in prop::collection::vec((0..300_000_u64, 1..600_000_u64), 1..5),
+            takes in prop::collection::vec(1..90_000_u64, 1..4),
+            jitter_ms in 0..30_000_u64,
+        ) {
+            let mut world = World { started: Vec::new(), cancelled: Vec::new(), skipped: Vec::new(), kept: None };
+            let mut now = MINUTE;
+            for (pause, life) in lives {
+                let (from, before) = (now + pause, world.started.len());
+                let missed_from = world.kept;
+                world.live(machine(overlap, catch_up, jitter_ms, None), (from, from + life), &takes);
+                now = from + life;
+                if let Some(missed_from) = missed_from {
+                    let missed: Vec<Millis> = (missed_from + 1..from).filter(|at| at % MINUTE == 0).collect();
+                    let made_good = world.started[before..].iter().filter(|(due, _)| *due + jitter_ms < from).count();
+                    match catch_up {
+                        CatchUp::None => prop_assert_eq!(made_good, 0),
+                        CatchUp::Last => prop_assert!(made_good <= 1),
+                        CatchUp::All => prop_assert!(made_good <= missed.len()),
+                    }
+                }
+            }
+            let dues: Vec<Millis> = world.started.iter().map(|(due, _)| *due).collect();
+            prop_assert!(dues.windows(2).all(|two| two[0] < two[1]), "in order, none twice: {:?}", dues);
+            for (due, at) in &world.started {
+                prop_assert!(at >= due, "never early");
+            }
+            let handled: BTreeSet<Millis> = dues.iter().chain(&world.skipped).copied().collect();
+            let all = (2 * MINUTE..=world.kept.unwrap_or_default()).filter(|at| at % MINUTE == 0 && catch_up == CatchUp::All && overlap == Overlap::Allow);
+            for due in all.filter(|due| dues.first().is_some_and(|first| first <= due)) {
+                prop_assert!(handled.contains(&due), "{} is lost", due);
+            }
+        }
+    }
+
+    #[test]
+    fn no_more_runs_start_than_max_triggers() {
+        let mut world = World {
+            started: Vec::new(),
+            cancelled: Vec::new(),
+            skipped: Vec::new(),
+            kept: None,
+        };
+        world.live(
+            machine(Overlap::Allow, CatchUp::All, 0, Some(3)),
+            (0, 99 * MINUTE),
+            &[1],
+        );
+        assert_eq!(world.started.len(), 3);
+    }
+
+    #[test]
+    fn a_timer_of_before_is_none() {
+        let mut machine = machine(Overlap::Skip, CatchUp::Last, 0, None);
+        let mut out = Vec::new();
+        machine.step(0, Input::Begin { last: None }, &mut out);
+        out.clear();
+        machine.step(MINUTE, Input::Elapsed { generation: 0 }, &mut out);
+        machine.step(MINUTE, Input::Ended { due: 7 }, &mut out);
+        assert_eq!(out, []);
+    }
+}

@@ -1,0 +1,229 @@
+//! The times of a cron expression in a time zone.
+//!
+//! A time of day that a zone skips is due at the first moment after the gap; one that a zone has twice is due the first time. So a
+//! cron expression is looked at on the clock on the wall, and each of its times is one moment.
+
+use std::str::FromStr;
+
+use chrono::{DateTime, Duration, LocalResult, NaiveDateTime, TimeZone, Timelike, Utc};
+use chrono_tz::{TZ_VARIANTS, Tz};
+use croner::{Cron, errors::CronError};
+
+use super::TimesFault;
+use crate::Millis;
+use crate::definition::nearest;
+
+/// No zone has ever skipped more minutes at once.
+const LONGEST_GAP: i64 = 26 * 60;
+
+/// No zone has gone back by more minutes at once since there are computers.
+const LONGEST_FOLD: i64 = 3 * 60;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Times {
+    cron: Cron,
+    zone: Tz,
+}
+
+impl Times {
+    /// Reads a cron expression of five fields (minute, hour, day of the month, month, day of the week) or six (seconds
+    /// first), and the name of a time zone: `Europe/Berlin`.
+    ///
+    /// # Errors
+    /// [`TimesFault`].
+    pub fn read(cron: &str, timezone: &str) -> Result<Self, TimesFault> {
+        let zone = Tz::from_str(timezone).map_err(|_| {
+            let names = TZ_VARIANTS.iter().map(|zone| zone.name());
+            let alike = TZ_VARIANTS
+                .iter()
+                .find(|zone| zone.name().eq_ignore_ascii_case(timezone));
+            TimesFault::Zone(alike.map(|zone| zone.name()).or_else(|| nearest(timezone, names)))
+        })?;
+        let cron = Cron::from_str(cron).map_err(|error| TimesFault::Cron(reason(&error)))?;
+        let times = Self { cron, zone };
+        match times.next_on_the_wall(DateTime::UNIX_EPOCH.naive_utc()) {
+            Some(_) => Ok(times),
+            None => Err(TimesFault::Cron("no such time ever comes".to_owned())),
+        }
+    }
+
+    /// The first time after this moment, both in milliseconds since 1970; none: there are no more.
+    pub fn after(&self, moment: Millis) -> Option<Millis> {
+        let moment = DateTime::from_timestamp_millis(i64::try_from(moment).ok()?)?;
+        let mut wall = moment.with_timezone(&self.zone).naive_local();
+        loop {
+            wall = self.next_on_the_wall(wall)?;
+            let due = self.moment_of(wall)?;
+            if due > moment {
+                return u64::try_from(due.timestamp_millis()).ok();
+            }
+        }
+    }
+
+    /// The last time before this moment, both in milliseconds since 1970; none: there is none.
+    pub fn before(&self, moment: Millis) -> Option<Millis> {
+        let moment = DateTime::from_timestamp_millis(i64::try_from(moment).ok()?)?;
+        // Where clocks went back, times on the wall that look later came before.
+        let mut wall = moment.with_timezone(&self.zone).naive_local() + Duration::minutes(LONGEST_FOLD);
+        loop {
+            let previous = self.cron.find_previous_occurrence(&wall.and_utc(), false).ok()?;
+            wall = previous.naive_utc();
+            let due = self.moment_of(wall)?;
+            if due < moment {
+                return u64::try_from(due.timestamp_millis()).ok();
+            }
+        }
+    }
+
+    /// A moment as the clock on the wall shows it: `2026-11-22T03:00:00+01:00`.
+    pub fn shown(&self, moment: Millis) -> String {
+        let moment = i64::try_from(moment).ok().and_then(DateTime::from_timestamp_millis);
+        moment.map_or_else(String::new, |moment| moment.with_timezone(&self.zone).to_rfc3339())
+    }
+
+    fn next_on_the_wall(&self, after: NaiveDateTime) -> Option<NaiveDateTime> {
+        let next = self.cron.find_next_occurrence(&after.and_utc(), false).ok()?;
+        Some(next.naive_utc())
+    }
+
+    /// The moment of a time on the wall.
+    fn moment_of(&self, wall: NaiveDateTime) -> Option<DateTime<Utc>> {
+        let at = |wall: NaiveDateTime| match self.zone.from_local_datetime(&wall) {
+            LocalResult::Single(moment) | LocalResult::Ambiguous(moment, _) => Some(moment.to_utc()),
+            LocalResult::None => None,
+        };
+        at(wall).or_else(|| {
+            let minute = wall.with_second(0)?;
+            (1..=LONGEST_GAP).find_map(|later| at(minute + Duration::minutes(later)))
+        })
+    }
+}
+
+/// The reason alone, in one sentence.
+fn reason(error: &CronError) -> String {
+    match error {
+        CronError::InvalidPattern(why) | CronError::IllegalCharacters(why) | CronError::ComponentError(why) => {
+            why.trim_end_matches('.').to_owned()
+        }
+        CronError::EmptyPattern => "it is empty".to_owned(),
+        CronError::InvalidDate | CronError::InvalidTime | CronError::TimeSearchLimitExceeded => {
+            "no such time ever comes".to_owned()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use chrono::{Datelike, NaiveDate};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Minutes, hours and days of the week; none: every one.
+    #[derive(Clone, Debug)]
+    struct Pattern {
+        minutes: BTreeSet<u32>,
+        hours: Option<BTreeSet<u32>>,
+        days: Option<BTreeSet<u32>>,
+    }
+
+    impl Pattern {
+        fn text(&self) -> String {
+            let list = |set: &BTreeSet<u32>| set.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
+            let or_all = |set: &Option<BTreeSet<u32>>| set.as_ref().map_or_else(|| "*".to_owned(), list);
+            format!(
+                "{} {} * * {}",
+                list(&self.minutes),
+                or_all(&self.hours),
+                or_all(&self.days)
+            )
+        }
+
+        fn has(&self, wall: NaiveDateTime) -> bool {
+            let or_all = |set: &Option<BTreeSet<u32>>, value| set.as_ref().is_none_or(|set| set.contains(&value));
+            self.minutes.contains(&wall.minute())
+                && or_all(&self.hours, wall.hour())
+                && or_all(&self.days, wall.weekday().num_days_from_sunday())
+        }
+    }
+
+    fn pattern() -> impl Strategy<Value = Pattern> {
+        let set = |most: u32, range| prop::collection::btree_set(0..most, range);
+        (
+            set(60, 1..4_usize),
+            prop::option::of(set(5, 1..4_usize)),
+            prop::option::weighted(0.3, set(7, 1..4_usize)),
+        )
+            .prop_map(|(minutes, hours, days)| Pattern { minutes, hours, days })
+    }
+
+    /// Zones, and a day of each on which its clocks go on or back; Lord Howe's by half an hour, Samoa's over a whole day.
+    const CHANGES: [(Tz, (i32, u32, u32)); 8] = [
+        (Tz::Europe__Berlin, (2026, 3, 29)),
+        (Tz::Europe__Berlin, (2026, 10, 25)),
+        (Tz::America__New_York, (2026, 3, 8)),
+        (Tz::America__New_York, (2026, 11, 1)),
+        (Tz::Australia__Lord_Howe, (2026, 4, 5)),
+        (Tz::Australia__Lord_Howe, (2026, 10, 4)),
+        (Tz::Pacific__Apia, (2011, 12, 30)),
+        (Tz::Asia__Kolkata, (2026, 1, 1)),
+    ];
+
+    /// Minute by minute: the wall shows a time of the pattern for the first time, or has passed over one.
+    fn is_due(pattern: &Pattern, zone: Tz, moment: DateTime<Utc>) -> bool {
+        let wall = |moment: DateTime<Utc>| moment.with_timezone(&zone).naive_local();
+        let (now, before) = (wall(moment), wall(moment - Duration::minutes(1)));
+        let shown_before = (1..=180).any(|ago| wall(moment - Duration::minutes(ago)) == now);
+        let mut passed = before + Duration::minutes(1);
+        let mut is_passed = false;
+        while passed < now {
+            is_passed |= pattern.has(passed);
+            passed += Duration::minutes(1);
+        }
+        is_passed || (pattern.has(now) && !shown_before)
+    }
+
+    proptest! {
+        #[test]
+        fn times_are_those_of_the_clock_on_the_wall_each_once(
+            pattern in pattern(),
+            (zone, (year, month, day)) in prop::sample::select(&CHANGES[..]),
+            minutes_before in 0..2_880_i64,
+        ) {
+            let day = NaiveDate::from_ymd_opt(year, month, day).expect("a day");
+            let start = day.and_time(chrono::NaiveTime::MIN).and_utc() - Duration::minutes(minutes_before);
+            let times = Times::read(&pattern.text(), zone.name()).expect("times");
+            let minutes = (1..=4_320).map(|minute| start + Duration::minutes(minute));
+            let expected: Vec<i64> = minutes
+                .filter(|moment| is_due(&pattern, zone, *moment))
+                .map(|moment| moment.timestamp_millis())
+                .collect();
+            let mut found = Vec::new();
+            let mut at = start.timestamp_millis() as u64;
+            while let Some(next) = times.after(at) {
+                if next as i64 > (start + Duration::minutes(4_320)).timestamp_millis() {
+                    break;
+                }
+                found.push(next as i64);
+                at = next;
+            }
+            prop_assert_eq!(found, expected, "{} in {}", pattern.text(), zone);
+        }
+    }
+
+    #[test]
+    fn what_is_no_schedule_is_said() {
+        let fault = |cron: &str, zone: &str| Times::read(cron, zone).expect_err("no schedule");
+        assert_eq!(
+            fault("0 3 * * *", "Europe/Berln"),
+            TimesFault::Zone(Some("Europe/Berlin"))
+        );
+        assert_eq!(fault("0 3 * * *", "utc+1x"), fault("0 3 * * *", "utc+1x"));
+        for cron in ["", "0 3 * *", "61 * * * *", "0 3 31 2 *", "x y z a b"] {
+            assert!(matches!(fault(cron, "UTC"), TimesFault::Cron(_)), "{cron}");
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Triggers that fire by the clock. A virtual clock begins at midnight, 1 January 1970, UTC.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::executor::block_on;
+use pirn::store::{MemoryStore, Store};
+use pirn::{Engine, EngineBuilder, ScheduleDefinition, TriggerDefinition, TriggerState};
+use serde_json::{Value, json};
+
+/// The inputs of the runs that schedules started, in the order in which they began.
+#[derive(Clone, Default)]
+struct Started(Arc<Mutex<Vec<Value>>>);
+
+impl Started {
+    fn at(&self) -> Vec<String> {
+        let inputs = self.0.lock().expect("locks");
+        let at = |input: &Value| input["scheduledAt"].as_str().unwrap_or_default().to_owned();
+        inputs.iter().map(at).collect()
+    }
+
+    /// An engine with `work`, which takes so many seconds, and `main`, which waits for so many.
+    fn engine(&self, takes: u64, waits: u64, triggers: &Value) -> EngineBuilder {
+        let own = Arc::clone(&self.0);
+        let line = |id: &str, node: Value| {
+            let seconds = if id == "main" { waits } else { takes };
+            json!({"id": id, "nodes": [{"id": "start", "type": "START"}, node,
+                {"id": "wait", "type": "WAIT", "config": {"seconds": seconds}}, {"id": "end", "type": "END"}],
+                "edges": [{"from": "start", "to": "do"}, {"from": "do", "to": "wait"}, {"from": "wait", "to": "end"}]})
+        };
+        let code =
+            |function: &str| json!({"id": "do", "type": "CODE", "config": {"function": function, "input": "input"}});
+        let bundle = json!({
+            "workflows": [line("main", code("nothing")), line("work", code("note"))],
+            "triggers": triggers,
+        });
+        let engine = Engine::builder().workflows(bundle.to_string());
+        let engine = engine.function("nothing", |_| Ok(Value::Null));
+        engine.function("note", move |input| {
+            own.lock().expect("locks").push((**input).clone());
+            Ok(Value::Null)
+        })
+    }
+
+    /// Runs `main` under virtual time to its end, and what was started meanwhile to its own.
+    fn play(&self, takes: u64, waits: u64, triggers: &Value) -> Engine {
+        let engine = self
+            .engine(takes, waits, triggers)
+            .virtual_time(None)
+            .build()
+            .expect("builds");
+        let run = engine.start("main", Value::Null).expect("starts");
+        engine.wait_idle();
+        let report = run.try_outcome().expect("a schedule keeps no run from its end");
+        assert_eq!(report.elapsed_ms, waits * 1_000, "nobody waits for a schedule");
+        engine
+    }
+}
+
+fn every(cron: &str, schedule: &Value, more: &Value) -> Value {
+    let mut trigger = json!({"id": "t", "type": "SCHEDULE", "schedule": {"cron": cron},
+        "action": {"type": "START_WORKFLOW", "parameters": {"workflowId": "work"}}});
+    for (name, value) in schedule.as_object().into_iter().flatten() {
+        trigger["schedule"][name] = value.clone();
+    }
+    for (name, value) in more.as_object().into_iter().flatten() {
+        trigger[name] = value.clone();
+    }
+    json!([trigger])
+}
+
+const DAY: u64 = 86_400;
+
+#[test]
+fn a_schedule_starts_its_workflow_at_each_of_its_times() {
+    let started = Started::default();
+    let engine = started.play(
+        1,
+        3 * DAY,
+        &every("0 3 * * *", &json!({"timezone": "Europe/Berlin"}), &Value::Null),
+    );
+    let at = |day: u32| format!("1970-01-0{day}T03:00:00+01:00");
+    assert_eq!(started.at(), [at(1), at(2), at(3)]);
+    let first = started.0.lock().expect("locks")[0].clone();
+    let hours = 2 * 3_600_000;
+    let event = json!({"type": "SCHEDULE_DUE", "triggerId": "t", "scheduledAt": at(1), "timestamp": hours});
+    assert_eq!(first, event, "its input is the event");
+    let state = TriggerState {
+        id: "t".to_owned(),
+        enabled: true,
+        fired: 3,
+    };
+    assert_eq!(block_on(engine.triggers(None)), [state]);
+}
+
+#[test]
+fn a_schedule_of_a_workflow_fires_as_one_that_stands_outside() {
+    let started = Started::default();
+    let own = every("0 3 * * *", &Value::Null, &Value::Null);
+    let engine = started.engine(1, DAY, &json!([])).workflows(
+        json!({"id": "own", "triggers": own, "edges": [{"from": "s", "to": "e"}],
+            "nodes": [{"id": "s", "type": "START"}, {"id": "e", "type": "END"}]})
+        .to_string(),
+    );
+    let engine = engine.virtual_time(None).build().expect("builds");
+    engine.start("main", Value::Null).expect("starts");
+    engine.wait_idle();
+    assert_eq!(started.at(), ["1970-01-01T03:00:00+00:00"]);
+    assert_eq!(block_on(engine.triggers(Some("own"))).len(), 1);
+}
+
+#[test]
+fn a_time_that_comes_while_an_earlier_run_is_under_way_does_as_overlap_says() {
+    // Every minute for five minutes and a half, and each run takes a minute and a half.
+    for (overlap, minutes) in [
+        ("skip", &[1, 3, 5][..]),
+        ("queue", &[1, 2, 3, 4]),
+        ("cancelPrevious", &[1, 2, 3, 4, 5]),
+        ("allow", &[1, 2, 3, 4, 5]),
+    ] {
+        let started = Started::default();
+        started.play(90, 335, &every("* * * * *", &json!({"overlap": overlap}), &Value::Null));
+        let expected: Vec<String> = minutes.iter().map(|m| format!("1970-01-01T00:0{m}:00+00:00")).collect();
+        assert_eq!(started.at(), expected, "{overlap}");
+    }
+}
+
+#[test]
+fn a_schedule_fires_as_often_as_it_may_and_only_where_it_is_enabled() {
+    let started = Started::default();
+    started.play(1, 600, &every("* * * * *", &Value::Null, &json!({"maxTriggers": 2})));
+    assert_eq!(started.at().len(), 2);
+    let started = Started::default();
+    started.play(1, 600, &every("* * * * *", &Value::Null, &json!({"enabled": false})));
+    assert_eq!(started.at(), Vec::<String>::new());
+}
+
+#[test]
+fn a_schedule_is_added_disabled_and_enabled_while_the_engine_works() {
+    let started = Started::default();
+    let engine = started
+        .engine(1, 180, &json!([]))
+        .virtual_time(None)
+        .build()
+        .expect("builds");
+    let minutely = || TriggerDefinition::scheduled("t", ScheduleDefinition::cron("* * * * *"), "work");
+    let play = || {
+        let before = started.at().len();
+        engine.start("main", Value::Null).expect("starts");
+        engine.wait_idle();
+        started.at().len() - before
+    };
+    assert_eq!(block_on(engine.add_trigger(minutely())), Ok(()));
+    assert!(block_on(engine.add_trigger(minutely())).is_err(), "its id is taken");
+    assert_eq!(play(), 3);
+    assert_eq!(block_on(engine.enable_trigger(None, "t", false)), Some(true));
+    assert_eq!(block_on(engine.enable_trigger(None, "t", false)), Some(false));
+    assert_eq!(play(), 0);
+    assert_eq!(block_on(engine.enable_trigger(None, "t", true)), Some(true));
+    assert_eq!(play(), 3, "what came while it was disabled was no time of it");
+    let wrong = TriggerDefinition::scheduled("u", ScheduleDefinition::cron("* * * * *").timezone("Atlantis"), "work");
+    assert!(block_on(engine.add_trigger(wrong)).is_err(), "there is no such zone");
+}
+
+#[test]
+fn an_engine_that_is_told_so_fires_no_schedule() {
+    let started = Started::default();
+    let engine = started.engine(1, DAY, &every("* * * * *", &Value::Null, &Value::Null));
+    let engine = engine.schedules(false).virtual_time(None).build().expect("builds");
+    engine.start("main", Value::Null).expect("starts");
+    engine.wait_idle();
+    assert_eq!(started.at(), Vec::<String>::new());
+}
+
+/// The names of the runs that a store has, of one schedule.
+fn runs_of(store: &MemoryStore, schedule: &str) -> Vec<String> {
+    let runs = block_on(store.runs(pirn::store::RunFilter::default(), None, 1_000)).expect("is read");
+    let of = format!("{schedule}@");
+    runs.into_iter()
+        .map(|run| run.id)
+        .filter(|id| id.starts_with(&of))
+        .collect()
+}
+
+/// Years that a schedule on each first of January missed since 2000, by `catchUp`; each has a name of its own.
+fn yearly(named: &[(&str, &str)]) -> Value {
+    let each = named.iter().map(|(id, catch_up)| {
+        let schedule = json!({"catchUp": catch_up, "overlap": "allow"});
+        every("0 0 1 1 *", &schedule, &json!({"id": id}))[0].clone()
+    });
+    Value::Array(each.collect())
+}
+
+/// A process that goes until the last of these schedules has made good what it had missed.
+fn process(store: &MemoryStore, named: &[(&str, &str)]) {
+    let started = Started::default();
+    let (told, heard) = std::sync::mpsc::channel();
+    let own = Arc::clone(&started.0);
+    let engine = started
+        .engine(0, 0, &yearly(named))
+        .function("note", move |input| {
+            own.lock().expect("locks").push((**input).clone());
+            told.send(input["triggerId"].clone())
+                .map_err(|error| error.to_string())?;
+            Ok(Value::Null)
+        })
+        .store(store.clone())
+        .build()
+        .expect("builds");
+    let last = named.last().expect("one at least").0;
+    while heard.recv().expect("the last schedule fires") != last {}
+    let report = engine.shutdown_blocking(Duration::from_secs(60));
+    assert_eq!(
+        (report.runs_left, report.tasks_left),
+        (0, 0),
+        "nothing of a schedule is left"
+    );
+}
+
+/// A moment of 1999 stands in the store as the last time of these schedules.
+fn last_seen_in_1999(store: &MemoryStore, ids: &[&str]) {
+    for id in ids {
+        let moment = Some("946684799000".to_owned());
+        block_on(store.set_meta(&format!("schedule {id}"), moment)).expect("is kept");
+    }
+}
+
+#[test]
+fn what_was_missed_while_no_engine_lived_is_made_good_as_catch_up_says() {
+    let store = MemoryStore::new();
+    last_seen_in_1999(&store, &["none", "all", "last"]);
+    process(&store, &[("none", "none"), ("all", "all"), ("last", "last")]);
+    assert_eq!(runs_of(&store, "none"), Vec::<String>::new());
+    let all = runs_of(&store, "all");
+    assert_eq!(all[0], "all@2000-01-01T00:00:00+00:00");
+    assert_eq!(all[20], "all@2020-01-01T00:00:00+00:00", "each of them");
+    assert_eq!(runs_of(&store, "last").len(), 1);
+    assert_eq!(runs_of(&store, "last")[0][4..], all[all.len() - 1][3..]);
+}
+
+#[test]
+fn no_time_of_a_schedule_starts_two_runs_whatever_ends_the_process() {
+    let store = MemoryStore::new();
+    last_seen_in_1999(&store, &["all", "last"]);
+    process(&store, &[("all", "all"), ("last", "last")]);
+    let before = runs_of(&store, "all");
+    // It has begun them, and what it had told of their ends may be lost: the next process asks for each again.
+    last_seen_in_1999(&store, &["all", "later"]);
+    process(&store, &[("all", "all"), ("later", "last")]);
+    assert_eq!(runs_of(&store, "all"), before);
+}
