@@ -63,7 +63,7 @@ struct Start {
     attached: Attached,
 }
 
-/// What belongs to a run beside what it begins with.
+/// The things that belong to a run beside what it begins with.
 #[derive(Default)]
 pub(super) struct Attached {
     /// Told of its end.

@@ -32,7 +32,7 @@ pub const MAX_QUEUED: usize = 100;
 /// Missed times that start at most: the latest.
 pub const MAX_CAUGHT_UP: usize = 1_000;
 
-/// What a schedule hears.
+/// A message to a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
     /// It works from now on; the last time that an earlier process had handled, where that is known.
@@ -56,7 +56,7 @@ pub enum Input {
     Enable,
 }
 
-/// What a schedule wants done.
+/// A wish of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Say when it is so late; a timer that was set before is none any more.

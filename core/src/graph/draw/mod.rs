@@ -230,8 +230,8 @@ fn merged(config: &NodeConfig, variables: &[VariableDefinition]) -> String {
     let names: Vec<String> = match config {
         NodeConfig::Map(map) => map.assign.iter().map(|name| by(name)).collect(),
         NodeConfig::Join(join) if join.merge_variables == MergeVariables::All => {
-            let reduced = variables.iter().filter(|variable| variable.reduce.is_some());
-            reduced.map(|variable| by(&variable.name)).collect()
+            let wanted = variables.iter().filter(|variable| variable.reduce.is_some());
+            wanted.map(|variable| by(&variable.name)).collect()
         }
         _ => return String::new(),
     };
