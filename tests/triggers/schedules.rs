@@ -209,7 +209,7 @@ fn process(store: &MemoryStore, named: &[(&str, &str)]) {
         .expect("builds");
     let last = named.last().expect("one at least").0;
     while heard.recv().expect("the last schedule fires") != last {}
-    let report = engine.shutdown_blocking(Duration::from_secs(60));
+    let report = engine.shutdown_blocking(Duration::from_mins(1));
     assert_eq!(
         (report.runs_left, report.tasks_left),
         (0, 0),

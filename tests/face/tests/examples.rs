@@ -207,7 +207,7 @@ fn digest() -> WorkflowDefinition {
 fn three_days() -> WorkflowDefinition {
     workflow("three-days", "start", |flow, start| {
         flow.name("Nothing, for three days: under virtual time the nights pass meanwhile");
-        let wait = flow.then(start, "wait", Wait::time(Duration::from_secs(259_200)));
+        let wait = flow.then(start, "wait", Wait::time(Duration::from_hours(72)));
         let end = flow.end_with("end", "'three nights later'");
         flow.edge(wait, end);
     })
