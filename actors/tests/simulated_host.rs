@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
 
 use actix::{Actor, ActorContext, Addr, AsyncContext, Context, Handler, Message};
 use futures::FutureExt;
@@ -173,6 +173,30 @@ fn external_work_is_waited_for_and_holds_the_clock() {
     assert!(host.now() < 86_400_000, "the clock jumped to {}", host.now());
     simulated.run_until_idle();
     assert_eq!(host.now(), 86_400_000, "afterwards it jumps again");
+}
+
+#[test]
+fn external_work_that_ends_at_any_moment_is_heard() {
+    let simulated = SimulatedHost::new(None);
+    let host = simulated.host();
+    // It ends while the executor looks whether anything is ready, whether the outside works, or begins to wait.
+    for round in 0..20_000_u32 {
+        let (answer, answered) = oneshot::channel();
+        let meeting = Arc::new(Barrier::new(2));
+        let there = Arc::clone(&meeting);
+        let work = async move {
+            there.wait();
+            (0..round % 300).for_each(|_| std::hint::spin_loop());
+            answer.send(()).expect("heard");
+        };
+        host.external(None, Box::pin(work)).detach();
+        let hears = async move {
+            meeting.wait();
+            answered.await.expect("answered");
+        };
+        host.spawn(None, Box::pin(hears));
+        assert_eq!(simulated.run_until_idle(), 0, "round {round}: somebody waits");
+    }
 }
 
 #[test]

@@ -173,6 +173,12 @@ impl Shared {
         self.lock().external
     }
 
+    /// True if something is ready that [`Self::pop`] takes next.
+    pub(in crate::host) fn has_ready(&self) -> bool {
+        let queues = self.lock();
+        !queues.ready.is_empty() || !queues.from_outside.is_empty()
+    }
+
     /// One more external work, until the guard is dropped.
     pub(in crate::host) fn enter_external(self: &Arc<Self>) -> ExternalGuard {
         self.lock().external += 1;

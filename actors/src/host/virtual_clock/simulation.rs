@@ -187,6 +187,10 @@ impl Simulation {
             self.queue_due();
             return true;
         }
+        // The last work outside may have ended since nothing was ready here: it woke somebody before it was counted out.
+        if self.shared.has_ready() {
+            return true;
+        }
         self.bound_since.set(None);
         if matches!(until, Until::Idle) && !self.timers.borrow().has_foreground() && !self.shared.has_foreground() {
             return false;
