@@ -22,7 +22,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::times::Times;
+use super::Times;
 use crate::Millis;
 use crate::definition::{CatchUp, Overlap};
 
