@@ -3,7 +3,8 @@
 //!
 //! 1. Every program is started with a mark in its environment, which what it starts inherits: whoever has it, or descends from a
 //!    program that lives, is one of its descendants.
-//! 2. Killing goes round until nobody is found: a descendant may have started another one meanwhile.
+//! 2. Killing goes round until nobody is found in a table that misses nobody: a descendant may have started another one and
+//!    ended while the table was read.
 //! 3. A descendant that is nobody's child any more and has cleared its environment has neither. It is found where this process
 //!    adopts orphans ([`adopt_orphans`]): then it is a child of ours, and ends with us.
 
@@ -60,9 +61,17 @@ mod linux {
     /// Rounds after which the others are given up: who starts programs faster than they are killed is stopped by nobody.
     const MOST_ROUNDS: u32 = 64;
 
-    /// Looks at an environment that is empty, and the time between them.
+    /// Rounds that find nobody, one after the other: on a machine where programs start and end all the time, each may miss one.
+    const MOST_IN_VAIN: u32 = 8;
+
+    /// Looks at an environment that is empty, and the time between them: of a program that has its arguments, and of one that has
+    /// none yet.
     const MOST_LOOKS: u32 = 20;
+    const MOST_LOOKS_AT_BARE: u32 = 2_000;
     const BETWEEN_LOOKS: Duration = Duration::from_micros(500);
+
+    /// The flag of a thread of the kernel's own, which never has an environment.
+    const OF_THE_KERNEL: u32 = 0x0020_0000;
 
     static ADOPTS: AtomicBool = AtomicBool::new(false);
 
@@ -76,13 +85,14 @@ mod linux {
     struct Line {
         parent: u32,
         is_over: bool,
+        is_of_the_kernel: bool,
         /// In ticks since the system's start.
         began: u64,
     }
 
     /// The programs that descend from one that lives. Asked before it is killed: afterwards they are somebody else's children.
     pub(in crate::tools) fn family_of(program: u32) -> BTreeSet<u32> {
-        let table = table();
+        let table = table(&listed());
         let mut family = BTreeSet::new();
         let mut generation = BTreeSet::from([program]);
         // The number may be another program's by now.
@@ -111,14 +121,30 @@ mod linux {
         rounds(|table| {
             // Nobody is older than whoever has started him.
             let since = table.get(&own).map_or(0, |line| line.began);
-            let mut is_one = |(id, line): &(&u32, &Line)| {
-                let is_known = family.contains(*id) || family.contains(&line.parent);
-                **id != own && line.began >= since && (is_known || !line.is_over && marked.has(**id))
-            };
-            let found: Vec<u32> = table.iter().filter(&mut is_one).map(|(id, _)| *id).collect();
-            family.extend(&found);
+            let mut found = Found::default();
+            for (id, line) in table.iter().filter(|(id, line)| **id != own && line.began >= since) {
+                let is_known = family.contains(id) || family.contains(&line.parent);
+                let has_mark = is_known
+                    || !line.is_over && !line.is_of_the_kernel && {
+                        let looked = marked.look_at(*id);
+                        found.is_anybody_missed |= looked.is_none();
+                        looked.unwrap_or(false)
+                    };
+                if has_mark {
+                    found.programs.push(*id);
+                }
+            }
+            family.extend(&found.programs);
             found
         });
+    }
+
+    /// The programs of a table that are to end.
+    #[derive(Default)]
+    struct Found {
+        programs: Vec<u32>,
+        /// Somebody ended before it was known whose he was: what he has started may not be in the table.
+        is_anybody_missed: bool,
     }
 
     /// The programs with a mark in their environment.
@@ -129,25 +155,35 @@ mod linux {
     }
 
     impl Marked {
+        /// Has a program the mark? Nothing is known of one that has ended.
         // What is waited for is another program: no run's time.
         #[allow(clippy::disallowed_methods)]
-        fn has(&mut self, id: u32) -> bool {
-            for _ in 0..MOST_LOOKS {
-                // Whoever cannot be read has ended, or is another user's.
-                let Ok(environment) = std::fs::read(format!("/proc/{id}/environ")) else {
-                    return false;
+        fn look_at(&mut self, id: u32) -> Option<bool> {
+            let has_arguments = || std::fs::read(format!("/proc/{id}/cmdline")).is_ok_and(|text| !text.is_empty());
+            for look in 0..MOST_LOOKS_AT_BARE {
+                let environment = match std::fs::read(format!("/proc/{id}/environ")) {
+                    Ok(environment) => environment,
+                    // Another user's.
+                    Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Some(false),
+                    Err(_) => return None,
                 };
                 if !environment.is_empty() {
-                    return environment.split(|byte| *byte == 0).any(|entry| *entry == self.entry);
+                    return Some(environment.split(|byte| *byte == 0).any(|entry| *entry == self.entry));
                 }
                 if self.bare.contains(&id) {
-                    return false;
+                    return Some(false);
                 }
-                // One that is just becoming another program (execve) has no environment for a moment.
+                if of(id).is_none_or(|line| line.is_over) {
+                    return None;
+                }
+                // One that is just becoming another program (execve) has no environment for a moment, and no arguments.
+                if look >= MOST_LOOKS && has_arguments() {
+                    break;
+                }
                 std::thread::sleep(BETWEEN_LOOKS);
             }
             self.bare.insert(id);
-            false
+            Some(false)
         }
     }
 
@@ -158,22 +194,31 @@ mod linux {
             let own = std::process::id();
             rounds(|table| {
                 let children = table.iter().filter(|(_, line)| line.parent == own);
-                children.map(|(id, _)| *id).collect()
+                Found {
+                    programs: children.map(|(id, _)| *id).collect(),
+                    is_anybody_missed: false,
+                }
             });
         }
     }
 
-    /// Kills whom `find` finds, until that is nobody who lives. What has ended and is our child is taken off the table: nobody
-    /// else does that.
-    fn rounds(mut find: impl FnMut(&BTreeMap<u32, Line>) -> Vec<u32>) {
+    /// Kills whom `find` finds, until that is nobody who lives, in a table that misses nobody. What has ended and is our child is
+    /// taken off the table: nobody else does that.
+    fn rounds(mut find: impl FnMut(&BTreeMap<u32, Line>) -> Found) {
         let own = std::process::id();
-        // Who ends while the table is read may have started somebody who is not in it yet.
-        let mut was_empty = false;
+        // Those of the tables before. Whoever is new and ends while the table is read may have started somebody who is not in it.
+        let mut known = BTreeSet::new();
+        let mut in_vain = 0;
         for _ in 0..MOST_ROUNDS {
-            let table = table();
+            let listed = listed();
+            let table = table(&listed);
             let found = find(&table);
+            let is_over = |id: &u32| table.get(id).is_none_or(|line| line.is_over);
+            let is_anybody_missed =
+                found.is_anybody_missed || listed.iter().any(|id| !known.contains(id) && is_over(id));
+            known = listed;
             let mut is_anybody_left = false;
-            for (id, line) in found.iter().filter_map(|id| Some((*id, table.get(id)?))) {
+            for (id, line) in found.programs.iter().filter_map(|id| Some((*id, table.get(id)?))) {
                 let Some(pid) = i32::try_from(id).ok().and_then(Pid::from_raw) else {
                     continue;
                 };
@@ -187,23 +232,29 @@ mod linux {
                     is_anybody_left = true;
                 }
             }
-            if !is_anybody_left && was_empty {
+            in_vain = if is_anybody_left { 0 } else { in_vain + 1 };
+            if !is_anybody_left && !is_anybody_missed || in_vain == MOST_IN_VAIN {
                 return;
             }
-            was_empty = !is_anybody_left;
         }
     }
 
-    /// All processes that can be seen.
-    fn table() -> BTreeMap<u32, Line> {
-        let Ok(entries) = std::fs::read_dir("/proc") else {
-            return BTreeMap::new();
-        };
-        let ids = entries
-            .flatten()
-            .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-        ids.filter_map(|id| Some((id, line(&std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?)?)))
+    /// The numbers of all processes that can be seen.
+    fn listed() -> BTreeSet<u32> {
+        let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        entries
+            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
             .collect()
+    }
+
+    /// The lines of those of them that are still there.
+    fn table(listed: &BTreeSet<u32>) -> BTreeMap<u32, Line> {
+        listed.iter().filter_map(|id| Some((*id, of(*id)?))).collect()
+    }
+
+    /// A process's line. None where it has ended.
+    fn of(id: u32) -> Option<Line> {
+        line(&std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?)
     }
 
     /// `PID (NAME) STATE PARENT ...`; the name may hold anything.
@@ -212,7 +263,8 @@ mod linux {
         Some(Line {
             is_over: matches!(fields.next()?, "Z" | "X"),
             parent: fields.next()?.parse().ok()?,
-            began: fields.nth(17)?.parse().ok()?,
+            is_of_the_kernel: fields.nth(4)?.parse::<u32>().ok()? & OF_THE_KERNEL != 0,
+            began: fields.nth(12)?.parse().ok()?,
         })
     }
 
@@ -225,7 +277,8 @@ mod linux {
             let stat = "7 (a) b) Z 1 (x) S 42 7 7 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 9000 1 2";
             let line = line(stat).expect("a line");
             assert_eq!((line.parent, line.is_over, line.began), (42, false, 9000));
-            let own = table().remove(&std::process::id()).expect("this process");
+            assert!(!line.is_of_the_kernel);
+            let own = table(&listed()).remove(&std::process::id()).expect("this process");
             assert!(!own.is_over && own.parent == std::os::unix::process::parent_id());
         }
     }

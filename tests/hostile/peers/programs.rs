@@ -43,6 +43,11 @@ mod linux {
                 "chain",
                 "setsid sh -c 'setsid sh -c \"setsid sleep 600 &\" &' & echo done",
             ),
+            // So do twelve of them.
+            (
+                "long chain",
+                "HOP='test $N = 0 && exec sleep 600; N=$((N - 1)) setsid sh -c \"$HOP\" &' N=12 sh -c 'eval \"$HOP\"' & echo done",
+            ),
         ] {
             let folder = Folder(std::env::temp_dir().join(format!("pirn-leavers-{name}-{}", std::process::id())));
             std::fs::create_dir_all(&folder.0).expect("writable");
