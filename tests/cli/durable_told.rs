@@ -32,16 +32,13 @@ pub(crate) fn runs(folder: &Folder, arguments: &[&str]) -> Ended {
 
 /// A process whose run waits for the answer to its first question; the lines that it says from then on.
 pub(crate) fn holding(folder: &Folder) -> (Child, impl Iterator<Item = String> + use<>) {
-    let arguments = [
-        "run",
-        "main.json",
-        "--store",
-        "runs.db",
-        "--run-id",
-        "r",
-        "--output",
-        "json",
-    ];
+    holding_with(folder, &["--output", "json"])
+}
+
+/// The same, with more arguments.
+pub(crate) fn holding_with(folder: &Folder, more: &[&str]) -> (Child, impl Iterator<Item = String> + use<>) {
+    let mut arguments = vec!["run", "main.json", "--store", "runs.db", "--run-id", "r"];
+    arguments.extend(more);
     let mut child = start_in(folder.path(), &arguments, &[]);
     let mut lines = BufReader::new(child.stderr.take().expect("piped"))
         .lines()

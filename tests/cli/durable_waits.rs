@@ -6,7 +6,7 @@ use pirn::store::{SqliteStore, Store};
 use serde_json::{Value, json};
 
 use crate::command::{Ended, pirn_in, start_in};
-use crate::durable_told::{ended, folder, holding, question, refused, runs, waits};
+use crate::durable_told::{ended, folder, holding, holding_with, question, refused, runs, waits};
 use crate::folder::Folder;
 
 fn sessions(folder: &Folder, arguments: &[&str]) -> Ended {
@@ -198,22 +198,7 @@ fn sessions_are_listed_shown_and_removed_unless_a_run_of_one_has_not_ended() {
     );
 
     let folder = self::folder("waits-session-busy");
-    let arguments = [
-        "run",
-        "main.json",
-        "--store",
-        "runs.db",
-        "--run-id",
-        "r",
-        "--session",
-        "desk",
-    ];
-    let mut child = start_in(folder.path(), &arguments, &[]);
-    waits(
-        &mut BufReader::new(child.stderr.take().expect("piped"))
-            .lines()
-            .map_while(Result::ok),
-    );
+    let (mut child, _lines) = holding_with(&folder, &["--session", "desk"]);
     child.kill().expect("it runs");
     child.wait().expect("it ends");
     let busy = sessions(&folder, &["remove", "desk", "--output", "json"]);
@@ -223,22 +208,7 @@ fn sessions_are_listed_shown_and_removed_unless_a_run_of_one_has_not_ended() {
 #[test]
 fn the_place_of_a_config_is_kept_with_its_run_and_pruned_with_it() {
     let folder = folder("waits-config").with("other.toml", "");
-    let arguments = [
-        "run",
-        "main.json",
-        "--store",
-        "runs.db",
-        "--run-id",
-        "r",
-        "--profiles",
-        "other.toml",
-    ];
-    let mut child = start_in(folder.path(), &arguments, &[]);
-    waits(
-        &mut BufReader::new(child.stderr.take().expect("piped"))
-            .lines()
-            .map_while(Result::ok),
-    );
+    let (mut child, _lines) = holding_with(&folder, &["--profiles", "other.toml"]);
     child.kill().expect("it runs");
     child.wait().expect("it ends");
     let kept = || {

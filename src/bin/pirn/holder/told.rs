@@ -1,7 +1,7 @@
 //! The things that commands tell a run of a store, in whichever process it is.
 
 use futures::executor::block_on;
-use pirn::{AnswerRefused, Engine, RunHandle};
+use pirn::{AnswerRefused, Engine, RunErrorCode, RunHandle, ThreadStatus};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -72,7 +72,8 @@ impl Request {
             Self::Emit { run_id, name, data } => {
                 if let Some(run) = engine.find(&run_id) {
                     run.emit(name, data);
-                    is_kept(&run)
+                    is_kept(&run)?;
+                    Ok(Told::UnderWay)
                 } else {
                     let kept = block_on(engine.resume(run_id).emit(name, data));
                     kept.map(|()| Told::Kept).map_err(|error| not_resumed(&error))
@@ -81,7 +82,12 @@ impl Request {
             Self::Cancel { run_id, reason } => {
                 if let Some(run) = engine.find(&run_id) {
                     run.cancel(reason);
-                    is_kept(&run)
+                    match is_kept(&run) {
+                        // The cancel may end the run before it is asked whether it is kept.
+                        Err(_) if run.outcome_blocking().status == ThreadStatus::Cancelled => {}
+                        kept => kept?,
+                    }
+                    Ok(Told::UnderWay)
                 } else {
                     let run = block_on(engine.resume(run_id).cancel(reason)).map_err(|error| not_resumed(&error))?;
                     run.outcome_blocking();
@@ -93,10 +99,17 @@ impl Request {
     }
 }
 
-fn is_kept(run: &RunHandle) -> Result<Told, Failure> {
-    let kept = block_on(run.kept());
-    kept.map(|()| Told::UnderWay)
-        .map_err(|error| Failure::failed(error.code.as_str(), error.to_string()))
+fn is_kept(run: &RunHandle) -> Result<(), Failure> {
+    block_on(run.kept()).map_err(|error| match error.code {
+        RunErrorCode::Cancelled => {
+            let ended = run.outcome_blocking().status;
+            Failure::failed(
+                "RUN_HAS_ENDED",
+                format!("run {} has ended {}", run.run_id(), ended.as_str()),
+            )
+        }
+        code => Failure::failed(code.as_str(), error.to_string()),
+    })
 }
 
 fn not_taken(refused: &AnswerRefused) -> Failure {
