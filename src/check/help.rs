@@ -84,6 +84,7 @@ fn of(code: FaultCode) -> Option<&'static str> {
         | FaultCode::ProgramNotFound
         | FaultCode::UnknownTokenizer
         | FaultCode::LegacyForm
-        | FaultCode::TokenLimitWithoutCompression => return None,
+        | FaultCode::TokenLimitWithoutCompression
+        | FaultCode::UncacheablePrompt => return None,
     })
 }

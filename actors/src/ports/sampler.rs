@@ -78,6 +78,7 @@ impl Sampler {
                 messages: messages.into_iter().map(Arc::new).collect(),
                 inserted_at: None,
                 inserted: 0,
+                repeated: 0,
                 repairs: pirn_core::conversation::Repairs::default(),
                 tokens: (characters / CHARACTERS) as u64,
             }),

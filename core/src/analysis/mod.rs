@@ -16,6 +16,7 @@
 //! | `dead_triggers` | `TRIGGER_NEVER_FIRES` |
 //! | `trigger_cycles` | `TRIGGER_FIRES_ITSELF`, `WORKFLOW_RING` |
 //! | `token_limit` | `TOKEN_LIMIT_WITHOUT_COMPRESSION` |
+//! | `prompt_cache` | `UNCACHEABLE_PROMPT` |
 
 mod conditions;
 mod dead_triggers;
@@ -24,6 +25,7 @@ mod flow_facts;
 mod join_feasibility;
 mod joins;
 mod loops;
+mod prompt_cache;
 mod routes;
 mod token_limit;
 mod trigger_cycles;
@@ -76,6 +78,7 @@ pub fn analyse(loaded: &Loaded, compiled: &Compiled) -> Analysis {
         loops::report(flow, facts, &mut found);
         routes::report(flow, &mut found);
         token_limit::report(flow, &set, &mut found);
+        prompt_cache::report(flow, &mut found);
     }
     dead_triggers::report(&set, &mut found);
     trigger_cycles::report(&set, &mut found);

@@ -51,6 +51,9 @@ pub struct ModelRequest {
     pub inserted_at: Option<usize>,
     /// The number of pinned messages.
     pub inserted: usize,
+    /// So many of them the thread's previous request began with too: up to where its pinned context stood.
+    #[serde(default)]
+    pub repeated: usize,
     /// The repairs made.
     pub repairs: Repairs,
     /// Its tokens: messages, pinned context, tool definitions.
@@ -77,10 +80,11 @@ pub fn build_request(conversation: &Conversation, parts: &RequestParts<'_>, toke
         .map(counted)
         .collect();
 
-    // The pinned block never stands inside a tool block, so each side can be repaired alone.
+    let repeated = repeated_by(&history, !pinned.is_empty(), parts);
+    // The pinned block never stands inside a tool block, now or in the request before, so each side can be repaired alone.
     let layout = place(history, pinned, parts.strategy);
     let mut before = layout.messages;
-    let mut pinned = before.split_off(layout.inserted_at.unwrap_or(0));
+    let mut pinned = before.split_off(layout.inserted_at.unwrap_or(before.len()));
     let mut after = pinned.split_off(layout.inserted);
     after.extend(pending);
     let mut repairs = Repairs::default();
@@ -90,17 +94,21 @@ pub fn build_request(conversation: &Conversation, parts: &RequestParts<'_>, toke
         repairs.absorb(drop_blank(parts.rules, &mut side));
         side
     };
+    let since = before.split_off(repeated.min(before.len()));
     let mut messages = repaired(before);
+    let mut repeated = messages.len();
+    messages.append(&mut repaired(since));
     let mut inserted_at = layout.inserted_at.map(|_| messages.len());
     let inserted = layout.inserted;
     messages.append(&mut pinned);
     messages.append(&mut repaired(after));
     let (ends, put_at) = repair_ends(parts.rules, &mut messages, counted);
     repairs.absorb(ends);
-    if let (Some(at), Some(put)) = (&mut inserted_at, put_at)
-        && put <= *at
-    {
-        *at += 1;
+    if let Some(put) = put_at {
+        for at in inserted_at.iter_mut().filter(|at| put <= **at) {
+            *at += 1;
+        }
+        repeated += usize::from(put < repeated);
     }
     ModelRequest {
         tokens: messages
@@ -110,8 +118,23 @@ pub fn build_request(conversation: &Conversation, parts: &RequestParts<'_>, toke
         messages: messages.into_iter().map(|sent| sent.message).collect(),
         inserted_at,
         inserted,
+        repeated,
         repairs,
     }
+}
+
+/// The length of the history before what was pinned in the request that the last reply answered; 0 where there is no reply.
+fn repeated_by(history: &[Counted], has_pinned: bool, parts: &RequestParts<'_>) -> usize {
+    let is_reply = |counted: &Counted| counted.message.role == Role::Assistant;
+    let Some(replied) = history.iter().rposition(is_reply) else {
+        return 0;
+    };
+    if !has_pinned {
+        return replied;
+    }
+    let is_asked = replied > 1 && history[replied - 1].message.role == Role::User;
+    let then = &history[..replied - usize::from(is_asked)];
+    pin_position(parts.strategy, then.len(), |index| then.get(index).map(Counted::as_ref))
 }
 
 /// System messages (they are sent first), and the others; a main agent's without `subAgentInternal`.

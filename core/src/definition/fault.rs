@@ -142,6 +142,8 @@ fault_codes! {
     WorkflowRing = "WORKFLOW_RING",
     /// Warning: nothing happens at `config.tokenLimit`.
     TokenLimitWithoutCompression = "TOKEN_LIMIT_WITHOUT_COMPRESSION",
+    /// Warning: a system text that is new each time, so that no provider's cache serves the request.
+    UncacheablePrompt = "UNCACHEABLE_PROMPT",
 }
 
 impl fmt::Display for FaultCode {

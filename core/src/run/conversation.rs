@@ -17,15 +17,17 @@ use super::step::Step;
 use crate::conversation::compression::{SummaryPlan, replacement};
 use crate::conversation::{
     Basis, Conversation, ConversationEffect, ConversationInput, ConversationMachine, Counted, MessageRules,
-    PinStrategy, RequestParts, ResolvedContext, TokenSignal, Tokenizer, build_request,
+    ModelRequest, Opening, PinStrategy, PrefixWatch, RequestParts, ResolvedContext, TokenSignal, Tokenizer,
+    build_request, hash_text,
 };
 use crate::definition::{ConversationMode, Pinned, VariableScope};
 use crate::error::{RunError, RunErrorCode};
 use crate::event::{EventType, Field, RaisedEvent};
-use crate::graph::Graph;
+use crate::graph::{Graph, NodeIx, NodeKind};
 use crate::message::Message as ChatMessage;
 use crate::thread::{
-    self, ContextChange, ConversationOp, EffectId, Input, Outcome, ThreadMachine, Variables, variable_fields,
+    self, ContextChange, ConversationOp, EffectId, Input, ModelChoice, Outcome, ThreadMachine, Variables,
+    variable_fields,
 };
 
 /// A thread's conversation.
@@ -46,6 +48,9 @@ pub(super) struct OwnConversation {
     pub(super) token_limit: Option<u64>,
     /// A model writes it.
     pub(super) summary: Option<Box<(SummaryPlan, Basis)>>,
+    /// The thread's last requests, while somebody listens to REQUEST_PREPARED.
+    #[serde(default)]
+    prefix: Option<Box<PrefixWatch>>,
 }
 
 impl OwnConversation {
@@ -54,6 +59,7 @@ impl OwnConversation {
             machine: ConversationMachine::new(conversation, token_limit),
             token_limit,
             summary: None,
+            prefix: None,
         }
     }
 }
@@ -215,7 +221,11 @@ impl ConversationTurn<'_, '_> {
                 self.done(ConversationInput::Apply(change))
             }
             ConversationOp::Prepare {
-                agent, system, recheck, ..
+                agent,
+                system,
+                node,
+                choice,
+                recheck,
             } => {
                 let from_end = self.graph().config.from_end;
                 let parts = RequestParts {
@@ -227,7 +237,7 @@ impl ConversationTurn<'_, '_> {
                     tool_tokens,
                     rules,
                 };
-                self.prepare(&parts, recheck)
+                self.prepare(&parts, (node, choice.as_deref()), recheck)
             }
             ConversationOp::Compress(config) => self.compress(config),
             ConversationOp::FinishSummary(text) => self.finish_summary(&text),
@@ -235,19 +245,19 @@ impl ConversationTurn<'_, '_> {
         }
     }
 
-    fn prepare(&mut self, parts: &RequestParts<'_>, recheck: bool) -> Outcome {
+    fn prepare(
+        &mut self,
+        parts: &RequestParts<'_>,
+        asked_by: (NodeIx, Option<&ModelChoice>),
+        recheck: bool,
+    ) -> Outcome {
         let request = build_request(self.own.machine.conversation(), parts, &*self.tokenizer());
         let mut events = Vec::new();
         if self.step.listens(EventType::RequestPrepared) {
-            events.push(RaisedEvent::new(
-                EventType::RequestPrepared,
-                [
-                    ("tokensUsed", json!(request.tokens)),
-                    ("tokenLimit", json!(self.own.token_limit)),
-                    ("messages", json!(request.messages.len())),
-                    ("pinnedAt", json!(request.inserted_at)),
-                ],
-            ));
+            events.push(self.prepared(&request, parts.tool_tokens, asked_by, recheck));
+        } else {
+            // What is sent now is not known to a later one.
+            self.own.prefix = None;
         }
         if !request.repairs.is_empty() {
             events.push(RaisedEvent::new(
@@ -282,6 +292,46 @@ impl ConversationTurn<'_, '_> {
             request: Arc::new(request),
             events,
         })
+    }
+
+    /// REQUEST_PREPARED. `recheck`: the request that was put together last is not sent.
+    fn prepared(
+        &mut self,
+        request: &ModelRequest,
+        tool_tokens: u64,
+        (node, choice): (NodeIx, Option<&ModelChoice>),
+        recheck: bool,
+    ) -> RaisedEvent {
+        let opening = match &self.graph().node(node).kind {
+            NodeKind::Llm(llm) => Opening {
+                profile: hash_text(
+                    choice
+                        .and_then(|choice| choice.profile_id.as_ref())
+                        .or(llm.profile_id.as_ref()),
+                ),
+                tools: hash_text(&llm.tools) ^ tool_tokens,
+                format: hash_text(llm.response_format.as_ref().map(ToString::to_string)),
+            },
+            _ => Opening::default(),
+        };
+        let tokenizer = self.tokenizer();
+        let watch = self.own.prefix.get_or_insert_default();
+        let prefix = watch.prepared(request, opening, recheck, &*tokenizer);
+        let mut event = RaisedEvent::new(
+            EventType::RequestPrepared,
+            [
+                ("tokensUsed", json!(request.tokens)),
+                ("tokenLimit", json!(self.own.token_limit)),
+                ("messages", json!(request.messages.len())),
+                ("pinnedAt", json!(request.inserted_at)),
+                ("stablePrefixTokens", json!(prefix.tokens)),
+            ],
+        );
+        if let Some((at, why)) = prefix.broken {
+            event.data.insert("brokenAt".into(), json!(at));
+            event.data.insert("why".into(), json!(why));
+        }
+        event
     }
 
     fn merge_with_globals(&mut self, mut merge: Merge) -> Outcome {

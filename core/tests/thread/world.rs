@@ -341,6 +341,7 @@ fn request() -> Arc<ModelRequest> {
         messages: Vec::new(),
         inserted_at: None,
         inserted: 0,
+        repeated: 0,
         repairs: Repairs::default(),
         tokens: 0,
     })

@@ -4,6 +4,7 @@ use pirn_actors::ports::ToolSpec;
 use pirn_core::model_call::FinishReason;
 use serde_json::{Value, json};
 
+use super::cache::CacheHints;
 use super::failure::{Failure, of_body};
 use super::openai::merge;
 use super::parameters::{Effort, Names, Parameters, ToolChoice};
@@ -38,6 +39,9 @@ pub(super) fn body(asked: &Asked<'_>) -> Result<Value, FormatError> {
         };
     }
     merge(&mut body, &anthropic::write(asked.messages, asked.recall("anthropic"))?);
+    if let Some(cache) = asked.cache {
+        mark_cached(asked, cache, &mut body)?;
+    }
     parameters.put(&mut body, &NAMES);
     if let Some(effort) = parameters.effort {
         think(effort, asked.model, most, &mut body);
@@ -47,6 +51,46 @@ pub(super) fn body(asked: &Asked<'_>) -> Result<Value, FormatError> {
     }
     merge(&mut body, &parameters.rest);
     Ok(body)
+}
+
+/// Marks what the next request will begin with too: the system text with the tools before it, and the messages up to the pinned
+/// context. Also those that the request before this one had marked: after many blocks in one reply the provider would not look
+/// back as far. Three marks; four may be made.
+fn mark_cached(asked: &Asked<'_>, cache: CacheHints<'_>, body: &mut Value) -> Result<(), FormatError> {
+    if let Some(system) = body.get_mut("system") {
+        *system = json!([{"type": "text", "text": *system, "cache_control": ephemeral()}]);
+    } else if let Some(last) = body
+        .get_mut("tools")
+        .and_then(Value::as_array_mut)
+        .and_then(|tools| tools.last_mut())
+    {
+        last["cache_control"] = ephemeral();
+    }
+    for count in [cache.repeated.min(cache.stable), cache.stable] {
+        let before = asked.messages.get(..count).unwrap_or(asked.messages);
+        // The turns of a beginning are the beginning of the turns, but for the last one's later blocks.
+        let written = anthropic::write(before, asked.recall("anthropic"))?;
+        let turns = written.get("messages").and_then(Value::as_array);
+        let Some((last, earlier)) = turns.and_then(|turns| turns.split_last()) else {
+            continue;
+        };
+        let blocks = last["content"].as_array().map_or(1, Vec::len);
+        let content = &mut body["messages"][earlier.len()]["content"];
+        if let Value::String(text) = content {
+            *content = json!([{"type": "text", "text": text}]);
+        }
+        if let Some(block) = content.get_mut(blocks.saturating_sub(1))
+            && block["type"].as_str().is_some_and(|kind| !kind.ends_with("thinking"))
+        {
+            block["cache_control"] = ephemeral();
+        }
+    }
+    Ok(())
+}
+
+/// A mark of the cache.
+fn ephemeral() -> Value {
+    json!({"type": "ephemeral"})
 }
 
 /// The model's own most, where the node says nothing: the protocol wants a figure.

@@ -7,6 +7,7 @@
 //! 4. Dropping the call closes its connection.
 
 mod anthropic;
+mod cache;
 mod exchange;
 mod failure;
 mod frames;
@@ -36,6 +37,7 @@ use reqwest::{Client, Url};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use self::cache::CacheHints;
 use self::key::{KeySource, Keys, KeysBy};
 use self::parameters::Parameters;
 use self::protocol::{Asked, Protocol};
@@ -68,6 +70,7 @@ struct Shared {
     endpoint: Url,
     keys: Keys,
     written: Written,
+    tells_cache: bool,
     timeouts: Timeouts,
     /// Made with the first request: reading the system's certificates takes its time.
     client: OnceLock<Result<Client, String>>,
@@ -86,6 +89,8 @@ struct Written {
     headers_env: BTreeMap<String, String>,
     query: BTreeMap<String, String>,
     api_key_envs: Option<KeysBy>,
+    /// The provider's cache is told what the next request will begin with.
+    prompt_cache: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -96,7 +101,7 @@ enum Api {
 }
 
 impl Written {
-    const FIELDS: [&str; 7] = [
+    const FIELDS: [&str; 8] = [
         "stream",
         "api",
         "strictOrder",
@@ -104,6 +109,7 @@ impl Written {
         "headersEnv",
         "query",
         "apiKeyEnvs",
+        "promptCache",
     ];
 }
 
@@ -206,6 +212,8 @@ impl Remote {
                         variables,
                         choose,
                     },
+                    // Others who speak the protocol may not know the words.
+                    tells_cache: written.prompt_cache.unwrap_or(profile.endpoint.is_none()),
                     written,
                     timeouts: policy.timeouts,
                     client: OnceLock::new(),
@@ -229,6 +237,7 @@ impl Written {
         self.headers_env.extend(one.headers_env);
         self.query.extend(one.query);
         self.api_key_envs = self.api_key_envs.take().or(one.api_key_envs);
+        self.prompt_cache = self.prompt_cache.or(one.prompt_cache);
     }
 }
 
@@ -293,6 +302,7 @@ impl Shared {
             parameters: &parameters,
             format: format.as_ref(),
             streams: self.written.stream.unwrap_or(true),
+            cache: self.tells_cache.then(|| CacheHints::of(call)),
         };
         let body = self.protocol.body(&asked);
         let body = body.map_err(|error| rejected(format!("the request can not be sent: {error}")))?;

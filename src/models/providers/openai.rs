@@ -47,6 +47,9 @@ pub(super) fn body(asked: &Asked<'_>) -> Result<Value, FormatError> {
             None => json!({"type": "json_object"}),
         };
     }
+    if let Some(cache) = asked.cache {
+        body["prompt_cache_key"] = json!(cache.key);
+    }
     merge(&mut body, &parameters.rest);
     Ok(body)
 }

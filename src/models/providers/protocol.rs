@@ -9,6 +9,7 @@ use reqwest::Url;
 use serde_json::Value;
 
 use super::super::structured::ResponseFormat;
+use super::cache::CacheHints;
 use super::failure::Failure;
 use super::frames::{Frame, Framing};
 use super::key::Key;
@@ -38,6 +39,8 @@ pub(super) struct Asked<'a> {
     pub(super) parameters: &'a Parameters,
     pub(super) format: Option<&'a ResponseFormat>,
     pub(super) streams: bool,
+    /// For the provider's cache; none where it is told nothing.
+    pub(super) cache: Option<CacheHints<'a>>,
 }
 
 impl<'a> Asked<'a> {

@@ -55,6 +55,9 @@ pub(super) fn body(asked: &Asked<'_>) -> Value {
         };
         body["text"] = json!({ "format": format });
     }
+    if let Some(cache) = asked.cache {
+        body["prompt_cache_key"] = json!(cache.key);
+    }
     merge(&mut body, &parameters.rest);
     body
 }

@@ -49,6 +49,7 @@ impl Caller {
                 messages: self.messages.iter().cloned().map(Arc::new).collect(),
                 inserted_at: self.pinned.map(|(at, _)| at),
                 inserted: self.pinned.map_or(0, |(_, count)| count),
+                repeated: 0,
                 repairs: Repairs::default(),
                 tokens: 0,
             }),

@@ -487,6 +487,12 @@ fn mistakes() -> Vec<Mistake> {
             0,
             ["TOKEN_LIMIT_WITHOUT_COMPRESSION", "/config/tokenLimit", "help: "],
         ),
+        (
+            "a clock in a system text",
+            with_node("LLM", &json!({"prompt": "go", "system": "It is {{input.now}}."})),
+            0,
+            ["UNCACHEABLE_PROMPT", "/nodes/1/config/system", "pinned context"],
+        ),
     ]
 }
 

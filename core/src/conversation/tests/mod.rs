@@ -11,5 +11,6 @@ mod notation;
 mod random_batches;
 mod random_compressions;
 mod random_histories;
+mod random_prefixes;
 mod random_requests;
 mod slopes;
