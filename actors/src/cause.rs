@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures::future::BoxFuture;
-use pirn_core::run::{ThreadNo, effect_key};
+use pirn_core::run::{CallNo, ThreadNo, effect_key, trigger_key};
 use pirn_core::thread::EffectId;
 
 thread_local! {
@@ -25,19 +25,31 @@ thread_local! {
 
 /// Names an effect.
 #[derive(Clone)]
-pub(crate) struct EffectName {
-    pub(crate) run_id: Arc<str>,
-    pub(crate) thread: ThreadNo,
-    pub(crate) effect: EffectId,
+pub(crate) enum EffectName {
+    /// One that a thread awaits.
+    Thread {
+        run_id: Arc<str>,
+        thread: ThreadNo,
+        effect: EffectId,
+    },
+    /// A call of a trigger.
+    TriggerCall { run_id: Arc<str>, call: CallNo },
 }
 
-/// The idempotency key of the effect that the caller carries out: `RUN.THREAD.EFFECT`, the same in every attempt and every
-/// process. None outside of a run's model, tool or async function.
+impl EffectName {
+    fn key(&self) -> String {
+        match self {
+            Self::Thread { run_id, thread, effect } => effect_key(run_id, *thread, *effect),
+            Self::TriggerCall { run_id, call } => trigger_key(run_id, *call),
+        }
+    }
+}
+
+/// The idempotency key of the effect that the caller carries out: `RUN.THREAD.EFFECT`, or `RUN.tCALL` of a trigger's call in a
+/// durable run; the same in every attempt and every process. None outside of a run's model, tool or async function, and of what
+/// triggers call in a durable run.
 pub fn idempotency_key() -> Option<String> {
-    EFFECT.with_borrow(|effect| {
-        let effect = effect.as_ref()?;
-        Some(effect_key(&effect.run_id, effect.thread, effect.effect))
-    })
+    EFFECT.with_borrow(|effect| effect.as_ref().map(EffectName::key))
 }
 
 /// The number of triggers between the run's own steps and the caller; 0 where none called it.
@@ -51,29 +63,17 @@ pub(crate) fn with_trigger_depth<T>(depth: u32, call: impl FnOnce() -> T) -> T {
     call()
 }
 
-/// Work of the host that `depth` triggers brought about.
-pub(crate) fn work_with_trigger_depth<T: 'static>(
-    depth: u32,
-    begin: impl FnOnce() -> BoxFuture<'static, T>,
-) -> BoxFuture<'static, T> {
-    let work = with_trigger_depth(depth, begin);
-    if depth == 0 {
-        return work;
-    }
-    Box::pin(Caused {
-        depth,
-        effect: None,
-        work,
-    })
+/// The same for code that carries an effect out.
+pub(crate) fn call_of<T>(depth: u32, mut effect: Option<EffectName>, call: impl FnOnce() -> T) -> T {
+    with_effect(&mut effect, || with_trigger_depth(depth, call))
 }
 
-/// Work of the host that carries an effect out.
-pub(crate) fn work_of_effect<T: 'static>(
+/// Work of the host that `depth` triggers brought about, and that carries an effect out; none: it has none.
+pub(crate) fn work_of<T: 'static>(
     depth: u32,
-    effect: EffectName,
+    mut effect: Option<EffectName>,
     begin: impl FnOnce() -> BoxFuture<'static, T>,
 ) -> BoxFuture<'static, T> {
-    let mut effect = Some(effect);
     let work = with_effect(&mut effect, || with_trigger_depth(depth, begin));
     Box::pin(Caused { depth, effect, work })
 }
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn work_has_its_depth_whenever_it_is_polled() {
         let (go, may_go) = futures::channel::oneshot::channel::<()>();
-        let mut work = work_with_trigger_depth(4, || {
+        let mut work = work_of(4, None, || {
             Box::pin(async move {
                 let first = trigger_depth();
                 may_go.await.unwrap_or(());
@@ -153,14 +153,14 @@ mod tests {
 
     #[test]
     fn work_has_its_effects_key_whenever_it_is_polled_and_nobody_else_has() {
-        let name = EffectName {
+        let name = EffectName::Thread {
             run_id: "run-1".into(),
             thread: 2,
             effect: 7,
         };
         let (go, may_go) = futures::channel::oneshot::channel::<()>();
         let begun = RefCell::new(None);
-        let mut work = work_of_effect(0, name, || {
+        let mut work = work_of(0, Some(name), || {
             begun.replace(idempotency_key());
             Box::pin(async move {
                 may_go.await.unwrap_or(());

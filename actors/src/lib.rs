@@ -31,6 +31,7 @@ pub mod sessions;
 mod spans;
 mod supervisor;
 mod thread;
+mod trigger_call;
 mod trigger_matcher;
 mod turn;
 mod unkept;

@@ -253,7 +253,7 @@ impl Actors {
         if !self.has_begun || self.supervisor.is_over() {
             return Served::All;
         }
-        let now = run.step_time();
+        let mut now = run.step_time();
         for _ in 0..AT_ONCE {
             let Some(message) = self.machine.next_message() else {
                 if let Err(lost) = self.keep(now, run, inbox) {
@@ -262,6 +262,8 @@ impl Actors {
                 if self.machine.is_idle() || self.supervisor.is_over() {
                     return Served::All;
                 }
+                // What was carried out may have told it more.
+                now = run.step_time();
                 continue;
             };
             let addressee = Addressee::of(&message);

@@ -266,6 +266,7 @@ impl Seen {
             | Effect::SetTimer { .. }
             | Effect::StopTimer { .. }
             | Effect::StartRun(_)
+            | Effect::CallTrigger { .. }
             | Effect::Report(_)
             | Effect::Settled => {}
         }

@@ -27,6 +27,7 @@ use crate::protocol::supervisor::SupervisorMsg;
 use crate::rebuilt::Resumed;
 use crate::run_context::RunContext;
 use crate::sessions::{self, SessionSeat, empty_session};
+use crate::trigger_call::{self, UnderWay};
 use crate::turn::Turn;
 
 /// More links than a chain of triggers has.
@@ -110,6 +111,8 @@ pub(crate) fn limit_triggers(workflow: &Graph, run: &RunContext) {
 
 pub(crate) struct SupervisorActor {
     timers: BTreeMap<Timer, TimerHandle>,
+    /// Calls of triggers that take their time; few runs have any.
+    calls: Option<Box<UnderWay>>,
     outcome: Option<Setter<Arc<RunReport>>>,
     on_end: Option<OnEnd>,
     /// Until nothing is left of the run.
@@ -125,6 +128,7 @@ impl SupervisorActor {
     pub(crate) fn new(spec: RunSpec) -> (Self, Beginning) {
         let actor = Self {
             timers: BTreeMap::new(),
+            calls: None,
             outcome: Some(spec.outcome),
             on_end: spec.on_end,
             settled: Some(spec.settled),
@@ -142,8 +146,14 @@ impl SupervisorActor {
 
     /// Takes a message from the queue.
     pub(crate) fn handle(&mut self, message: ToSupervisor, turn: &mut Turn<'_>) {
-        if let ToSupervisor::Elapsed(timer) = &message {
-            self.timers.remove(timer);
+        match &message {
+            ToSupervisor::Elapsed(timer) => drop(self.timers.remove(timer)),
+            ToSupervisor::TriggerCalled { call, .. } => {
+                if let Some(calls) = &mut self.calls {
+                    calls.ended(*call);
+                }
+            }
+            _ => {}
         }
         turn.step(Message::Supervisor(message));
     }
@@ -175,6 +185,11 @@ impl SupervisorActor {
             }
             Effect::StopTimer { timer } => drop(self.timers.remove(&timer)),
             Effect::StartRun(start) => start_run(*start, turn),
+            Effect::CallTrigger { call, what } => {
+                if let Some(work) = trigger_call::begin(call, &what, turn) {
+                    self.calls.get_or_insert_default().begun(call, work);
+                }
+            }
             Effect::QuiesceTriggers => {
                 let supervisor = Arc::clone(&turn.run.supervisor);
                 turn.run.limit_triggers(TriggerLimit::Ending);
@@ -236,6 +251,7 @@ impl SupervisorActor {
     /// The run ends here, for this process.
     pub(crate) fn stop(&mut self, error: RunError, run: &Rc<RunContext>) {
         self.timers.clear();
+        self.calls = None;
         self.leave(run);
         let report = RunReport::unknown(&run.run_id, ThreadStatus::Failed, error);
         self.report(Box::new(report));

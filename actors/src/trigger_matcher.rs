@@ -8,11 +8,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use actix::{Actor, ActorContext, AsyncContext, Context, StreamHandler};
-use pirn_core::definition::{TriggerAction, TriggerDefinition};
+use pirn_core::definition::{InDoubt, TriggerAction, TriggerDefinition};
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::{Event, EventType, RaisedEvent};
 use pirn_core::graph::{Evaluator, Unevaluated};
-use pirn_core::run::{Control, Firing};
+use pirn_core::run::{CallTarget, Control, Firing, Message, ToSupervisor, TriggerCall};
 use pirn_core::script::ScopeValues;
 use pirn_core::thread::{FiringId, Outcome};
 use pirn_core::trigger::{Fire, Owner, TriggerKey, TriggerMachine, Watcher};
@@ -20,30 +20,18 @@ use pirn_sync::Quota;
 use serde_json::{Map, Value, json};
 
 use crate::answer::Answer;
-use crate::cause::{with_trigger_depth, work_with_trigger_depth};
 use crate::contain::contained;
 use crate::firing::fire_alone;
 use crate::follow_up::{depth_after, failed_with, failure, raise};
 use crate::function_table::FunctionTable;
 use crate::host::Host;
-use crate::input::firing_value;
 use crate::ports::{CallContext, Function, Ports, TextJob, Texts, Want, WorkFunction};
 use crate::protocol::bus::{BusMsg, BusSender, Interest, ResumedEvents, TriggerLimit};
 use crate::protocol::engine::EngineHandle;
 use crate::protocol::mailbox::Receiver;
 use crate::protocol::matcher::MatcherMsg;
 use crate::protocol::supervisor::{Assignment, SupervisorMsg};
-
-/// The place that the function of a trigger is called from: the thread that raised the event.
-fn context_of(engine: &dyn EngineHandle, event: &Event) -> CallContext {
-    CallContext {
-        run_id: Arc::clone(&event.run_id),
-        thread_id: Arc::clone(&event.thread_id),
-        workflow_id: Arc::clone(&event.workflow_id),
-        node_id: None,
-        metadata: engine.metadata_of(&event.run_id).unwrap_or_default(),
-    }
-}
+use crate::trigger_call::{context_of, failed, notify, work};
 
 pub(crate) struct TriggerMatcherActor {
     ports: Arc<Ports>,
@@ -169,10 +157,15 @@ impl TriggerMatcherActor {
     }
 
     /// Has the event's run start what needs nothing of its thread, for its record. A run that is over has none to keep: it is
-    /// started all the same.
+    /// started all the same. One that is kept is not over before its triggers have acted: where it is not there it goes on in
+    /// another process.
     fn start_alone(&self, watcher: Watcher, firing: Firing) {
         let event = Arc::clone(&firing.event);
-        let message = fire_alone(firing, &self.engine, self.bus.clone());
+        let message = if self.ports.is_durable() {
+            SupervisorMsg::Tell(Message::Supervisor(ToSupervisor::FireAlone(Box::new(firing))))
+        } else {
+            fire_alone(firing, &self.engine, self.bus.clone())
+        };
         // Where the run is gone the message is dropped, and with it the answer.
         let _: Result<(), String> = self.tell_run(watcher, &event, message);
     }
@@ -185,6 +178,26 @@ impl TriggerMatcherActor {
             message
         };
         self.engine.tell_run(&event.run_id, message)
+    }
+
+    /// Has the event's run call something, where it is kept. One that is not there goes on in another process, and so do its
+    /// triggers.
+    fn call_by_run(
+        &self,
+        watcher: Watcher,
+        trigger: &TriggerDefinition,
+        event: &Arc<Event>,
+        (target, holds_outcome): (CallTarget, bool),
+    ) {
+        let call = TriggerCall {
+            trigger_id: trigger.id.as_str().into(),
+            event: Arc::clone(event),
+            target,
+            in_doubt: trigger.in_doubt.clone().unwrap_or(InDoubt::Keyed),
+            holds_outcome,
+        };
+        let message = Message::Supervisor(ToSupervisor::CallTrigger(Arc::new(call)));
+        let _: Result<(), String> = self.tell_run(watcher, event, SupervisorMsg::Tell(message));
     }
 
     /// A trigger fired that does nothing in the event's run: it has a record of it all the same.
@@ -210,11 +223,10 @@ impl TriggerMatcherActor {
             return Ok(());
         }
         let fire = self.fire(watcher, event);
-        let from = || context_of(&*self.engine, event);
+        let from = || called_from(&*self.engine, event);
         if let Fire::Fired { .. } = fire
             && let Some(called) = self.functions.call(&self.machine, watcher, event, &from)
         {
-            self.note_fired(watcher, event);
             return called.map_err(failed);
         }
         let Some(trigger) = self.machine.definition(watcher).cloned() else {
@@ -353,12 +365,16 @@ impl TriggerMatcherActor {
                 let scope = event_scope(event);
                 let done = self.evaluator().text_of(message, &scope);
                 let text = |value: &Arc<Value>| value.as_str().unwrap_or_default().to_owned();
-                self.note_fired(watcher, event);
-                let text = self.or_later(done, event, (message, Want::Text), scope, text)?;
-                let depth = depth_after(event);
-                let notify = || with_trigger_depth(depth, || (self.ports.notify)(&text, channel.as_deref()));
-                std::panic::catch_unwind(std::panic::AssertUnwindSafe(notify))
-                    .map_err(|_| failed("whoever is told of notifications panicked"))?;
+                let text = self.or_later(done, event, (message, Want::Text), scope, text);
+                if self.ports.is_durable() {
+                    let message = text.inspect_err(|_| self.note_fired(watcher, event))?;
+                    let channel = channel.clone();
+                    let target = CallTarget::Notification { message, channel };
+                    self.call_by_run(watcher, trigger, event, (target, true));
+                    return Ok(());
+                }
+                let text = text?;
+                notify(&self.ports, event, None, &text, channel.as_deref())?;
                 let raised = RaisedEvent::new(
                     EventType::Notification,
                     [("message", json!(text)), ("triggerId", json!(trigger.id))],
@@ -367,18 +383,25 @@ impl TriggerMatcherActor {
                 Ok(())
             }
             TriggerAction::Custom { function, parameters } => match self.ports.functions.get(function) {
+                Some(known) if self.ports.is_durable() => {
+                    let target = CallTarget::Function {
+                        name: function.clone(),
+                        parameters: parameters.clone(),
+                    };
+                    let is_inline = matches!(known, Function::Inline(_));
+                    self.call_by_run(watcher, trigger, event, (target, is_inline));
+                    Ok(())
+                }
                 Some(Function::Inline(own)) => {
                     let tag = self.functions.tag(function, own);
                     self.machine.set_tag(watcher.key, tag);
                     let mut watcher = watcher;
                     watcher.tag = Some(tag);
-                    self.note_fired(watcher, event);
-                    let from = || context_of(&*self.engine, event);
+                    let from = || called_from(&*self.engine, event);
                     let done = self.functions.call(&self.machine, watcher, event, &from);
                     done.unwrap_or(Ok(())).map_err(failed)
                 }
                 Some(Function::Work(own)) => {
-                    self.note_fired(watcher, event);
                     self.begin_work(trigger, event, own, parameters);
                     Ok(())
                 }
@@ -394,9 +417,7 @@ impl TriggerMatcherActor {
         function: &Arc<WorkFunction>,
         parameters: &Map<String, Value>,
     ) {
-        let input = firing_value(event, parameters);
-        let context = context_of(&*self.engine, event);
-        let future = work_with_trigger_depth(depth_after(event), || function(input, context));
+        let future = work(function, event, parameters, called_from(&*self.engine, event), None);
         let (bus, trigger, event) = (self.bus.clone(), Arc::clone(trigger), Arc::clone(event));
         let failed = Answer::new(move |result: Result<Result<Value, String>, _>| {
             let message = match result {
@@ -442,6 +463,14 @@ impl TriggerMatcherActor {
     }
 }
 
+/// The place that the function of a trigger is called from, and what the run's caller said of it.
+fn called_from(engine: &dyn EngineHandle, event: &Event) -> CallContext {
+    CallContext {
+        metadata: engine.metadata_of(&event.run_id).unwrap_or_default(),
+        ..context_of(event)
+    }
+}
+
 /// The scope of a trigger's texts: the event, whole.
 fn event_scope(event: &Event) -> ScopeValues {
     ScopeValues {
@@ -455,11 +484,6 @@ fn tells_of_budget(event: &Event) -> bool {
     let code = || event.raised.data.get("error")?.get("code")?.as_str();
     event.raised.event_type == EventType::TriggerFailed
         && code() == Some(RunErrorCode::TriggeredEventsExceeded.as_str())
-}
-
-/// Why a trigger did not do its action, where that is no text's fault.
-fn failed(message: impl Into<String>) -> RunError {
-    RunError::new(RunErrorCode::NodeFailed, message)
 }
 
 /// Says so in the log too, and how: what a trigger leaves undone stays so, and whoever can help must learn of it.

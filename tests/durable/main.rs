@@ -15,6 +15,7 @@ mod sessions;
 mod shapes;
 mod small;
 mod standing;
+mod trigger_calls;
 mod triggers;
 mod waits;
 #[path = "../../store/tests/runs/workflows.rs"]

@@ -49,7 +49,7 @@ impl Outside {
     }
 
     pub(crate) fn engine(&self, bundle: &str, store: impl Store) -> EngineBuilder {
-        let (work, look) = (self.clone(), self.clone());
+        let (work, look, note, notified) = (self.clone(), self.clone(), self.clone(), self.clone());
         let look = move |_: Value| {
             let (key, chance) = look.perform();
             let result = format!("looked {key}");
@@ -72,6 +72,15 @@ impl Outside {
                 })
             })
             .function("breaks", |_| panic!("on purpose"))
+            .function("note", move |_| {
+                let (key, chance) = note.perform();
+                if chance.is_multiple_of(3) {
+                    Err(format!("{key} failed"))
+                } else {
+                    Ok(Value::Null)
+                }
+            })
+            .on_notification(move |_, _| drop(notified.perform()))
             .tool(tool_fn("look", "looks", json!({"type": "object"}), look))
             .model("main", Arc::new(Speaker(self.clone())))
     }

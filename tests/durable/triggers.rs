@@ -41,8 +41,24 @@ fn what_triggers_do_is_done_as_often_as_without_a_crash() {
     let assign = json!({"type": "SET_VARIABLE", "parameters": {"variableName": "seen", "expression": "event.nodeId", "scope": "global"}});
     let pause = json!({"type": "RESUME_THREAD", "parameters": {}});
     let notify = json!({"type": "SEND_NOTIFICATION", "parameters": {"message": "{{event.nodeId}} is done"}});
-    for action in [execute(true), execute(false), assign, pause, notify] {
-        let bundle = json!({"workflows": [line(&json!([trigger("t", &action)])), triggered()]}).to_string();
+    let call = |function: &str| json!({"type": "CUSTOM", "parameters": {"function": function, "parameters": {"n": 1}}});
+    let in_workflow = [
+        execute(true),
+        execute(false),
+        assign,
+        pause,
+        notify.clone(),
+        call("work"),
+        call("note"),
+        call("breaks"),
+    ];
+    let in_workflow =
+        in_workflow.map(|action| json!({"workflows": [line(&json!([trigger("t", &action)])), triggered()]}));
+    // A trigger outside of the workflow is the run's whose event it fires on.
+    let outside = [notify, call("work"), call("note")];
+    let outside = outside.map(|action| json!({"workflows": [line(&json!([]))], "triggers": [trigger("t", &action)]}));
+    for bundle in in_workflow.into_iter().chain(outside) {
+        let bundle = bundle.to_string();
         let outside = Outside::default();
         let store = Failing::new(MemoryStore::new(), Crash::Never);
         assert!(outside.play(&bundle, &store));

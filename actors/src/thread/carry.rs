@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::{InFlight, ThreadActor};
 use crate::answer::Answer;
-use crate::cause::{EffectName, work_of_effect};
+use crate::cause::{EffectName, work_of};
 use crate::host::{AwaitKind, Label, named_seed};
 use crate::ports::{AskedCall, Function, ScriptJob, TextJob, Texts};
 use crate::protocol::bus::{BusMsg, WaitHandle};
@@ -112,7 +112,7 @@ fn tool(
         caller: Some(context_of(&run.run_id, machine, node, run.supervisor.metadata())),
         models: Some(Arc::clone(&run.ports().models)),
     };
-    let work = work_of_effect(machine.trigger_depth(), effect_name(run, no, id), || {
+    let work = work_of(machine.trigger_depth(), Some(effect_name(run, no, id)), || {
         tools.call(&names, asked, run.host.work_clock())
     });
     let supervisor = Arc::clone(&run.supervisor);
@@ -143,7 +143,7 @@ fn function(
     let Some(Function::Work(function)) = run.ports().functions.get(&**name) else {
         return None;
     };
-    let future = work_of_effect(machine.trigger_depth(), effect_name(run, no, id), || {
+    let future = work_of(machine.trigger_depth(), Some(effect_name(run, no, id)), || {
         let context = context_of(&run.run_id, machine, node, run.supervisor.metadata());
         function((**input.value()).clone(), context)
     });
@@ -232,7 +232,7 @@ fn lineage(machine: &RunMachine, thread: ThreadNo) -> String {
 /// Names an effect in every process.
 pub(super) fn effect_name(run: &RunContext, thread: ThreadNo, effect: EffectId) -> EffectName {
     let run_id = Arc::clone(&run.run_id);
-    EffectName { run_id, thread, effect }
+    EffectName::Thread { run_id, thread, effect }
 }
 
 pub(super) fn tools_of(machine: &ThreadMachine, node: NodeIx) -> Vec<Arc<str>> {

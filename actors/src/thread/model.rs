@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::carry::{effect_name, in_flight, label, outcome_answer, tools_of};
 use super::{InFlight, ThreadActor};
-use crate::cause::work_of_effect;
+use crate::cause::work_of;
 use crate::host::AwaitKind;
 use crate::ports::{ModelCall, TokenSink};
 use crate::protocol::bus::{BusMsg, Source};
@@ -82,8 +82,8 @@ impl ThreadActor {
                 TokenSink::closed()
             },
         };
-        let name = effect_name(run, self.no, id);
-        let future = work_of_effect(machine.trigger_depth(), name, || model.call(call));
+        let name = Some(effect_name(run, self.no, id));
+        let future = work_of(machine.trigger_depth(), name, || model.call(call));
         let answer = outcome_answer(&run.supervisor, self.no, id);
         let work = Box::pin(async move {
             answer.give(match future.await {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{HistorySelection, ScheduleDefinition};
+use super::{HistorySelection, InDoubt, ScheduleDefinition};
 use crate::event::EventType;
 
 /// A trigger: `{id, name?, type: "EVENT", condition, action, maxTriggers?, status?|enabled?}`, or of type SCHEDULE with
@@ -37,6 +37,9 @@ pub struct TriggerDefinition {
     /// Firings at most; 0 or absent: without limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_triggers: Option<u64>,
+    /// The policy for a function or notification that was under way when the process of a durable run ended; absent: `keyed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_doubt: Option<InDoubt>,
     /// True to watch (default; `status: "ENABLED"|"DISABLED"` is read too).
     #[serde(default = "yes")]
     pub enabled: bool,
@@ -59,6 +62,7 @@ impl TriggerDefinition {
             action,
             schedule: None,
             max_triggers: None,
+            in_doubt: None,
             enabled: true,
         }
     }

@@ -5,17 +5,18 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::ThreadNo;
+use super::trigger_calls::CallNo;
 use crate::definition::InDoubt;
 use crate::thread::{self, EffectId};
 
 /// An effect in doubt, as a run that goes on after a crash is told of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Doubt {
-    /// The thread that awaits it.
+    /// The thread that awaits it; of a trigger's call the one that raised the event.
     pub thread: ThreadNo,
-    /// The effect.
+    /// The effect; of a trigger's call its number.
     pub effect: EffectId,
-    /// The node.
+    /// The node; of a trigger's call the trigger.
     pub node_id: Arc<str>,
     /// Its kind.
     pub kind: DoubtKind,
@@ -23,6 +24,18 @@ pub struct Doubt {
     pub policy: InDoubt,
     /// Its resolution.
     pub resolution: Resolution,
+}
+
+impl Doubt {
+    /// The effect's idempotency key.
+    pub fn key(&self, run_id: &str) -> String {
+        match self.kind {
+            DoubtKind::Trigger => trigger_key(run_id, self.effect),
+            DoubtKind::Model | DoubtKind::Tool | DoubtKind::Function | DoubtKind::Code => {
+                effect_key(run_id, self.thread, self.effect)
+            }
+        }
+    }
 }
 
 /// An effect that is done outside, by what does it.
@@ -37,6 +50,8 @@ pub enum DoubtKind {
     Function,
     /// JavaScript of a CODE node.
     Code,
+    /// A function or the notification hook that a trigger calls.
+    Trigger,
 }
 
 impl DoubtKind {
@@ -84,7 +99,7 @@ pub enum Resolution {
 pub struct DoubtReport {
     /// The effect: run, thread and number, which is also its idempotency key.
     pub effect_id: String,
-    /// The node.
+    /// The node; of a trigger's call the trigger.
     pub node_id: Arc<str>,
     /// Its kind.
     pub kind: DoubtKind,
@@ -100,7 +115,7 @@ pub struct DoubtReport {
 pub struct RepeatReport {
     /// The effect.
     pub effect_id: String,
-    /// The node.
+    /// The node; of a trigger's call the trigger.
     pub node_id: Arc<str>,
     /// Its kind.
     pub kind: DoubtKind,
@@ -109,4 +124,9 @@ pub struct RepeatReport {
 /// Names an effect in every process, the same each time: its idempotency key.
 pub fn effect_key(run_id: &str, thread: ThreadNo, effect: EffectId) -> String {
     format!("{run_id}.{thread}.{effect}")
+}
+
+/// The same for a call of a trigger.
+pub fn trigger_key(run_id: &str, call: CallNo) -> String {
+    format!("{run_id}.t{call}")
 }

@@ -8,6 +8,7 @@ use super::ThreadNo;
 use super::message::Timer;
 use super::report::RunReport;
 use super::session::SessionLeft;
+use super::trigger_calls::{CallNo, TriggerCall};
 use crate::Millis;
 use crate::event::RaisedEvent;
 use crate::message::Message as ChatMessage;
@@ -86,6 +87,13 @@ pub enum Effect {
     },
     /// Start a run that nobody of this one waits for; its end is told as [`super::ToSupervisor::DetachedEnded`].
     StartRun(Box<DetachedStart>),
+    /// Call what a trigger calls; its end is told as [`super::ToSupervisor::TriggerCalled`].
+    CallTrigger {
+        /// Names the call.
+        call: CallNo,
+        /// The call.
+        what: Arc<TriggerCall>,
+    },
     /// Tell [`super::ToSupervisor::TriggersQuiet`] once the triggers of all that was raised have acted.
     QuiesceTriggers,
     /// The outcome. Detached threads may still run.

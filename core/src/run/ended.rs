@@ -70,11 +70,20 @@ impl RunMachine {
             Origin::Called { parent, effect } => self.called_ended(parent, effect, thread, step),
             Origin::Triggered { firing } => self.triggered_ended(firing, thread, step),
         }
-        let main_ended = !self.tree.is_live(0);
-        let quiet = self
-            .quiescence
-            .ended(main_ended, self.tree.attached(), self.tree.live());
+        self.look_for_the_end(step);
+    }
+
+    /// Something has ended that the run's end may have waited for.
+    pub(super) fn look_for_the_end(&mut self, step: &mut Step<'_>) {
+        let (main_ended, left) = (!self.tree.is_live(0), self.left());
+        let attached = self.tree.attached() + self.calls_before_outcome();
+        let quiet = self.quiescence.ended(main_ended, attached, left);
         self.quiet(quiet, step);
+    }
+
+    /// Threads, and calls of triggers, that have not ended.
+    pub(super) fn left(&self) -> usize {
+        self.tree.live() + self.open_calls()
     }
 
     pub(super) fn quiet(&mut self, mut quiet: Option<Quiet>, step: &mut Step<'_>) {
@@ -89,7 +98,7 @@ impl RunMachine {
                     let report = self.report(step.now);
                     step.out.extend(self.leave_session(&report));
                     step.out.push(Effect::Report(Box::new(report)));
-                    quiet = self.quiescence.ended(true, self.tree.attached(), self.tree.live());
+                    quiet = self.quiescence.ended(true, self.tree.attached(), self.left());
                 }
                 Quiet::Settle => step.out.push(Effect::Settled),
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::doubt::{Doubt, DoubtReport, effect_key};
+use super::doubt::{Doubt, DoubtReport};
 use super::message::{FollowUp, ToThread};
 use super::step::Step;
 use super::{Effect, RunMachine, ThreadNo};
@@ -44,7 +44,7 @@ impl RunMachine {
     pub(super) fn recovered(&mut self, doubts: Vec<Doubt>, step: &mut Step<'_>) {
         for doubt in doubts {
             let report = DoubtReport {
-                effect_id: effect_key(&self.run_id, doubt.thread, doubt.effect),
+                effect_id: doubt.key(&self.run_id),
                 node_id: doubt.node_id,
                 kind: doubt.kind,
                 policy: doubt.policy,

@@ -7,8 +7,9 @@
 //! | Assign, Pin | outside | sets a global variable or a section at once; a thread's own variable is for the thread |
 //! | Raise | outside | raises events in the main thread's name |
 //! | `FollowUp` | outside | raises an event in the name of the thread whose event set it off |
-//! | Migrated | outside | nothing: it is for whoever goes on with the run
+//! | Migrated | outside | nothing: it is for whoever goes on with the run |
 //! | Fired | outside | nothing: it is for whoever goes on with the run |
+//! | `CallTrigger`, `TriggerCalled` | outside | has a function or hook of a trigger called; its end raises an event, and may end the run |
 //! | Recovered | outside | says which effects are in doubt, for the report too |
 //! | Fire, `FireAlone`, `DetachedEnded` | outside | [`super::firing`]'s table |
 //! | `TriggersQuiet` | outside | [`super::quiescence`]'s table |
@@ -47,6 +48,7 @@ use super::start::Start;
 use super::step::Step;
 use super::thread::{EffectBuffers, LiveThread, ThreadTurn, pin};
 use super::tree::{Branching, Origin, Tree};
+use super::trigger_calls::TriggerCalls;
 use super::world::World;
 use super::{DoubtReport, Effect, ForkNo, ThreadNo};
 use crate::Millis;
@@ -119,6 +121,9 @@ pub struct RunMachine {
     /// Effects that were in doubt after a crash.
     #[serde(default)]
     pub(super) doubts: Vec<DoubtReport>,
+    /// Calls of its triggers, of which few runs have any.
+    #[serde(default)]
+    pub(super) trigger_calls: Option<Box<TriggerCalls>>,
     /// Its session, where it has one.
     #[serde(default)]
     pub(super) session: Option<Box<RunSession>>,
@@ -157,6 +162,7 @@ impl RunMachine {
             awaited: EventMask::NONE,
             steps: 0,
             doubts: Vec::new(),
+            trigger_calls: None,
             session: seed.session.map(|seed| Box::new(RunSession::new(seed))),
             remains: None,
             spare: None,
@@ -209,9 +215,9 @@ impl RunMachine {
         self.awaited.contains(event_type)
     }
 
-    /// True if every thread of the run has ended.
+    /// True if nothing is left of the run.
     pub fn has_ended(&self) -> bool {
-        self.tree.live() == 0
+        self.quiescence.is_settled()
     }
 
     /// True if nothing waits to be stepped with.
@@ -392,12 +398,15 @@ impl RunMachine {
             ToSupervisor::Raise(events) => self.raise(events, step),
             ToSupervisor::FollowUp(follow_up) => self.follow_up(*follow_up, step),
             ToSupervisor::Fired { .. } | ToSupervisor::Migrated(_) => {}
+            ToSupervisor::CallTrigger(call) => self.call_trigger(call, step),
+            ToSupervisor::TriggerCalled { call, error } => self.trigger_called(call, error, step),
             ToSupervisor::Recovered(doubts) => self.recovered(doubts, step),
             ToSupervisor::Fire(firing) => self.fire(&firing, step),
             ToSupervisor::FireAlone(firing) => self.fire_alone(*firing, step),
             ToSupervisor::DetachedEnded { firing, output } => self.detached_ended(firing, output, step),
             ToSupervisor::TriggersQuiet => {
-                let quiet = self.quiescence.triggers_quiet();
+                let (before, left) = (self.calls_before_outcome(), self.left());
+                let quiet = self.quiescence.triggers_quiet(before, left);
                 self.quiet(quiet, step);
             }
             ToSupervisor::Session(turn) => self.session_turn(*turn, step),

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::firing::Firing;
 use super::panics::Panic;
 use super::session::SessionState;
+use super::trigger_calls::{CallNo, TriggerCall};
 use super::{Doubt, ForkNo, ThreadNo};
 use crate::Millis;
 use crate::conversation::compression::CompressionResult;
@@ -101,6 +102,15 @@ pub enum ToSupervisor {
         sequence: u64,
         /// The trigger, and whose it is.
         trigger: Arc<str>,
+    },
+    /// From outside: a trigger fired that calls a function or the notification hook.
+    CallTrigger(Arc<TriggerCall>),
+    /// From outside: that has ended.
+    TriggerCalled {
+        /// Which.
+        call: CallNo,
+        /// Why it failed.
+        error: Option<RunError>,
     },
     /// From outside: the run goes on by this definition, which what it went through fits. Changes nothing: it is for whoever
     /// goes on with the run.

@@ -1,6 +1,7 @@
 //! Effects a run has asked for that have no outcome yet: carried out again where its process ended in the middle.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::ThreadNo;
 use super::effect::{DetachedStart, Effect};
@@ -8,6 +9,7 @@ use super::message::{Message, Timer, ToSupervisor, ToThread};
 use super::record::Replayed;
 use super::report::RunReport;
 use super::session::SessionLeft;
+use super::trigger_calls::{CallNo, TriggerCall};
 use crate::Millis;
 use crate::thread::{self, EffectId, FiringId, Input};
 
@@ -20,6 +22,8 @@ pub struct OpenEffects {
     pub timers: BTreeMap<Timer, Millis>,
     /// Runs that triggers started.
     pub runs: BTreeMap<FiringId, DetachedStart>,
+    /// Calls of triggers.
+    pub calls: BTreeMap<CallNo, Arc<TriggerCall>>,
     /// Threads that ask which firings hold them, and what awaits the answer.
     pub awaits_triggers: BTreeSet<(ThreadNo, EffectId)>,
     /// Threads that wait for a host that picks who begins.
@@ -75,6 +79,10 @@ impl OpenEffects {
             .runs
             .values()
             .map(|start| Effect::StartRun(Box::new(start.clone())));
+        let calls = self.calls.iter().map(|(call, what)| Effect::CallTrigger {
+            call: *call,
+            what: Arc::clone(what),
+        });
         let quiesces = self.quiesces.then_some(Effect::QuiesceTriggers);
         let awaits_session = self.awaits_session.then_some(Effect::AwaitSession);
         let left = self.left.iter().cloned().map(Effect::LeaveSession);
@@ -88,6 +96,7 @@ impl OpenEffects {
             .chain(threads)
             .chain(awaits)
             .chain(runs)
+            .chain(calls)
             .chain(run)
             .collect()
     }
@@ -122,6 +131,9 @@ impl OpenEffects {
             Effect::StartRun(start) => {
                 self.runs.insert(start.firing, (**start).clone());
             }
+            Effect::CallTrigger { call, what } => {
+                self.calls.insert(*call, Arc::clone(what));
+            }
             Effect::QuiesceTriggers => self.quiesces = true,
             Effect::AwaitSession => self.awaits_session = true,
             Effect::LeaveSession(left) => self.left = Some(left.clone()),
@@ -141,6 +153,9 @@ impl OpenEffects {
             }
             Message::Supervisor(ToSupervisor::DetachedEnded { firing, .. }) => {
                 self.runs.remove(firing);
+            }
+            Message::Supervisor(ToSupervisor::TriggerCalled { call, .. }) => {
+                self.calls.remove(call);
             }
             Message::Supervisor(ToSupervisor::TriggersQuiet) => self.quiesces = false,
             Message::Supervisor(ToSupervisor::Session(_)) => self.awaits_session = false,

@@ -1,13 +1,14 @@
 //! The end of a run: when its outcome is told, and when nothing of it is left.
 //!
-//! | phase | main and all attached to it have ended | the triggers are quiet | every thread has ended |
+//! | phase | main and all attached to it have ended | the triggers are quiet | nothing is left |
 //! |---|---|---|---|
 //! | Running | something was raised that a trigger watches: asks for quiet, **Quieting**; else reports, **Reported** | nothing | - |
-//! | Quieting | nothing | asks again where more was raised, else reports, **Reported** | nothing |
-//! | Reported | nothing | nothing | settles, **Settled** |
+//! | Quieting | nothing | **Running** where a call has not ended that the outcome waits for; asks again where more was raised; else reports, **Reported** | nothing |
+//! | Reported | nothing | nothing | something was raised that a trigger watches: asks for quiet, **Settling**; else settles, **Settled** |
+//! | Settling | nothing | **Reported** where something is left again; asks again where more was raised; else settles, **Settled** | nothing |
 //! | Settled | nothing | nothing | nothing |
 //!
-//! The effects of a run's last events, and what follows from them, belong to the run: its report waits for them. A run
+//! Attached, and left, are threads, and calls of triggers: a run that is kept makes those itself. The effects of a run's last events, and what follows from them, belong to the run: its report waits for them. A run
 //! that raised nothing which a trigger watches waits for nobody. Detached threads may go on for ever: a report does not
 //! wait for them, nor for more links of what their events set off than a chain of triggers has.
 
@@ -22,6 +23,7 @@ enum Phase {
     Running,
     Quieting,
     Reported,
+    Settling,
     Settled,
 }
 
@@ -51,35 +53,63 @@ impl Quiescence {
         self.is_watched = true;
     }
 
-    /// A thread has ended. `main_ended`: the main one has; `attached` and `live`: so many have not that are attached to the
-    /// outcome, and in all.
-    pub(super) fn ended(&mut self, main_ended: bool, attached: usize, live: usize) -> Option<Quiet> {
+    /// A thread or a call has ended. `main_ended`: the main thread has; `attached` and `left`: so many have not that are
+    /// attached to the outcome, and in all.
+    pub(super) fn ended(&mut self, main_ended: bool, attached: usize, left: usize) -> Option<Quiet> {
         match self.phase {
             Phase::Running if main_ended && attached == 0 => Some(self.quiet()),
-            Phase::Reported if live == 0 => {
-                self.phase = Phase::Settled;
-                Some(Quiet::Settle)
-            }
-            Phase::Running | Phase::Quieting | Phase::Reported | Phase::Settled => None,
+            Phase::Reported if left == 0 => Some(self.settle()),
+            Phase::Running | Phase::Quieting | Phase::Reported | Phase::Settling | Phase::Settled => None,
         }
     }
 
-    /// The triggers have acted on what was raised before it was asked.
-    pub(super) fn triggers_quiet(&mut self) -> Option<Quiet> {
+    /// The triggers have acted on what was raised before it was asked. `calls`: so many of theirs have not ended that are
+    /// attached to the outcome; `left`: as for [`Self::ended`].
+    pub(super) fn triggers_quiet(&mut self, calls: usize, left: usize) -> Option<Quiet> {
         match self.phase {
+            // The last of them asks again.
+            Phase::Quieting if calls > 0 => {
+                self.phase = Phase::Running;
+                None
+            }
             Phase::Quieting => Some(self.quiet()),
+            Phase::Settling if left > 0 => {
+                self.phase = Phase::Reported;
+                None
+            }
+            Phase::Settling => Some(self.settle()),
             Phase::Running | Phase::Reported | Phase::Settled => None,
         }
     }
 
+    /// True once nothing is left.
+    pub(super) fn is_settled(&self) -> bool {
+        self.phase == Phase::Settled
+    }
+
     fn quiet(&mut self) -> Quiet {
-        if std::mem::take(&mut self.is_watched) && self.rounds < MAX_QUIESCE_ROUNDS {
-            self.rounds += 1;
+        if self.asks() {
             self.phase = Phase::Quieting;
             return Quiet::AskTriggers;
         }
         self.phase = Phase::Reported;
         Quiet::Report
+    }
+
+    fn settle(&mut self) -> Quiet {
+        if self.asks() {
+            self.phase = Phase::Settling;
+            return Quiet::AskTriggers;
+        }
+        self.phase = Phase::Settled;
+        Quiet::Settle
+    }
+
+    /// True if triggers are to be asked once more.
+    fn asks(&mut self) -> bool {
+        let asks = std::mem::take(&mut self.is_watched) && self.rounds < MAX_QUIESCE_ROUNDS;
+        self.rounds += u32::from(asks);
+        asks
     }
 }
 
@@ -108,11 +138,33 @@ mod tests {
         assert_eq!(end.ended(true, 0, 0), None, "the report comes first");
         for _ in 1..MAX_QUIESCE_ROUNDS {
             end.raised();
-            assert_eq!(end.triggers_quiet(), Some(Quiet::AskTriggers));
+            assert_eq!(end.triggers_quiet(0, 0), Some(Quiet::AskTriggers));
         }
         end.raised();
-        assert_eq!(end.triggers_quiet(), Some(Quiet::Report));
-        assert_eq!(end.triggers_quiet(), None);
+        assert_eq!(end.triggers_quiet(0, 0), Some(Quiet::Report));
+        assert_eq!(end.triggers_quiet(0, 0), None);
+    }
+
+    #[test]
+    fn a_report_waits_for_the_calls_of_triggers_and_the_end_for_those_that_nobody_awaits() {
+        let mut end = Quiescence::default();
+        end.raised();
+        assert_eq!(end.ended(true, 0, 0), Some(Quiet::AskTriggers));
+        assert_eq!(end.triggers_quiet(1, 2), None, "one is awaited");
+        assert_eq!(end.ended(true, 0, 1), Some(Quiet::Report), "it has ended");
+        assert_eq!(end.ended(true, 0, 0), Some(Quiet::Settle), "and the other");
+    }
+
+    #[test]
+    fn triggers_act_on_what_a_detached_thread_raised_before_the_run_settles() {
+        let mut end = Quiescence::default();
+        assert_eq!(end.ended(true, 0, 1), Some(Quiet::Report));
+        end.raised();
+        assert_eq!(end.ended(true, 0, 0), Some(Quiet::AskTriggers));
+        assert!(!end.is_settled());
+        assert_eq!(end.triggers_quiet(0, 1), None, "one of them calls something");
+        assert_eq!(end.ended(true, 0, 0), Some(Quiet::Settle));
+        assert!(end.is_settled());
     }
 
     proptest! {
@@ -123,7 +175,7 @@ mod tests {
             for (input, main_ended, attached, detached) in inputs {
                 let quiet = match input {
                     0 => { end.raised(); None }
-                    1 => end.triggers_quiet(),
+                    1 => end.triggers_quiet(attached, attached + detached),
                     _ => end.ended(main_ended, attached, attached + detached),
                 };
                 match quiet {

@@ -6,6 +6,7 @@ use super::ThreadNo;
 use super::effect::Effect;
 use super::message::{Message, ToSupervisor, ToThread};
 use super::open_effects::{OpenEffects, awaited};
+use super::trigger_calls::CallNo;
 use crate::thread::{self, EffectId, FiringId, Input};
 
 /// The thing a run waits for; of several the first that stands here counts.
@@ -29,6 +30,7 @@ enum Place {
     Begin(ThreadNo),
     Thread(ThreadNo, EffectId),
     Firing(FiringId),
+    TriggerCall(CallNo),
 }
 
 impl OpenWaits {
@@ -45,6 +47,9 @@ impl OpenWaits {
             .0
             .extend(open.begins.iter().map(|thread| (Place::Begin(*thread), None)));
         waits.0.extend(open.runs.keys().map(|run| (Place::Firing(*run), None)));
+        waits
+            .0
+            .extend(open.calls.keys().map(|call| (Place::TriggerCall(*call), None)));
         if open.awaits_session {
             waits.0.insert(Place::Session, None);
         }
@@ -73,10 +78,11 @@ impl OpenWaits {
             }
             Effect::AwaitTriggers { thread, effect } => self.open(Place::Thread(*thread, *effect), None),
             Effect::StartRun(start) => self.open(Place::Firing(start.firing), None),
+            Effect::CallTrigger { call, .. } => self.open(Place::TriggerCall(*call), None),
             Effect::Drop { thread, effect } => self.close(Place::Thread(*thread, *effect)),
             Effect::ThreadEnded { thread } => self.0.retain(|place, _| match place {
                 Place::Begin(of) | Place::Thread(of, _) => of != thread,
-                Place::Session | Place::Firing(_) => true,
+                Place::Session | Place::Firing(_) | Place::TriggerCall(_) => true,
             }),
             Effect::LeaveSession(_)
             | Effect::Emit { .. }
@@ -97,6 +103,7 @@ impl OpenWaits {
             }
             Message::Thread(thread, ToThread::Input(Input::Start)) => self.close(Place::Begin(*thread)),
             Message::Supervisor(ToSupervisor::DetachedEnded { firing, .. }) => self.close(Place::Firing(*firing)),
+            Message::Supervisor(ToSupervisor::TriggerCalled { call, .. }) => self.close(Place::TriggerCall(*call)),
             Message::Supervisor(ToSupervisor::Session(_)) => self.close(Place::Session),
             Message::Supervisor(_) | Message::Thread(..) | Message::Conversation(..) => {}
         }

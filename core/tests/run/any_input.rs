@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use pirn_core::definition::InDoubt;
 use pirn_core::error::{RunError, RunErrorCode};
-use pirn_core::run::{Control, Message, Timer, ToConversation, ToSupervisor, ToThread};
+use pirn_core::event::{Event, EventType, RaisedEvent};
+use pirn_core::run::{CallTarget, Control, Message, Timer, ToConversation, ToSupervisor, ToThread, TriggerCall};
 use pirn_core::thread::{CancelReason, Input, Outcome};
 use proptest::prelude::*;
 use serde_json::json;
@@ -11,6 +13,36 @@ use serde_json::json;
 use crate::play::Play;
 use crate::rebuilt;
 use crate::shapes::{SHAPES, bundle};
+
+/// A call of a trigger on an event of the main thread.
+fn call(notifies: bool, holds_outcome: bool) -> TriggerCall {
+    let event = Event {
+        sequence: 1,
+        timestamp: 0,
+        run_id: "r".into(),
+        workflow_id: "main".into(),
+        thread_id: "r.0".into(),
+        raised: RaisedEvent::new(EventType::NodeStarted, []),
+    };
+    let target = if notifies {
+        CallTarget::Notification {
+            message: "hello".into(),
+            channel: None,
+        }
+    } else {
+        CallTarget::Function {
+            name: "f".into(),
+            parameters: serde_json::Map::new(),
+        }
+    };
+    TriggerCall {
+        trigger_id: "t".into(),
+        event: Arc::new(event),
+        target,
+        in_doubt: InDoubt::Keyed,
+        holds_outcome,
+    }
+}
 
 /// Anything that could be told, most of it nonsense at any one moment.
 fn message() -> impl Strategy<Value = Message> {
@@ -59,6 +91,12 @@ fn message() -> impl Strategy<Value = Message> {
         (0..7_u32, 0..6_u64).prop_map(|(thread, effect)| ToSupervisor::Drop { thread, effect }),
         (0..3_u32).prop_map(|fork| ToSupervisor::StopLosers { fork, from: 1 }),
         Just(ToSupervisor::TriggersQuiet),
+        (any::<bool>(), any::<bool>())
+            .prop_map(|(notifies, holds)| ToSupervisor::CallTrigger(Arc::new(call(notifies, holds)))),
+        (0..4_u64, any::<bool>()).prop_map(|(call, fails)| ToSupervisor::TriggerCalled {
+            call,
+            error: fails.then(|| RunError::new(RunErrorCode::NodeFailed, "on purpose")),
+        }),
     ];
     prop_oneof![
         4 => thread.prop_map(|(thread, message)| Message::Thread(thread, message)),
@@ -90,6 +128,12 @@ proptest! {
         }
         if !play.is_settled {
             play.tell(Message::Supervisor(ToSupervisor::Control(Control::Shutdown)));
+        }
+        // What is called outside ends outside.
+        for call in play.calls.clone() {
+            if !play.is_settled {
+                play.tell(Message::Supervisor(ToSupervisor::TriggerCalled { call, error: None }));
+            }
         }
         prop_assert!(play.is_settled, "something is left: {:?}", play.statuses());
         prop_assert!(play.report.is_some() && play.works.is_empty());

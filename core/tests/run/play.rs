@@ -10,7 +10,7 @@ use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::EventMask;
 use pirn_core::graph::{CompileContext, Graph, NodeIx, compile_loaded};
 use pirn_core::run::{
-    Called, Control, Effect, Listening, Message, RunMachine, RunReport, RunSeed, ThreadNo, Timer, ToSupervisor,
+    CallNo, Called, Control, Effect, Listening, Message, RunMachine, RunReport, RunSeed, ThreadNo, Timer, ToSupervisor,
     ToThread, World,
 };
 use pirn_core::script::Scope;
@@ -84,6 +84,8 @@ pub(crate) struct Play {
     /// By thread: what it awaits of a function that takes its time.
     pub(crate) works: BTreeMap<ThreadNo, EffectId>,
     pub(crate) timers: Vec<Timer>,
+    /// Calls of triggers, ended or not.
+    pub(crate) calls: Vec<CallNo>,
     pub(crate) ended: Vec<ThreadNo>,
     pub(crate) report: Option<RunReport>,
     pub(crate) is_settled: bool,
@@ -119,6 +121,7 @@ impl Play {
             did: String::new(),
             works: BTreeMap::new(),
             timers: Vec::new(),
+            calls: Vec::new(),
             ended: Vec::new(),
             report: None,
             is_settled: false,
@@ -193,6 +196,7 @@ impl Play {
                     assert!(self.report.replace(*report).is_none(), "the outcome is told once");
                 }
                 Effect::Settled => self.is_settled = true,
+                Effect::CallTrigger { call, .. } => self.calls.push(call),
                 Effect::QuiesceTriggers => {
                     self.machine.tell(Message::Supervisor(ToSupervisor::TriggersQuiet));
                 }

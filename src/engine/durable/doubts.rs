@@ -10,7 +10,9 @@ use pirn_core::definition::InDoubt;
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::graph::{Node, NodeIx};
 use pirn_core::message::ToolCall;
-use pirn_core::run::{Doubt, DoubtKind, Message, Resolution, ThreadNo, ToSupervisor, ToThread, effect_key};
+use pirn_core::run::{
+    CallTarget, Doubt, DoubtKind, Message, Resolution, ThreadNo, ToSupervisor, ToThread, TriggerCall,
+};
 use pirn_core::thread::{Effect, EffectId, Input, ModelReply, Outcome, ToolResult};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -66,36 +68,21 @@ pub(super) async fn settle(
             continue;
         };
         let node = machine.graph().node(node);
-        let policy = policy(shared.ports(), node, kind, effect);
-        let question = DoubtQuestion {
-            run_id: Arc::clone(&run_id),
-            effect_id: effect_key(&run_id, *thread, *id),
-            node_id: Arc::clone(&node.id),
-            kind,
-            asked: asked(effect),
-        };
-        let answer = match &policy {
-            InDoubt::Retry | InDoubt::Keyed => DoubtAnswer::Repeat,
-            InDoubt::Fail => DoubtAnswer::Fail,
-            InDoubt::Reconcile(name) => reconcile(shared, name, &question).await?,
-            InDoubt::Ask => match ask {
-                Some(ask) => ask(question.clone()).await,
-                None => return Err(ResumeError::Undecided(Box::new(question))),
-            },
-        };
-        let (resolution, outcome) = match answer {
-            DoubtAnswer::Repeat => (Resolution::Repeated, None),
-            DoubtAnswer::Done(result) => (Resolution::Done, Some(done(kind, result))),
-            DoubtAnswer::Fail => (Resolution::Failed, Some(failed(kind, &question.effect_id))),
-        };
-        doubts.push(Doubt {
+        let of = InDoubtOf {
             thread: *thread,
             effect: *id,
-            node_id: question.node_id,
+            node_id: Arc::clone(&node.id),
             kind,
-            policy,
-            resolution,
-        });
+            policy: policy(shared.ports(), node, kind, effect),
+            asked: asked(effect),
+        };
+        let (doubt, answer) = of.decide(shared, &run_id, ask).await?;
+        let outcome = match answer {
+            DoubtAnswer::Repeat => None,
+            DoubtAnswer::Done(result) => Some(done(kind, result)),
+            DoubtAnswer::Fail => Some(failed(kind, &doubt.key(&run_id))),
+        };
+        doubts.push(doubt);
         if let Some(outcome) = outcome {
             settled.push((*thread, *id));
             let answer = Input::Answer { effect: *id, outcome };
@@ -105,6 +92,28 @@ pub(super) async fn settle(
     for effect in settled {
         rebuilt.open.threads.remove(&effect);
     }
+    for (call, what) in rebuilt.open.calls.clone() {
+        let of = InDoubtOf {
+            thread: rebuilt.machine.thread_of(&what.event.thread_id).unwrap_or_default(),
+            effect: call,
+            node_id: Arc::clone(&what.trigger_id),
+            kind: DoubtKind::Trigger,
+            policy: what.in_doubt.clone(),
+            asked: asked_by_trigger(&what),
+        };
+        let (doubt, answer) = of.decide(shared, &run_id, ask).await?;
+        let error = match answer {
+            DoubtAnswer::Repeat => {
+                doubts.push(doubt);
+                continue;
+            }
+            DoubtAnswer::Done(_) => None,
+            DoubtAnswer::Fail => Some(not_again(&doubt.key(&run_id))),
+        };
+        doubts.push(doubt);
+        rebuilt.open.calls.remove(&call);
+        answers.push(Message::Supervisor(ToSupervisor::TriggerCalled { call, error }));
+    }
     let mut told = Vec::with_capacity(answers.len() + 1);
     // Also without a doubt: from here on what the run was told meanwhile may have begun.
     if !doubts.is_empty() || rebuilt.is_uncarried {
@@ -112,6 +121,66 @@ pub(super) async fn settle(
     }
     told.extend(answers);
     Ok(told)
+}
+
+/// Ends the calls of triggers in a run that is cancelled: nothing that is open is done.
+pub(super) fn give_up_calls(rebuilt: &mut Rebuilt, reason: &str) -> Vec<Message> {
+    let calls = std::mem::take(&mut rebuilt.open.calls);
+    let given_up = calls.into_keys().map(|call| {
+        let error = Some(RunError::new(RunErrorCode::Cancelled, reason));
+        Message::Supervisor(ToSupervisor::TriggerCalled { call, error })
+    });
+    given_up.collect()
+}
+
+/// An effect in doubt that is to be decided.
+struct InDoubtOf {
+    thread: ThreadNo,
+    effect: EffectId,
+    node_id: Arc<str>,
+    kind: DoubtKind,
+    policy: InDoubt,
+    asked: Value,
+}
+
+impl InDoubtOf {
+    async fn decide(
+        self,
+        shared: &Arc<EngineShared>,
+        run_id: &Arc<str>,
+        ask: Option<&AskDoubt>,
+    ) -> Result<(Doubt, DoubtAnswer), ResumeError> {
+        let mut doubt = Doubt {
+            thread: self.thread,
+            effect: self.effect,
+            node_id: self.node_id,
+            kind: self.kind,
+            policy: self.policy,
+            resolution: Resolution::Repeated,
+        };
+        let question = DoubtQuestion {
+            run_id: Arc::clone(run_id),
+            effect_id: doubt.key(run_id),
+            node_id: Arc::clone(&doubt.node_id),
+            kind: doubt.kind,
+            asked: self.asked,
+        };
+        let answer = match &doubt.policy {
+            InDoubt::Retry | InDoubt::Keyed => DoubtAnswer::Repeat,
+            InDoubt::Fail => DoubtAnswer::Fail,
+            InDoubt::Reconcile(name) => reconcile(shared, name, &question).await?,
+            InDoubt::Ask => match ask {
+                Some(ask) => ask(question).await,
+                None => return Err(ResumeError::Undecided(Box::new(question))),
+            },
+        };
+        doubt.resolution = match &answer {
+            DoubtAnswer::Repeat => Resolution::Repeated,
+            DoubtAnswer::Done(_) => Resolution::Done,
+            DoubtAnswer::Fail => Resolution::Failed,
+        };
+        Ok((doubt, answer))
+    }
 }
 
 fn node_of(effect: &Effect) -> Option<NodeIx> {
@@ -132,7 +201,7 @@ fn policy(ports: &Ports, node: &Node, kind: DoubtKind, effect: &Effect) -> InDou
     };
     of_tool.or_else(|| node.in_doubt.clone()).unwrap_or(match kind {
         DoubtKind::Model | DoubtKind::Code => InDoubt::Retry,
-        DoubtKind::Tool | DoubtKind::Function => InDoubt::Keyed,
+        DoubtKind::Tool | DoubtKind::Function | DoubtKind::Trigger => InDoubt::Keyed,
     })
 }
 
@@ -142,6 +211,15 @@ fn asked(effect: &Effect) -> Value {
         Effect::Function { input, .. } => (**input.value()).clone(),
         Effect::Script { input, .. } => (**input).clone(),
         _ => Value::Null,
+    }
+}
+
+fn asked_by_trigger(call: &TriggerCall) -> Value {
+    match &call.target {
+        CallTarget::Function { name, parameters } => {
+            json!({"name": name, "event": call.event.to_json(), "parameters": parameters})
+        }
+        CallTarget::Notification { message, channel } => json!({"message": message, "channel": channel}),
     }
 }
 
@@ -216,21 +294,24 @@ fn done(kind: DoubtKind, result: Value) -> Outcome {
             content: text(result),
             ..ToolResult::default()
         }),
-        DoubtKind::Function | DoubtKind::Code => Outcome::Value(Arc::new(result)),
+        DoubtKind::Function | DoubtKind::Code | DoubtKind::Trigger => Outcome::Value(Arc::new(result)),
     }
 }
 
 /// A model hears of a tool that its call is in doubt.
 fn failed(kind: DoubtKind, effect_id: &str) -> Outcome {
-    let message = format!("{effect_id} had begun when the process ended, and is not done again");
+    let error = not_again(effect_id);
     match kind {
         DoubtKind::Tool => Outcome::Tool(ToolResult {
-            content: message,
+            content: error.message.clone(),
             failed: true,
             ..ToolResult::default()
         }),
-        DoubtKind::Model | DoubtKind::Function | DoubtKind::Code => {
-            Outcome::Failed(RunError::new(RunErrorCode::EffectInDoubt, message))
-        }
+        DoubtKind::Model | DoubtKind::Function | DoubtKind::Code | DoubtKind::Trigger => Outcome::Failed(error),
     }
+}
+
+fn not_again(effect_id: &str) -> RunError {
+    let message = format!("{effect_id} had begun when the process ended, and is not done again");
+    RunError::new(RunErrorCode::EffectInDoubt, message)
 }

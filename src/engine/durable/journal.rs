@@ -6,7 +6,8 @@ use futures::FutureExt;
 use pirn_actors::journal::{Graphs, Journal, Keeping, RunJournal};
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::run::{
-    Awaited, Begun, BegunRecord, Effect, Message, OpenEffects, OpenWaits, SessionLeft, ToThread, Told, effect_key,
+    Awaited, Begun, BegunRecord, Effect, Message, OpenEffects, OpenWaits, SessionLeft, ToSupervisor, ToThread, Told,
+    effect_key, trigger_key,
 };
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::Input;
@@ -168,6 +169,7 @@ impl RunJournal for StoredRun {
             | Effect::SetTimer { .. }
             | Effect::StopTimer { .. }
             | Effect::StartRun(_)
+            | Effect::CallTrigger { .. }
             | Effect::QuiesceTriggers => {}
         }
     }
@@ -195,6 +197,7 @@ pub(crate) fn answered(run_id: &str, message: &Message) -> Option<String> {
         Message::Thread(thread, ToThread::Input(Input::Answer { effect, .. })) => {
             Some(effect_key(run_id, *thread, *effect))
         }
+        Message::Supervisor(ToSupervisor::TriggerCalled { call, .. }) => Some(trigger_key(run_id, *call)),
         Message::Thread(..) | Message::Supervisor(_) | Message::Conversation(..) => None,
     }
 }

@@ -152,6 +152,8 @@ impl Trace {
             | Effect::AwaitTriggers { .. }
             | Effect::ThreadEnded { .. }
             | Effect::StopTimer { .. }
+            // So was it told of that.
+            | Effect::CallTrigger { .. }
             | Effect::QuiesceTriggers
             | Effect::Report(_)
             | Effect::Settled => {}

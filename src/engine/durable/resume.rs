@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use super::super::{Answers, BlockingEvents, Engine, Events, RunHandle, blocking, stream};
 use super::Durable;
-use super::doubts::{DoubtQuestion, settle};
+use super::doubts::{DoubtQuestion, give_up_calls, settle};
 use super::journal::StoredRun;
 use super::migrate::{Migration, check};
 use super::sessions::read_told;
@@ -458,7 +458,9 @@ fn resume(
             How::Cancel(reason) => {
                 rebuilt.open.threads.clear();
                 rebuilt.open.begins.clear();
-                vec![Message::Supervisor(ToSupervisor::Control(Control::Cancel(reason)))]
+                let calls = give_up_calls(&mut rebuilt, &reason);
+                let cancel = Message::Supervisor(ToSupervisor::Control(Control::Cancel(reason)));
+                std::iter::once(cancel).chain(calls).collect()
             }
         };
         told.extend(detached(&engine, &durable, &mut rebuilt).await?);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pirn_actors::rebuilt::Rebuilt;
 use pirn_core::run::{DoubtKind, Message, RunReport, Timer, ToSupervisor, ToThread, Told};
-use pirn_core::thread::{EffectId, Input, Interaction, Outcome};
+use pirn_core::thread::{Input, Interaction, Outcome};
 use pirn_store::Run;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -158,23 +158,23 @@ fn steps(rebuilt: &Rebuilt, told: &[Told], started_at: u64) -> Vec<Step> {
         repeated: false,
     };
     steps.push(plain(0, StepKind::Start, started_at));
-    let mut repeated: Vec<(u32, EffectId)> = Vec::new();
+    let mut repeated: Vec<String> = Vec::new();
     for (number, told) in (1..).zip(told) {
         if let Message::Supervisor(ToSupervisor::Recovered(doubts)) = &told.message {
-            repeated.extend(doubts.iter().map(|doubt| (doubt.thread, doubt.effect)));
+            repeated.extend(doubts.iter().map(|doubt| doubt.key(run_id)));
         }
         let mut step = plain(number, kind(&told.message), told.at);
+        step.effect_id = answered(run_id, &told.message);
+        step.repeated = step.effect_id.as_ref().is_some_and(|effect| repeated.contains(effect));
         if let Message::Thread(thread, message) = &told.message {
             step.thread_id = format!("{run_id}.{thread}");
-            if let ToThread::Input(Input::Answer { effect, .. }) = message {
-                step.effect_id = answered(run_id, &told.message);
-                step.repeated = repeated.contains(&(*thread, *effect));
-                if let Some(asked) = rebuilt.asked(*thread, *effect) {
-                    step.duration_ms = Some(told.at.saturating_sub(asked.at));
-                    step.node_id = asked.node_id;
-                    if asked.kind == Some(DoubtKind::Function) {
-                        step.kind = StepKind::Function;
-                    }
+            if let ToThread::Input(Input::Answer { effect, .. }) = message
+                && let Some(asked) = rebuilt.asked(*thread, *effect)
+            {
+                step.duration_ms = Some(told.at.saturating_sub(asked.at));
+                step.node_id = asked.node_id;
+                if asked.kind == Some(DoubtKind::Function) {
+                    step.kind = StepKind::Function;
                 }
             }
         }
@@ -206,6 +206,8 @@ fn kind(message: &Message) -> StepKind {
             | ToSupervisor::Fire(_)
             | ToSupervisor::FireAlone(_)
             | ToSupervisor::Fired { .. }
+            | ToSupervisor::CallTrigger(_)
+            | ToSupervisor::TriggerCalled { .. }
             | ToSupervisor::FollowUp(_)
             | ToSupervisor::TriggersQuiet
             | ToSupervisor::DetachedEnded { .. } => StepKind::Trigger,
