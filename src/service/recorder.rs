@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::runs::Run;
 use super::state::Service;
+use crate::store::RunStatus;
 use crate::{Events, Heard};
 
 /// Events that may wait to be taken into the log.
@@ -29,24 +30,25 @@ pub(super) async fn record(service: Service, run: Arc<Run>, mut events: Events) 
     }
     // Nothing comes after it: the report is there, or will never be.
     let report = run.handle.outcome().await;
-    let is_left = is_left(&service, &run).await;
-    if is_left {
-        service.runs().leave(&run);
-    } else {
-        meter.ended(&report);
+    let left = left(&service, &run).await;
+    match left {
+        Some(status) => service.runs().leave(&run, status),
+        None => meter.ended(&report),
     }
     run.log.close();
-    if !is_left {
+    if left.is_none() {
         service.runs().ended(&run);
     }
 }
 
-/// True if the run has ended in this process alone: its store has it go on.
-async fn is_left(service: &Service, run: &Run) -> bool {
+/// The status in the store of a run that has ended in this process alone: it goes on from there.
+async fn left(service: &Service, run: &Run) -> Option<&'static str> {
     match service.in_store(run.id()).await {
-        Ok(Some(stored)) => !stored.status.is_final(),
-        Ok(None) => false,
+        Ok(Some(stored)) => Some(stored.status)
+            .filter(|status| !status.is_final())
+            .map(RunStatus::as_str),
+        Ok(None) => None,
         // It has failed: nothing was told that it does not have.
-        Err(_) => true,
+        Err(_) => Some(RunStatus::Unfinished.as_str()),
     }
 }

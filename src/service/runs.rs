@@ -1,8 +1,7 @@
 //! The runs that the process remembers: those under way, and the last that ended.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use serde_json::{Value, json};
 
@@ -17,8 +16,8 @@ use crate::{RunHandle, RunReport};
 pub(super) struct Run {
     pub(super) handle: RunHandle,
     pub(super) about: About,
-    /// It goes on in another process, or later in this one.
-    is_left: AtomicBool,
+    /// It goes on in another process, or later in this one: its status in the store.
+    left: OnceLock<&'static str>,
     pub(super) log: EventLog,
     pub(super) progress: Progress,
     pub(super) streams: StreamGate,
@@ -37,7 +36,7 @@ impl Run {
         Self {
             handle,
             about,
-            is_left: AtomicBool::new(false),
+            left: OnceLock::new(),
             log: EventLog::new(limits.events_per_run, limits.event_bytes_per_run),
             progress: Progress::default(),
             streams: StreamGate::new(limits.streams_per_run),
@@ -55,19 +54,12 @@ impl Run {
 
     /// The report of one that has ended.
     pub(super) fn outcome(&self) -> Option<Arc<RunReport>> {
-        self.handle
-            .try_outcome()
-            .filter(|_| !self.is_left.load(Ordering::Relaxed))
-    }
-
-    /// The run has ended here, and not in its store.
-    pub(super) fn leave(&self) {
-        self.is_left.store(true, Ordering::Relaxed);
+        self.handle.try_outcome().filter(|_| self.left.get().is_none())
     }
 
     pub(super) fn status(&self) -> &'static str {
-        if self.is_left.load(Ordering::Relaxed) {
-            return "UNFINISHED";
+        if let Some(left) = self.left.get() {
+            return left;
         }
         self.outcome()
             .map_or_else(|| self.progress.status(), |report| report.status.as_str())
@@ -181,9 +173,11 @@ impl Runs {
         self.state().put(run)
     }
 
-    /// Forgets a run that is left to the store; another one of its id may be here by now.
-    pub(super) fn leave(&self, run: &Arc<Run>) {
-        run.leave();
+    /// Forgets a run that has ended here and not in its store, where it has this status; another one of its id may be here by
+    /// now.
+    pub(super) fn leave(&self, run: &Arc<Run>, status: &'static str) {
+        // It is left once.
+        run.left.get_or_init(|| status);
         let mut state = self.state();
         if state.by_id.get(run.id()).is_some_and(|known| Arc::ptr_eq(known, run)) {
             state.by_id.remove(run.id());

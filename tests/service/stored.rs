@@ -27,7 +27,7 @@ async fn a_run_is_parked_and_goes_on_and_its_stream_with_the_same_ids() {
     let last = before.pop().expect("a last event");
     assert_eq!(
         (last.name.as_deref(), &last.json["status"]),
-        (Some("end"), &json!("UNFINISHED"))
+        (Some("end"), &json!("WAITING"))
     );
     let seen = before.last().and_then(|event| event.id).expect("a sequence");
 
@@ -284,7 +284,7 @@ async fn a_service_that_is_terminated_leaves_its_runs_in_the_store() {
     let last = stream.all().await.pop().expect("a last event");
     assert_eq!(
         (last.name.as_deref(), &last.json["status"]),
-        (Some("end"), &json!("UNFINISHED"))
+        (Some("end"), &json!("WAITING"))
     );
     assert_eq!(first.ended(), Some(0));
     let second = serve(&folder);
