@@ -55,7 +55,7 @@ pub use pirn_core::run::{
     AnswerRefused, ConversationReport, DoubtKind, DoubtReport, OutputError, RepeatReport, Resolution, TokenReport,
 };
 pub use pirn_core::status::ThreadStatus;
-pub use pirn_core::thread::{Interaction, ModelReply, NodeStatus, ThreadKind};
+pub use pirn_core::thread::{ConsentAnswer, Interaction, ModelReply, NodeStatus, ThreadKind, ToolConsent};
 pub use pirn_core::trigger::TriggerState;
 /// The store of durable runs.
 pub use pirn_store as store;

@@ -16,7 +16,9 @@ use pirn_core::graph::{Evaluator, Graph, NodeIx, NodeKind, SnippetIx};
 use pirn_core::message::{Part, ToolCall};
 use pirn_core::run::Fits;
 use pirn_core::script::{Scope, ScopeValues};
-use pirn_core::thread::{Evaluation, ModelReply, Outcome, ScriptLogs, Snapshot, ThreadScope, ToolResult, Variables};
+use pirn_core::thread::{
+    ConsentRequest, Evaluation, ModelReply, Outcome, ScriptLogs, Snapshot, ThreadScope, ToolResult, Variables,
+};
 use serde_json::{Map, Value};
 
 pub use crate::call_context::CallContext;
@@ -236,6 +238,34 @@ pub struct AskedCall {
     pub caller: Option<CallContext>,
     /// The run's models, for a tool that asks one while it works; none where it is made by hand.
     pub models: Option<Arc<dyn Models>>,
+    /// A person has allowed it.
+    pub is_consented: bool,
+}
+
+/// The end of a tool's call.
+#[derive(Clone, Debug)]
+pub enum Called {
+    /// It was made, or could not be.
+    Result(ToolResult),
+    /// Nothing was done: a person is asked first. The call comes again where the person allows it.
+    NeedsConsent(Box<ConsentRequest>),
+}
+
+impl Called {
+    /// The result, for who has nobody to ask.
+    pub fn unasked(self) -> ToolResult {
+        match self {
+            Self::Result(result) => result,
+            Self::NeedsConsent(request) => ToolResult {
+                content: format!(
+                    "it needs a person's consent, and nobody is asked here: {}",
+                    request.reason
+                ),
+                failed: true,
+                ..ToolResult::default()
+            },
+        }
+    }
 }
 
 impl From<ToolCall> for AskedCall {
@@ -245,6 +275,7 @@ impl From<ToolCall> for AskedCall {
             call,
             caller: None,
             models: None,
+            is_consented: false,
         }
     }
 }
@@ -257,13 +288,14 @@ pub trait Tools: Send + Sync + 'static {
     /// True if a call of this tool waits for the outside world: virtual time then stands by the real clock.
     fn is_external(&self, name: &str) -> bool;
 
-    /// The policy for a call of this tool that was under way when the process of its run ended; none: as its node says.
-    fn in_doubt(&self, _name: &str) -> Option<InDoubt> {
+    /// The policy for a call of this tool that was under way when the process of its run ended (a person had allowed it, or
+    /// had not been asked); none: as its node says.
+    fn in_doubt(&self, _name: &str, _is_consented: bool) -> Option<InDoubt> {
         None
     }
 
     /// Calls a tool of these; an unknown one is an error result for the model.
-    fn call(&self, names: &[Arc<str>], asked: AskedCall, clock: WorkClock) -> BoxFuture<'static, ToolResult>;
+    fn call(&self, names: &[Arc<str>], asked: AskedCall, clock: WorkClock) -> BoxFuture<'static, Called>;
 
     /// Ends what the tools keep running between calls. May block for some seconds; no call comes after it.
     fn close(&self) {}

@@ -12,8 +12,8 @@ use pirn_actors::engine::{EngineParts, EngineShared, RunRequest, Spawner, StartJ
 use pirn_actors::events::{Deliver, Delivery, Subscription, Undelivered};
 use pirn_actors::host::{Host, SimulatedHost, WorkClock};
 use pirn_actors::ports::{
-    AskedCall, Function, Input, Model, ModelCall, Models, Ports, ScriptAnswer, ScriptEnd, ScriptHandle, ScriptJob,
-    Scripts, TextAnswer, TextJob, ToolSpec, Tools,
+    AskedCall, Called, Function, Input, Model, ModelCall, Models, Ports, ScriptAnswer, ScriptEnd, ScriptHandle,
+    ScriptJob, Scripts, TextAnswer, TextJob, ToolSpec, Tools,
 };
 use pirn_core::conversation::Estimator;
 use pirn_core::definition::{Loaded, Profile, SourceFile};
@@ -209,12 +209,12 @@ impl Tools for Nothing {
     fn is_external(&self, _: &str) -> bool {
         false
     }
-    fn call(&self, _: &[Arc<str>], _: AskedCall, _: WorkClock) -> BoxFuture<'static, ToolResult> {
+    fn call(&self, _: &[Arc<str>], _: AskedCall, _: WorkClock) -> BoxFuture<'static, Called> {
         async {
-            ToolResult {
+            Called::Result(ToolResult {
                 failed: true,
                 ..ToolResult::default()
-            }
+            })
         }
         .boxed()
     }

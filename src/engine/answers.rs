@@ -6,7 +6,8 @@ use pirn_actors::engine::StartedRun;
 use pirn_actors::events::{Deliver, Delivery, Subscription, Undelivered};
 use pirn_core::event::{Event, EventType};
 use pirn_core::run::AnswerRefused;
-use pirn_core::thread::Interaction;
+use pirn_core::thread::{Interaction, ToolConsent};
+use serde::Deserialize;
 use serde_json::Value;
 
 /// Gives an answer to a question, or none.
@@ -110,5 +111,8 @@ fn question(event: &Event) -> Option<Interaction> {
         schema: object(field("schema")),
         choices: list(field("choices")),
         timeout_ms: field("timeoutMs").as_u64(),
+        tool: data
+            .get("tool")
+            .and_then(|tool| ToolConsent::deserialize(tool).ok().map(Arc::new)),
     })
 }

@@ -31,7 +31,7 @@ use crate::check::Checked;
 use crate::faults::Faults;
 use crate::models::{ChooseKey, ModelRegistry, ProfileFault};
 use crate::script::ScriptPort;
-use crate::tools::{ApprovalRequest, ToolRegistry, Verdict};
+use crate::tools::{ApprovalRequest, Elicitation, ToolRegistry, Verdict};
 
 /// Runs at once where the builder is not told otherwise.
 const DEFAULT_MAX_RUNS: usize = 1_000_000;
@@ -319,21 +319,34 @@ impl EngineBuilder {
         self
     }
 
-    /// Asks `decide` about every tool call before it runs. Without, tools that are marked
-    /// [`Approval::Ask`](crate::tools::Approval::Ask) are refused and all others run.
+    /// Has `decide` decide on every tool call before it runs. Without, a person is asked about the calls of tools that are
+    /// marked [`Approval::Ask`](crate::tools::Approval::Ask), by a question of the run
+    /// ([`RunHandle::interactions`](super::RunHandle::interactions)), and all others run.
     #[must_use]
     pub fn approve_tools(mut self, decide: impl Fn(&ApprovalRequest) -> Verdict + Send + Sync + 'static) -> Self {
         self.tools.approve(decide);
         self
     }
 
-    /// As [`EngineBuilder::approve_tools`], where the answer takes its time: a person is asked.
+    /// As [`EngineBuilder::approve_tools`], where the decision takes its time. It does not outlive the process: a person is
+    /// better asked by [`Verdict::Ask`].
     #[must_use]
     pub fn approve_tools_async(
         mut self,
         decide: impl Fn(ApprovalRequest) -> BoxFuture<'static, Verdict> + Send + Sync + 'static,
     ) -> Self {
         self.tools.approve_async(decide);
+        self
+    }
+
+    /// Has `answer` answer what tools ask a person in the middle of a call (elicitations of MCP servers); none declines.
+    /// Without, all are declined.
+    #[must_use]
+    pub fn on_elicitation(
+        mut self,
+        answer: impl Fn(Elicitation) -> BoxFuture<'static, Option<serde_json::Value>> + Send + Sync + 'static,
+    ) -> Self {
+        self.tools.on_elicitation(answer);
         self
     }
 

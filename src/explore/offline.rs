@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn_actors::host::WorkClock;
-use pirn_actors::ports::{AskedCall, Model, Models, ToolSpec, Tools};
+use pirn_actors::ports::{AskedCall, Called, Model, Models, ToolSpec, Tools};
 use pirn_core::definition::Profile;
 use pirn_core::thread::ToolResult;
 
@@ -37,14 +37,14 @@ impl Tools for OfflineTools {
         false
     }
 
-    fn call(&self, names: &[Arc<str>], asked: AskedCall, clock: WorkClock) -> BoxFuture<'static, ToolResult> {
+    fn call(&self, names: &[Arc<str>], asked: AskedCall, clock: WorkClock) -> BoxFuture<'static, Called> {
         if self.0.is_external(&asked.call.name) {
             let content = format!("(the tool {} was not called: this is an exploration)", asked.call.name);
             let result = ToolResult {
                 content,
                 ..ToolResult::default()
             };
-            return std::future::ready(result).boxed();
+            return std::future::ready(Called::Result(result)).boxed();
         }
         self.0.call(names, asked, clock)
     }

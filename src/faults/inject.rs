@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn_actors::host::{Chance, WorkClock};
-use pirn_actors::ports::{AskedCall, Model, ModelCall, ModelSession, Models, Ports, ToolSpec, Tools};
+use pirn_actors::ports::{AskedCall, Called, Model, ModelCall, ModelSession, Models, Ports, ToolSpec, Tools};
 use pirn_core::Millis;
 use pirn_core::conversation::{MessageRules, ModelRequest};
 use pirn_core::definition::{InDoubt, Profile};
@@ -153,15 +153,15 @@ impl Tools for FaultyTools {
         self.tools.specs(names)
     }
 
-    fn in_doubt(&self, name: &str) -> Option<InDoubt> {
-        self.tools.in_doubt(name)
+    fn in_doubt(&self, name: &str, is_consented: bool) -> Option<InDoubt> {
+        self.tools.in_doubt(name, is_consented)
     }
 
     fn is_external(&self, name: &str) -> bool {
         self.tools.is_external(name)
     }
 
-    fn call(&self, names: &[Arc<str>], asked: AskedCall, clock: WorkClock) -> BoxFuture<'static, ToolResult> {
+    fn call(&self, names: &[Arc<str>], asked: AskedCall, clock: WorkClock) -> BoxFuture<'static, Called> {
         let Some(rates) = rates_of(&self.rates, &asked.call.name) else {
             return self.tools.call(names, asked, clock);
         };
@@ -170,11 +170,11 @@ impl Tools for FaultyTools {
         async move {
             match fate.pass(&clock).await {
                 Ok(()) => tools.call(&names, asked, clock).await,
-                Err(content) => ToolResult {
+                Err(content) => Called::Result(ToolResult {
                     content,
                     failed: true,
                     ..ToolResult::default()
-                },
+                }),
             }
         }
         .boxed()

@@ -1,12 +1,14 @@
-//! Consent to a tool call: somebody is asked before the tool runs, and may refuse with a reason.
+//! Leave for a tool call: code decides before the tool runs, or has a person asked.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use pirn_actors::ports::{CallContext, Question};
+use pirn_actors::ports::{AskPerson, CallContext, Question};
 use serde_json::Value;
+
+use super::arguments::Checker;
 
 /// The calls of a tool that wait for somebody's consent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,11 +16,11 @@ pub enum Approval {
     /// None.
     #[default]
     Never,
-    /// Each call; where nobody can be asked it is refused.
+    /// Each call: it is a question of its run, like that of a USER_INTERACTION node.
     Ask,
 }
 
-/// A call that somebody is asked about.
+/// A call that is decided on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApprovalRequest {
     /// The tool's name.
@@ -29,11 +31,10 @@ pub struct ApprovalRequest {
     pub call_id: String,
     /// Which run, thread and node ask; none where a call is made by hand.
     pub caller: Option<CallContext>,
-    /// True if the tool is marked [`Approval::Ask`]. One that is not would run if nobody were asked.
+    /// True if the tool is marked [`Approval::Ask`]. One that is not would run if nobody decided.
     pub is_marked: bool,
-    /// Something that the tool asks while it works (an MCP server's elicitation): [`Verdict::Answer`] answers it, anything else
-    /// declines. None: it is asked whether the tool may run.
-    pub question: Option<Question>,
+    /// A person has allowed the call, maybe with other arguments than were asked for: [`Verdict::Ask`] lets it run.
+    pub is_consented: bool,
 }
 
 /// The decision on a call.
@@ -43,17 +44,65 @@ pub enum Verdict {
     Allow,
     /// It may not; the model is told why.
     Refuse(String),
-    /// The answer to its question; one that does not fit the question's schema declines. A call that is asked about may run.
-    Answer(Value),
+    /// A person decides, and is told this reason: the call is a question of its run.
+    Ask(String),
+}
+
+/// Something that a tool asks a person in the middle of a call (an MCP server's elicitation).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Elicitation {
+    /// The tool's name.
+    pub tool: String,
+    /// The model's id of the call.
+    pub call_id: String,
+    /// The place in the run that the call comes from; none where it is made by hand.
+    pub caller: Option<CallContext>,
+    /// The question.
+    pub question: Question,
+}
+
+/// Answers elicitations; none declines.
+type Elicit = dyn Fn(Elicitation) -> BoxFuture<'static, Option<Value>> + Send + Sync;
+
+/// The code or person that answers elicitations.
+#[derive(Clone)]
+pub(super) struct Elicitations(Arc<Elicit>);
+
+impl Elicitations {
+    pub(super) fn new(
+        answer: impl Fn(Elicitation) -> BoxFuture<'static, Option<Value>> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(answer))
+    }
+
+    /// The way for a tool to ask during a call. An answer that does not fit the question's schema declines; so does a panic.
+    pub(super) fn during(self, tool: String, call_id: String, caller: Option<CallContext>) -> Arc<AskPerson> {
+        Arc::new(move |question: Question| {
+            let schema = question.schema.clone();
+            let elicitation = Elicitation {
+                tool: tool.clone(),
+                call_id: call_id.clone(),
+                caller: caller.clone(),
+                question,
+            };
+            let answer = Arc::clone(&self.0);
+            let asked = AssertUnwindSafe(async move { answer(elicitation).await });
+            async move {
+                let answer = asked.catch_unwind().await.ok().flatten()?;
+                Checker::new(schema).check(&answer).ok().map(|()| answer)
+            }
+            .boxed()
+        })
+    }
 }
 
 /// Decides at once.
 type Decide = dyn Fn(&ApprovalRequest) -> Verdict + Send + Sync;
 
-/// Decides after a while: a person is asked.
+/// Decides after a while.
 type DecideLater = dyn Fn(ApprovalRequest) -> BoxFuture<'static, Verdict> + Send + Sync;
 
-/// The code or person that is asked.
+/// The code that is asked about calls.
 #[derive(Clone)]
 pub(super) enum Approver {
     /// Code that answers at once.
@@ -63,13 +112,12 @@ pub(super) enum Approver {
 }
 
 impl Approver {
-    /// Asks about a call. Where nobody is there to ask, what is marked is refused.
+    /// Asks about a call. Where no code decides, a person is asked about what is marked, and everything else may run.
     pub(super) async fn ask(approver: Option<Self>, request: ApprovalRequest) -> Verdict {
         let panicked = || Verdict::Refuse("whoever was asked for consent panicked".to_owned());
-        match approver {
-            None if request.is_marked => {
-                Verdict::Refuse("it needs somebody's consent, and nobody is there to give it".to_owned())
-            }
+        let is_consented = request.is_consented;
+        let verdict = match approver {
+            None if request.is_marked => Verdict::Ask("each call of it waits for consent".to_owned()),
             None => Verdict::Allow,
             Some(Self::InPlace(decide)) => {
                 catch_unwind(AssertUnwindSafe(|| decide(&request))).unwrap_or_else(|_| panicked())
@@ -78,6 +126,10 @@ impl Approver {
                 let asked = AssertUnwindSafe(async move { decide(request).await });
                 asked.catch_unwind().await.unwrap_or_else(|_| panicked())
             }
+        };
+        match verdict {
+            Verdict::Ask(_) if is_consented => Verdict::Allow,
+            verdict => verdict,
         }
     }
 }

@@ -31,6 +31,15 @@ impl Checker {
         }
     }
 
+    /// The schema, where all of it can be checked; else one that takes any arguments.
+    pub(super) fn schema(&self) -> Value {
+        #[cfg(feature = "tools")]
+        if self.whole.is_none() {
+            return serde_json::json!({"type": "object"});
+        }
+        self.schema.clone()
+    }
+
     /// Checks what is given.
     ///
     /// # Errors

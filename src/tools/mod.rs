@@ -40,7 +40,7 @@ use serde_json::Value;
 
 pub use pirn_actors::ports::{AskPerson, CallContext, Question, Sampler, ToolContext};
 
-pub use approval::{Approval, ApprovalRequest, Verdict};
+pub use approval::{Approval, ApprovalRequest, Elicitation, Verdict};
 #[cfg(feature = "mcp")]
 pub use config::McpServerConfig;
 #[cfg(feature = "tools")]
@@ -65,6 +65,7 @@ impl ToolRegistry {
                 timeout: tool.limits.timeout,
                 max_parallel: Some(tool.limits.max_parallel),
                 approval: tool.limits.approval,
+                approval_timeout: tool.limits.approval_timeout,
                 in_doubt: tool.limits.in_doubt.clone(),
                 source: tool.source(),
             };

@@ -1,5 +1,5 @@
-//! Tools by name, and what stands around every call: arguments are checked, consent is asked, a place is waited for,
-//! the time is limited, a panic is contained.
+//! Tools by name, and what stands around every call: arguments are checked, it is decided on, a place is waited for, the
+//! time is limited, a panic is contained.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -9,14 +9,14 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Either, select};
 use pirn_actors::host::WorkClock;
-use pirn_actors::ports::{AskPerson, AskedCall, Question, Sampler, Tool, ToolContext, ToolSpec, Tools};
+use pirn_actors::ports::{AskedCall, CallContext, Called, Models, Sampler, Tool, ToolContext, ToolSpec, Tools};
 use pirn_core::Millis;
 use pirn_core::definition::InDoubt;
 use pirn_core::message::Part;
-use pirn_core::thread::ToolResult;
+use pirn_core::thread::{ConsentRequest, ToolResult};
 use serde_json::Value;
 
-use super::approval::{Approval, ApprovalRequest, Approver, Verdict};
+use super::approval::{Approval, ApprovalRequest, Approver, Elicitation, Elicitations, Verdict};
 use super::arguments::Checker;
 use crate::limiter::Limiter;
 
@@ -35,6 +35,9 @@ pub struct ToolOptions {
     pub max_parallel: Option<usize>,
     /// The rule for consent to each call.
     pub approval: Approval,
+    /// Milliseconds that a call waits for a person's consent; none: as long as it takes. A call that nobody answers in time
+    /// is refused.
+    pub approval_timeout: Option<Millis>,
     /// The rule for a call that was under way when the process of its run ended; none: as its node says.
     pub in_doubt: Option<InDoubt>,
     /// The tool's source, for people.
@@ -47,6 +50,7 @@ impl Default for ToolOptions {
             timeout: DEFAULT_TIMEOUT,
             max_parallel: None,
             approval: Approval::Never,
+            approval_timeout: None,
             in_doubt: None,
             source: "code".to_owned(),
         }
@@ -70,6 +74,7 @@ pub struct ToolRegistry {
     tools: BTreeMap<String, Registered>,
     limiter: Arc<Limiter>,
     approver: Option<Approver>,
+    elicitations: Option<Elicitations>,
     #[cfg(feature = "mcp")]
     servers: Vec<super::McpServers>,
 }
@@ -89,6 +94,7 @@ impl Default for ToolRegistry {
             tools: BTreeMap::new(),
             limiter: Limiter::of_places(DEFAULT_MAX_CALLS),
             approver: None,
+            elicitations: None,
             #[cfg(feature = "mcp")]
             servers: Vec::new(),
         }
@@ -126,13 +132,14 @@ impl ToolRegistry {
         self
     }
 
-    /// Adds the tools of another that are not there yet, and whoever it asks where nobody is asked yet. The limit of
-    /// calls stays this registry's own.
+    /// Adds the tools of another that are not there yet, and what decides on calls and answers elicitations there, where
+    /// nothing does here yet. The limit of calls stays this registry's own.
     pub fn extend_missing(&mut self, other: Self) {
         for (name, tool) in other.tools {
             self.tools.entry(name).or_insert(tool);
         }
         self.approver = self.approver.take().or(other.approver);
+        self.elicitations = self.elicitations.take().or(other.elicitations);
         #[cfg(feature = "mcp")]
         self.servers.extend(other.servers);
     }
@@ -160,17 +167,26 @@ impl ToolRegistry {
         self.limiter = Limiter::of_places(calls);
     }
 
-    /// Asks `decide` about every call, at once.
+    /// Has `decide` decide on every call, at once: also on one that a person has allowed.
     pub fn approve(&mut self, decide: impl Fn(&ApprovalRequest) -> Verdict + Send + Sync + 'static) {
         self.approver = Some(Approver::InPlace(Arc::new(decide)));
     }
 
-    /// Asks `decide` about every call, and waits for what it says.
+    /// Has `decide` decide on every call, and waits for what it says.
     pub fn approve_async(
         &mut self,
         decide: impl Fn(ApprovalRequest) -> BoxFuture<'static, Verdict> + Send + Sync + 'static,
     ) {
         self.approver = Some(Approver::Waiting(Arc::new(decide)));
+    }
+
+    /// Has `answer` answer what tools ask a person in the middle of a call (elicitations of MCP servers); none declines.
+    /// Without, all are declined.
+    pub fn on_elicitation(
+        &mut self,
+        answer: impl Fn(Elicitation) -> BoxFuture<'static, Option<Value>> + Send + Sync + 'static,
+    ) {
+        self.elicitations = Some(Elicitations::new(answer));
     }
 
     /// The names, in order.
@@ -231,27 +247,39 @@ impl Tools for ToolRegistry {
     }
 
     fn is_external(&self, name: &str) -> bool {
-        let waits_for_consent = matches!(self.approver, Some(Approver::Waiting(_)));
+        let waits_for_leave = matches!(self.approver, Some(Approver::Waiting(_)));
         self.tools
             .get(name)
-            .is_some_and(|found| waits_for_consent || found.tool.is_external())
+            .is_some_and(|found| waits_for_leave || found.tool.is_external())
     }
 
-    fn in_doubt(&self, name: &str) -> Option<InDoubt> {
+    fn in_doubt(&self, name: &str, is_consented: bool) -> Option<InDoubt> {
         let found = self.tools.get(name)?;
+        // What a person was still to be asked about has not begun.
+        if found.options.approval == Approval::Ask && self.approver.is_none() && !is_consented {
+            return Some(InDoubt::Retry);
+        }
         let harmless = || found.tool.is_read_only().then_some(InDoubt::Retry);
         found.options.in_doubt.clone().or_else(harmless)
     }
 
-    fn call(&self, names: &[Arc<str>], asked: AskedCall, clock: WorkClock) -> BoxFuture<'static, ToolResult> {
+    fn call(&self, names: &[Arc<str>], asked: AskedCall, clock: WorkClock) -> BoxFuture<'static, Called> {
         let Some(found) = self.offered(names, &asked.call.name).cloned() else {
             let failed = failed(self.unknown(names, &asked.call.name));
-            return std::future::ready(failed).boxed();
+            return std::future::ready(Called::Result(failed)).boxed();
         };
         let (limiter, approver) = (Arc::clone(&self.limiter), self.approver.clone());
+        let elicitations = self.elicitations.clone();
         async move {
-            let sampler = sampler_of(&asked, &clock);
-            let called = found.call(asked, clock, (limiter, approver), sampler.clone()).await;
+            let granted = match found.decide(asked, approver).await {
+                Ok(granted) => granted,
+                Err(Unmade::Failed(message)) => return Called::Result(failed(message)),
+                Err(Unmade::NeedsConsent(request)) => return Called::NeedsConsent(request),
+            };
+            let sampler = granted.sampler(&clock);
+            let called = found
+                .call(granted, clock, (limiter, elicitations), sampler.clone())
+                .await;
             let result = match called {
                 Ok((content, media)) => ToolResult {
                     content,
@@ -260,13 +288,13 @@ impl Tools for ToolRegistry {
                 },
                 Err(message) => failed(message),
             };
-            ToolResult {
+            Called::Result(ToolResult {
                 spent: sampler
                     .map(|sampler| sampler.spent())
                     .filter(|spent| !spent.is_nothing())
                     .map(Box::new),
                 ..result
-            }
+            })
         }
         .boxed()
     }
@@ -279,40 +307,91 @@ impl Tools for ToolRegistry {
     }
 }
 
+/// A call that may be made.
+struct Granted {
+    arguments: Value,
+    call_id: String,
+    caller: Option<CallContext>,
+    models: Option<Arc<dyn Models>>,
+}
+
+impl Granted {
+    /// The sampler that a tool may ask models by, where its call comes from a run.
+    fn sampler(&self, clock: &WorkClock) -> Option<Sampler> {
+        let models = self.models.as_ref()?;
+        Some(Sampler::new(Arc::clone(models), self.caller.clone()?, clock.clone()))
+    }
+}
+
+/// The reason that a call is not made.
+enum Unmade {
+    Failed(String),
+    NeedsConsent(Box<ConsentRequest>),
+}
+
 impl Registered {
-    async fn call(
-        self,
-        AskedCall { call, caller, .. }: AskedCall,
-        clock: WorkClock,
-        (of_all, approver): (Arc<Limiter>, Option<Approver>),
-        sampler: Option<Sampler>,
-    ) -> Result<(String, Vec<Part>), String> {
+    /// Checks a call's arguments, and has it decided whether it may be made.
+    async fn decide(&self, asked: AskedCall, approver: Option<Approver>) -> Result<Granted, Unmade> {
+        let AskedCall {
+            call,
+            caller,
+            models,
+            is_consented,
+        } = asked;
         let name = &self.spec.name;
-        let given = if call.arguments.is_null() {
+        let arguments = if call.arguments.is_null() {
             Value::Object(serde_json::Map::new())
         } else {
             call.arguments
         };
         self.checker
-            .check(&given)
-            .map_err(|fault| format!("wrong arguments for `{name}`: {fault}"))?;
-        let request = ApprovalRequest {
-            tool: name.clone(),
-            arguments: given,
+            .check(&arguments)
+            .map_err(|fault| Unmade::Failed(format!("wrong arguments for `{name}`: {fault}")))?;
+        let granted = Granted {
+            arguments,
             call_id: call.id,
             caller,
-            is_marked: self.options.approval == Approval::Ask,
-            question: None,
+            models,
         };
-        let (given, call_id, caller) = (
-            request.arguments.clone(),
-            request.call_id.clone(),
-            request.caller.clone(),
-        );
-        let ask = approver.clone().map(|approver| asking(approver, request.clone()));
-        if let Verdict::Refuse(reason) = Approver::ask(approver, request).await {
-            return Err(format!("the call of `{name}` was refused: {reason}"));
+        let is_marked = self.options.approval == Approval::Ask;
+        if approver.is_none() && !is_marked {
+            return Ok(granted);
         }
+        let request = ApprovalRequest {
+            tool: name.clone(),
+            arguments: granted.arguments.clone(),
+            call_id: granted.call_id.clone(),
+            caller: granted.caller.clone(),
+            is_marked,
+            is_consented,
+        };
+        match Approver::ask(approver, request).await {
+            Verdict::Allow => Ok(granted),
+            Verdict::Refuse(reason) => Err(Unmade::Failed(format!("the call of `{name}` was refused: {reason}"))),
+            Verdict::Ask(reason) => Err(Unmade::NeedsConsent(Box::new(ConsentRequest {
+                reason,
+                arguments: granted.arguments,
+                schema: self.checker.schema(),
+                timeout_ms: self.options.approval_timeout,
+            }))),
+        }
+    }
+
+    async fn call(
+        self,
+        granted: Granted,
+        clock: WorkClock,
+        (of_all, elicitations): (Arc<Limiter>, Option<Elicitations>),
+        sampler: Option<Sampler>,
+    ) -> Result<(String, Vec<Part>), String> {
+        let name = &self.spec.name;
+        let Granted {
+            arguments,
+            call_id,
+            caller,
+            models: _,
+        } = granted;
+        let ask = elicitations.map(|answer| answer.during(name.clone(), call_id.clone(), caller.clone()));
         let run = caller.as_ref().map(|caller| Arc::clone(&caller.run_id));
         let run = run.unwrap_or_default();
         // Its own first, so that who waits for a busy tool takes no place from the others.
@@ -332,7 +411,7 @@ impl Registered {
             caller,
             sampler,
         };
-        let work = match catch_unwind(AssertUnwindSafe(|| self.tool.call_in(given, context))) {
+        let work = match catch_unwind(AssertUnwindSafe(|| self.tool.call_in(arguments, context))) {
             Ok(work) => AssertUnwindSafe(work).catch_unwind(),
             Err(payload) => return panicked(payload),
         };
@@ -344,32 +423,6 @@ impl Registered {
             )),
         }
     }
-}
-
-/// The sampler that a tool may ask models by, where its call comes from a run.
-fn sampler_of(asked: &AskedCall, clock: &WorkClock) -> Option<Sampler> {
-    let models = asked.models.as_ref()?;
-    Some(Sampler::new(Arc::clone(models), asked.caller.clone()?, clock.clone()))
-}
-
-/// Asks whoever is asked for consent what a tool has to ask during `call`.
-fn asking(approver: Approver, call: ApprovalRequest) -> Arc<AskPerson> {
-    Arc::new(move |question: Question| {
-        let (approver, schema) = (approver.clone(), question.schema.clone());
-        let request = ApprovalRequest {
-            question: Some(question),
-            is_marked: true,
-            ..call.clone()
-        };
-        async move {
-            match Approver::ask(Some(approver), request).await {
-                Verdict::Answer(answer) => Checker::new(schema).check(&answer).ok().map(|()| answer),
-                // Leave to run is no answer.
-                Verdict::Allow | Verdict::Refuse(_) => None,
-            }
-        }
-        .boxed()
-    })
 }
 
 impl std::fmt::Debug for ToolRegistry {

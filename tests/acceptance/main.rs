@@ -1,6 +1,7 @@
 //! Acceptance cases through the engine, as whoever embeds it meets them. Each carries its id where a failure shows it.
 
 mod called;
+mod consent;
 mod docs;
 mod first_output;
 mod forks;

@@ -175,7 +175,7 @@ fn shown_completed(lines: &[String]) -> bool {
     lines.iter().any(|line| line.contains("  main completed in "))
 }
 
-const QUESTION: &str = "run it? [y]es, or say why not:";
+const QUESTION: &str = "run it? [y]es, [e]dit, or say why not:";
 
 #[test]
 fn a_call_runs_when_the_person_at_the_terminal_agrees_and_else_the_model_is_told_why() {
@@ -219,6 +219,24 @@ fn a_call_runs_when_the_person_at_the_terminal_agrees_and_else_the_model_is_told
         );
         assert!(shown_completed(&lines) && has("  \"content\": \"done\","), "{lines:#?}");
     }
+}
+
+#[test]
+fn a_person_at_the_terminal_may_change_a_calls_arguments_until_they_fit() {
+    let folder = asks_first("edit");
+    let events = folder.file("events.jsonl");
+    let mut terminal = Terminal::start(100, &["run", &folder.file("main.json"), "--events", &events]);
+    terminal.shows(QUESTION);
+    for (typed, said) in [("{", "not JSON"), ("{\"who\": 1}", "\"whom\"")] {
+        terminal.types("e\n");
+        terminal.shows("arguments, as JSON: ");
+        terminal.types(&format!("{typed}\n"));
+        terminal.shows(said);
+    }
+    terminal.types("e\n");
+    terminal.types("{\"whom\": \"Ada\"}\n");
+    assert_eq!(terminal.ends(|_| {}), 0, "{}", terminal.shown());
+    assert_eq!(answered(&events), ["hello Ada\n"]);
 }
 
 #[test]

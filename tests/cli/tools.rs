@@ -43,9 +43,13 @@ fn what_needs_consent_is_refused_without_a_terminal_unless_all_is_allowed() {
     let config = COUNT.replace("name = \"count\"", "name = \"count\"\napproval = \"ask\"");
     let made = json!([{"id": "1", "name": "count", "arguments": {"text": "one two"}}]);
     let folder = Folder::calling("consent", &config, &["count"], &made);
-    assert!(answers(&folder, &[])[0].contains("nobody is there to give it"));
+    assert!(answers(&folder, &[])[0].contains("no terminal to ask on"));
     assert!(answers(&folder, &["--approve", "each"])[0].contains("no terminal to ask on"));
+    assert!(answers(&folder, &["--virtual-time"])[0].contains("nobody is asked under virtual time"));
     assert_eq!(answers(&folder, &["--approve", "none"])[0].trim(), "2");
+    assert_eq!(answers(&folder, &["--answer", "ask=allow"])[0].trim(), "2");
+    let edited = r#"ask={"decision": "allow", "arguments": {"text": "one two three"}}"#;
+    assert!(answers(&folder, &["--answer", edited])[0].trim().ends_with('3'));
 }
 
 #[test]
@@ -87,7 +91,7 @@ fn every_tool_of_a_config_is_listed_and_one_is_called_by_hand() {
         json!({
             "name": "count", "description": "Counts the words of a text", "source": "command wc",
             "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
-            "timeoutMs": 60_000, "maxParallel": 8, "approval": "never",
+            "timeoutMs": 60_000, "maxParallel": 8, "approval": "never", "approvalTimeoutMs": null,
         })
     );
     let called = pirn(&["tools", "call", "count", r#"{"text": "one two"}"#, "--config", &config]);

@@ -8,7 +8,7 @@ use futures::FutureExt;
 use futures::executor::block_on;
 use futures::future::BoxFuture;
 use pirn::store::Store;
-use pirn::tools::tool_fn;
+use pirn::tools::{Verdict, tool_fn};
 use pirn::{
     Engine, EngineBuilder, Event, EventType, Heard, Interaction, Model, ModelCall, ModelReply, Role, RunError,
     RunReport, ToolCall, idempotency_key,
@@ -44,7 +44,7 @@ impl Outside {
     fn perform(&self) -> (String, u64) {
         let key = idempotency_key().expect("an effect has a key");
         *self.known().asked.entry(key.clone()).or_default() += 1;
-        let chance = key.bytes().fold(7_u64, |sum, byte| mix(sum ^ u64::from(byte)));
+        let chance = chance_of(&key);
         (key, chance)
     }
 
@@ -82,6 +82,10 @@ impl Outside {
             })
             .on_notification(move |_, _| drop(notified.perform()))
             .tool(tool_fn("look", "looks", json!({"type": "object"}), look))
+            .approve_tools(|request| match chance_of(&request.call_id) % 3 {
+                0 => Verdict::Ask("by chance".to_owned()),
+                _ => Verdict::Allow,
+            })
             .model("main", Arc::new(Speaker(self.clone())))
     }
 
@@ -150,7 +154,12 @@ impl Outside {
 /// A person's answer, which depends on the question alone.
 #[allow(clippy::unnecessary_wraps)] // as a run's questions are answered
 fn answered(question: &Interaction) -> Option<Value> {
-    Some(json!(format!("answer to {}", question.id)))
+    Some(match (&question.tool, chance_of(&question.id) % 3) {
+        (None, _) => json!(format!("answer to {}", question.id)),
+        (Some(_), 0) => json!("allow"),
+        (Some(_), 1) => json!({"decision": "allow", "arguments": {"edited": question.id}}),
+        (Some(_), _) => json!({"decision": "refuse", "reason": question.id}),
+    })
 }
 
 /// Without what differs from one time to the next.
@@ -191,6 +200,10 @@ impl Model for Speaker {
         };
         std::future::ready(Ok(reply)).boxed()
     }
+}
+
+fn chance_of(text: &str) -> u64 {
+    text.bytes().fold(7_u64, |sum, byte| mix(sum ^ u64::from(byte)))
 }
 
 fn mix(number: u64) -> u64 {

@@ -1,11 +1,12 @@
 //! Answers of people, over processes: none is lost, none is used twice, and nothing that led to a question is done again.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 use futures::executor::block_on;
 use pirn::store::MemoryStore;
-use pirn::{AnswerRefused, Engine, RunHandle, ThreadStatus};
+use pirn::tools::{Approval, ToolOptions, ToolRegistry, tool_fn};
+use pirn::{AnswerRefused, Engine, InDoubt, RunHandle, ThreadStatus};
 use serde_json::{Value, json};
 
 /// Two branches, each prepares something and asks; after both, something is done that fails the first time.
@@ -104,4 +105,76 @@ fn an_answer_is_used_once_and_nothing_before_its_question_is_done_again() {
         "each branch went once through what led to its question"
     );
     assert_eq!(world.acted.load(Ordering::Relaxed), 2);
+}
+
+/// A model calls two tools of which each call waits for consent; then something is done that fails the first time.
+const CONSENTS: &str = r#"{"workflows": [{"id": "main", "nodes": [
+    {"id": "start", "type": "START"},
+    {"id": "ask", "type": "LLM", "config": {"profileId": "script", "prompt": "go", "tools": ["delete"]}},
+    {"id": "end", "type": "END"}],
+  "edges": [{"from": "start", "to": "ask"}, {"from": "ask", "to": "end"}]}],
+  "profiles": [{"id": "script", "provider": "scripted", "responses": [
+    {"toolCalls": [{"id": "a", "name": "delete", "arguments": {"n": 1}}, {"id": "b", "name": "delete", "arguments": {"n": 2}}]},
+    {"content": "done"}]}]}"#;
+
+/// An engine whose `delete` counts its calls; a call in doubt fails.
+fn consents(store: &MemoryStore, made: &Arc<Mutex<Vec<Value>>>) -> Engine {
+    let made = Arc::clone(made);
+    let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
+    let delete = tool_fn("delete", "Deletes", schema, move |given| {
+        made.lock().expect("no panic").push(given);
+        std::future::ready(Ok("deleted".to_owned()))
+    });
+    let options = ToolOptions {
+        approval: Approval::Ask,
+        in_doubt: Some(InDoubt::Fail),
+        ..ToolOptions::default()
+    };
+    let mut tools = ToolRegistry::new();
+    tools.register_with(delete, options);
+    let engine = Engine::builder()
+        .virtual_time(None)
+        .store(store.clone())
+        .workflows(CONSENTS)
+        .tools(tools);
+    engine.build().expect("builds")
+}
+
+#[test]
+fn consent_to_a_call_is_asked_for_once_over_processes_and_the_call_is_made_once() {
+    let (store, made) = (MemoryStore::default(), Arc::default());
+    let first = consents(&store, &made);
+    let run = first.run("main").run_id("run-1").start().expect("starts");
+    first.wait_idle();
+    let asked = block_on(run.interactions());
+    assert_eq!(asked.len(), 2);
+    let edited = json!({"decision": "allow", "arguments": {"n": 7}});
+    block_on(run.answer(&asked[1].id, edited)).expect("is taken");
+    first.wait_idle();
+    drop((run, first));
+
+    // Nobody carries it: the answer is durable, and used when it goes on.
+    let offline = consents(&store, &made);
+    assert_eq!(
+        block_on(offline.resume("run-1").interactions()).expect("is read"),
+        asked[..1],
+        "the one that was answered is not asked again, and the other has its id"
+    );
+    let wrong = json!({"decision": "allow", "arguments": {"n": "x"}});
+    block_on(offline.resume("run-1").answer(None, &asked[0].id, wrong)).expect_err("it does not fit");
+    block_on(offline.resume("run-1").answer(None, &asked[0].id, "allow")).expect("is taken");
+    assert_eq!(*made.lock().expect("no panic"), [json!({"n": 7})]);
+    drop(offline);
+
+    let second = consents(&store, &made);
+    let run = block_on(second.resume("run-1").start()).expect("goes on");
+    second.wait_idle();
+    let report = run.try_outcome().expect("it ended");
+    assert_eq!(report.status, ThreadStatus::Completed, "{:?}", report.error);
+    assert_eq!(*made.lock().expect("no panic"), [json!({"n": 7}), json!({"n": 1})]);
+    assert_eq!(
+        report.in_doubt.len(),
+        0,
+        "a call that was still to be allowed had not begun"
+    );
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use pirn::tools::{ConfigFault, McpServers, ToolRegistry, Verdict, tools_of};
+use pirn::tools::{ConfigFault, McpServers, ToolRegistry, tools_of};
 use pirn::{
     Engine, EventType, FinishReason, Heard, Model, ModelCall, ModelReply, Role, RunError, RunHandle, Spent,
     ThreadStatus,
@@ -228,20 +228,17 @@ fn what_a_server_has_beside_plain_tools_is_read_by_tools_too() {
 }
 
 #[test]
-fn a_server_asks_whoever_is_asked_for_consent_and_is_declined_where_nobody_is() {
+fn a_server_asks_whoever_answers_elicitations_and_is_declined_where_nobody_does() {
     let Some(file) = everything() else { return };
     let call = [("ev_trigger-elicitation-request", json!({}))];
     let nobody = run(registry(stdio(&file, json!({}))), &call);
     assert!(nobody[0].contains("declined"), "{}", nobody[0]);
     let asking = |answer: Value| {
         let mut tools = registry(stdio(&file, json!({})));
-        tools.approve(move |request| match &request.question {
-            None => Verdict::Allow,
-            Some(question) => {
-                assert_eq!(request.tool, "ev_trigger-elicitation-request");
-                assert!(request.caller.is_some() && question.schema["properties"]["name"].is_object());
-                Verdict::Answer(answer.clone())
-            }
+        tools.on_elicitation(move |elicitation| {
+            assert_eq!(elicitation.tool, "ev_trigger-elicitation-request");
+            assert!(elicitation.caller.is_some() && elicitation.question.schema["properties"]["name"].is_object());
+            std::future::ready(Some(answer.clone())).boxed()
         });
         run(tools, &call).remove(0)
     };

@@ -17,7 +17,7 @@ use super::{InFlight, ThreadActor};
 use crate::answer::Answer;
 use crate::cause::{EffectName, work_of};
 use crate::host::{AwaitKind, Label, named_seed};
-use crate::ports::{AskedCall, Function, ScriptJob, TextJob, Texts};
+use crate::ports::{AskedCall, Called, Function, ScriptJob, TextJob, Texts};
 use crate::protocol::bus::{BusMsg, WaitHandle};
 use crate::protocol::supervisor::{SupervisorHandle, SupervisorMsg};
 use crate::run_context::RunContext;
@@ -44,7 +44,12 @@ impl ThreadActor {
                     self.model(id, node, (request, offers_tools, choice), machine, turn, streams),
                 ))
             }
-            Effect::Tool { id, node, call } => Some((id, tool(no, id, node, call, machine, turn))),
+            Effect::Tool {
+                id,
+                node,
+                call,
+                is_consented,
+            } => Some((id, tool(no, id, node, (call, is_consented), machine, turn))),
             Effect::Function { id, node, input } => {
                 function(no, id, node, &input, machine, turn).map(|started| (id, started))
             }
@@ -99,7 +104,7 @@ fn tool(
     no: ThreadNo,
     id: EffectId,
     node: NodeIx,
-    call: ToolCall,
+    (call, is_consented): (ToolCall, bool),
     machine: &ThreadMachine,
     turn: &Turn<'_>,
 ) -> InFlight {
@@ -111,18 +116,23 @@ fn tool(
         call,
         caller: Some(context_of(&run.run_id, machine, node, run.supervisor.metadata())),
         models: Some(Arc::clone(&run.ports().models)),
+        is_consented,
     };
     let work = work_of(machine.trigger_depth(), Some(effect_name(run, no, id)), || {
         tools.call(&names, asked, run.host.work_clock())
     });
     let supervisor = Arc::clone(&run.supervisor);
-    let answer = Answer::new(move |result: Result<ToolResult, _>| {
-        let result = result.unwrap_or_else(|lost| ToolResult {
-            content: format!("The tool failed: {lost}."),
-            failed: true,
-            ..ToolResult::default()
-        });
-        supervisor.do_send(SupervisorMsg::Tell(answered(no, id, Outcome::Tool(result))));
+    let answer = Answer::new(move |called: Result<Called, _>| {
+        let outcome = match called {
+            Ok(Called::Result(result)) => Outcome::Tool(result),
+            Ok(Called::NeedsConsent(request)) => Outcome::NeedsConsent(request),
+            Err(lost) => Outcome::Tool(ToolResult {
+                content: format!("The tool failed: {lost}."),
+                failed: true,
+                ..ToolResult::default()
+            }),
+        };
+        supervisor.do_send(SupervisorMsg::Tell(answered(no, id, outcome)));
     });
     let work = Box::pin(async move { answer.give(work.await) });
     in_flight(label(no, machine, run, node, AwaitKind::Tool), work, is_external, turn)

@@ -28,7 +28,10 @@ pub(super) fn may_emit(graph: &Graph, event: EventType) -> bool {
         EventType::InteractionRequested
         | EventType::InteractionAnswered
         | EventType::InteractionWithdrawn
-        | EventType::InteractionTimedOut => any(|kind| matches!(kind, NodeKind::UserInteraction(_))),
+        | EventType::InteractionTimedOut => {
+            // A tool's call may need a person's consent.
+            has_llm() || any(|kind| matches!(kind, NodeKind::UserInteraction(_) | NodeKind::Tool { .. }))
+        }
         EventType::ThreadStarted
         | EventType::ThreadCompleted
         | EventType::ThreadFailed

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::RunMachine;
 use super::message::{Message, ToThread};
-use crate::thread::{Input, Interaction, Outcome, PersonsAnswer};
+use crate::thread::{ConsentAnswer, Input, Interaction, Outcome, PersonsAnswer};
 
 /// Checks a value (the second) against a JSON Schema (the first); one sentence where it does not fit.
 pub type Fits = fn(&Value, &Value) -> Result<(), String>;
@@ -71,6 +71,12 @@ impl RunMachine {
 
 fn check(interaction: &Interaction, answer: &Value, fits: Fits) -> Result<(), String> {
     interaction.check_choice(answer)?;
+    if let Some(tool) = &interaction.tool {
+        return match ConsentAnswer::read(answer)? {
+            ConsentAnswer::Allow(Some(edited)) => fits(&tool.schema, &edited),
+            ConsentAnswer::Allow(None) | ConsentAnswer::Refuse(_) => Ok(()),
+        };
+    }
     match &interaction.schema {
         Some(schema) => fits(&Value::Object((**schema).clone()), answer),
         None => Ok(()),

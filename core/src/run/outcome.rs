@@ -90,21 +90,22 @@ impl RunMachine {
     /// The questions that wait for a person, by thread.
     pub fn interactions(&self) -> Vec<Interaction> {
         let threads = 0..self.tree.len() as ThreadNo;
-        let open = threads.filter_map(|thread| self.live(thread)?.interaction());
-        open.map(|(_, interaction)| interaction).collect()
+        let open = threads.filter_map(|thread| Some(self.live(thread)?.interactions()));
+        open.flatten().map(|(_, interaction)| interaction).collect()
     }
 
     /// The question of this id, while it waits, and what awaits its answer.
     pub fn interaction(&self, id: &str) -> Option<(ThreadNo, EffectId, Interaction)> {
         let (thread_id, _) = id.rsplit_once('.')?;
         let thread = self.thread_of(thread_id)?;
-        let (effect, interaction) = self.live(thread)?.interaction()?;
+        let mut open = self.live(thread)?.interactions().into_iter();
+        let (effect, interaction) = open.find(|(_, interaction)| interaction.id == id)?;
         // One that was answered a moment ago is answered.
         let is_answered = self.mailbox.any(|message| match message {
             Message::Thread(no, ToThread::Input(Input::Answer { effect: of, .. })) => (*no, *of) == (thread, effect),
             _ => false,
         });
-        (interaction.id == id && !is_answered).then_some((thread, effect, interaction))
+        (!is_answered).then_some((thread, effect, interaction))
     }
 
     /// The report of the run as it is now: of one that has not ended too.

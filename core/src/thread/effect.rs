@@ -321,14 +321,17 @@ pub enum Effect {
         /// The profile and the parameters, where they were evaluated.
         choice: Option<Arc<ModelChoice>>,
     },
-    /// Call a tool: [`Outcome::Tool`].
+    /// Call a tool: [`Outcome::Tool`], or [`Outcome::NeedsConsent`] where nothing was done.
     Tool {
         /// Answer here.
         id: EffectId,
-        /// The LLM node.
+        /// The LLM or TOOL node.
         node: NodeIx,
         /// The call.
         call: ToolCall,
+        /// A person has allowed it.
+        #[serde(default)]
+        is_consented: bool,
     },
     /// Start the paths of a fork and join them: [`Outcome::Joined`] or an error.
     Fork {
@@ -375,13 +378,14 @@ pub enum Effect {
         /// The CUSTOM events that the thread has taken before: it takes none of them again.
         taken: TakenEvents,
     },
-    /// Wait for a person's answer: [`Outcome::Answered`]. The question is what [`ThreadMachine::interaction`] gives meanwhile.
+    /// Wait for a person's answer: [`Outcome::Answered`]. The question is among what [`ThreadMachine::interactions`] gives
+    /// meanwhile.
     ///
-    /// [`ThreadMachine::interaction`]: super::ThreadMachine::interaction
+    /// [`ThreadMachine::interactions`]: super::ThreadMachine::interactions
     Ask {
         /// Answer here.
         id: EffectId,
-        /// The USER_INTERACTION node.
+        /// The node that asks.
         node: NodeIx,
     },
     /// Assign a variable of the run: [`Outcome::Value`], the value as its type has it, or an error.
@@ -450,6 +454,8 @@ pub enum Outcome {
     Reply(Box<ModelReply>),
     /// A tool's result; a failed tool answers the model, not the thread.
     Tool(ToolResult),
+    /// A tool's call was not made: a person is asked first.
+    NeedsConsent(Box<ConsentRequest>),
     /// A summary is to be written from this request.
     Summarize(Arc<ModelRequest>),
     /// A fork was joined.
@@ -560,6 +566,21 @@ pub struct ToolResult {
     /// The tokens of models that the tool asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spent: Option<Box<Spent>>,
+}
+
+/// The request for a person's consent to a tool's call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConsentRequest {
+    /// The reason that a person is asked.
+    pub reason: String,
+    /// The arguments that the tool would be called with.
+    pub arguments: Value,
+    /// JSON Schema of the tool's arguments: others than those that were asked for are checked by it.
+    pub schema: Value,
+    /// Time that the call waits for the answer, milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<Millis>,
 }
 
 /// A fork that was joined well. The conversation has been replaced already where it is to be.

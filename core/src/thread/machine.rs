@@ -29,6 +29,7 @@ use super::history::History;
 use super::id::ThreadId;
 use super::loops::LoopFrame;
 use super::nodes::NodeRun;
+use super::nodes::question::Interaction;
 use super::safe_point::{PendingResults, SafePointWork, Stop, TriggerAssignment};
 use super::seed::{BranchSeed, Snapshot, ThreadSeed};
 use super::spending::Spending;
@@ -299,6 +300,11 @@ impl ThreadMachine {
             last: self.last.clone(),
             loops: self.loops.clone(),
         }
+    }
+
+    /// The questions that the thread waits with, and what awaits the answer of each.
+    pub fn interactions(&self) -> Vec<(EffectId, Interaction)> {
+        self.run.interactions(self)
     }
 
     // ---- what happens to it

@@ -20,9 +20,9 @@ mod step;
 
 pub use crate::value::Output;
 pub use effect::{
-    CancelReason, ContextChange, ConversationOp, Effect, EffectId, Environment, Evaluation, FiringId, Fold, Input,
-    Joined, LoggedOutcome, ModelChoice, ModelReply, Outcome, PersonsAnswer, Prepared, ScriptLogs, ThreadEnd,
-    TimerPurpose, ToolResult, TriggeredResult,
+    CancelReason, ConsentRequest, ContextChange, ConversationOp, Effect, EffectId, Environment, Evaluation, FiringId,
+    Fold, Input, Joined, LoggedOutcome, ModelChoice, ModelReply, Outcome, PersonsAnswer, Prepared, ScriptLogs,
+    ThreadEnd, TimerPurpose, ToolResult, TriggeredResult,
 };
 pub use evaluate::{ThreadScope, evaluate, spec_value};
 pub use id::ThreadId;
@@ -30,7 +30,8 @@ pub(crate) use items::item_names;
 pub use machine::{
     DEFAULT_MAX_STEPS, NodeRecord, NodeStatus, ThreadKind, ThreadMachine, run_variables, thread_variables,
 };
-pub use nodes::interaction::Interaction;
+pub use nodes::consent::{ConsentAnswer, ToolConsent};
+pub use nodes::question::Interaction;
 pub use safe_point::variable_fields;
 pub use seed::{BranchSeed, Snapshot, ThreadSeed};
 pub use spending::Spending;

@@ -9,9 +9,9 @@ use pirn_core::graph::NodeKind;
 use pirn_core::message::ToolCall;
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::{
-    ConversationOp, Effect, EffectId, Environment, Evaluation, FiringId, Joined, ModelReply, NodeStatus, Outcome,
-    Output, Outputs, PersonsAnswer, Prepared, ThreadKind, ThreadMachine, ThreadSeed, TimerPurpose, ToolResult,
-    Variables,
+    ConsentRequest, ConversationOp, Effect, EffectId, Environment, Evaluation, FiringId, Joined, ModelReply,
+    NodeStatus, Outcome, Output, Outputs, PersonsAnswer, Prepared, ThreadKind, ThreadMachine, ThreadSeed, TimerPurpose,
+    ToolResult, Variables,
 };
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ pub(crate) enum Wanted {
     Summarized,
     Prepared,
     Reply { with_tools: bool },
-    Tool,
+    Tool { is_consented: bool },
     Joined,
     Child,
     Elapsed,
@@ -130,7 +130,15 @@ impl World {
                     ..ModelReply::default()
                 }))
             }
-            Wanted::Tool => Outcome::Tool(ToolResult {
+            Wanted::Tool { is_consented: false } if self.dice.below(4) == 0 => {
+                Outcome::NeedsConsent(Box::new(ConsentRequest {
+                    reason: "a word".to_owned(),
+                    arguments: json!({}),
+                    schema: json!(true),
+                    timeout_ms: (self.dice.below(2) == 0).then_some(5),
+                }))
+            }
+            Wanted::Tool { .. } => Outcome::Tool(ToolResult {
                 content: "result".to_owned(),
                 failed: self.dice.below(2) == 0,
                 ..ToolResult::default()
@@ -145,7 +153,12 @@ impl World {
             },
             Wanted::Elapsed | Wanted::Limit => Outcome::Elapsed,
             Wanted::Answered => Outcome::Answered(PersonsAnswer {
-                answer: Arc::new(json!("yes")),
+                // Any of these may be about a tool's call.
+                answer: Arc::new(match self.dice.below(3) {
+                    0 => json!("allow"),
+                    1 => json!({"decision": "allow", "arguments": {"other": 1}}),
+                    _ => json!("yes"),
+                }),
                 by: None,
                 at: 0,
             }),
@@ -207,7 +220,7 @@ impl World {
                 let with_tools = graph.node(node).kind.type_name() == "LLM";
                 (id, Wanted::Reply { with_tools })
             }
-            Effect::Tool { id, .. } => (id, Wanted::Tool),
+            Effect::Tool { id, is_consented, .. } => (id, Wanted::Tool { is_consented }),
             Effect::Ask { id, .. } => (id, Wanted::Answered),
             Effect::Fork { id, .. } | Effect::Map { id, .. } => (id, Wanted::Joined),
             Effect::Child { id, .. } => (id, Wanted::Child),

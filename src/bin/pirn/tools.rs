@@ -178,6 +178,7 @@ fn as_json(tool: &ToolInfo) -> Value {
             Approval::Never => "never",
             Approval::Ask => "ask",
         },
+        "approvalTimeoutMs": tool.options.approval_timeout,
     })
 }
 
@@ -239,7 +240,7 @@ fn call(tools: &ToolRegistry, name: &str, arguments: &str, output: Output) -> Re
     let start = move |host: &Host| {
         let work = tools.call(&offered, call.into(), host.work_clock());
         // Whoever waits is there until it hears.
-        let work = Box::pin(async move { sender.send(work.await).unwrap_or(()) });
+        let work = Box::pin(async move { sender.send(work.await.unasked()).unwrap_or(()) });
         host.external(None, work).detach();
     };
     let result = host.run_on(0, start).ok().and_then(|()| receiver.recv().ok());

@@ -196,7 +196,7 @@ fn node_of(effect: &Effect) -> Option<NodeIx> {
 /// A tool's own word counts before its node's.
 fn policy(ports: &Ports, node: &Node, kind: DoubtKind, effect: &Effect) -> InDoubt {
     let of_tool = match effect {
-        Effect::Tool { call, .. } => ports.tools.in_doubt(&call.name),
+        Effect::Tool { call, is_consented, .. } => ports.tools.in_doubt(&call.name, *is_consented),
         _ => None,
     };
     of_tool.or_else(|| node.in_doubt.clone()).unwrap_or(match kind {
@@ -264,7 +264,7 @@ async fn reconcile(shared: &EngineShared, name: &str, question: &DoubtQuestion) 
             let (tools, names) = (Arc::clone(&ports.tools), [Arc::from(name)]);
             let called = shared.work(move |clock| tools.call(&names, AskedCall::from(call), clock));
             let called = called.map_err(|error| failed(error.to_string()))?;
-            let result = called.wait().await.map_err(|lost| failed(lost.to_string()))?;
+            let result = called.wait().await.map_err(|lost| failed(lost.to_string()))?.unasked();
             if result.failed {
                 return Err(failed(result.content));
             }

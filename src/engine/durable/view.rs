@@ -190,7 +190,7 @@ fn kind(message: &Message) -> StepKind {
     match message {
         Message::Thread(_, ToThread::Input(Input::Answer { outcome, .. })) => match outcome {
             Outcome::Reply(_) => StepKind::Model,
-            Outcome::Tool(_) => StepKind::Tool,
+            Outcome::Tool(_) | Outcome::NeedsConsent(_) => StepKind::Tool,
             Outcome::Elapsed => StepKind::Timer,
             Outcome::Event { .. } => StepKind::Event,
             Outcome::Answered(_) => StepKind::Interaction,

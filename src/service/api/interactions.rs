@@ -11,7 +11,7 @@ use super::super::problem::{Problem, ProblemCode};
 use super::super::state::Service;
 use super::control::Told;
 use super::runs::find;
-use crate::{AnswerRefused, Interaction};
+use crate::{AnswerRefused, Interaction, ToolConsent};
 
 /// A question that waits for a person.
 #[derive(Serialize, ToSchema)]
@@ -39,6 +39,47 @@ pub(crate) struct OpenInteraction {
     /// Time that the thread waits from the question on, milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     timeout_ms: Option<u64>,
+    /// The tool call that may run or not by the answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool: Option<CallToConsent>,
+}
+
+/// A tool call that needs a person's consent. The answer is `"allow"`, `"refuse"`,
+/// `{"decision": "allow", "arguments"?: {...}}` or `{"decision": "refuse", "reason"?: TEXT}`.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct CallToConsent {
+    /// The tool.
+    name: String,
+    /// The arguments that were asked for.
+    #[schema(value_type = Object)]
+    arguments: Value,
+    /// The model's id of the call.
+    tool_call_id: String,
+    /// The reason that a person is asked.
+    reason: String,
+    /// JSON Schema of the arguments.
+    #[schema(value_type = Object)]
+    schema: Value,
+}
+
+impl From<&ToolConsent> for CallToConsent {
+    fn from(call: &ToolConsent) -> Self {
+        let ToolConsent {
+            name,
+            arguments,
+            tool_call_id,
+            reason,
+            schema,
+        } = call.clone();
+        Self {
+            name,
+            arguments,
+            tool_call_id,
+            reason,
+            schema,
+        }
+    }
 }
 
 impl From<Interaction> for OpenInteraction {
@@ -52,6 +93,7 @@ impl From<Interaction> for OpenInteraction {
             schema: interaction.schema.map(|schema| (*schema).clone()),
             choices: interaction.choices.map(|choices| (*choices).clone()),
             timeout_ms: interaction.timeout_ms,
+            tool: interaction.tool.as_deref().map(CallToConsent::from),
         }
     }
 }

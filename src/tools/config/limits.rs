@@ -11,6 +11,8 @@ use crate::tools::Approval;
 const DEFAULT_TIMEOUT: Millis = crate::tools::DEFAULT_TIMEOUT;
 /// Milliseconds a call may take at most: a day.
 const MOST_TIMEOUT: Millis = 86_400_000;
+/// Milliseconds that a call waits for consent at most: 30 days.
+const MOST_APPROVAL: Millis = 30 * MOST_TIMEOUT;
 /// Bytes of a result where the entry does not say.
 const DEFAULT_OUTPUT: u64 = 64 * 1024;
 /// Bytes of a result at most.
@@ -31,6 +33,8 @@ pub struct CallLimits {
     pub max_parallel: usize,
     /// The rule for consent to each call.
     pub approval: Approval,
+    /// Milliseconds that a call waits for a person's consent.
+    pub approval_timeout: Option<Millis>,
     /// The rule for a call that was under way when the process of its run ended.
     pub in_doubt: Option<InDoubt>,
 }
@@ -48,6 +52,7 @@ impl CallLimits {
             Some(1) => Approval::Ask,
             Some(_) | None => Approval::Never,
         };
+        let approval_timeout = fields.number("approvalTimeoutMs", 1..=MOST_APPROVAL);
         let in_doubt = fields.value("inDoubt").and_then(|written| {
             let read = InDoubt::deserialize(written).ok();
             if read.is_none() {
@@ -61,6 +66,7 @@ impl CallLimits {
             max_output_bytes: usize::try_from(output).unwrap_or(usize::MAX),
             max_parallel: usize::try_from(parallel).unwrap_or(usize::MAX),
             approval,
+            approval_timeout,
             in_doubt,
         }
     }

@@ -74,6 +74,7 @@ impl Server {
             timeout: self.config.limits.timeout,
             max_parallel: Some(self.config.limits.max_parallel),
             approval: self.config.limits.approval,
+            approval_timeout: self.config.limits.approval_timeout,
             in_doubt: self.config.limits.in_doubt.clone(),
             source: self.config.source(),
         }

@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use futures::FutureExt;
 use pirn_actors::host::{WorkClock, WorkTime};
-use pirn_actors::ports::Tools;
+use pirn_actors::ports::{Called, Tools};
 use pirn_core::message::ToolCall;
 use pirn_core::thread::ToolResult;
 use serde_json::{Value, json};
@@ -52,7 +53,7 @@ pub(super) fn calling(registry: &ToolRegistry, arguments: Value) -> impl Future<
         name: "t".to_owned(),
         arguments,
     };
-    registry.call(&["t".into()], call.into(), clock())
+    registry.call(&["t".into()], call.into(), clock()).map(Called::unasked)
 }
 
 /// A runtime for programs and requests.

@@ -5,14 +5,13 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use super::question::{Content, Heard, Interaction, OpenQuestion};
 use super::{NodeRun, Progress, done, failure};
-use crate::Millis;
 use crate::definition::VariableScope;
 use crate::error::{RunError, RunErrorCode};
-use crate::event::EventType;
 use crate::graph::{InteractionNode, NodeKind, QuestionTimeout};
 use crate::thread::ThreadMachine;
-use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome, PersonsAnswer, TimerPurpose};
+use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome, PersonsAnswer};
 use crate::thread::step::StepContext;
 
 /// The answer it awaits.
@@ -32,72 +31,35 @@ pub(in crate::thread) struct Asked {
     assignee: Option<Arc<str>>,
 }
 
-/// A question that waits for a person.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Interaction {
-    /// Names it, for as long as there are runs: the thread's id and the number of what that awaits.
-    pub id: String,
-    /// The node that asks.
-    pub node_id: Arc<str>,
-    /// Its thread.
-    pub thread_id: Arc<str>,
-    /// The question.
-    pub question: Arc<str>,
-    /// Whom it is for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub assignee: Option<Arc<str>>,
-    /// JSON Schema of the answer.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub schema: Option<Arc<Map<String, Value>>>,
-    /// The answers to choose from.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub choices: Option<Arc<Vec<Value>>>,
-    /// Time the thread waits from the question on, milliseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub timeout_ms: Option<Millis>,
-}
-
-impl ThreadMachine {
-    /// The question that the thread waits with, and what awaits its answer.
-    pub fn interaction(&self) -> Option<(EffectId, Interaction)> {
-        let (NodeRun::Interaction(InteractionStage::Asked(asked)), NodeKind::UserInteraction(node)) =
-            (&self.run, &self.graph().node(self.at).kind)
-        else {
-            return None;
-        };
-        let interaction = Interaction {
-            id: interaction_id(self, asked.id),
-            node_id: Arc::clone(&self.graph().node(self.at).id),
-            thread_id: Arc::clone(self.thread_id()),
-            question: Arc::clone(&asked.question),
-            assignee: asked.assignee.clone(),
-            schema: node.schema.clone(),
-            choices: node.choices.clone(),
-            timeout_ms: node.timeout_ms,
-        };
-        Some((asked.id, interaction))
-    }
-}
-
-impl Interaction {
-    /// Checks that it is one of the answers to choose from, where there are such. The schema is the caller's to check.
-    ///
-    /// # Errors
-    /// A sentence that names the choices.
-    pub fn check_choice(&self, answer: &Value) -> Result<(), String> {
-        match &self.choices {
-            Some(choices) if !choices.contains(answer) => {
-                let choices: Vec<String> = choices.iter().map(Value::to_string).collect();
-                Err(format!("expected one of {}", choices.join(", ")))
-            }
-            Some(_) | None => Ok(()),
+impl Asked {
+    fn open(&self) -> OpenQuestion {
+        OpenQuestion {
+            id: self.id,
+            timer: self.timer,
         }
     }
 }
 
-fn interaction_id(thread: &ThreadMachine, effect: EffectId) -> String {
-    format!("{}.{effect}", thread.thread_id())
+impl InteractionStage {
+    /// The question that the thread waits with, and what awaits its answer.
+    pub(super) fn interaction(&self, thread: &ThreadMachine) -> Option<(EffectId, Interaction)> {
+        let (Self::Asked(asked), NodeKind::UserInteraction(node)) = (self, &thread.graph().node(thread.at).kind) else {
+            return None;
+        };
+        let content = content(node, Arc::clone(&asked.question), asked.assignee.clone());
+        Some((asked.id, content.of(thread, asked.id)))
+    }
+}
+
+fn content(node: &InteractionNode, question: Arc<str>, assignee: Option<Arc<str>>) -> Content {
+    Content {
+        question,
+        assignee,
+        schema: node.schema.clone(),
+        choices: node.choices.clone(),
+        timeout_ms: node.timeout_ms,
+        tool: None,
+    }
 }
 
 pub(super) fn enter(walk: &mut StepContext<'_>) -> Progress {
@@ -118,18 +80,12 @@ pub(super) fn answer(
     match (stage, outcome) {
         (InteractionStage::Texts { id }, Outcome::Texts(texts)) if id == effect => ask(walk, node, texts),
         (InteractionStage::Texts { id }, other) if id == effect => Progress::Failed(failure(other)),
-        (InteractionStage::Asked(asked), outcome) if asked.id == effect => {
-            if let Some(id) = asked.timer {
-                walk.out.push(Effect::Drop { id });
+        (InteractionStage::Asked(asked), outcome) if asked.open().awaits(effect) => {
+            match asked.open().hear(walk, effect, outcome) {
+                Heard::Answered(answer) => answered(walk, node, &answer),
+                Heard::NobodyInTime => timed_out(walk, node),
+                Heard::Failed(error) => Progress::Failed(error),
             }
-            match outcome {
-                Outcome::Answered(answer) => answered(walk, node, asked.id, &answer),
-                other => Progress::Failed(failure(other)),
-            }
-        }
-        (InteractionStage::Asked(asked), _) if asked.timer == Some(effect) => {
-            walk.out.push(Effect::Drop { id: asked.id });
-            timed_out(walk, node, asked.id)
         }
         (stage, _) => Progress::Wait(NodeRun::Interaction(stage)),
     }
@@ -139,31 +95,8 @@ fn ask(walk: &mut StepContext<'_>, node: &InteractionNode, texts: Vec<Option<Str
     let mut texts = texts.into_iter();
     let question: Arc<str> = texts.next().flatten().unwrap_or_default().into();
     let assignee: Option<Arc<str>> = texts.next().flatten().map(Arc::from);
-    let id = walk.next_effect();
-    walk.emit(EventType::InteractionRequested, |thread| {
-        [
-            ("interactionId", json!(interaction_id(thread, id))),
-            ("nodeId", json!(thread.graph().node(thread.at).id)),
-            ("question", json!(question)),
-            ("assignee", json!(assignee)),
-            ("schema", json!(node.schema)),
-            ("choices", json!(node.choices)),
-            ("timeoutMs", json!(node.timeout_ms)),
-        ]
-    });
-    walk.out.push(Effect::Ask {
-        id,
-        node: walk.thread.at,
-    });
-    let timer = node.timeout_ms.map(|after_ms| {
-        let id = walk.next_effect();
-        walk.out.push(Effect::Timer {
-            id,
-            after_ms,
-            purpose: TimerPurpose::Wait,
-        });
-        id
-    });
+    let content = content(node, Arc::clone(&question), assignee.clone());
+    let OpenQuestion { id, timer } = OpenQuestion::put(walk, content);
     Progress::Wait(NodeRun::Interaction(InteractionStage::Asked(Box::new(Asked {
         id,
         timer,
@@ -175,17 +108,8 @@ fn ask(walk: &mut StepContext<'_>, node: &InteractionNode, texts: Vec<Option<Str
 fn answered(
     walk: &mut StepContext<'_>,
     node: &InteractionNode,
-    id: EffectId,
     PersonsAnswer { answer, by, at }: &PersonsAnswer,
 ) -> Progress {
-    walk.emit(EventType::InteractionAnswered, |thread| {
-        [
-            ("interactionId", json!(interaction_id(thread, id))),
-            ("nodeId", json!(thread.graph().node(thread.at).id)),
-            ("answer", json!(answer)),
-            ("by", json!(by)),
-        ]
-    });
     let mut output = Map::from_iter([("answer".to_owned(), (**answer).clone()), ("at".to_owned(), json!(at))]);
     if let Some(by) = by {
         output.insert("by".to_owned(), json!(by));
@@ -193,13 +117,7 @@ fn answered(
     taken(walk, node, answer, Value::Object(output))
 }
 
-fn timed_out(walk: &mut StepContext<'_>, node: &InteractionNode, id: EffectId) -> Progress {
-    walk.emit(EventType::InteractionTimedOut, |thread| {
-        [
-            ("interactionId", json!(interaction_id(thread, id))),
-            ("nodeId", json!(thread.graph().node(thread.at).id)),
-        ]
-    });
+fn timed_out(walk: &mut StepContext<'_>, node: &InteractionNode) -> Progress {
     match &node.on_timeout {
         QuestionTimeout::Fail => {
             let after_ms = node.timeout_ms.unwrap_or_default();
@@ -225,17 +143,6 @@ fn taken(walk: &mut StepContext<'_>, node: &InteractionNode, answer: &Arc<Value>
 pub(super) fn abandon(walk: &mut StepContext<'_>, stage: &InteractionStage) {
     match stage {
         InteractionStage::Texts { id } => walk.out.push(Effect::Drop { id: *id }),
-        InteractionStage::Asked(asked) => {
-            walk.out.push(Effect::Drop { id: asked.id });
-            if let Some(id) = asked.timer {
-                walk.out.push(Effect::Drop { id });
-            }
-            walk.emit(EventType::InteractionWithdrawn, |thread| {
-                [
-                    ("interactionId", json!(interaction_id(thread, asked.id))),
-                    ("nodeId", json!(thread.graph().node(thread.at).id)),
-                ]
-            });
-        }
+        InteractionStage::Asked(asked) => asked.open().withdraw(walk),
     }
 }

@@ -10,7 +10,7 @@
 //! | Merging | the conversation to take in a firing's result | Held, Preparing |
 //! | Calling | the model | Replying |
 //! | Replying | the reply to stand in the conversation | done, Tools, or Closing after the last round |
-//! | Tools | every tool's result | Answering |
+//! | Tools | every tool's result, and the consent of people to calls that need it | Answering |
 //! | Answering | the results to stand in the conversation | Preparing |
 //! | Closing | the refusals of its calls to stand there | failed, or Preparing the last word, without tools |
 //!
@@ -19,8 +19,10 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::consent::{Consent, Consented};
+use super::question::Interaction;
 use super::{NodeRun, Progress, asking, evaluate, failure};
 use crate::conversation::{AgentKind, Spent, first_prompt};
 use crate::definition::ToolRoundLimit;
@@ -29,6 +31,7 @@ use crate::event::EventType;
 use crate::graph::{LlmNode, NodeKind};
 use crate::message::{Message, Part, Role, ToolCall};
 use crate::model_call::{FinishReason, ModelFailure};
+use crate::thread::ThreadMachine;
 use crate::thread::effect::{
     ConversationOp, Effect, EffectId, Evaluation, ModelChoice, ModelReply, Outcome, Prepared, ToolResult,
 };
@@ -105,6 +108,19 @@ struct Running {
     call: ToolCall,
     /// The message that answers it.
     result: Option<Message>,
+    /// Its tool needs a person's consent: the state of that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    consent: Option<Box<Consent>>,
+}
+
+impl Running {
+    /// True if this is what it waits for.
+    fn awaits(&self, effect: EffectId) -> bool {
+        match &self.consent {
+            Some(consent) => consent.awaits(effect),
+            None => self.result.is_none() && self.id == effect,
+        }
+    }
 }
 
 impl Stage {
@@ -116,6 +132,15 @@ impl Stage {
     /// True if the conversation takes in a firing's result.
     pub(in crate::thread) fn is_merging(&self) -> bool {
         matches!(self.at, At::Merging { .. })
+    }
+
+    /// The questions that it waits with, and what awaits the answer of each.
+    pub(super) fn interactions(&self, thread: &ThreadMachine) -> Vec<(EffectId, Interaction)> {
+        let At::Tools { calls, .. } = &self.at else {
+            return Vec::new();
+        };
+        let consents = calls.iter().filter_map(|running| running.consent.as_ref());
+        consents.filter_map(|consent| consent.interaction(thread)).collect()
     }
 
     fn wait(self) -> Progress {
@@ -238,8 +263,10 @@ pub(super) fn abandon(walk: &mut StepContext<'_>, stage: Stage) {
         At::Tools { calls, answered: _ } => {
             let mut results = Vec::with_capacity(calls.len());
             for running in calls {
-                if running.result.is_none() {
-                    walk.out.push(Effect::Drop { id: running.id });
+                match &running.consent {
+                    Some(consent) => consent.abandon(walk),
+                    None if running.result.is_none() => walk.out.push(Effect::Drop { id: running.id }),
+                    None => {}
                 }
                 let cancelled = || Message::tool_result(running.call.id, CANCELLED);
                 results.push(running.result.unwrap_or_else(cancelled));
@@ -432,8 +459,14 @@ fn start_tool(walk: &mut StepContext<'_>, call: ToolCall) -> Running {
         id,
         node,
         call: call.clone(),
+        is_consented: false,
     });
-    Running { id, call, result: None }
+    Running {
+        id,
+        call,
+        result: None,
+        consent: None,
+    }
 }
 
 fn tool_answer(
@@ -443,16 +476,34 @@ fn tool_answer(
     effect: EffectId,
     outcome: Outcome,
 ) -> Progress {
-    let place = calls.binary_search_by_key(&effect, |running| running.id);
-    let running = place.ok().and_then(|place| calls.get_mut(place));
-    if let Some(running) = running.filter(|running| running.result.is_none()) {
-        let result = match outcome {
-            Outcome::Tool(result) => result,
-            other => ToolResult {
-                content: failure(other).to_string(),
-                failed: true,
-                ..ToolResult::default()
+    let place = calls.binary_search_by_key(&effect, |running| running.id).ok();
+    // What a person is asked about has effects of its own: there are few such.
+    let place = place.or_else(|| calls.iter().position(|running| running.awaits(effect)));
+    let running = place.and_then(|place| calls.get_mut(place));
+    if let Some(running) = running.filter(|running| running.awaits(effect)) {
+        let (result, edited) = match (running.consent.take(), outcome) {
+            (Some(consent), outcome) => match consent.answer(walk, effect, outcome) {
+                Consented::Waits(consent) => {
+                    running.consent = Some(Box::new(consent));
+                    return stage.to(At::Tools { calls, answered });
+                }
+                Consented::Ended(result, edited) => (result, edited),
             },
+            (None, Outcome::NeedsConsent(request)) => {
+                let ToolCall { id, name, .. } = &running.call;
+                let consent = Consent::ask(walk, name.clone(), id.clone(), *request);
+                running.consent = Some(Box::new(consent));
+                return stage.to(At::Tools { calls, answered });
+            }
+            (None, Outcome::Tool(result)) => (result, None),
+            (None, other) => {
+                let failed = ToolResult {
+                    content: failure(other).to_string(),
+                    failed: true,
+                    ..ToolResult::default()
+                };
+                (failed, None)
+            }
         };
         walk.spend(result.spent.as_deref().copied().unwrap_or_default());
         let event_type = if result.failed {
@@ -468,7 +519,7 @@ fn tool_answer(
                 ("result", json!(result.content)),
             ]
         });
-        running.result = Some(answered_by(result, &running.call));
+        running.result = Some(answered_by(told_of_edit(result, edited.as_ref()), &running.call));
     }
     // Answers come in any order: nobody looks at all calls for each.
     while calls.get(answered).is_some_and(|running| running.result.is_some()) {
@@ -480,6 +531,14 @@ fn tool_answer(
     let results = calls.into_iter().filter_map(|running| running.result).collect();
     let id = append(walk, results);
     stage.to(At::Answering { id })
+}
+
+/// The result, for the model that asked for other arguments.
+fn told_of_edit(mut result: ToolResult, edited: Option<&Value>) -> ToolResult {
+    if let Some(arguments) = edited {
+        result.content = format!("(A person changed the arguments to {arguments}.)\n{}", result.content);
+    }
+    result
 }
 
 /// The message that answers a call.

@@ -2,12 +2,14 @@
 
 pub(super) mod asking;
 mod code;
+pub(in crate::thread) mod consent;
 pub(super) mod context;
 pub(super) mod fork;
 pub(in crate::thread) mod interaction;
 pub(super) mod llm;
 pub(super) mod loops;
 pub(super) mod map;
+pub(in crate::thread) mod question;
 pub(super) mod route;
 pub(super) mod subgraph;
 pub(super) mod tool;
@@ -16,6 +18,8 @@ pub(super) mod wait;
 
 use std::sync::Arc;
 
+use self::question::Interaction;
+use super::ThreadMachine;
 use super::effect::{Effect, EffectId, Evaluation, Outcome};
 use super::safe_point::{PendingMerge, Stop};
 use super::step::{StepContext, no_edge};
@@ -207,6 +211,16 @@ impl NodeRun {
         }
     }
 
+    /// The questions that it waits with, and what awaits the answer of each.
+    pub(in crate::thread) fn interactions(&self, thread: &ThreadMachine) -> Vec<(EffectId, Interaction)> {
+        match self {
+            Self::Interaction(stage) => stage.interaction(thread).into_iter().collect(),
+            Self::Tool(stage) => stage.interaction(thread).into_iter().collect(),
+            Self::Llm(stage) => stage.interactions(thread),
+            _ => Vec::new(),
+        }
+    }
+
     /// Stops what is under way: its answers are no longer wanted.
     pub(in crate::thread) fn abandon(self, walk: &mut StepContext<'_>) {
         match self {
@@ -228,7 +242,7 @@ impl NodeRun {
             Self::Reducing(stage) => walk.out.push(Effect::Drop { id: stage.id() }),
             Self::Variable(stage) => walk.out.push(Effect::Drop { id: stage.id() }),
             Self::Code(stage) => walk.out.push(Effect::Drop { id: stage.id() }),
-            Self::Tool(stage) => walk.out.push(Effect::Drop { id: stage.id() }),
+            Self::Tool(stage) => tool::abandon(walk, &stage),
             Self::Interaction(stage) => interaction::abandon(walk, &stage),
             Self::Subgraph(stage) => walk.out.push(Effect::Drop { id: stage.id() }),
             Self::Map(stage) => walk.out.push(Effect::Drop { id: stage.id() }),
@@ -271,6 +285,7 @@ pub(super) fn failure(outcome: Outcome) -> RunError {
         | Outcome::Prepared(_)
         | Outcome::Reply(_)
         | Outcome::Tool(_)
+        | Outcome::NeedsConsent(_)
         | Outcome::Summarize(_)
         | Outcome::Joined(_)
         | Outcome::Child { .. }

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::consent::{Consent, Consented};
+use super::question::Interaction;
 use super::{NodeRun, Progress, done, evaluate, failure};
 use crate::definition::VariableScope;
 use crate::error::{RunError, RunErrorCode};
 use crate::event::EventType;
 use crate::graph::{NodeKind, ValueSpec};
 use crate::message::ToolCall;
+use crate::thread::ThreadMachine;
 use crate::thread::effect::{Effect, EffectId, Evaluation, Outcome, ToolResult};
 use crate::thread::step::StepContext;
 
@@ -21,13 +24,40 @@ pub(in crate::thread) enum ToolStage {
     Arguments { id: EffectId },
     /// The tool's result.
     Call { id: EffectId },
+    /// A person's consent to the call, or the result of one that a person has allowed.
+    Consent(Box<UnderConsent>),
+}
+
+/// A call that needs a person's consent.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::thread) struct UnderConsent {
+    /// The effect that names the call.
+    id: EffectId,
+    consent: Consent,
 }
 
 impl ToolStage {
-    pub(super) fn id(&self) -> EffectId {
+    fn awaits(&self, effect: EffectId) -> bool {
         match self {
-            Self::Arguments { id } | Self::Call { id } => *id,
+            Self::Arguments { id } | Self::Call { id } => *id == effect,
+            Self::Consent(under) => under.consent.awaits(effect),
         }
+    }
+
+    /// The question that it waits with, and what awaits its answer.
+    pub(super) fn interaction(&self, thread: &ThreadMachine) -> Option<(EffectId, Interaction)> {
+        match self {
+            Self::Consent(under) => under.consent.interaction(thread),
+            Self::Arguments { .. } | Self::Call { .. } => None,
+        }
+    }
+}
+
+/// The thread no longer waits.
+pub(super) fn abandon(walk: &mut StepContext<'_>, stage: &ToolStage) {
+    match stage {
+        ToolStage::Arguments { id } | ToolStage::Call { id } => walk.out.push(Effect::Drop { id: *id }),
+        ToolStage::Consent(under) => under.consent.abandon(walk),
     }
 }
 
@@ -40,12 +70,23 @@ pub(super) fn enter(walk: &mut StepContext<'_>, arguments: &ValueSpec) -> Progre
 }
 
 pub(super) fn answer(walk: &mut StepContext<'_>, stage: ToolStage, effect: EffectId, outcome: Outcome) -> Progress {
-    if stage.id() != effect {
+    if !stage.awaits(effect) {
         return Progress::Wait(NodeRun::Tool(stage));
     }
     match (stage, outcome) {
         (ToolStage::Arguments { .. }, Outcome::Value(arguments)) => call(walk, arguments),
         (ToolStage::Call { id }, Outcome::Tool(result)) => answered(walk, id, &result),
+        (ToolStage::Call { id }, Outcome::NeedsConsent(request)) => {
+            let consent = Consent::ask(walk, name_of(walk), call_id(id), *request);
+            under_consent(UnderConsent { id, consent })
+        }
+        (ToolStage::Consent(under), outcome) => {
+            let UnderConsent { id, consent } = *under;
+            match consent.answer(walk, effect, outcome) {
+                Consented::Waits(consent) => under_consent(UnderConsent { id, consent }),
+                Consented::Ended(result, _) => answered(walk, id, &result),
+            }
+        }
         (_, other) => Progress::Failed(failure(other)),
     }
 }
@@ -70,8 +111,24 @@ fn call(walk: &mut StepContext<'_>, arguments: Arc<Value>) -> Progress {
             ("arguments", call.arguments.clone()),
         ]
     });
-    walk.out.push(Effect::Tool { id, node, call });
+    walk.out.push(Effect::Tool {
+        id,
+        node,
+        call,
+        is_consented: false,
+    });
     Progress::Wait(NodeRun::Tool(ToolStage::Call { id }))
+}
+
+fn under_consent(under: UnderConsent) -> Progress {
+    Progress::Wait(NodeRun::Tool(ToolStage::Consent(Box::new(under))))
+}
+
+fn name_of(walk: &StepContext<'_>) -> String {
+    match &walk.thread.graph().node(walk.thread.at).kind {
+        NodeKind::Tool { name, .. } => name.to_string(),
+        _ => String::new(),
+    }
 }
 
 fn call_id(id: EffectId) -> String {

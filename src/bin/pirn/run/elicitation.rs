@@ -1,16 +1,34 @@
 //! Questions that a tool has while it works (an MCP server's elicitation), asked field by field on the terminal.
 
-use std::io::{Write, stderr, stdin};
-
-use pirn::tools::{Question, Verdict};
+use futures::FutureExt;
+use futures::channel::oneshot;
+use pirn::tools::{Question, ToolRegistry};
 use serde_json::{Map, Value};
 
-use super::prompt_gate;
-use crate::visible::visible_line;
+use super::asking::{Asking, line_after, say};
 
-/// Asks for each property of the answer, again where what was typed is none of its values; an empty line leaves it out.
-pub(super) fn answered(tool: &str, question: &Question) -> Verdict {
-    let declined = || Verdict::Refuse("the user gave no answer".to_owned());
+/// Has the person at the terminal answer what MCP servers ask. True if such questions may come.
+pub(super) fn set(tools: &mut ToolRegistry, asking: &Asking) -> bool {
+    let asking = asking.clone();
+    tools.on_elicitation(move |elicitation| {
+        let (sender, receiver) = oneshot::channel();
+        asking.ask(move |gate| {
+            // Its run was stopped while it waited.
+            if sender.is_canceled() {
+                return;
+            }
+            let answer = gate.ask(|| answered(&elicitation.tool, &elicitation.question));
+            // As above: then the answer is nobody's.
+            sender.send(answer).unwrap_or(());
+        });
+        async move { receiver.await.ok().flatten() }.boxed()
+    });
+    tools.list().any(|tool| tool.options.source.starts_with("mcp "))
+}
+
+/// Asks for each property of the answer, again where what was typed is none of its values; an empty line leaves it out. None
+/// declines.
+fn answered(tool: &str, question: &Question) -> Option<Value> {
     let schema = &question.schema;
     let fields = schema.get("properties").and_then(Value::as_object);
     let required = |name: &str| {
@@ -22,12 +40,10 @@ pub(super) fn answered(tool: &str, question: &Question) -> Verdict {
     for (name, field) in fields.into_iter().flatten() {
         let prompt = prompt(name, field, required(name));
         loop {
-            let Some(line) = line_after(&prompt) else {
-                return declined();
-            };
+            let line = line_after(&prompt)?;
             if line.is_empty() {
                 if required(name) {
-                    return declined();
+                    return None;
                 }
                 break;
             }
@@ -42,9 +58,9 @@ pub(super) fn answered(tool: &str, question: &Question) -> Verdict {
     }
     let agrees = || line_after("  [y]es, or nothing to decline: ").is_some_and(|line| line == "y" || line == "yes");
     if answer.is_empty() && !agrees() {
-        return declined();
+        return None;
     }
-    Verdict::Answer(Value::Object(answer))
+    Some(Value::Object(answer))
 }
 
 /// `  name (what it is; 1) red, 2) blue; empty declines): `.
@@ -160,25 +176,6 @@ fn chosen(text: &str, choices: &[(Value, String)]) -> Result<Value, String> {
         Some((value, _)) => Ok(value.clone()),
         None if choices.is_empty() => Ok(Value::from(text)),
         None => Err(format!("a number from 1 to {}, or one of the words", choices.len())),
-    }
-}
-
-fn say(line: &str) {
-    // Where stderr is gone nobody is there to be asked, and the line that follows says so.
-    let _ = writeln!(stderr().lock(), "{}", visible_line(line));
-}
-
-/// A line that was typed after these words; none at the end of the input.
-fn line_after(words: &str) -> Option<String> {
-    let mut line = String::new();
-    write!(stderr().lock(), "{}", visible_line(words)).ok()?;
-    stderr().flush().ok()?;
-    match stdin().read_line(&mut line) {
-        Ok(0) | Err(_) => {
-            prompt_gate::put(&[String::new()]);
-            None
-        }
-        Ok(_) => Some(line.trim().to_owned()),
     }
 }
 

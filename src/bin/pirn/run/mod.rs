@@ -1,6 +1,7 @@
 //! `pirn run FILE...`: runs a workflow; progress on stderr, the result on stdout.
 
 mod advice;
+mod asking;
 mod consent;
 mod elicitation;
 pub(crate) mod inputs;
@@ -36,6 +37,7 @@ use crate::scripts::Level;
 use crate::store::{all, config_key, file, new_run_id, open, refused};
 use crate::terminal::{FAILED, INTERRUPTED, Output, answer, answer_shown, say, say_run};
 use crate::tools;
+use asking::Asking;
 use consent::Approve;
 use inputs::{Given, Inputs, Opened};
 use missing_input::MissingInput;
@@ -105,10 +107,10 @@ pub(crate) struct Args {
     /// Leave the session what the run comes to, also where it does not complete
     #[arg(long, requires = "session")]
     keep_on_failure: bool,
-    /// Which tool calls wait for your consent on the terminal
+    /// Which tool calls wait for a person's consent
     #[arg(long, value_enum, default_value_t = Approve::Ask, value_name = "WHICH")]
     approve: Approve,
-    /// Answer the questions of a USER_INTERACTION node: JSON, or a text (again for more nodes)
+    /// Answer the questions of a node, a USER_INTERACTION or one that calls tools: JSON, or a text (again for more nodes)
     #[arg(long, value_name = "NODE=ANSWER", value_parser = named_value)]
     answer: Vec<(String, Value)>,
     /// Say whose run it is: JSON, or a text (again for more); profiles choose their key by it, no model sees it
@@ -130,6 +132,8 @@ pub(crate) struct Args {
     #[arg(long, short)]
     quiet: bool,
 }
+
+const NOBODY_UNDER_VIRTUAL_TIME: &str = "nobody is asked under virtual time";
 
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "expected a number of seconds".to_owned())?;
@@ -168,8 +172,15 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         }
     }
     let gate = PromptGate::default();
-    let consents = consent::set(&mut tools, args.approve, &gate);
-    let prompts = consents || (questions::may_come(&checked) && questions::has_terminal());
+    let asking = Asking::start(&gate);
+    let asks = consent::set(&mut tools, args.approve) || questions::may_come(&checked);
+    let elicits = asking
+        .as_ref()
+        .is_some_and(|asking| elicitation::set(&mut tools, asking));
+    if args.seeds.is_some() {
+        consent::refuse(&mut tools, args.approve, NOBODY_UNDER_VIRTUAL_TIME);
+    }
+    let prompts = asking.filter(|_| asks || elicits).map(|asking| (gate, asking));
     let faults = match &args.faults {
         Some(path) => load_faults(path).map_err(|error| invalid_config(&error))?,
         None => inputs.config.faults.clone(),
@@ -210,7 +221,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         &engine,
         &workflow,
         (inputs, checked),
-        prompts.then_some(&gate),
+        (asks, prompts.as_ref()),
         &interrupt,
     )
 }
@@ -269,13 +280,13 @@ fn unbuilt(error: &BuildError) -> Failure {
     Failure::failed(code, error.to_string())
 }
 
-/// `gate`: where questions may come on the terminal.
+/// `prompts`: where questions may come on the terminal.
 fn execute(
     (args, run_id): (&Args, Option<&str>),
     engine: &Engine,
     workflow: &str,
     (inputs, checked): (Inputs, Checked),
-    gate: Option<&PromptGate>,
+    (asks, prompts): (bool, Option<&(PromptGate, Asking)>),
     interrupt: &Interrupt,
 ) -> Result<ExitCode, Failure> {
     let asked = Asked {
@@ -314,18 +325,20 @@ fn execute(
         ),
         None => None,
     };
+    let gate = prompts.map(|(gate, _)| gate);
     let style = Style::suiting(gate.is_some(), replies(args), args.verbose);
     let shown = (!args.quiet).then(|| {
         let events = prepared.blocking_events(&style.types(), BUFFER);
         let places = Places::new(&asked.checked, &asked.sources);
         progress::start(events, style, gate.cloned().unwrap_or_default(), Some(places))
     });
-    if questions::may_come(&asked.checked) {
+    if asks {
         let given = args.answer.iter().cloned().collect();
-        let ask = match gate.filter(|_| questions::has_terminal()) {
-            Some(_) if args.virtual_time => Ask::Nobody("nobody is asked under virtual time"),
-            Some(gate) => Ask::Terminal(gate.clone()),
-            None => Ask::Nobody("there is no terminal to ask on"),
+        let ask = match (prompts, &args.store) {
+            _ if args.virtual_time => Ask::Nobody(NOBODY_UNDER_VIRTUAL_TIME),
+            (Some((_, asking)), _) => Ask::Terminal(asking.clone()),
+            (None, Some(store)) => Ask::Elsewhere(store.clone()),
+            (None, None) => Ask::Nobody("there is no terminal to ask on"),
         };
         let (give, refused) = questions::answers(engine, given, ask);
         prepared = prepared.answers(give, refused);

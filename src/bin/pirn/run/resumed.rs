@@ -11,7 +11,9 @@ use pirn::store::{Run, RunFilter, SqliteStore};
 use pirn::{DoubtAnswer, Engine, ResumeBuilder, RunReport, ThreadStatus};
 use serde_json::{Value, json};
 
+use super::asking::Asking;
 use super::consent::{self, Approve};
+use super::elicitation;
 use super::progress::{self, Replies, Style};
 use super::prompt_gate::PromptGate;
 use super::questions::{self, Ask};
@@ -30,7 +32,7 @@ use crate::{files, tools};
 struct Going {
     #[command(flatten)]
     config: ConfigFile,
-    /// Which tool calls wait for your consent on the terminal
+    /// Which tool calls wait for a person's consent
     #[arg(long, value_enum, default_value_t = Approve::Ask, value_name = "WHICH")]
     approve: Approve,
     /// Isolation of JavaScript
@@ -39,7 +41,7 @@ struct Going {
     /// Decision on a call that was under way when the process ended, where its `inDoubt` is `ask`
     #[arg(long, value_enum, value_name = "WHAT")]
     in_doubt: Option<Decided>,
-    /// Answer the questions of a USER_INTERACTION node: JSON, or a text (again for more nodes)
+    /// Answer the questions of a node, a USER_INTERACTION or one that calls tools: JSON, or a text (again for more nodes)
     #[arg(long, value_name = "NODE=ANSWER", value_parser = super::named_value::named_value)]
     answer: Vec<(String, Value)>,
     /// No progress on stderr
@@ -103,16 +105,16 @@ fn assigned(text: &str) -> Result<(String, Value), String> {
 }
 
 impl Going {
-    fn ask(gate: &PromptGate, store: &Path, is_of_many: bool) -> Ask {
-        match (questions::has_terminal(), is_of_many) {
-            (true, true) => Ask::TerminalOfMany(gate.clone()),
-            (true, false) => Ask::Terminal(gate.clone()),
-            (false, _) => Ask::Elsewhere(store.display().to_string()),
+    fn ask(asking: Option<&Asking>, store: &Path, is_of_many: bool) -> Ask {
+        match (asking.cloned(), is_of_many) {
+            (Some(asking), true) => Ask::TerminalOfMany(asking),
+            (Some(asking), false) => Ask::Terminal(asking),
+            (None, _) => Ask::Elsewhere(store.display().to_string()),
         }
     }
 
     /// An engine over the store, with the workflows of these runs and what the config beside their files says.
-    fn engine(&self, store: SqliteStore, runs: &[Run], gate: &PromptGate) -> Result<Engine, Failure> {
+    fn engine(&self, store: SqliteStore, runs: &[Run], asking: Option<&Asking>) -> Result<Engine, Failure> {
         let mut config_at = None;
         for run in runs {
             config_at = config_at.or(config_of(&store, &run.id)?);
@@ -123,7 +125,10 @@ impl Going {
         let is_known = is_known || config.is_some();
         let config = config.unwrap_or_default();
         let mut tools = tools::registry(config.tools)?;
-        consent::set(&mut tools, self.approve, gate);
+        consent::set(&mut tools, self.approve);
+        if let Some(asking) = asking {
+            elicitation::set(&mut tools, asking);
+        }
         let mut builder = Engine::builder()
             .profiles(config.profiles)
             .tools(tools)
@@ -163,7 +168,7 @@ impl Going {
         &self,
         engine: &Engine,
         mut builder: ResumeBuilder,
-        gate: &PromptGate,
+        (gate, asking): (&PromptGate, Option<&Asking>),
         (store, output, interrupt): (&Path, Output, &Interrupt),
     ) -> Result<ExitCode, Failure> {
         let run_id = builder.run_id().to_owned();
@@ -181,7 +186,7 @@ impl Going {
         let (give, refused) = questions::answers(
             engine,
             self.answer.iter().cloned().collect(),
-            Self::ask(gate, store, false),
+            Self::ask(asking, store, false),
         );
         let run = block_on(builder.answers(give, refused).start()).map_err(|error| not_resumed(&error))?;
         interrupt.stops_durable(&run);
@@ -206,17 +211,21 @@ impl Resume {
         let store = store.open()?;
         let interrupt = interrupt::listen();
         let gate = PromptGate::default();
+        let asking = Asking::start(&gate);
+        let asking = asking.as_ref();
         if let Some(id) = &self.id {
             let run = run_of(&store, id)?;
-            let engine = self.going.engine(store, &[run], &gate)?;
+            let engine = self.going.engine(store, &[run], asking)?;
             let builder = engine.resume(id.as_str());
-            return self.going.one(&engine, builder, &gate, (&at, output, &interrupt));
+            return self
+                .going
+                .one(&engine, builder, (&gate, asking), (&at, output, &interrupt));
         }
         let runs = all(&store, &RunFilter::live())?;
-        let engine = self.going.engine(store, &runs, &gate)?;
+        let engine = self.going.engine(store, &runs, asking)?;
         let listening = holder::listen(&at, &engine, self.going.quiet);
         let given = self.going.answer.iter().cloned().collect();
-        let (give, refused) = questions::answers(&engine, given, Going::ask(&gate, &at, true));
+        let (give, refused) = questions::answers(&engine, given, Going::ask(asking, &at, true));
         let (give, refused) = (Arc::new(give), Arc::new(refused));
         let recovering = engine.recover_each(|run| {
             let (give, refused) = (Arc::clone(&give), Arc::clone(&refused));
@@ -280,7 +289,9 @@ impl Fork {
         let config_at = config_of(&store, &run.id)?;
         let definition = self.workflow.as_deref().map(files::read_named).transpose()?;
         let gate = PromptGate::default();
-        let engine = self.going.engine(store, &[run], &gate)?;
+        let asking = Asking::start(&gate);
+        let asking = asking.as_ref();
+        let engine = self.going.engine(store, &[run], asking)?;
         let mut fork = engine.fork(self.id.as_str(), self.at);
         for (name, value) in &self.assigned {
             fork = fork.set(name.as_str(), value.clone());
@@ -297,6 +308,7 @@ impl Fork {
             block_on(store.set_meta(&config_key(&id), Some(config_at))).map_err(|error| refused(&error))?;
         }
         let builder = block_on(fork.make(id)).map_err(|error| not_resumed(&error))?;
-        self.going.one(&engine, builder, &gate, (&at, output, &interrupt))
+        self.going
+            .one(&engine, builder, (&gate, asking), (&at, output, &interrupt))
     }
 }

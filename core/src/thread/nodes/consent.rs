@@ -1,0 +1,226 @@
+//! A tool call that needs a person's consent: the person is asked, and the call runs, runs with other arguments, or does not.
+
+use std::sync::{Arc, LazyLock};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::failure;
+use super::question::{Content, Heard, Interaction, OpenQuestion};
+use crate::Millis;
+use crate::message::ToolCall;
+use crate::thread::ThreadMachine;
+use crate::thread::effect::{ConsentRequest, Effect, EffectId, Outcome, ToolResult};
+use crate::thread::step::StepContext;
+
+/// The tool call that a question is about.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolConsent {
+    /// The tool.
+    pub name: String,
+    /// The arguments that were asked for.
+    pub arguments: Value,
+    /// The model's id of the call.
+    pub tool_call_id: String,
+    /// The reason that a person is asked.
+    pub reason: String,
+    /// JSON Schema of the arguments.
+    pub schema: Value,
+}
+
+/// A person's answer about a tool call.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ConsentAnswer {
+    /// It may run; with these arguments, where there are any.
+    Allow(Option<Value>),
+    /// It may not, for this reason.
+    Refuse(String),
+}
+
+/// An answer as it is written where one word is not enough.
+#[derive(Deserialize)]
+#[serde(tag = "decision", rename_all = "lowercase", deny_unknown_fields)]
+enum Written {
+    Allow { arguments: Option<Value> },
+    Refuse { reason: Option<String> },
+}
+
+impl ConsentAnswer {
+    /// Reads an answer: `"allow"`, `"refuse"`, `{"decision": "allow", "arguments"?}` or `{"decision": "refuse", "reason"?}`.
+    ///
+    /// # Errors
+    /// A sentence that says what is expected.
+    pub fn read(answer: &Value) -> Result<Self, String> {
+        let unsaid = || "a person refused it".to_owned();
+        match answer.as_str() {
+            Some("allow") => return Ok(Self::Allow(None)),
+            Some("refuse") => return Ok(Self::Refuse(unsaid())),
+            Some(_) | None => {}
+        }
+        match Written::deserialize(answer) {
+            Ok(Written::Allow { arguments }) => Ok(Self::Allow(arguments)),
+            Ok(Written::Refuse { reason }) => Ok(Self::Refuse(reason.unwrap_or_else(unsaid))),
+            Err(_) => Err(
+                "expected \"allow\", \"refuse\", {\"decision\": \"allow\", \"arguments\"?: {...}} or \
+                 {\"decision\": \"refuse\", \"reason\"?: TEXT}"
+                    .to_owned(),
+            ),
+        }
+    }
+
+    /// JSON Schema of what [`Self::read`] takes.
+    pub fn schema() -> Arc<Map<String, Value>> {
+        static SCHEMA: LazyLock<Arc<Map<String, Value>>> = LazyLock::new(|| {
+            let written = |decision: &str, field: &str, kind: &str| {
+                json!({
+                    "type": "object", "required": ["decision"], "additionalProperties": false,
+                    "properties": {"decision": {"enum": [decision]}, field: {"type": kind}},
+                })
+            };
+            let any_of = json!([
+                {"enum": ["allow", "refuse"]},
+                written("allow", "arguments", "object"),
+                written("refuse", "reason", "string"),
+            ]);
+            Arc::new(Map::from_iter([("anyOf".to_owned(), any_of)]))
+        });
+        Arc::clone(&SCHEMA)
+    }
+}
+
+/// The state of a call that needs consent.
+#[derive(Debug, Serialize, Deserialize)]
+pub(in crate::thread) enum Consent {
+    /// A person was asked.
+    Asked {
+        question: OpenQuestion,
+        tool: Arc<ToolConsent>,
+        timeout_ms: Option<Millis>,
+    },
+    /// The call runs: with these arguments, where a person changed them.
+    Allowed { id: EffectId, edited: Option<Value> },
+}
+
+/// The next state of such a call.
+pub(super) enum Consented {
+    /// It waits on.
+    Waits(Consent),
+    /// The call has its result; it ran with these arguments, where a person changed them.
+    Ended(ToolResult, Option<Value>),
+}
+
+impl Consent {
+    /// Asks.
+    pub(super) fn ask(walk: &mut StepContext<'_>, name: String, tool_call_id: String, request: ConsentRequest) -> Self {
+        let tool = Arc::new(ToolConsent {
+            name,
+            arguments: request.arguments,
+            tool_call_id,
+            reason: request.reason,
+            schema: request.schema,
+        });
+        let question = OpenQuestion::put(walk, content(&tool, request.timeout_ms));
+        Self::Asked {
+            question,
+            tool,
+            timeout_ms: request.timeout_ms,
+        }
+    }
+
+    /// True if this is what it waits for.
+    pub(super) fn awaits(&self, effect: EffectId) -> bool {
+        match self {
+            Self::Asked { question, .. } => question.awaits(effect),
+            Self::Allowed { id, .. } => *id == effect,
+        }
+    }
+
+    /// Takes what it waits for.
+    pub(super) fn answer(self, walk: &mut StepContext<'_>, effect: EffectId, outcome: Outcome) -> Consented {
+        match self {
+            Self::Allowed { edited, .. } => {
+                let result = match outcome {
+                    Outcome::Tool(result) => result,
+                    other => failed(failure(other).to_string()),
+                };
+                Consented::Ended(result, edited)
+            }
+            Self::Asked {
+                question,
+                tool,
+                timeout_ms,
+            } => {
+                let refused = |reason: &str| failed(format!("the call of `{}` was refused: {reason}", tool.name));
+                let result = match question.hear(walk, effect, outcome) {
+                    Heard::Answered(answer) => match ConsentAnswer::read(&answer.answer) {
+                        Ok(ConsentAnswer::Allow(edited)) => return Consented::Waits(run(walk, &tool, edited)),
+                        Ok(ConsentAnswer::Refuse(reason)) => refused(&reason),
+                        Err(expected) => refused(&format!("the answer about it is none: {expected}")),
+                    },
+                    Heard::NobodyInTime => {
+                        let after_ms = timeout_ms.unwrap_or_default();
+                        refused(&format!("nobody answered within {after_ms} ms"))
+                    }
+                    Heard::Failed(error) => failed(error.to_string()),
+                };
+                Consented::Ended(result, None)
+            }
+        }
+    }
+
+    /// The question, while it waits.
+    pub(super) fn interaction(&self, thread: &ThreadMachine) -> Option<(EffectId, Interaction)> {
+        match self {
+            Self::Asked {
+                question,
+                tool,
+                timeout_ms,
+            } => Some((question.id, content(tool, *timeout_ms).of(thread, question.id))),
+            Self::Allowed { .. } => None,
+        }
+    }
+
+    /// The thread no longer waits.
+    pub(super) fn abandon(&self, walk: &mut StepContext<'_>) {
+        match self {
+            Self::Asked { question, .. } => question.withdraw(walk),
+            Self::Allowed { id, .. } => walk.out.push(Effect::Drop { id: *id }),
+        }
+    }
+}
+
+fn content(tool: &Arc<ToolConsent>, timeout_ms: Option<Millis>) -> Content {
+    Content {
+        question: format!("May the tool {} run with {}?", tool.name, tool.arguments).into(),
+        schema: Some(ConsentAnswer::schema()),
+        timeout_ms,
+        tool: Some(Arc::clone(tool)),
+        ..Content::default()
+    }
+}
+
+/// Has the call run that a person has allowed.
+fn run(walk: &mut StepContext<'_>, tool: &ToolConsent, edited: Option<Value>) -> Consent {
+    let id = walk.next_effect();
+    let call = ToolCall {
+        id: tool.tool_call_id.clone(),
+        name: tool.name.clone(),
+        arguments: edited.as_ref().unwrap_or(&tool.arguments).clone(),
+    };
+    walk.out.push(Effect::Tool {
+        id,
+        node: walk.thread.at,
+        call,
+        is_consented: true,
+    });
+    Consent::Allowed { id, edited }
+}
+
+fn failed(content: String) -> ToolResult {
+    ToolResult {
+        content,
+        failed: true,
+        ..ToolResult::default()
+    }
+}
