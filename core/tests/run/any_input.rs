@@ -10,9 +10,9 @@ use pirn_core::thread::{CancelReason, Input, Outcome};
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::play::Play;
+use crate::play::{Play, answer, consent};
 use crate::rebuilt;
-use crate::shapes::{SHAPES, bundle};
+use crate::shapes::{MORE_SHAPES, SHAPES, bundle};
 
 /// A call of a trigger on an event of the main thread.
 fn call(notifies: bool, holds_outcome: bool) -> TriggerCall {
@@ -52,6 +52,8 @@ fn message() -> impl Strategy<Value = Message> {
         Just(Outcome::Elapsed),
         Just(Outcome::Choice(Some(9))),
         Just(Outcome::HeldByFiring(vec![1])),
+        Just(Outcome::Answered(answer(json!("allow")))),
+        Just(Outcome::NeedsConsent(Box::new(consent()))),
         Just(Outcome::Failed(RunError::new(RunErrorCode::NodeFailed, "on purpose"))),
     ];
     let input = prop_oneof![
@@ -110,7 +112,7 @@ proptest! {
 
     #[test]
     fn whatever_a_run_is_told_each_thread_ends_once_and_a_cancel_leaves_nothing_behind(
-        shape in prop::sample::select(SHAPES),
+        shape in prop::sample::select([SHAPES, MORE_SHAPES].concat()),
         messages in prop::collection::vec(message(), 0..40),
         works in prop::collection::vec((0..6_u32, any::<bool>()), 0..10),
     ) {
@@ -123,7 +125,7 @@ proptest! {
             }
             play.tell(message);
             if let Some((thread, well)) = works.next() && !play.is_settled {
-                play.work_ends(thread, well);
+                play.goes(thread, well);
             }
         }
         if !play.is_settled {

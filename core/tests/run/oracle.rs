@@ -1,5 +1,7 @@
 //! SPEC sections 4 and 6 on a tree of threads, in as few words as it takes: no queue, no effects, no machine.
 
+use std::collections::VecDeque;
+
 use pirn_core::status::ThreadStatus::{self, Cancelled, Completed, Failed, Running, Timeout};
 
 use crate::shapes::{Does, Strategy};
@@ -15,9 +17,23 @@ enum Why {
     Triggered,
 }
 
+/// One thing that a thread does by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Alone {
+    Works,
+    /// Waits for a person.
+    Asks,
+}
+
 #[derive(Clone, Debug)]
 struct Thread {
     does: Does,
+    /// What it does by itself, one after the other.
+    alone: VecDeque<Alone>,
+    /// Times that it still does what it does with others, with this one.
+    rounds: u32,
+    /// The branches of this time.
+    branches: Vec<usize>,
     parent: usize,
     why: Why,
     status: ThreadStatus,
@@ -41,11 +57,29 @@ impl Oracle {
         oracle
     }
 
-    fn start(&mut self, does: Does, parent: usize, why: Why) {
+    fn start(&mut self, does: Does, parent: usize, why: Why) -> usize {
+        let no = self.add(does, parent, why);
+        self.begin(no);
+        no
+    }
+
+    fn add(&mut self, does: Does, parent: usize, why: Why) -> usize {
         let is_detached = self.threads.get(parent).is_some_and(|parent| parent.is_detached);
-        let no = self.threads.len();
+        let (rounds, does) = match does {
+            Does::Repeat(rounds, does) => (rounds, *does),
+            does => (1, does),
+        };
+        let alone: &[Alone] = match does {
+            Does::Work | Does::Triggered(_) => &[Alone::Works],
+            Does::Ask => &[Alone::Asks],
+            Does::Consent => &[Alone::Asks, Alone::Works],
+            Does::Call(_) | Does::Fork(..) | Does::Map(..) | Does::Repeat(..) => &[],
+        };
         self.threads.push(Thread {
             does,
+            alone: alone.repeat(rounds as usize).into(),
+            rounds,
+            branches: Vec::new(),
             parent,
             why,
             status: Running,
@@ -53,35 +87,27 @@ impl Oracle {
             is_freed: false,
             is_decided: false,
         });
-        match does {
-            Does::Work | Does::Triggered(_) => {}
-            Does::Call(child) => self.start(*child, no, Why::Called),
-            Does::Fork(_, paths) => {
-                // All begin before the first of them starts something.
-                let first = self.threads.len();
-                for path in paths {
-                    self.threads.push(Thread {
-                        does: *path,
-                        parent: no,
-                        why: Why::Branch,
-                        status: Running,
-                        is_detached,
-                        is_freed: false,
-                        is_decided: false,
-                    });
-                }
-                for (branch, path) in (first..).zip(paths) {
-                    match path {
-                        Does::Work | Does::Triggered(_) => {}
-                        Does::Call(child) => self.start(**child, branch, Why::Called),
-                        Does::Fork(_, below) => {
-                            for does in *below {
-                                self.start(*does, branch, Why::Branch);
-                            }
-                        }
-                    }
-                }
+        self.threads.len() - 1
+    }
+
+    fn begin(&mut self, no: usize) {
+        let paths: Vec<Does> = match self.threads[no].does {
+            Does::Work | Does::Triggered(_) | Does::Ask | Does::Consent | Does::Repeat(..) => return,
+            Does::Call(child) => {
+                self.start(*child, no, Why::Called);
+                return;
             }
+            Does::Fork(_, paths) => paths.to_vec(),
+            Does::Map(_, count, item) => vec![*item; count],
+        };
+        // All are there before the first of them starts something.
+        let branches: Vec<usize> = paths.iter().map(|path| self.add(*path, no, Why::Branch)).collect();
+        self.threads[no].branches.clone_from(&branches);
+        if branches.is_empty() {
+            self.decide(no);
+        }
+        for branch in branches {
+            self.begin(branch);
         }
     }
 
@@ -107,11 +133,37 @@ impl Oracle {
         self.threads[no].is_detached
     }
 
+    /// Those that work or ask.
+    pub(crate) fn busy(&self) -> Vec<usize> {
+        let is_busy = |thread: &Thread| !thread.alone.is_empty() && thread.status == Running;
+        (0..self.threads.len())
+            .filter(|no| is_busy(&self.threads[*no]))
+            .collect()
+    }
+
+    fn at(&self, what: Alone) -> Vec<usize> {
+        let is_at = |no: &usize| self.threads[*no].alone.front() == Some(&what);
+        self.busy().into_iter().filter(is_at).collect()
+    }
+
     /// Those that work.
     pub(crate) fn working(&self) -> Vec<usize> {
-        let works =
-            |thread: &Thread| matches!(thread.does, Does::Work | Does::Triggered(_)) && thread.status == Running;
-        (0..self.threads.len()).filter(|no| works(&self.threads[*no])).collect()
+        self.at(Alone::Works)
+    }
+
+    /// Those that wait for a person.
+    pub(crate) fn asking(&self) -> Vec<usize> {
+        self.at(Alone::Asks)
+    }
+
+    /// What a thread does by itself ends, well or not.
+    pub(crate) fn goes(&mut self, no: usize, well: bool) {
+        let thread = &mut self.threads[no];
+        if well && thread.alone.len() > 1 {
+            thread.alone.pop_front();
+            return;
+        }
+        self.end(no, if well { Completed } else { Failed });
     }
 
     /// True if the outcome is told: main has ended and nothing runs that is not detached.
@@ -157,19 +209,15 @@ impl Oracle {
 
     /// The five strategies' table.
     fn decide(&mut self, parent: usize) {
-        let Does::Fork(strategy, paths) = self.threads[parent].does else {
+        let (Does::Fork(strategy, _) | Does::Map(strategy, ..)) = self.threads[parent].does else {
             return;
         };
         if self.threads[parent].is_decided || self.threads[parent].status != Running {
             return;
         }
-        let branches: Vec<usize> = self
-            .children(parent)
-            .into_iter()
-            .filter(|child| self.threads[*child].why == Why::Branch)
-            .collect();
+        let branches = self.threads[parent].branches.clone();
         let count = |is: fn(ThreadStatus) -> bool| branches.iter().filter(|no| is(self.threads[**no].status)).count();
-        let (n, c) = (paths.len(), count(|status| status == Completed));
+        let (n, c) = (branches.len(), count(|status| status == Completed));
         let f = count(|status| matches!(status, Failed | Timeout | Cancelled));
         let holds = match strategy {
             Strategy::AllCompleted if c == n => true,
@@ -180,6 +228,8 @@ impl Oracle {
             Strategy::AllFailed if c >= 1 => false,
             Strategy::AnyFailed if f >= 1 => true,
             Strategy::AnyFailed if c == n => false,
+            Strategy::TwoCompleted if c >= 2 => true,
+            Strategy::TwoCompleted if n - f < 2 => false,
             _ => return,
         };
         self.threads[parent].is_decided = true;
@@ -192,6 +242,12 @@ impl Oracle {
             } else {
                 self.end(branch, Cancelled);
             }
+        }
+        if holds && self.threads[parent].rounds > 1 {
+            self.threads[parent].rounds -= 1;
+            self.threads[parent].is_decided = false;
+            self.begin(parent);
+            return;
         }
         self.end(parent, if holds { Completed } else { Failed });
     }

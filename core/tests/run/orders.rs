@@ -1,13 +1,13 @@
 //! Every order in which the ends of a small tree can come, with a cancel or the run's time limit at every point.
 
 use pirn_core::run::{Message, Timer, ToSupervisor};
-use pirn_core::status::ThreadStatus::{Cancelled, Completed, Failed, Timeout};
+use pirn_core::status::ThreadStatus::{Cancelled, Timeout};
 use serde_json::json;
 
 use crate::oracle::Oracle;
 use crate::play::Play;
 use crate::rebuilt;
-use crate::shapes::{Does, SHAPES, bundle, triggered_by};
+use crate::shapes::{Does, MORE_SHAPES, SHAPES, bundle, triggered_by};
 
 /// Something that can come next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl Both {
     pub(crate) fn possible(&self) -> Vec<Next> {
         let mut possible: Vec<Next> = self
             .oracle
-            .working()
+            .busy()
             .into_iter()
             .flat_map(|thread| [true, false].map(|well| Next::Works { thread, well }))
             .collect();
@@ -51,7 +51,7 @@ impl Both {
             if self.play.statuses()[0] == pirn_core::status::ThreadStatus::Running {
                 possible.extend([Next::Cancel, Next::OutOfTime]);
             }
-            possible.extend(self.oracle.working().into_iter().map(Next::CancelThread));
+            possible.extend(self.oracle.busy().into_iter().map(Next::CancelThread));
         }
         possible
     }
@@ -59,8 +59,8 @@ impl Both {
     pub(crate) fn tell(&mut self, next: Next) {
         match next {
             Next::Works { thread, well } => {
-                self.oracle.end(thread, if well { Completed } else { Failed });
-                self.play.work_ends(thread as u32, well);
+                self.oracle.goes(thread, well);
+                self.play.goes(thread as u32, well);
             }
             Next::Cancel => {
                 self.is_stopped = true;
@@ -105,6 +105,7 @@ impl Both {
         assert_eq!(play.statuses(), oracle.statuses(), "after {order:?}");
         let working: Vec<usize> = play.works.keys().map(|thread| *thread as usize).collect();
         assert_eq!(working, oracle.working(), "what is under way after {order:?}");
+        assert_eq!(play.asking(), oracle.asking(), "what is asked after {order:?}");
         assert_eq!(
             play.report.is_some(),
             oracle.is_reported(),
@@ -138,6 +139,7 @@ fn explore(shape: Does, order: &mut Vec<Next>) -> usize {
     if possible.is_empty() {
         assert!(both.play.is_settled, "nothing is left to come after {order:?}");
         assert!(both.play.timers.is_empty(), "a timer is left after {order:?}");
+        both.play.check_questions();
         rebuilt::check(&bundle(shape, 1_000), &both.play);
         return 1;
     }
@@ -157,4 +159,13 @@ fn every_order_of_ends_of_small_trees_is_as_the_spec_says() {
         orders += explore(*shape, &mut Vec::new());
     }
     assert!(orders > 1_000, "only {orders} orders");
+}
+
+#[test]
+fn every_order_of_ends_and_answers_of_maps_questions_and_loops_is_as_the_spec_says() {
+    let mut orders = 0;
+    for shape in MORE_SHAPES {
+        orders += explore(*shape, &mut Vec::new());
+    }
+    assert!(orders > 1_500, "only {orders} orders");
 }

@@ -1,21 +1,24 @@
 //! A run and the world around it: what it asked for, and what it was told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use pirn_core::conversation::{Conversation, Estimator, Tokenizer};
 use pirn_core::definition::{Pinned, SourceFile, load};
 use pirn_core::error::{RunError, RunErrorCode};
-use pirn_core::event::EventMask;
-use pirn_core::graph::{CompileContext, Graph, NodeIx, compile_loaded};
+use pirn_core::event::{EventMask, EventType, RaisedEvent};
+use pirn_core::graph::{CompileContext, Graph, NodeIx, NodeKind, compile_loaded};
 use pirn_core::run::{
-    CallNo, Called, Control, Effect, Listening, Message, RunMachine, RunReport, RunSeed, ThreadNo, Timer, ToSupervisor,
-    ToThread, World,
+    AnswerRefused, CallNo, Called, Control, Effect, Listening, Message, RunMachine, RunReport, RunSeed, ThreadNo,
+    Timer, ToSupervisor, ToThread, World,
 };
 use pirn_core::script::Scope;
 use pirn_core::status::ThreadStatus;
-use pirn_core::thread::{self, EffectId, Evaluation, Input, Outcome, Output, ThreadMachine, ThreadScope};
+use pirn_core::thread::{
+    self, ConsentRequest, EffectId, Evaluation, Input, Outcome, Output, PersonsAnswer, ThreadMachine, ThreadScope,
+    ToolResult,
+};
 use serde_json::{Value, json};
 
 /// Workflows, and answers that depend on nothing.
@@ -55,7 +58,20 @@ impl World for Outside {
     fn tool_tokens(&self, _: &[Arc<str>], _: &dyn Tokenizer) -> u64 {
         0
     }
-    fn evaluate(&mut self, _: &Arc<Graph>, _: NodeIx, what: Evaluation, scope: &ThreadScope<'_>) -> Option<Outcome> {
+    fn evaluate(
+        &mut self,
+        graph: &Arc<Graph>,
+        node: NodeIx,
+        what: Evaluation,
+        scope: &ThreadScope<'_>,
+    ) -> Option<Outcome> {
+        match &graph.node(node).kind {
+            NodeKind::Map(map) => return Some(Outcome::Value(Arc::new(json!(vec![0; map.max_items as usize])))),
+            NodeKind::LoopEnd { .. } if matches!(what, Evaluation::Value(_)) => {
+                return Some(Outcome::Value(Arc::new(json!(false))));
+            }
+            _ => {}
+        }
         Some(match what {
             Evaluation::Edges | Evaluation::Routes => Outcome::Choice(Some(0)),
             Evaluation::Value(_) | Evaluation::Input | Evaluation::Pin | Evaluation::Folds(_) => {
@@ -72,6 +88,34 @@ impl World for Outside {
     }
 }
 
+/// A person's answer.
+pub(crate) fn answer(answer: Value) -> PersonsAnswer {
+    PersonsAnswer {
+        answer: Arc::new(answer),
+        by: None,
+        at: 0,
+    }
+}
+
+/// A tool's request for consent.
+pub(crate) fn consent() -> ConsentRequest {
+    ConsentRequest {
+        reason: "always".into(),
+        arguments: json!({}),
+        schema: json!({}),
+        timeout_ms: Some(500),
+    }
+}
+
+/// Any answer does that is one.
+fn fits(_: &Value, answer: &Value) -> Result<(), String> {
+    if answer.is_null() {
+        Err("nothing".into())
+    } else {
+        Ok(())
+    }
+}
+
 /// A run under way.
 pub(crate) struct Play {
     pub(crate) machine: RunMachine,
@@ -83,6 +127,12 @@ pub(crate) struct Play {
     pub(crate) did: String,
     /// By thread: what it awaits of a function that takes its time.
     pub(crate) works: BTreeMap<ThreadNo, EffectId>,
+    /// Those of `works` that are a tool's.
+    tools: BTreeSet<ThreadNo>,
+    /// By thread: the question that it awaits the answer of, and the end of the time for it.
+    asks: BTreeMap<ThreadNo, (EffectId, Option<EffectId>)>,
+    /// What was told of each question, by its id.
+    questions: BTreeMap<String, Vec<EventType>>,
     pub(crate) timers: Vec<Timer>,
     /// Calls of triggers, ended or not.
     pub(crate) calls: Vec<CallNo>,
@@ -120,6 +170,9 @@ impl Play {
             told: Vec::new(),
             did: String::new(),
             works: BTreeMap::new(),
+            tools: BTreeSet::new(),
+            asks: BTreeMap::new(),
+            questions: BTreeMap::new(),
             timers: Vec::new(),
             calls: Vec::new(),
             ended: Vec::new(),
@@ -145,6 +198,9 @@ impl Play {
 
     pub(crate) fn tell(&mut self, message: Message) {
         self.told.push((self.now, message.clone()));
+        if let Message::Thread(thread, ToThread::Input(Input::Answer { effect, .. })) = &message {
+            self.is_over(*thread, *effect);
+        }
         self.machine.tell(message);
         self.serve();
         self.now += 1;
@@ -180,15 +236,46 @@ impl Play {
                     assert!(!self.ended.contains(&thread));
                     assert_eq!(self.works.insert(thread, id), None, "a thread does one thing at a time");
                 }
-                Effect::Drop { thread, effect } => {
-                    if self.works.get(&thread) == Some(&effect) {
-                        self.works.remove(&thread);
+                Effect::Thread {
+                    thread,
+                    effect: thread::Effect::Tool { id, is_consented, .. },
+                } => {
+                    if is_consented {
+                        self.tools.insert(thread);
+                        assert_eq!(self.works.insert(thread, id), None, "a thread does one thing at a time");
+                    } else {
+                        let outcome = Outcome::NeedsConsent(Box::new(consent()));
+                        let input = Input::Answer { effect: id, outcome };
+                        self.machine.tell(Message::Thread(thread, ToThread::Input(input)));
                     }
                 }
+                Effect::Thread {
+                    thread,
+                    effect: thread::Effect::Ask { id, .. },
+                } => {
+                    assert_eq!(
+                        self.asks.insert(thread, (id, None)),
+                        None,
+                        "a thread asks one thing at a time"
+                    );
+                }
+                Effect::Thread {
+                    thread,
+                    effect: thread::Effect::Timer { id, .. },
+                } => {
+                    if let Some((_, timer)) = self.asks.get_mut(&thread) {
+                        *timer = Some(id);
+                    }
+                }
+                Effect::Drop { thread, effect } => self.is_over(thread, effect),
+                Effect::Emit { event, .. } => self.heard(&event),
+                Effect::EmitAll { events, .. } => events.iter().for_each(|event| self.heard(event)),
                 Effect::ThreadEnded { thread } => {
                     assert!(!self.ended.contains(&thread), "a thread ends once");
                     self.ended.push(thread);
                     self.works.remove(&thread);
+                    self.tools.remove(&thread);
+                    self.asks.remove(&thread);
                 }
                 Effect::SetTimer { timer, .. } => self.timers.push(timer),
                 Effect::StopTimer { timer } => self.timers.retain(|other| *other != timer),
@@ -205,24 +292,74 @@ impl Play {
                 | Effect::LeaveSession(_)
                 | Effect::Thread { .. }
                 | Effect::AwaitTriggers { .. }
-                | Effect::Emit { .. }
-                | Effect::EmitAll { .. }
                 | Effect::StartRun(_) => {}
             }
         }
     }
 
-    /// A thread's work ends, well or not.
-    pub(crate) fn work_ends(&mut self, thread: ThreadNo, well: bool) {
-        let Some(effect) = self.works.remove(&thread) else {
+    /// Nobody awaits it any more.
+    fn is_over(&mut self, thread: ThreadNo, effect: EffectId) {
+        if self.works.get(&thread) == Some(&effect) {
+            self.works.remove(&thread);
+            self.tools.remove(&thread);
+        }
+        self.asks
+            .retain(|of, (ask, timer)| *of != thread || (*ask != effect && *timer != Some(effect)));
+    }
+
+    fn heard(&mut self, event: &RaisedEvent) {
+        if event.event_type.as_str().starts_with("INTERACTION_") {
+            let id = event.data["interactionId"].as_str().unwrap_or_default().to_owned();
+            self.questions.entry(id).or_default().push(event.event_type);
+        }
+    }
+
+    /// What a thread does by itself ends: its work, or its question.
+    pub(crate) fn goes(&mut self, thread: ThreadNo, well: bool) {
+        if let Some(effect) = self.works.get(&thread).copied() {
+            let outcome = match (self.tools.contains(&thread), well) {
+                (true, _) => Outcome::Tool(ToolResult {
+                    failed: !well,
+                    ..ToolResult::default()
+                }),
+                (false, true) => Outcome::Value(Arc::new(json!(thread))),
+                (false, false) => Outcome::Failed(RunError::new(RunErrorCode::NodeFailed, "on purpose")),
+            };
+            return self.answer(thread, effect, outcome);
+        }
+        let Some((ask, timer)) = self.asks.get(&thread).copied() else {
             return;
         };
-        let outcome = if well {
-            Outcome::Value(Arc::new(json!(thread)))
-        } else {
-            Outcome::Failed(RunError::new(RunErrorCode::NodeFailed, "on purpose"))
-        };
-        self.answer(thread, effect, outcome);
+        if !well {
+            return self.answer(thread, timer.expect("a question has its time"), Outcome::Elapsed);
+        }
+        let id = format!("{}.{ask}", self.machine.thread_id(thread));
+        let taken = self.machine.accept_answer(&id, answer(json!("allow")), fits);
+        self.tell(taken.expect("the question waits"));
+        let again = self.machine.accept_answer(&id, answer(json!("allow")), fits);
+        assert_eq!(again.err(), Some(AnswerRefused::NotOpen), "it was used");
+    }
+
+    /// The threads whose questions wait, as whoever looks at the run sees them.
+    pub(crate) fn asking(&self) -> Vec<usize> {
+        let open = self.machine.interactions();
+        let threads = (0..self.machine.len()).filter(|no| {
+            let id = self.machine.thread_id(*no as ThreadNo);
+            open.iter().any(|question| question.thread_id == id)
+        });
+        threads.collect()
+    }
+
+    /// Every question was put once, and ended once; it is open no more.
+    pub(crate) fn check_questions(&self) {
+        for (id, told) in &self.questions {
+            let [EventType::InteractionRequested, end] = told[..] else {
+                panic!("{id}: {told:?}");
+            };
+            assert_ne!(end, EventType::InteractionRequested, "{id}");
+            let late = self.machine.accept_answer(id, answer(json!("allow")), fits);
+            assert_eq!(late.err(), Some(AnswerRefused::NotOpen), "{id}");
+        }
     }
 
     pub(crate) fn answer(&mut self, thread: ThreadNo, effect: EffectId, outcome: Outcome) {

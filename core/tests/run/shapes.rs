@@ -11,6 +11,14 @@ pub(crate) enum Does {
     Fork(Strategy, &'static [Does]),
     /// Calls a workflow that does this, and waits for its end.
     Call(&'static Does),
+    /// Runs a workflow that does this for each of so many items, and waits for the join.
+    Map(Strategy, usize, &'static Does),
+    /// Asks a person, who answers or does not in time.
+    Ask,
+    /// Calls a tool that takes its time, once a person has allowed it.
+    Consent,
+    /// Does this so many times, as long as it goes well.
+    Repeat(u32, &'static Does),
     /// Works, while whatever a trigger starts for it does this; it does not wait.
     Triggered(&'static Does),
 }
@@ -23,10 +31,11 @@ pub(crate) enum Strategy {
     AnyFailed,
     /// One of them lets the losers run on.
     AnyDetached,
+    TwoCompleted,
 }
 
-use Does::{Call, Fork, Triggered, Work};
-use Strategy::{AllCompleted, AllFailed, AnyCompleted, AnyDetached, AnyFailed};
+use Does::{Ask, Call, Consent, Fork, Map, Repeat, Triggered, Work};
+use Strategy::{AllCompleted, AllFailed, AnyCompleted, AnyDetached, AnyFailed, TwoCompleted};
 
 /// Trees of up to five threads.
 pub(crate) const SHAPES: &[Does] = &[
@@ -53,6 +62,39 @@ pub(crate) const SHAPES: &[Does] = &[
     Triggered(&Call(&Work)),
     Triggered(&Fork(AnyCompleted, &[Work, Work])),
     Call(&Triggered(&Work)),
+];
+
+/// Maps, questions, calls that need consent, and loops.
+pub(crate) const MORE_SHAPES: &[Does] = &[
+    Ask,
+    Consent,
+    Call(&Ask),
+    Call(&Consent),
+    Repeat(3, &Work),
+    Repeat(3, &Ask),
+    Repeat(2, &Consent),
+    Repeat(2, &Fork(AnyCompleted, &[Work, Work])),
+    Repeat(2, &Fork(AllCompleted, &[Ask, Work])),
+    Repeat(2, &Fork(AnyFailed, &[Ask, Ask])),
+    Repeat(2, &Map(AnyCompleted, 2, &Work)),
+    Repeat(2, &Map(AllFailed, 2, &Ask)),
+    Map(AllCompleted, 3, &Work),
+    Map(AnyCompleted, 3, &Ask),
+    Map(AllFailed, 2, &Ask),
+    Map(AnyFailed, 2, &Consent),
+    Map(AnyDetached, 3, &Ask),
+    Map(TwoCompleted, 3, &Work),
+    Map(TwoCompleted, 3, &Ask),
+    Map(AllCompleted, 2, &Repeat(2, &Work)),
+    Map(AnyCompleted, 2, &Fork(AllCompleted, &[Ask, Work])),
+    Map(AllCompleted, 2, &Call(&Ask)),
+    Fork(AllCompleted, &[Ask, Ask, Work]),
+    Fork(AnyCompleted, &[Ask, Consent]),
+    Fork(AnyDetached, &[Ask, Work]),
+    Fork(TwoCompleted, &[Ask, Work, Ask]),
+    Fork(AnyCompleted, &[Map(AllCompleted, 2, &Ask), Work]),
+    Call(&Map(AnyDetached, 2, &Ask)),
+    Triggered(&Ask),
 ];
 
 /// The workflows of a shape; `main` is limited to so many milliseconds.
@@ -105,20 +147,45 @@ fn add(
             nodes.push(json!({"id": id, "type": "SUBGRAPH", "config": {"subgraphId": name}}));
             id.to_owned()
         }
+        Ask => {
+            nodes
+                .push(json!({"id": id, "type": "USER_INTERACTION", "config": {"question": "Well?", "timeoutMs": 500}}));
+            id.to_owned()
+        }
+        Consent => {
+            nodes.push(json!({"id": id, "type": "TOOL", "config": {"tool": "look", "arguments": {}}}));
+            id.to_owned()
+        }
+        Repeat(times, body) => {
+            let (first, end) = (format!("{id}-body"), format!("{id}-end"));
+            nodes.push(json!({"id": id, "type": "LOOP_START",
+                "config": {"loopId": id, "maxIterations": times, "onLimit": "finish"}}));
+            nodes.push(json!({"id": end, "type": "LOOP_END", "config": {"loopId": id}}));
+            let last = add(workflow_id, &first, *body, nodes, edges, more);
+            edges.push(json!({"from": id, "to": first}));
+            edges.push(json!({"from": last, "to": end}));
+            end
+        }
+        Map(strategy, count, item) => {
+            let name = format!("{workflow_id}-{id}");
+            let item = workflow(&name, *item, false, more);
+            more.push(item);
+            let mut config = strategy_of(strategy);
+            config["subgraphId"] = json!(name);
+            // A list as long as it may be: what has no JavaScript knows it by that.
+            config["items"] = json!(format!("{:?}", vec![0; count]));
+            config["maxItems"] = json!(count);
+            nodes.push(json!({"id": id, "type": "MAP", "config": config}));
+            id.to_owned()
+        }
         Fork(strategy, paths) => {
             let join = format!("{id}-join");
             let ids: Vec<String> = (0..paths.len()).map(|path| format!("{id}{path}")).collect();
-            let (strategy, on_decided) = match strategy {
-                AllCompleted => ("ALL_COMPLETED", "cancel"),
-                AnyCompleted => ("ANY_COMPLETED", "cancel"),
-                AllFailed => ("ALL_FAILED", "cancel"),
-                AnyFailed => ("ANY_FAILED", "cancel"),
-                AnyDetached => ("ANY_COMPLETED", "detach"),
-            };
             nodes.push(json!({"id": id, "type": "FORK",
                 "config": {"forkPathIds": ids, "childNodeIds": ids, "forkStrategy": "parallel"}}));
-            nodes.push(json!({"id": join, "type": "JOIN",
-                "config": {"forkPathIds": ids, "joinStrategy": strategy, "onDecided": on_decided}}));
+            let mut config = strategy_of(strategy);
+            config["forkPathIds"] = json!(ids);
+            nodes.push(json!({"id": join, "type": "JOIN", "config": config}));
             for (path, does) in ids.iter().zip(paths) {
                 let last = add(workflow_id, path, *does, nodes, edges, more);
                 edges.push(json!({"from": id, "to": path}));
@@ -127,6 +194,22 @@ fn add(
             join
         }
     }
+}
+
+fn strategy_of(strategy: Strategy) -> Value {
+    let (name, on_decided) = match strategy {
+        AllCompleted => ("ALL_COMPLETED", "cancel"),
+        AnyCompleted => ("ANY_COMPLETED", "cancel"),
+        AllFailed => ("ALL_FAILED", "cancel"),
+        AnyFailed => ("ANY_FAILED", "cancel"),
+        AnyDetached => ("ANY_COMPLETED", "detach"),
+        TwoCompleted => ("SUCCESS_COUNT_THRESHOLD", "cancel"),
+    };
+    let mut config = json!({"joinStrategy": name, "onDecided": on_decided});
+    if strategy == TwoCompleted {
+        config["threshold"] = json!(2);
+    }
+    config
 }
 
 /// The workflow that a trigger starts for a thread of this one.

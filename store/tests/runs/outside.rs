@@ -7,11 +7,14 @@ use pirn_core::conversation::{Estimator, MessageRules, Tokenizer};
 use pirn_core::definition::{SourceFile, load};
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::EventMask;
-use pirn_core::graph::{CompileContext, Graph, NodeIx, compile_loaded};
+use pirn_core::graph::{CompileContext, Graph, NodeIx, NodeKind, compile_loaded};
 use pirn_core::message::{Role, ToolCall};
 use pirn_core::run::{Called, Listening, World};
 use pirn_core::script::Scope;
-use pirn_core::thread::{Effect, Evaluation, ModelReply, Outcome, Output, ThreadMachine, ThreadScope, ToolResult};
+use pirn_core::thread::{
+    ConsentRequest, Effect, Evaluation, ModelReply, Outcome, Output, PersonsAnswer, ThreadMachine, ThreadScope,
+    ToolResult,
+};
 use serde_json::{Value, json};
 
 /// Workflows, and answers that depend on nothing.
@@ -53,7 +56,20 @@ impl World for Workflows {
     fn message_rules(&self, _: Option<&str>) -> MessageRules {
         MessageRules::default()
     }
-    fn evaluate(&mut self, _: &Arc<Graph>, _: NodeIx, what: Evaluation, scope: &ThreadScope<'_>) -> Option<Outcome> {
+    fn evaluate(
+        &mut self,
+        graph: &Arc<Graph>,
+        node: NodeIx,
+        what: Evaluation,
+        scope: &ThreadScope<'_>,
+    ) -> Option<Outcome> {
+        match &graph.node(node).kind {
+            NodeKind::Map(map) => return Some(Outcome::Value(Arc::new(json!(vec![0; map.max_items as usize])))),
+            NodeKind::LoopEnd { .. } if matches!(what, Evaluation::Value(_)) => {
+                return Some(Outcome::Value(Arc::new(json!(false))));
+            }
+            _ => {}
+        }
         Some(match what {
             Evaluation::Edges | Evaluation::Routes => Outcome::Choice(Some(0)),
             Evaluation::Value(_) | Evaluation::Input | Evaluation::Pin | Evaluation::Folds(_) => {
@@ -99,6 +115,18 @@ impl Receiver {
                 key,
                 request.messages.last().map(|message| message.role),
             ))),
+            Effect::Ask { .. } if chance.is_multiple_of(3) => answered(json!("refuse")),
+            Effect::Ask { .. } => answered(json!({"decision": "allow", "arguments": {"by": key}})),
+            Effect::Tool {
+                call,
+                is_consented: false,
+                ..
+            } if chance.is_multiple_of(3) => Outcome::NeedsConsent(Box::new(ConsentRequest {
+                reason: "by chance".into(),
+                arguments: call.arguments.clone(),
+                schema: json!({}),
+                timeout_ms: None,
+            })),
             Effect::Tool { call, .. } => Outcome::Tool(ToolResult {
                 content: format!("{} did {key}", call.name),
                 failed: chance.is_multiple_of(5),
@@ -107,6 +135,14 @@ impl Receiver {
             other => panic!("nobody does {other:?}"),
         }
     }
+}
+
+fn answered(answer: Value) -> Outcome {
+    Outcome::Answered(PersonsAnswer {
+        answer: Arc::new(answer),
+        by: None,
+        at: 0,
+    })
 }
 
 /// Two tools at first, and when they have answered, a text.
