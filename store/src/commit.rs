@@ -3,7 +3,7 @@
 use crate::content::{Content, ContentHash};
 use crate::error::StoreError;
 use crate::record::Record;
-use crate::run::{Base, RunStatus, Snapshot};
+use crate::run::{Base, Run, RunStatus, Snapshot};
 
 /// The longest id of a run, a session, an effect or a workflow, in bytes.
 const MAX_ID: usize = 512;
@@ -106,6 +106,23 @@ impl NewRun {
             session: None,
             base: None,
             started_at,
+        }
+    }
+
+    /// The run as its store knows it from then on; `steps` are those that it shares with what it was forked from.
+    pub(crate) fn begun(&self, id: &str, steps: u64) -> Run {
+        Run {
+            id: id.to_owned(),
+            workflow: self.workflow.clone(),
+            definition: self.definition,
+            contents: self.contents.clone(),
+            semantics: self.semantics,
+            session: self.session.clone(),
+            base: self.base.clone(),
+            status: RunStatus::Unfinished,
+            started_at: self.started_at,
+            updated_at: self.started_at,
+            steps,
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::commit::{Commit, Follows, NewRun, TimerChange};
 use crate::content::ContentHash;
 use crate::error::StoreError;
 use crate::record::Record;
-use crate::run::{Run, RunFilter, RunPlace, RunStatus, Session, Snapshot, Timer};
+use crate::run::{Run, RunFilter, RunPlace, Session, Snapshot, Timer};
 use crate::store::{MAX_FORKS, Pending, Removed, Store};
 
 /// A store in memory. Clones share it.
@@ -290,19 +290,7 @@ impl State {
             steps = base.step;
         }
         Ok(Kept {
-            run: Run {
-                id: id.to_owned(),
-                workflow: new.workflow.clone(),
-                definition: new.definition,
-                contents: new.contents.clone(),
-                semantics: new.semantics,
-                session: new.session.clone(),
-                base: new.base.clone(),
-                status: RunStatus::Unfinished,
-                started_at: new.started_at,
-                updated_at: new.started_at,
-                steps,
-            },
+            run: new.begun(id, steps),
             is_hidden: false,
             records: Vec::new(),
             snapshot: None,

@@ -8,7 +8,7 @@ use crate::commit::{Commit, Follows, NewRun, SessionWrite, TimerChange};
 use crate::content::{Content, ContentHash};
 use crate::error::StoreError;
 use crate::memory::{moved, no_run, too_many_forks};
-use crate::run::{Run, RunStatus, Session, Timer};
+use crate::run::{Session, Timer};
 use crate::sqlite::fault::{Fault, damaged};
 use crate::sqlite::records::{self, Place};
 use crate::sqlite::rows::{self, RunRow};
@@ -178,19 +178,7 @@ impl Tables {
         let key = self.next_key;
         self.next_key += 1;
         Ok(RunRow {
-            run: Run {
-                id: id.to_owned(),
-                workflow: new.workflow.clone(),
-                definition: new.definition,
-                contents: new.contents.clone(),
-                semantics: new.semantics,
-                session: new.session.clone(),
-                base: new.base.clone(),
-                status: RunStatus::Unfinished,
-                started_at: new.started_at,
-                updated_at: new.started_at,
-                steps,
-            },
+            run: new.begun(id, steps),
             key,
             head,
             is_hidden: false,
