@@ -213,7 +213,18 @@ mod tests {
                 found.push(next.cast_signed());
                 at = next;
             }
-            prop_assert_eq!(found, expected, "{} in {}", pattern.text(), zone);
+            prop_assert_eq!(&found, &expected, "{} in {}", pattern.text(), zone);
+            let mut back = Vec::new();
+            let mut at = ((start + Duration::minutes(4_320)).timestamp_millis() + 1) as u64;
+            while let Some(previous) = times.before(at) {
+                if previous.cast_signed() <= start.timestamp_millis() {
+                    break;
+                }
+                back.push(previous.cast_signed());
+                at = previous;
+            }
+            back.reverse();
+            prop_assert_eq!(back, found, "backwards, {} in {}", pattern.text(), zone);
         }
     }
 
