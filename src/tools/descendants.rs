@@ -64,10 +64,9 @@ mod linux {
     /// Rounds that find nobody, one after the other: on a machine where programs start and end all the time, each may miss one.
     const MOST_IN_VAIN: u32 = 8;
 
-    /// Looks at an environment that is empty, and the time between them: of a program that has its arguments, and of one that has
-    /// none yet.
-    const MOST_LOOKS: u32 = 20;
-    const MOST_LOOKS_AT_BARE: u32 = 2_000;
+    /// Looks at an environment that is empty, those of them in a row that find arguments, and the time between them.
+    const MOST_LOOKS: u32 = 2_000;
+    const MOST_LOOKS_AT_BARE: u32 = 20;
     const BETWEEN_LOOKS: Duration = Duration::from_micros(500);
 
     /// The flag of a thread of the kernel's own, which never has an environment.
@@ -160,7 +159,10 @@ mod linux {
         #[allow(clippy::disallowed_methods)]
         fn look_at(&mut self, id: u32) -> Option<bool> {
             let has_arguments = || std::fs::read(format!("/proc/{id}/cmdline")).is_ok_and(|text| !text.is_empty());
-            for look in 0..MOST_LOOKS_AT_BARE {
+            let mut bare_looks = 0;
+            for _ in 0..MOST_LOOKS {
+                // Before its environment is read: afterwards it may be another program already.
+                let had_arguments = has_arguments();
                 let environment = match std::fs::read(format!("/proc/{id}/environ")) {
                     Ok(environment) => environment,
                     // Another user's.
@@ -177,7 +179,8 @@ mod linux {
                     return None;
                 }
                 // One that is just becoming another program (execve) has no environment for a moment, and no arguments.
-                if look >= MOST_LOOKS && has_arguments() {
+                bare_looks = if had_arguments { bare_looks + 1 } else { 0 };
+                if bare_looks == MOST_LOOKS_AT_BARE {
                     break;
                 }
                 std::thread::sleep(BETWEEN_LOOKS);
