@@ -7,15 +7,16 @@
 //! - `row WORKLOAD SIZE`: the table's rows of one workload
 //! - `memory threads|runs COUNT`: bytes that one of them costs while it waits
 //! - `command PIRN FOLDER`: the binary PIRN from outside: cold start, and a large file validated
+//! - `scripts`: microseconds a step that evaluates something takes, in place and on each script level
 //! - `peer`: Pirn on what the peers of other languages do, a JSON line each as they print them
 //! - `others FILE`: a table of such lines
 //!
-//! `memory` and `command` print rows of a Markdown table: what, measured, at most.
+//! `memory`, `command` and `scripts` print rows of a Markdown table: what, measured, at most.
 
 use std::io::Write as _;
 
 use crate::sides::{Spin, local, pirn::Bench};
-use crate::{Side, Workload, command, memory, others, report};
+use crate::{Side, Workload, command, memory, others, report, scripts};
 
 /// Does what the program's arguments say; `others` stand beside Pirn and raw tokio.
 ///
@@ -23,6 +24,10 @@ use crate::{Side, Workload, command, memory, others, report};
 /// Fails if the arguments are invalid, or something cannot be measured or written.
 #[allow(clippy::disallowed_methods)] // a benchmark has no host port
 pub fn main(beside: Vec<Side>) -> std::io::Result<()> {
+    // This program is the worker of its own scripts.
+    if pirn::script::serve_worker().is_some() {
+        return Ok(());
+    }
     let runtime = tokio::runtime::Runtime::new()?;
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -79,6 +84,17 @@ pub fn main(beside: Vec<Side>) -> std::io::Result<()> {
             }
             Ok(())
         }
+        ["scripts"] => {
+            for times in runtime.block_on(scripts::measure())? {
+                let [min, median] = [times.min(), times.median()];
+                writeln!(
+                    out,
+                    "| a step: {} | {min:.1} / {median:.1} us (min / median) | |",
+                    times.side
+                )?;
+            }
+            Ok(())
+        }
         ["peer"] => runtime.block_on(async {
             for line in tokio::spawn(others::own_lines()).await? {
                 writeln!(out, "{line}")?;
@@ -90,8 +106,8 @@ pub fn main(beside: Vec<Side>) -> std::io::Result<()> {
             write!(out, "{}", table.map_err(|fault| usage(&fault))?)
         }
         _ => Err(usage(
-            "once|count|local WORKLOAD SIZE ROUNDS, row WORKLOAD SIZE, memory threads|runs COUNT, command PIRN FOLDER, peer, \
-             others FILE, or nothing",
+            "once|count|local WORKLOAD SIZE ROUNDS, row WORKLOAD SIZE, memory threads|runs COUNT, command PIRN FOLDER, scripts, \
+             peer, others FILE, or nothing",
         )),
     }
 }

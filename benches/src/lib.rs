@@ -9,6 +9,7 @@ pub mod memory;
 pub mod others;
 pub mod picture;
 pub mod report;
+pub mod scripts;
 pub mod sides;
 pub mod table;
 pub mod workload;

@@ -1,0 +1,91 @@
+//! A step that evaluates something: in place, on script threads and in worker processes, in turns.
+
+use pirn::script::{ScriptLevel, ScriptSettings, WorkerProgram};
+use pirn::{Engine, ThreadStatus};
+use serde_json::{Value, json};
+
+use crate::compare::Times;
+use crate::timed;
+
+const ROUNDS: usize = 31;
+const STEPS: usize = 200;
+
+/// The microseconds a step of one run takes, by what it evaluates and where.
+///
+/// # Errors
+/// Fails if no worker process can be started.
+pub async fn measure() -> std::io::Result<Vec<Times>> {
+    let in_place = workflow(&json!({"type": "VARIABLE", "config": {"variableName": "n", "expression": "n + 1"}}));
+    let expression =
+        workflow(&json!({"type": "VARIABLE", "config": {"variableName": "n", "expression": "[n].map(n => n + 1)[0]"}}));
+    let code = workflow(&json!({"type": "CODE", "config": {"code": "return n + 1"}}));
+    let thread = || ScriptLevel::Thread;
+    let process = ScriptLevel::Process(WorkerProgram::this_program()?);
+    let sides = [
+        ("an expression in place", thread(), &in_place),
+        ("an expression, `thread`", thread(), &expression),
+        ("an expression, `process`", process.clone(), &expression),
+        ("a CODE node, `thread`", thread(), &code),
+        ("a CODE node, `process`", process, &code),
+    ];
+    let mut measured = Vec::new();
+    for (side, level, workflow) in sides {
+        let settings = ScriptSettings {
+            level,
+            ..ScriptSettings::default()
+        };
+        let engine = Engine::builder()
+            .scripts(settings)
+            .workflows(workflow.to_string())
+            .build();
+        let engine = engine.map_err(|error| std::io::Error::other(error.to_string()))?;
+        let times = Times {
+            side: side.to_owned(),
+            us: Vec::new(),
+        };
+        measured.push((engine, times));
+    }
+    // The first round of each warms up.
+    for round in 0..=ROUNDS {
+        for (engine, times) in &mut measured {
+            let (us, report) = timed(async {
+                let started = engine.start("steps", Value::Null);
+                let run = started.map_err(|error| std::io::Error::other(error.to_string()))?;
+                std::io::Result::Ok(run.outcome().await)
+            })
+            .await;
+            let report = report?;
+            if report.status != ThreadStatus::Completed {
+                return Err(std::io::Error::other(format!("{:?}", report.error)));
+            }
+            if round > 0 {
+                times.us.push(us / STEPS as f64);
+            }
+        }
+    }
+    let sorted = measured.into_iter().map(|(_, mut times)| {
+        times.us.sort_by(f64::total_cmp);
+        times
+    });
+    Ok(sorted.collect())
+}
+
+/// The same step many times in a row.
+fn workflow(step: &Value) -> Value {
+    let mut nodes = vec![
+        json!({"id": "start", "type": "START"}),
+        json!({"id": "end", "type": "END"}),
+    ];
+    let mut edges = Vec::new();
+    let mut last = "start".to_owned();
+    for place in 0..STEPS {
+        let id = format!("s{place}");
+        let mut node = step.clone();
+        node["id"] = json!(id);
+        nodes.push(node);
+        edges.push(json!({"from": last, "to": id}));
+        last = id;
+    }
+    edges.push(json!({"from": last, "to": "end"}));
+    json!({"id": "steps", "variables": [{"name": "n", "value": 0}], "nodes": nodes, "edges": edges})
+}
