@@ -28,7 +28,7 @@ fn pieces(screen: &vt100::Screen, row: u16) -> Vec<Piece> {
         let class = match cell.fgcolor() {
             Color::Idx(1 | 9) => "bad",
             Color::Idx(2 | 10) => "good",
-            Color::Idx(6 | 14) => "turn",
+            Color::Idx(5 | 13) => "turn",
             _ if cell.dim() => "dim",
             _ => "plain",
         };
@@ -54,7 +54,7 @@ fn drawn(screen: &vt100::Screen, rows: u16) -> String {
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\">\n\
          <style>text {{ font: 13px ui-monospace, Menlo, Consolas, monospace; white-space: pre; }} .plain {{ fill: #e6e6e6; }} \
-         .dim {{ fill: #8b949e; }} .good {{ fill: #56d364; }} .bad {{ fill: #ff7b72; }} .turn {{ fill: #56d4dd; }}</style>\n\
+         .dim {{ fill: #8b949e; }} .good {{ fill: #56d364; }} .bad {{ fill: #ff7b72; }} .turn {{ fill: #d2a8ff; }}</style>\n\
          <rect width=\"{width}\" height=\"{height}\" rx=\"8\" fill=\"#161b22\"/>\n"
     );
     for row in 0..rows {

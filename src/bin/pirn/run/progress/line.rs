@@ -72,7 +72,7 @@ impl Tone {
             Self::Plain => style,
             Self::Good => style.green(),
             Self::Bad => style.red(),
-            Self::Turn => style.cyan(),
+            Self::Turn => style.magenta(),
             Self::Quiet => style.dim(),
         }
     }

@@ -361,7 +361,9 @@ impl View {
         if shown && !is_echo && !is_main {
             let tone = match end {
                 End::Completed => Tone::Good,
-                End::Failed | End::Cancelled => Tone::Bad,
+                End::Failed => Tone::Bad,
+                // A loser that is stopped, mostly: nothing has gone wrong.
+                End::Cancelled => Tone::Quiet,
             };
             let took = seconds(event.timestamp.saturating_sub(thread.began));
             let verb = if end == End::Completed { "in" } else { "after" };
