@@ -158,11 +158,10 @@ mod linux {
         // What is waited for is another program: no run's time.
         #[allow(clippy::disallowed_methods)]
         fn look_at(&mut self, id: u32) -> Option<bool> {
-            let has_arguments = || std::fs::read(format!("/proc/{id}/cmdline")).is_ok_and(|text| !text.is_empty());
             let mut bare_looks = 0;
             for _ in 0..MOST_LOOKS {
                 // Before its environment is read: afterwards it may be another program already.
-                let had_arguments = has_arguments();
+                let arguments = std::fs::read(format!("/proc/{id}/cmdline"));
                 let environment = match std::fs::read(format!("/proc/{id}/environ")) {
                     Ok(environment) => environment,
                     // Another user's.
@@ -179,7 +178,8 @@ mod linux {
                     return None;
                 }
                 // One that is just becoming another program (execve) has no environment for a moment, and no arguments.
-                bare_looks = if had_arguments { bare_looks + 1 } else { 0 };
+                let has_arguments = arguments.is_ok_and(|text| !text.is_empty());
+                bare_looks = if has_arguments { bare_looks + 1 } else { 0 };
                 if bare_looks == MOST_LOOKS_AT_BARE {
                     break;
                 }

@@ -22,7 +22,8 @@ async function open() {
     onsessioninitialized: (id) => sessions.set(id, outer),
   });
   outer.onmessage = (message) => inner.send(message);
-  inner.onmessage = (message) => outer.send(message);
+  // A client that has gone hears no answer, and the others go on.
+  inner.onmessage = (message) => outer.send(message).catch((error) => console.error(error.message));
   inner.onclose = () => outer.close();
   await inner.start();
   return outer;

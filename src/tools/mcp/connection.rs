@@ -110,7 +110,9 @@ impl Connection {
                 let all = headers::of_request(headers, headers_env, |name| std::env::var(name).ok())?
                     .into_iter()
                     .collect();
-                let to = StreamableHttpClientTransportConfig::with_uri(url.as_str()).custom_headers(all);
+                let mut to = StreamableHttpClientTransportConfig::with_uri(url.as_str()).custom_headers(all);
+                // A server that was started again is given as long for a new session as for the first one.
+                to.session_recovery_timeout = limit;
                 let client = reqwest::Client::builder()
                     // A server elsewhere must not be handed the keys.
                     .redirect(reqwest::redirect::Policy::none())
