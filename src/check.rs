@@ -197,7 +197,13 @@ fn parameters_of_nodes(loaded: &Loaded, profiles: &[Profile]) -> Vec<Fault> {
 }
 
 /// The built-in compression strategies.
-const STRATEGIES: [&str; 4] = ["keep_recent", "keep_system_recent", "sliding_window", "summarize"];
+const STRATEGIES: [&str; 5] = [
+    "keep_recent",
+    "keep_system_recent",
+    "sliding_window",
+    "summarize",
+    "clear_tool_results",
+];
 
 #[cfg(feature = "tools")]
 fn tools_of(config: Option<&ConfigText>) -> Option<BTreeSet<String>> {

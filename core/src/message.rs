@@ -150,6 +150,8 @@ pub struct Message {
     pub tool_call_id: Option<String>,
     /// Left out of a main agent's requests.
     pub sub_agent_internal: bool,
+    /// Kept by every compression.
+    pub pin: bool,
     /// Anything the user attaches.
     pub metadata: Option<Map<String, Value>>,
 }
@@ -165,6 +167,7 @@ impl Message {
             tool_calls: Vec::new(),
             tool_call_id: None,
             sub_agent_internal: false,
+            pin: false,
             metadata: None,
         }
     }
@@ -236,6 +239,8 @@ struct Shown<'a> {
     tool_call_id: &'a Option<String>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     sub_agent_internal: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pin: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     metadata: &'a Option<Map<String, Value>>,
 }
@@ -261,6 +266,7 @@ impl Serialize for Message {
             tool_calls: &self.tool_calls,
             tool_call_id: &self.tool_call_id,
             sub_agent_internal: self.sub_agent_internal,
+            pin: self.pin,
             metadata: &self.metadata,
         }
         .serialize(serializer)
@@ -283,6 +289,9 @@ struct Written {
     tool_call_id: Option<String>,
     #[serde(default)]
     sub_agent_internal: bool,
+    /// Kept by every compression.
+    #[serde(default)]
+    pin: bool,
     #[serde(default)]
     metadata: Option<Map<String, Value>>,
 }
@@ -335,6 +344,7 @@ impl<'de> Deserialize<'de> for Message {
             tool_calls: written.tool_calls,
             tool_call_id: written.tool_call_id,
             sub_agent_internal: written.sub_agent_internal,
+            pin: written.pin,
             metadata: written.metadata,
             ..plain
         })

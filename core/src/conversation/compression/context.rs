@@ -63,6 +63,15 @@ pub struct CompressionStats {
     pub tokens_saved: u64,
 }
 
+/// A result that is smaller than what was visible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Smaller {
+    /// It is fewer messages.
+    Messages,
+    /// It is as many, and some of them are shorter.
+    Tokens,
+}
+
 impl CompressionContext {
     /// The visible messages.
     ///
@@ -80,6 +89,13 @@ impl CompressionContext {
         }
     }
 
+    /// True unless `payback` requests would save less than the tokens `again` that no cache has then.
+    pub(super) fn pays(&self, saved: u64, again: impl FnOnce() -> u64) -> bool {
+        let config = self.compression_config.as_ref();
+        let requests = config.and_then(|config| config.parameters.get("payback")?.as_u64());
+        requests.is_none_or(|requests| requests.saturating_mul(saved) > again())
+    }
+
     pub(super) fn unchanged(&self, visible: usize) -> CompressionResult {
         CompressionResult {
             messages: self.messages.clone(),
@@ -92,10 +108,14 @@ impl CompressionContext {
         }
     }
 
-    /// `shown` as a new batch where it is fewer messages and fewer tokens, else no change.
-    pub(super) fn result(&self, shown: Vec<Arc<Message>>, tokenizer: &dyn Tokenizer) -> CompressionResult {
+    /// `shown` as a new batch where it is fewer tokens and, unless messages were only shortened, fewer messages; else no change.
+    pub(super) fn result(&self, shown: Vec<Arc<Message>>, by: Smaller, tokenizer: &dyn Tokenizer) -> CompressionResult {
         let visible = self.visible().unwrap_or_default();
-        if shown.len() >= visible.len() {
+        let is_fewer = match by {
+            Smaller::Messages => shown.len() < visible.len(),
+            Smaller::Tokens => true,
+        };
+        if !is_fewer {
             return self.unchanged(visible.len());
         }
         let cost = |messages: &[Arc<Message>]| {
@@ -103,7 +123,9 @@ impl CompressionContext {
             costs.fold(0, u64::saturating_add)
         };
         let (before, after) = (cost(visible), cost(&shown));
-        if after >= before {
+        let saved = before.saturating_sub(after);
+        let same = visible.iter().zip(&shown).take_while(|(was, is)| was == is).count();
+        if saved == 0 || !self.pays(saved, || cost(&shown[same..])) {
             return self.unchanged(visible.len());
         }
         CompressionResult {
@@ -111,7 +133,7 @@ impl CompressionContext {
             stats: CompressionStats {
                 original_count: visible.len() as u64,
                 compressed_count: shown.len() as u64,
-                tokens_saved: before - after,
+                tokens_saved: saved,
             },
             messages: shown,
         }

@@ -1,4 +1,4 @@
-//! `keep_recent` and `keep_system_recent`: the last messages, the current turn, whole tool blocks.
+//! `keep_recent` and `keep_system_recent`: the last messages, the current turn, pinned messages, whole tool blocks.
 
 use std::sync::Arc;
 
@@ -9,7 +9,9 @@ use crate::message::{Message, Role};
 /// The last `count` messages, whatever their role.
 pub(super) fn recent(visible: &[Arc<Message>], count: usize) -> Vec<bool> {
     let from = visible.len().saturating_sub(count).min(current_turn_start(visible));
-    let mut kept: Vec<bool> = (0..visible.len()).map(|at| at >= from).collect();
+    let mut kept: Vec<bool> = (visible.iter().enumerate())
+        .map(|(at, message)| at >= from || message.pin)
+        .collect();
     widen(visible, &mut kept);
     kept
 }
@@ -28,7 +30,7 @@ pub(super) fn system_and_recent(visible: &[Arc<Message>], count: usize) -> Vec<b
                 return true;
             }
             seen += 1;
-            seen > skipped || at >= turn
+            seen > skipped || at >= turn || message.pin
         })
         .collect();
     widen(visible, &mut kept);

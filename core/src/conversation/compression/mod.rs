@@ -1,7 +1,7 @@
 //! Compression strategies as pure functions .
 //!
 //! Promises, each with a test: a tool block is kept or goes as a whole; the current turn stays beyond any count; system
-//! messages stay and stand first (`keep_recent` alone treats them like any other); the result is smaller, or it is no
+//! messages stay and stand first (`keep_recent` alone treats them like any other); pinned messages stay; the result is smaller, or it is no
 //! change; applied twice is applied once.
 
 mod accept;
@@ -9,6 +9,7 @@ mod context;
 mod keep;
 mod parameters;
 mod summary;
+mod tool_results;
 mod transcript;
 mod turn;
 mod window;
@@ -17,11 +18,12 @@ use std::sync::Arc;
 
 pub use accept::{Accepted, accept_result, replacement};
 pub use context::{CompressionContext, CompressionResult, CompressionStats};
-pub use parameters::InvalidParameter;
+pub use parameters::{InvalidParameter, ParameterKind};
 pub use summary::{SummaryPlan, finish_summary, plan_summary};
 pub use transcript::transcript;
 pub use turn::{current_turn_start, current_turn_tokens};
 
+use self::context::Smaller;
 use super::{ConversationError, Tokenizer, message_cost};
 use crate::message::{Message, Role};
 
@@ -62,6 +64,8 @@ pub fn compress(context: &CompressionContext, tokenizer: &dyn Tokenizer) -> Resu
     let visible = context.visible().map_err(CompressionError::Conversation)?;
     let config = context.compression_config.clone().unwrap_or_default();
     let parameters = &config.parameters;
+    parameters::check_payback(parameters)?;
+    let mut by = Smaller::Messages;
     let kept = match config.strategy.as_deref() {
         Some("keep_recent") => {
             let count = parameters::count(parameters)?;
@@ -80,14 +84,18 @@ pub fn compress(context: &CompressionContext, tokenizer: &dyn Tokenizer) -> Resu
             let keep_recent = parameters::keep_recent(parameters)?;
             return Ok(
                 match plan_summary(context, keep_recent).map_err(CompressionError::Conversation)? {
-                    Some(plan) => Compression::Summarize(Box::new(plan)),
-                    None => Compression::Done(context.unchanged(visible.len())),
+                    Some(plan) if plan.may_pay(tokenizer) => Compression::Summarize(Box::new(plan)),
+                    Some(_) | None => Compression::Done(context.unchanged(visible.len())),
                 },
             );
         }
+        Some("clear_tool_results") => {
+            by = Smaller::Tokens;
+            tool_results::cleared(visible, &parameters::clear(parameters)?, tokenizer)
+        }
         Some(_) | None => visible.to_vec(),
     };
-    Ok(Compression::Done(context.result(kept, tokenizer)))
+    Ok(Compression::Done(context.result(kept, by, tokenizer)))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

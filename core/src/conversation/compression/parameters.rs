@@ -1,4 +1,4 @@
-//! Reading a strategy's parameters: whole numbers, under the names people use for them.
+//! Reading a strategy's parameters, under the names people use for them.
 
 use std::fmt;
 
@@ -10,16 +10,31 @@ const COUNT: &[&str] = &["count", "keepCount", "recentCount", "keepRecent", "las
 const MAX_TOKENS: &[&str] = &["maxTokens", "tokenBudget"];
 const WINDOW_COUNT: &[&str] = &["count", "windowSize", "size"];
 
-/// A parameter that is no whole number.
+/// A parameter of the wrong kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidParameter {
     /// Its name.
     pub name: String,
+    /// The kind that it must be.
+    pub kind: ParameterKind,
+}
+
+/// The kind of a parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParameterKind {
+    /// A whole number, zero or more.
+    Whole,
+    /// A list of names.
+    Names,
 }
 
 impl fmt::Display for InvalidParameter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` must be a whole number, zero or more", self.name)
+        let kind = match self.kind {
+            ParameterKind::Whole => "a whole number, zero or more",
+            ParameterKind::Names => "a list of names",
+        };
+        write!(f, "`{}` must be {kind}", self.name)
     }
 }
 
@@ -34,6 +49,45 @@ pub(super) struct Window {
 /// `count`, default 10.
 pub(super) fn count(parameters: &Map<String, Value>) -> Result<usize, CompressionError> {
     Ok(whole(parameters, COUNT)?.map_or(10, bounded))
+}
+
+/// `clear_tool_results`: results that stay, the tokens below which nothing is done, tools whose results stay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Clear {
+    pub(super) keep: usize,
+    pub(super) min_tokens: u64,
+    pub(super) exclude: Vec<String>,
+}
+
+/// `keep`, default 3; `minTokens`, default 0; `exclude`, names.
+pub(super) fn clear(parameters: &Map<String, Value>) -> Result<Clear, CompressionError> {
+    let wrong = |kind| {
+        CompressionError::Parameter(InvalidParameter {
+            name: "exclude".to_owned(),
+            kind,
+        })
+    };
+    let exclude = match parameters.get("exclude") {
+        None | Some(Value::Null) => Vec::new(),
+        Some(Value::Array(names)) => (names.iter())
+            .map(|name| {
+                name.as_str()
+                    .map(str::to_owned)
+                    .ok_or_else(|| wrong(ParameterKind::Names))
+            })
+            .collect::<Result<_, _>>()?,
+        Some(_) => return Err(wrong(ParameterKind::Names)),
+    };
+    Ok(Clear {
+        keep: whole(parameters, &["keep"])?.map_or(3, bounded),
+        min_tokens: whole(parameters, &["minTokens"])?.unwrap_or(0),
+        exclude,
+    })
+}
+
+/// `payback` of every strategy.
+pub(super) fn check_payback(parameters: &Map<String, Value>) -> Result<(), CompressionError> {
+    whole(parameters, &["payback"]).map(|_| ())
 }
 
 /// `summarize`'s `keepRecent`, default 4.
@@ -58,10 +112,12 @@ fn whole(parameters: &Map<String, Value>, names: &[&str]) -> Result<Option<u64>,
     let given = names.iter().find_map(|name| Some((*name, parameters.get(*name)?)));
     match given {
         None | Some((_, Value::Null)) => Ok(None),
-        Some((name, value)) => value
-            .as_u64()
-            .map(Some)
-            .ok_or_else(|| CompressionError::Parameter(InvalidParameter { name: name.to_owned() })),
+        Some((name, value)) => value.as_u64().map(Some).ok_or_else(|| {
+            CompressionError::Parameter(InvalidParameter {
+                name: name.to_owned(),
+                kind: ParameterKind::Whole,
+            })
+        }),
     }
 }
 

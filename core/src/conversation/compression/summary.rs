@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::super::{ConversationError, Tokenizer};
-use super::context::{CompressionContext, CompressionResult};
+use super::super::{ConversationError, Tokenizer, message_cost};
+use super::context::{CompressionContext, CompressionResult, Smaller};
 use super::keep::system_and_recent;
 use crate::message::{Message, Role};
 
@@ -28,7 +28,18 @@ pub struct SummaryPlan {
     context: CompressionContext,
 }
 
-/// The messages a summary would replace: all but system messages, the last `keep_recent` others, the current
+impl SummaryPlan {
+    /// False where even a summary of no length would not pay for what no cache has then.
+    pub(super) fn may_pay(&self, tokenizer: &dyn Tokenizer) -> bool {
+        let cost = |messages: &[Arc<Message>]| {
+            let costs = messages.iter().map(|message| message_cost(message, tokenizer));
+            costs.fold(0, u64::saturating_add)
+        };
+        self.context.pays(cost(&self.to_summarize), || cost(&self.kept))
+    }
+}
+
+/// The messages a summary would replace: all but system messages, pinned ones, the last `keep_recent` others, the current
 /// turn. None where that is nothing, or only an earlier summary.
 ///
 /// # Errors
@@ -75,7 +86,7 @@ pub fn finish_summary(plan: &SummaryPlan, text: &str, tokenizer: &dyn Tokenizer)
         .cloned()
         .chain([Arc::new(summary)])
         .chain(plan.kept.iter().cloned());
-    plan.context.result(shown.collect(), tokenizer)
+    plan.context.result(shown.collect(), Smaller::Messages, tokenizer)
 }
 
 /// The ids of what the summary stands for, an earlier summary's included. A message without an id is named by its batch

@@ -1,4 +1,4 @@
-//! `sliding_window`: system messages, a head, and as many of the last messages as a budget allows.
+//! `sliding_window`: system and pinned messages, a head, and as many of the last messages as a budget allows.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(super) fn window(visible: &[Arc<Message>], costs: &[u64], window: Window) ->
     let mut kept: Vec<bool> = (0..visible.len())
         .map(|at| {
             others += usize::from(!is_system(at));
-            is_system(at) || others <= window.keep_head || at >= turn
+            is_system(at) || visible[at].pin || others <= window.keep_head || at >= turn
         })
         .collect();
     widen(visible, &mut kept);

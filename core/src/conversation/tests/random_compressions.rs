@@ -22,12 +22,90 @@ fn strategies() -> impl Strategy<Value = Value> {
             |(n, head)| json!({"strategy": "sliding_window", "parameters": {"maxTokens": n, "keepHead": head}})
         ),
         n().prop_map(|n| json!({"strategy": "summarize", "parameters": {"keepRecent": n}})),
+        (n(), 0_u64..40).prop_map(
+            |(n, least)| json!({"strategy": "clear_tool_results", "parameters": {"keep": n, "minTokens": least, "exclude": ["b"]}})
+        ),
         Just(json!({"strategy": "fold"})),
         Just(json!({})),
     ]
 }
 
 proptest! {
+    #[test]
+    fn pinned_messages_survive_every_strategy_in_every_order(
+        messages in histories(),
+        pins in prop::collection::vec(prop::bool::weighted(0.2), 100),
+        configs in prop::collection::vec(strategies(), 1..6),
+    ) {
+        let messages: Vec<Message> = messages.into_iter().zip(pins).map(|(one, pin)| Message { pin, ..one }).collect();
+        let pinned: Vec<Message> = messages.iter().filter(|one| one.pin).cloned().collect();
+        let mut visible: Vec<Arc<Message>> = messages.into_iter().map(Arc::new).collect();
+        for config in configs {
+            let result = done(&CompressionContext {
+                messages: visible,
+                compression_config: Some(serde_json::from_value(config).expect("config")),
+                ..CompressionContext::default()
+            });
+            visible = result.messages;
+            let others = |messages: &[Message]| messages.iter().filter(|one| one.role != Role::System).cloned().collect::<Vec<_>>();
+            let kept: Vec<Message> = visible.iter().filter(|one| one.pin).map(|one| Message::clone(one)).collect();
+            prop_assert_eq!(kept.len(), pinned.len());
+            prop_assert_eq!(others(&kept), others(&pinned), "in their order");
+        }
+    }
+
+    #[test]
+    fn old_tool_results_give_way_and_nothing_else_does(messages in histories(), keep in 0_usize..5, pin in 0_usize..20) {
+        let mut messages: Vec<Message> = messages.into_iter().map(|one| match one.role {
+            Role::Tool => Message { content: "a long result ".repeat(9), ..one },
+            Role::System | Role::User | Role::Assistant => one,
+        }).collect();
+        if let Some(one) = messages.get_mut(pin) {
+            one.pin = true;
+        }
+        let turn = current_turn_start(&messages);
+        let results: Vec<usize> = (0..messages.len()).filter(|at| messages[*at].role == Role::Tool).collect();
+        let goes = |at: usize| {
+            let is_old = results.iter().position(|one| *one == at).is_some_and(|place| place + keep < results.len());
+            is_old && at < turn && !messages[at].pin
+        };
+        let result = done(&CompressionContext {
+            messages: messages.iter().cloned().map(Arc::new).collect(),
+            compression_config: Some(serde_json::from_value(
+                json!({"strategy": "clear_tool_results", "parameters": {"keep": keep}})).expect("config")),
+            ..CompressionContext::default()
+        });
+        prop_assert_eq!(result.messages.len(), messages.len());
+        for (at, (was, is)) in messages.iter().zip(&result.messages).enumerate() {
+            prop_assert_eq!(**is != *was, goes(at), "{}: {:?}", at, is);
+            prop_assert_eq!((&is.id, is.role, &is.tool_call_id), (&was.id, was.role, &was.tool_call_id));
+        }
+    }
+
+    #[test]
+    fn payback_weighs_what_is_saved_against_what_is_paid_again(messages in histories(), config in strategies(), requests in 0_u64..6) {
+        let context = |config: &Value| CompressionContext {
+            messages: messages.iter().cloned().map(Arc::new).collect(),
+            compression_config: Some(serde_json::from_value(config.clone()).expect("config")),
+            ..CompressionContext::default()
+        };
+        let summarizes = config["strategy"] == "summarize";
+        let always = done(&context(&config));
+        let mut weighed = config;
+        weighed["parameters"]["payback"] = json!(requests);
+        let told = done(&context(&weighed));
+        let cost = |messages: &[Arc<Message>]| messages.iter().map(|one| Counted::new(Arc::clone(one), &Estimator).tokens).sum::<u64>();
+        let same = messages.iter().zip(&always.messages).take_while(|(was, is)| **was == ***is).count();
+        let pays = requests * always.stats.tokens_saved > cost(&always.messages[same..]);
+        if pays {
+            prop_assert_eq!(told, always);
+        } else if !summarizes {
+            prop_assert_eq!(told.stats.tokens_saved, 0);
+        } else {
+            prop_assert!(told == always || told.stats.tokens_saved == 0);
+        }
+    }
+
     #[test]
     fn every_strategy_keeps_every_promise(messages in histories(), config in strategies()) {
         let word = config["strategy"].as_str().unwrap_or("none").to_owned();
@@ -45,7 +123,8 @@ proptest! {
             prop_assert_eq!(&result.mark_map, &context.mark_map);
             prop_assert_eq!(result.stats.tokens_saved, 0);
         } else {
-            prop_assert!(shown.len() < messages.len() && cost(&shown) < cost(&messages));
+            let is_cleared = word == "clear_tool_results" && shown.len() == messages.len();
+            prop_assert!((shown.len() < messages.len() || is_cleared) && cost(&shown) < cost(&messages));
             prop_assert_eq!(result.stats.tokens_saved, cost(&messages) - cost(&shown));
         }
         prop_assert!(result.mark_map.check(shown.len()).is_ok());
@@ -53,14 +132,14 @@ proptest! {
 
         // System messages stay and stand first.
         let system: Vec<&Message> = messages.iter().filter(|one| one.role == Role::System).collect();
-        if word != "keep_recent" && shown != messages {
+        if !["keep_recent", "clear_tool_results"].contains(&&*word) && shown != messages {
             prop_assert_eq!(&shown.iter().take(system.len()).collect::<Vec<_>>(), &system);
         }
         // The current turn stays.
         let turn = &messages[current_turn_start(&messages)..];
         prop_assert!(turn.iter().all(|one| shown.contains(one)), "the turn {:?} in {:?}", turn, shown);
         // A block is kept or goes as a whole.
-        for block in tool_blocks(&messages) {
+        for block in tool_blocks(&messages).into_iter().filter(|_| word != "clear_tool_results") {
             let kept = messages[block.clone()].iter().filter(|one| shown.contains(one)).count();
             prop_assert!(kept == 0 || kept == block.len(), "split {:?}", &messages[block]);
         }

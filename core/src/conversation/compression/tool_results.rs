@@ -1,0 +1,54 @@
+//! `clear_tool_results`: old results give way to a note; calls, and everything else, stay.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::super::{Tokenizer, message_cost};
+use super::parameters::Clear;
+use super::turn::current_turn_start;
+use crate::message::{Message, Role};
+
+/// The messages with a note in the place of each result but the last ones, those of the current turn, pinned ones and those of
+/// excluded tools. As they were where that saves less than `minTokens`. A result that costs no more than its note stays.
+pub(super) fn cleared(visible: &[Arc<Message>], clear: &Clear, tokenizer: &dyn Tokenizer) -> Vec<Arc<Message>> {
+    let turn = current_turn_start(visible);
+    let is_result = |message: &Arc<Message>| message.role == Role::Tool;
+    let results = visible.iter().filter(|message| is_result(message)).count();
+    let (mut seen, mut saved) = (0, 0_u64);
+    let mut tools: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut shown = Vec::with_capacity(visible.len());
+    for (at, message) in visible.iter().enumerate() {
+        tools.extend(message.tool_calls.iter().map(|call| (&*call.id, &*call.name)));
+        seen += usize::from(is_result(message));
+        let tool = message.tool_call_id.as_deref().and_then(|id| tools.get(id).copied());
+        let stays = !is_result(message)
+            || seen + clear.keep > results
+            || at >= turn
+            || message.pin
+            || tool.is_some_and(|tool| clear.exclude.iter().any(|name| name == tool));
+        let note = (!stays).then(|| note(message, tool.unwrap_or("a tool")));
+        let less = note.as_ref().map_or(0, |note| {
+            message_cost(message, tokenizer).saturating_sub(message_cost(note, tokenizer))
+        });
+        saved = saved.saturating_add(less);
+        shown.push(match note {
+            Some(note) if less > 0 => Arc::new(note),
+            Some(_) | None => Arc::clone(message),
+        });
+    }
+    if saved < clear.min_tokens {
+        return visible.to_vec();
+    }
+    shown
+}
+
+fn note(result: &Message, tool: &str) -> Message {
+    let text = format!("[An old result of {tool} was left out. Call it again if it is needed.]");
+    Message {
+        id: result.id.clone(),
+        tool_call_id: result.tool_call_id.clone(),
+        sub_agent_internal: result.sub_agent_internal,
+        metadata: result.metadata.clone(),
+        ..Message::new(Role::Tool, text)
+    }
+}
