@@ -81,6 +81,10 @@ impl InPlace {
         self.ports.models.choose(profile_id).1.message_rules()
     }
 
+    pub(crate) fn profile(&self, profile_id: Option<&str>) -> Arc<str> {
+        Arc::from(&*self.ports.models.choose(profile_id).0.id)
+    }
+
     pub(crate) fn tool_tokens(&self, tools: &[Arc<str>], tokenizer: &dyn Tokenizer) -> u64 {
         let specs = self.ports.tools.specs(tools);
         let texts = specs

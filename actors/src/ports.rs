@@ -45,6 +45,8 @@ pub struct ModelCall {
     pub session: ModelSession,
     /// The place in the run that the call comes from.
     pub context: CallContext,
+    /// The thread whose earlier requests it goes on from.
+    pub goes_on_from: Arc<str>,
     /// The host's clock, for delays that virtual time can skip.
     pub clock: WorkClock,
     /// A random number of this call's own, for the jitter of its retries; a seeded one under virtual time.

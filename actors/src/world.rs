@@ -97,6 +97,9 @@ impl World for RunWorld<'_> {
     fn message_rules(&self, profile_id: Option<&str>) -> MessageRules {
         self.in_place.message_rules(profile_id)
     }
+    fn profile(&self, profile_id: Option<&str>) -> Option<Arc<str>> {
+        Some(self.in_place.profile(profile_id))
+    }
     fn tool_tokens(&self, tools: &[Arc<str>], tokenizer: &dyn Tokenizer) -> u64 {
         self.in_place.tool_tokens(tools, tokenizer)
     }

@@ -4,8 +4,11 @@ use std::sync::{Arc, Mutex};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use pirn::{Compression, Engine, EventType, Message, Model, ModelCall, ModelReply, Role, RunError, ToolCall};
+use pirn::{
+    Compression, Engine, EventType, Message, Model, ModelCall, ModelReply, Role, RunError, Tool, ToolCall, ToolSpec,
+};
 use pirn_core::conversation::Spent;
+use pirn_core::model_call::{FailureKind, ModelFailure};
 use pirn_tests::world::{Ran, line, node, run_in};
 use serde_json::{Value, json};
 
@@ -127,4 +130,124 @@ fn what_the_model_wrote_stands_for_it_and_what_it_spent_is_the_runs() {
     assert_eq!(here.len(), 1);
     assert_eq!(here[0].raised.data["messagesBefore"], 14);
     assert_eq!(here[0].raised.data["messagesAfter"], 6);
+}
+
+/// A model that writes down its calls, and rejects every order to go on from a request where it is `short`.
+#[derive(Clone, Default)]
+struct Own {
+    asked: Arc<Mutex<Vec<ModelCall>>>,
+    short: bool,
+}
+
+impl Model for Own {
+    fn call(&self, call: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
+        let is_order = call
+            .request
+            .messages
+            .last()
+            .is_some_and(|last| last.content.starts_with("Stop here"));
+        let rejects = self.short && is_order;
+        self.asked.lock().expect("no panic").push(call);
+        async move {
+            if rejects {
+                let mut failure = ModelFailure::new(FailureKind::Rejected);
+                failure.spent = Spent::new(1_000, 0, 1_000);
+                return Err(failure.into_error("too long"));
+            }
+            Ok(ModelReply {
+                content: "Parcel 7 waits for form 7B.".to_owned(),
+                usage: Spent::new(100, 10, 110),
+                ..ModelReply::default()
+            })
+        }
+        .boxed()
+    }
+}
+
+/// The calls of a run whose summaries are by the model of its conversation, `limit` its token limit.
+fn by_its_own(limit: Option<u64>, short: bool) -> (Ran, Vec<ModelCall>) {
+    let own = Own {
+        short,
+        ..Own::default()
+    };
+    let config = json!({"profileId": "main", "prompt": "And now?", "system": "never seen", "tools": ["track"],
+        "parameters": {"temperature": 0.5, "toolChoice": "required"}});
+    let mut main = line("main", &[node("ask", "LLM", config)]);
+    main["config"] = json!({"tokenLimit": limit, "pinned": {"role": "A clerk", "todo": "Find it."}, "fromEnd": 3});
+    let ran = run_in(
+        Engine::builder()
+            .virtual_time(Some(3))
+            .model("own", Arc::new(own.clone()))
+            .tool(Arc::new(Track))
+            .compression(&Compression::summarize().profile("main").keep_recent(4)),
+        &json!({ "workflows": [main], "profiles": [{ "id": "main", "provider": "own" }] }),
+        Value::Null,
+        conversation(),
+    );
+    let asked = own.asked.lock().expect("no panic").clone();
+    (ran, asked)
+}
+
+struct Track;
+
+impl Tool for Track {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "track".to_owned(),
+            description: "Where a parcel is".to_owned(),
+            parameters: json!({"type": "object"}),
+        }
+    }
+
+    fn call(&self, _: Value, _: pirn_actors::host::WorkClock) -> BoxFuture<'static, Result<String, String>> {
+        async { Ok("in Turku".to_owned()) }.boxed()
+    }
+}
+
+#[test]
+fn a_summary_is_asked_for_after_the_request_that_would_have_gone_out() {
+    let (_, without) = by_its_own(None, false);
+    let (ran, asked) = by_its_own(Some(250), false);
+    assert_eq!(ran.code(), "", "{:?}", ran.report.error);
+    assert_eq!((without.len(), asked.len()), (1, 2));
+    let (would_be, order) = (&without[0], &asked[0]);
+    let (last, before) = order.request.messages.split_last().expect("an order");
+    assert_eq!(before, &would_be.request.messages[..]);
+    assert!(would_be.request.inserted_at.is_some());
+    assert_eq!(order.request.inserted_at, would_be.request.inserted_at);
+    assert!(
+        last.content.starts_with("Stop here") && last.content.contains("last 4 messages"),
+        "{}",
+        last.content
+    );
+    assert_eq!(order.tools, would_be.tools);
+    assert_eq!(order.tools.len(), 1);
+    assert_eq!(
+        json!(order.parameters),
+        json!({"temperature": 0.5}),
+        "the same, and no choice of tools"
+    );
+    assert_eq!(*order.goes_on_from, *ran.report.thread_id);
+    assert_ne!(*order.context.thread_id, *ran.report.thread_id, "another thread asks");
+    assert_eq!(ran.visible()[..2], ["You are kind.", "Parcel 7 waits for form 7B."]);
+    assert!(asked[1].request.tokens < would_be.request.tokens);
+}
+
+#[test]
+fn a_model_that_takes_no_more_is_sent_a_transcript() {
+    let (ran, asked) = by_its_own(Some(250), true);
+    assert_eq!(ran.code(), "", "{:?}", ran.report.error);
+    assert_eq!(asked.len(), 3);
+    let [system, transcript] = &asked[1].request.messages[..] else {
+        panic!("{:?}", asked[1].request.messages)
+    };
+    assert_eq!((system.role, transcript.role), (Role::System, Role::User));
+    assert!(
+        transcript.content.contains("calls track {\"parcel\":7}"),
+        "{}",
+        transcript.content
+    );
+    assert!(asked[1].tools.is_empty());
+    assert_eq!(ran.visible()[..2], ["You are kind.", "Parcel 7 waits for form 7B."]);
+    assert_eq!(ran.report.tokens.spent.total, 1_000 + 110 + 110, "both are paid");
 }

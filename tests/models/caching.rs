@@ -38,7 +38,7 @@ fn rounds(calls: &[usize]) -> Vec<Answer> {
 }
 
 /// The blocks of a request in the order in which the cache sees them, and which are marked.
-fn blocks(body: &Value) -> (Vec<String>, Vec<usize>) {
+pub(crate) fn blocks(body: &Value) -> (Vec<String>, Vec<usize>) {
     let listed = |value: &Value| match value {
         Value::String(text) => vec![json!({"type": "text", "text": text})],
         other => other.as_array().cloned().unwrap_or_default(),

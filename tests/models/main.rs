@@ -5,6 +5,7 @@ mod caching;
 mod choices;
 mod conversations;
 mod costs;
+mod counted_cache;
 mod failures;
 mod mcp;
 mod orders;

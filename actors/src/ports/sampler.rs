@@ -88,6 +88,7 @@ impl Sampler {
             response_format: None,
             session: shared.session.clone(),
             context: shared.context.clone(),
+            goes_on_from: Arc::clone(&shared.context.thread_id),
             clock: shared.clock.clone(),
             chance: named_seed(0, &format!("{run_id} {thread_id} {asked}")),
             tokens: TokenSink::closed(),

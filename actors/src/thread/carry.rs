@@ -36,12 +36,20 @@ impl ThreadActor {
                 request,
                 offers_tools,
                 choice,
+                goes_on,
             } => {
                 let streams = turn.machine.awaits(EventType::LlmToken)
                     || turn.run.listening().interest.contains(EventType::LlmToken);
                 Some((
                     id,
-                    self.model(id, node, (request, offers_tools, choice), machine, turn, streams),
+                    self.model(
+                        id,
+                        node,
+                        (request, offers_tools, choice, goes_on),
+                        machine,
+                        turn,
+                        streams,
+                    ),
                 ))
             }
             Effect::Tool {

@@ -2,17 +2,20 @@
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use pirn_core::conversation::ModelRequest;
+use pirn_core::error::RunError;
 use pirn_core::event::{EventType, RaisedEvent};
 use pirn_core::graph::{ContextNode, Graph, NodeIx, NodeKind};
-use pirn_core::thread::{EffectId, ModelChoice, Outcome, ThreadMachine};
+use pirn_core::model_call::{FailureKind, ModelFailure};
+use pirn_core::thread::{EffectId, GoesOn, ModelChoice, ModelReply, Outcome, ThreadMachine};
 use serde_json::{Value, json};
 
 use super::carry::{effect_name, in_flight, label, outcome_answer, tools_of};
 use super::{InFlight, ThreadActor};
 use crate::cause::work_of;
 use crate::host::AwaitKind;
-use crate::ports::{ModelCall, TokenSink};
+use crate::ports::{Model, ModelCall, TokenSink};
 use crate::protocol::bus::{BusMsg, Source};
 use crate::rebuilt::ModelAnswered;
 use crate::run_context::RunContext;
@@ -39,7 +42,7 @@ impl ThreadActor {
         &mut self,
         id: EffectId,
         node: NodeIx,
-        (request, offers_tools, choice): (Arc<ModelRequest>, bool, Option<Arc<ModelChoice>>),
+        (request, offers_tools, choice, goes_on): Asked,
         machine: &ThreadMachine,
         turn: &Turn<'_>,
         streams: bool,
@@ -53,13 +56,23 @@ impl ThreadActor {
         };
         let chosen = choice.as_deref().cloned().unwrap_or_default();
         let profile_id = chosen.profile_id.or(profile_id);
-        let node_parameters = chosen.parameters.or(node_parameters);
+        let node_parameters = match &goes_on {
+            Some(goes_on) => goes_on.parameters.clone(),
+            None => chosen.parameters.or(node_parameters),
+        };
         let (profile, model) = run.ports().models.choose(profile_id.as_deref());
         let mut parameters = profile.parameters.clone().unwrap_or_default();
         let own = node_parameters.iter().flat_map(|more| more.iter());
         parameters.extend(own.map(|(name, value)| (name.clone(), value.clone())));
-        let tools = run.ports().tools.specs(&tools_of(machine, node));
-        if !offers_tools && !tools.is_empty() {
+        let tools = match &goes_on {
+            Some(goes_on) => run.ports().tools.specs(&goes_on.tools),
+            None => run.ports().tools.specs(&tools_of(machine, node)),
+        };
+        if goes_on.is_some() {
+            // Another choice than before would be another prefix for some providers.
+            parameters.remove("tool_choice");
+            parameters.remove("toolChoice");
+        } else if !offers_tools && !tools.is_empty() {
             // Named all the same: providers want the definitions of what was called before.
             parameters.remove("tool_choice");
             parameters.insert("toolChoice".to_owned(), json!("none"));
@@ -73,6 +86,7 @@ impl ThreadActor {
             tools,
             response_format,
             session,
+            goes_on_from: Arc::clone(goes_on.as_ref().map_or(machine.thread_id(), |before| &before.thread_id)),
             context: context_of(&run.run_id, machine, node, run.supervisor.metadata()),
             clock: run.host.work_clock(),
             chance: run.host.random(),
@@ -83,7 +97,7 @@ impl ThreadActor {
             },
         };
         let name = Some(effect_name(run, self.no, id));
-        let future = work_of(machine.trigger_depth(), name, || model.call(call));
+        let future = work_of(machine.trigger_depth(), name, || ask(&model, call, goes_on));
         let answer = outcome_answer(&run.supervisor, self.no, id);
         let work = Box::pin(async move {
             answer.give(match future.await {
@@ -98,6 +112,43 @@ impl ThreadActor {
             turn,
         )
     }
+}
+
+/// A request, whether it offers tools, its node's profile and parameters, and how it goes on from an earlier one.
+type Asked = (Arc<ModelRequest>, bool, Option<Arc<ModelChoice>>, Option<Arc<GoesOn>>);
+
+/// Asks the model. One that does not take a request that goes on from an earlier one is shown the transcript.
+fn ask(
+    model: &Arc<dyn Model>,
+    call: ModelCall,
+    goes_on: Option<Arc<GoesOn>>,
+) -> BoxFuture<'static, Result<ModelReply, RunError>> {
+    let Some(goes_on) = goes_on else {
+        return model.call(call);
+    };
+    let model = Arc::clone(model);
+    let shorter = ModelCall {
+        request: Arc::clone(&goes_on.transcript),
+        tools: Vec::new(),
+        ..call.clone()
+    };
+    Box::pin(async move {
+        let refused = match model.call(call).await {
+            Err(error) if ModelFailure::of(&error).kind == FailureKind::Rejected => ModelFailure::of(&error).spent,
+            answered => return answered,
+        };
+        match model.call(shorter).await {
+            Ok(mut reply) => {
+                reply.usage.add(refused);
+                Ok(reply)
+            }
+            Err(error) => {
+                let mut spent = ModelFailure::of(&error).spent;
+                spent.add(refused);
+                Err(ModelFailure::spending(error, spent))
+            }
+        }
+    })
 }
 
 /// The profile that a node's model is chosen by.

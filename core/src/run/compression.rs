@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::conversation::ConversationTurn;
 use crate::conversation::compression::{
@@ -34,15 +34,34 @@ impl ConversationTurn<'_, '_> {
     }
 
     pub(super) fn compress(&mut self, config: CompressionConfig) -> Outcome {
+        let writer = config
+            .parameters
+            .get("profileId")
+            .and_then(Value::as_str)
+            .map(str::to_owned);
         let context = self.context(config);
         let basis = self.own.machine.conversation().basis();
         let tokenizer = self.tokenizer();
         match compress(&context, &*tokenizer) {
             Ok(Compression::Done(result)) => self.take_result(basis, &result),
             Ok(Compression::Summarize(plan)) => {
-                let request = summary_request(&plan, &*tokenizer);
+                let transcript = Arc::new(summary_request(&plan, &*tokenizer));
+                let asked = self.own.requests.as_ref().and_then(|requests| requests.last.as_ref());
+                // The conversation's own model has read most of it before.
+                let asked = asked.filter(|asked| {
+                    let world = &self.step.world;
+                    writer.is_some() && world.profile(writer.as_deref()) == world.profile(asked.profile_id.as_deref())
+                });
+                let goes_on = asked.and_then(|asked| {
+                    let conversation = self.own.machine.conversation();
+                    let request = asked.summary_request(conversation, plan.kept.len(), &*tokenizer)?;
+                    Some((request, asked.goes_on(Arc::clone(&transcript))))
+                });
                 self.own.summary = Some(Box::new((*plan, basis)));
-                Outcome::Summarize(Arc::new(request))
+                match goes_on {
+                    Some((request, goes_on)) => Outcome::Summarize(Arc::new(request), Some(Arc::new(goes_on))),
+                    None => Outcome::Summarize(transcript, None),
+                }
             }
             Err(error) => Outcome::Failed(RunError::new(RunErrorCode::NodeFailed, error.to_string())),
         }

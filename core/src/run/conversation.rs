@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::ThreadNo;
+use super::last_asked::{LastAsked, Requests};
 use super::mailbox::Mailbox;
 use super::message::{
     Assigned, Change, Forwarded, HandedConversation, Merge, Message, Prepared, Request, ToConversation, ToSupervisor,
@@ -17,8 +18,8 @@ use super::step::Step;
 use crate::conversation::compression::{SummaryPlan, replacement};
 use crate::conversation::{
     Basis, Conversation, ConversationEffect, ConversationInput, ConversationMachine, Counted, MessageRules,
-    ModelRequest, Opening, PinStrategy, PrefixWatch, RequestParts, ResolvedContext, TokenSignal, Tokenizer,
-    build_request, hash_text,
+    ModelRequest, Opening, PinStrategy, RequestParts, ResolvedContext, TokenSignal, Tokenizer, build_request,
+    hash_text,
 };
 use crate::definition::{ConversationMode, Pinned, VariableScope};
 use crate::error::{RunError, RunErrorCode};
@@ -48,9 +49,9 @@ pub(super) struct OwnConversation {
     pub(super) token_limit: Option<u64>,
     /// A model writes it.
     pub(super) summary: Option<Box<(SummaryPlan, Basis)>>,
-    /// The thread's last requests, while somebody listens to REQUEST_PREPARED.
+    /// The requests that its model got.
     #[serde(default)]
-    prefix: Option<Box<PrefixWatch>>,
+    pub(super) requests: Option<Box<Requests>>,
 }
 
 impl OwnConversation {
@@ -59,7 +60,7 @@ impl OwnConversation {
             machine: ConversationMachine::new(conversation, token_limit),
             token_limit,
             summary: None,
-            prefix: None,
+            requests: None,
         }
     }
 }
@@ -88,7 +89,11 @@ impl ConversationTurn<'_, '_> {
                 let outcome = self.serve(*request);
                 answer(self.mailbox, thread, effect, outcome);
             }
-            ToConversation::Forward(thread, forwarded) => {
+            ToConversation::Forward(thread, mut forwarded) => {
+                if let Forwarded::Prepared { prepared, .. } = &mut *forwarded {
+                    let last = self.own.requests.as_ref().and_then(|requests| requests.last.clone());
+                    prepared.asked = last.map(Box::new);
+                }
                 let conversation = self.own.machine.snapshot();
                 forward(self.mailbox, thread, *forwarded, self.owner, Some(conversation));
             }
@@ -110,7 +115,7 @@ impl ConversationTurn<'_, '_> {
                 pinned,
                 tool_tokens,
                 rules,
-            } => self.answer_op(op, pinned.as_deref(), tool_tokens, rules),
+            } => self.answer_op(op, pinned, tool_tokens, rules),
             Request::Merge(merge) => {
                 let own = self.trigger_depth;
                 self.trigger_depth = own.max(merge.trigger_depth);
@@ -195,7 +200,7 @@ impl ConversationTurn<'_, '_> {
     fn answer_op(
         &mut self,
         op: ConversationOp,
-        pinned: Option<&Pinned>,
+        pinned: Option<Box<Pinned>>,
         tool_tokens: u64,
         rules: MessageRules,
     ) -> Outcome {
@@ -230,14 +235,37 @@ impl ConversationTurn<'_, '_> {
                 let from_end = self.graph().config.from_end;
                 let parts = RequestParts {
                     agent,
-                    pinned,
+                    pinned: pinned.as_deref(),
                     strategy: from_end.map_or_else(PinStrategy::default, PinStrategy::FromEnd),
                     system: system.as_deref(),
                     pending: None,
                     tool_tokens,
                     rules,
                 };
-                self.prepare(&parts, (node, choice.as_deref()), recheck)
+                let outcome = self.prepare(&parts, (node, choice.as_deref()), recheck);
+                let strategy = parts.strategy;
+                let NodeKind::Llm(llm) = &self.graph().node(node).kind else {
+                    return outcome;
+                };
+                let chosen = choice.as_deref();
+                let last = LastAsked {
+                    thread_id: Arc::clone(self.thread.thread_id()),
+                    profile_id: chosen
+                        .and_then(|choice| choice.profile_id.clone())
+                        .or_else(|| llm.profile_id.clone()),
+                    tools: llm.tools.clone(),
+                    parameters: chosen
+                        .and_then(|choice| choice.parameters.clone())
+                        .or_else(|| llm.parameters.clone()),
+                    agent,
+                    system,
+                    pinned,
+                    strategy,
+                    tool_tokens,
+                    rules,
+                };
+                self.own.requests.get_or_insert_default().last = Some(last);
+                outcome
             }
             ConversationOp::Compress(config) => self.compress(config),
             ConversationOp::FinishSummary(text) => self.finish_summary(&text),
@@ -255,9 +283,9 @@ impl ConversationTurn<'_, '_> {
         let mut events = Vec::new();
         if self.step.listens(EventType::RequestPrepared) {
             events.push(self.prepared(&request, parts.tool_tokens, asked_by, recheck));
-        } else {
+        } else if let Some(requests) = &mut self.own.requests {
             // What is sent now is not known to a later one.
-            self.own.prefix = None;
+            requests.prefix = None;
         }
         if !request.repairs.is_empty() {
             events.push(RaisedEvent::new(
@@ -315,7 +343,7 @@ impl ConversationTurn<'_, '_> {
             _ => Opening::default(),
         };
         let tokenizer = self.tokenizer();
-        let watch = self.own.prefix.get_or_insert_default();
+        let watch = self.own.requests.get_or_insert_default().prefix.get_or_insert_default();
         let prefix = watch.prepared(request, opening, recheck, &*tokenizer);
         let mut event = RaisedEvent::new(
             EventType::RequestPrepared,

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::firing::Firing;
+use super::last_asked::LastAsked;
 use super::panics::Panic;
 use super::session::SessionState;
 use super::trigger_calls::{CallNo, TriggerCall};
@@ -385,6 +386,9 @@ pub struct Prepared {
     pub node: NodeIx,
     /// Its conversation.
     pub conversation: Conversation,
+    /// The request that its model got last.
+    #[serde(default)]
+    pub asked: Option<Box<LastAsked>>,
 }
 
 /// The end of a thread.

@@ -28,6 +28,7 @@ mod events;
 mod firing;
 mod forks;
 mod graphs;
+mod last_asked;
 mod machine;
 mod mailbox;
 mod message;
@@ -58,6 +59,7 @@ pub use answer::{AnswerRefused, Fits};
 pub use doubt::{Doubt, DoubtKind, DoubtReport, RepeatReport, Resolution, effect_key, trigger_key};
 pub use effect::{DetachedStart, Effect};
 pub use firing::Firing;
+pub use last_asked::LastAsked;
 pub use machine::{RunMachine, RunSeed};
 pub use message::{
     Artifacts, Assigned, Assignment, BranchStart, Change, Control, Ended, FollowUp, Forwarded, HandedConversation,

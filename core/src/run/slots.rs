@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::conversation::{OwnConversation, Speech};
+use super::last_asked::LastAsked;
 use super::message::{Artifacts, Ended, HandedConversation, ToThread};
 use super::start::Start;
 use super::step::Step;
@@ -62,18 +63,25 @@ impl RunMachine {
             Slot::Live(_) | Slot::Ended(_) => return,
         };
         let token_limit = self.graphs.token_limit(at.graph).filter(|_| !at.is_unlimited);
-        let own = |conversation| Speech::Own(OwnConversation::new(conversation, token_limit));
+        let own = |conversation, asked: Option<Box<LastAsked>>| {
+            let mut own = OwnConversation::new(conversation, token_limit);
+            if let Some(last) = asked {
+                own.requests.get_or_insert_default().last = Some(*last);
+            }
+            Speech::Own(own)
+        };
         let made = match (start, at.origin) {
-            (Some(start), _) => {
+            (Some(mut start), _) => {
+                let asked = start.asked.take();
                 let made = start.into_machine(ThreadId::new(Arc::clone(&self.run_id), no));
                 made.map(|(machine, conversation)| match conversation {
-                    HandedConversation::Snapshot(conversation) => (machine, own(conversation)),
+                    HandedConversation::Snapshot(conversation) => (machine, own(conversation, asked)),
                     HandedConversation::Shared(owner) => (machine, Speech::Shared(owner)),
                 })
             }
             (None, Origin::Branch { fork, path, .. }) => {
                 let branch = self.branch(no, fork, path as usize);
-                branch.map(|(machine, conversation)| (machine, own(conversation)))
+                branch.map(|(machine, conversation)| (machine, own(conversation, None)))
             }
             (None, Origin::Main | Origin::Item { .. } | Origin::Called { .. } | Origin::Triggered { .. }) => None,
         };

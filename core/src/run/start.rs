@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::last_asked::LastAsked;
 use super::message::{HandedConversation, Timer};
 use super::step::Step;
 use super::tree::{Branching, Origin, Owned};
@@ -39,6 +40,9 @@ pub(super) struct Start {
     pub(super) trigger_depth: u32,
     pub(super) is_unlimited: bool,
     pub(super) is_detached: bool,
+    /// The request that the conversation's model got last, where a conversation goes on here.
+    #[serde(default)]
+    pub(super) asked: Option<Box<LastAsked>>,
 }
 
 impl Start {
@@ -56,6 +60,7 @@ impl Start {
             trigger_depth: 0,
             is_unlimited: false,
             is_detached: false,
+            asked: None,
         }
     }
 

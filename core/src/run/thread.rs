@@ -465,6 +465,7 @@ impl ThreadTurn<'_, '_> {
             variables: machine.variables().clone(),
             node: machine.node(),
             conversation: Conversation::new(),
+            asked: None,
         };
         self.forward(Forwarded::Prepared { firing, prepared });
     }

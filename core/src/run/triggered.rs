@@ -136,6 +136,7 @@ impl RunMachine {
                     // Inside what a token event started the limit is not checked, nor in what starts there.
                     is_unlimited: is_token || at.is_unlimited,
                     is_detached: at.is_detached,
+                    asked: prepared.asked.clone().filter(|_| is_token),
                     ..Start::of(graph, ThreadKind::Triggered, origin, Arc::new(input))
                 };
                 let thread = self.start(start, step);

@@ -34,6 +34,10 @@ pub trait World {
     fn tokenizer(&self, graph: &Graph) -> Arc<dyn Tokenizer>;
     /// The order of messages that a profile's model takes; of the default one, where none is named.
     fn message_rules(&self, profile_id: Option<&str>) -> MessageRules;
+    /// The profile that this names, or the default one; none where that is not known.
+    fn profile(&self, profile_id: Option<&str>) -> Option<Arc<str>> {
+        profile_id.map(Arc::from)
+    }
     /// Tokens of the definitions of these tools.
     fn tool_tokens(&self, tools: &[Arc<str>], tokenizer: &dyn Tokenizer) -> u64;
     /// Evaluates texts of a node; `None` where that may take long: it is an effect then.

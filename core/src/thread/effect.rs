@@ -38,6 +38,21 @@ pub struct ModelChoice {
     pub parameters: Option<Arc<Map<String, Value>>>,
 }
 
+/// The request for a summary where it is the one that the conversation's model would get next, with an instruction after it: it is
+/// sent as that model's requests are, so that the provider's cache serves what they have in common.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GoesOn {
+    /// The thread whose requests these are.
+    pub thread_id: Arc<str>,
+    /// The tools that they offer.
+    pub tools: Vec<Arc<str>>,
+    /// Laid over the profile's parameters.
+    pub parameters: Option<Arc<Map<String, Value>>>,
+    /// The request with a transcript, for a model that does not take so much.
+    pub transcript: Arc<ModelRequest>,
+}
+
 /// Everything that an LLM node evaluates where it is more than texts: the object that answers [`Evaluation::Prompt`].
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Computed {
@@ -320,6 +335,9 @@ pub enum Effect {
         offers_tools: bool,
         /// The profile and the parameters, where they were evaluated.
         choice: Option<Arc<ModelChoice>>,
+        /// The request goes on from one that the model got before.
+        #[serde(default)]
+        goes_on: Option<Arc<GoesOn>>,
     },
     /// Call a tool: [`Outcome::Tool`], or [`Outcome::NeedsConsent`] where nothing was done.
     Tool {
@@ -456,8 +474,8 @@ pub enum Outcome {
     Tool(ToolResult),
     /// A tool's call was not made: a person is asked first.
     NeedsConsent(Box<ConsentRequest>),
-    /// A summary is to be written from this request.
-    Summarize(Arc<ModelRequest>),
+    /// A summary is to be written from this request, which may go on from one that the model got before.
+    Summarize(Arc<ModelRequest>, Option<Arc<GoesOn>>),
     /// A fork was joined.
     Joined(Joined),
     /// A called workflow ended well.

@@ -21,7 +21,7 @@ mod step;
 pub use crate::value::Output;
 pub use effect::{
     CancelReason, ConsentRequest, ContextChange, ConversationOp, Effect, EffectId, Environment, Evaluation, FiringId,
-    Fold, Input, Joined, LoggedOutcome, ModelChoice, ModelReply, Outcome, PersonsAnswer, Prepared, ScriptLogs,
+    Fold, GoesOn, Input, Joined, LoggedOutcome, ModelChoice, ModelReply, Outcome, PersonsAnswer, Prepared, ScriptLogs,
     ThreadEnd, TimerPurpose, ToolResult, TriggeredResult,
 };
 pub use evaluate::{ThreadScope, evaluate, spec_value};

@@ -102,7 +102,7 @@ impl World {
             Wanted::Items => Outcome::Value(Arc::new(json!([1, 2]))),
             Wanted::Texts => Outcome::Texts(vec![Some("text".to_owned()), None]),
             Wanted::Done => Outcome::Done,
-            Wanted::Compressed if self.dice.below(2) == 0 => Outcome::Summarize(request()),
+            Wanted::Compressed if self.dice.below(2) == 0 => Outcome::Summarize(request(), None),
             // COMPRESSION_COMPLETED is the conversation's to say.
             Wanted::Compressed | Wanted::Summarized => {
                 self.compressions.1 += 1;

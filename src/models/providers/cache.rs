@@ -18,7 +18,7 @@ pub(super) struct CacheHints<'a> {
 
 impl<'a> CacheHints<'a> {
     pub(super) fn of(call: &'a ModelCall) -> Self {
-        let thread = &*call.context.thread_id;
+        let thread = &*call.goes_on_from;
         let from = thread.len().saturating_sub(LONGEST_KEY);
         let from = (from..=thread.len()).find(|from| thread.is_char_boundary(*from));
         let request = &call.request;

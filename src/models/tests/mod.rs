@@ -59,6 +59,7 @@ impl Caller {
             response_format: None,
             session: self.session.clone(),
             context: CallContext::default(),
+            goes_on_from: Arc::default(),
             clock: self.host.host().work_clock(),
             chance: 0,
             tokens,

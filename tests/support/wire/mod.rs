@@ -84,9 +84,12 @@ pub struct Server {
     left: Receiver<()>,
 }
 
+type Decide = dyn Fn(&Request) -> Answer + Send + Sync;
+
 struct Shared {
     answers: Mutex<VecDeque<Answer>>,
-    otherwise: Answer,
+    /// The answer to a request for which there is none of those.
+    otherwise: Box<Decide>,
     requests: Mutex<Vec<Request>>,
 }
 
@@ -96,7 +99,7 @@ impl Server {
     /// # Panics
     /// Panics if loopback has no port left.
     pub fn answering(answers: impl IntoIterator<Item = Answer>) -> Self {
-        Self::start(answers.into_iter().collect(), Answer::HangUp)
+        Self::start(answers.into_iter().collect(), |_| Answer::HangUp)
     }
 
     /// Hands every request on to `upstream`.
@@ -104,15 +107,23 @@ impl Server {
     /// # Panics
     /// As [`Server::answering`].
     pub fn before(upstream: SocketAddr) -> Self {
-        Self::start(VecDeque::new(), Answer::Forward(upstream))
+        Self::start(VecDeque::new(), move |_| Answer::Forward(upstream))
     }
 
-    fn start(answers: VecDeque<Answer>, otherwise: Answer) -> Self {
+    /// Answers each request as `decide` says, one after the other.
+    ///
+    /// # Panics
+    /// As [`Server::answering`].
+    pub fn deciding(decide: impl Fn(&Request) -> Answer + Send + Sync + 'static) -> Self {
+        Self::start(VecDeque::new(), decide)
+    }
+
+    fn start(answers: VecDeque<Answer>, otherwise: impl Fn(&Request) -> Answer + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port on loopback");
         let address = listener.local_addr().expect("bound");
         let shared = Arc::new(Shared {
             answers: Mutex::new(answers),
-            otherwise,
+            otherwise: Box::new(otherwise),
             requests: Mutex::new(Vec::new()),
         });
         let (leaves, left) = channel();
@@ -162,7 +173,7 @@ fn serve(shared: &Shared, mut stream: TcpStream, leaves: &Sender<()>) -> std::io
     let (head, request) = read(&mut stream)?;
     lock(&shared.requests).push(request.clone());
     let answer = lock(&shared.answers).pop_front();
-    match answer.unwrap_or_else(|| shared.otherwise.clone()) {
+    match answer.unwrap_or_else(|| (shared.otherwise)(&request)) {
         Answer::HangUp => Ok(()),
         Answer::Whole { status, headers, body } => {
             let more = lines(headers.iter().map(|(name, value)| format!("{name}: {value}")));

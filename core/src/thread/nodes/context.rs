@@ -83,11 +83,11 @@ pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId,
         (Stage::Compressing { .. }, Outcome::Done) => {
             walk.unless_stopped(|walk| Progress::Done(walk.thread.last.clone()))
         }
-        (Stage::Compressing { .. }, Outcome::Summarize(_)) if walk.thread.stop.is_some() => {
+        (Stage::Compressing { .. }, Outcome::Summarize(..)) if walk.thread.stop.is_some() => {
             tell_failed(walk, &stopped());
             walk.unless_stopped(|_| Progress::Failed(stopped()))
         }
-        (Stage::Compressing { .. }, Outcome::Summarize(request)) => {
+        (Stage::Compressing { .. }, Outcome::Summarize(request, goes_on)) => {
             walk.may_be_held_by(&[EventType::LlmToken]);
             let id = walk.next_effect();
             let node = walk.thread.at;
@@ -97,6 +97,7 @@ pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId,
                 request,
                 offers_tools: false,
                 choice: None,
+                goes_on,
             });
             Progress::Wait(NodeRun::Context(Stage::Summary { id }))
         }

@@ -369,6 +369,7 @@ fn call(walk: &mut StepContext<'_>, mut stage: Stage, prepared: Prepared) -> Pro
         request: prepared.request,
         offers_tools: !stage.is_last_word,
         choice: stage.choice.clone(),
+        goes_on: None,
     });
     stage.to(At::Calling { id })
 }

@@ -286,7 +286,7 @@ pub(super) fn failure(outcome: Outcome) -> RunError {
         | Outcome::Reply(_)
         | Outcome::Tool(_)
         | Outcome::NeedsConsent(_)
-        | Outcome::Summarize(_)
+        | Outcome::Summarize(..)
         | Outcome::Joined(_)
         | Outcome::Child { .. }
         | Outcome::Elapsed

@@ -1,0 +1,94 @@
+//! The request that a conversation's model got last: what the next one is like, for a summary that goes on from it.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::conversation::{
+    AgentKind, Conversation, Counted, MessageRules, ModelRequest, PinStrategy, PrefixWatch, RequestParts, Tokenizer,
+    build_request,
+};
+use crate::definition::Pinned;
+use crate::message::{Message, Role};
+use crate::thread::GoesOn;
+
+/// The requests of a conversation.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Requests {
+    /// The one that its model got last.
+    pub(super) last: Option<LastAsked>,
+    /// The last ones as they are compared, while somebody listens to REQUEST_PREPARED.
+    pub(super) prefix: Option<PrefixWatch>,
+}
+
+/// Everything of a request that is not the conversation's.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct LastAsked {
+    pub(super) thread_id: Arc<str>,
+    /// None: the default one.
+    pub(super) profile_id: Option<Arc<str>>,
+    pub(super) tools: Vec<Arc<str>>,
+    pub(super) parameters: Option<Arc<Map<String, Value>>>,
+    pub(super) agent: AgentKind,
+    pub(super) system: Option<String>,
+    pub(super) pinned: Option<Box<Pinned>>,
+    pub(super) strategy: PinStrategy,
+    pub(super) tool_tokens: u64,
+    pub(super) rules: MessageRules,
+}
+
+impl LastAsked {
+    /// The next request of the conversation, and after it the order to summarize all but its last `kept` messages. None where the
+    /// model would not be shown everything that the summary is to stand for.
+    pub(super) fn summary_request(
+        &self,
+        conversation: &Conversation,
+        kept: usize,
+        tokenizer: &dyn Tokenizer,
+    ) -> Option<ModelRequest> {
+        let is_left_out = |counted: &Counted| self.agent == AgentKind::Main && counted.message.sub_agent_internal;
+        if conversation.visible().iter().any(is_left_out) {
+            return None;
+        }
+        let parts = RequestParts {
+            agent: self.agent,
+            pinned: self.pinned.as_deref(),
+            strategy: self.strategy,
+            system: self.system.as_deref(),
+            pending: None,
+            tool_tokens: self.tool_tokens,
+            rules: self.rules,
+        };
+        let mut request = build_request(conversation, &parts, tokenizer);
+        if !request.repairs.dropped_results.is_empty() {
+            return None;
+        }
+        let order = Counted::new(Message::new(Role::User, instruction(kept)), tokenizer);
+        request.tokens = request.tokens.saturating_add(order.tokens);
+        request.messages.push(order.message);
+        Some(request)
+    }
+
+    /// How that request is sent.
+    pub(super) fn goes_on(&self, transcript: Arc<ModelRequest>) -> GoesOn {
+        GoesOn {
+            thread_id: Arc::clone(&self.thread_id),
+            tools: self.tools.clone(),
+            parameters: self.parameters.clone(),
+            transcript,
+        }
+    }
+}
+
+fn instruction(kept: usize) -> String {
+    let but = match kept {
+        0 => String::new(),
+        1 => " but its last message, which is kept word for word".to_owned(),
+        _ => format!(" but its last {kept} messages, which are kept word for word"),
+    };
+    format!(
+        "Stop here: do not go on with the conversation, and call no tool. Summarize all of it{but}. Keep names, numbers, \
+         decisions, open questions and promises. Answer with the summary alone."
+    )
+}

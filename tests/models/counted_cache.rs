@@ -1,0 +1,267 @@
+//! A provider that counts: the cached tokens that it reports are those of the true longest prefix that a request has in common
+//! with an earlier one.
+
+use std::sync::{Arc, Mutex};
+
+use pirn::{Compression, Message, Role, ThreadStatus, ToolCall};
+use pirn_tests::wire::{Answer, Request, Server};
+use pirn_tests::world::{Ran, line, node, run_in};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+use serde_json::{Value, json};
+
+use crate::caching::blocks;
+use crate::{Weather, engine, profile};
+
+/// The beginning of the order to summarize.
+const ORDER: &str = "Stop here: ";
+
+/// The beginning of the pinned context.
+const PINNED: &str = "## Agent Role Definition";
+
+/// A request as a provider reads it: tools, system text, messages.
+#[derive(Clone, Debug)]
+struct Read {
+    text: String,
+    /// The beginning of the pinned context, else the end.
+    pinned: usize,
+    is_summary: bool,
+    /// Bytes that were read before.
+    cached: usize,
+}
+
+/// Everything that was read, in order.
+type Log = Arc<Mutex<Vec<Read>>>;
+
+fn common(one: &str, other: &str) -> usize {
+    one.bytes()
+        .zip(other.bytes())
+        .take_while(|(one, other)| one == other)
+        .count()
+}
+
+fn read(request: &Request, log: &Log) -> Read {
+    let body = &request.body;
+    let pieces: Vec<String> = if is_anthropic(request) {
+        blocks(body).0
+    } else {
+        let lists = [&body["tools"], &body["messages"]];
+        let all = lists.into_iter().filter_map(Value::as_array).flatten();
+        all.map(Value::to_string).collect()
+    };
+    let before_pinned = pieces.iter().take_while(|piece| !piece.contains(PINNED));
+    let pinned = before_pinned.map(|piece| piece.len() + 1).sum();
+    let text: String = pieces.iter().flat_map(|piece| [piece, "\n"]).collect();
+    let mut log = log.lock().expect("no panic");
+    let read = Read {
+        pinned,
+        is_summary: pieces.last().is_some_and(|piece| piece.contains(ORDER)),
+        cached: log
+            .iter()
+            .map(|earlier| common(&earlier.text, &text))
+            .max()
+            .unwrap_or(0),
+        text,
+    };
+    log.push(read.clone());
+    read
+}
+
+fn is_anthropic(request: &Request) -> bool {
+    request.path.ends_with("/messages")
+}
+
+/// A provider that says these things in turn: so many calls of a tool, or a text for none; a summary where it is ordered.
+fn counting(says: Vec<usize>) -> (Server, Log) {
+    let log = Log::default();
+    let (known, next) = (Arc::clone(&log), Mutex::new(says.into_iter().enumerate()));
+    let server = Server::deciding(move |request| {
+        let read = read(request, &known);
+        let (round, calls) = if read.is_summary {
+            (0, 0)
+        } else {
+            next.lock().expect("no panic").next().unwrap_or_default()
+        };
+        let text = if read.is_summary {
+            "They spoke of the weather."
+        } else {
+            "It is fine."
+        };
+        let (sent, cached) = (read.text.len() / 4, read.cached / 4);
+        let call = |at: usize| (format!("r{round}-{at}"), json!({"city": format!("city {at}")}));
+        let body = if is_anthropic(request) {
+            let mut content: Vec<Value> = (0..calls)
+                .map(call)
+                .map(|(id, input)| json!({"type": "tool_use", "id": id, "name": "weather", "input": input}))
+                .collect();
+            if calls == 0 {
+                content.push(json!({"type": "text", "text": text}));
+            }
+            let usage = json!({"input_tokens": sent - cached, "cache_read_input_tokens": cached, "output_tokens": 5});
+            let reason = if calls > 0 { "tool_use" } else { "end_turn" };
+            json!({"content": content, "stop_reason": reason, "usage": usage})
+        } else {
+            let mut message = json!({"role": "assistant", "content": text});
+            if calls > 0 {
+                message["tool_calls"] = (0..calls)
+                    .map(call)
+                    .map(|(id, input)| {
+                        json!({"id": id, "type": "function", "function": {"name": "weather", "arguments": input.to_string()}})
+                    })
+                    .collect();
+            }
+            let reason = if calls > 0 { "tool_calls" } else { "stop" };
+            json!({"choices": [{"index": 0, "message": message, "finish_reason": reason}], "usage": {
+                "prompt_tokens": sent, "completion_tokens": 5, "total_tokens": sent + 5,
+                "prompt_tokens_details": {"cached_tokens": cached}}})
+        };
+        Answer::Whole {
+            status: 200,
+            headers: Vec::new(),
+            body: body.to_string(),
+        }
+    });
+    (server, log)
+}
+
+/// A conversation that goes on for some questions.
+#[derive(Clone, Debug)]
+struct Talk {
+    is_anthropic: bool,
+    has_pinned: bool,
+    from_end: usize,
+    keep_recent: u32,
+    /// Words of each message before.
+    history: Vec<usize>,
+    /// Calls of a tool in each round of each question.
+    questions: Vec<Vec<usize>>,
+    /// Tokens beyond the first request that are let be.
+    room: u64,
+}
+
+fn talks() -> impl Strategy<Value = Talk> {
+    (
+        any::<bool>(),
+        any::<bool>(),
+        1_usize..7,
+        2_u32..8,
+        prop::collection::vec(20_usize..60, 40..70),
+        prop::collection::vec(prop::collection::vec(1_usize..4, 0..3), 2..6),
+        30_u64..200,
+    )
+        .prop_map(
+            |(is_anthropic, has_pinned, from_end, keep_recent, history, questions, room)| Talk {
+                is_anthropic,
+                has_pinned,
+                from_end,
+                keep_recent,
+                history,
+                questions,
+                room,
+            },
+        )
+}
+
+fn history(words: &[usize]) -> Vec<Message> {
+    let said = |place: usize, count: usize| {
+        let words: Vec<String> = (0..count).map(|word| format!("word{}", place * word % 97)).collect();
+        words.join(" ")
+    };
+    let mut messages = Vec::new();
+    for (place, count) in words.iter().enumerate() {
+        let id = format!("h{place}");
+        messages.push(Message::new(
+            Role::User,
+            format!("Question {place}: {}", said(place, *count)),
+        ));
+        if place % 3 == 0 {
+            messages.push(Message {
+                tool_calls: vec![ToolCall {
+                    id: id.clone(),
+                    name: "weather".into(),
+                    arguments: json!({"city": place}),
+                }],
+                ..Message::new(Role::Assistant, "")
+            });
+            messages.push(Message::tool_result(id, "fine"));
+        }
+        messages.push(Message::new(Role::Assistant, format!("Answer {place}.")));
+    }
+    messages
+}
+
+fn play(talk: &Talk) -> (Ran, Vec<Read>) {
+    let says = talk
+        .questions
+        .iter()
+        .flat_map(|rounds| rounds.iter().copied().chain([0]))
+        .collect();
+    let (server, log) = counting(says);
+    let asks: Vec<Value> = (0..talk.questions.len())
+        .map(|place| {
+            let config = json!({"profileId": "m", "system": "You know the weather.", "tools": ["weather"],
+                "prompt": format!("And where is it fine now, for the {place}. time?")});
+            node(&format!("ask{place}"), "LLM", config)
+        })
+        .collect();
+    let history = history(&talk.history);
+    let tokens: usize = history.iter().map(|message| message.content.len() / 4 + 6).sum();
+    let mut bundle = line("talks", &asks);
+    bundle["config"] = json!({"tokenLimit": tokens as u64 + talk.room, "fromEnd": talk.from_end});
+    if talk.has_pinned {
+        bundle["config"]["pinned"] = json!({"role": "A weatherman", "todo": "Say where it is fine."});
+    }
+    let provider = if talk.is_anthropic { "anthropic" } else { "openai" };
+    let more = json!({"provider": provider, "stream": false, "promptCache": true});
+    let builder = engine([profile(&server, &more)])
+        .tool(Arc::new(Weather))
+        .compression(&Compression::summarize().profile("m").keep_recent(talk.keep_recent));
+    let ran = run_in(builder, &bundle, Value::Null, history);
+    // The rules of the provider hold for each of them.
+    assert!(!server.requests().is_empty());
+    let log = log.lock().expect("no panic").clone();
+    (ran, log)
+}
+
+/// Bytes of the request before that came again, of those before the pinned context: in a short conversation, where it goes to the
+/// end, it may come to stand earlier in the next request.
+fn again(pair: &[Read]) -> (usize, usize) {
+    let most = pair[0].pinned.min(pair[1].pinned);
+    (common(&pair[0].text, &pair[1].text).min(most), most)
+}
+
+#[test]
+fn nearly_all_of_a_request_is_the_prefix_of_the_next_and_of_a_compression() {
+    let mut runner = TestRunner::deterministic();
+    let (mut summaries, mut plain) = (Vec::new(), 0);
+    for _ in 0..200 {
+        let talk = talks().new_tree(&mut runner).expect("a talk").current();
+        let (ran, log) = play(&talk);
+        assert_eq!(ran.report.status, ThreadStatus::Completed, "{:?}", ran.report.error);
+        let cached: usize = log.iter().map(|read| read.cached / 4).sum();
+        assert_eq!(
+            ran.report.tokens.spent.cached_read, cached as u64,
+            "every figure of the provider is told"
+        );
+        for pair in log.windows(2) {
+            let (same, most) = again(pair);
+            if pair[0].is_summary {
+                continue;
+            }
+            if pair[1].is_summary {
+                assert!(same * 100 >= most * 95, "{same} of {most}: {talk:?}");
+                summaries.push(same * 100 / pair[1].pinned);
+            } else {
+                assert!(same * 100 >= most * 98, "{same} of {most}: {talk:?}");
+                plain += 1;
+            }
+        }
+    }
+    assert!(plain > 500 && summaries.len() > 50, "{plain} {}", summaries.len());
+    let served = summaries.iter().sum::<usize>() / summaries.len();
+    assert!(
+        served >= 95,
+        "{served} % of a request for a summary is the prefix of the one before"
+    );
+}
