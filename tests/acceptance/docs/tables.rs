@@ -277,7 +277,14 @@ fn every_join_strategy_and_compression_strategy_is_explained() {
         );
     }
     let listed = first_names(&rows_below(&page("docs/reference/compression.md"), "## Strategies"));
-    let known = ["keep_recent", "keep_system_recent", "sliding_window", "summarize"].map(str::to_owned);
+    let known = [
+        "clear_tool_results",
+        "keep_recent",
+        "keep_system_recent",
+        "sliding_window",
+        "summarize",
+    ];
+    let known = known.map(str::to_owned);
     assert_eq!(listed, known.into());
 }
 
