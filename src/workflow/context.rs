@@ -162,7 +162,11 @@ impl Context {
 
 fn text_message((role, content): (Role, impl Into<String>)) -> TextMessage {
     let content = content.into();
-    TextMessage { role, content }
+    TextMessage {
+        role,
+        content,
+        pin: false,
+    }
 }
 
 impl From<Context> for Step {

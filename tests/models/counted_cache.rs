@@ -3,7 +3,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use pirn::{Compression, Message, Role, ThreadStatus, ToolCall};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use pirn::{Compression, Message, Role, ThreadStatus, Tool, ToolCall, ToolSpec};
 use pirn_tests::wire::{Answer, Request, Server};
 use pirn_tests::world::{Ran, line, node, run_in};
 use proptest::prelude::*;
@@ -27,6 +29,8 @@ struct Read {
     /// The beginning of the pinned context, else the end.
     pinned: usize,
     is_summary: bool,
+    /// It goes on from the result of a tool.
+    answers: bool,
     /// Bytes that were read before.
     cached: usize,
 }
@@ -56,6 +60,7 @@ fn read(request: &Request, log: &Log) -> Read {
     let mut log = log.lock().expect("no panic");
     let read = Read {
         pinned,
+        answers: pieces.last().is_some_and(|piece| piece.contains("tool_call_id")),
         is_summary: pieces.last().is_some_and(|piece| piece.contains(ORDER)),
         cached: log
             .iter()
@@ -264,4 +269,73 @@ fn nearly_all_of_a_request_is_the_prefix_of_the_next_and_of_a_compression() {
         served >= 95,
         "{served} % of a request for a summary is the prefix of the one before"
     );
+}
+
+/// Knows everything that it is asked.
+struct Knows(&'static str);
+
+impl Tool for Knows {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: self.0.to_owned(),
+            description: format!("Gives what there is of {}", self.0),
+            parameters: json!({"type": "object"}),
+        }
+    }
+
+    fn call(&self, _: Value, _: pirn_actors::host::WorkClock) -> BoxFuture<'static, Result<String, String>> {
+        let known = format!("All there is of {}. ", self.0).repeat(20);
+        async move { Ok(known) }.boxed()
+    }
+}
+
+#[test]
+fn what_comes_after_a_tools_result_at_the_support_desk_is_served() {
+    let known = Log::default();
+    let log = Arc::clone(&known);
+    let server = Server::deciding(move |request| {
+        read(request, &log);
+        let tools = request.body["tools"].as_array().cloned().unwrap_or_default();
+        let messages = request.body["messages"].as_array().cloned().unwrap_or_default();
+        let answered = messages.last().is_some_and(|last| last["role"] == "tool");
+        let mut message = json!({"role": "assistant", "content": "It was opened by customs."});
+        if !answered && !tools.is_empty() {
+            let call = |tool: &Value| {
+                json!({"id": tool["function"]["name"], "type": "function",
+                "function": {"name": tool["function"]["name"], "arguments": "{}"}})
+            };
+            message["tool_calls"] = tools.iter().map(call).collect();
+        }
+        let choice = json!({"index": 0, "message": message, "finish_reason": "stop"});
+        Answer::Whole {
+            status: 200,
+            headers: Vec::new(),
+            body: json!({"choices": [choice]}).to_string(),
+        }
+    });
+    let file = |name: &str| -> Value {
+        let path = format!("{}/../examples/support-desk/{name}", env!("CARGO_MANIFEST_DIR"));
+        serde_json::from_str(&std::fs::read_to_string(path).expect("it is there")).expect("JSON")
+    };
+    let mut bundle = file("workflow.json");
+    bundle["workflows"][0]["config"]["pinned"] = file("pinned.json");
+    let profiles =
+        ["assistant", "writer", "summarizer"].map(|id| profile(&server, &json!({"id": id, "stream": false})));
+    let mut builder = engine(profiles);
+    for name in ["get_order", "track_parcel", "read_policy"] {
+        builder = builder.tool(Arc::new(Knows(name)));
+    }
+    let conversation = serde_json::from_value(file("conversation.json")).expect("messages");
+    let ran = run_in(builder, &bundle, file("ticket.json"), conversation);
+    assert_eq!(ran.report.status, ThreadStatus::Completed, "{:?}", ran.report.error);
+    let all = known.lock().expect("no panic").clone();
+    let answered: Vec<usize> = (0..all.len()).filter(|at| all[*at].answers).collect();
+    assert_eq!(answered.len(), 2, "of the ticket, and of the policies");
+    for at in answered {
+        let shares = all[..at]
+            .iter()
+            .map(|earlier| again(&[earlier.clone(), all[at].clone()]));
+        let best = shares.max_by_key(|(same, most)| same * 1_000 / most);
+        assert!(best.is_some_and(|(same, most)| same * 100 >= most * 98), "{best:?}");
+    }
 }

@@ -18,6 +18,9 @@ pub struct TextMessage {
     pub role: Role,
     /// Template.
     pub content: Text,
+    /// Kept by every compression.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pin: bool,
 }
 
 /// The operation of a CONTEXT_PROCESSOR. In JSON: `{operation: "insert", ...its fields}`.

@@ -36,7 +36,7 @@ pub(crate) use map::ITEM_INDEX;
 pub use model::{
     About, ChoiceSpec, CompiledReducer, ContextNode, Edge, Fork, ForkIx, ForkPath, Graph, InteractionNode, JoinRule,
     LlmNode, LoopNode, MapNode, Node, NodeIx, NodeKind, PartSpec, QuestionTimeout, Snippet, SnippetIx, SnippetKind,
-    ValueSpec,
+    TemplateMessage, ValueSpec,
 };
 pub(crate) use reducers::REDUCED;
 pub use syntax::{NoSyntax, Syntax, SyntaxFault};

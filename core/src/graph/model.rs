@@ -449,13 +449,24 @@ pub struct ChoiceSpec {
     pub parameters: Option<ValueSpec>,
 }
 
+/// A message whose content is a template.
+#[derive(Clone, Copy, Debug)]
+pub struct TemplateMessage {
+    /// The speaker.
+    pub role: Role,
+    /// Template.
+    pub content: SnippetIx,
+    /// Kept by every compression.
+    pub pin: bool,
+}
+
 /// A compiled CONTEXT_PROCESSOR.
 #[derive(Debug)]
 pub enum ContextNode {
     /// Adds messages.
     Insert {
         /// The messages, as templates.
-        messages: Vec<(Role, SnippetIx)>,
+        messages: Vec<TemplateMessage>,
         /// Index among the visible; negative from the end.
         position: i64,
     },
@@ -464,7 +475,7 @@ pub enum ContextNode {
         /// The messages to replace; absent: all.
         target: Option<ConversationHistoryOptions>,
         /// The messages put in their place.
-        messages: Vec<(Role, SnippetIx)>,
+        messages: Vec<TemplateMessage>,
     },
     /// Keeps or removes from an end.
     Truncate(TruncateContext),

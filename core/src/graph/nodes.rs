@@ -8,7 +8,7 @@ use serde_json::json;
 use super::adjacency::Adjacency;
 use super::compile_context::CompileContext;
 use super::diagnostics::{Diagnostics, child, pointer};
-use super::model::{ContextNode, Edge, Fork, ForkIx, Node, NodeKind, ValueSpec};
+use super::model::{ContextNode, Edge, Fork, ForkIx, Node, NodeKind, TemplateMessage, ValueSpec};
 use super::pairing::{Partners, check_fork};
 use super::snippets::Snippets;
 use crate::definition::json::Step;
@@ -18,7 +18,6 @@ use crate::definition::{
     WorkflowDefinition,
 };
 use crate::error::RunErrorCode;
-use crate::message::Role;
 
 /// Compiles the nodes of one workflow.
 pub(super) struct NodeCompiler<'a, 's> {
@@ -372,10 +371,11 @@ impl NodeCompiler<'_, '_> {
                 let pointer = child(&pointer, "replacement");
                 let messages = match &replace.replacement {
                     Replacement::Text(text) => {
-                        vec![(
-                            replace.role,
-                            self.snippets.template(text, || pointer.clone(), self.report),
-                        )]
+                        vec![TemplateMessage {
+                            role: replace.role,
+                            content: self.snippets.template(text, || pointer.clone(), self.report),
+                            pin: false,
+                        }]
                     }
                     Replacement::Messages(messages) => self.messages(messages, &pointer),
                 };
@@ -400,16 +400,17 @@ impl NodeCompiler<'_, '_> {
         }
     }
 
-    fn messages(&mut self, messages: &[TextMessage], pointer: &[Step]) -> Vec<(Role, u32)> {
+    fn messages(&mut self, messages: &[TextMessage], pointer: &[Step]) -> Vec<TemplateMessage> {
         messages
             .iter()
             .enumerate()
             .map(|(index, message)| {
                 let pointer = || child(&child(pointer, index), "content");
-                (
-                    message.role,
-                    self.snippets.template(&message.content, pointer, self.report),
-                )
+                TemplateMessage {
+                    role: message.role,
+                    content: self.snippets.template(&message.content, pointer, self.report),
+                    pin: message.pin,
+                }
             })
             .collect()
     }

@@ -15,9 +15,9 @@ use super::seed::Snapshot;
 use super::state::{Outputs, Variables};
 use crate::error::RunError;
 use crate::graph::{
-    ContextNode, Evaluator, Graph, LlmNode, LoopNode, NodeIx, NodeKind, PartSpec, SnippetIx, Unevaluated, ValueSpec,
+    ContextNode, Evaluator, Graph, LlmNode, LoopNode, NodeIx, NodeKind, PartSpec, SnippetIx, TemplateMessage,
+    Unevaluated, ValueSpec,
 };
-use crate::message::Role;
 use crate::script::{JS_GLOBALS, Scope, bare_name};
 use crate::value::{Output, ValueBudget};
 
@@ -253,8 +253,8 @@ fn is_name(scope: &dyn Scope, word: &str) -> bool {
     JS_GLOBALS.contains(&word) || matches!(word, "variables" | "nodes") || bare_name(scope, word).is_some()
 }
 
-fn contents(messages: &[(Role, SnippetIx)]) -> impl Iterator<Item = Option<SnippetIx>> {
-    messages.iter().map(|(_, content)| Some(*content))
+fn contents(messages: &[TemplateMessage]) -> impl Iterator<Item = Option<SnippetIx>> {
+    messages.iter().map(|message| Some(message.content))
 }
 
 /// The place of the first condition that holds; none of them, or one that is absent, is told apart.

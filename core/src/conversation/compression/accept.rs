@@ -1,6 +1,6 @@
-//! Taking in what somebody else made: a script's result is checked, and never costs the current turn.
+//! Taking in results of others: a script's is checked, and never costs the current turn or a pinned message.
 
-use super::super::{Basis, Conversation, ConversationError, Counted, Tokenizer};
+use super::super::{Basis, Conversation, ConversationError, Counted, Tokenizer, widen};
 use super::context::CompressionResult;
 use super::turn::current_turn_start;
 use crate::message::Role;
@@ -30,7 +30,7 @@ pub fn accept_result(
     let stretches = result.mark_map.visible(result.messages.len());
     let shown = stretches.into_iter().flatten().filter_map(|at| result.messages.get(at));
     let shown: Vec<Counted> = shown.map(|message| Counted::new(message.clone(), tokenizer)).collect();
-    let shown = with_current_turn(&before, shown);
+    let shown = with_pinned(&before, with_current_turn(&before, shown));
     let cost = |messages: &[Counted]| messages.iter().map(|one| one.tokens).fold(0, u64::saturating_add);
     if cost(&shown) >= cost(&before) {
         return Ok(Accepted::NotSmaller);
@@ -56,7 +56,7 @@ pub fn replacement(
         shown.extend(before.iter().filter(|counted| is_system(counted)).cloned());
     }
     shown.extend(others);
-    Ok(shown)
+    Ok(with_pinned(&before, shown))
 }
 
 fn visible_at(conversation: &Conversation, basis: Basis) -> Result<Vec<Counted>, ConversationError> {
@@ -66,6 +66,28 @@ fn visible_at(conversation: &Conversation, basis: Basis) -> Result<Vec<Counted>,
     let visible = conversation.visible();
     let then = visible.indexed().take_while(|(index, _)| *index < basis.length);
     Ok(then.map(|(_, counted)| counted.clone()).collect())
+}
+
+/// `shown`, with the pinned messages of `before` that it lost, or of whose tool block it lost anything: after its system messages,
+/// the block whole.
+fn with_pinned(before: &[Counted], mut shown: Vec<Counted>) -> Vec<Counted> {
+    let is_shown = |shown: &[Counted], counted: &Counted| shown.iter().any(|known| known.message == counted.message);
+    let mut lost: Vec<bool> = before.iter().map(|counted| counted.message.pin).collect();
+    if !lost.contains(&true) {
+        return shown;
+    }
+    widen(before, &mut lost);
+    for (lost, counted) in lost.iter_mut().zip(before) {
+        *lost = *lost && !is_shown(&shown, counted);
+    }
+    widen(before, &mut lost);
+    let lost = before.iter().zip(lost).filter(|(_, lost)| *lost);
+    let lost: Vec<Counted> = lost.map(|(counted, _)| counted.clone()).collect();
+    shown.retain(|counted| !is_shown(&lost, counted));
+    let system = shown.iter().take_while(|counted| counted.message.role == Role::System);
+    let at = system.count();
+    shown.splice(at..at, lost);
+    shown
 }
 
 /// `shown`, ending with the whole current turn of `before`; what of it was there already is not said twice.

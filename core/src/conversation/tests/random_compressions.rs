@@ -5,8 +5,10 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::super::compression::{CompressionContext, current_turn_start};
-use super::super::{Conversation, Counted, Estimator, RequestParts, build_request, tool_blocks};
+use super::super::compression::{
+    Accepted, CompressionContext, CompressionResult, CompressionStats, accept_result, current_turn_start, replacement,
+};
+use super::super::{Conversation, Counted, Estimator, MarkMap, RequestParts, build_request, tool_blocks};
 use super::case_compression::done;
 use super::random_histories::{broken_pairs, histories};
 use crate::message::{Message, Role};
@@ -51,6 +53,38 @@ proptest! {
             let kept: Vec<Message> = visible.iter().filter(|one| one.pin).map(|one| Message::clone(one)).collect();
             prop_assert_eq!(kept.len(), pinned.len());
             prop_assert_eq!(others(&kept), others(&pinned), "in their order");
+        }
+    }
+
+    #[test]
+    fn pinned_messages_survive_what_a_script_makes_of_the_rest(
+        messages in histories(),
+        fates in prop::collection::vec((prop::bool::weighted(0.3), any::<bool>()), 100),
+    ) {
+        let pins = messages.into_iter().zip(&fates).map(|(one, (pin, _))| Message { pin: *pin, ..one });
+        let messages: Vec<Message> = pins.collect();
+        let conversation = Conversation::from_messages(messages.iter().map(|one| Counted::new(one.clone(), &Estimator)));
+        let kept = messages.iter().zip(&fates).filter(|(_, (_, stays))| *stays);
+        let kept: Vec<Arc<Message>> = kept.map(|(one, _)| Arc::new(one.clone())).collect();
+        let counted = kept.iter().map(|one| Counted::new(Arc::clone(one), &Estimator)).collect();
+        let result = CompressionResult { messages: kept, mark_map: MarkMap::default(), stats: CompressionStats::default() };
+        let accepted = accept_result(&conversation, conversation.basis(), &result, &Estimator).expect("it is sound");
+        let replaced = replacement(&conversation, conversation.basis(), counted).expect("nothing changed");
+        let shown = match accepted {
+            Accepted::Replace(shown) => vec![shown, replaced],
+            Accepted::NotSmaller => vec![replaced],
+        };
+        for shown in shown {
+            for pinned in messages.iter().filter(|one| one.pin) {
+                prop_assert_eq!(shown.iter().filter(|one| *one.message == *pinned).count(), 1, "{:?}", pinned);
+            }
+            for block in tool_blocks(&messages) {
+                let there = shown.iter().position(|one| *one.message == messages[block.start]);
+                if let Some(at) = there.filter(|_| messages[block.clone()].iter().any(|one| one.pin)) {
+                    let now: Vec<&Message> = shown[at..].iter().take(block.len()).map(|one| &*one.message).collect();
+                    prop_assert_eq!(now, messages[block].iter().collect::<Vec<_>>(), "a block of a pinned message");
+                }
+            }
         }
     }
 

@@ -7,8 +7,8 @@ use super::{NodeRun, Progress, evaluate, failure};
 use crate::definition::PinSection;
 use crate::error::{RunError, RunErrorCode};
 use crate::event::EventType;
-use crate::graph::{ContextNode, NodeKind};
-use crate::message::{Message, Role};
+use crate::graph::{ContextNode, NodeKind, TemplateMessage};
+use crate::message::Message;
 use crate::thread::effect::{ContextChange, ConversationOp, Effect, EffectId, Evaluation, Outcome};
 use crate::thread::step::StepContext;
 
@@ -156,12 +156,12 @@ fn resolve(walk: &StepContext<'_>, texts: Vec<Option<String>>) -> Option<Context
     };
     match node {
         ContextNode::Insert { messages, position } => Some(ContextChange::Insert {
-            messages: rendered(messages.iter().map(|(role, _)| *role), texts),
+            messages: rendered(messages, texts),
             position: *position,
         }),
         ContextNode::Replace { target, messages } => Some(ContextChange::Replace {
             target: target.clone(),
-            messages: rendered(messages.iter().map(|(role, _)| *role), texts),
+            messages: rendered(messages, texts),
         }),
         ContextNode::Truncate(_)
         | ContextNode::Clear { .. }
@@ -171,9 +171,10 @@ fn resolve(walk: &StepContext<'_>, texts: Vec<Option<String>>) -> Option<Context
     }
 }
 
-fn rendered(roles: impl Iterator<Item = Role>, texts: Vec<Option<String>>) -> Vec<Message> {
-    roles
-        .zip(texts)
-        .map(|(role, text)| Message::new(role, text.unwrap_or_default()))
-        .collect()
+fn rendered(messages: &[TemplateMessage], texts: Vec<Option<String>>) -> Vec<Message> {
+    let rendered = messages.iter().zip(texts).map(|(message, text)| Message {
+        pin: message.pin,
+        ..Message::new(message.role, text.unwrap_or_default())
+    });
+    rendered.collect()
 }
