@@ -2,20 +2,17 @@
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
 use pirn_core::conversation::ModelRequest;
-use pirn_core::error::RunError;
 use pirn_core::event::{EventType, RaisedEvent};
 use pirn_core::graph::{ContextNode, Graph, NodeIx, NodeKind};
-use pirn_core::model_call::{FailureKind, ModelFailure};
-use pirn_core::thread::{EffectId, GoesOn, ModelChoice, ModelReply, Outcome, ThreadMachine};
+use pirn_core::thread::{EffectId, GoesOn, ModelChoice, Outcome, ThreadMachine};
 use serde_json::{Value, json};
 
 use super::carry::{effect_name, in_flight, label, outcome_answer, tools_of};
 use super::{InFlight, ThreadActor};
 use crate::cause::work_of;
 use crate::host::AwaitKind;
-use crate::ports::{Model, ModelCall, TokenSink};
+use crate::ports::{ModelCall, TokenSink};
 use crate::protocol::bus::{BusMsg, Source};
 use crate::rebuilt::ModelAnswered;
 use crate::run_context::RunContext;
@@ -97,7 +94,7 @@ impl ThreadActor {
             },
         };
         let name = Some(effect_name(run, self.no, id));
-        let future = work_of(machine.trigger_depth(), name, || ask(&model, call, goes_on));
+        let future = work_of(machine.trigger_depth(), name, || model.call(call));
         let answer = outcome_answer(&run.supervisor, self.no, id);
         let work = Box::pin(async move {
             answer.give(match future.await {
@@ -116,40 +113,6 @@ impl ThreadActor {
 
 /// A request, whether it offers tools, its node's profile and parameters, and how it goes on from an earlier one.
 type Asked = (Arc<ModelRequest>, bool, Option<Arc<ModelChoice>>, Option<Arc<GoesOn>>);
-
-/// Asks the model. One that does not take a request that goes on from an earlier one is shown the transcript.
-fn ask(
-    model: &Arc<dyn Model>,
-    call: ModelCall,
-    goes_on: Option<Arc<GoesOn>>,
-) -> BoxFuture<'static, Result<ModelReply, RunError>> {
-    let Some(goes_on) = goes_on else {
-        return model.call(call);
-    };
-    let model = Arc::clone(model);
-    let shorter = ModelCall {
-        request: Arc::clone(&goes_on.transcript),
-        tools: Vec::new(),
-        ..call.clone()
-    };
-    Box::pin(async move {
-        let refused = match model.call(call).await {
-            Err(error) if ModelFailure::of(&error).kind == FailureKind::Rejected => ModelFailure::of(&error).spent,
-            answered => return answered,
-        };
-        match model.call(shorter).await {
-            Ok(mut reply) => {
-                reply.usage.add(refused);
-                Ok(reply)
-            }
-            Err(error) => {
-                let mut spent = ModelFailure::of(&error).spent;
-                spent.add(refused);
-                Err(ModelFailure::spending(error, spent))
-            }
-        }
-    })
-}
 
 /// The profile that a node's model is chosen by.
 fn profile_of(graph: &Graph, node: NodeIx) -> Option<Arc<str>> {

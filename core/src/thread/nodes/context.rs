@@ -1,15 +1,19 @@
 //! CONTEXT_PROCESSOR: changes the conversation.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{NodeRun, Progress, evaluate, failure};
+use crate::conversation::ModelRequest;
 use crate::definition::PinSection;
 use crate::error::{RunError, RunErrorCode};
 use crate::event::EventType;
 use crate::graph::{ContextNode, NodeKind, TemplateMessage};
 use crate::message::Message;
-use crate::thread::effect::{ContextChange, ConversationOp, Effect, EffectId, Evaluation, Outcome};
+use crate::model_call::{FailureKind, ModelFailure};
+use crate::thread::effect::{ContextChange, ConversationOp, Effect, EffectId, Evaluation, GoesOn, Outcome};
 use crate::thread::step::StepContext;
 
 /// The stage that the node is in.
@@ -23,8 +27,12 @@ pub(in crate::thread) enum Stage {
     Work { id: EffectId },
     /// The conversation that compresses, or takes a summary in: one atomic step.
     Compressing { id: EffectId },
-    /// The model that writes a summary.
-    Summary { id: EffectId },
+    /// The model that writes a summary; the request for where it rejects this one.
+    Summary {
+        id: EffectId,
+        #[serde(default)]
+        transcript: Option<Arc<ModelRequest>>,
+    },
 }
 
 impl Stage {
@@ -34,7 +42,7 @@ impl Stage {
             | Self::Pin { id, .. }
             | Self::Work { id }
             | Self::Compressing { id }
-            | Self::Summary { id } => *id,
+            | Self::Summary { id, .. } => *id,
         }
     }
 
@@ -89,24 +97,18 @@ pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId,
         }
         (Stage::Compressing { .. }, Outcome::Summarize(request, goes_on)) => {
             walk.may_be_held_by(&[EventType::LlmToken]);
-            let id = walk.next_effect();
-            let node = walk.thread.at;
-            walk.out.push(Effect::Model {
-                id,
-                node,
-                request,
-                offers_tools: false,
-                choice: None,
-                goes_on,
-            });
-            Progress::Wait(NodeRun::Context(Stage::Summary { id }))
+            summarize(walk, request, goes_on)
         }
         (Stage::Summary { .. }, Outcome::Reply(reply)) => {
             walk.spend(reply.usage);
             compress(walk, ConversationOp::FinishSummary(reply.content))
         }
-        (Stage::Summary { .. }, other) => {
+        (Stage::Summary { transcript, .. }, other) => {
             let error = super::llm::call_error(walk, other);
+            let is_rejected = ModelFailure::of(&error).kind == FailureKind::Rejected;
+            if let Some(transcript) = transcript.filter(|_| is_rejected) {
+                return summarize(walk, transcript, None);
+            }
             tell_failed(walk, &error);
             Progress::Failed(error)
         }
@@ -134,6 +136,22 @@ fn stopped() -> RunError {
 /// Every compression is answered once: where the conversation did not take one in, COMPRESSION_FAILED says so.
 fn tell_failed(walk: &mut StepContext<'_>, error: &RunError) {
     walk.emit(EventType::CompressionFailed, |_| [("error", json!(error))]);
+}
+
+/// Asks the model for a summary.
+fn summarize(walk: &mut StepContext<'_>, request: Arc<ModelRequest>, goes_on: Option<Arc<GoesOn>>) -> Progress {
+    let id = walk.next_effect();
+    let node = walk.thread.at;
+    let transcript = goes_on.as_ref().map(|goes_on| Arc::clone(&goes_on.transcript));
+    walk.out.push(Effect::Model {
+        id,
+        node,
+        request,
+        offers_tools: false,
+        choice: None,
+        goes_on,
+    });
+    Progress::Wait(NodeRun::Context(Stage::Summary { id, transcript }))
 }
 
 fn compress(walk: &mut StepContext<'_>, op: ConversationOp) -> Progress {
