@@ -132,11 +132,21 @@ fn what_the_model_wrote_stands_for_it_and_what_it_spent_is_the_runs() {
     assert_eq!(here[0].raised.data["messagesAfter"], 6);
 }
 
-/// A model that writes down its calls, and rejects every order to go on from a request where it is `short`.
+/// A model that writes down its calls.
 #[derive(Clone, Default)]
 struct Own {
     asked: Arc<Mutex<Vec<ModelCall>>>,
-    short: bool,
+    on_order: OnOrder,
+}
+
+/// Its answer to an order that goes on from a request.
+#[derive(Clone, Copy, Default)]
+enum OnOrder {
+    #[default]
+    Summary,
+    Rejection,
+    ToolCall,
+    Nothing,
 }
 
 impl Model for Own {
@@ -146,28 +156,41 @@ impl Model for Own {
             .messages
             .last()
             .is_some_and(|last| last.content.starts_with("Stop here"));
-        let rejects = self.short && is_order;
+        let on_order = if is_order { self.on_order } else { OnOrder::Summary };
         self.asked.lock().expect("no panic").push(call);
         async move {
-            if rejects {
-                let mut failure = ModelFailure::new(FailureKind::Rejected);
-                failure.spent = Spent::new(1_000, 0, 1_000);
-                return Err(failure.into_error("too long"));
-            }
-            Ok(ModelReply {
+            let mut reply = ModelReply {
                 content: "Parcel 7 waits for form 7B.".to_owned(),
                 usage: Spent::new(100, 10, 110),
                 ..ModelReply::default()
-            })
+            };
+            match on_order {
+                OnOrder::Summary => {}
+                OnOrder::Rejection => {
+                    let mut failure = ModelFailure::new(FailureKind::Rejected);
+                    failure.spent = Spent::new(1_000, 0, 1_000);
+                    return Err(failure.into_error("too long"));
+                }
+                OnOrder::ToolCall => {
+                    "Let me look for it.".clone_into(&mut reply.content);
+                    reply.tool_calls = vec![ToolCall {
+                        id: "again".into(),
+                        name: "track".into(),
+                        arguments: json!({}),
+                    }];
+                }
+                OnOrder::Nothing => reply.content.clear(),
+            }
+            Ok(reply)
         }
         .boxed()
     }
 }
 
 /// The calls of a run whose summaries are by the model of its conversation, `limit` its token limit.
-fn by_its_own(limit: Option<u64>, short: bool) -> (Ran, Vec<ModelCall>) {
+fn by_its_own(limit: Option<u64>, on_order: OnOrder) -> (Ran, Vec<ModelCall>) {
     let own = Own {
-        short,
+        on_order,
         ..Own::default()
     };
     let config = json!({"profileId": "main", "prompt": "And now?", "system": "never seen", "tools": ["track"],
@@ -206,8 +229,8 @@ impl Tool for Track {
 
 #[test]
 fn a_summary_is_asked_for_after_the_request_that_would_have_gone_out() {
-    let (_, without) = by_its_own(None, false);
-    let (ran, asked) = by_its_own(Some(250), false);
+    let (_, without) = by_its_own(None, OnOrder::Summary);
+    let (ran, asked) = by_its_own(Some(250), OnOrder::Summary);
     assert_eq!(ran.code(), "", "{:?}", ran.report.error);
     assert_eq!((without.len(), asked.len()), (1, 2));
     let (would_be, order) = (&without[0], &asked[0]);
@@ -235,7 +258,7 @@ fn a_summary_is_asked_for_after_the_request_that_would_have_gone_out() {
 
 #[test]
 fn a_model_that_takes_no_more_is_sent_a_transcript() {
-    let (ran, asked) = by_its_own(Some(250), true);
+    let (ran, asked) = by_its_own(Some(250), OnOrder::Rejection);
     assert_eq!(ran.code(), "", "{:?}", ran.report.error);
     assert_eq!(asked.len(), 3);
     let [system, transcript] = &asked[1].request.messages[..] else {
@@ -250,4 +273,16 @@ fn a_model_that_takes_no_more_is_sent_a_transcript() {
     assert!(asked[1].tools.is_empty());
     assert_eq!(ran.visible()[..2], ["You are kind.", "Parcel 7 waits for form 7B."]);
     assert_eq!(ran.report.tokens.spent.total, 1_000 + 110 + 110, "both are paid");
+}
+
+#[test]
+fn a_model_that_goes_on_in_place_of_summing_up_is_sent_a_transcript() {
+    for on_order in [OnOrder::ToolCall, OnOrder::Nothing] {
+        let (ran, asked) = by_its_own(Some(250), on_order);
+        assert_eq!(ran.code(), "", "{:?}", ran.report.error);
+        assert_eq!(asked.len(), 3);
+        assert!(asked[1].tools.is_empty() && asked[1].request.messages.len() == 2);
+        assert_eq!(ran.visible()[..2], ["You are kind.", "Parcel 7 waits for form 7B."]);
+        assert_eq!(ran.report.tokens.spent.total, 3 * 110, "all are paid");
+    }
 }

@@ -27,7 +27,7 @@ pub(in crate::thread) enum Stage {
     Work { id: EffectId },
     /// The conversation that compresses, or takes a summary in: one atomic step.
     Compressing { id: EffectId },
-    /// The model that writes a summary; the request for where it rejects this one.
+    /// The model that writes a summary; the request for where it rejects this one, or answers with something else.
     Summary {
         id: EffectId,
         #[serde(default)]
@@ -99,9 +99,14 @@ pub(super) fn answer(walk: &mut StepContext<'_>, stage: Stage, effect: EffectId,
             walk.may_be_held_by(&[EventType::LlmToken]);
             summarize(walk, request, goes_on)
         }
-        (Stage::Summary { .. }, Outcome::Reply(reply)) => {
+        (Stage::Summary { transcript, .. }, Outcome::Reply(reply)) => {
             walk.spend(reply.usage);
-            compress(walk, ConversationOp::FinishSummary(reply.content))
+            // It went on with the conversation in place of summing it up: its words are no summary.
+            let went_on = !reply.tool_calls.is_empty() || reply.content.trim().is_empty();
+            match transcript.filter(|_| went_on) {
+                Some(transcript) => summarize(walk, transcript, None),
+                None => compress(walk, ConversationOp::FinishSummary(reply.content)),
+            }
         }
         (Stage::Summary { transcript, .. }, other) => {
             let error = super::llm::call_error(walk, other);
