@@ -89,7 +89,10 @@ impl EngineShared {
     /// One with its id is there, or it has no times.
     pub fn add_schedule(self: &Arc<Self>, trigger: &TriggerDefinition) -> Result<(), String> {
         let schedule = trigger.schedule.as_ref().ok_or("it has no schedule")?;
-        Times::read(&schedule.cron, &schedule.timezone).map_err(|fault| fault.to_string())?;
+        Times::read(&schedule.cron, &schedule.timezone).map_err(|faults| {
+            let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
+            faults.join("; ")
+        })?;
         let mut known = self.schedules.lock();
         let id = trigger.id.clone();
         if known.contains_key(&(Owner::Engine, id.clone())) {

@@ -122,25 +122,25 @@ fn check_schedule(
 
 fn check_times(schedule: &ScheduleDefinition, pointer: &[Step], report: &mut Diagnostics<'_>) {
     let code = FaultCode::InvalidSchedule;
-    let Err(fault) = Times::read(&schedule.cron, &schedule.timezone) else {
-        return;
-    };
-    match fault {
-        TimesFault::Cron(why) => report.fault_with_help(
-            code,
-            &child(pointer, "cron"),
-            format!("the cron expression `{}` cannot be used: {why}", schedule.cron),
-            "five fields: minute, hour, day of the month, month, day of the week; `0 3 * * *` is every night at three",
-        ),
-        TimesFault::Zone(near) => {
-            let message = format!("unknown time zone `{}`", schedule.timezone);
-            let meant = near.map(|near| format!("did you mean `{near}`?"));
-            let help = meant
-                .as_deref()
-                .unwrap_or("a name of the IANA database: `Europe/Berlin`");
-            report.fault_with_help(code, &child(pointer, "timezone"), message, help);
+    let faults = Times::read(&schedule.cron, &schedule.timezone).err();
+    for fault in faults.into_iter().flatten() {
+        match fault {
+            TimesFault::Cron(why) => report.fault_with_help(
+                code,
+                &child(pointer, "cron"),
+                format!("the cron expression `{}` cannot be used: {why}", schedule.cron),
+                "five fields: minute, hour, day of the month, month, day of the week; `0 3 * * *` is every night at three",
+            ),
+            TimesFault::Zone(near) => {
+                let message = format!("unknown time zone `{}`", schedule.timezone);
+                let meant = near.map(|near| format!("did you mean `{near}`?"));
+                let help = meant
+                    .as_deref()
+                    .unwrap_or("a name of the IANA database: `Europe/Berlin`");
+                report.fault_with_help(code, &child(pointer, "timezone"), message, help);
+            }
+            TimesFault::NotBuilt => report.fault(code, pointer, fault.to_string()),
         }
-        TimesFault::NotBuilt => report.fault(code, pointer, fault.to_string()),
     }
 }
 

@@ -12,8 +12,8 @@ impl Times {
     ///
     /// # Errors
     /// [`TimesFault::NotBuilt`].
-    pub fn read(_cron: &str, _timezone: &str) -> Result<Self, TimesFault> {
-        Err(TimesFault::NotBuilt)
+    pub fn read(_cron: &str, _timezone: &str) -> Result<Self, Vec<TimesFault>> {
+        Err(vec![TimesFault::NotBuilt])
     }
 
     /// The first time after a moment.

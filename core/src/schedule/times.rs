@@ -31,20 +31,11 @@ impl Times {
     /// first), and the name of a time zone: `Europe/Berlin`.
     ///
     /// # Errors
-    /// [`TimesFault`].
-    pub fn read(cron: &str, timezone: &str) -> Result<Self, TimesFault> {
-        let zone = Tz::from_str(timezone).map_err(|_| {
-            let names = TZ_VARIANTS.iter().map(|zone| zone.name());
-            let alike = TZ_VARIANTS
-                .iter()
-                .find(|zone| zone.name().eq_ignore_ascii_case(timezone));
-            TimesFault::Zone(alike.map(|zone| zone.name()).or_else(|| nearest(timezone, names)))
-        })?;
-        let cron = Cron::from_str(cron).map_err(|error| TimesFault::Cron(reason(&error)))?;
-        let times = Self { cron, zone };
-        match times.next_on_the_wall(DateTime::UNIX_EPOCH.naive_utc()) {
-            Some(_) => Ok(times),
-            None => Err(TimesFault::Cron("no such time ever comes".to_owned())),
+    /// Every [`TimesFault`], the cron expression's first.
+    pub fn read(cron: &str, timezone: &str) -> Result<Self, Vec<TimesFault>> {
+        match (readable(cron), zone(timezone)) {
+            (Ok(cron), Ok(zone)) => Ok(Self { cron, zone }),
+            (cron, zone) => Err(cron.err().into_iter().chain(zone.err()).collect()),
         }
     }
 
@@ -53,7 +44,7 @@ impl Times {
         let moment = DateTime::from_timestamp_millis(i64::try_from(moment).ok()?)?;
         let mut wall = moment.with_timezone(&self.zone).naive_local();
         loop {
-            wall = self.next_on_the_wall(wall)?;
+            wall = next_on_the_wall(&self.cron, wall)?;
             let due = self.moment_of(wall)?;
             if due > moment {
                 return u64::try_from(due.timestamp_millis()).ok();
@@ -82,11 +73,6 @@ impl Times {
         moment.map_or_else(String::new, |moment| moment.with_timezone(&self.zone).to_rfc3339())
     }
 
-    fn next_on_the_wall(&self, after: NaiveDateTime) -> Option<NaiveDateTime> {
-        let next = self.cron.find_next_occurrence(&after.and_utc(), false).ok()?;
-        Some(next.naive_utc())
-    }
-
     /// The moment of a time on the wall.
     fn moment_of(&self, wall: NaiveDateTime) -> Option<DateTime<Utc>> {
         let at = |wall: NaiveDateTime| match self.zone.from_local_datetime(&wall) {
@@ -98,6 +84,28 @@ impl Times {
             (1..=LONGEST_GAP).find_map(|later| at(minute + Duration::minutes(later)))
         })
     }
+}
+
+/// A cron expression whose times come.
+fn readable(cron: &str) -> Result<Cron, TimesFault> {
+    let cron = Cron::from_str(cron).map_err(|error| TimesFault::Cron(reason(&error)))?;
+    match next_on_the_wall(&cron, DateTime::UNIX_EPOCH.naive_utc()) {
+        Some(_) => Ok(cron),
+        None => Err(TimesFault::Cron("no such time ever comes".to_owned())),
+    }
+}
+
+fn zone(name: &str) -> Result<Tz, TimesFault> {
+    Tz::from_str(name).map_err(|_| {
+        let names = || TZ_VARIANTS.iter().map(|zone| zone.name());
+        let alike = names().find(|known| known.eq_ignore_ascii_case(name));
+        TimesFault::Zone(alike.or_else(|| nearest(name, names())))
+    })
+}
+
+fn next_on_the_wall(cron: &Cron, after: NaiveDateTime) -> Option<NaiveDateTime> {
+    let next = cron.find_next_occurrence(&after.and_utc(), false).ok()?;
+    Some(next.naive_utc())
 }
 
 /// The reason alone, in one sentence.
@@ -230,14 +238,25 @@ mod tests {
 
     #[test]
     fn what_is_no_schedule_is_said() {
-        let fault = |cron: &str, zone: &str| Times::read(cron, zone).expect_err("no schedule");
+        let faults = |cron: &str, zone: &str| Times::read(cron, zone).expect_err("no schedule");
         assert_eq!(
-            fault("0 3 * * *", "Europe/Berln"),
-            TimesFault::Zone(Some("Europe/Berlin"))
+            faults("0 3 * * *", "Europe/Berln"),
+            [TimesFault::Zone(Some("Europe/Berlin"))]
         );
-        assert_eq!(fault("0 3 * * *", "utc+1x"), fault("0 3 * * *", "utc+1x"));
+        assert!(matches!(
+            faults("x", "Europe/Berln")[..],
+            [TimesFault::Cron(_), TimesFault::Zone(Some("Europe/Berlin"))]
+        ));
         for cron in ["", "0 3 * *", "61 * * * *", "0 3 31 2 *", "x y z a b"] {
-            assert!(matches!(fault(cron, "UTC"), TimesFault::Cron(_)), "{cron}");
+            assert!(matches!(faults(cron, "UTC")[..], [TimesFault::Cron(_)]), "{cron}");
         }
+    }
+
+    #[test]
+    fn a_time_before_clocks_went_back_is_before_the_hour_that_comes_twice() {
+        let at = |text: &str| DateTime::parse_from_rfc3339(text).expect("a time").timestamp_millis() as u64;
+        let times = Times::read("30 2 * * *", "Europe/Berlin").expect("times");
+        let due = times.before(at("2026-10-25T02:10:00+01:00"));
+        assert_eq!(due, Some(at("2026-10-25T02:30:00+02:00")));
     }
 }

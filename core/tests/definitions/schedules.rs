@@ -68,6 +68,9 @@ fn what_is_wrong_with_a_schedule_is_told_with_its_place() {
         let compiled = build(file(&trigger));
         assert_eq!(the_fault(&compiled.faults, code).pointer, place, "{trigger}");
     }
+    let two = build(file(&trigger(&json!({"cron": "0 3 * *", "timezone": "Europe/Berln"})))).faults;
+    let places: Vec<&str> = two.iter().map(|fault| &*fault.pointer).collect();
+    assert_eq!(places, ["/triggers/0/schedule/cron", "/triggers/0/schedule/timezone"]);
     let mut stops = trigger(&json!({"cron": "0 3 * * *"}));
     stops["action"] = json!({"type": "STOP_THREAD"});
     let compiled = build(file(&stops));
