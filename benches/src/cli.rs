@@ -124,6 +124,7 @@ fn named(name: &str, size: usize) -> std::io::Result<Workload> {
     Ok(match name {
         "chain" => Workload::Chain(size),
         "fork" => Workload::Fork(size),
+        "map" => Workload::Map(size),
         "any" => Workload::Any(size),
         "talk" => Workload::Talk(size),
         "history" => Workload::History(size),
@@ -132,7 +133,7 @@ fn named(name: &str, size: usize) -> std::io::Result<Workload> {
         "runs" => Workload::Runs(size),
         _ => {
             return Err(usage(
-                "a workload is chain, fork, any, talk, history, events, cpu or runs",
+                "a workload is chain, fork, map, any, talk, history, events, cpu or runs",
             ));
         }
     })

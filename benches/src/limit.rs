@@ -27,7 +27,7 @@ impl Limit {
             (sides::LOCAL, Workload::Fork(8)) => &[Self::GraphFlow],
             (sides::PIRN | sides::LOCAL, _) => match workload {
                 Workload::Chain(_) => &[Self::GraphFlow],
-                Workload::Fork(10_000..) => &[Self::TimesRaw(3.3)],
+                Workload::Fork(10_000..) | Workload::Map(_) => &[Self::TimesRaw(3.3)],
                 Workload::Fork(_) => &[Self::TimesRaw(3.3), Self::GraphFlow],
                 Workload::Any(_) if part == "decided" => &[Self::Us(150.0)],
                 Workload::Any(_) => &[Self::Us(1_000.0)],

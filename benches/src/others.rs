@@ -41,7 +41,8 @@ pub async fn own_lines() -> Vec<Value> {
                     Some(json!({"peer": "pirn", "w": "W4_convo_fork", "n": n, "run_ms_med": median}))
                 }
                 (
-                    Workload::Any(_)
+                    Workload::Map(_)
+                    | Workload::Any(_)
                     | Workload::History(_)
                     | Workload::Events(_)
                     | Workload::Cpu(_)

@@ -7,6 +7,8 @@ pub enum Workload {
     Chain(usize),
     /// W2: so many branches that do next to nothing, joined when all have ended.
     Fork(usize),
+    /// W2 as a MAP: a list of so many items, each the same little work.
+    Map(usize),
     /// W3: one branch that an event ends, and so many that sleep and are stopped for it.
     Any(usize),
     /// W4: a conversation of 10,000 messages forked to so many branches, each appends one.
@@ -30,12 +32,13 @@ pub const WAITS: usize = 10;
 
 impl Workload {
     /// Everything, in the order of the table.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Chain(1_000),
         Self::Fork(8),
         Self::Fork(100),
         Self::Fork(1_000),
         Self::Fork(10_000),
+        Self::Map(10_000),
         Self::Any(1_000),
         Self::Talk(100),
         Self::Events(1_000),
@@ -52,6 +55,7 @@ impl Workload {
         match self {
             Self::Chain(nodes) => format!("W1 chain of {nodes} nodes"),
             Self::Fork(branches) => format!("W2 fork {branches}, join ALL"),
+            Self::Map(items) => format!("W2 MAP of {items} items"),
             Self::Any(losers) => format!("W3 ANY, {losers} sleeping losers"),
             Self::Talk(branches) => format!("W4 {MESSAGES} messages to {branches} branches"),
             Self::History(messages) => format!("W4 {messages} messages to 10 branches"),
@@ -66,7 +70,7 @@ impl Workload {
         match self {
             Self::Chain(_) | Self::Fork(8..=1_000) => 101,
             Self::Talk(_) | Self::History(_) | Self::Any(_) => 51,
-            Self::Fork(_) => 21,
+            Self::Fork(_) | Self::Map(_) => 21,
             Self::Events(_) | Self::Cpu(_) | Self::Runs(..=10_000) => 11,
             Self::Runs(_) => 5,
         }

@@ -81,6 +81,7 @@ impl Bench {
             let workflow = match workload {
                 Workload::Chain(nodes) => workflows::chain(*nodes),
                 Workload::Fork(branches) => workflows::fork(*branches),
+                Workload::Map(items) => workflows::map(*items),
                 Workload::Any(losers) => workflows::any(*losers),
                 Workload::Talk(branches) => workflows::talk(*branches),
                 Workload::History(_) => workflows::talk(10),
@@ -98,6 +99,7 @@ impl Bench {
                 Workload::History(count) => ("talk-10".to_owned(), *count),
                 Workload::Chain(_)
                 | Workload::Fork(_)
+                | Workload::Map(_)
                 | Workload::Any(_)
                 | Workload::Events(_)
                 | Workload::Cpu(_)
@@ -119,6 +121,7 @@ impl Bench {
         match workload {
             Workload::Chain(nodes) => took(self.run(&format!("chain-{nodes}"), None).await),
             Workload::Fork(branches) => took(self.run(&format!("fork-{branches}"), None).await),
+            Workload::Map(items) => took(self.run(&format!("map-{items}"), None).await),
             Workload::Talk(branches) => took(self.run(&format!("talk-{branches}"), Some(MESSAGES)).await),
             Workload::History(messages) => took(self.run("talk-10", Some(messages)).await),
             Workload::Cpu(branches) => took(self.run(&format!("cpu-{branches}"), None).await),

@@ -21,6 +21,7 @@ pub fn side(workload: Workload, spin: Spin) -> Side {
         Workload::History(messages) => messages,
         Workload::Chain(_)
         | Workload::Fork(_)
+        | Workload::Map(_)
         | Workload::Any(_)
         | Workload::Events(_)
         | Workload::Cpu(_)
@@ -33,7 +34,7 @@ pub fn side(workload: Workload, spin: Spin) -> Side {
             Box::pin(async move {
                 match workload {
                     Workload::Chain(nodes) => took(chain(nodes as u64).await),
-                    Workload::Fork(branches) => took(fork(branches).await),
+                    Workload::Fork(branches) | Workload::Map(branches) => took(fork(branches).await),
                     Workload::Any(losers) => any(losers).await,
                     Workload::Talk(branches) => took(talk(&base, branches).await),
                     Workload::History(_) => took(talk(&base, 10).await),

@@ -66,6 +66,21 @@ pub fn fork(branches: usize) -> Value {
     )
 }
 
+/// A MAP over a list of so many items, whose workflow calls `next` once.
+pub fn map(items: usize) -> Value {
+    let id = format!("map-{items}");
+    let config = json!({"items": vec![1; items], "subgraphId": "map-each", "maxItems": items});
+    let over = linked(
+        &id,
+        vec![
+            json!({"id": "start", "type": "START"}),
+            json!({"id": "map", "type": "MAP", "config": config}),
+        ],
+    );
+    let each = row("map-each", 1, &json!({"type": "CODE", "config": {"function": "next"}}));
+    json!({"workflows": [over, each]})
+}
+
 /// So many branches that wait for ever.
 pub fn fork_of_idle(branches: usize) -> Value {
     let node = json!({"type": "WAIT", "config": {"seconds": 100_000}});

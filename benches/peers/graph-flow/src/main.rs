@@ -34,7 +34,8 @@ fn side() -> Side {
                         }
                         took(run(fan((0..branches).map(|n| Reply(format!("b{n}")))), "fan", context).await)
                     }
-                    Workload::Any(_)
+                    Workload::Map(_)
+                    | Workload::Any(_)
                     | Workload::History(_)
                     | Workload::Events(_)
                     | Workload::Cpu(_)
