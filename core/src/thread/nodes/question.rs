@@ -39,7 +39,7 @@ pub struct Interaction {
     /// Time the thread waits from the question on, milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<Millis>,
-    /// The tool call that may run or not by the answer, which is a [`ConsentAnswer`](super::ConsentAnswer); none: it is a
+    /// The tool call that may run or not by the answer, which is a [`ConsentAnswer`](crate::thread::ConsentAnswer); none: it is a
     /// USER_INTERACTION node's question.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<Arc<ToolConsent>>,
