@@ -1,5 +1,6 @@
 //! One job of a script thread, and what carries it out.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -30,6 +31,7 @@ pub(super) struct Done {
 pub(super) struct Reins {
     stop: Mutex<Option<StopFlag>>,
     process: Mutex<Option<std::process::Child>>,
+    was_killed: AtomicBool,
 }
 
 /// Carries jobs out on a script thread, here or through a worker process.
@@ -71,7 +73,14 @@ impl Reins {
         if let Some(process) = &mut *locked(&self.process) {
             // It may have ended by itself.
             let _: std::io::Result<()> = process.kill();
+            self.was_killed.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// True if the process was killed since this was asked last: its job may have been answered in the same moment, and the next
+    /// one needs another process.
+    pub(super) fn was_killed(&self) -> bool {
+        self.was_killed.swap(false, Ordering::Relaxed)
     }
 
     /// The process that the thread works through; the one before has ended, or is ended here.

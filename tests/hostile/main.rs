@@ -4,6 +4,7 @@
 //! `cargo test --release -p pirn-tests --test hostile -- --scripts 20000 --strict` is the long form. `--level thread` or
 //! `process` takes one level, `--seed N` other scripts, `--only WORD` the tests whose names have that word and no scripts. Without `--strict` a busy machine is given time.
 
+mod crossing;
 mod engine;
 mod grammar;
 mod known;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         failures.extend(report.failures.iter().map(|failure| format!("{name}: {failure}")));
     }
     failures.extend(run("peers", &peers::tests(), options.only.as_deref()));
+    failures.extend(run("crossing", crossing::TESTS, options.only.as_deref()));
     failures.extend(run("storm", storm::TESTS, options.only.as_deref()));
     // Last, because what is stuck stays so as long as this process lives, and takes its time from all others.
     failures.extend(run("engine", engine::TESTS, options.only.as_deref()));

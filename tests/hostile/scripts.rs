@@ -152,6 +152,13 @@ pub(crate) fn play(level: &ScriptLevel, seed: u64, (from, count): (u64, u64), bo
     report
 }
 
+const CANARY: &str = "canary-";
+
+/// The canary of a script, as long as every other.
+fn canary(n: u64) -> String {
+    format!("{CANARY}{:016x}", n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
 /// One script, with a canary of its own in everything it sees.
 fn script(
     port: &ScriptPort,
@@ -161,7 +168,8 @@ fn script(
     bounds: &Bounds,
     report: &mut Report,
 ) -> Option<RunErrorCode> {
-    let canary = format!("canary-{n}-");
+    // A script may change its own, but not into another's.
+    let canary = canary(n);
     let own = Arc::new(json!({ "secret": canary }));
     let scope = ScopeValues {
         input: Arc::clone(&own),
@@ -214,13 +222,17 @@ fn script(
             .push(format!("an unexpected error, {result:?}: {shown}"));
     }
     let seen = format!("{result:?}");
-    if seen.replace(&canary, "").contains("canary-") {
+    let others = seen
+        .match_indices(CANARY)
+        .filter_map(|(at, _)| seen.get(at..at + canary.len()));
+    let is_issued = |text: &str| text != canary && (0..n).any(|other| text == self::canary(other));
+    if others.into_iter().any(is_issued) {
         report.failures.push(format!("it saw what another was given: {shown}"));
     }
     result.err().map(|error| error.code)
 }
 
-fn job(run_id: &Arc<str>, source: &str, scope: ScopeValues) -> TextJob {
+pub(crate) fn job(run_id: &Arc<str>, source: &str, scope: ScopeValues) -> TextJob {
     TextJob {
         run_id: Arc::clone(run_id),
         texts: Texts::OfEvent {
@@ -231,7 +243,7 @@ fn job(run_id: &Arc<str>, source: &str, scope: ScopeValues) -> TextJob {
     }
 }
 
-fn value(outcome: Outcome) -> Result<Arc<Value>, pirn::RunError> {
+pub(crate) fn value(outcome: Outcome) -> Result<Arc<Value>, pirn::RunError> {
     match outcome {
         Outcome::Value(value) => Ok(value),
         Outcome::Failed(error) => Err(error),

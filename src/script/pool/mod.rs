@@ -299,6 +299,10 @@ impl Shared {
                 Done::failed(RunError::new(RunErrorCode::ScriptError, "the script's thread panicked"))
             });
             let (answer, goes_on) = self.finished(no);
+            // From here on nobody kills for this job.
+            if reins.was_killed() {
+                interpreter = Interpreter::new(&self.settings, reins);
+            }
             if let Some(answer) = answer
                 && catch_unwind(AssertUnwindSafe(|| answer(done))).is_err()
             {

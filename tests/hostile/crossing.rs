@@ -1,0 +1,46 @@
+//! Scripts that are ended from outside in the moment in which they end by themselves.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pirn::script::{ScriptLevel, ScriptPort, ScriptSettings, WorkerProgram};
+use pirn_actors::ports::Scripts;
+use pirn_core::script::ScopeValues;
+use serde_json::json;
+
+use crate::scripts::{job, now, value};
+
+pub(crate) const TESTS: &[(&str, fn())] = &[(
+    "a script that is cancelled as it ends costs the next one nothing",
+    cancelled,
+)];
+
+fn cancelled() {
+    let program = WorkerProgram::this_program().expect("a program knows its path");
+    let port = ScriptPort::new(ScriptSettings {
+        level: ScriptLevel::Process(program),
+        threads: 1,
+        ..ScriptSettings::default()
+    });
+    let run_id = Arc::<str>::from("crossing");
+    // Its answer takes a while to be read.
+    let long = || job(&run_id, "Array(4000).fill('an answer')", ScopeValues::default());
+    let short = || job(&run_id, "[1].map(x => x + 1)[0]", ScopeValues::default());
+    let mut whole = Duration::ZERO;
+    for _ in 0..3 {
+        let begin = now();
+        port.evaluate_here(long());
+        whole = begin.elapsed();
+    }
+    for round in 0..150 {
+        let handle = port.evaluate(long(), Box::new(|_| {}));
+        // Shortly before its end, and shortly after.
+        std::thread::park_timeout(whole * (60 + round % 50) / 100);
+        drop(handle);
+        assert_eq!(
+            value(port.evaluate_here(short())).as_deref(),
+            Ok(&json!(2)),
+            "round {round}"
+        );
+    }
+}
