@@ -258,14 +258,10 @@ impl Called {
     pub fn unasked(self) -> ToolResult {
         match self {
             Self::Result(result) => result,
-            Self::NeedsConsent(request) => ToolResult {
-                content: format!(
-                    "it needs a person's consent, and nobody is asked here: {}",
-                    request.reason
-                ),
-                failed: true,
-                ..ToolResult::default()
-            },
+            Self::NeedsConsent(request) => ToolResult::failed(format!(
+                "it needs a person's consent, and nobody is asked here: {}",
+                request.reason
+            )),
         }
     }
 }

@@ -170,11 +170,7 @@ impl Tools for FaultyTools {
         async move {
             match fate.pass(&clock).await {
                 Ok(()) => tools.call(&names, asked, clock).await,
-                Err(content) => Called::Result(ToolResult {
-                    content,
-                    failed: true,
-                    ..ToolResult::default()
-                }),
+                Err(content) => Called::Result(ToolResult::failed(content)),
             }
         }
         .boxed()

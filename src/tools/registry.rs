@@ -265,7 +265,7 @@ impl Tools for ToolRegistry {
 
     fn call(&self, names: &[Arc<str>], asked: AskedCall, clock: WorkClock) -> BoxFuture<'static, Called> {
         let Some(found) = self.offered(names, &asked.call.name).cloned() else {
-            let failed = failed(self.unknown(names, &asked.call.name));
+            let failed = ToolResult::failed(self.unknown(names, &asked.call.name));
             return std::future::ready(Called::Result(failed)).boxed();
         };
         let (limiter, approver) = (Arc::clone(&self.limiter), self.approver.clone());
@@ -273,7 +273,7 @@ impl Tools for ToolRegistry {
         async move {
             let granted = match found.decide(asked, approver).await {
                 Ok(granted) => granted,
-                Err(Unmade::Failed(message)) => return Called::Result(failed(message)),
+                Err(Unmade::Failed(message)) => return Called::Result(ToolResult::failed(message)),
                 Err(Unmade::NeedsConsent(request)) => return Called::NeedsConsent(request),
             };
             let sampler = granted.sampler(&clock);
@@ -286,7 +286,7 @@ impl Tools for ToolRegistry {
                     media,
                     ..ToolResult::default()
                 },
-                Err(message) => failed(message),
+                Err(message) => ToolResult::failed(message),
             };
             Called::Result(ToolResult {
                 spent: sampler
@@ -439,12 +439,4 @@ fn panic_message(payload: Box<dyn Any + Send>) -> String {
         std::mem::forget(payload);
         "it gave no reason".to_owned()
     })
-}
-
-fn failed(content: String) -> ToolResult {
-    ToolResult {
-        content,
-        failed: true,
-        ..ToolResult::default()
-    }
 }

@@ -134,11 +134,7 @@ fn tool(
         let outcome = match called {
             Ok(Called::Result(result)) => Outcome::Tool(result),
             Ok(Called::NeedsConsent(request)) => Outcome::NeedsConsent(request),
-            Err(lost) => Outcome::Tool(ToolResult {
-                content: format!("The tool failed: {lost}."),
-                failed: true,
-                ..ToolResult::default()
-            }),
+            Err(lost) => Outcome::Tool(ToolResult::failed(format!("The tool failed: {lost}."))),
         };
         supervisor.do_send(SupervisorMsg::Tell(answered(no, id, outcome)));
     });

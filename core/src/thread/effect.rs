@@ -586,6 +586,17 @@ pub struct ToolResult {
     pub spent: Option<Box<Spent>>,
 }
 
+impl ToolResult {
+    /// An error, with this text for the model.
+    pub fn failed(content: impl Into<String>) -> Self {
+        Self {
+            content: content.into(),
+            failed: true,
+            ..Self::default()
+        }
+    }
+}
+
 /// The request for a person's consent to a tool's call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

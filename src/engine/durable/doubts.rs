@@ -302,11 +302,7 @@ fn done(kind: DoubtKind, result: Value) -> Outcome {
 fn failed(kind: DoubtKind, effect_id: &str) -> Outcome {
     let error = not_again(effect_id);
     match kind {
-        DoubtKind::Tool => Outcome::Tool(ToolResult {
-            content: error.message.clone(),
-            failed: true,
-            ..ToolResult::default()
-        }),
+        DoubtKind::Tool => Outcome::Tool(ToolResult::failed(error.message.clone())),
         DoubtKind::Model | DoubtKind::Function | DoubtKind::Code | DoubtKind::Trigger => Outcome::Failed(error),
     }
 }

@@ -142,7 +142,7 @@ impl Consent {
             Self::Allowed { edited, .. } => {
                 let result = match outcome {
                     Outcome::Tool(result) => result,
-                    other => failed(failure(other).to_string()),
+                    other => ToolResult::failed(failure(other).to_string()),
                 };
                 Consented::Ended(result, edited)
             }
@@ -151,7 +151,8 @@ impl Consent {
                 tool,
                 timeout_ms,
             } => {
-                let refused = |reason: &str| failed(format!("the call of `{}` was refused: {reason}", tool.name));
+                let refused =
+                    |reason: &str| ToolResult::failed(format!("the call of `{}` was refused: {reason}", tool.name));
                 let result = match question.hear(walk, effect, outcome) {
                     Heard::Answered(answer) => match ConsentAnswer::read(&answer.answer) {
                         Ok(ConsentAnswer::Allow(edited)) => return Consented::Waits(run(walk, &tool, edited)),
@@ -162,7 +163,7 @@ impl Consent {
                         let after_ms = timeout_ms.unwrap_or_default();
                         refused(&format!("nobody answered within {after_ms} ms"))
                     }
-                    Heard::Failed(error) => failed(error.to_string()),
+                    Heard::Failed(error) => ToolResult::failed(error.to_string()),
                 };
                 Consented::Ended(result, None)
             }
@@ -215,12 +216,4 @@ fn run(walk: &mut StepContext<'_>, tool: &ToolConsent, edited: Option<Value>) ->
         is_consented: true,
     });
     Consent::Allowed { id, edited }
-}
-
-fn failed(content: String) -> ToolResult {
-    ToolResult {
-        content,
-        failed: true,
-        ..ToolResult::default()
-    }
 }

@@ -498,12 +498,8 @@ fn tool_answer(
             }
             (None, Outcome::Tool(result)) => (result, None),
             (None, other) => {
-                let failed = ToolResult {
-                    content: failure(other).to_string(),
-                    failed: true,
-                    ..ToolResult::default()
-                };
-                (failed, None)
+                let error = failure(other);
+                (ToolResult::failed(error.to_string()), None)
             }
         };
         walk.spend(result.spent.as_deref().copied().unwrap_or_default());
