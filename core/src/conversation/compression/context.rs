@@ -63,6 +63,12 @@ pub struct CompressionStats {
     pub tokens_saved: u64,
 }
 
+/// The tokens of messages.
+pub(super) fn cost(messages: &[Arc<Message>], tokenizer: &dyn Tokenizer) -> u64 {
+    let costs = messages.iter().map(|message| message_cost(message, tokenizer));
+    costs.fold(0, u64::saturating_add)
+}
+
 /// A result that is smaller than what was visible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Smaller {
@@ -118,14 +124,10 @@ impl CompressionContext {
         if !is_fewer {
             return self.unchanged(visible.len());
         }
-        let cost = |messages: &[Arc<Message>]| {
-            let costs = messages.iter().map(|message| message_cost(message, tokenizer));
-            costs.fold(0, u64::saturating_add)
-        };
-        let (before, after) = (cost(visible), cost(&shown));
+        let (before, after) = (cost(visible, tokenizer), cost(&shown, tokenizer));
         let saved = before.saturating_sub(after);
         let same = visible.iter().zip(&shown).take_while(|(was, is)| was == is).count();
-        if saved == 0 || !self.pays(saved, || cost(&shown[same..])) {
+        if saved == 0 || !self.pays(saved, || cost(&shown[same..], tokenizer)) {
             return self.unchanged(visible.len());
         }
         CompressionResult {

@@ -61,22 +61,13 @@ pub(super) struct Clear {
 
 /// `keep`, default 3; `minTokens`, default 0; `exclude`, names.
 pub(super) fn clear(parameters: &Map<String, Value>) -> Result<Clear, CompressionError> {
-    let wrong = |kind| {
-        CompressionError::Parameter(InvalidParameter {
-            name: "exclude".to_owned(),
-            kind,
-        })
-    };
+    let wrong = || invalid("exclude", ParameterKind::Names);
     let exclude = match parameters.get("exclude") {
         None | Some(Value::Null) => Vec::new(),
         Some(Value::Array(names)) => (names.iter())
-            .map(|name| {
-                name.as_str()
-                    .map(str::to_owned)
-                    .ok_or_else(|| wrong(ParameterKind::Names))
-            })
+            .map(|name| name.as_str().map(str::to_owned).ok_or_else(wrong))
             .collect::<Result<_, _>>()?,
-        Some(_) => return Err(wrong(ParameterKind::Names)),
+        Some(_) => return Err(wrong()),
     };
     Ok(Clear {
         keep: whole(parameters, &["keep"])?.map_or(3, bounded),
@@ -112,13 +103,18 @@ fn whole(parameters: &Map<String, Value>, names: &[&str]) -> Result<Option<u64>,
     let given = names.iter().find_map(|name| Some((*name, parameters.get(*name)?)));
     match given {
         None | Some((_, Value::Null)) => Ok(None),
-        Some((name, value)) => value.as_u64().map(Some).ok_or_else(|| {
-            CompressionError::Parameter(InvalidParameter {
-                name: name.to_owned(),
-                kind: ParameterKind::Whole,
-            })
-        }),
+        Some((name, value)) => {
+            let number = value.as_u64().map(Some);
+            number.ok_or_else(|| invalid(name, ParameterKind::Whole))
+        }
     }
+}
+
+fn invalid(name: &str, kind: ParameterKind) -> CompressionError {
+    CompressionError::Parameter(InvalidParameter {
+        name: name.to_owned(),
+        kind,
+    })
 }
 
 fn bounded(number: u64) -> usize {

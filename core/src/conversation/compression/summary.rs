@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::super::{ConversationError, Tokenizer, message_cost};
-use super::context::{CompressionContext, CompressionResult, Smaller};
+use super::super::{ConversationError, Tokenizer};
+use super::context::{CompressionContext, CompressionResult, Smaller, cost};
 use super::keep::system_and_recent;
 use crate::message::{Message, Role};
 
@@ -31,11 +31,8 @@ pub struct SummaryPlan {
 impl SummaryPlan {
     /// False where even a summary of no length would not pay for what no cache has then.
     pub(super) fn may_pay(&self, tokenizer: &dyn Tokenizer) -> bool {
-        let cost = |messages: &[Arc<Message>]| {
-            let costs = messages.iter().map(|message| message_cost(message, tokenizer));
-            costs.fold(0, u64::saturating_add)
-        };
-        self.context.pays(cost(&self.to_summarize), || cost(&self.kept))
+        let saved = cost(&self.to_summarize, tokenizer);
+        self.context.pays(saved, || cost(&self.kept, tokenizer))
     }
 }
 
