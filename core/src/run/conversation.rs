@@ -24,11 +24,10 @@ use crate::conversation::{
 use crate::definition::{ConversationMode, Pinned, VariableScope};
 use crate::error::{RunError, RunErrorCode};
 use crate::event::{EventType, Field, RaisedEvent};
-use crate::graph::{Graph, NodeIx, NodeKind};
+use crate::graph::{Graph, LlmNode, NodeKind};
 use crate::message::Message as ChatMessage;
 use crate::thread::{
-    self, ContextChange, ConversationOp, EffectId, Input, ModelChoice, Outcome, ThreadMachine, Variables,
-    variable_fields,
+    self, ContextChange, ConversationOp, EffectId, Input, Outcome, ThreadMachine, Variables, variable_fields,
 };
 
 /// A thread's conversation.
@@ -242,17 +241,22 @@ impl ConversationTurn<'_, '_> {
                     tool_tokens,
                     rules,
                 };
-                let outcome = self.prepare(&parts, (node, choice.as_deref()), recheck);
+                let chosen = choice.as_deref();
+                let asked_by = match &self.thread.graph().node(node).kind {
+                    NodeKind::Llm(llm) => Some(llm),
+                    _ => None,
+                };
+                let profile_id = chosen
+                    .and_then(|choice| choice.profile_id.as_ref())
+                    .or_else(|| asked_by?.profile_id.as_ref());
+                let outcome = self.prepare(&parts, (asked_by, profile_id), recheck);
                 let strategy = parts.strategy;
-                let NodeKind::Llm(llm) = &self.graph().node(node).kind else {
+                let Some(llm) = asked_by else {
                     return outcome;
                 };
-                let chosen = choice.as_deref();
                 let last = LastAsked {
                     thread_id: Arc::clone(self.thread.thread_id()),
-                    profile_id: chosen
-                        .and_then(|choice| choice.profile_id.clone())
-                        .or_else(|| llm.profile_id.clone()),
+                    profile_id: profile_id.cloned(),
                     tools: llm.tools.clone(),
                     parameters: chosen
                         .and_then(|choice| choice.parameters.clone())
@@ -276,7 +280,7 @@ impl ConversationTurn<'_, '_> {
     fn prepare(
         &mut self,
         parts: &RequestParts<'_>,
-        asked_by: (NodeIx, Option<&ModelChoice>),
+        asked_by: (Option<&LlmNode>, Option<&Arc<str>>),
         recheck: bool,
     ) -> Outcome {
         let request = build_request(self.own.machine.conversation(), parts, &*self.tokenizer());
@@ -327,21 +331,15 @@ impl ConversationTurn<'_, '_> {
         &mut self,
         request: &ModelRequest,
         tool_tokens: u64,
-        (node, choice): (NodeIx, Option<&ModelChoice>),
+        (asked_by, profile_id): (Option<&LlmNode>, Option<&Arc<str>>),
         recheck: bool,
     ) -> RaisedEvent {
-        let opening = match &self.graph().node(node).kind {
-            NodeKind::Llm(llm) => Opening {
-                profile: hash_text(
-                    choice
-                        .and_then(|choice| choice.profile_id.as_ref())
-                        .or(llm.profile_id.as_ref()),
-                ),
-                tools: hash_text(&llm.tools) ^ tool_tokens,
-                format: hash_text(llm.response_format.as_ref().map(ToString::to_string)),
-            },
-            _ => Opening::default(),
-        };
+        let opening = asked_by.map(|llm| Opening {
+            profile: hash_text(profile_id),
+            tools: hash_text(&llm.tools) ^ tool_tokens,
+            format: hash_text(llm.response_format.as_ref().map(ToString::to_string)),
+        });
+        let opening = opening.unwrap_or_default();
         let tokenizer = self.tokenizer();
         let watch = self.own.requests.get_or_insert_default().prefix.get_or_insert_default();
         let prefix = watch.prepared(request, opening, recheck, &*tokenizer);
