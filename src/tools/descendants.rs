@@ -158,10 +158,9 @@ mod linux {
         // What is waited for is another program: no run's time.
         #[allow(clippy::disallowed_methods)]
         fn look_at(&mut self, id: u32) -> Option<bool> {
+            let mut had_arguments = false;
             let mut bare_looks = 0;
             for _ in 0..MOST_LOOKS {
-                // Before its environment is read: afterwards it may be another program already.
-                let arguments = std::fs::read(format!("/proc/{id}/cmdline"));
                 let environment = match std::fs::read(format!("/proc/{id}/environ")) {
                     Ok(environment) => environment,
                     // Another user's.
@@ -177,12 +176,14 @@ mod linux {
                 if of(id).is_none_or(|line| line.is_over) {
                     return None;
                 }
-                // One that is just becoming another program (execve) has no environment for a moment, and no arguments.
-                let has_arguments = arguments.is_ok_and(|text| !text.is_empty());
-                bare_looks = if has_arguments { bare_looks + 1 } else { 0 };
+                // One that is just becoming another program (execve) has no environment for a moment, and no arguments. They were
+                // read before the environment: afterwards it may be another program already.
+                bare_looks = if had_arguments { bare_looks + 1 } else { 0 };
                 if bare_looks == MOST_LOOKS_AT_BARE {
                     break;
                 }
+                let arguments = std::fs::read(format!("/proc/{id}/cmdline"));
+                had_arguments = arguments.is_ok_and(|text| !text.is_empty());
                 std::thread::sleep(BETWEEN_LOOKS);
             }
             self.bare.insert(id);
