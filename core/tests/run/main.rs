@@ -7,3 +7,4 @@ mod orders;
 mod play;
 mod rebuilt;
 mod shapes;
+mod world;

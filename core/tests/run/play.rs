@@ -4,89 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use pirn_core::conversation::{Conversation, Estimator, Tokenizer};
-use pirn_core::definition::{Pinned, SourceFile, load};
+use pirn_core::conversation::Conversation;
+use pirn_core::definition::Pinned;
 use pirn_core::error::{RunError, RunErrorCode};
-use pirn_core::event::{EventMask, EventType, RaisedEvent};
-use pirn_core::graph::{CompileContext, Graph, NodeIx, NodeKind, compile_loaded};
+use pirn_core::event::{EventType, RaisedEvent};
 use pirn_core::run::{
-    AnswerRefused, CallNo, Called, Control, Effect, Listening, Message, RunMachine, RunReport, RunSeed, ThreadNo,
-    Timer, ToSupervisor, ToThread, World,
+    AnswerRefused, CallNo, Control, Effect, Message, RunMachine, RunReport, RunSeed, ThreadNo, Timer, ToSupervisor,
+    ToThread, World,
 };
-use pirn_core::script::Scope;
 use pirn_core::status::ThreadStatus;
-use pirn_core::thread::{
-    self, ConsentRequest, EffectId, Evaluation, Input, Outcome, Output, PersonsAnswer, ThreadMachine, ThreadScope,
-    ToolResult,
-};
+use pirn_core::thread::{self, ConsentRequest, EffectId, Input, Outcome, PersonsAnswer, ToolResult};
 use serde_json::{Value, json};
 
-/// Workflows, and answers that depend on nothing.
-pub(crate) struct Outside(pub(crate) BTreeMap<String, Arc<Graph>>);
-
-impl Outside {
-    pub(crate) fn of(bundle: &Value) -> Self {
-        let loaded = load(&SourceFile::new("test.json", bundle.to_string()));
-        let compiled = compile_loaded(&loaded, &CompileContext::default());
-        assert!(compiled.faults.is_empty(), "{:?}", compiled.faults);
-        let graphs = compiled.graphs.into_iter();
-        Self(graphs.map(|graph| (graph.workflow_id.to_string(), graph)).collect())
-    }
-}
-
-impl World for Outside {
-    fn listening(&self) -> Listening {
-        Listening {
-            interest: EventMask::ALL,
-            watched: EventMask::NONE,
-            holding: EventMask::NONE,
-        }
-    }
-    fn graph(&self, workflow_id: &str) -> Option<Arc<Graph>> {
-        self.0.get(workflow_id).cloned()
-    }
-    fn token_limit(&self, _: &Graph) -> Option<u64> {
-        None
-    }
-    fn tokenizer(&self, _: &Graph) -> Arc<dyn Tokenizer> {
-        Arc::new(Estimator)
-    }
-    fn message_rules(&self, _: Option<&str>) -> pirn_core::conversation::MessageRules {
-        pirn_core::conversation::MessageRules::default()
-    }
-
-    fn tool_tokens(&self, _: &[Arc<str>], _: &dyn Tokenizer) -> u64 {
-        0
-    }
-    fn evaluate(
-        &mut self,
-        graph: &Arc<Graph>,
-        node: NodeIx,
-        what: Evaluation,
-        scope: &ThreadScope<'_>,
-    ) -> Option<Outcome> {
-        match &graph.node(node).kind {
-            NodeKind::Map(map) => return Some(Outcome::Value(Arc::new(json!(vec![0; map.max_items as usize])))),
-            NodeKind::LoopEnd { .. } if matches!(what, Evaluation::Value(_)) => {
-                return Some(Outcome::Value(Arc::new(json!(false))));
-            }
-            _ => {}
-        }
-        Some(match what {
-            Evaluation::Edges | Evaluation::Routes => Outcome::Choice(Some(0)),
-            Evaluation::Value(_) | Evaluation::Input | Evaluation::Pin | Evaluation::Folds(_) => {
-                Outcome::Value(scope.output())
-            }
-            Evaluation::Prompt | Evaluation::Texts => Outcome::Texts(vec![Some("text".into()), None]),
-        })
-    }
-    fn call(&mut self, function: &str, _: &Output, _: &ThreadMachine) -> Called {
-        match function {
-            "work" => Called::TakesTime,
-            name => Called::Done(Ok(json!(name))),
-        }
-    }
-}
+use crate::world::Workflows;
 
 /// A person's answer.
 pub(crate) fn answer(answer: Value) -> PersonsAnswer {
@@ -119,7 +49,7 @@ fn fits(_: &Value, answer: &Value) -> Result<(), String> {
 /// A run under way.
 pub(crate) struct Play {
     pub(crate) machine: RunMachine,
-    pub(crate) world: Outside,
+    pub(crate) world: Workflows,
     now: u64,
     /// The messages it was told from outside, and when.
     pub(crate) told: Vec<(u64, Message)>,
@@ -145,7 +75,7 @@ pub(crate) struct Play {
 
 impl Play {
     pub(crate) fn of(bundle: &Value) -> Self {
-        let mut world = Outside::of(bundle);
+        let mut world = Workflows::of(&bundle.to_string());
         let graph = world.graph("main").expect("the bundle has a workflow main");
         let mut effects = Vec::new();
         let seed = RunSeed {

@@ -9,8 +9,9 @@ use pirn_store::SqliteStore;
 use pirn_test_disk::{Disk, Survives, Trouble, VFS};
 
 use crate::driver::{Scene, play};
-use crate::outside::{Receiver, Workflows};
+use crate::outside::Receiver;
 use crate::workflows;
+use crate::world::Workflows;
 
 /// The remains of unsynced writes, at operation `at`: each time lost, kept, torn, and in two random orders.
 fn leftovers(at: u64) -> [(Trouble, Survives); 6] {

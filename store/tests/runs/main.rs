@@ -7,3 +7,5 @@ mod outside;
 mod shapes;
 mod sizes;
 mod workflows;
+#[path = "../../../core/tests/run/world.rs"]
+mod world;

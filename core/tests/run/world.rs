@@ -1,0 +1,82 @@
+//! The world of a run without an actor: workflows, and answers that depend on nothing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pirn_core::conversation::{Estimator, MessageRules, Tokenizer};
+use pirn_core::definition::{SourceFile, load};
+use pirn_core::event::EventMask;
+use pirn_core::graph::{CompileContext, Graph, NodeIx, NodeKind, compile_loaded};
+use pirn_core::run::{Called, Listening, World};
+use pirn_core::script::Scope;
+use pirn_core::thread::{Evaluation, Outcome, Output, ThreadMachine, ThreadScope};
+use serde_json::json;
+
+/// Workflows, and answers that depend on nothing.
+#[derive(Clone)]
+pub(crate) struct Workflows(pub(crate) BTreeMap<String, Arc<Graph>>);
+
+pub(crate) const LISTENING: Listening = Listening {
+    interest: EventMask::ALL,
+    watched: EventMask::NONE,
+    holding: EventMask::NONE,
+};
+
+impl Workflows {
+    pub(crate) fn of(bundle: &str) -> Self {
+        let loaded = load(&SourceFile::new("test.json", bundle.to_owned()));
+        let compiled = compile_loaded(&loaded, &CompileContext::default());
+        assert!(compiled.faults.is_empty(), "{:?}", compiled.faults);
+        let graphs = compiled.graphs.into_iter();
+        Self(graphs.map(|graph| (graph.workflow_id.to_string(), graph)).collect())
+    }
+}
+
+impl World for Workflows {
+    fn listening(&self) -> Listening {
+        LISTENING
+    }
+    fn graph(&self, workflow_id: &str) -> Option<Arc<Graph>> {
+        self.0.get(workflow_id).cloned()
+    }
+    fn token_limit(&self, _: &Graph) -> Option<u64> {
+        None
+    }
+    fn tokenizer(&self, _: &Graph) -> Arc<dyn Tokenizer> {
+        Arc::new(Estimator)
+    }
+    fn tool_tokens(&self, _: &[Arc<str>], _: &dyn Tokenizer) -> u64 {
+        0
+    }
+    fn message_rules(&self, _: Option<&str>) -> MessageRules {
+        MessageRules::default()
+    }
+    fn evaluate(
+        &mut self,
+        graph: &Arc<Graph>,
+        node: NodeIx,
+        what: Evaluation,
+        scope: &ThreadScope<'_>,
+    ) -> Option<Outcome> {
+        match &graph.node(node).kind {
+            NodeKind::Map(map) => return Some(Outcome::Value(Arc::new(json!(vec![0; map.max_items as usize])))),
+            NodeKind::LoopEnd { .. } if matches!(what, Evaluation::Value(_)) => {
+                return Some(Outcome::Value(Arc::new(json!(false))));
+            }
+            _ => {}
+        }
+        Some(match what {
+            Evaluation::Edges | Evaluation::Routes => Outcome::Choice(Some(0)),
+            Evaluation::Value(_) | Evaluation::Input | Evaluation::Pin | Evaluation::Folds(_) => {
+                Outcome::Value(scope.output())
+            }
+            Evaluation::Prompt | Evaluation::Texts => Outcome::Texts(vec![Some("text".into()), None]),
+        })
+    }
+    fn call(&mut self, function: &str, _: &Output, _: &ThreadMachine) -> Called {
+        match function {
+            "work" => Called::TakesTime,
+            name => Called::Done(Ok(json!(name))),
+        }
+    }
+}
