@@ -222,11 +222,11 @@ fn script(
             .push(format!("an unexpected error, {result:?}: {shown}"));
     }
     let seen = format!("{result:?}");
-    let others = seen
+    let is_issued = |text: &str| text != canary && (0..n).any(|other| text == self::canary(other));
+    let mut others = seen
         .match_indices(CANARY)
         .filter_map(|(at, _)| seen.get(at..at + canary.len()));
-    let is_issued = |text: &str| text != canary && (0..n).any(|other| text == self::canary(other));
-    if others.into_iter().any(is_issued) {
+    if others.any(is_issued) {
         report.failures.push(format!("it saw what another was given: {shown}"));
     }
     result.err().map(|error| error.code)
