@@ -47,6 +47,21 @@ impl InPlace {
         }
     }
 
+    /// The same with an evaluator of its own: for a run that is rebuilt on whatever thread this is.
+    pub(crate) fn apart(ports: Arc<Ports>, engine: Arc<dyn EngineHandle>, graphs: Graphs) -> Self {
+        let evaluator = Rc::new(RefCell::new((ports.evaluator)()));
+        Self::new(ports, engine, graphs, evaluator)
+    }
+
+    /// Its parts, for [`Self::apart`] on another thread.
+    pub(crate) fn parts(&self) -> (Arc<Ports>, Arc<dyn EngineHandle>, Graphs) {
+        (
+            Arc::clone(&self.ports),
+            Arc::clone(&self.engine),
+            Arc::clone(&self.graphs),
+        )
+    }
+
     pub(crate) fn ports(&self) -> &Ports {
         &self.ports
     }

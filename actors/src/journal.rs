@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use pirn_core::error::RunError;
+use pirn_core::Millis;
+use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::graph::Graph;
 use pirn_core::run::{Begun, Effect, Told};
 
@@ -38,7 +39,23 @@ pub trait RunJournal: Send {
     fn keep(&mut self) -> Option<Keeping> {
         None
     }
+
+    /// Milliseconds that the run is to be quiet before its machine leaves memory; none: it waits for more than people, events
+    /// and timers, or its machine stays.
+    fn parks_after(&self) -> Option<Millis> {
+        None
+    }
+
+    /// Reads the run again, over the workflows that it began with. Asked for only where [`Self::parks_after`] has said
+    /// something, and all that the run was told is kept.
+    fn read(&self, _graphs: &Graphs) -> Reading {
+        let never = "this journal is not read again";
+        Box::pin(std::future::ready(Err(RunError::new(RunErrorCode::StoreError, never))))
+    }
 }
+
+/// A run as its journal has it: its beginning, and all that it was told.
+pub type Reading = BoxFuture<'static, Result<(Begun, Vec<Told>), RunError>>;
 
 /// Ready once it is durable; or it will not be, and nothing that follows from it may happen.
 pub type Keeping = BoxFuture<'static, Result<(), RunError>>;

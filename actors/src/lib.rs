@@ -23,6 +23,7 @@ mod input;
 pub mod journal;
 mod mailbox;
 mod panic_text;
+mod parked;
 pub mod ports;
 mod protocol;
 pub mod rebuilt;

@@ -10,12 +10,13 @@
 //!    nothing waits.
 //! 5. After so many messages the other tasks of the arbiter have their turn, and what was told meanwhile is heard.
 //!
+//! 6. The machine of a durable run that waits long leaves memory ([`Parked`]) and comes back when it is to hear something.
+//!
 //! Under virtual time and under an explorer all of this is the same: what such a host picks is when a timer fires, when work
 //! ends, and which thread begins next.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
-use std::sync::Arc;
 
 use actix::{Actor, ActorContext, Context, Handler};
 use pirn_core::Millis;
@@ -28,7 +29,8 @@ use pirn_core::thread::EffectId;
 use crate::acknowledgements::Acknowledge;
 use crate::contain::{Exit, contained};
 use crate::conversation::ConversationActor;
-use crate::protocol::bus::{BusMsg, Subscriber};
+use crate::parked::Parked;
+use crate::protocol::bus::BusMsg;
 use crate::protocol::supervisor::{InteractionAnswer, SupervisorMsg};
 use crate::rebuilt::{Rebuilt, Resumed};
 use crate::run_context::RunContext;
@@ -41,15 +43,33 @@ use crate::world::RunWorld;
 /// Messages that are handled before other tasks of the arbiter have their turn.
 const AT_ONCE: usize = 128;
 
+/// Milliseconds that a run is at least quiet before it is parked.
+const SHORTEST_QUIET: Millis = 1;
+
 /// See the module.
 pub(crate) struct LocalMailbox {
     run: Rc<RunContext>,
-    actors: RefCell<Actors>,
+    actors: RefCell<Standing>,
     own: Weak<Self>,
     /// The same, as its actors know it.
     inbox: Weak<dyn LocalInbox>,
     /// It was put off to a later turn of the arbiter.
     is_put_off: Cell<bool>,
+}
+
+/// A run's actors, and where its machine is.
+enum Standing {
+    Here(Box<Actors>),
+    Parked(Box<Parked>),
+}
+
+impl Standing {
+    fn is_over(&self) -> bool {
+        match self {
+            Self::Here(actors) => actors.supervisor.is_over(),
+            Self::Parked(parked) => parked.supervisor.is_over(),
+        }
+    }
 }
 
 /// The actors of a run.
@@ -118,7 +138,7 @@ impl LocalMailbox {
             Self {
                 run,
                 inbox,
-                actors: RefCell::new(actors),
+                actors: RefCell::new(Standing::Here(Box::new(actors))),
                 own: Weak::clone(own),
                 is_put_off: Cell::new(false),
             }
@@ -127,9 +147,13 @@ impl LocalMailbox {
 
     /// Serves the queue; the panic of a supervisor.
     fn serve(&self) -> Option<String> {
-        let served = self.actors.borrow_mut().serve(&self.run, &self.inbox);
-        match served {
-            Served::All => None,
+        let standing = &mut *self.actors.borrow_mut();
+        let Standing::Here(actors) = standing else { return None };
+        match actors.serve(&self.run, &self.inbox) {
+            Served::All => {
+                self.have_parked(actors);
+                None
+            }
             Served::Some => {
                 self.put_off();
                 None
@@ -151,25 +175,80 @@ impl LocalMailbox {
                 own.is_put_off.set(false);
                 if let Some(lost) = own.serve() {
                     own.run.supervisor.do_send(SupervisorMsg::Lost(lost));
-                } else if own.actors.borrow().supervisor.is_over() {
+                } else if own.actors.borrow().is_over() {
                     own.run.supervisor.do_send(SupervisorMsg::Over);
                 }
             }),
         );
     }
+
+    /// Has the run parked when it has been quiet for long, where it waits.
+    fn have_parked(&self, actors: &mut Actors) {
+        let Some(unkept) = &mut actors.unkept else { return };
+        if unkept.parking.is_some() {
+            return;
+        }
+        let Some(after) = self.run.parks_in() else { return };
+        let own = Weak::clone(&self.own);
+        let park = move || {
+            if let Some(own) = own.upgrade() {
+                own.park();
+            }
+        };
+        unkept.parking = self.run.host.when_quiet(after.max(SHORTEST_QUIET), park);
+    }
+
+    /// The machine leaves memory, where the run has been quiet for as long as that takes.
+    fn park(&self) {
+        let standing = &mut *self.actors.borrow_mut();
+        let Standing::Here(actors) = standing else { return };
+        let Some(unkept) = &mut actors.unkept else { return };
+        unkept.parking = None;
+        if self.run.parks_in() != Some(0) || !actors.machine.is_idle() {
+            return self.have_parked(actors);
+        }
+        if !unkept.is_kept(self.run.told()) {
+            // What nothing waited for: it is kept, and this asked again.
+            actors.acknowledge(&self.run, Box::new(|_| ()));
+            self.put_off();
+            return;
+        }
+        let (supervisor, threads) = (
+            std::mem::take(&mut actors.supervisor),
+            std::mem::take(&mut actors.threads),
+        );
+        *standing = Standing::Parked(Box::new(Parked::new(supervisor, threads)));
+    }
+
+    /// Hears a message from outside. What had waited for the machine is given back, to be heard next.
+    fn hear(&self, message: SupervisorMsg) -> Vec<SupervisorMsg> {
+        let standing = &mut *self.actors.borrow_mut();
+        match (&mut *standing, message) {
+            (Standing::Here(actors), message) => actors.hear(message, &self.run, &self.inbox),
+            (Standing::Parked(parked), SupervisorMsg::Woken(Ok(machine))) => {
+                let told = parked.take_told();
+                *standing = Standing::Here(Box::new(Actors::woken(*machine, parked, &self.run)));
+                return told;
+            }
+            (Standing::Parked(parked), SupervisorMsg::Woken(Err(error))) => parked.stop(error, &self.run),
+            (Standing::Parked(parked), message) => parked.hear(message, &self.run),
+        }
+        Vec::new()
+    }
 }
 
 impl LocalInbox for LocalMailbox {
     fn deliver(&self, message: Message) {
-        let Ok(mut actors) = self.actors.try_borrow_mut() else {
-            // In the middle of a turn, by way of somebody's destructor: it comes in its order.
+        let mut standing = self.actors.try_borrow_mut();
+        let Ok(Standing::Here(actors)) = standing.as_deref_mut() else {
+            // In the middle of a turn, by way of somebody's destructor, or while the machine is away: it comes in its order.
             return self.run.supervisor.do_send(SupervisorMsg::Tell(message));
         };
         self.run.tell(&mut actors.machine, message);
-        drop(actors);
+        drop(standing);
         if let Some(lost) = self.serve() {
             self.run.supervisor.do_send(SupervisorMsg::Lost(lost));
-        } else if self.actors.borrow().supervisor.is_over() {
+        } else if self.actors.borrow().is_over() {
             self.run.supervisor.do_send(SupervisorMsg::Over);
         }
     }
@@ -185,6 +264,16 @@ impl Actors {
             effects,
             unkept: is_durable.then(Box::default),
             has_begun: false,
+        }
+    }
+
+    /// The machine is back.
+    fn woken(machine: RunMachine, parked: &mut Parked, run: &RunContext) -> Self {
+        Self {
+            threads: std::mem::take(&mut parked.threads),
+            unkept: Some(Box::new(Unkept::after(run.told()))),
+            has_begun: true,
+            ..Self::of(machine, std::mem::take(&mut parked.supervisor), Vec::new(), false)
         }
     }
 
@@ -323,6 +412,49 @@ impl Actors {
             }
         }
         Ok(())
+    }
+
+    /// Hears a message from outside.
+    fn hear(&mut self, message: SupervisorMsg, run: &Rc<RunContext>, inbox: &Weak<dyn LocalInbox>) {
+        match message {
+            SupervisorMsg::Begin => self.has_begun = true,
+            SupervisorMsg::Over => {}
+            SupervisorMsg::Subscribe { .. }
+            | SupervisorMsg::Kept { .. }
+            | SupervisorMsg::AnswerInteraction(_)
+            | SupervisorMsg::AwaitKept(_)
+                if self.supervisor.is_over() =>
+            {
+                message.refuse(None);
+            }
+            SupervisorMsg::AnswerInteraction(answer) => self.answer(*answer, run),
+            SupervisorMsg::AwaitKept(kept) => self.acknowledge(run, kept),
+            SupervisorMsg::Subscribe { mask, deliver } => run.subscribe(mask, deliver),
+            SupervisorMsg::Lost(message) => std::panic::resume_unwind(Box::new(message)),
+            SupervisorMsg::Control(Control::Shutdown) if run.is_durable() => self.stop(shut_down(), run),
+            SupervisorMsg::Kept { step, result } => {
+                if let Err(lost) = self.kept(step, result, run.now(), run, inbox) {
+                    std::panic::resume_unwind(Box::new(lost));
+                }
+            }
+            SupervisorMsg::Triggered {
+                sequence,
+                trigger,
+                then,
+            } => {
+                // At once: neither is kept without the other.
+                let fired = ToSupervisor::Fired { sequence, trigger };
+                run.tell(&mut self.machine, Message::Supervisor(fired));
+                if let Some(message) = then.and_then(|then| then.for_machine(&self.machine)) {
+                    run.tell(&mut self.machine, message);
+                }
+            }
+            message => {
+                if let Some(message) = message.for_machine(&self.machine) {
+                    run.tell(&mut self.machine, message);
+                }
+            }
+        }
     }
 
     /// A person answers a question.
@@ -466,6 +598,12 @@ impl Actors {
     }
 }
 
+/// The end of a durable run in this process: it goes on in another, and what it was told stands as it does.
+pub(crate) fn shut_down() -> RunError {
+    let message = "the engine shuts down: the run is kept, and can be resumed";
+    RunError::new(RunErrorCode::Cancelled, message)
+}
+
 fn thread_actor(threads: &mut Vec<Option<Box<ThreadActor>>>, thread: ThreadNo) -> &mut ThreadActor {
     let place = thread as usize;
     if threads.len() <= place {
@@ -508,7 +646,7 @@ impl RunActor {
         if let Some(lost) = mailbox.serve() {
             std::panic::resume_unwind(Box::new(lost));
         }
-        if mailbox.actors.borrow().supervisor.is_over() {
+        if mailbox.actors.borrow().is_over() {
             context.stop();
         }
     }
@@ -523,7 +661,9 @@ impl Actor for RunActor {
             // What it was told already comes before its first turn; most runs were told nothing.
             self.run.supervisor.do_send(SupervisorMsg::Begin);
         } else {
-            mailbox.actors.borrow_mut().has_begun = true;
+            if let Standing::Here(actors) = &mut *mailbox.actors.borrow_mut() {
+                actors.has_begun = true;
+            }
             self.serve(context);
         }
     }
@@ -533,68 +673,10 @@ impl Handler<SupervisorMsg> for RunActor {
     type Result = ();
 
     fn handle(&mut self, message: SupervisorMsg, context: &mut Context<Self>) {
-        let mailbox = self.mailbox();
-        match message {
-            SupervisorMsg::Begin => mailbox.actors.borrow_mut().has_begun = true,
-            SupervisorMsg::Over => {}
-            // Of a run that is over nothing more comes: dropping the subscription says so.
-            SupervisorMsg::Subscribe { .. } | SupervisorMsg::Kept { .. }
-                if mailbox.actors.borrow().supervisor.is_over() => {}
-            SupervisorMsg::AnswerInteraction(answer) if mailbox.actors.borrow().supervisor.is_over() => {
-                (answer.taken)(Err(AnswerRefused::NotOpen));
-            }
-            SupervisorMsg::AwaitKept(kept) if mailbox.actors.borrow().supervisor.is_over() => {
-                kept(Err(RunError::new(RunErrorCode::Cancelled, "the run has ended")));
-            }
-            SupervisorMsg::AnswerInteraction(answer) => mailbox.actors.borrow_mut().answer(*answer, &self.run),
-            SupervisorMsg::AwaitKept(kept) => mailbox.actors.borrow_mut().acknowledge(&self.run, kept),
-            SupervisorMsg::Subscribe { mask, deliver } => {
-                let run_id = Some(Arc::clone(&self.run.run_id));
-                let subscriber = Subscriber {
-                    run_id,
-                    mask,
-                    after: 0,
-                    deliver,
-                };
-                self.run.interest.subscribe(self.run.bus(), subscriber);
-            }
-            SupervisorMsg::Lost(message) => std::panic::resume_unwind(Box::new(message)),
-            // It goes on in another process: what it was told stands as it does.
-            SupervisorMsg::Control(Control::Shutdown) if self.run.is_durable() => {
-                let message = "the engine shuts down: the run is kept, and can be resumed";
-                let error = RunError::new(RunErrorCode::Cancelled, message);
-                mailbox.actors.borrow_mut().stop(error, &self.run);
-            }
-            SupervisorMsg::Kept { step, result } => {
-                let now = self.run.now();
-                let kept = mailbox
-                    .actors
-                    .borrow_mut()
-                    .kept(step, result, now, &self.run, &mailbox.inbox);
-                if let Err(lost) = kept {
-                    std::panic::resume_unwind(Box::new(lost));
-                }
-            }
-            SupervisorMsg::Triggered {
-                sequence,
-                trigger,
-                then,
-            } => {
-                // At once: neither is kept without the other.
-                let machine = &mut mailbox.actors.borrow_mut().machine;
-                let fired = ToSupervisor::Fired { sequence, trigger };
-                self.run.tell(machine, Message::Supervisor(fired));
-                if let Some(message) = then.and_then(|then| then.for_machine(machine)) {
-                    self.run.tell(machine, message);
-                }
-            }
-            message => {
-                let machine = &mut mailbox.actors.borrow_mut().machine;
-                if let Some(message) = message.for_machine(machine) {
-                    self.run.tell(machine, message);
-                }
-            }
-        }
+        let unheard = self.mailbox().hear(message);
         self.serve(context);
+        for message in unheard {
+            self.handle(message, context);
+        }
     }
 }

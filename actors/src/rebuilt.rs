@@ -8,13 +8,16 @@ use pirn_core::conversation::ModelRequest;
 use pirn_core::event::{Event, RaisedEvent, is_kept, is_named};
 use pirn_core::graph::{Graph, NodeIx};
 use pirn_core::run::{
-    DoubtKind, Effect, Listening, Message, OpenEffects, Replayed, RunMachine, ThreadNo, ToSupervisor, ToThread,
+    Begun, Diverged, DoubtKind, Effect, Listening, Message, OpenEffects, Replayed, RunMachine, ThreadNo, ToSupervisor,
+    ToThread, Told,
 };
 use pirn_core::thread::{self, Input, ModelChoice, Outcome};
 use serde_json::{Map, Value};
 
+use crate::in_place::InPlace;
 use crate::journal::{Graphs, RunJournal};
 use crate::protocol::bus::{ResumedEvents, Source, TriggersActed};
+use crate::world::RunWorld;
 
 /// A run as it was after the last thing that it was told.
 pub struct Rebuilt {
@@ -162,6 +165,21 @@ impl Rebuilt {
             triggers: std::mem::take(&mut self.triggers),
         };
         (again, missed)
+    }
+}
+
+impl InPlace {
+    /// A run as it was, by these parts.
+    pub(crate) fn replay(
+        &self,
+        begun: Begun,
+        told: impl IntoIterator<Item = Told>,
+        saw: &mut dyn FnMut(Replayed<'_>),
+    ) -> Result<RunMachine, Diverged> {
+        let run_id = Arc::clone(&begun.seed.run_id);
+        let metadata = begun.seed.metadata.clone();
+        let mut world = RunWorld::rebuilding(&run_id, metadata.as_ref(), self, begun.listening);
+        RunMachine::replay(begun, told, &mut world, RunWorld::listen, saw)
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use pirn_core::Millis;
-use pirn_core::error::RunError;
+use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::{EventMask, EventType, RaisedEvent, WaitNo};
 use pirn_core::run::{Begun, Effect, Listening, Message, RunMachine, Told};
 use pirn_core::thread::FiringId;
@@ -15,8 +15,9 @@ use crate::host::Host;
 use crate::in_place::InPlace;
 use crate::journal::{Keeping, RunJournal};
 use crate::ports::Ports;
-use crate::protocol::bus::{BusMsg, BusSender, Interest, Source, TriggerLimit};
+use crate::protocol::bus::{BusMsg, BusSender, Interest, Source, Subscriber, TriggerLimit};
 use crate::protocol::engine::EngineHandle;
+use crate::protocol::events::Deliver;
 use crate::protocol::supervisor::{SupervisorHandle, SupervisorMsg};
 use crate::spans::Spans;
 
@@ -177,6 +178,38 @@ impl RunContext {
         self.host.external(None, waiting).detach();
     }
 
+    /// Milliseconds that it is to be quiet yet before its machine leaves memory; none: it waits for more than people, events
+    /// and timers, or its machine stays.
+    pub(crate) fn parks_in(&self) -> Option<Millis> {
+        let after = self.journal.borrow().as_ref()?.parks_after()?;
+        let quiet = self.now().saturating_sub(self.step_time());
+        Some(after.saturating_sub(quiet))
+    }
+
+    /// Has the run's machine made again, as its journal has it. That is told by [`SupervisorMsg::Woken`].
+    pub(crate) fn wake(&self) {
+        let reading = self
+            .journal
+            .borrow()
+            .as_ref()
+            .map(|journal| journal.read(self.in_place.graphs()));
+        let Some(reading) = reading else { return };
+        let (supervisor, needed) = (Arc::clone(&self.supervisor), self.in_place.parts());
+        let mut waking = async move {
+            let made = reading.await.and_then(|(begun, told)| {
+                let (ports, engine, graphs) = needed;
+                let machine = InPlace::apart(ports, engine, graphs).replay(begun, told, &mut |_| ());
+                machine.map_err(|diverged| RunError::new(RunErrorCode::StoreError, diverged.to_string()))
+            });
+            supervisor.do_send(SupervisorMsg::Woken(made.map(Box::new)));
+        }
+        .boxed();
+        // At once where it is kept in memory, as it is with what is kept there.
+        if (&mut waking).now_or_never().is_none() {
+            self.host.external(None, waking).detach();
+        }
+    }
+
     /// Names the run that a firing of this one starts.
     pub(crate) fn id_of(&self, firing: FiringId) -> Arc<str> {
         format!("{}-f{firing}", self.run_id).into()
@@ -204,6 +237,17 @@ impl RunContext {
     pub(crate) fn bus(&self) -> &BusSender {
         self.is_on_bus.set(true);
         &self.bus
+    }
+
+    /// Somebody wants to hear the run's events from now on.
+    pub(crate) fn subscribe(&self, mask: EventMask, deliver: Box<dyn Deliver>) {
+        let subscriber = Subscriber {
+            run_id: Some(Arc::clone(&self.run_id)),
+            mask,
+            after: 0,
+            deliver,
+        };
+        self.interest.subscribe(self.bus(), subscriber);
     }
 
     /// Has the run's triggers limited, until the bus is told of its end.

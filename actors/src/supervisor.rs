@@ -109,6 +109,8 @@ pub(crate) fn limit_triggers(workflow: &Graph, run: &RunContext) {
     }
 }
 
+/// Without anything it is that of a run which is over.
+#[derive(Default)]
 pub(crate) struct SupervisorActor {
     timers: BTreeMap<Timer, TimerHandle>,
     /// Calls of triggers that take their time; few runs have any.

@@ -5,6 +5,7 @@ use pirn_core::error::RunError;
 use pirn_core::run::{Effect, Outbox};
 
 use crate::acknowledgements::{Acknowledge, Acknowledgements};
+use crate::host::TimerHandle;
 
 /// Effects and callers that wait for the journal.
 #[derive(Default)]
@@ -14,13 +15,28 @@ pub(crate) struct Unkept {
     acknowledgements: Acknowledgements,
     /// The last step whose keeping was asked for.
     asked: Option<u64>,
+    /// Asks whether the run's machine is to leave memory.
+    pub(crate) parking: Option<TimerHandle>,
 }
 
 impl Unkept {
+    /// Those of a run that is durable up to this step.
+    pub(crate) fn after(step: u64) -> Self {
+        Self {
+            effects: Outbox::after(step),
+            ..Self::default()
+        }
+    }
+
     /// True if the steps up to this one are to be kept now: something waits for them, and nobody has asked yet.
     pub(crate) fn asks(&mut self, step: u64) -> bool {
         let is_wanted = self.effects.waits() || !self.acknowledgements.is_empty();
         is_wanted && self.asked.replace(step) != Some(step)
+    }
+
+    /// True if nothing waits, and the run is durable up to this step.
+    pub(crate) fn is_kept(&self, step: u64) -> bool {
+        !self.effects.waits() && self.acknowledgements.is_empty() && self.effects.is_durable(step)
     }
 
     /// Takes an effect that follows from what the run was told up to `step`; one that need not wait is given back.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures::future::{BoxFuture, FutureExt};
@@ -38,6 +39,9 @@ const DEFAULT_MAX_RUNS: usize = 1_000_000;
 
 /// Runs that wait for one session, likewise.
 const DEFAULT_MAX_WAITING: usize = 64;
+
+/// Stay of a run in memory that waits, where nobody says.
+const DEFAULT_PARK_AFTER: Duration = Duration::from_mins(1);
 
 /// A number above those of every run that an earlier process began.
 #[allow(clippy::disallowed_methods)] // no host is asked: the order outlives every one of them
@@ -132,6 +136,7 @@ pub struct EngineBuilder {
     journal: Option<Arc<dyn Journal>>,
     store: Option<Arc<dyn Store>>,
     ask: Option<AskDoubt>,
+    park_after: Option<Duration>,
     scripts: Option<Arc<ScriptPort>>,
     max_waiting: Option<usize>,
     has_schedules: Option<bool>,
@@ -153,6 +158,16 @@ impl EngineBuilder {
     #[must_use]
     pub fn store(mut self, store: impl Store) -> Self {
         self.store = Some(Arc::new(store));
+        self
+    }
+
+    /// How long a run that is kept and waits for people, events or timers alone stays in memory when nothing comes to it (default a
+    /// minute; `Duration::MAX`: for ever). Its messages, variables and threads leave memory then, and are made again from the store
+    /// when the first thing comes: an answer, an event, a time that is due, a cancel, a question after its status. Nobody who
+    /// holds the run or hears its events notices. Without a store it does nothing.
+    #[must_use]
+    pub fn park_after(mut self, quiet: Duration) -> Self {
+        self.park_after = Some(quiet);
         self
     }
 
@@ -515,7 +530,11 @@ impl EngineBuilder {
         let checked = self.take_checked()?;
         let loaded = Loaded::of(&self.files);
         let ask = self.ask.take();
-        let durable = self.store.take().map(|store| Arc::new(Durable::new(store, ask)));
+        let parks_after = u64::try_from(self.park_after.unwrap_or(DEFAULT_PARK_AFTER).as_millis()).ok();
+        let durable = self
+            .store
+            .take()
+            .map(|store| Arc::new(Durable::new(store, ask, parks_after)));
         if let Some(durable) = &durable {
             self.journal = Some(Arc::new(StoreJournal(Arc::clone(durable))));
         }

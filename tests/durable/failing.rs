@@ -1,7 +1,8 @@
 //! A store that fails at one of its commits, as a process that is killed there leaves it.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pirn::store::{
     Commit, ContentHash, Pending, Record, Removed, Run, RunFilter, RunPlace, Session, Snapshot, Store, StoreError,
@@ -23,6 +24,9 @@ pub(crate) struct Failing<S> {
     pub(crate) kept: Arc<S>,
     crash: Crash,
     commits: Arc<AtomicU64>,
+    /// By run, how often its journal was read.
+    reads: Arc<Mutex<BTreeMap<String, usize>>>,
+    fails_reads: Arc<AtomicBool>,
 }
 
 impl<S> Clone for Failing<S> {
@@ -31,6 +35,8 @@ impl<S> Clone for Failing<S> {
             kept: Arc::clone(&self.kept),
             crash: self.crash,
             commits: Arc::clone(&self.commits),
+            reads: Arc::clone(&self.reads),
+            fails_reads: Arc::clone(&self.fails_reads),
         }
     }
 }
@@ -41,7 +47,20 @@ impl<S: Store> Failing<S> {
             kept: Arc::new(kept),
             crash,
             commits: Arc::default(),
+            reads: Arc::default(),
+            fails_reads: Arc::default(),
         }
+    }
+
+    /// The number of times that a run's journal was read.
+    pub(crate) fn reads(&self, run: &str) -> usize {
+        let reads = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
+        reads.get(run).copied().unwrap_or_default()
+    }
+
+    /// No journal can be read from now on.
+    pub(crate) fn fail_reads(&self) {
+        self.fails_reads.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn commits(&self) -> u64 {
@@ -81,6 +100,11 @@ impl<S: Store> Store for Failing<S> {
         self.kept.runs(filter, after, limit)
     }
     fn journal(&self, id: &str, after: u64, limit: usize) -> Pending<Vec<Record>> {
+        let mut reads = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
+        *reads.entry(id.to_owned()).or_default() += 1;
+        if self.fails_reads.load(Ordering::Relaxed) {
+            return Self::fails();
+        }
         self.kept.journal(id, after, limit)
     }
     fn contents(&self, hashes: Vec<ContentHash>) -> Pending<Vec<Arc<str>>> {

@@ -8,6 +8,7 @@ mod failing;
 mod golden;
 mod migrations;
 mod outside;
+mod parked;
 mod power;
 mod questions;
 mod sessions;

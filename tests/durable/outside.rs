@@ -19,7 +19,11 @@ pub(crate) const RUN: &str = "run-1";
 
 /// See the module.
 #[derive(Clone, Default)]
-pub(crate) struct Outside(Arc<Mutex<Known>>);
+pub(crate) struct Outside {
+    known: Arc<Mutex<Known>>,
+    /// As [`EngineBuilder::park_after`].
+    park_after: Option<Duration>,
+}
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Known {
@@ -33,11 +37,22 @@ pub(crate) struct Known {
 
 impl Outside {
     pub(crate) fn of(known: Known) -> Self {
-        Self(Arc::new(Mutex::new(known)))
+        Self {
+            known: Arc::new(Mutex::new(known)),
+            park_after: None,
+        }
+    }
+
+    /// The same, whose runs leave memory whenever they wait.
+    pub(crate) fn parking(self) -> Self {
+        Self {
+            park_after: Some(Duration::ZERO),
+            ..self
+        }
     }
 
     pub(crate) fn known(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Does it, or says once more what came of it: by its key and nothing else.
@@ -60,6 +75,7 @@ impl Outside {
             })
         };
         Engine::builder()
+            .park_after(self.park_after.unwrap_or(Duration::MAX))
             .virtual_time(None)
             .store(store)
             .workflows(bundle)
@@ -153,7 +169,7 @@ impl Outside {
 
 /// A person's answer, which depends on the question alone.
 #[allow(clippy::unnecessary_wraps)] // as a run's questions are answered
-fn answered(question: &Interaction) -> Option<Value> {
+pub(crate) fn answered(question: &Interaction) -> Option<Value> {
     Some(match (&question.tool, chance_of(&question.id) % 3) {
         (None, _) => json!(format!("answer to {}", question.id)),
         (Some(_), 0) => json!("allow"),

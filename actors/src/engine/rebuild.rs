@@ -1,7 +1,5 @@
 //! Runs that are rebuilt, and go on.
 
-use std::cell::RefCell;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
@@ -27,8 +25,7 @@ impl EngineShared {
     /// A run of this engine as it was, and what it wanted done all along, from what a [journal](crate::journal) has of it.
     /// Nothing of that is done: what is called in place alone is called again.
     pub fn rebuild(self: &Arc<Self>, begun: Begun, told: impl IntoIterator<Item = Told>) -> (RunMachine, Vec<Effect>) {
-        let evaluator = Rc::new(RefCell::new((self.ports.evaluator)()));
-        let in_place = InPlace::new(Arc::clone(&self.ports), self.handle(), self.all_graphs(), evaluator);
+        let in_place = InPlace::apart(Arc::clone(&self.ports), self.handle(), self.all_graphs());
         let run_id = Arc::clone(&begun.seed.run_id);
         let metadata = begun.seed.metadata.clone();
         let mut world = RunWorld::rebuilding(&run_id, metadata.as_ref(), &in_place, begun.listening);
@@ -65,12 +62,8 @@ impl EngineShared {
         graphs: Graphs,
         saw: &mut dyn FnMut(Replayed<'_>),
     ) -> Result<RunMachine, Diverged> {
-        let evaluator = Rc::new(RefCell::new((self.ports.evaluator)()));
-        let in_place = InPlace::new(Arc::clone(&self.ports), self.handle(), graphs, evaluator);
-        let run_id = Arc::clone(&begun.seed.run_id);
-        let metadata = begun.seed.metadata.clone();
-        let mut world = RunWorld::rebuilding(&run_id, metadata.as_ref(), &in_place, begun.listening);
-        RunMachine::replay(begun, told, &mut world, RunWorld::listen, saw)
+        let in_place = InPlace::apart(Arc::clone(&self.ports), self.handle(), graphs);
+        in_place.replay(begun, told, saw)
     }
 
     /// Admits a run that goes on. Nobody else may carry it.

@@ -24,6 +24,11 @@ pub trait Port {
     fn set_background_timer(&self, after: Millis, fire: Box<dyn FnOnce()>) -> TimerKey {
         self.set_timer(None, after, fire)
     }
+    /// The same for what changes nothing that a run does, like giving memory back. None where each thing that happens is chosen:
+    /// it never does there.
+    fn set_quiet_timer(&self, after: Millis, fire: Box<dyn FnOnce()>) -> Option<TimerKey> {
+        Some(self.set_background_timer(after, fire))
+    }
     /// Forgets a timer; one that has fired, or was never set, is no error.
     fn cancel_timer(&self, key: TimerKey);
     /// Runs work that may leave this thread; under virtual time it does not.
@@ -131,6 +136,15 @@ impl Host {
         TimerHandle {
             armed: Some((self.clone(), key)),
         }
+    }
+
+    /// As [`Host::after`] for what changes nothing that a run does, like giving memory back: under virtual time it happens while
+    /// others wait, and where each thing that happens is chosen never.
+    pub fn when_quiet(&self, after: Millis, fire: impl FnOnce() + 'static) -> Option<TimerHandle> {
+        let key = self.port.set_quiet_timer(after, Box::new(fire))?;
+        Some(TimerHandle {
+            armed: Some((self.clone(), key)),
+        })
     }
 
     /// A future that is ready once `after` milliseconds have passed. Dropping it cancels.

@@ -72,6 +72,8 @@ pub(crate) enum SupervisorMsg {
         step: u64,
         result: Result<(), RunError>,
     },
+    /// Its machine is there again, or cannot be.
+    Woken(Result<Box<RunMachine>, RunError>),
     /// Nothing is left of it.
     Over,
     /// Its supervisor panicked outside of its own turn.
@@ -83,6 +85,24 @@ impl actix::Message for SupervisorMsg {
 }
 
 impl SupervisorMsg {
+    /// It comes to a run that has ended, or ends with this error: who waits for a word is told so.
+    pub(crate) fn refuse(self, error: Option<&RunError>) {
+        match self {
+            Self::AnswerInteraction(answer) => (answer.taken)(Err(match error {
+                Some(error) => AnswerRefused::NotKept {
+                    reason: error.to_string(),
+                },
+                None => AnswerRefused::NotOpen,
+            })),
+            Self::AwaitKept(kept) => {
+                let ended = || RunError::new(RunErrorCode::Cancelled, "the run has ended");
+                kept(Err(error.cloned().unwrap_or_else(ended)));
+            }
+            // Dropping it says so.
+            _ => {}
+        }
+    }
+
     /// As the run's machine takes it; none where there is nothing to take.
     pub(crate) fn for_machine(self, machine: &RunMachine) -> Option<Message> {
         let message = match self {
@@ -143,6 +163,7 @@ impl SupervisorMsg {
             | Self::AnswerInteraction(_)
             | Self::AwaitKept(_)
             | Self::Over
+            | Self::Woken(_)
             | Self::Lost(_)
             | Self::Triggered { .. }
             | Self::Kept { .. }

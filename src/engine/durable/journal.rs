@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use futures::FutureExt;
-use pirn_actors::journal::{Graphs, Journal, Keeping, RunJournal};
+use pirn_actors::journal::{Graphs, Journal, Keeping, Reading, RunJournal};
+use pirn_core::Millis;
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::run::{
     Awaited, Begun, BegunRecord, Effect, Message, OpenEffects, OpenWaits, SessionLeft, ToSupervisor, ToThread, Told,
@@ -15,6 +16,7 @@ use pirn_store::{Commit, Content, NewRun, Record, Run, RunStatus, Store, StoreEr
 use serde_json::json;
 
 use super::Durable;
+use super::resume::{ResumeError, Stored};
 use super::sessions::{self, Written};
 
 /// The journal of an engine with a store.
@@ -32,11 +34,10 @@ impl Journal for StoreJournal {
         new.session = begun.seed.session.as_ref().map(|session| session.id.to_string());
         let run_id = Arc::clone(&begun.seed.run_id);
         let next = Commit::start(&*run_id, new).content(definition).content(start);
-        let store = Arc::clone(&self.0.store);
         Box::new(StoredRun {
             fault,
             at: begun.at,
-            ..StoredRun::new(store, run_id, 0, next)
+            ..StoredRun::new(&self.0, run_id, 0, next)
         })
     }
 
@@ -63,23 +64,25 @@ pub(crate) struct StoredRun {
     /// Its open effects, and its status in the store until it has ended.
     waits: OpenWaits,
     standing: RunStatus,
+    /// Milliseconds that it stays in memory while it waits; none: for ever.
+    parks_after: Option<Millis>,
 }
 
 impl StoredRun {
     /// Goes on after the last step of a run as the store has it, with these effects open.
-    pub(crate) fn after(store: Arc<dyn Store>, run: &Run, open: &OpenEffects, has_left: bool) -> Self {
+    pub(crate) fn after(durable: &Durable, run: &Run, open: &OpenEffects, has_left: bool) -> Self {
         let next = Commit::after(&*run.id, run.steps);
         Self {
             has_left,
             waits: OpenWaits::of(open),
             standing: run.status,
-            ..Self::new(store, run.id.as_str().into(), run.steps, next)
+            ..Self::new(durable, run.id.as_str().into(), run.steps, next)
         }
     }
 
-    fn new(store: Arc<dyn Store>, run_id: Arc<str>, steps: u64, next: Commit) -> Self {
+    fn new(durable: &Durable, run_id: Arc<str>, steps: u64, next: Commit) -> Self {
         Self {
-            store,
+            store: Arc::clone(&durable.store),
             run_id,
             next,
             steps,
@@ -89,6 +92,7 @@ impl StoredRun {
             has_left: false,
             waits: OpenWaits::default(),
             standing: RunStatus::Unfinished,
+            parks_after: durable.parks_after,
         }
     }
 
@@ -174,6 +178,20 @@ impl RunJournal for StoredRun {
         }
     }
 
+    fn parks_after(&self) -> Option<Millis> {
+        self.waits.waits_for().and(self.parks_after)
+    }
+
+    fn read(&self, graphs: &Graphs) -> Reading {
+        let (store, run_id, graphs) = (Arc::clone(&self.store), Arc::clone(&self.run_id), Arc::clone(graphs));
+        async move {
+            let stored = Stored::read(&*store, &run_id).await.map_err(|error| unread(&error))?;
+            let begun = stored.begun(&graphs).map_err(|error| unread(&error))?;
+            Ok((begun, stored.told))
+        }
+        .boxed()
+    }
+
     fn keep(&mut self) -> Option<Keeping> {
         if let Some(fault) = &self.fault {
             return Some(std::future::ready(Err(fault.clone())).boxed());
@@ -189,6 +207,12 @@ impl RunJournal for StoredRun {
                 .boxed(),
         )
     }
+}
+
+/// The end of a run that can not be made again from its store.
+fn unread(error: &ResumeError) -> RunError {
+    let code = json!({ "code": error.code() });
+    RunError::new(RunErrorCode::StoreError, error.to_string()).with_details(code)
 }
 
 /// The effect that a message is the outcome of.

@@ -19,6 +19,7 @@ mod view;
 use std::sync::{Arc, Mutex};
 
 use pirn_actors::journal::Graphs;
+use pirn_core::Millis;
 use pirn_store::{ContentHash, Store};
 
 pub(crate) use definition::Definitions;
@@ -38,16 +39,19 @@ pub(crate) struct Durable {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) definitions: Definitions,
     pub(crate) ask: Option<AskDoubt>,
+    /// Milliseconds that a run which waits stays in memory; none: for ever.
+    parks_after: Option<Millis>,
     /// The last definition that was compiled for a run which goes on.
     compiled: Mutex<Option<(ContentHash, Graphs)>>,
 }
 
 impl Durable {
-    pub(crate) fn new(store: Arc<dyn Store>, ask: Option<AskDoubt>) -> Self {
+    pub(crate) fn new(store: Arc<dyn Store>, ask: Option<AskDoubt>, parks_after: Option<Millis>) -> Self {
         Self {
             store,
             definitions: Definitions::default(),
             ask,
+            parks_after,
             compiled: Mutex::default(),
         }
     }

@@ -466,7 +466,7 @@ fn resume(
         told.extend(detached(&engine, &durable, &mut rebuilt).await?);
         let (questions, events) = (rebuilt.machine.interactions(), rebuilt.open.events);
         let has_left = in_turn(&engine, &durable, &rebuilt, is_cancelled).await?;
-        let journal = StoredRun::after(Arc::clone(&durable.store), &stored.run, &rebuilt.open, has_left);
+        let journal = StoredRun::after(&durable, &stored.run, &rebuilt.open, has_left);
         let resumed = Resumed {
             rebuilt,
             told,

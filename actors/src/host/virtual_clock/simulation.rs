@@ -343,6 +343,13 @@ impl Port for Simulation {
         self.timers.borrow_mut().set_in_background(deadline, fire)
     }
 
+    fn set_quiet_timer(&self, after: Millis, fire: Box<dyn FnOnce()>) -> Option<TimerKey> {
+        if self.choices.is_some() {
+            return None;
+        }
+        Some(self.set_background_timer(after, fire))
+    }
+
     fn cancel_timer(&self, key: TimerKey) {
         let cancelled = self.timers.borrow_mut().take(key);
         if let Some(choices) = &self.choices {

@@ -1,0 +1,68 @@
+//! A run whose machine has left memory: it has been quiet for long, and waits for people, events or timers alone.
+//!
+//! 1. Its actors stay, with the timers and waits that they hold. So nothing is begun again when the machine comes back, and
+//!    nobody who listens to the run, waits for it or holds it notices.
+//! 2. The first thing that its machine is to hear has that made again, from the run's journal. Until then all of it waits, and
+//!    is heard in the order told.
+//! 3. Where it can not be made again the run ends here, for this process, and stands in its store as it did.
+
+use std::rc::Rc;
+
+use pirn_core::error::RunError;
+use pirn_core::run::Control;
+
+use crate::mailbox::shut_down;
+use crate::protocol::supervisor::SupervisorMsg;
+use crate::run_context::RunContext;
+use crate::supervisor::SupervisorActor;
+use crate::thread::ThreadActor;
+
+/// See the module.
+pub(crate) struct Parked {
+    pub(crate) supervisor: SupervisorActor,
+    pub(crate) threads: Vec<Option<Box<ThreadActor>>>,
+    /// What the machine is to hear when it is back; it is being made again where there is anything.
+    told: Vec<SupervisorMsg>,
+}
+
+impl Parked {
+    pub(crate) fn new(supervisor: SupervisorActor, mut threads: Vec<Option<Box<ThreadActor>>>) -> Self {
+        threads.shrink_to_fit();
+        Self {
+            supervisor,
+            threads,
+            told: Vec::new(),
+        }
+    }
+
+    /// Hears a message, or keeps it for the machine.
+    pub(crate) fn hear(&mut self, message: SupervisorMsg, run: &Rc<RunContext>) {
+        if self.supervisor.is_over() {
+            return message.refuse(None);
+        }
+        match message {
+            SupervisorMsg::Subscribe { mask, deliver } => run.subscribe(mask, deliver),
+            SupervisorMsg::Control(Control::Shutdown) => self.stop(shut_down(), run),
+            message => {
+                self.told.push(message);
+                if self.told.len() == 1 {
+                    run.wake();
+                }
+            }
+        }
+    }
+
+    /// The messages that wait for the machine.
+    pub(crate) fn take_told(&mut self) -> Vec<SupervisorMsg> {
+        std::mem::take(&mut self.told)
+    }
+
+    /// The run ends here, for this process.
+    pub(crate) fn stop(&mut self, error: RunError, run: &Rc<RunContext>) {
+        for message in self.take_told() {
+            message.refuse(Some(&error));
+        }
+        self.threads.clear();
+        self.supervisor.stop(error, run);
+    }
+}
