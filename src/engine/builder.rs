@@ -17,7 +17,7 @@ use pirn_actors::ports::{
 };
 use pirn_actors::sessions::MemorySessions;
 use pirn_core::conversation::Tokenizer;
-use pirn_core::definition::{Fault, Loaded, Profile, SourceFile, TriggerDefinition, WorkflowDefinition};
+use pirn_core::definition::{BuiltInTool, Fault, Loaded, Profile, SourceFile, TriggerDefinition, WorkflowDefinition};
 use pirn_core::error::RunError;
 use pirn_core::graph::Graph;
 use serde::Serialize;
@@ -65,6 +65,8 @@ pub enum BuildError {
     Local(NotLocalContext),
     /// Two settings that exclude each other: which.
     Settings(&'static str, &'static str),
+    /// Tools that have the name of a built-in one: all of them.
+    ReservedTools(Vec<String>),
     /// The engine stopped while it started.
     Engine(RunError),
 }
@@ -83,6 +85,12 @@ impl std::fmt::Display for BuildError {
             Self::Threads(error) => write!(f, "no threads: {error}"),
             Self::Local(missing) => write!(f, "the engine can not live on the thread that builds it: {missing}"),
             Self::Settings(one, other) => write!(f, "an engine has {one} or {other}, not both"),
+            Self::ReservedTools(names) => {
+                let said = names
+                    .iter()
+                    .map(|name| format!("`{name}` is the name of a built-in tool: give this one another"));
+                lines(f, &said.collect::<Vec<_>>())
+            }
             Self::Engine(error) => error.fmt(f),
         }
     }
@@ -643,6 +651,11 @@ impl EngineBuilder {
     }
 
     fn ports(&mut self, checked: Option<&Checked>, loaded: &Loaded) -> Result<(Ports, Names), BuildError> {
+        let reserved = self.tools.names().filter(|name| BuiltInTool::of_name(name).is_some());
+        let reserved: Vec<String> = reserved.map(str::to_owned).collect();
+        if !reserved.is_empty() {
+            return Err(BuildError::ReservedTools(reserved));
+        }
         let tokenizers = std::mem::take(&mut self.tokenizers);
         let mut profiles = std::mem::take(&mut self.profiles);
         let known = checked.map_or(&[][..], |checked| &checked.loaded().profiles);

@@ -11,7 +11,7 @@ use futures::future::{BoxFuture, Either, select};
 use pirn_actors::host::WorkClock;
 use pirn_actors::ports::{AskedCall, CallContext, Called, Models, Sampler, Tool, ToolContext, ToolSpec, Tools};
 use pirn_core::Millis;
-use pirn_core::definition::InDoubt;
+use pirn_core::definition::{BuiltInTool, InDoubt};
 use pirn_core::message::Part;
 use pirn_core::thread::{ConsentRequest, ToolResult};
 use serde_json::Value;
@@ -233,6 +233,14 @@ impl ToolRegistry {
     }
 }
 
+fn built_in_spec(tool: BuiltInTool) -> ToolSpec {
+    ToolSpec {
+        name: tool.name().to_owned(),
+        description: tool.description().to_owned(),
+        parameters: tool.parameters(),
+    }
+}
+
 /// True if a node's name for tools stands for this one.
 fn stands_for(offered: &str, name: &str) -> bool {
     match offered.strip_suffix('*') {
@@ -243,7 +251,10 @@ fn stands_for(offered: &str, name: &str) -> bool {
 
 impl Tools for ToolRegistry {
     fn specs(&self, names: &[Arc<str>]) -> Vec<ToolSpec> {
-        self.meant(names).map(|found| found.spec.clone()).collect()
+        let registered = self.meant(names).map(|found| found.spec.clone());
+        // A run answers those itself.
+        let built_in = names.iter().filter_map(|name| BuiltInTool::of_name(name));
+        registered.chain(built_in.map(built_in_spec)).collect()
     }
 
     fn is_external(&self, name: &str) -> bool {

@@ -1,5 +1,7 @@
 //! The `pirn` command as a user drives it: the built binary, its output, its exit codes.
 
+#[cfg(unix)]
+mod artifacts;
 mod command;
 mod context;
 mod docs;

@@ -1,6 +1,7 @@
 //! Models across the network, against a provider on loopback.
 
 mod aimock;
+mod artifacts;
 mod caching;
 mod choices;
 mod conversations;

@@ -54,6 +54,7 @@ pub(super) fn may_emit(graph: &Graph, event: EventType) -> bool {
         | EventType::Notification
         | EventType::Custom => true,
         EventType::ScheduleDue => false,
+        EventType::ArtifactKept | EventType::ArtifactDropped => graph.config.artifact_tokens.is_some() && has_llm(),
         EventType::EventDropped => !graph.awaited_events.is_empty(),
     }
 }

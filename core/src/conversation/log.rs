@@ -120,6 +120,19 @@ impl Conversation {
         Visible::new(&self.log, if stretch.is_empty() { Vec::new() } else { vec![stretch] })
     }
 
+    /// The messages that are archived, with their places in the complete history; what a rollback set aside is not among them.
+    pub fn archived(&self) -> impl Iterator<Item = (usize, &Counted)> {
+        let marks = self.mark_map();
+        let is_set_aside = |index| {
+            marks
+                .set_aside
+                .iter()
+                .any(|(start, end)| (*start..*end).contains(&index))
+        };
+        let older = (0..marks.boundary()).filter(move |index| !is_set_aside(*index));
+        older.filter_map(|index| self.log.get(index).map(|entry| (index, &entry.counted)))
+    }
+
     /// The messages from `index` of the complete history on, archived ones included; costs only what it gives.
     pub fn since(&self, index: usize) -> impl Iterator<Item = &Counted> {
         (index..self.log.len()).filter_map(|index| self.log.get(index).map(|entry| &entry.counted))

@@ -3,6 +3,7 @@
 //! - [`Conversation`] is the log; its clone is the O(1) snapshot that FORK needs.
 //! - [`select`] is the one selection, [`tool_blocks`] the one notion of a block, [`repair_tool_pairs`] the one pair rule.
 //! - [`build_request`] makes what a model gets: a projection, never stored.
+//! - [`shown_result`] decides which tool results are shown as a preview; [`read_artifact`] and [`recall`] give back what is not shown.
 //! - [`apply`] is CONTEXT_PROCESSOR; [`compression`] holds the strategies.
 //! - [`ConversationMachine`] wraps it all for an actor.
 
@@ -10,6 +11,7 @@ mod blocks;
 pub mod compression;
 mod entries;
 mod error;
+mod large_results;
 mod log;
 mod machine;
 mod marks;
@@ -32,6 +34,10 @@ mod watch;
 
 pub use blocks::{block_before, split_block, tool_blocks, widen};
 pub use error::ConversationError;
+pub use large_results::{
+    DEFAULT_KEPT_BYTES, DEFAULT_PAGE_TOKENS, DroppedResult, LargeResults, MIN_RESULT_TOKENS, ShownResult, artifact_of,
+    read_artifact, recall, shown_result,
+};
 pub use log::{Basis, Conversation};
 pub use machine::{ConversationEffect, ConversationInput, ConversationMachine};
 pub use marks::MarkMap;

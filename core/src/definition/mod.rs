@@ -4,6 +4,7 @@
 //! makes sense as a graph is decided by [`crate::graph`].
 
 mod aliases;
+mod built_in_tools;
 mod context_operation;
 mod either;
 mod fault;
@@ -20,6 +21,7 @@ mod schema;
 mod trigger;
 mod workflow;
 
+pub use built_in_tools::BuiltInTool;
 pub use context_operation::{
     AllWord, ClearContext, CompressionConfig, ContextOperation, FilterContext, InsertContext, PinContext,
     ReplaceContext, Replacement, Target, Text, TextMessage, TruncateContext,

@@ -338,6 +338,17 @@ pub struct WorkflowConfig {
     /// N of the pinned block's position (default 5).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_end: Option<usize>,
+    /// Tokens above which a tool's result is shown as a preview, and the tool `read_artifact` gives any part of it; at least
+    /// 200 (default: every result is shown whole).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub artifact_tokens: Option<u64>,
+    /// Bytes of such results that a run keeps (default 64 MiB); of more, those go that were kept longest ago. A larger result is
+    /// shown whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_artifact_bytes: Option<usize>,
+    /// True to offer the tool `recall`, which searches the messages that compressions archived.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recall: Option<bool>,
 }
 
 /// A model profile.

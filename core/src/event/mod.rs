@@ -120,6 +120,10 @@ event_types! {
     ScheduleDue = "SCHEDULE_DUE",
     /// A script wrote a line with `console`.
     ScriptLog = "SCRIPT_LOG",
+    /// A large tool result was kept, and its conversation shows a preview.
+    ArtifactKept = "ARTIFACT_KEPT",
+    /// A large tool result is no longer kept: its run has too many.
+    ArtifactDropped = "ARTIFACT_DROPPED",
 }
 
 /// A set of event types, one bit each.

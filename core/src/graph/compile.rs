@@ -15,6 +15,7 @@ use super::references::{Calls, WorkflowNames, check_calls, check_subgraphs, is_t
 use super::regions::check_regions;
 use super::snippets::Snippets;
 use super::triggers::check_trigger;
+use crate::conversation::MIN_RESULT_TOKENS;
 use crate::definition::{
     Fault, FaultCode, Loaded, Located, NodeConfig, TriggerDefinition, WorkflowConfig, WorkflowDefinition,
 };
@@ -308,6 +309,10 @@ fn check_config(config: &WorkflowConfig, context: &CompileContext<'_>, report: &
                 format!("`{key}` must be at least 1"),
             );
         }
+    }
+    if config.artifact_tokens.is_some_and(|tokens| tokens < MIN_RESULT_TOKENS) {
+        let message = format!("`artifactTokens` must be at least {MIN_RESULT_TOKENS}: a preview and a page need room");
+        report.fault(FaultCode::InvalidValue, &pointer!["config", "artifactTokens"], message);
     }
     let timeout_ms = report.milliseconds(config.timeout_ms, || pointer!["config", "timeoutMs"]);
     WorkflowConfig {

@@ -46,6 +46,7 @@ impl Default for CompileContext<'_> {
 }
 
 impl CompileContext<'_> {
+    /// A tool that something other than a model calls, or a model by a node's `tools`.
     pub(super) fn check_tool(&self, name: &str, pointer: &[Step], report: &mut Diagnostics<'_>) {
         let Some(known) = self.tools else { return };
         if known.iter().any(|known| may_mean(name, known)) {

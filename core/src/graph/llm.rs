@@ -9,7 +9,7 @@ use super::diagnostics::{child, pointer};
 use super::model::{ChoiceSpec, LlmNode, PartSpec, ValueSpec};
 use super::nodes::NodeCompiler;
 use crate::definition::json::Step;
-use crate::definition::{FaultCode, LlmConfig, nearest};
+use crate::definition::{BuiltInTool, FaultCode, LlmConfig, nearest};
 use crate::message::Part;
 
 /// Rounds of tool calls where a node says nothing.
@@ -24,10 +24,7 @@ impl NodeCompiler<'_, '_> {
             let pointer = pointer!["nodes", place, "config", "profileId"];
             self.context.check_profile(id, &pointer, self.report);
         }
-        for (number, tool) in llm.tools.iter().enumerate() {
-            self.context
-                .check_tool(tool, &pointer!["nodes", place, "config", "tools", number], self.report);
-        }
+        let tools = self.llm_tools(place, llm);
         let computed_profile = computed_profile.map(|text| self.template(text, place, "profileId"));
         let parameters = llm.parameters.clone().map(|parameters| {
             let pointer = pointer!["nodes", place, "config", "parameters"];
@@ -43,7 +40,7 @@ impl NodeCompiler<'_, '_> {
             profile_id: named.map(Arc::from),
             prompt: llm.prompt.as_deref().map(|text| self.template(text, place, "prompt")),
             system: llm.system.as_deref().map(|text| self.template(text, place, "system")),
-            tools: llm.tools.iter().map(|tool| Arc::from(tool.as_str())).collect(),
+            tools,
             parameters,
             parts: llm
                 .parts
@@ -59,6 +56,32 @@ impl NodeCompiler<'_, '_> {
             on_limit: llm.on_limit.unwrap_or_default(),
             response_format: llm.response_format.clone().map(Arc::new),
         }
+    }
+
+    /// The tools of a node, and behind them the built-in ones that its workflow offers: a node that has any tool has those too.
+    fn llm_tools(&mut self, place: usize, llm: &LlmConfig) -> Vec<Arc<str>> {
+        let config = &self.definition.config;
+        for (number, name) in llm.tools.iter().enumerate() {
+            let pointer = pointer!["nodes", place, "config", "tools", number];
+            match BuiltInTool::of_name(name) {
+                None => self.context.check_tool(name, &pointer, self.report),
+                Some(tool) if !tool.is_offered(config) => {
+                    let setting = tool.setting();
+                    let message = format!(
+                        "`{name}` is a built-in tool, and the workflow does not offer it: set `config.{setting}`"
+                    );
+                    self.report.fault(FaultCode::InvalidValue, &pointer, message);
+                }
+                Some(_) => {}
+            }
+        }
+        let mut tools: Vec<Arc<str>> = llm.tools.iter().map(|tool| Arc::from(tool.as_str())).collect();
+        if !tools.is_empty() {
+            let offered = BuiltInTool::ALL.into_iter().filter(|tool| tool.is_offered(config));
+            let missing = offered.filter(|tool| !llm.tools.iter().any(|named| named == tool.name()));
+            tools.extend(missing.map(|tool| Arc::from(tool.name())));
+        }
+        tools
     }
 
     fn parts(&mut self, written: &Value, pointer: &[Step]) -> Vec<PartSpec> {

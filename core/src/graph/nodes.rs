@@ -13,9 +13,9 @@ use super::pairing::{Partners, check_fork};
 use super::snippets::Snippets;
 use crate::definition::json::Step;
 use crate::definition::{
-    CodeConfig, ContextOperation, ContinueFromTriggerConfig, FaultCode, NodeConfig, NodeDefinition, Replacement,
-    RetryPolicy, RouteConfig, SubgraphConfig, Target, TextMessage, ToolConfig, TruncateContext, WaitConfig,
-    WorkflowDefinition,
+    BuiltInTool, CodeConfig, ContextOperation, ContinueFromTriggerConfig, FaultCode, NodeConfig, NodeDefinition,
+    Replacement, RetryPolicy, RouteConfig, SubgraphConfig, Target, TextMessage, ToolConfig, TruncateContext,
+    WaitConfig, WorkflowDefinition,
 };
 use crate::error::RunErrorCode;
 
@@ -307,8 +307,14 @@ impl NodeCompiler<'_, '_> {
             self.report
                 .fault(FaultCode::InvalidValue, &child(&pointer, key), message);
         }
-        self.context
-            .check_tool(&tool.tool, &child(&pointer, "tool"), self.report);
+        if BuiltInTool::of_name(&tool.tool).is_some() {
+            let message = format!("`{}` is a built-in tool: only models call it, in LLM nodes", tool.tool);
+            self.report
+                .fault(FaultCode::InvalidValue, &child(&pointer, "tool"), message);
+        } else {
+            self.context
+                .check_tool(&tool.tool, &child(&pointer, "tool"), self.report);
+        }
         let arguments = tool.arguments.as_ref().map(|arguments| {
             let pointer = child(&pointer, "arguments");
             self.snippets.input(arguments, &pointer, self.report)

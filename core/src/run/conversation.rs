@@ -17,9 +17,9 @@ use super::message::{
 use super::step::Step;
 use crate::conversation::compression::{SummaryPlan, replacement};
 use crate::conversation::{
-    Basis, Conversation, ConversationEffect, ConversationInput, ConversationMachine, Counted, MessageRules,
-    ModelRequest, Opening, PinStrategy, RequestParts, ResolvedContext, TokenSignal, Tokenizer, build_request,
-    hash_text,
+    Basis, Conversation, ConversationEffect, ConversationInput, ConversationMachine, Counted, LargeResults,
+    MessageRules, ModelRequest, Opening, PinStrategy, RequestParts, ResolvedContext, TokenSignal, Tokenizer,
+    build_request, hash_text,
 };
 use crate::definition::{ConversationMode, Pinned, VariableScope};
 use crate::error::{RunError, RunErrorCode};
@@ -71,6 +71,8 @@ pub(super) struct ConversationTurn<'t, 'a> {
     pub(super) thread: &'t ThreadMachine,
     pub(super) own: &'t mut OwnConversation,
     pub(super) globals: &'t mut Variables,
+    /// The run's large tool results; none while there are none.
+    pub(super) results: &'t mut Option<Box<LargeResults>>,
     pub(super) mailbox: &'t mut Mailbox,
     /// Triggers between the run's own steps and what it does just now.
     pub(super) trigger_depth: u32,
@@ -205,9 +207,13 @@ impl ConversationTurn<'_, '_> {
     ) -> Outcome {
         match op {
             ConversationOp::Append(messages) => {
-                let messages = self.count(messages);
+                let messages = match self.graph().config.artifact_tokens {
+                    None => self.count(messages),
+                    Some(limit) => self.count_and_keep(messages, limit),
+                };
                 self.done(ConversationInput::Append(messages))
             }
+            ConversationOp::BuiltIn(tool, call) => self.built_in(tool, &call),
             ConversationOp::Apply(change) => {
                 let change = match change {
                     ContextChange::Insert { messages, position } => ResolvedContext::Insert {

@@ -52,7 +52,7 @@ use super::trigger_calls::TriggerCalls;
 use super::world::World;
 use super::{DoubtReport, Effect, ForkNo, ThreadNo};
 use crate::Millis;
-use crate::conversation::Conversation;
+use crate::conversation::{Conversation, LargeResults};
 use crate::definition::Pinned;
 use crate::error::{RunError, RunErrorCode};
 use crate::event::{EventMask, EventType};
@@ -104,6 +104,9 @@ pub struct RunMachine {
     pub(super) next_fork: ForkNo,
     pub(super) firings: Firings,
     pub(super) globals: Variables,
+    /// Large tool results, of which most runs have none.
+    #[serde(default)]
+    results: Option<Box<LargeResults>>,
     /// None while no section has been set: most runs have none.
     pinned: Option<Box<Pinned>>,
     pub(super) mailbox: Mailbox,
@@ -153,6 +156,7 @@ impl RunMachine {
             next_fork: 0,
             firings: Firings::default(),
             globals: Variables::default(),
+            results: None,
             pinned: (seed.pinned != Pinned::default()).then(|| Box::new(seed.pinned)),
             mailbox: Mailbox::default(),
             quiescence: Quiescence::default(),
@@ -353,6 +357,7 @@ impl RunMachine {
         let Self {
             slots,
             globals,
+            results,
             mailbox,
             ..
         } = self;
@@ -369,6 +374,7 @@ impl RunMachine {
             thread: machine,
             own,
             globals,
+            results,
             mailbox,
             step,
         };

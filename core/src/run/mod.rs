@@ -28,6 +28,7 @@ mod events;
 mod firing;
 mod forks;
 mod graphs;
+mod large_results;
 mod last_asked;
 mod machine;
 mod mailbox;

@@ -13,7 +13,8 @@ use serde_json::{Map, Value};
 use crate::Millis;
 use crate::conversation::{AgentKind, ModelRequest, Spent};
 use crate::definition::{
-    CompressionConfig, ConversationHistoryOptions, ConversationMode, FilterContext, PinSection, TruncateContext,
+    BuiltInTool, CompressionConfig, ConversationHistoryOptions, ConversationMode, FilterContext, PinSection,
+    TruncateContext,
 };
 use crate::error::RunError;
 use crate::event::{EventMask, RaisedEvent, TakenEvents};
@@ -245,6 +246,8 @@ pub enum ConversationOp {
     },
     /// Take in what a firing pending: [`Outcome::Done`], or an error and no change.
     Merge(FiringId),
+    /// Answer a call of a built-in tool: [`Outcome::Tool`].
+    BuiltIn(BuiltInTool, Box<ToolCall>),
 }
 
 /// A CONTEXT_PROCESSOR operation with its texts rendered; the conversation counts its messages.

@@ -89,7 +89,11 @@ impl StepContext<'_> {
     /// Asks the conversation. What that raises in the thread's name may hold the thread.
     pub(super) fn converse(&mut self, id: EffectId, op: ConversationOp) {
         match &op {
-            ConversationOp::Append(_) | ConversationOp::Apply(_) => self.may_be_held_by(&[EventType::MessageAdded]),
+            ConversationOp::Append(_) | ConversationOp::Apply(_) => self.may_be_held_by(&[
+                EventType::MessageAdded,
+                EventType::ArtifactKept,
+                EventType::ArtifactDropped,
+            ]),
             ConversationOp::Compress(_) | ConversationOp::FinishSummary(_) => {
                 self.may_be_held_by(&[EventType::CompressionCompleted]);
             }
@@ -100,7 +104,7 @@ impl StepContext<'_> {
                     EventType::VariableChanged,
                 ]);
             }
-            ConversationOp::Prepare { .. } => {}
+            ConversationOp::Prepare { .. } | ConversationOp::BuiltIn(..) => {}
         }
         self.out.push(Effect::Conversation { id, op });
     }

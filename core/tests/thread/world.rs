@@ -213,6 +213,7 @@ impl World {
                     }
                     ConversationOp::FinishSummary(_) => Wanted::Summarized,
                     ConversationOp::Prepare { .. } => Wanted::Prepared,
+                    ConversationOp::BuiltIn(..) => Wanted::Tool { is_consented: true },
                 };
                 (id, wanted)
             }

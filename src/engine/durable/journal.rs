@@ -1,21 +1,24 @@
 //! The messages to the runs of an engine, on their way into the store.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::FutureExt;
 use pirn_actors::journal::{Graphs, Journal, Keeping, Reading, RunJournal};
+use pirn_actors::rebuilt::Rebuilt;
 use pirn_core::Millis;
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::run::{
-    Awaited, Begun, BegunRecord, Effect, Message, OpenEffects, OpenWaits, SessionLeft, ToSupervisor, ToThread, Told,
-    effect_key, trigger_key,
+    Awaited, Begun, BegunRecord, Effect, Message, OpenWaits, SessionLeft, ToSupervisor, ToThread, Told, effect_key,
+    trigger_key,
 };
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::Input;
-use pirn_store::{Commit, Content, NewRun, Record, Run, RunStatus, Store, StoreError, WaitingFor};
+use pirn_store::{Commit, Content, ContentHash, NewRun, Record, Run, RunStatus, Store, StoreError, WaitingFor};
 use serde_json::json;
 
 use super::Durable;
+use super::results::{are_kept_apart, without_result};
 use super::resume::{ResumeError, Stored};
 use super::sessions::{self, Written};
 
@@ -37,6 +40,7 @@ impl Journal for StoreJournal {
         Box::new(StoredRun {
             fault,
             at: begun.at,
+            keeps_results_apart: are_kept_apart(graphs),
             ..StoredRun::new(&self.0, run_id, 0, next)
         })
     }
@@ -57,6 +61,9 @@ pub(crate) struct StoredRun {
     ended: Option<RunStatus>,
     /// Something that can not be written down.
     fault: Option<RunError>,
+    /// Large results of its tools are texts of their own, and these are named already.
+    keeps_results_apart: bool,
+    results: BTreeSet<ContentHash>,
     /// The time of its last step.
     at: u64,
     /// Its session has what it leaves.
@@ -69,12 +76,14 @@ pub(crate) struct StoredRun {
 }
 
 impl StoredRun {
-    /// Goes on after the last step of a run as the store has it, with these effects open.
-    pub(crate) fn after(durable: &Durable, run: &Run, open: &OpenEffects, has_left: bool) -> Self {
+    /// Goes on after the last step of a run as the store has it.
+    pub(crate) fn after(durable: &Durable, run: &Run, rebuilt: &Rebuilt, has_left: bool) -> Self {
         let next = Commit::after(&*run.id, run.steps);
         Self {
             has_left,
-            waits: OpenWaits::of(open),
+            keeps_results_apart: are_kept_apart(&rebuilt.graphs),
+            results: run.contents.iter().copied().collect(),
+            waits: OpenWaits::of(&rebuilt.open),
             standing: run.status,
             ..Self::new(durable, run.id.as_str().into(), run.steps, next)
         }
@@ -88,6 +97,8 @@ impl StoredRun {
             steps,
             ended: None,
             fault: None,
+            keeps_results_apart: false,
+            results: BTreeSet::new(),
             at: 0,
             has_left: false,
             waits: OpenWaits::default(),
@@ -134,6 +145,21 @@ impl RunJournal for StoredRun {
                 self.next.contents.push(chunk);
             }
             Ok(body)
+        });
+        let result = if self.keeps_results_apart {
+            without_result(told)
+        } else {
+            None
+        };
+        let turn = turn.or_else(|| {
+            let written = result?;
+            Some(written.map(|(body, text)| {
+                if self.results.insert(text.hash()) {
+                    self.next.names.push(text.hash());
+                    self.next.contents.push(text);
+                }
+                body
+            }))
         });
         match turn.unwrap_or_else(|| serde_json::to_string(told)) {
             Ok(body) => {

@@ -11,6 +11,7 @@ mod fork;
 mod journal;
 mod migrate;
 mod offline;
+mod results;
 mod resume;
 mod schedules;
 mod sessions;

@@ -23,6 +23,7 @@ use super::Durable;
 use super::doubts::{DoubtQuestion, give_up_calls, settle};
 use super::journal::StoredRun;
 use super::migrate::{Migration, check};
+use super::results::with_result;
 use super::sessions::read_told;
 
 /// So many records are read at once.
@@ -196,10 +197,12 @@ impl Stored {
             .ok_or_else(|| StoreError::NoSuchRun { run: run_id.to_owned() })?;
         let mut named = run.contents.iter().copied();
         let start = named.next();
-        let chunks = store.contents(named.collect()).await?;
+        let named: Vec<ContentHash> = named.collect();
+        let chunks = store.contents(named.clone()).await?;
+        let texts: BTreeMap<ContentHash, Arc<str>> = named.into_iter().zip(chunks.iter().cloned()).collect();
         let start = start.ok_or_else(|| unreadable(0, "nothing says what it started from".to_owned()))?;
-        let mut texts = store.contents(vec![run.definition, start]).await?.into_iter();
-        let (definition, start) = (texts.next().unwrap_or_default(), texts.next().unwrap_or_default());
+        let mut first = store.contents(vec![run.definition, start]).await?.into_iter();
+        let (definition, start) = (first.next().unwrap_or_default(), first.next().unwrap_or_default());
         let begun: BegunRecord = serde_json::from_str(&start).map_err(|error| unreadable(0, error.to_string()))?;
         let mut told = Vec::with_capacity(run.steps as usize);
         loop {
@@ -207,7 +210,8 @@ impl Stored {
             let is_last = page.len() < PAGE;
             for record in page {
                 let step = told.len() as u64 + 1;
-                told.push(read_told(&record.body, &chunks).map_err(|why| unreadable(step, why))?);
+                let read = with_result(&record.body, &texts).unwrap_or_else(|| read_told(&record.body, &chunks));
+                told.push(read.map_err(|why| unreadable(step, why))?);
             }
             if is_last {
                 break;
@@ -466,7 +470,7 @@ fn resume(
         told.extend(detached(&engine, &durable, &mut rebuilt).await?);
         let (questions, events) = (rebuilt.machine.interactions(), rebuilt.open.events);
         let has_left = in_turn(&engine, &durable, &rebuilt, is_cancelled).await?;
-        let journal = StoredRun::after(&durable, &stored.run, &rebuilt.open, has_left);
+        let journal = StoredRun::after(&durable, &stored.run, &rebuilt, has_left);
         let resumed = Resumed {
             rebuilt,
             told,

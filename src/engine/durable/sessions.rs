@@ -27,6 +27,9 @@ const PAGE: usize = 1_000;
 /// The fields of a conversation that have an item for each message.
 const BY_MESSAGE: [&str; 2] = ["messages", "tokens"];
 
+/// The field of a conversation without its messages: the number of texts that hold them. What else a run names is behind those.
+const TEXTS: &str = "texts";
+
 /// The place in a step of the conversation that a session handed to its run.
 const HANDED: &str = "/message/Supervisor/Session/Ok/conversation";
 
@@ -91,6 +94,7 @@ fn split(mut whole: Value, pointer: &str) -> serde_json::Result<Written> {
             let chunk: BTreeMap<_, _> = (0..).zip(BY_MESSAGE).map(|(at, field)| (field, take(at))).collect();
             chunks.push(Content::new(serde_json::to_string(&chunk)?));
         }
+        conversation[TEXTS] = Value::from(chunks.len());
     }
     let body = serde_json::to_string(&whole)?;
     Ok(Written { body, chunks })
@@ -99,7 +103,10 @@ fn split(mut whole: Value, pointer: &str) -> serde_json::Result<Written> {
 /// Puts them back.
 fn join(conversation: &mut Value, chunks: &[Arc<str>]) -> Result<(), String> {
     let mut lists = BY_MESSAGE.map(|_| Vec::new());
-    for chunk in chunks {
+    let texts = conversation.as_object_mut().and_then(|fields| fields.remove(TEXTS));
+    // Earlier versions wrote no number: a run named nothing else.
+    let texts = texts.and_then(|texts| texts.as_u64()).unwrap_or(u64::MAX);
+    for chunk in chunks.iter().take(usize::try_from(texts).unwrap_or(usize::MAX)) {
         let mut chunk: BTreeMap<String, Vec<Value>> = serde_json::from_str(chunk).map_err(|error| error.to_string())?;
         for (list, field) in lists.iter_mut().zip(BY_MESSAGE) {
             list.append(chunk.get_mut(field).ok_or("a text of a conversation has no messages")?);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use pirn_core::definition::nearest;
+use pirn_core::definition::{BuiltInTool, nearest};
 use reqwest::Method;
 use serde_json::{Map, Value, json};
 
@@ -98,6 +98,9 @@ pub(super) fn read(fields: &mut Fields<'_>, folder: &Path) -> ToolConfig {
             "name",
             format!("a name has letters, digits, `_` and `-`, at most {LONGEST_NAME}: model providers take no other"),
         );
+    }
+    if BuiltInTool::of_name(&name).is_some() {
+        fields.fault("name", "is the name of a built-in tool: give this one another");
     }
     let description = fields.required("description");
     let input_schema = schema(fields);

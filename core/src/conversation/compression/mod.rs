@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub use accept::{Accepted, accept_result, replacement};
 pub use context::{CompressionContext, CompressionResult, CompressionStats};
 pub use parameters::{InvalidParameter, ParameterKind};
-pub use summary::{SummaryPlan, finish_summary, plan_summary};
+pub use summary::{SummaryPlan, finish_summary, is_summary, plan_summary};
 pub use transcript::transcript;
 pub use turn::{current_turn_start, current_turn_tokens};
 

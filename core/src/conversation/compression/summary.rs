@@ -119,6 +119,11 @@ fn stands_for(plan: &SummaryPlan) -> Map<String, Value> {
     metadata
 }
 
+/// True if the message is a summary of others.
+pub fn is_summary(message: &Message) -> bool {
+    summary_of(message).is_some()
+}
+
 fn summary_of(message: &Message) -> Option<&Map<String, Value>> {
     message.metadata.as_ref()?.get(SUMMARY_OF)?.as_object()
 }

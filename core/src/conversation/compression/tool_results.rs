@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::super::{Tokenizer, message_cost};
+use super::super::{Tokenizer, artifact_of, message_cost};
 use super::parameters::Clear;
 use super::turn::current_turn_start;
 use crate::message::{Message, Role};
@@ -43,7 +43,10 @@ pub(super) fn cleared(visible: &[Arc<Message>], clear: &Clear, tokenizer: &dyn T
 }
 
 fn note(result: &Message, tool: &str) -> Message {
-    let text = format!("[An old result of {tool} was left out. Call it again if it is needed.]");
+    let text = match artifact_of(result) {
+        None => format!("[An old result of {tool} was left out. Call it again if it is needed.]"),
+        Some(id) => format!("[An old result of {tool} was left out. It is artifact {id}, for read_artifact.]"),
+    };
     Message {
         id: result.id.clone(),
         tool_call_id: result.tool_call_id.clone(),

@@ -13,4 +13,5 @@ mod random_compressions;
 mod random_histories;
 mod random_prefixes;
 mod random_requests;
+mod random_results;
 mod slopes;

@@ -13,7 +13,7 @@ use super::case_compression::done;
 use super::random_histories::{broken_pairs, histories};
 use crate::message::{Message, Role};
 
-fn strategies() -> impl Strategy<Value = Value> {
+pub(super) fn strategies() -> impl Strategy<Value = Value> {
     let n = || 0_u64..9;
     prop_oneof![
         n().prop_map(|n| json!({"strategy": "keep_recent", "parameters": {"count": n}})),

@@ -25,7 +25,7 @@ use super::consent::{Consent, Consented};
 use super::question::Interaction;
 use super::{NodeRun, Progress, asking, evaluate, failure};
 use crate::conversation::{AgentKind, Spent, first_prompt};
-use crate::definition::ToolRoundLimit;
+use crate::definition::{BuiltInTool, ToolRoundLimit};
 use crate::error::{RunError, RunErrorCode};
 use crate::event::EventType;
 use crate::graph::{LlmNode, NodeKind};
@@ -456,18 +456,29 @@ fn start_tool(walk: &mut StepContext<'_>, call: ToolCall) -> Running {
         ]
     });
     let node = walk.thread.at;
-    walk.out.push(Effect::Tool {
-        id,
-        node,
-        call: call.clone(),
-        is_consented: false,
-    });
+    match built_in(walk, &call.name) {
+        Some(tool) => walk.converse(id, ConversationOp::BuiltIn(tool, Box::new(call.clone()))),
+        None => walk.out.push(Effect::Tool {
+            id,
+            node,
+            call: call.clone(),
+            is_consented: false,
+        }),
+    }
     Running {
         id,
         call,
         result: None,
         consent: None,
     }
+}
+
+/// The built-in tool of this name, where the node offers it.
+fn built_in(walk: &StepContext<'_>, name: &str) -> Option<BuiltInTool> {
+    let NodeKind::Llm(node) = &walk.thread.graph().node(walk.thread.at).kind else {
+        return None;
+    };
+    BuiltInTool::of_name(name).filter(|_| node.tools.iter().any(|offered| **offered == *name))
 }
 
 fn tool_answer(

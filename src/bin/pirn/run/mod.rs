@@ -275,6 +275,7 @@ fn unbuilt(error: &BuildError) -> Failure {
         | BuildError::Threads(_)
         | BuildError::Local(_)
         | BuildError::Settings(..)
+        | BuildError::ReservedTools(_)
         | BuildError::Engine(_) => "ENGINE_NOT_BUILT",
     };
     Failure::failed(code, error.to_string())

@@ -168,6 +168,19 @@ impl View {
                 vec![self.line(event, Tone::Bad, text)]
             }
             EventType::TokenUsageWarning | EventType::TokenLimitExceeded => self.tokens(event),
+            EventType::ArtifactKept => {
+                let (whole, preview) = (facts.number("tokens"), facts.number("previewTokens"));
+                let (whole, preview, id) = (grouped(whole), grouped(preview), facts.text("artifactId"));
+                let text = format!("a result of {whole} tokens is artifact {id}, its preview {preview} tokens");
+                vec![self.line(event, Tone::Plain, text)]
+            }
+            EventType::ArtifactDropped => {
+                let text = format!(
+                    "artifact {} is no longer kept: there are too many",
+                    facts.text("artifactId")
+                );
+                vec![self.line(event, Tone::Bad, text)]
+            }
             EventType::CompressionCompleted => self.compressed(event),
             EventType::CompressionFailed => {
                 let text = format!("the compression failed: {}", facts.error());

@@ -1,0 +1,99 @@
+//! Parts of a text that cost no more than so many tokens.
+
+use super::super::Tokenizer;
+
+/// The length in bytes of a beginning of `text` that costs at most `budget`, as long as can be told by halving.
+pub(super) fn beginning(text: &str, budget: u64, tokenizer: &dyn Tokenizer) -> usize {
+    longest(text.len(), budget, |length| {
+        let length = text.ceil_char_boundary(length);
+        (length, tokenizer.count(&text[..length]))
+    })
+}
+
+/// The place at which an end of `text` begins that costs at most `budget`, likewise.
+pub(super) fn end(text: &str, budget: u64, tokenizer: &dyn Tokenizer) -> usize {
+    let length = longest(text.len(), budget, |length| {
+        let start = text.floor_char_boundary(text.len() - length);
+        (text.len() - start, tokenizer.count(&text[start..]))
+    });
+    text.len() - length
+}
+
+/// A length whose cost is within the budget; `cost` may look at a little more than it is asked for, and says at how much. Only
+/// texts of about that length are counted, however long the whole is.
+fn longest(whole: usize, budget: u64, cost: impl Fn(usize) -> (usize, u64)) -> usize {
+    let guess = usize::try_from(budget.saturating_mul(4)).unwrap_or(usize::MAX);
+    let (mut fits, mut high) = (0, guess.clamp(1, whole.max(1)).min(whole));
+    while high > fits {
+        let (length, tokens) = cost(high);
+        if tokens > budget {
+            break;
+        }
+        fits = length;
+        if fits == whole {
+            return fits;
+        }
+        high = fits.saturating_mul(2).min(whole);
+    }
+    while high - fits > 1 {
+        let middle = fits + (high - fits) / 2;
+        let (length, tokens) = cost(middle);
+        if tokens > budget {
+            high = middle;
+        } else {
+            fits = length;
+        }
+    }
+    fits
+}
+
+/// The text with small letters, each as long as it was: what is found in it stands at the same place in the text.
+pub(super) fn folded(text: &str) -> String {
+    let fold = |letter: char| {
+        let mut small = letter.to_lowercase();
+        match (small.next(), small.next()) {
+            (Some(one), None) if one.len_utf8() == letter.len_utf8() => one,
+            _ => letter,
+        }
+    };
+    text.chars().map(fold).collect()
+}
+
+/// The part of `text` around the place `at`: so many bytes before it and after it, with marks where something is left out.
+pub(super) fn around(text: &str, at: usize, before: usize, after: usize) -> String {
+    let start = text.floor_char_boundary(at.saturating_sub(before));
+    let end = text.ceil_char_boundary(at.saturating_add(after).min(text.len()));
+    let mark = |is_cut: bool| if is_cut { "…" } else { "" };
+    format!("{}{}{}", mark(start > 0), &text[start..end], mark(end < text.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::Estimator;
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_part_fits_and_a_letter_more_would_not(text in "[a-zß界🦀,\n ]{0,80}", budget in 0_u64..30) {
+            let length = beginning(&text, budget, &Estimator);
+            prop_assert!(Estimator.count(&text[..length]) <= budget);
+            if let Some(next) = text[length..].chars().next() {
+                prop_assert!(Estimator.count(&text[..length + next.len_utf8()]) > budget);
+            }
+            let start = end(&text, budget, &Estimator);
+            prop_assert!(Estimator.count(&text[start..]) <= budget);
+            if let Some(last) = text[..start].chars().next_back() {
+                prop_assert!(Estimator.count(&text[start - last.len_utf8()..]) > budget);
+            }
+        }
+
+        #[test]
+        fn a_folded_text_has_every_letter_where_it_was(text in "\\PC{0,60}") {
+            let folded = folded(&text);
+            prop_assert_eq!(folded.len(), text.len());
+            let places = |text: &str| text.char_indices().map(|(at, _)| at).collect::<Vec<_>>();
+            prop_assert_eq!(places(&folded), places(&text));
+        }
+    }
+}

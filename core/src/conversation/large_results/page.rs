@@ -1,0 +1,172 @@
+//! `read_artifact`: a part of a large result, by characters or by lines that contain a text.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::super::Tokenizer;
+use super::excerpt;
+use super::kept::LargeResults;
+
+/// Bytes of a line that are shown before what was looked for and from there on; fewer where the limit is low.
+const BEFORE: u64 = 120;
+const AFTER: u64 = 360;
+
+/// Ids that an answer names where there is none of the one that was asked for.
+const NAMED: usize = 5;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    id: String,
+    range: Option<Range>,
+    grep: Option<String>,
+    from: Option<usize>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Range {
+    start: usize,
+    end: Option<usize>,
+}
+
+/// The answer to `read_artifact`: at most `limit` tokens.
+///
+/// # Errors
+/// A sentence for the model: there is no such artifact, or the arguments make no sense.
+pub fn read_artifact(
+    arguments: &Value,
+    results: &LargeResults,
+    limit: u64,
+    tokenizer: &dyn Tokenizer,
+) -> Result<String, String> {
+    let Arguments { id, range, grep, from } = read_arguments(arguments)?;
+    let text = results.get(&id).ok_or_else(|| no_such(&id, results))?;
+    match (range, grep) {
+        (Some(_), Some(_)) => Err("Give `range` or `grep`, not both.".to_owned()),
+        (None, Some(grep)) if grep.trim().is_empty() => Err("`grep` is blank: give a text to look for.".to_owned()),
+        (None, Some(grep)) => lines_with(text, &id, &grep, from.unwrap_or(0), (limit, tokenizer)),
+        (range, None) => {
+            let range = range.unwrap_or(Range { start: 0, end: None });
+            characters(text, &id, &range, (limit, tokenizer))
+        }
+    }
+}
+
+/// The arguments of a built-in tool, or why they are none.
+pub(super) fn read_arguments<'de, T: Deserialize<'de>>(arguments: &'de Value) -> Result<T, String> {
+    const LONGEST: usize = 200;
+    T::deserialize(arguments).map_err(|error| {
+        let why: String = error.to_string().chars().take(LONGEST).collect();
+        format!("The arguments are wrong: {why}.")
+    })
+}
+
+fn no_such(id: &str, results: &LargeResults) -> String {
+    let id: String = id.chars().take(32).collect();
+    let known: Vec<&str> = results.ids().take(NAMED).map(|id| &**id).collect();
+    let known = match known.as_slice() {
+        [] => "This run keeps none.".to_owned(),
+        known => format!("The last ones that this run keeps: {}.", known.join(", ")),
+    };
+    format!("There is no artifact `{id}`: it was dropped for later ones, or is of another run. {known}")
+}
+
+fn characters(
+    text: &str,
+    id: &str,
+    range: &Range,
+    (limit, tokenizer): (u64, &dyn Tokenizer),
+) -> Result<String, String> {
+    let total = text.chars().count();
+    let end = range.end.unwrap_or(total).min(total);
+    if range.start > end {
+        return Err(format!(
+            "Artifact {id} has {total} characters: there are none from {} to {end}.",
+            range.start
+        ));
+    }
+    let byte_of = |place: usize| text.char_indices().nth(place).map_or(text.len(), |(at, _)| at);
+    let part = &text[byte_of(range.start)..byte_of(end)];
+    let page = |part: &str, whole: usize| {
+        let last = range.start + part.chars().count();
+        let next = match (part.len() < whole, range.end) {
+            (false, _) => String::new(),
+            (true, None) => format!("; go on with range {{\"start\":{last}}}"),
+            (true, Some(end)) => format!("; go on with range {{\"start\":{last},\"end\":{end}}}"),
+        };
+        let start = range.start;
+        format!("[artifact {id}: characters {start} to {last} of {total}{next}]\n{part}")
+    };
+    let said = tokenizer.count(&page("", part.len()));
+    let mut length = excerpt::beginning(part, limit.saturating_sub(said), tokenizer);
+    loop {
+        let page = page(&part[..length], part.len());
+        if tokenizer.count(&page) <= limit && (length > 0 || part.is_empty()) {
+            return Ok(page);
+        }
+        if length == 0 {
+            return Err(NO_ROOM.to_owned());
+        }
+        length = part.floor_char_boundary(length - length.div_ceil(8));
+    }
+}
+
+const NO_ROOM: &str = "Not one match or character fits a page: the workflow's `artifactTokens` is too small.";
+
+fn lines_with(
+    text: &str,
+    id: &str,
+    grep: &str,
+    from: usize,
+    (limit, tokenizer): (u64, &dyn Tokenizer),
+) -> Result<String, String> {
+    let needle = excerpt::folded(grep);
+    let (mut total, mut characters, mut shown) = (0, 0, Vec::new());
+    let mut cost = 0_u64;
+    let (before, after) = (BEFORE.min(limit / 4) as usize, AFTER.min(limit / 2) as usize);
+    for (line, number) in text.split('\n').zip(1_u64..) {
+        if let Some(at) = excerpt::folded(line).find(&needle) {
+            if total >= from && cost <= limit {
+                let place = characters + line[..at].chars().count();
+                let line = excerpt::around(line, at, before, after);
+                let line = format!("line {number}, character {place}: {line}");
+                cost = cost.saturating_add(tokenizer.count(&line));
+                shown.push(line);
+            }
+            total += 1;
+        }
+        characters += line.chars().count() + 1;
+    }
+    let head = |count: usize| {
+        let last = from.min(total) + count;
+        let next = if last < total {
+            format!("; go on with from {last}")
+        } else {
+            String::new()
+        };
+        format!("[artifact {id}: {total} lines contain what was looked for; {count} from {from} on{next}]")
+    };
+    paged(&shown, from < total, head, (limit, tokenizer))
+}
+
+/// As many of the matches as make a page of at most `limit` tokens.
+pub(super) fn paged(
+    matches: &[String],
+    is_any: bool,
+    head: impl Fn(usize) -> String,
+    (limit, tokenizer): (u64, &dyn Tokenizer),
+) -> Result<String, String> {
+    for count in (usize::from(is_any)..=matches.len()).rev() {
+        let page = [head(count)]
+            .iter()
+            .chain(&matches[..count])
+            .map(String::as_str)
+            .collect::<Vec<_>>()
+            .join("\n");
+        if tokenizer.count(&page) <= limit {
+            return Ok(page);
+        }
+    }
+    Err(NO_ROOM.to_owned())
+}

@@ -1,0 +1,94 @@
+//! The preview that a conversation shows in the place of a large result.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::super::{Counted, MESSAGE_OVERHEAD, Tokenizer};
+use super::excerpt;
+use super::kept::{DroppedResult, LargeResults};
+use crate::message::{Message, Role};
+
+/// The metadata key that makes a message a preview: `{id, tokens}` of what it stands for.
+const ARTIFACT: &str = "artifact";
+
+/// The beginning and the end that are shown: each so much of the limit, at most [`MOST_SHOWN`] tokens.
+const SHARE_SHOWN: u64 = 8;
+const MOST_SHOWN: u64 = 200;
+
+/// A tool's result as its conversation has it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ShownResult {
+    /// As it came: it is not large, or can not be kept.
+    Whole(Counted),
+    /// A preview.
+    Preview {
+        /// The preview's message.
+        counted: Counted,
+        /// The id of the whole.
+        id: Arc<str>,
+        /// The tokens of the whole, without the message's own.
+        tokens: u64,
+        /// The results that went for it.
+        dropped: Vec<DroppedResult>,
+    },
+}
+
+/// The result `message` in a conversation whose results are shown whole up to `limit` tokens, in a run that keeps `max_bytes` of
+/// large ones.
+pub fn shown_result(
+    message: Message,
+    (limit, max_bytes): (u64, usize),
+    results: &mut LargeResults,
+    tokenizer: &dyn Tokenizer,
+) -> ShownResult {
+    let whole = Counted::new(message, tokenizer);
+    let tokens = whole.tokens.saturating_sub(MESSAGE_OVERHEAD);
+    let message = &*whole.message;
+    if tokens <= limit || message.role != Role::Tool || !message.parts.is_empty() {
+        return ShownResult::Whole(whole);
+    }
+    if message.content.len() > max_bytes {
+        return ShownResult::Whole(whole);
+    }
+    let id = results.id_of(&message.content);
+    let mut metadata = message.metadata.clone().unwrap_or_default();
+    metadata.insert(ARTIFACT.to_owned(), json!({"id": id, "tokens": tokens}));
+    let content = preview(&message.content, tokens, &id, limit, tokenizer);
+    let counted = Counted::new(
+        Message {
+            content,
+            metadata: Some(metadata),
+            ..message.clone()
+        },
+        tokenizer,
+    );
+    if counted.tokens >= whole.tokens {
+        return ShownResult::Whole(whole);
+    }
+    let dropped = results.keep(&id, &message.content, max_bytes);
+    ShownResult::Preview {
+        counted,
+        id,
+        tokens,
+        dropped,
+    }
+}
+
+/// The id of the result that a message is a preview of.
+pub fn artifact_of(message: &Message) -> Option<&str> {
+    message.metadata.as_ref()?.get(ARTIFACT)?.get("id")?.as_str()
+}
+
+fn preview(text: &str, tokens: u64, id: &str, limit: u64, tokenizer: &dyn Tokenizer) -> String {
+    let share = (limit / SHARE_SHOWN).min(MOST_SHOWN);
+    let (head, rest) = text.split_at(excerpt::beginning(text, share, tokenizer));
+    let (middle, tail) = rest.split_at(excerpt::end(rest, share, tokenizer));
+    let shown = tokenizer.count(head).saturating_add(tokenizer.count(tail));
+    let left_out = tokens.saturating_sub(shown);
+    let characters = middle.chars().count();
+    format!(
+        "{head}\n[{left_out} of {tokens} tokens ({characters} characters) are left out here. The whole result is artifact \
+         {id}: read_artifact gives any part of it.]\n{tail}"
+    )
+}

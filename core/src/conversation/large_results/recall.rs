@@ -1,0 +1,145 @@
+//! `recall`: a plain search over what compressions archived.
+
+use std::collections::BTreeSet;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::super::compression::is_summary;
+use super::super::{Conversation, Tokenizer};
+use super::excerpt;
+use super::page::{paged, read_arguments};
+use crate::message::{Message, Role};
+
+/// A message is shown up to so much of a page, around the first word that it has.
+const SHARE: u64 = 3;
+/// So much of that is for what stands before that word.
+const BEFORE: u64 = 4;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    query: String,
+    from: Option<usize>,
+}
+
+/// The answer to `recall`: at most `limit` tokens. Archived messages that have words of the query (small and capital letters are
+/// the same, a part of a word counts), those with most of them first, then the later ones; each text once, and none that is visible.
+/// Summaries are left out, for what they stand for is archived too, and so are messages that a main agent does not see.
+///
+/// # Errors
+/// A sentence for the model: the arguments make no sense.
+pub fn recall(
+    arguments: &Value,
+    conversation: &Conversation,
+    limit: u64,
+    tokenizer: &dyn Tokenizer,
+) -> Result<String, String> {
+    let Arguments { query, from } = read_arguments(arguments)?;
+    let folded = excerpt::folded(&query);
+    let words: BTreeSet<&str> = folded
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .collect();
+    if words.is_empty() {
+        return Err("`query` has no words.".to_owned());
+    }
+    let archived = archived(conversation);
+    let mut found: Vec<Found> = archived
+        .iter()
+        .filter_map(|(index, message)| Found::of(*index, message, &words))
+        .collect();
+    found.sort_by_key(|found| (std::cmp::Reverse(found.words), std::cmp::Reverse(found.index)));
+    let (from, total) = (from.unwrap_or(0), found.len());
+    let mut cost = 0_u64;
+    let shown = found
+        .iter()
+        .skip(from)
+        .map(|found| found.shown(limit / SHARE, tokenizer));
+    let shown: Vec<String> = shown
+        .take_while(|shown| {
+            let is_room = cost <= limit;
+            cost = cost.saturating_add(tokenizer.count(shown));
+            is_room
+        })
+        .collect();
+    let head = |count: usize| {
+        let last = from.min(total) + count;
+        let next = if last < total {
+            format!("; go on with from {last}")
+        } else {
+            String::new()
+        };
+        let of = archived.len();
+        format!("[{total} of {of} archived messages have words of the query; {count} from {from} on{next}]")
+    };
+    paged(&shown, from < total, head, (limit, tokenizer))
+}
+
+/// The messages that compressions took out of sight, with their places in the whole history.
+fn archived(conversation: &Conversation) -> Vec<(usize, &Message)> {
+    let visible = conversation.visible();
+    let mut seen: BTreeSet<_> = visible.iter().map(|counted| same_as(&counted.message)).collect();
+    let older = conversation
+        .archived()
+        .map(|(index, counted)| (index, &*counted.message));
+    let others = older.filter(|(_, message)| !message.sub_agent_internal && !is_summary(message));
+    // Of those that say the same the first one.
+    others.filter(|(_, message)| seen.insert(same_as(message))).collect()
+}
+
+/// Equal for messages that say the same.
+fn same_as(message: &Message) -> (Role, &str, Vec<&str>) {
+    let calls = message.tool_calls.iter().map(|call| &*call.id);
+    let ids = calls.chain(message.tool_call_id.as_deref()).collect();
+    (message.role, &message.content, ids)
+}
+
+struct Found {
+    index: usize,
+    role: Role,
+    text: String,
+    /// The words of the query that it has, and where the first stands.
+    words: usize,
+    at: usize,
+}
+
+impl Found {
+    fn of(index: usize, message: &Message, words: &BTreeSet<&str>) -> Option<Self> {
+        use std::fmt::Write;
+        let mut text = message.content.clone();
+        for call in &message.tool_calls {
+            // Writing to a String does not fail.
+            let _ = write!(text, "\ncalls {} {}", call.name, call.arguments);
+        }
+        let folded = excerpt::folded(&text);
+        let places: Vec<usize> = words.iter().filter_map(|word| folded.find(word)).collect();
+        let at = places.iter().copied().min()?;
+        let role = message.role;
+        let words = places.len();
+        Some(Self {
+            index,
+            role,
+            text,
+            words,
+            at,
+        })
+    }
+
+    fn shown(&self, budget: u64, tokenizer: &dyn Tokenizer) -> String {
+        let (index, role) = (self.index, self.role.as_str());
+        let is_long = tokenizer.count(&self.text) > budget;
+        let start = if is_long {
+            excerpt::end(&self.text[..self.at], budget / BEFORE, tokenizer)
+        } else {
+            0
+        };
+        let length = excerpt::beginning(&self.text[start..], budget, tokenizer);
+        let mark = |is_cut: bool| if is_cut { "…" } else { "" };
+        let (before, after) = (mark(start > 0), mark(start + length < self.text.len()));
+        format!(
+            "message {index}, {role}: {before}{}{after}",
+            &self.text[start..start + length]
+        )
+    }
+}

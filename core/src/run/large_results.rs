@@ -1,0 +1,97 @@
+//! Large tool results of a run: kept as they join a conversation, and given back by built-in tools.
+
+use serde_json::{Value, json};
+
+use super::conversation::ConversationTurn;
+use crate::conversation::{
+    Counted, DEFAULT_KEPT_BYTES, DEFAULT_PAGE_TOKENS, DroppedResult, ShownResult, read_artifact, recall, shown_result,
+};
+use crate::definition::BuiltInTool;
+use crate::event::{EventType, RaisedEvent};
+use crate::message::{Message, Role, ToolCall};
+use crate::thread::{Outcome, ToolResult};
+
+impl ConversationTurn<'_, '_> {
+    /// The messages as they join the conversation: results of more than `limit` tokens as previews.
+    pub(super) fn count_and_keep(&mut self, messages: Vec<Message>, limit: u64) -> Vec<Counted> {
+        let tokenizer = self.tokenizer();
+        let max_bytes = self.graph().config.max_artifact_bytes.unwrap_or(DEFAULT_KEPT_BYTES);
+        let mut shown = Vec::with_capacity(messages.len());
+        for message in messages {
+            if message.role != Role::Tool || self.answers_built_in(&message) {
+                shown.push(Counted::new(message, &*tokenizer));
+                continue;
+            }
+            let call = message.tool_call_id.clone();
+            let results = self.results.get_or_insert_default();
+            match shown_result(message, (limit, max_bytes), results, &*tokenizer) {
+                ShownResult::Whole(counted) => shown.push(counted),
+                ShownResult::Preview {
+                    counted,
+                    id,
+                    tokens,
+                    dropped,
+                } => {
+                    self.step.world.shared(format_args!("artifact {id}"), &Value::Null);
+                    if self.step.listens(EventType::ArtifactKept) {
+                        self.emit(RaisedEvent::new(
+                            EventType::ArtifactKept,
+                            [
+                                ("artifactId", json!(id)),
+                                ("toolCallId", json!(call)),
+                                ("tokens", json!(tokens)),
+                                ("previewTokens", json!(counted.tokens)),
+                            ],
+                        ));
+                    }
+                    shown.push(counted);
+                    for dropped in &dropped {
+                        self.tell_dropped(dropped, max_bytes);
+                    }
+                }
+            }
+        }
+        shown
+    }
+
+    fn tell_dropped(&mut self, dropped: &DroppedResult, max_bytes: usize) {
+        if self.step.listens(EventType::ArtifactDropped) {
+            self.emit(RaisedEvent::new(
+                EventType::ArtifactDropped,
+                [
+                    ("artifactId", json!(dropped.id)),
+                    ("bytes", json!(dropped.bytes)),
+                    ("maxBytes", json!(max_bytes)),
+                ],
+            ));
+        }
+    }
+
+    /// True if the result is a built-in tool's: the call stands before it in the conversation.
+    fn answers_built_in(&self, result: &Message) -> bool {
+        let visible = self.own.machine.conversation().visible();
+        let asked = visible.iter().rev().find(|counted| counted.message.asks_for_tools());
+        let calls = asked.into_iter().flat_map(|counted| &counted.message.tool_calls);
+        let mut answered = calls.filter(|call| result.tool_call_id.as_ref() == Some(&call.id));
+        answered.any(|call| BuiltInTool::of_name(&call.name).is_some())
+    }
+
+    /// Answers a call of a built-in tool.
+    pub(super) fn built_in(&mut self, tool: BuiltInTool, call: &ToolCall) -> Outcome {
+        let limit = self.graph().config.artifact_tokens.unwrap_or(DEFAULT_PAGE_TOKENS);
+        let tokenizer = self.tokenizer();
+        let answer = match tool {
+            BuiltInTool::ReadArtifact => {
+                let results = self.results.get_or_insert_default();
+                read_artifact(&call.arguments, results, limit, &*tokenizer)
+            }
+            BuiltInTool::Recall => recall(&call.arguments, self.own.machine.conversation(), limit, &*tokenizer),
+        };
+        let failed = answer.is_err();
+        Outcome::Tool(ToolResult {
+            content: answer.unwrap_or_else(|why| why),
+            failed,
+            ..ToolResult::default()
+        })
+    }
+}
