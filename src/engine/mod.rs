@@ -12,6 +12,8 @@ mod workflow;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+#[cfg(feature = "otel")]
+use std::sync::Weak;
 use std::time::Duration;
 
 use pirn_actors::engine::{EngineShared, StartedRun};
@@ -42,6 +44,8 @@ pub use pirn_core::run::RunStatus;
 pub use pirn_core::run::SessionState;
 pub use pirn_core::run::{FiringOutcome, FiringReport, NodeReport, RunReport, ThreadReport};
 use place::Placement;
+#[cfg(feature = "otel")]
+use place::WeakPlacement;
 pub(crate) use place::spawn_here;
 pub use run::RunBuilder;
 pub(crate) use run::input_of;
@@ -78,6 +82,30 @@ pub struct Engine {
     shared: Arc<EngineShared>,
     placement: Placement,
     durable: Option<Arc<Durable>>,
+}
+
+/// An engine, for whoever must not keep it from stopping.
+#[cfg(feature = "otel")]
+#[derive(Clone)]
+pub(crate) struct WeakEngine {
+    shared: Weak<EngineShared>,
+    placement: WeakPlacement,
+    durable: Option<Weak<Durable>>,
+}
+
+#[cfg(feature = "otel")]
+impl WeakEngine {
+    /// The engine, unless its last handle is gone.
+    pub(crate) fn upgrade(&self) -> Option<Engine> {
+        Some(Engine {
+            shared: self.shared.upgrade()?,
+            placement: self.placement.upgrade()?,
+            durable: match &self.durable {
+                Some(durable) => Some(durable.upgrade()?),
+                None => None,
+            },
+        })
+    }
 }
 
 /// The report of an engine's shutdown: what was left.
@@ -401,6 +429,15 @@ impl Engine {
     pub async fn view(&self, run_id: &str, step: Option<u64>) -> Result<RunView, ResumeError> {
         let durable = self.durable()?;
         view(self, &durable, run_id, step).await
+    }
+
+    #[cfg(feature = "otel")]
+    pub(crate) fn downgrade(&self) -> WeakEngine {
+        WeakEngine {
+            shared: Arc::downgrade(&self.shared),
+            placement: self.placement.downgrade(),
+            durable: self.durable.as_ref().map(Arc::downgrade),
+        }
     }
 
     pub(crate) fn durable(&self) -> Result<Arc<Durable>, ResumeError> {

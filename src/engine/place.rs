@@ -25,6 +25,20 @@ pub(super) struct Placement {
     inner: Arc<Inner>,
 }
 
+/// A handle that keeps no thread from being stopped.
+#[cfg(feature = "otel")]
+#[derive(Clone)]
+pub(super) struct WeakPlacement(std::sync::Weak<Inner>);
+
+#[cfg(feature = "otel")]
+impl WeakPlacement {
+    pub(super) fn upgrade(&self) -> Option<Placement> {
+        Some(Placement {
+            inner: self.0.upgrade()?,
+        })
+    }
+}
+
 struct Inner {
     kind: Kind,
     names: Names,
@@ -101,6 +115,11 @@ impl Spawner for VirtualSpawner {
 }
 
 impl Placement {
+    #[cfg(feature = "otel")]
+    pub(super) fn downgrade(&self) -> WeakPlacement {
+        WeakPlacement(Arc::downgrade(&self.inner))
+    }
+
     pub(super) fn arbiters(config: HostConfig, names: Names) -> std::io::Result<(Self, Box<dyn Spawner>)> {
         Ok(Self::real(HostRuntime::start(config)?, names))
     }

@@ -4,7 +4,7 @@
     reason = "batches are sent by the real clock, on a runtime of their own"
 )]
 
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -14,7 +14,8 @@ use opentelemetry_sdk::trace::{SpanData, SpanExporter as _};
 
 use super::names;
 use super::spans::Spans;
-use crate::{Engine, EventFilter, Events, Heard};
+use crate::engine::WeakEngine;
+use crate::{Engine, Event, EventFilter, Events, Heard};
 
 /// Events that may wait to become spans.
 const BUFFER: usize = 65_536;
@@ -58,10 +59,11 @@ impl Telemetry {
             types: Spans::types(),
         };
         let events = engine.events(filter, BUFFER);
+        let engine = engine.downgrade();
         let (told, begun) = mpsc::channel();
         let thread = std::thread::Builder::new()
             .name("pirn-telemetry".to_owned())
-            .spawn(move || run(&options, events, &told))
+            .spawn(move || run(&options, &engine, events, &told))
             .map_err(|error| format!("no thread: {error}"))?;
         begun.recv().map_err(|_| "the exporter's thread ended".to_owned())??;
         Ok(Self { thread })
@@ -75,7 +77,7 @@ impl Telemetry {
     }
 }
 
-fn run(options: &TelemetryOptions, events: Events, told: &mpsc::Sender<Result<(), String>>) {
+fn run(options: &TelemetryOptions, engine: &WeakEngine, events: Events, told: &mpsc::Sender<Result<(), String>>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     // Whoever starts it waits to be told.
     let tell = |begun| told.send(begun).unwrap_or(());
@@ -84,7 +86,7 @@ fn run(options: &TelemetryOptions, events: Events, told: &mpsc::Sender<Result<()
             match exporter(options) {
                 Ok(exporter) => {
                     tell(Ok(()));
-                    export(&exporter, Spans::new(options.has_contents), events).await;
+                    export(&exporter, Spans::new(options.has_contents), engine, events).await;
                 }
                 Err(error) => tell(Err(error)),
             }
@@ -107,14 +109,22 @@ fn exporter(options: &TelemetryOptions) -> Result<SpanExporter, String> {
     Ok(exporter)
 }
 
-async fn export(exporter: &SpanExporter, mut spans: Spans, mut events: Events) {
+async fn export(exporter: &SpanExporter, mut spans: Spans, engine: &WeakEngine, mut events: Events) {
     let mut batch: Vec<SpanData> = Vec::new();
     loop {
         let heard = tokio::time::timeout(DELAY, events.next()).await;
         let is_quiet = heard.is_err();
         let mut has_ended = false;
         match heard {
-            Ok(Some(Heard::Event(event))) => batch.extend(spans.observe(&event)),
+            Ok(Some(Heard::Event(event))) => {
+                if event.sequence > 1 && !spans.knows(&event.run_id) {
+                    // What an earlier process saw is what it exported.
+                    for event in before(engine, &event).await {
+                        spans.observe(&event);
+                    }
+                }
+                batch.extend(spans.observe(&event));
+            }
             Ok(Some(Heard::Lagged(count))) => tracing::warn!(count, "events came too fast: spans are missing"),
             Ok(None) => has_ended = true,
             Err(_elapsed) => {}
@@ -127,6 +137,22 @@ async fn export(exporter: &SpanExporter, mut spans: Spans, mut events: Events) {
         }
         if has_ended {
             return;
+        }
+    }
+}
+
+/// The events of a run before this one, out of the engine's store: the run goes on from an earlier process.
+async fn before(engine: &WeakEngine, event: &Event) -> Vec<Arc<Event>> {
+    let engine = engine.upgrade().filter(|engine| engine.store().is_some());
+    let Some(engine) = engine else { return Vec::new() };
+    match engine.view(&event.run_id, None).await {
+        Ok(mut view) => {
+            view.events.retain(|earlier| earlier.sequence < event.sequence);
+            view.events
+        }
+        Err(error) => {
+            tracing::warn!(run_id = %event.run_id, %error, "its spans are missing");
+            Vec::new()
         }
     }
 }

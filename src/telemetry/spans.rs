@@ -105,6 +105,11 @@ impl Spans {
         ]
     }
 
+    /// True while a thread of a run is open.
+    pub(super) fn knows(&self, run_id: &str) -> bool {
+        self.runs.contains_key(run_id)
+    }
+
     /// The spans that an event ends.
     pub(super) fn observe(&mut self, event: &Event) -> Vec<SpanData> {
         let mut out = Vec::new();

@@ -19,5 +19,7 @@ mod runs;
 #[allow(dead_code, unreachable_pub, reason = "it is a module of the other tests' library")]
 mod servers;
 mod stored;
+#[cfg(feature = "otel")]
+mod traces;
 mod workflows;
 mod world;
