@@ -59,6 +59,11 @@ impl Feed {
         &self.run
     }
 
+    /// The sequence of the last event that was read.
+    pub(super) fn read_to(&self) -> u64 {
+        self.read_to
+    }
+
     /// True once everything has been read.
     pub(super) fn is_over(&self) -> bool {
         let page = self.run.log.after(self.read_to, self.place, 1);

@@ -5,7 +5,8 @@ use std::convert::Infallible;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use futures::stream;
+use futures::future::{BoxFuture, ready};
+use futures::{FutureExt, stream};
 use serde_json::Value;
 
 use super::feed::{Fed, Feed};
@@ -17,6 +18,11 @@ const COMMENT: &[u8] = b":\n\n";
 pub(super) trait Wire: Send + 'static {
     /// Writes what one thing becomes, which may be nothing.
     fn write(&mut self, feed: &Feed, item: Fed, out: &mut Vec<u8>);
+
+    /// What has happened so far is written. True: the stream ends here, before the run.
+    fn pauses<'a>(&'a mut self, _feed: &'a Feed, _out: &'a mut Vec<u8>) -> BoxFuture<'a, bool> {
+        ready(false).boxed()
+    }
 }
 
 /// A value that is dropped with a stream, whoever ends it; told when the stream came to its end.
@@ -30,13 +36,15 @@ impl Guard for () {
 
 /// A stream from a feed to its end.
 pub(super) fn response(feed: Feed, wire: impl Wire, guard: impl Guard) -> Response {
-    let frames = stream::unfold((feed, wire, guard), async |(mut feed, mut wire, mut guard)| {
+    let state = (feed, wire, guard, false);
+    let frames = stream::unfold(state, async |(mut feed, mut wire, mut guard, pauses)| {
         loop {
-            let next = feed.next().await;
+            let next = if pauses { Vec::new() } else { feed.next().await };
             if next.is_empty() {
                 guard.ended();
                 return None;
             }
+            let has_ended = matches!(next.last(), Some(Fed::End));
             let mut out = Vec::new();
             for item in next {
                 match item {
@@ -44,9 +52,10 @@ pub(super) fn response(feed: Feed, wire: impl Wire, guard: impl Guard) -> Respon
                     item => wire.write(&feed, item, &mut out),
                 }
             }
+            let pauses = !has_ended && wire.pauses(&feed, &mut out).await;
             if !out.is_empty() {
                 let chunk: Result<Bytes, Infallible> = Ok(out.into());
-                return Some((chunk, (feed, wire, guard)));
+                return Some((chunk, (feed, wire, guard, pauses)));
             }
         }
     });

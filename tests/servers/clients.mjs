@@ -1,7 +1,7 @@
 // Other people's clients against a service: AG-UI's agent (which checks the order of events), the AI SDK's chat transport,
 // and MCP's TypeScript client. Prints what each has understood, as JSON.
 //
-// node clients.mjs INSTALLED agui URL | chat URL | mcp-http URL | mcp-stdio PIRN FILE
+// node clients.mjs INSTALLED agui URL | agui-resume URL ANSWER | chat URL | mcp-http URL | mcp-stdio PIRN FILE
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -21,6 +21,23 @@ async function agui(url) {
     onRunFailed: ({ error }) => { failure = String(error); },
   });
   print({ types, failure, result, state: agent.state, messages: agent.messages });
+}
+
+// Answers the first interrupt, and reads the run that goes on.
+async function aguiResume(url, payload) {
+  const { HttpAgent } = await load("@ag-ui/client");
+  const agent = new HttpAgent({ url, threadId: "t1", initialMessages: [{ id: "m1", role: "user", content: "go" }] });
+  const finished = [];
+  let failure = null;
+  const hear = {
+    onEvent: ({ event }) => { if (event.type === "RUN_FINISHED") finished.push(event); },
+    onRunFailed: ({ error }) => { failure = String(error); },
+  };
+  await agent.runAgent({ runId: "r1" }, hear);
+  const [interrupt] = finished[0].outcome.interrupts;
+  const resume = [{ interruptId: interrupt.id, status: "resolved", payload: JSON.parse(payload) }];
+  const { result } = await agent.runAgent({ runId: "r2", resume }, hear);
+  print({ finished, failure, result, messages: agent.messages });
 }
 
 async function chat(api) {
@@ -66,6 +83,9 @@ async function mcp(transport) {
 switch (client) {
   case "agui":
     await agui(rest[0]);
+    break;
+  case "agui-resume":
+    await aguiResume(rest[0], rest[1]);
     break;
   case "chat":
     await chat(rest[0]);

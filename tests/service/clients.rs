@@ -59,6 +59,31 @@ async fn ag_uis_own_client_accepts_every_event_and_has_the_conversation() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn ag_uis_own_client_answers_an_interrupt_and_the_run_goes_on() {
+    let world = World::new().await;
+    let answer = json!({"approved": true, "editedArgs": {"amount": 3}}).to_string();
+    let Some(heard) = client(vec!["agui-resume".into(), world.url("/v1/agui/careful"), answer]).await else {
+        return;
+    };
+    assert_eq!(
+        (&heard["failure"], &heard["result"]),
+        (&Value::Null, &json!("done")),
+        "{heard}"
+    );
+    let outcomes = |place: usize| heard["finished"][place]["outcome"]["type"].clone();
+    assert_eq!((outcomes(0), outcomes(1)), (json!("interrupt"), json!("success")));
+    let messages = heard["messages"].as_array().expect("messages");
+    let result = messages
+        .iter()
+        .find(|message| message["role"] == "tool")
+        .expect("the result of the tool");
+    assert!(
+        result["content"].as_str().is_some_and(|text| text.contains("paid 3")),
+        "{result}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_ai_sdks_transport_reads_the_message() {
     let world = World::new().await;
     let Some(read) = client(vec!["chat".into(), world.url("/v1/chat/chat")]).await else {

@@ -21,11 +21,13 @@ async fn a_workflow_says_what_it_is_and_what_its_input_must_be() {
         [
             "asks",
             "broken",
+            "careful",
             "chat",
             "echo",
             "gated",
             "paid",
             "steps",
+            "two-people",
             "two-voices",
             "whose"
         ]

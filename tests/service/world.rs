@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use pirn::service::{Limits, Options, Service, serve};
+use pirn::tools::{Approval, ToolOptions, ToolRegistry, tool_fn};
 use pirn::{Engine, EngineBuilder};
 use reqwest::{Client, RequestBuilder, Response, StatusCode};
 use serde_json::{Value, json};
@@ -38,6 +39,20 @@ const WORKFLOWS: &str = r#"{"workflows": [
                {"id": "color", "type": "USER_INTERACTION", "config": {"question": "Which?", "choices": ["red", "blue"]}},
                {"id": "end", "type": "END", "config": {"output": "[output.answer, output.by]"}}],
      "edges": [{"from": "start", "to": "color"}, {"from": "color", "to": "end"}]},
+    {"id": "two-people",
+     "nodes": [{"id": "start", "type": "START"},
+               {"id": "fork", "type": "FORK", "config": {"forkPathIds": ["a", "b"], "childNodeIds": ["ada", "bob"]}},
+               {"id": "ada", "type": "USER_INTERACTION", "config": {"question": "Ada?"}},
+               {"id": "bob", "type": "USER_INTERACTION", "config": {"question": "Bob?"}},
+               {"id": "join", "type": "JOIN", "config": {"forkPathIds": ["a", "b"], "joinStrategy": "ALL_COMPLETED"}},
+               {"id": "end", "type": "END", "config": {"output": "'both'"}}],
+     "edges": [{"from": "start", "to": "fork"}, {"from": "fork", "to": "ada"}, {"from": "fork", "to": "bob"},
+               {"from": "ada", "to": "join"}, {"from": "bob", "to": "join"}, {"from": "join", "to": "end"}]},
+    {"id": "careful",
+     "nodes": [{"id": "start", "type": "START"},
+               {"id": "ask", "type": "LLM", "config": {"prompt": "go", "tools": ["pay"], "profileId": "payer"}},
+               {"id": "end", "type": "END", "config": {"output": "nodes['ask'].content"}}],
+     "edges": [{"from": "start", "to": "ask"}, {"from": "ask", "to": "end"}]},
     {"id": "paid",
      "nodes": [{"id": "start", "type": "START"}, {"id": "wait", "type": "WAIT", "config": {"event": "paid"}},
                {"id": "end", "type": "END"}],
@@ -66,6 +81,8 @@ const WORKFLOWS: &str = r#"{"workflows": [
     {"id": "bot", "provider": "scripted", "responses": [
         {"content": "let me see", "toolCalls": [{"id": "c1", "name": "clock", "arguments": {"zone": "UTC"}}]},
         {"content": "it is noon"}]},
+    {"id": "payer", "provider": "scripted", "responses": [
+        {"toolCalls": [{"id": "p1", "name": "pay", "arguments": {"amount": 7}}]}, {"content": "done"}]},
     {"id": "short", "provider": "scripted", "responses": [{"content": "one two three"}]},
     {"id": "out", "provider": "scripted", "responses": []}]}"#;
 
@@ -108,7 +125,17 @@ impl World {
             })
         });
         let builder = builder.function("whose", |input| Ok(json!(*input.context().metadata)));
-        let engine = builder.workflows(WORKFLOWS).build().expect("an engine");
+        let mut tools = ToolRegistry::new();
+        let asks = ToolOptions {
+            approval: Approval::Ask,
+            ..ToolOptions::default()
+        };
+        let schema = json!({"type": "object", "properties": {"amount": {"type": "integer"}}, "required": ["amount"]});
+        let pay = tool_fn("pay", "Pays.", schema, |arguments| async move {
+            Ok(format!("paid {}", arguments["amount"]))
+        });
+        tools.register_with(pay, asks);
+        let engine = builder.tools(tools).workflows(WORKFLOWS).build().expect("an engine");
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
         let (token, limits) = (options.access.tokens.first().cloned(), options.limits.clone());

@@ -1,5 +1,7 @@
 //! AG-UI: a workflow as an agent that an AG-UI client talks to.
 
+use std::sync::Arc;
+
 use axum::extract::{Path, State};
 use axum::response::Response;
 use serde::Deserialize;
@@ -8,12 +10,16 @@ use utoipa::ToSchema;
 
 use super::super::body::JsonBody;
 use super::super::feed::Feed;
-use super::super::problem::Problem;
+use super::super::problem::{Problem, ProblemCode};
+use super::super::runs::Run;
 use super::super::sse;
 use super::super::start::Start;
 use super::super::state::Service;
 use super::super::wire::agui::AgUi;
+use super::super::wire::interrupts::{InterruptId, Resume};
 use super::chat::{Turn, turn};
+use super::interactions::{refused, run_of};
+use crate::{AnswerRefused, EventType};
 
 /// AG-UI's `RunAgentInput`, as far as it is read.
 #[derive(Deserialize, ToSchema)]
@@ -30,12 +36,16 @@ pub(crate) struct RunAgentInput {
     context: Value,
     #[serde(default)]
     forwarded_props: Value,
+    /// The answers to the interrupts that the run before ended with: that workflow run goes on.
+    #[serde(default)]
+    resume: Vec<Resume>,
 }
 
 /// Runs a workflow for an AG-UI client.
 ///
 /// The run's input is `{message, threadId, state, context, forwardedProps}`, where `message` is the text of the last user
-/// message; the messages before it are the conversation.
+/// message; the messages before it are the conversation. A run that waits for people ends its stream with an interrupt for each
+/// question; the next input's `resume` answers them, and its stream goes on where that one ended.
 #[utoipa::path(
     post, path = "/v1/agui/{workflow}", tag = "front ends", params(("workflow" = String, Path, description = "The workflow")),
     request_body = RunAgentInput,
@@ -51,6 +61,9 @@ pub(crate) async fn run(
     body: JsonBody<RunAgentInput>,
 ) -> Result<Response, Problem> {
     let asked = body.value;
+    if !asked.resume.is_empty() {
+        return Ok(resume(&service, asked).await);
+    }
     let Turn { message, before } = turn(&asked.messages)?;
     let input = json!({
         "message": message,
@@ -67,5 +80,82 @@ pub(crate) async fn run(
     };
     let run = service.start(start).await?;
     let feed = Feed::open(&service, &run, 0)?;
-    Ok(sse::response(feed, AgUi::new(asked.thread_id, asked.run_id), ()))
+    let wire = AgUi::new((asked.thread_id, asked.run_id), run.main_thread(), false);
+    Ok(sse::response(feed, wire, ()))
+}
+
+/// What a client answers is refused in the stream, as AG-UI says.
+async fn resume(service: &Service, asked: RunAgentInput) -> Response {
+    match resumed(service, &asked.resume).await {
+        Ok((feed, main_thread)) => {
+            let wire = AgUi::new((asked.thread_id, asked.run_id), main_thread, true);
+            sse::response(feed, wire, ())
+        }
+        Err((code, message)) => {
+            let mut out = Vec::new();
+            sse::data(
+                &mut out,
+                &json!({"type": "RUN_ERROR", "code": code, "message": message}),
+            );
+            sse::whole(out)
+        }
+    }
+}
+
+/// Answers the questions of a run; its events from where the stream ended.
+async fn resumed(service: &Service, resume: &[Resume]) -> Result<(Feed, String), (&'static str, String)> {
+    let told = |problem: Problem| (problem.code(), problem.detail().to_owned());
+    let unknown = |id: &str| {
+        let problem = Problem::new(ProblemCode::InvalidValue, format!("there is no interrupt {id}"));
+        told(problem)
+    };
+    let mut place: Option<(Arc<Run>, u64)> = None;
+    for entry in resume {
+        let id = InterruptId::read(&entry.interrupt_id).ok_or_else(|| unknown(&entry.interrupt_id))?;
+        let run = run_of(service, id.interaction).map_err(told)?;
+        if place.as_ref().is_some_and(|(other, _)| other.id() != run.id()) {
+            let detail = "these are interrupts of several runs";
+            return Err(told(Problem::new(ProblemCode::InvalidValue, detail)));
+        }
+        answer(&run, &id, entry).await.map_err(told)?;
+        let after = place.map_or(id.after, |(_, after)| after.min(id.after));
+        place = Some((run, after));
+    }
+    let (run, after) = place.ok_or_else(|| unknown(""))?;
+    let feed = Feed::open(service, &run, after).map_err(told)?;
+    Ok((feed, run.main_thread()))
+}
+
+/// Answers a question. The same answer again is none.
+async fn answer(run: &Run, id: &InterruptId<'_>, entry: &Resume) -> Result<(), Problem> {
+    let open = run.handle.interactions().await;
+    let asked = open.iter().find(|asked| asked.id == id.interaction);
+    let about_tool = asked.is_some_and(|asked| asked.tool.is_some());
+    let given = entry.answer(about_tool);
+    let Some(asked) = asked else {
+        let again = [given, entry.answer(true)];
+        return if was_answered(run, id, &again) {
+            Ok(())
+        } else {
+            Err(refused(AnswerRefused::NotOpen))
+        };
+    };
+    if let Some(given) = given {
+        return run.handle.answer(&asked.id, given).await.map_err(refused);
+    }
+    run.handle.cancel("the person who was asked gave up");
+    Ok(())
+}
+
+/// True if the question was answered by one of these.
+fn was_answered(run: &Run, id: &InterruptId<'_>, answers: &[Option<Value>]) -> bool {
+    let later = run.log.after(id.after, None, usize::MAX).events;
+    later.iter().map(|recorded| &recorded.event.raised).any(|raised| {
+        raised.event_type == EventType::InteractionAnswered
+            && raised.data.get("interactionId").is_some_and(|of| of == id.interaction)
+            && answers
+                .iter()
+                .flatten()
+                .any(|answer| raised.data.get("answer") == Some(answer))
+    })
 }

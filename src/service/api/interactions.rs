@@ -1,5 +1,7 @@
 //! Questions to people: which wait, and their answers.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::{Path, State};
 use serde::{Deserialize, Serialize};
@@ -8,6 +10,7 @@ use utoipa::ToSchema;
 
 use super::super::body::JsonBody;
 use super::super::problem::{Problem, ProblemCode};
+use super::super::runs::Run;
 use super::super::state::Service;
 use super::control::Told;
 use super::runs::find;
@@ -150,17 +153,26 @@ pub(crate) async fn answer(
     Path(id): Path<String>,
     body: JsonBody<GivenAnswer>,
 ) -> Result<Json<Told>, Problem> {
-    // A question is called RUN.THREAD.NUMBER.
-    let run = id.rsplitn(3, '.').nth(2).unwrap_or_default();
-    let run = find(&service, run)?;
+    let run = run_of(&service, &id)?;
     let GivenAnswer { answer, by } = body.value;
     let taken = match by {
         Some(by) => run.handle.answer_by(by, &id, answer).await,
         None => run.handle.answer(&id, answer).await,
     };
-    match taken {
-        Ok(()) => Ok(Json(Told::done())),
-        Err(AnswerRefused::Invalid { reason }) => Err(Problem::new(ProblemCode::InvalidAnswer, reason).at("/answer")),
-        Err(refused) => Err(Problem::new(ProblemCode::InteractionClosed, refused.to_string())),
+    taken.map_err(refused)?;
+    Ok(Json(Told::done()))
+}
+
+/// The run that asks a question.
+pub(super) fn run_of(service: &Service, interaction: &str) -> Result<Arc<Run>, Problem> {
+    // A question is called RUN.THREAD.NUMBER.
+    let run = interaction.rsplitn(3, '.').nth(2).unwrap_or_default();
+    find(service, run)
+}
+
+pub(super) fn refused(refused: AnswerRefused) -> Problem {
+    match refused {
+        AnswerRefused::Invalid { reason } => Problem::new(ProblemCode::InvalidAnswer, reason).at("/answer"),
+        other => Problem::new(ProblemCode::InteractionClosed, other.to_string()),
     }
 }

@@ -8,42 +8,55 @@
 //! | TOOL_CALL_STARTED; TOOL_CALL_COMPLETED, _FAILED | TOOL_CALL_START, _ARGS, _END; TOOL_CALL_RESULT |
 //! | VARIABLE_CHANGED of the main thread or the run | STATE_DELTA |
 //! | CUSTOM; NOTIFICATION; `missed` | CUSTOM named by the event; `notification`; `missed` |
+//! | questions that wait for people, where nothing else has happened | RUN_FINISHED (interrupt) |
 //! | the run's end | RUN_FINISHED (success, cancelled) or RUN_ERROR |
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use pirn_core::event::{Event, EventType};
 use serde_json::{Value, json};
 
 use super::super::feed::{Fed, Feed};
 use super::super::sse::{Wire, data};
+use super::interrupts::interrupt;
 use super::speech::{Said, Speech, output_text};
-use crate::{RunReport, ThreadStatus};
+use crate::{Interaction, RunReport, ThreadStatus};
 
 /// A run as AG-UI tells it.
 pub(in super::super) struct AgUi {
     /// The client's own ids for the conversation and this run of it.
     thread_id: String,
     run_id: String,
-    main_thread: Option<Arc<str>>,
+    main_thread: String,
+    has_begun: bool,
+    /// A question may wait that the client was not told of.
+    has_asked: bool,
     speech: Speech,
     /// Steps that are open, by thread and node; no two have one name.
     steps: BTreeMap<(Arc<str>, String), String>,
 }
 
 impl AgUi {
-    pub(in super::super) fn new(thread_id: String, run_id: String) -> Self {
+    /// A run from its beginning; `resumed`: from where an earlier stream of it ended with its questions.
+    pub(in super::super) fn new((thread_id, run_id): (String, String), main_thread: String, resumed: bool) -> Self {
         Self {
             thread_id,
             run_id,
-            main_thread: None,
+            main_thread,
+            has_begun: false,
+            has_asked: resumed,
             speech: Speech::default(),
             steps: BTreeMap::new(),
         }
     }
 
     fn begin(&mut self, out: &mut Vec<Value>) {
+        if std::mem::replace(&mut self.has_begun, true) {
+            return;
+        }
         out.push(json!({
             "type": "RUN_STARTED", "threadId": self.thread_id, "runId": self.run_id, "protocolVersion": "1.0"
         }));
@@ -51,10 +64,7 @@ impl AgUi {
 
     fn event(&mut self, event: &Event) -> Vec<Value> {
         let mut out = Vec::new();
-        if self.main_thread.is_none() {
-            self.main_thread = Some(Arc::clone(&event.thread_id));
-            self.begin(&mut out);
-        }
+        self.begin(&mut out);
         out.extend(self.speech.observe(event).into_iter().map(message));
         let fields = &event.raised.data;
         let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -92,13 +102,14 @@ impl AgUi {
                 "role": "tool",
             })),
             EventType::VariableChanged => {
-                let is_main = self.main_thread.as_ref() == Some(&event.thread_id);
+                let is_main = *self.main_thread == *event.thread_id;
                 if is_main || text("scope") != "thread" {
                     let path = format!("/{}", text("name").replace('~', "~0").replace('/', "~1"));
                     let delta = json!([{"op": "add", "path": path, "value": value("value")}]);
                     out.push(json!({"type": "STATE_DELTA", "delta": delta}));
                 }
             }
+            EventType::InteractionRequested => self.has_asked = true,
             EventType::Custom => {
                 let name = event.raised.event_name.as_deref().unwrap_or_default();
                 out.push(json!({"type": "CUSTOM", "name": name, "value": fields.to_map()}));
@@ -127,17 +138,29 @@ impl AgUi {
         self.steps.insert(key, name);
     }
 
-    fn end(&mut self, report: Option<&RunReport>) -> Vec<Value> {
+    /// Ends what is open.
+    fn close(&mut self) -> Vec<Value> {
         let mut out = Vec::new();
-        if self.main_thread.is_none() {
-            self.begin(&mut out);
-        }
+        self.begin(&mut out);
         out.extend(self.speech.end_all().into_iter().map(message));
-        out.extend(
-            std::mem::take(&mut self.steps)
-                .into_values()
-                .map(|name| finished(&name)),
-        );
+        let steps = std::mem::take(&mut self.steps);
+        out.extend(steps.into_values().map(|name| finished(&name)));
+        out
+    }
+
+    /// The stream ends, and the run waits for these answers.
+    fn interrupted(&mut self, questions: &[Interaction], after: u64) -> Vec<Value> {
+        let mut out = self.close();
+        let interrupts: Vec<Value> = questions.iter().map(|asked| interrupt(asked, after)).collect();
+        out.push(json!({
+            "type": "RUN_FINISHED", "threadId": self.thread_id, "runId": self.run_id,
+            "outcome": {"type": "interrupt", "interrupts": interrupts},
+        }));
+        out
+    }
+
+    fn end(&mut self, report: Option<&RunReport>) -> Vec<Value> {
+        let mut out = self.close();
         let Some(report) = report else {
             out.push(json!({"type": "RUN_ERROR", "message": "the run was lost", "code": "ACTOR_PANICKED"}));
             return out;
@@ -181,6 +204,23 @@ impl Wire for AgUi {
         for event in &events {
             data(out, event);
         }
+    }
+
+    fn pauses<'a>(&'a mut self, feed: &'a Feed, out: &'a mut Vec<u8>) -> BoxFuture<'a, bool> {
+        async move {
+            if !std::mem::take(&mut self.has_asked) {
+                return false;
+            }
+            let open = feed.run().handle.interactions().await;
+            if open.is_empty() {
+                return false;
+            }
+            for event in self.interrupted(&open, feed.read_to()) {
+                data(out, &event);
+            }
+            true
+        }
+        .boxed()
     }
 }
 

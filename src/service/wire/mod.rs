@@ -1,6 +1,7 @@
 //! Other people's protocols as tables: what each event of a run becomes on their wire. Nothing is decided here.
 
 pub(super) mod agui;
+pub(super) mod interrupts;
 mod speech;
 pub(super) mod ui_messages;
 
