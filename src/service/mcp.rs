@@ -2,14 +2,19 @@
 //!
 //! A call starts a run and answers with its output. The tool's schema is the workflow's `inputSchema`; an input that is no
 //! object stands in the argument `input`. Nodes that end are progress; a call that the client cancels, or one without a session
-//! whose connection ends, cancels its run.
+//! whose connection ends, cancels its run. Questions to people are elicitations of the client: requests of their own, or, from
+//! the protocol's version 2026-07-28 on, part of the call's result, which the client answers with the next call.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData, Implementation, JsonObject,
-    ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ProgressToken, ServerCapabilities,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ElicitRequest, ElicitResult, ErrorData,
+    Implementation, InputRequest, InputRequiredResult, InputResponses, JsonObject, ListToolsResult,
+    PaginatedRequestParams, ProgressNotificationParam, ProgressToken, ProtocolVersion, ServerCapabilities,
     ServerConfig, Tool,
 };
 use rmcp::service::{Peer, RequestContext, RoleServer, ServiceExt};
@@ -22,11 +27,16 @@ use super::feed::{Fed, Feed};
 use super::runs::Run;
 use super::start::Start;
 use super::state::Service;
+use super::wire::elicitation::{Elicited, elicited, form};
+use super::wire::interrupts::InterruptId;
 use super::wire::output_text;
-use crate::{EventType, ThreadStatus};
+use crate::{AnswerRefused, Event, EventType, Interaction, ThreadStatus};
 
 /// Characters that the name of a tool may have.
 const MAX_NAME: usize = 128;
+
+/// Times that a client is asked the same question, while its answers do not fit.
+const MAX_ASKED: usize = 10;
 
 /// The argument that holds an input that is no object.
 const INPUT: &str = "input";
@@ -105,17 +115,28 @@ impl ServerHandler for McpServer {
             input: input(offer, arguments),
             ..Start::default()
         };
-        let run = match self.service.start(start).await {
-            Ok(run) => run,
-            // The model that calls may mend it.
-            Err(problem) => return Ok(failed(&format!("{}: {}", problem.code(), problem.detail())).into()),
+        let (run, after) = match request.request_state.as_deref() {
+            Some(state) => {
+                self.answered(offer, state, request.input_responses.unwrap_or_default())
+                    .await?
+            }
+            None => match self.service.start(start).await {
+                Ok(run) => (run, 0),
+                // The model that calls may mend it.
+                Err(problem) => return Ok(failed(&format!("{}: {}", problem.code(), problem.detail())).into()),
+            },
         };
+        let asks = Asks::of(&context);
         let progress = context
             .meta
             .get_progress_token()
             .map(|token| (token, context.peer.clone()));
         tokio::select! {
-            () = self.follow(&run, progress) => {}
+            waits = self.follow(&run, after, progress, &asks) => {
+                if let Some((questions, after)) = waits {
+                    return Ok(input_required(&run, &questions, after).into());
+                }
+            }
             () = context.ct.cancelled() => run.handle.cancel("the MCP client cancelled the call"),
         }
         Ok(result(&run).await.into())
@@ -123,47 +144,176 @@ impl ServerHandler for McpServer {
 }
 
 impl McpServer {
-    /// Tells of every node that ends, until the run has ended.
-    async fn follow(&self, run: &Arc<Run>, progress: Option<(ProgressToken, Peer<RoleServer>)>) {
-        // Without a place for a stream there is no progress, but there is an end.
-        let feed = progress.and_then(|told| Some((told, Feed::open(&self.service, run, 0).ok()?)));
-        let Some(((token, peer), mut feed)) = feed else {
+    /// Tells of every node that ends and asks what the run asks, until the run has ended; the questions, where the client answers
+    /// them by another call.
+    async fn follow(
+        &self,
+        run: &Arc<Run>,
+        after: u64,
+        progress: Option<(ProgressToken, Peer<RoleServer>)>,
+        asks: &Asks,
+    ) -> Option<(Vec<Interaction>, u64)> {
+        // Without a place for a stream nothing is told, but there is an end.
+        let Ok(mut feed) = Feed::open(&self.service, run, after) else {
             run.handle.outcome().await;
-            return;
+            return None;
         };
         let main_thread = run.main_thread();
-        let mut ended = 0_u32;
+        let (mut ended, mut has_asked) = (0_u32, after > 0);
+        let mut asked = BTreeSet::new();
+        let mut elicitations = FuturesUnordered::new();
         loop {
-            for fed in feed.next().await {
-                let event = match fed {
+            let next = tokio::select! {
+                next = feed.next() => next,
+                Some(()) = elicitations.next() => continue,
+            };
+            for item in next {
+                let event = match item {
                     Fed::Event(recorded) => recorded.event,
-                    Fed::End => return,
+                    Fed::End => return None,
                     Fed::Missed { .. } | Fed::Idle => continue,
                 };
                 match event.raised.event_type {
                     EventType::NodeCompleted => {}
+                    EventType::InteractionRequested => {
+                        has_asked = true;
+                        continue;
+                    }
                     EventType::ThreadCompleted | EventType::ThreadFailed | EventType::ThreadCancelled
                         if *event.thread_id == *main_thread =>
                     {
                         // What is detached from it may go on.
-                        return;
+                        return None;
                     }
                     _other => continue,
                 }
                 ended += 1;
-                let node = event
-                    .raised
-                    .data
-                    .get("nodeId")
-                    .and_then(Value::as_str)
-                    .unwrap_or_default();
-                let mut told = ProgressNotificationParam::new(token.clone(), f64::from(ended));
-                told.message = Some(format!("{node} has ended"));
-                if let Err(error) = peer.notify_progress(told).await {
-                    tracing::debug!(%error, "progress is not told");
+                if let Some((token, peer)) = &progress {
+                    tell(peer, token, ended, &event).await;
+                }
+            }
+            if std::mem::take(&mut has_asked) {
+                let open = run.handle.interactions().await;
+                match asks {
+                    Asks::Nobody => {}
+                    Asks::ByResult if open.is_empty() => {}
+                    Asks::ByResult => return Some((open, feed.read_to())),
+                    Asks::ByRequest(peer) => {
+                        let new = open.into_iter().filter(|question| asked.insert(question.id.clone()));
+                        elicitations.extend(new.map(|question| elicit(Arc::clone(run), peer.clone(), question)));
+                    }
                 }
             }
         }
+    }
+
+    /// The run that a client's answers are for, with these taken, and the last event that was told.
+    async fn answered(
+        &self,
+        offer: &Offer,
+        state: &str,
+        responses: InputResponses,
+    ) -> Result<(Arc<Run>, u64), ErrorData> {
+        let unknown = || ErrorData::invalid_params("the request's state is not one of this server's", None);
+        let id = InterruptId::read(state).ok_or_else(unknown)?;
+        let run = self.service.runs().find(id.interaction);
+        let run = run
+            .filter(|run| run.about.workflow_id == offer.info.id)
+            .ok_or_else(unknown)?;
+        let open = run.handle.interactions().await;
+        for (id, sent) in responses {
+            let sent: ElicitResult = serde_json::from_value(sent)
+                .map_err(|error| ErrorData::invalid_params(format!("{id}: {error}"), None))?;
+            // One that waits no longer was answered elsewhere, or before.
+            let Some(question) = open.iter().find(|question| question.id == id) else {
+                continue;
+            };
+            // An answer that does not fit is asked for again.
+            answer(&run, question, sent)
+                .await
+                .unwrap_or_else(|why| tracing::debug!(id, why, "not an answer"));
+        }
+        Ok((run, id.after))
+    }
+}
+
+/// How a client is asked.
+enum Asks {
+    /// It is not: it has said that it can not be.
+    Nobody,
+    /// By requests of the server.
+    ByRequest(Peer<RoleServer>),
+    /// By the result of the call.
+    ByResult,
+}
+
+impl Asks {
+    fn of(context: &RequestContext<RoleServer>) -> Self {
+        let of_peer = || Some(context.peer.peer_info()?.capabilities.clone());
+        let able = context.meta.client_capabilities().or_else(of_peer);
+        let form = able.and_then(|able| able.elicitation);
+        if form.is_none_or(|form| form.form.is_none() && form.url.is_some()) {
+            return Self::Nobody;
+        }
+        match context.protocol_version() {
+            Some(version) if version >= ProtocolVersion::V_2026_07_28 => Self::ByResult,
+            Some(_) | None => Self::ByRequest(context.peer.clone()),
+        }
+    }
+}
+
+/// Asks a client until its answer fits, or it does not answer.
+async fn elicit(run: Arc<Run>, peer: Peer<RoleServer>, question: Interaction) {
+    let mut wrong: Option<String> = None;
+    for _ in 0..MAX_ASKED {
+        match peer.create_elicitation(form(&question, wrong.as_deref())).await {
+            Ok(sent) => match answer(&run, &question, sent).await {
+                Ok(()) => return,
+                Err(why) => wrong = Some(why),
+            },
+            Err(error) => {
+                // The question waits on, for whoever else may answer it.
+                tracing::debug!(id = question.id, %error, "the MCP client was not asked");
+                return;
+            }
+        }
+    }
+}
+
+/// Answers a question with what a client has sent; the reason where that is no answer to it.
+async fn answer(run: &Run, question: &Interaction, sent: ElicitResult) -> Result<(), String> {
+    match elicited(question, sent) {
+        Elicited::Answer(answer) => match run.handle.answer(&question.id, answer).await {
+            Err(AnswerRefused::Invalid { reason }) => Err(reason),
+            // It was answered elsewhere.
+            Ok(()) | Err(_) => Ok(()),
+        },
+        Elicited::GivenUp => {
+            run.handle.cancel("the person who was asked gave up");
+            Ok(())
+        }
+    }
+}
+
+fn input_required(run: &Run, questions: &[Interaction], after: u64) -> InputRequiredResult {
+    let request = |question: &Interaction| InputRequest::Elicitation(ElicitRequest::new(form(question, None)));
+    let requests = questions
+        .iter()
+        .map(|question| (question.id.clone(), request(question)));
+    InputRequiredResult::new(Some(requests.collect()), Some(format!("{}@{after}", run.id())))
+}
+
+async fn tell(peer: &Peer<RoleServer>, token: &ProgressToken, ended: u32, event: &Event) {
+    let node = event
+        .raised
+        .data
+        .get("nodeId")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let mut told = ProgressNotificationParam::new(token.clone(), f64::from(ended));
+    told.message = Some(format!("{node} has ended"));
+    if let Err(error) = peer.notify_progress(told).await {
+        tracing::debug!(%error, "progress is not told");
     }
 }
 

@@ -11,6 +11,8 @@ mod front_ends;
 mod hostile;
 mod interactions;
 mod load;
+#[cfg(feature = "mcp")]
+mod mcp_questions;
 mod metrics;
 mod oauth;
 mod openapi;
