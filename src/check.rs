@@ -1,6 +1,7 @@
 //! Workflow files, loaded and checked once: for a program that says what is wrong with them, and for the engine that then
 //! runs them without reading them again.
 
+pub(crate) mod budgets;
 mod help;
 mod places;
 
@@ -74,6 +75,7 @@ pub fn check(files: &[SourceFile], world: &World<'_>) -> Checked {
     };
     let mut compiled = compile_loaded(&loaded, &context);
     compiled.faults.extend(unknown_sampling(world.config, &profiles));
+    compiled.faults.extend(budget_faults(&loaded, world.config));
     let wrong = profile_faults(&loaded, world.config);
     compiled.warnings.extend(analyse(&loaded, &compiled).warnings);
     compiled.warnings.extend(unknown_names(&loaded));
@@ -292,6 +294,22 @@ pub fn profile_faults(loaded: &Loaded, config: Option<&ConfigText>) -> Vec<Fault
     let is_told = |fault: &ProfileFault| fault.pointer == "/apiKey" && !loaded.faults.is_empty();
     let told = wrong.iter().filter(|fault| !is_told(fault));
     told.map(|fault| located(fault, loaded, config)).collect()
+}
+
+/// Model calls that draw on a budget and of which the most that they may use is not known, with the profiles of these files and
+/// of the config. Providers are the built-in ones, as of [`profile_faults`].
+pub fn budget_faults(loaded: &Loaded, config: Option<&ConfigText>) -> Vec<Fault> {
+    if loaded
+        .workflows
+        .iter()
+        .all(|workflow| workflow.value.config.budget.is_none())
+    {
+        return Vec::new();
+    }
+    let mut profiles = config.and_then(|config| config.profiles().ok()).unwrap_or_default();
+    profiles.extend(loaded.profiles.iter().map(|profile| profile.value.clone()));
+    // What is wrong with the profiles is told.
+    ModelRegistry::new(profiles).map_or_else(|_| Vec::new(), |models| budgets::budget_faults(loaded, &models))
 }
 
 /// Parameters of profiles that their providers have no place for, each at its place.

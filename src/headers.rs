@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use pirn_actors::cause::idempotency_key;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 /// `headers` as they are written, then `headersEnv`. All are marked as secrets, so that nothing shows them.
@@ -25,9 +24,9 @@ pub(crate) fn of_request(
     Ok(headers)
 }
 
-/// `Idempotency-Key`: the effect that is carried out, the same in every attempt. One that the config gives stays.
-pub(crate) fn add_idempotency_key(headers: &mut HeaderMap) {
-    if let Some(key) = idempotency_key()
+/// `Idempotency-Key`: what is carried out, the same in every attempt. One that the config gives stays.
+pub(crate) fn add_idempotency_key(headers: &mut HeaderMap, key: Option<String>) {
+    if let Some(key) = key
         && let Ok(value) = HeaderValue::try_from(key)
     {
         headers.entry("idempotency-key").or_insert(value);

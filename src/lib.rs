@@ -43,16 +43,17 @@ pub use pirn_actors::ports::{
 };
 pub use pirn_core::conversation::{MarkMap, ModelRequest, Spent, Tokenizer};
 pub use pirn_core::definition::{
-    CatchUp, ExecuteTriggeredSubgraph, Fault, FaultCode, InDoubt, Overlap, PinSection, Pinned, Profile,
-    ScheduleDefinition, SourceFile, TriggerAction, TriggerCondition, TriggerDefinition, TriggerInput,
+    Budget, CatchUp, ExecuteTriggeredSubgraph, Fault, FaultCode, InDoubt, Overlap, PathBudget, PinSection, Pinned,
+    Profile, ScheduleDefinition, SourceFile, TriggerAction, TriggerCondition, TriggerDefinition, TriggerInput,
     WorkflowDefinition,
 };
 pub use pirn_core::error::{ErrorFacts, RunError, RunErrorCode};
 pub use pirn_core::event::{Event, EventData, EventType};
 pub use pirn_core::message::{Message, Part, Role, ToolCall};
-pub use pirn_core::model_call::FinishReason;
+pub use pirn_core::model_call::{CallBound, FinishReason};
 pub use pirn_core::run::{
-    AnswerRefused, ConversationReport, DoubtKind, DoubtReport, OutputError, RepeatReport, Resolution, TokenReport,
+    AnswerRefused, BudgetFigure, BudgetReport, ConversationReport, DoubtKind, DoubtReport, OutputError, RepeatReport,
+    Resolution, TokenReport,
 };
 pub use pirn_core::status::ThreadStatus;
 pub use pirn_core::thread::{ConsentAnswer, Interaction, ModelReply, NodeStatus, ThreadKind, ToolConsent};

@@ -4,14 +4,15 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use pirn_core::conversation::{MessageRules, Tokenizer};
+use pirn_core::conversation::{MessageRules, ModelRequest, Tokenizer};
 use pirn_core::graph::{Evaluator, Graph, NodeIx};
+use pirn_core::model_call::CallBound;
 use pirn_core::run::Called;
-use pirn_core::thread::{Evaluation, Outcome, Output, ThreadScope, evaluate};
+use pirn_core::thread::{Evaluation, ModelChoice, Outcome, Output, ThreadScope, evaluate};
 
 use crate::cause::with_trigger_depth;
 use crate::journal::Graphs;
-use crate::ports::{CallContext, Function, Input, Ports};
+use crate::ports::{CallContext, Function, Input, Ports, laid_over_profile};
 use crate::protocol::engine::EngineHandle;
 
 /// An evaluator that the runs of one arbiter share.
@@ -98,6 +99,11 @@ impl InPlace {
 
     pub(crate) fn profile(&self, profile_id: Option<&str>) -> Arc<str> {
         Arc::from(&*self.ports.models.choose(profile_id).0.id)
+    }
+
+    pub(crate) fn call_bound(&self, request: &ModelRequest, chosen: &ModelChoice) -> CallBound {
+        let (profile, model) = self.ports.models.choose(chosen.profile_id.as_deref());
+        model.call_bound(request, &laid_over_profile(&profile, chosen.parameters.as_deref()))
     }
 
     pub(crate) fn tool_tokens(&self, tools: &[Arc<str>], tokenizer: &dyn Tokenizer) -> u64 {

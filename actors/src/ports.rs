@@ -14,6 +14,7 @@ use pirn_core::definition::{InDoubt, Profile};
 use pirn_core::error::RunError;
 use pirn_core::graph::{Evaluator, Graph, NodeIx, NodeKind, SnippetIx};
 use pirn_core::message::{Part, ToolCall};
+use pirn_core::model_call::CallBound;
 use pirn_core::run::Fits;
 use pirn_core::script::{Scope, ScopeValues};
 use pirn_core::thread::{
@@ -22,6 +23,7 @@ use pirn_core::thread::{
 use serde_json::{Map, Value};
 
 pub use crate::call_context::CallContext;
+use crate::cause::idempotency_key;
 use crate::host::WorkClock;
 /// Stops a script when it is dropped.
 pub use crate::host::WorkHandle as ScriptHandle;
@@ -47,12 +49,22 @@ pub struct ModelCall {
     pub context: CallContext,
     /// The thread whose earlier requests it goes on from.
     pub goes_on_from: Arc<str>,
+    /// Tells the idempotency key of this request from those of the other requests that its call makes: another profile's, one that
+    /// says what was wrong with a reply. Empty for the first; a retry keeps it.
+    pub key_part: String,
     /// The host's clock, for delays that virtual time can skip.
     pub clock: WorkClock,
     /// A random number of this call's own, for the jitter of its retries; a seeded one under virtual time.
     pub chance: u64,
     /// The sink for pieces of the reply as they come; does nothing where nobody listens.
     pub tokens: TokenSink,
+}
+
+impl ModelCall {
+    /// The idempotency key of the request: another body has another one. None outside of a run's calls.
+    pub fn idempotency_key(&self) -> Option<String> {
+        Some(idempotency_key()? + &self.key_part)
+    }
 }
 
 /// The memory of a thread for a model between calls: which of a script's responses were used.
@@ -151,10 +163,33 @@ pub trait Model: Send + Sync + 'static {
         false
     }
 
+    /// The most that it writes to this request, and its prices; asked where a budget limits tokens or cost. `parameters` are the
+    /// node's laid over the profile's. By default `maxTokens` among them, and no prices.
+    fn call_bound(&self, _request: &ModelRequest, parameters: &Map<String, Value>) -> CallBound {
+        CallBound {
+            output: max_tokens(parameters),
+            prices: None,
+        }
+    }
+
     /// The order of messages that it takes; requests for it are repaired accordingly.
     fn message_rules(&self) -> MessageRules {
         MessageRules::default()
     }
+}
+
+/// `maxTokens` of parameters.
+pub fn max_tokens(parameters: &Map<String, Value>) -> Option<u64> {
+    let written = parameters.get("maxTokens").or_else(|| parameters.get("max_tokens"));
+    written.and_then(Value::as_u64)
+}
+
+/// The parameters of a call: a node's laid over its profile's.
+pub fn laid_over_profile(profile: &Profile, own: Option<&Map<String, Value>>) -> Map<String, Value> {
+    let mut parameters = profile.parameters.clone().unwrap_or_default();
+    let own = own.into_iter().flatten();
+    parameters.extend(own.map(|(name, value)| (name.clone(), value.clone())));
+    parameters
 }
 
 /// Chooses the model for an LLM node.

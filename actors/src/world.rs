@@ -3,10 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use pirn_core::conversation::{MessageRules, Tokenizer};
+use pirn_core::conversation::{MessageRules, ModelRequest, Tokenizer};
 use pirn_core::graph::{Graph, NodeIx};
+use pirn_core::model_call::CallBound;
 use pirn_core::run::{Called, Listening, ThreadNo, World};
-use pirn_core::thread::{Evaluation, Input, Outcome, Output, ThreadMachine, ThreadScope};
+use pirn_core::thread::{Evaluation, Input, ModelChoice, Outcome, Output, ThreadMachine, ThreadScope};
 use serde_json::{Map, Value};
 
 use crate::call_context::CallContext;
@@ -99,6 +100,9 @@ impl World for RunWorld<'_> {
     }
     fn profile(&self, profile_id: Option<&str>) -> Option<Arc<str>> {
         Some(self.in_place.profile(profile_id))
+    }
+    fn call_bound(&self, request: &ModelRequest, chosen: &ModelChoice) -> CallBound {
+        self.in_place.call_bound(request, chosen)
     }
     fn tool_tokens(&self, tools: &[Arc<str>], tokenizer: &dyn Tokenizer) -> u64 {
         self.in_place.tool_tokens(tools, tokenizer)

@@ -46,6 +46,12 @@ fn of(code: FaultCode) -> Option<&'static str> {
             "functions are registered by a program that embeds Pirn (`EngineBuilder::function`); JavaScript goes into `code`"
         }
         FaultCode::UnknownProfile => "`pirn models check` lists the profiles there are; a new one goes into pirn.toml",
+        FaultCode::BudgetWithoutMaximum => {
+            "give `maxTokens` among the `parameters` of the node or of its profile, or of the profile's fallbacks"
+        }
+        FaultCode::BudgetWithoutPrices => {
+            "give the profile, and its fallbacks, `prices`; or limit `tokens` in place of `cost`"
+        }
         FaultCode::AmbiguousHistoryOptions => "keep one of them",
         FaultCode::IgnoredEdge => "take the edge away; or give the node an edge, so that it is called",
         FaultCode::JoinNeverSucceeds | FaultCode::ThresholdOutOfReach => {

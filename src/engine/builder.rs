@@ -664,14 +664,16 @@ impl EngineBuilder {
         let models = ModelRegistry::with_keys(profiles, &self.models, self.keys.as_ref());
         let models = models.map_err(BuildError::Profiles)?;
         let profiles = (!models.is_offline()).then(|| models.known_ids().map(str::to_owned).collect());
+        let models = Arc::new(models);
         let names = Names {
+            models: Arc::clone(&models),
             functions: self.functions.keys().cloned().collect(),
             profiles,
         };
         let ports = Ports {
             schedules: None,
             journal: self.journal.take(),
-            models: Arc::new(models),
+            models,
             tools: Arc::new(std::mem::take(&mut self.tools)),
             functions: Arc::new(std::mem::take(&mut self.functions)),
             scripts: self.scripts.take().unwrap_or_default(),

@@ -27,6 +27,8 @@ use pirn_store::{Run, RunFilter, Store};
 use pirn_sync::{Completion, Lost, completion};
 use serde::Serialize;
 
+use crate::check::budgets::budget_faults;
+use crate::models::ModelRegistry;
 use crate::script::{ScriptStats, TextSyntax};
 use durable::{Durable, ForkBuilder, ResumeBuilder, ResumeError, RunDiff, RunView, Stored, diff, view};
 
@@ -523,6 +525,7 @@ struct Names {
     functions: BTreeSet<String>,
     /// None where no profile is configured: nothing says then which there are to be, and a call of one that is named fails.
     profiles: Option<BTreeSet<String>>,
+    models: Arc<ModelRegistry>,
 }
 
 /// The graphs of what was loaded, and the warnings; every fault where there is one.
@@ -531,7 +534,7 @@ fn compiled(loaded: &Loaded, names: &Names, registered: &[Arc<Graph>]) -> Result
         /// A realm takes longer to make than most files take to check, so a thread keeps the one it has.
         static SYNTAX: TextSyntax = TextSyntax::default();
     }
-    let compiled = SYNTAX.with(|syntax| {
+    let mut compiled = SYNTAX.with(|syntax| {
         let context = CompileContext {
             syntax,
             functions: Some(&names.functions),
@@ -542,6 +545,7 @@ fn compiled(loaded: &Loaded, names: &Names, registered: &[Arc<Graph>]) -> Result
         };
         compile_loaded(loaded, &context)
     });
+    compiled.faults.extend(budget_faults(loaded, &names.models));
     if compiled.faults.is_empty() {
         Ok(compiled)
     } else {

@@ -3,8 +3,11 @@
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn_actors::ports::{Model, ModelCall};
+use pirn_core::conversation::ModelRequest;
 use pirn_core::error::RunError;
+use pirn_core::model_call::CallBound;
 use pirn_core::thread::ModelReply;
+use serde_json::{Map, Value};
 
 use super::reply::{finish, last_user_message};
 
@@ -19,5 +22,13 @@ impl Model for Echo {
             Ok(finish(&call, content, Vec::new()))
         }
         .boxed()
+    }
+
+    /// It writes no more than it was sent.
+    fn call_bound(&self, request: &ModelRequest, _: &Map<String, Value>) -> CallBound {
+        CallBound {
+            output: Some(request.tokens),
+            prices: None,
+        }
     }
 }

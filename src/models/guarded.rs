@@ -9,12 +9,12 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Either, select};
 use pirn_actors::host::WorkClock;
-use pirn_actors::ports::{Model, ModelCall, ModelSession};
+use pirn_actors::ports::{Model, ModelCall, ModelSession, laid_over_profile};
 use pirn_core::Millis;
 use pirn_core::conversation::{MessageRules, ModelRequest, Spent};
 use pirn_core::definition::Profile;
 use pirn_core::error::{RunError, RunErrorCode};
-use pirn_core::model_call::{Attempts, FailureKind, ModelFailure, Next};
+use pirn_core::model_call::{Attempts, CallBound, FailureKind, ModelFailure, Next};
 use pirn_core::thread::ModelReply;
 use serde_json::{Map, Value, json};
 
@@ -75,6 +75,20 @@ impl Model for Guarded {
 
     fn is_external(&self) -> bool {
         self.links.iter().any(|link| link.model.is_external())
+    }
+
+    /// A request may go to any of them.
+    fn call_bound(&self, request: &ModelRequest, parameters: &Map<String, Value>) -> CallBound {
+        let own = self.links.first().and_then(|link| link.profile.parameters.as_ref());
+        let bounds = self.links.iter().enumerate().map(|(place, link)| {
+            if place == 0 {
+                return link.model.call_bound(request, parameters);
+            }
+            let laid_over: Map<_, _> = laid_over(parameters, own).collect();
+            let parameters = laid_over_profile(&link.profile, Some(&laid_over));
+            link.model.call_bound(request, &parameters)
+        });
+        bounds.reduce(CallBound::or).unwrap_or_default()
     }
 
     /// A request may go to any of them.
@@ -193,12 +207,13 @@ impl Course {
         if self.attempts.profile() == 0 {
             return self.call.clone();
         }
-        let mut parameters = link.profile.parameters.clone().unwrap_or_default();
-        parameters.extend(laid_over(&self.call));
+        let own: Map<_, _> = laid_over(&self.call.parameters, self.call.profile.parameters.as_ref()).collect();
+        let parameters = laid_over_profile(&link.profile, Some(&own));
         ModelCall {
             profile: Arc::clone(&link.profile),
             parameters,
             session: self.call.session.of_fallback(&link.profile.id),
+            key_part: format!("{}-{}", self.call.key_part, self.attempts.profile()),
             ..self.call.clone()
         }
     }
@@ -239,9 +254,11 @@ impl Course {
 }
 
 /// The parameters that the node laid over its profile's.
-fn laid_over(call: &ModelCall) -> impl Iterator<Item = (String, Value)> {
-    let own = call.profile.parameters.as_ref();
-    call.parameters
+fn laid_over<'a>(
+    parameters: &'a Map<String, Value>,
+    own: Option<&'a Map<String, Value>>,
+) -> impl Iterator<Item = (String, Value)> + 'a {
+    parameters
         .iter()
         .filter(move |(name, value)| own.and_then(|own| own.get(*name)) != Some(*value))
         .map(|(name, value)| (name.clone(), value.clone()))
@@ -263,25 +280,11 @@ async fn attempt(link: &Link, call: ModelCall, first: Option<Reply>) -> Result<M
             // Nothing reported: the estimate stands.
             Ok(reply) if reply.usage.total == 0 => {}
             Ok(reply) => permit.spent(reply.usage.total),
-            Err(error) if costs_nothing(ModelFailure::of(error).kind) => permit.spent(0),
+            Err(error) if ModelFailure::of(error).kind.costs_nothing() => permit.spent(0),
             Err(_) => {}
         }
     }
     result
-}
-
-/// True if the provider did no work for it.
-fn costs_nothing(kind: FailureKind) -> bool {
-    match kind {
-        FailureKind::Unreachable | FailureKind::Key | FailureKind::RateLimited | FailureKind::Rejected => true,
-        FailureKind::Provider
-        | FailureKind::Stalled
-        | FailureKind::Late
-        | FailureKind::Dropped
-        | FailureKind::Malformed
-        | FailureKind::BadFormat
-        | FailureKind::Unknown => false,
-    }
 }
 
 /// The output of `work`; none where it is not done by the deadline.

@@ -5,8 +5,9 @@ use futures::future::BoxFuture;
 use pirn_actors::ports::{Model, ModelCall, ModelSession};
 use pirn_core::conversation::{MessageRules, ModelRequest, Spent};
 use pirn_core::error::RunError;
-use pirn_core::model_call::{ModelFailure, Prices};
+use pirn_core::model_call::{CallBound, ModelFailure, Prices};
 use pirn_core::thread::ModelReply;
+use serde_json::{Map, Value};
 use std::sync::Arc;
 
 pub(super) struct Priced {
@@ -56,6 +57,14 @@ impl Model for Priced {
 
     fn is_external(&self) -> bool {
         self.inner.is_external()
+    }
+
+    fn call_bound(&self, request: &ModelRequest, parameters: &Map<String, Value>) -> CallBound {
+        let bound = self.inner.call_bound(request, parameters);
+        CallBound {
+            prices: bound.prices.or(Some(self.prices)),
+            ..bound
+        }
     }
 
     fn message_rules(&self) -> MessageRules {

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use pirn_actors::ports::{Model, ModelCall, Models};
-use pirn_core::conversation::Currency;
+use pirn_actors::ports::{Model, ModelCall, Models, laid_over_profile};
+use pirn_core::conversation::{Currency, ModelRequest};
 use pirn_core::definition::{Profile, nearest};
 use pirn_core::error::RunError;
-use pirn_core::model_call::{FailureKind, ModelFailure};
+use pirn_core::model_call::{CallBound, FailureKind, ModelFailure};
 use pirn_core::thread::ModelReply;
+use serde_json::{Map, Value};
 
 use super::extractive::Budget;
 use super::guarded::{Guarded, Link};
@@ -138,6 +139,16 @@ impl ModelRegistry {
     /// The values that a node's `profileId` may have: the ids of the defined profiles and of the built-in ones.
     pub(crate) fn known_ids(&self) -> impl Iterator<Item = &str> {
         self.ids().chain(self.built_in.keys().map(String::as_str))
+    }
+
+    /// The bound of calls of a profile with these parameters over its own; none of a profile that is not there.
+    pub(crate) fn bound_of(&self, profile_id: Option<&str>, own: &Map<String, Value>) -> Option<CallBound> {
+        let entry = match profile_id {
+            Some(id) => self.named(id)?,
+            None => self.default_entry(),
+        };
+        let parameters = laid_over_profile(&entry.link.profile, Some(own));
+        Some(entry.served.call_bound(&ModelRequest::default(), &parameters))
     }
 
     fn define(&mut self, link: Link) {

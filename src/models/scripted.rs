@@ -6,11 +6,11 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn_actors::ports::{Model, ModelCall, ModelSession};
 use pirn_core::Millis;
-use pirn_core::conversation::ModelRequest;
+use pirn_core::conversation::{Estimator, ModelRequest, message_cost};
 use pirn_core::definition::Profile;
 use pirn_core::error::{RunError, RunErrorCode};
-use pirn_core::message::ToolCall;
-use pirn_core::model_call::FinishReason;
+use pirn_core::message::{Message, Role, ToolCall};
+use pirn_core::model_call::{CallBound, FinishReason};
 use pirn_core::thread::ModelReply;
 use regex::Regex;
 use serde::Deserialize;
@@ -116,6 +116,19 @@ impl Model for Scripted {
 
     fn answered(&self, request: &ModelRequest, session: &ModelSession) {
         self.next(request, session);
+    }
+
+    /// The longest of its responses.
+    fn call_bound(&self, _: &ModelRequest, _: &Map<String, Value>) -> CallBound {
+        let costs = self.responses.iter().map(|response| {
+            let mut reply = Message::new(Role::Assistant, response.content.clone());
+            reply.tool_calls.clone_from(&response.tool_calls);
+            message_cost(&reply, &Estimator)
+        });
+        CallBound {
+            output: Some(costs.max().unwrap_or_default()),
+            prices: None,
+        }
     }
 }
 

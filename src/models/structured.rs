@@ -12,9 +12,9 @@ use pirn_actors::ports::{Model, ModelCall, ModelSession};
 use pirn_core::conversation::{Estimator, MessageRules, ModelRequest, message_cost};
 use pirn_core::error::RunError;
 use pirn_core::message::{Message, Role};
-use pirn_core::model_call::{FailureKind, FinishReason, ModelFailure};
+use pirn_core::model_call::{CallBound, FailureKind, FinishReason, ModelFailure};
 use pirn_core::thread::ModelReply;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// The format that a node wants its reply in.
 #[derive(Clone, Debug, PartialEq)]
@@ -126,7 +126,13 @@ impl Model for Checked {
             call.tokens.begin_anew();
             let request = asked_again(&call.request, &first.content, &fault, &format);
             let request = Arc::new(request);
-            let second = inner.call(ModelCall { request, ..call }).await;
+            let key_part = format!("{}-again", call.key_part);
+            let second = ModelCall {
+                request,
+                key_part,
+                ..call
+            };
+            let second = inner.call(second).await;
             let mut second = second.map_err(|error| {
                 let mut spent = ModelFailure::of(&error).spent;
                 spent.add(first.usage);
@@ -150,6 +156,10 @@ impl Model for Checked {
 
     fn is_external(&self) -> bool {
         self.inner.is_external()
+    }
+
+    fn call_bound(&self, request: &ModelRequest, parameters: &Map<String, Value>) -> CallBound {
+        self.inner.call_bound(request, parameters)
     }
 
     fn message_rules(&self) -> MessageRules {

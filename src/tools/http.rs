@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use pirn_actors::cause::idempotency_key;
 use pirn_actors::host::WorkClock;
 use pirn_actors::ports::{Tool, ToolSpec};
 use reqwest::header::{CONTENT_TYPE, HeaderValue, LOCATION};
@@ -114,7 +115,7 @@ fn request(config: &HttpConfig, arguments: &Value) -> Result<Request, String> {
     {
         request.headers_mut().insert(name, value);
     }
-    crate::headers::add_idempotency_key(request.headers_mut());
+    crate::headers::add_idempotency_key(request.headers_mut(), idempotency_key());
     if let Some((kind, bytes)) = body(config, arguments) {
         let kind = HeaderValue::from_static(kind);
         request.headers_mut().entry(CONTENT_TYPE).or_insert(kind);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use pirn::check::{World, check, profile_faults, unknown_names};
+use pirn::check::{World, budget_faults, check, profile_faults, unknown_names};
 use pirn::config::ConfigText;
 use pirn::script::TextSyntax;
 use pirn_core::analysis::analyse;
@@ -96,6 +96,7 @@ fn codes(base: &Value, place: &str, value: &str) -> BTreeSet<String> {
         .chain(&compiled.warnings)
         .chain(&analysis.warnings)
         .chain(&profile_faults(&loaded, None))
+        .chain(&budget_faults(&loaded, None))
         .chain(&unknown_names(&loaded))
         .map(|fault| fault.code.to_string())
         .collect()

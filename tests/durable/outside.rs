@@ -11,7 +11,7 @@ use pirn::store::Store;
 use pirn::tools::{Verdict, tool_fn};
 use pirn::{
     Engine, EngineBuilder, Event, EventType, Heard, Interaction, Model, ModelCall, ModelReply, Role, RunError,
-    RunReport, ToolCall, idempotency_key,
+    RunReport, Spent, ToolCall, idempotency_key,
 };
 use serde_json::{Value, json};
 
@@ -211,6 +211,11 @@ impl Model for Speaker {
                 vec![tool_call(1), tool_call(2)]
             } else {
                 Vec::new()
+            },
+            // Where it is bounded, it reports something.
+            usage: match call.parameters.get("maxTokens") {
+                Some(_) => Spent::new(10, 20, 30),
+                None => Spent::default(),
             },
             ..ModelReply::default()
         };

@@ -2,6 +2,7 @@
 
 mod aimock;
 mod artifacts;
+mod budgets;
 mod caching;
 mod choices;
 mod conversations;

@@ -46,6 +46,28 @@ fn one_that_does_not_is_asked_for_again_with_what_is_wrong() {
 }
 
 #[test]
+fn a_request_with_another_body_has_another_key_and_a_retry_of_the_same_keeps_its_key() {
+    let server = Server::answering([
+        Answer::error(500, "busy"),
+        Answer::saying(&["{\"n\": 0}"]),
+        Answer::error(500, "busy"),
+        Answer::saying(&["{\"n\": 1}"]),
+    ]);
+    let ran = ask(&server, &json!({}), node());
+    assert_eq!(ran.report.output["content"], "{\"n\": 1}");
+    let requests = server.requests();
+    let keys: Vec<&String> = requests
+        .iter()
+        .map(|request| &request.headers["idempotency-key"])
+        .collect();
+    assert_eq!(requests[0].body, requests[1].body);
+    assert_eq!(keys[0], keys[1]);
+    assert_eq!(requests[2].body, requests[3].body);
+    assert_eq!(keys[2], keys[3]);
+    assert_ne!(keys[1], keys[2]);
+}
+
+#[test]
 fn twice_wrong_fails() {
     let server = Server::answering([
         Answer::saying(&["three"]),

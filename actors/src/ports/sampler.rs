@@ -89,6 +89,7 @@ impl Sampler {
             session: shared.session.clone(),
             context: shared.context.clone(),
             goes_on_from: Arc::clone(&shared.context.thread_id),
+            key_part: format!("-{asked}"),
             clock: shared.clock.clone(),
             chance: named_seed(0, &format!("{run_id} {thread_id} {asked}")),
             tokens: TokenSink::closed(),

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use pirn_core::conversation::ModelRequest;
 use pirn_core::event::{EventType, RaisedEvent};
-use pirn_core::graph::{ContextNode, Graph, NodeIx, NodeKind};
+use pirn_core::graph::{NodeIx, NodeKind};
 use pirn_core::thread::{EffectId, GoesOn, ModelChoice, Outcome, ThreadMachine};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::carry::{effect_name, in_flight, label, outcome_answer, tools_of};
 use super::{InFlight, ThreadActor};
 use crate::cause::work_of;
 use crate::host::AwaitKind;
-use crate::ports::{ModelCall, TokenSink};
+use crate::ports::{ModelCall, TokenSink, laid_over_profile};
 use crate::protocol::bus::{BusMsg, Source};
 use crate::rebuilt::ModelAnswered;
 use crate::run_context::RunContext;
@@ -28,9 +28,8 @@ impl ThreadActor {
             request,
             choice,
         } = asked;
-        let chosen = choice.as_deref().and_then(|choice| choice.profile_id.clone());
-        let profile_id = chosen.or_else(|| profile_of(graph, *node));
-        let (profile, model) = run.ports().models.choose(profile_id.as_deref());
+        let chosen = ModelChoice::of(graph, *node, choice.as_deref(), None);
+        let (profile, model) = run.ports().models.choose(chosen.profile_id.as_deref());
         let session = self.sessions.entry(profile.id.clone()).or_default();
         model.answered(request, session);
     }
@@ -46,21 +45,13 @@ impl ThreadActor {
     ) -> InFlight {
         let run = turn.run;
         let graph = machine.graph();
-        let profile_id = profile_of(graph, node);
-        let (node_parameters, response_format) = match &graph.node(node).kind {
-            NodeKind::Llm(llm) => (llm.parameters.clone(), llm.response_format.clone()),
-            _ => (None, None),
+        let response_format = match &graph.node(node).kind {
+            NodeKind::Llm(llm) => llm.response_format.clone(),
+            _ => None,
         };
-        let chosen = choice.as_deref().cloned().unwrap_or_default();
-        let profile_id = chosen.profile_id.or(profile_id);
-        let node_parameters = match &goes_on {
-            Some(goes_on) => goes_on.parameters.clone(),
-            None => chosen.parameters.or(node_parameters),
-        };
-        let (profile, model) = run.ports().models.choose(profile_id.as_deref());
-        let mut parameters = profile.parameters.clone().unwrap_or_default();
-        let own = node_parameters.iter().flat_map(|more| more.iter());
-        parameters.extend(own.map(|(name, value)| (name.clone(), value.clone())));
+        let chosen = ModelChoice::of(graph, node, choice.as_deref(), goes_on.as_deref());
+        let (profile, model) = run.ports().models.choose(chosen.profile_id.as_deref());
+        let mut parameters = laid_over_profile(&profile, chosen.parameters.as_deref());
         let tools = match &goes_on {
             Some(goes_on) => run.ports().tools.specs(&goes_on.tools),
             None => run.ports().tools.specs(&tools_of(machine, node)),
@@ -85,6 +76,7 @@ impl ThreadActor {
             session,
             goes_on_from: Arc::clone(goes_on.as_ref().map_or(machine.thread_id(), |before| &before.thread_id)),
             context: context_of(&run.run_id, machine, node, run.supervisor.metadata()),
+            key_part: String::new(),
             clock: run.host.work_clock(),
             chance: run.host.random(),
             tokens: if streams {
@@ -113,18 +105,6 @@ impl ThreadActor {
 
 /// A request, whether it offers tools, its node's profile and parameters, and how it goes on from an earlier one.
 type Asked = (Arc<ModelRequest>, bool, Option<Arc<ModelChoice>>, Option<Arc<GoesOn>>);
-
-/// The profile that a node's model is chosen by.
-fn profile_of(graph: &Graph, node: NodeIx) -> Option<Arc<str>> {
-    match &graph.node(node).kind {
-        NodeKind::Llm(llm) => llm.profile_id.clone(),
-        NodeKind::Context(ContextNode::Compress(config)) => {
-            let named = config.parameters.get("profileId").and_then(Value::as_str);
-            Some(Arc::from(named.unwrap_or("extractive")))
-        }
-        _ => None,
-    }
-}
 
 /// LLM_TOKEN events.
 fn token_sink(node: NodeIx, machine: &ThreadMachine, run: &RunContext) -> TokenSink {

@@ -51,6 +51,8 @@ pub(super) fn may_emit(graph: &Graph, event: EventType) -> bool {
         | EventType::VariableChanged
         | EventType::CheckpointCreated
         | EventType::EffectInDoubt
+        | EventType::BudgetWarning
+        | EventType::BudgetOverrun
         | EventType::Notification
         | EventType::Custom => true,
         EventType::ScheduleDue => false,

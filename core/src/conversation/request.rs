@@ -29,6 +29,8 @@ pub struct RequestParts<'a> {
     pub agent: AgentKind,
     /// The pinned context, absent sections skipped.
     pub pinned: Option<&'a Pinned>,
+    /// The text about budgets, the last message of the pinned context.
+    pub budget: Option<&'a str>,
     /// Its placement.
     pub strategy: PinStrategy,
     /// The system message where the conversation has none.
@@ -43,7 +45,7 @@ pub struct RequestParts<'a> {
 }
 
 /// A request for a model.
-#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct ModelRequest {
     /// The messages in order: no call without result, no result without call.
     pub messages: Vec<Arc<Message>>,
@@ -72,13 +74,9 @@ pub fn build_request(conversation: &Conversation, parts: &RequestParts<'_>, toke
         None => take_trailing_user(&mut rest, parts.agent == AgentKind::Sub && history.is_empty()),
     };
     history.append(&mut rest);
-    let pinned: Vec<Counted> = parts
-        .pinned
-        .map(pinned_messages)
-        .unwrap_or_default()
-        .into_iter()
-        .map(counted)
-        .collect();
+    let sections = parts.pinned.map(pinned_messages).unwrap_or_default();
+    let budget = parts.budget.map(|text| Message::new(Role::User, text));
+    let pinned: Vec<Counted> = sections.into_iter().chain(budget).map(counted).collect();
 
     let repeated = repeated_by(&history, !pinned.is_empty(), parts);
     // The pinned block never stands inside a tool block, now or in the request before, so each side can be repaired alone.

@@ -110,6 +110,10 @@ fault_codes! {
     InvalidProfile = "INVALID_PROFILE",
     /// A profile that is not there; a warning where no profile at all is configured.
     UnknownProfile = "UNKNOWN_PROFILE",
+    /// Something that a budget limits, and of which nobody knows how much a model call may use at most.
+    BudgetWithoutMaximum = "BUDGET_WITHOUT_MAXIMUM",
+    /// A budget of money, and a profile without prices.
+    BudgetWithoutPrices = "BUDGET_WITHOUT_PRICES",
     /// Warning: a tool that the config at hand does not give.
     UnknownTool = "UNKNOWN_TOOL",
     /// Warning: a compression strategy that is none of the built-in ones; nothing is compressed.

@@ -4,6 +4,7 @@
 //! makes sense as a graph is decided by [`crate::graph`].
 
 mod aliases;
+mod budget;
 mod built_in_tools;
 mod context_operation;
 mod either;
@@ -21,6 +22,7 @@ mod schema;
 mod trigger;
 mod workflow;
 
+pub use budget::{Budget, PathBudget};
 pub use built_in_tools::BuiltInTool;
 pub use context_operation::{
     AllWord, ClearContext, CompressionConfig, ContextOperation, FilterContext, InsertContext, PinContext,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{CompressionConfig, NodeConfig, Pinned, TriggerDefinition, VariableScope, VariableType};
+use super::{Budget, CompressionConfig, NodeConfig, Pinned, TriggerDefinition, VariableScope, VariableType};
 
 /// A workflow: `{ id, name?, version?, description?, variables?[], nodes[], edges[], triggers?[], config? }`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -349,6 +349,9 @@ pub struct WorkflowConfig {
     /// True to offer the tool `recall`, which searches the messages that compressions archived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recall: Option<bool>,
+    /// Limits on what model calls may use (default: none).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Box<Budget>>,
 }
 
 /// A model profile.

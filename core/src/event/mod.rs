@@ -124,6 +124,10 @@ event_types! {
     ArtifactKept = "ARTIFACT_KEPT",
     /// A large tool result is no longer kept: its run has too many.
     ArtifactDropped = "ARTIFACT_DROPPED",
+    /// So much of a budget is used that models are told.
+    BudgetWarning = "BUDGET_WARNING",
+    /// A model call has used more than it had reserved of its budget.
+    BudgetOverrun = "BUDGET_OVERRUN",
 }
 
 /// A set of event types, one bit each.

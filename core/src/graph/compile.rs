@@ -17,9 +17,12 @@ use super::snippets::Snippets;
 use super::triggers::check_trigger;
 use crate::conversation::MIN_RESULT_TOKENS;
 use crate::definition::{
-    Fault, FaultCode, Loaded, Located, NodeConfig, TriggerDefinition, WorkflowConfig, WorkflowDefinition,
+    Budget, Fault, FaultCode, Loaded, Located, NodeConfig, TriggerDefinition, WorkflowConfig, WorkflowDefinition,
 };
 use crate::event::is_kept;
+
+/// The largest cost that a budget may allow: amounts are counted in millionths of a millionth.
+const MOST_COST: f64 = 1_000_000.0;
 
 /// The result of compiling a set of definitions.
 #[derive(Debug, Default)]
@@ -314,10 +317,39 @@ fn check_config(config: &WorkflowConfig, context: &CompileContext<'_>, report: &
         let message = format!("`artifactTokens` must be at least {MIN_RESULT_TOKENS}: a preview and a page need room");
         report.fault(FaultCode::InvalidValue, &pointer!["config", "artifactTokens"], message);
     }
+    if let Some(budget) = &config.budget {
+        check_budget(budget, report);
+    }
     let timeout_ms = report.milliseconds(config.timeout_ms, || pointer!["config", "timeoutMs"]);
     WorkflowConfig {
         timeout_ms,
         ..config.clone()
+    }
+}
+
+fn check_budget(budget: &Budget, report: &mut Diagnostics<'_>) {
+    let mut wrong = |path: bool, key: &str, message: &str| {
+        let pointer = if path {
+            pointer!["config", "budget", "perPath", key]
+        } else {
+            pointer!["config", "budget", key]
+        };
+        report.fault(FaultCode::InvalidValue, &pointer, format!("`{key}` {message}"));
+    };
+    let whole = budget.whole();
+    let limits = std::iter::once((false, &whole)).chain(budget.per_path.iter().map(|limits| (true, limits)));
+    for (path, limits) in limits {
+        for (key, limit) in [("tokens", limits.tokens), ("modelCalls", limits.model_calls)] {
+            if limit == Some(0) {
+                wrong(path, key, "must be at least 1");
+            }
+        }
+        if limits.cost.is_some_and(|cost| !(cost > 0.0 && cost <= MOST_COST)) {
+            wrong(path, "cost", "must be above 0, and at most 1,000,000");
+        }
+    }
+    if budget.warn_at.is_some_and(|share| !(share > 0.0 && share <= 1.0)) {
+        wrong(false, "warnAt", "is a share: above 0, at most 1");
     }
 }
 

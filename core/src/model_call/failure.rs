@@ -54,6 +54,20 @@ impl FailureKind {
         }
     }
 
+    /// True if the provider did no work for it.
+    pub fn costs_nothing(self) -> bool {
+        match self {
+            Self::Unreachable | Self::Key | Self::RateLimited | Self::Rejected => true,
+            Self::Provider
+            | Self::Stalled
+            | Self::Late
+            | Self::Dropped
+            | Self::Malformed
+            | Self::BadFormat
+            | Self::Unknown => false,
+        }
+    }
+
     /// True if the same request may well succeed a moment later.
     pub fn is_passing(self) -> bool {
         match self {

@@ -16,4 +16,4 @@ pub use attempts::{Attempts, Next, RetryRule};
 pub use failure::{FailureKind, ModelFailure};
 pub use finish::FinishReason;
 pub use gate::{Gate, GateLimits, TicketId};
-pub use prices::{Price, Prices};
+pub use prices::{CallBound, Price, Prices};

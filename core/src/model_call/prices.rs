@@ -55,8 +55,53 @@ impl Prices {
     }
 }
 
+/// The most that one request may use, beside the tokens that are sent with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallBound {
+    /// Tokens that may be received, reasoning too; none: not known.
+    pub output: Option<u64>,
+    /// The prices of its tokens; none: it has none.
+    pub prices: Option<Prices>,
+}
+
+impl CallBound {
+    /// The most that a request may cost with which `sent` tokens are sent.
+    pub fn cost(&self, sent: u64) -> Option<Cost> {
+        let (output, prices) = (self.output?, self.prices?);
+        let dearest = |first: Price, others: [Option<Price>; 2]| others.into_iter().flatten().fold(first, Price::max);
+        let input = dearest(prices.input, [prices.cached_read, prices.cached_write]);
+        let output_price = dearest(prices.output, [prices.reasoning, None]);
+        let most = Prices {
+            input,
+            output: output_price,
+            ..prices
+        };
+        Some(most.of(&Spent::new(sent, output, 0)))
+    }
+
+    /// The bound of a request that either of two may get.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        let dearer = |one: Option<Price>, base: Price, other: Option<Price>, other_base: Price| {
+            Some(one.unwrap_or(base).max(other.unwrap_or(other_base)))
+        };
+        let prices = self.prices.zip(other.prices).map(|(one, other)| Prices {
+            currency: one.currency,
+            input: one.input.max(other.input),
+            cached_read: dearer(one.cached_read, one.input, other.cached_read, other.input),
+            cached_write: dearer(one.cached_write, one.input, other.cached_write, other.input),
+            output: one.output.max(other.output),
+            reasoning: dearer(one.reasoning, one.output, other.reasoning, other.output),
+        });
+        Self {
+            output: self.output.zip(other.output).map(|(one, other)| one.max(other)),
+            prices,
+        }
+    }
+}
+
 /// A price: pico of the currency for a token, which is millionths of it for a million tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "f64")]
 pub struct Price(u64);
 

@@ -114,9 +114,10 @@ impl ConversationTurn<'_, '_> {
             Request::Do {
                 op,
                 pinned,
+                budget,
                 tool_tokens,
                 rules,
-            } => self.answer_op(op, pinned, tool_tokens, rules),
+            } => self.answer_op(op, (pinned, budget), tool_tokens, rules),
             Request::Merge(merge) => {
                 let own = self.trigger_depth;
                 self.trigger_depth = own.max(merge.trigger_depth);
@@ -201,7 +202,7 @@ impl ConversationTurn<'_, '_> {
     fn answer_op(
         &mut self,
         op: ConversationOp,
-        pinned: Option<Box<Pinned>>,
+        (pinned, budget): (Option<Box<Pinned>>, Option<String>),
         tool_tokens: u64,
         rules: MessageRules,
     ) -> Outcome {
@@ -241,6 +242,7 @@ impl ConversationTurn<'_, '_> {
                 let parts = RequestParts {
                     agent,
                     pinned: pinned.as_deref(),
+                    budget: budget.as_deref(),
                     strategy: from_end.map_or_else(PinStrategy::default, PinStrategy::FromEnd),
                     system: system.as_deref(),
                     pending: None,
@@ -270,6 +272,7 @@ impl ConversationTurn<'_, '_> {
                     agent,
                     system,
                     pinned,
+                    budget,
                     strategy,
                     tool_tokens,
                     rules,

@@ -44,6 +44,7 @@ impl RunMachine {
                 self.spare = Some(live);
             }
         }
+        self.budget_of_ended(thread, step);
         let Some(owned) = self.tree.end(thread) else { return };
         let Some(at) = self.tree.get(thread) else { return };
         let (origin, trigger_depth) = (at.origin, at.trigger_depth);

@@ -33,6 +33,8 @@ pub struct LastAsked {
     pub(super) agent: AgentKind,
     pub(super) system: Option<String>,
     pub(super) pinned: Option<Box<Pinned>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) budget: Option<String>,
     pub(super) strategy: PinStrategy,
     pub(super) tool_tokens: u64,
     pub(super) rules: MessageRules,
@@ -54,6 +56,7 @@ impl LastAsked {
         let parts = RequestParts {
             agent: self.agent,
             pinned: self.pinned.as_deref(),
+            budget: self.budget.as_deref(),
             strategy: self.strategy,
             system: self.system.as_deref(),
             pending: None,

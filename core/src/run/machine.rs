@@ -35,10 +35,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::budget::Places;
 use super::conversation::{ConversationTurn, Speech, refuse};
 use super::firing::Firings;
 use super::forks::ForkRun;
 use super::graphs::Graphs;
+use super::ledger::Ledger;
 use super::mailbox::Mailbox;
 use super::message::{HandedConversation, Message, Timer, ToConversation, ToSupervisor, ToThread};
 use super::quiescence::Quiescence;
@@ -130,6 +132,9 @@ pub struct RunMachine {
     /// Its session, where it has one.
     #[serde(default)]
     pub(super) session: Option<Box<RunSession>>,
+    /// The accounts of its budgets; none while no thread of it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) budget: Option<Box<Ledger>>,
     /// The main thread, once it has ended. Nobody reads it any more: it is kept so that the outcome need not wait for
     /// its cleaning up, which after a fork of many branches takes a while.
     #[serde(skip)]
@@ -168,6 +173,7 @@ impl RunMachine {
             doubts: Vec::new(),
             trigger_calls: None,
             session: seed.session.map(|seed| Box::new(RunSession::new(seed))),
+            budget: None,
             remains: None,
             spare: None,
             buffers: EffectBuffers::default(),
@@ -336,6 +342,9 @@ impl RunMachine {
             mailbox,
             buffers,
             seed,
+            budget,
+            tree,
+            graphs,
             ..
         } = self;
         if let Some(Slot::Live(live)) = slots.get_mut(no as usize) {
@@ -347,6 +356,8 @@ impl RunMachine {
                 mailbox,
                 buffers,
                 seed: *seed,
+                budget,
+                places: Places { tree, graphs },
                 step,
             };
             turn.take(message);

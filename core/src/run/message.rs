@@ -293,6 +293,9 @@ pub enum Request {
         op: ConversationOp,
         /// For a model request.
         pinned: Option<Box<Pinned>>,
+        /// For a model request: what the model is told of budgets.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        budget: Option<String>,
         /// For a model request: what the definitions of its tools cost.
         tool_tokens: u64,
         /// For a model request: the order of messages that its model takes.

@@ -18,6 +18,7 @@
 
 mod answer;
 mod branches;
+mod budget;
 mod compression;
 mod control;
 mod conversation;
@@ -30,6 +31,7 @@ mod forks;
 mod graphs;
 mod large_results;
 mod last_asked;
+mod ledger;
 mod machine;
 mod mailbox;
 mod message;
@@ -72,8 +74,8 @@ pub use outbox::Outbox;
 pub use panics::{Panic, Panicked};
 pub use record::{Begun, BegunRecord, Diverged, Listening, Replayed, Told};
 pub use report::{
-    ConversationReport, FiringOutcome, FiringReport, NodeReport, NodeUsage, PathUsage, RunReport, RunStatus,
-    ThreadReport, TokenReport, UsageReport,
+    BudgetFigure, BudgetReport, ConversationReport, FiringOutcome, FiringReport, NodeReport, NodeUsage, PathUsage,
+    RunReport, RunStatus, ThreadReport, TokenReport, UsageReport,
 };
 pub use scheduled::scheduled;
 pub use session::{SessionLeft, SessionSeed, SessionState};

@@ -44,6 +44,9 @@ pub struct RunReport {
     /// The same tokens, by node and by path.
     #[serde(default, skip_serializing_if = "UsageReport::is_nothing")]
     pub usage: UsageReport,
+    /// The budget of its workflow, and how much of it is used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<BudgetReport>,
     /// The nodes the main thread entered, in order.
     pub nodes: Vec<NodeReport>,
     /// Every thread of the run, in the order they were started.
@@ -76,6 +79,7 @@ impl RunReport {
             conversation: ConversationReport::default(),
             tokens: TokenReport::default(),
             usage: UsageReport::default(),
+            budget: None,
             nodes: Vec::new(),
             threads: ThreadList::default(),
             firings: Vec::new(),
@@ -155,6 +159,31 @@ pub struct PathUsage {
     pub path_id: Arc<str>,
     /// Its tokens.
     pub usage: Spent,
+}
+
+/// A budget in a report: the figures that it limits.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BudgetReport {
+    /// Tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<BudgetFigure>,
+    /// Money, in the currency of the profiles.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<BudgetFigure>,
+    /// Calls of models.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_calls: Option<BudgetFigure>,
+}
+
+/// A limit, and how much of it is used.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BudgetFigure {
+    /// The limit.
+    pub limit: Value,
+    /// The part of it that calls have used, or may have.
+    pub used: Value,
 }
 
 /// A node in a report.

@@ -107,6 +107,9 @@ impl RunMachine {
             is_unlimited: start.is_unlimited,
             is_detached: start.is_detached,
         };
+        if graph.config.budget.is_some() {
+            self.budget.get_or_insert_default();
+        }
         let limit = self.time_limit(&at);
         let thread = self.register(at, Some(Box::new(start)), step);
         if thread > 0 || !self.awaits_session() {

@@ -11,8 +11,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::ThreadNo;
+use super::budget::Places;
 use super::conversation::{OwnConversation, Speech, assign_global};
 use super::effect::Effect;
+use super::ledger::Ledger;
 use super::mailbox::Mailbox;
 use super::message::{
     Artifacts, Ended, Forwarded, Merge, Message, Prepared, Request, ToConversation, ToSupervisor, ToThread,
@@ -157,6 +159,8 @@ pub(super) struct ThreadTurn<'t, 'a> {
     pub(super) buffers: &'t mut EffectBuffers,
     /// The run's own chance.
     pub(super) seed: u64,
+    pub(super) budget: &'t mut Option<Box<Ledger>>,
+    pub(super) places: Places<'t>,
     pub(super) step: &'t mut Step<'a>,
 }
 
@@ -184,10 +188,13 @@ impl ThreadTurn<'_, '_> {
 
     /// Takes an input and carries out everything that follows in place.
     fn drive(&mut self, input: Input) {
-        if let Input::Answer { effect, .. } = &input
-            && self.live.supervised == Some(*effect)
-        {
-            self.live.supervised = None;
+        if let Input::Answer { effect, outcome } = &input {
+            if self.live.supervised == Some(*effect) {
+                self.live.supervised = None;
+            }
+            if self.budget.is_some() {
+                self.settle(*effect, outcome);
+            }
         }
         self.take_left_over();
         self.hear(input);
@@ -335,6 +342,7 @@ impl ThreadTurn<'_, '_> {
                 self.live.supervised = None;
                 self.forward(Forwarded::Drop { effect: id });
             }
+            thread::Effect::Drop { id } if self.budget.is_some() && self.give_up_call(id) => {}
             thread::Effect::Drop { id } => self.step.out.push(Effect::Drop {
                 thread: self.no,
                 effect: id,
@@ -357,8 +365,8 @@ impl ThreadTurn<'_, '_> {
                 self.step.awaited = self.step.awaited.union(types);
                 self.outside(thread::Effect::WaitEvent { id, event, taken });
             }
+            model @ thread::Effect::Model { .. } => return self.model(model),
             external @ (thread::Effect::Script { .. }
-            | thread::Effect::Model { .. }
             | thread::Effect::Tool { .. }
             | thread::Effect::Ask { .. }
             | thread::Effect::Timer { .. }) => self.outside(external),
@@ -366,14 +374,14 @@ impl ThreadTurn<'_, '_> {
         None
     }
 
-    fn outside(&mut self, effect: thread::Effect) {
+    pub(super) fn outside(&mut self, effect: thread::Effect) {
         self.step.out.push(Effect::Thread {
             thread: self.no,
             effect,
         });
     }
 
-    fn emit(&mut self, event: RaisedEvent) {
+    pub(super) fn emit(&mut self, event: RaisedEvent) {
         let machine = &self.live.machine;
         self.step.emit(&machine.graph().workflow_id, machine.thread_id(), event);
     }
@@ -406,6 +414,7 @@ impl ThreadTurn<'_, '_> {
                 None => return Some((id, Outcome::Done)),
             },
             ConversationOp::Prepare { node, ref choice, .. } => {
+                let budget = self.budget_note();
                 let machine = &self.live.machine;
                 let graph = machine.graph();
                 let (tools, profile) = match &graph.node(node).kind {
@@ -422,6 +431,7 @@ impl ThreadTurn<'_, '_> {
                 Request::Do {
                     op,
                     pinned: Some(pinned),
+                    budget,
                     tool_tokens: self.step.world.tool_tokens(tools, &*tokenizer),
                     rules: self.step.world.message_rules(profile),
                 }
@@ -429,6 +439,7 @@ impl ThreadTurn<'_, '_> {
             op => Request::Do {
                 op,
                 pinned: None,
+                budget: None,
                 tool_tokens: 0,
                 rules: MessageRules::default(),
             },

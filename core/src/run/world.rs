@@ -6,9 +6,10 @@ use serde_json::Value;
 
 use super::ThreadNo;
 use super::record::Listening;
-use crate::conversation::{MessageRules, Tokenizer};
+use crate::conversation::{MessageRules, ModelRequest, Tokenizer};
 use crate::graph::{Graph, NodeIx};
-use crate::thread::{Evaluation, Input, Outcome, Output, ThreadMachine, ThreadScope};
+use crate::model_call::CallBound;
+use crate::thread::{Evaluation, Input, ModelChoice, Outcome, Output, ThreadMachine, ThreadScope};
 
 /// The answer to a call of a registered function.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +38,10 @@ pub trait World {
     /// The profile that this names, or the default one; none where that is not known.
     fn profile(&self, profile_id: Option<&str>) -> Option<Arc<str>> {
         profile_id.map(Arc::from)
+    }
+    /// The most that a model may write to this request, and what its tokens cost at most; asked where a budget limits them.
+    fn call_bound(&self, _request: &ModelRequest, _chosen: &ModelChoice) -> CallBound {
+        CallBound::default()
     }
     /// Tokens of the definitions of these tools.
     fn tool_tokens(&self, tools: &[Arc<str>], tokenizer: &dyn Tokenizer) -> u64;

@@ -18,7 +18,7 @@ use crate::definition::{
 };
 use crate::error::RunError;
 use crate::event::{EventMask, RaisedEvent, TakenEvents};
-use crate::graph::{ForkIx, NodeIx, SnippetIx};
+use crate::graph::{ContextNode, ForkIx, Graph, NodeIx, NodeKind, SnippetIx};
 use crate::message::{Message, Part, ToolCall};
 use crate::model_call::FinishReason;
 use crate::status::ThreadStatus;
@@ -37,6 +37,29 @@ pub struct ModelChoice {
     pub profile_id: Option<Arc<str>>,
     /// Laid over the profile's parameters.
     pub parameters: Option<Arc<Map<String, Value>>>,
+}
+
+impl ModelChoice {
+    /// The profile, and the parameters over its own, that a node's call is made with: those that were evaluated for it, those of
+    /// the request that it goes on from, or the node's.
+    pub fn of(graph: &Graph, node: NodeIx, choice: Option<&Self>, goes_on: Option<&GoesOn>) -> Self {
+        let (profile_id, own) = match &graph.node(node).kind {
+            NodeKind::Llm(llm) => (llm.profile_id.clone(), llm.parameters.clone()),
+            NodeKind::Context(ContextNode::Compress(config)) => {
+                let named = config.parameters.get("profileId").and_then(Value::as_str);
+                (Some(Arc::from(named.unwrap_or("extractive"))), None)
+            }
+            _ => (None, None),
+        };
+        let chosen = choice.cloned().unwrap_or_default();
+        Self {
+            profile_id: chosen.profile_id.or(profile_id),
+            parameters: match goes_on {
+                Some(goes_on) => goes_on.parameters.clone(),
+                None => chosen.parameters.or(own),
+            },
+        }
+    }
 }
 
 /// The request for a summary where it is the one that the conversation's model would get next, with an instruction after it: it is

@@ -25,7 +25,8 @@ pub(super) fn delay(thread: &ThreadMachine, error: &RunError, random: u64) -> Op
 fn is_retried(policy: &RetryPolicy, error: &RunError) -> bool {
     match &policy.retry_on {
         Some(codes) => codes.iter().any(|code| code == error.code.as_str()),
-        None => error.code != RunErrorCode::Cancelled,
+        // What is used of a budget is used.
+        None => !matches!(error.code, RunErrorCode::Cancelled | RunErrorCode::TokenBudgetExceeded),
     }
 }
 

@@ -2,6 +2,7 @@
 //! written down, read back and rebuilt.
 
 mod any_input;
+mod budgets;
 mod oracle;
 mod orders;
 mod play;

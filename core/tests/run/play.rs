@@ -8,9 +8,10 @@ use pirn_core::conversation::Conversation;
 use pirn_core::definition::Pinned;
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::event::{EventType, RaisedEvent};
+use pirn_core::graph::NodeIx;
 use pirn_core::run::{
-    AnswerRefused, CallNo, Control, Effect, Message, RunMachine, RunReport, RunSeed, ThreadNo, Timer, ToSupervisor,
-    ToThread, World,
+    AnswerRefused, CallNo, Control, Effect, Message, Origin, RunMachine, RunReport, RunSeed, ThreadNo, Timer,
+    ToSupervisor, ToThread, World,
 };
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::{self, ConsentRequest, EffectId, Input, Outcome, PersonsAnswer, ToolResult};
@@ -46,6 +47,19 @@ fn fits(_: &Value, answer: &Value) -> Result<(), String> {
     }
 }
 
+/// Something that became of a model call.
+#[derive(Debug)]
+pub(crate) enum ModelDid {
+    /// It begins: the node, and the tokens that are sent.
+    Begins(ThreadNo, EffectId, NodeIx, u64),
+    /// It is stopped, or something else that the thread awaited.
+    Dropped(ThreadNo, EffectId),
+    /// All that the thread awaited is stopped.
+    Ended(ThreadNo),
+    /// It is refused.
+    Refused(ThreadNo, Value),
+}
+
 /// A run under way.
 pub(crate) struct Play {
     pub(crate) machine: RunMachine,
@@ -64,6 +78,10 @@ pub(crate) struct Play {
     /// What was told of each question, by its id.
     questions: BTreeMap<String, Vec<EventType>>,
     pub(crate) timers: Vec<Timer>,
+    /// What became of model calls, in order.
+    pub(crate) models: Vec<ModelDid>,
+    /// By thread: who started it.
+    pub(crate) parents: Vec<Option<ThreadNo>>,
     /// Calls of triggers, ended or not.
     pub(crate) calls: Vec<CallNo>,
     pub(crate) ended: Vec<ThreadNo>,
@@ -104,6 +122,8 @@ impl Play {
             asks: BTreeMap::new(),
             questions: BTreeMap::new(),
             timers: Vec::new(),
+            models: Vec::new(),
+            parents: Vec::new(),
             calls: Vec::new(),
             ended: Vec::new(),
             report: None,
@@ -155,6 +175,17 @@ impl Play {
     }
 
     fn carry(&mut self, effects: Vec<Effect>) {
+        while self.parents.len() < self.machine.len() {
+            let thread = self.parents.len() as ThreadNo;
+            let (origin, _) = self.machine.origin(thread).expect("it was started");
+            self.parents.push(match origin {
+                Origin::Main | Origin::Triggered { .. } => None,
+                Origin::Called { parent, .. } => Some(parent),
+                Origin::Branch { fork, .. } | Origin::Item { fork, .. } => {
+                    self.machine.fork_parent(fork).map(|(parent, _)| parent)
+                }
+            });
+        }
         for effect in effects {
             assert!(!self.is_settled, "nothing follows: {effect:?}");
             writeln!(self.did, "{effect:?}").unwrap();
@@ -197,12 +228,29 @@ impl Play {
                         *timer = Some(id);
                     }
                 }
-                Effect::Drop { thread, effect } => self.is_over(thread, effect),
-                Effect::Emit { event, .. } => self.heard(&event),
+                Effect::Thread {
+                    thread,
+                    effect: thread::Effect::Model { id, node, request, .. },
+                } => self.models.push(ModelDid::Begins(thread, id, node, request.tokens)),
+                Effect::Drop { thread, effect } => {
+                    self.is_over(thread, effect);
+                    self.models.push(ModelDid::Dropped(thread, effect));
+                }
+                Effect::Emit { event, thread_id, .. } => {
+                    let is_refused = event.event_type == EventType::NodeFailed
+                        && event.data["error"]["code"] == "TOKEN_BUDGET_EXCEEDED";
+                    if is_refused {
+                        let thread = self.machine.thread_of(&thread_id).expect("a thread of the run");
+                        let details = event.data["error"]["details"].clone();
+                        self.models.push(ModelDid::Refused(thread, details));
+                    }
+                    self.heard(&event);
+                }
                 Effect::EmitAll { events, .. } => events.iter().for_each(|event| self.heard(event)),
                 Effect::ThreadEnded { thread } => {
                     assert!(!self.ended.contains(&thread), "a thread ends once");
                     self.ended.push(thread);
+                    self.models.push(ModelDid::Ended(thread));
                     self.works.remove(&thread);
                     self.tools.remove(&thread);
                     self.asks.remove(&thread);

@@ -3,14 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use pirn_core::conversation::{Estimator, MessageRules, Tokenizer};
+use pirn_core::conversation::{Estimator, MessageRules, ModelRequest, Tokenizer};
 use pirn_core::definition::{SourceFile, load};
 use pirn_core::event::EventMask;
 use pirn_core::graph::{CompileContext, Graph, NodeIx, NodeKind, compile_loaded};
+use pirn_core::model_call::CallBound;
 use pirn_core::run::{Called, Listening, World};
 use pirn_core::script::Scope;
-use pirn_core::thread::{Evaluation, Outcome, Output, ThreadMachine, ThreadScope};
+use pirn_core::thread::{Evaluation, ModelChoice, Outcome, Output, ThreadMachine, ThreadScope};
 use serde_json::json;
+
+/// The tokens that the model of the profile `writer` writes at most.
+pub(crate) const WRITER: u64 = 40;
 
 /// Workflows, and answers that depend on nothing.
 #[derive(Clone)]
@@ -44,6 +48,17 @@ impl World for Workflows {
     }
     fn tokenizer(&self, _: &Graph) -> Arc<dyn Tokenizer> {
         Arc::new(Estimator)
+    }
+    /// A million tokens cost 1, and 2 where they are received.
+    fn call_bound(&self, _: &ModelRequest, chosen: &ModelChoice) -> CallBound {
+        let own = chosen
+            .parameters
+            .as_ref()
+            .and_then(|own| own.get("maxTokens")?.as_u64());
+        CallBound {
+            output: own.or((chosen.profile_id.as_deref() == Some("writer")).then_some(WRITER)),
+            prices: serde_json::from_value(json!({"input": 1, "output": 2})).ok(),
+        }
     }
     fn tool_tokens(&self, _: &[Arc<str>], _: &dyn Tokenizer) -> u64 {
         0

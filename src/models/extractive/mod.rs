@@ -11,9 +11,10 @@ mod tests;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn_actors::ports::{Model, ModelCall};
-use pirn_core::conversation::{Estimator, Tokenizer};
+use pirn_core::conversation::{Estimator, ModelRequest, Tokenizer, message_cost};
 use pirn_core::error::{RunError, RunErrorCode};
-use pirn_core::message::Role;
+use pirn_core::message::{Message, Role};
+use pirn_core::model_call::CallBound;
 use pirn_core::thread::ModelReply;
 use serde_json::{Map, Value};
 
@@ -41,6 +42,15 @@ impl Model for Extractive {
             Ok(finish(&call, summary, Vec::new()))
         }
         .boxed()
+    }
+
+    fn call_bound(&self, _: &ModelRequest, parameters: &Map<String, Value>) -> CallBound {
+        let budget = Budget::read(Some(parameters)).unwrap_or_default();
+        let message = message_cost(&Message::new(Role::Assistant, String::new()), &Estimator);
+        CallBound {
+            output: Some(budget.most_tokens().saturating_add(message)),
+            prices: None,
+        }
     }
 }
 

@@ -94,7 +94,7 @@ fn ephemeral() -> Value {
 }
 
 /// The model's own most, where the node says nothing: the protocol wants a figure.
-fn most_tokens(model: &str) -> u64 {
+pub(super) fn most_tokens(model: &str) -> u64 {
     let is = |names: &[&str]| names.iter().any(|name| model.contains(name));
     if is(&["3-opus", "3-haiku"]) {
         4_096

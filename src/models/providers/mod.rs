@@ -26,11 +26,11 @@ use std::sync::{Arc, OnceLock};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use pirn_actors::ports::{Model, ModelCall};
-use pirn_core::conversation::MessageRules;
+use pirn_actors::ports::{Model, ModelCall, max_tokens};
+use pirn_core::conversation::{MessageRules, ModelRequest};
 use pirn_core::definition::Profile;
 use pirn_core::error::RunError;
-use pirn_core::model_call::{FailureKind, ModelFailure};
+use pirn_core::model_call::{CallBound, FailureKind, ModelFailure};
 use pirn_core::thread::ModelReply;
 use reqwest::header::{HeaderMap, HeaderValue};
 use reqwest::{Client, Url};
@@ -273,6 +273,17 @@ impl Model for Remote {
         true
     }
 
+    fn call_bound(&self, _: &ModelRequest, parameters: &Map<String, Value>) -> CallBound {
+        let own = match self.shared.protocol {
+            Protocol::Anthropic => Some(anthropic::most_tokens(&self.shared.model)),
+            Protocol::OpenAi | Protocol::Responses | Protocol::Gemini | Protocol::Ollama => None,
+        };
+        CallBound {
+            output: max_tokens(parameters).or(own),
+            prices: None,
+        }
+    }
+
     fn message_rules(&self) -> MessageRules {
         self.shared.rules
     }
@@ -320,7 +331,7 @@ impl Shared {
         // Over the protocol's own: a gateway may want its key elsewhere.
         let key = key.and(headers.iter().skip(self.written.headers.len()).map(|(_, value)| value));
         let mut headers: HeaderMap = headers.into_iter().collect();
-        headers::add_idempotency_key(&mut headers);
+        headers::add_idempotency_key(&mut headers, call.idempotency_key());
         let request = request.headers(headers);
         let request = request
             .header("content-type", "application/json")

@@ -60,6 +60,7 @@ impl Caller {
             session: self.session.clone(),
             context: CallContext::default(),
             goes_on_from: Arc::default(),
+            key_part: String::new(),
             clock: self.host.host().work_clock(),
             chance: 0,
             tokens,

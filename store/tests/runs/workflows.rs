@@ -70,6 +70,19 @@ fn fork(strategy: &Value, order: &str, paths: &[Value]) -> Value {
     json!({"id": "main", "nodes": nodes, "edges": edges})
 }
 
+/// Three branches that speak, of which two have room in the budget at once.
+fn with_budget() -> Value {
+    let bounded = |id: &str| {
+        let mut node = speak(id);
+        node["config"]["parameters"] = json!({"maxTokens": 400});
+        node
+    };
+    let paths = ["a", "b", "c"].map(bounded);
+    let mut main = fork(&json!({"joinStrategy": "ALL_COMPLETED"}), "parallel", &paths);
+    main["config"] = json!({"budget": {"tokens": 1_000, "perPath": {"modelCalls": 2}}});
+    main
+}
+
 /// As files, at least twenty.
 pub(crate) fn all() -> Vec<String> {
     let mut all: Vec<Value> = SHAPES.iter().map(|shape| bundle(*shape, 1_000_000)).collect();
@@ -114,5 +127,6 @@ pub(crate) fn all() -> Vec<String> {
     // The journals of older versions are named by the places of those before.
     let some = MORE_SHAPES.iter().step_by(3);
     all.extend(some.map(|shape| bundle(*shape, 1_000_000)));
+    all.push(with_budget());
     all.iter().map(Value::to_string).collect()
 }

@@ -63,7 +63,9 @@ pub(super) fn advice(code: RunErrorCode) -> Option<&'static str> {
             "look whether it was done; `inDoubt` of the node or tool says what happens with such a call"
         }
         RunErrorCode::MaxStepsExceeded => "a loop needs a way out; `config.maxSteps` is the limit (default 1000)",
-        RunErrorCode::TokenBudgetExceeded => "a shorter prompt, or a larger `config.tokenLimit`",
+        RunErrorCode::TokenBudgetExceeded => {
+            "a larger `config.budget`, or calls that may use less: a smaller `maxTokens`"
+        }
         RunErrorCode::ModelError => {
             "`pirn models check` says which profiles work; a scripted one needs a response that fits"
         }

@@ -66,7 +66,7 @@ Examples:
   pirn run chat.json --input '\"And then?\"' --store runs.db --session ada
 
 JSON: {runId, threadId, workflowId, session?, status, output, variables, error?, conversation{messages, markMap},
-tokens{context, spent}, usage?{nodes[], paths?[]}, nodes[], threads[], firings?[], elapsedMs}; {error{code, message, help?}} where nothing ran.
+tokens{context, spent}, usage?{nodes[], paths?[]}, budget?, nodes[], threads[], firings?[], elapsedMs}; {error{code, message, help?}} where nothing ran.
 
 Exit codes: 0 completed, 1 failed or invalid, 2 wrong usage or an unreadable file, 130 interrupted. Ctrl-C stops the run,
 which ends CANCELLED with what had finished; a second one ends the process.")]

@@ -40,6 +40,8 @@ const TYPES: &[EventType] = &[
     EventType::ToolCallFailed,
     EventType::TokenLimitExceeded,
     EventType::TokenUsageWarning,
+    EventType::BudgetWarning,
+    EventType::BudgetOverrun,
     EventType::CompressionCompleted,
     EventType::CompressionFailed,
     EventType::TriggeredSubgraphStarted,

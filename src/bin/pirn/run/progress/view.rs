@@ -181,6 +181,19 @@ impl View {
                 );
                 vec![self.line(event, Tone::Bad, text)]
             }
+            EventType::BudgetWarning => {
+                let whose = match &*facts.text("budgetOfPath") {
+                    "" => facts.text("budgetOf"),
+                    path => format!("path {path}"),
+                };
+                let [kind, used, limit] = ["kind", "used", "limit"].map(|name| facts.text(name));
+                let text = format!("the budget of {whose}: {used} of {limit} {kind} used");
+                vec![self.line(event, Tone::Turn, text)]
+            }
+            EventType::BudgetOverrun => {
+                let text = format!("{}: a model call used more than it had reserved", facts.text("nodeId"));
+                vec![self.line(event, Tone::Bad, text)]
+            }
             EventType::CompressionCompleted => self.compressed(event),
             EventType::CompressionFailed => {
                 let text = format!("the compression failed: {}", facts.error());

@@ -1,0 +1,423 @@
+//! Budgets: a model call that does not fit is not begun.
+//!
+//! A thread that walks a workflow with a budget has an account, and so has each path of its forks where the budget says so. A
+//! call draws on the accounts of its thread and of every thread above that.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::conversation::answer;
+use super::graphs::Graphs;
+use super::ledger::{
+    Account, AccountNo, Amount, Asked, Figure, Kind, Ledger, Limits, Most, Refusal, Released, Settled,
+};
+use super::mailbox::Mailbox;
+use super::message::{Message, ToThread};
+use super::report::{BudgetFigure, BudgetReport};
+use super::step::Step;
+use super::thread::ThreadTurn;
+use super::tree::{Origin, Tree};
+use super::{Effect, RunMachine, ThreadNo};
+use crate::conversation::Spent;
+use crate::definition::{Budget, PathBudget};
+use crate::error::{RunError, RunErrorCode};
+use crate::event::{EventType, RaisedEvent};
+use crate::graph::{Graph, NodeKind};
+use crate::model_call::{CallBound, ModelFailure};
+use crate::thread::{self, EffectId, Input, ModelChoice, Outcome};
+
+/// The share of a limit from which on models are told, where the budget does not say.
+const WARN_AT: f64 = 0.8;
+
+/// Tokens of the words about a reply that does not fit its format, beside the format.
+const COMPLAINT: u64 = 500;
+
+/// Pico in one.
+const ONE: f64 = 1e12;
+
+/// The threads of a run, and what they walk.
+#[derive(Clone, Copy)]
+pub(super) struct Places<'a> {
+    pub(super) tree: &'a Tree,
+    pub(super) graphs: &'a Graphs,
+}
+
+impl<'a> Places<'a> {
+    fn graph(self, thread: ThreadNo) -> Option<&'a Arc<Graph>> {
+        Some(self.graphs.get(self.tree.get(thread)?.graph))
+    }
+
+    fn budget(self, thread: ThreadNo) -> Option<&'a Budget> {
+        self.graph(thread)?.config.budget.as_deref()
+    }
+
+    /// The limits of a thread as a path, and as one that walks a workflow of its own.
+    fn limits(self, thread: ThreadNo) -> [Option<Limits>; 2] {
+        let Some(at) = self.tree.get(thread) else {
+            return [None, None];
+        };
+        let of = |budget: Option<&'a Budget>, limits: fn(&Budget) -> Option<PathBudget>| {
+            let budget = budget?;
+            let limits = limits(budget).filter(|limits| !limits.is_nothing())?;
+            Some(Limits::of(&limits, budget.warn_at.unwrap_or(WARN_AT)))
+        };
+        let per_path = |budget: &Budget| budget.per_path.clone();
+        let whole = |budget: &Budget| Some(budget.whole());
+        match at.origin {
+            Origin::Branch { .. } => [of(self.budget(thread), per_path), None],
+            Origin::Item { .. } => {
+                let forked = at.parent.and_then(|parent| self.budget(parent));
+                [of(forked, per_path), of(self.budget(thread), whole)]
+            }
+            Origin::Main | Origin::Called { .. } | Origin::Triggered { .. } => [None, of(self.budget(thread), whole)],
+        }
+    }
+
+    /// The account that the calls of a thread draw on first. Those of the threads above it are opened first.
+    fn account(self, ledger: &mut Ledger, thread: ThreadNo) -> Option<AccountNo> {
+        let mut above = Vec::new();
+        let mut next = Some(thread);
+        let mut account = None;
+        while let Some(thread) = next {
+            if ledger.knows(thread) {
+                account = ledger.first_account(thread);
+                break;
+            }
+            above.push(thread);
+            next = self.tree.get(thread).and_then(|at| at.parent);
+        }
+        for thread in above.into_iter().rev() {
+            let [path, whole] = self.limits(thread);
+            for (limits, is_path) in [(path, true), (whole, false)] {
+                if let Some(limits) = limits {
+                    account = Some(ledger.open_account(thread, is_path, account, limits));
+                }
+            }
+            ledger.draws_on(thread, account);
+        }
+        account
+    }
+
+    /// The fields by which an event and an error name an account.
+    fn fields(self, account: &Account) -> Vec<(&'static str, Value)> {
+        let workflow = |thread| self.graph(thread).map(|graph| Arc::clone(&graph.workflow_id));
+        let at = self.tree.get(account.thread).filter(|_| account.is_path);
+        match at {
+            Some(at) => {
+                let of = at.parent.and_then(workflow);
+                let path = self.graph(account.thread).and_then(|graph| at.origin.path_id(graph));
+                vec![("budgetOf", json!(of)), ("budgetOfPath", json!(path))]
+            }
+            None => vec![("budgetOf", json!(workflow(account.thread)))],
+        }
+    }
+
+    fn error(self, ledger: &Ledger, refusal: Refusal) -> RunError {
+        let (Refusal::Unbounded { account, .. } | Refusal::Short { account, .. }) = refusal;
+        let fields = ledger
+            .account(account)
+            .map(|account| self.fields(account))
+            .unwrap_or_default();
+        let mut names: Vec<&str> = fields.iter().filter_map(|(_, name)| name.as_str()).collect();
+        names.reverse();
+        let whose = match names[..] {
+            [path, workflow] => format!("path `{path}` of workflow `{workflow}`"),
+            [workflow] => format!("workflow `{workflow}`"),
+            _ => "the run".to_owned(),
+        };
+        let mut details: Map<String, Value> = fields
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect();
+        let message = match refusal {
+            Refusal::Unbounded { kind, .. } => {
+                details.insert("kind".to_owned(), json!(kind.as_str()));
+                match kind {
+                    Kind::Cost => format!(
+                        "the budget of {whose} limits the cost, and the most that this call may cost is not known: its \
+                         profile needs `prices`, and it `maxTokens`"
+                    ),
+                    Kind::Tokens | Kind::ModelCalls => format!(
+                        "the budget of {whose} limits the tokens, and the most that this call may write is not known: it \
+                         needs `maxTokens` among its parameters"
+                    ),
+                }
+            }
+            Refusal::Short { figure, needs, .. } => {
+                let Figure { kind, used, limit } = figure;
+                details.insert("kind".to_owned(), json!(kind.as_str()));
+                let [used, limit, needs] = [used, limit, needs].map(|figure| shown(kind, figure));
+                let message = format!(
+                    "the budget of {whose} allows {limit} {}: {used} are used, and this call may use {needs}",
+                    words(kind)
+                );
+                for (name, figure) in [("used", used), ("limit", limit), ("needs", needs)] {
+                    details.insert(name.to_owned(), figure);
+                }
+                message
+            }
+        };
+        RunError::new(RunErrorCode::TokenBudgetExceeded, message).with_details(Value::Object(details))
+    }
+
+    fn events(self, ledger: &Ledger, node_id: Option<&Arc<str>>, settled: Settled) -> Vec<RaisedEvent> {
+        let mut events = Vec::new();
+        if let Some((reserved, used)) = settled.overrun {
+            let figures = |amount: Amount| json!({"tokens": amount.tokens, "cost": shown(Kind::Cost, amount.pico)});
+            let fields = [
+                ("nodeId", json!(node_id)),
+                ("reserved", figures(reserved)),
+                ("used", figures(used)),
+            ];
+            events.push(RaisedEvent::new(EventType::BudgetOverrun, fields));
+        }
+        for (account, Figure { kind, used, limit }) in settled.warnings {
+            let named = ledger.account(account).map(|account| self.fields(account));
+            let figures = [
+                ("kind", json!(kind.as_str())),
+                ("used", shown(kind, used)),
+                ("limit", shown(kind, limit)),
+            ];
+            let fields = named.into_iter().flatten().chain(figures);
+            events.push(RaisedEvent::of(EventType::BudgetWarning, fields));
+        }
+        events
+    }
+
+    /// Calls that waited go on, or are refused.
+    fn release(self, ledger: &mut Ledger, mailbox: &mut Mailbox, out: &mut Vec<Effect>) {
+        for released in ledger.release() {
+            match released {
+                Released::Begins(thread, effect) => out.push(Effect::Thread {
+                    thread,
+                    effect: *effect,
+                }),
+                Released::Refused(thread, effect, refusal) => {
+                    let error = self.error(ledger, refusal);
+                    answer(mailbox, thread, effect, Outcome::Failed(error));
+                }
+            }
+        }
+    }
+}
+
+/// A figure as users see it: a cost is a number of the currency.
+fn shown(kind: Kind, figure: u64) -> Value {
+    match kind {
+        Kind::Cost => json!(figure as f64 / ONE),
+        Kind::Tokens | Kind::ModelCalls => json!(figure),
+    }
+}
+
+fn words(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Tokens => "tokens",
+        Kind::Cost => "of cost",
+        Kind::ModelCalls => "model calls",
+    }
+}
+
+fn amount(spent: &Spent) -> Amount {
+    Amount {
+        tokens: spent.total,
+        pico: spent.cost.map_or(0, |cost| cost.pico),
+        calls: 0,
+    }
+}
+
+/// The most that one request uses.
+fn most_of(bound: &CallBound, sent: u64) -> Most {
+    Most {
+        tokens: bound.output.map(|output| sent.saturating_add(output)),
+        pico: bound.cost(sent).map(|cost| cost.pico),
+    }
+}
+
+/// The amount that a model call has used; none where nobody knows.
+fn used(outcome: &Outcome) -> Option<Amount> {
+    match outcome {
+        Outcome::Reply(reply) => Some(amount(&reply.usage)),
+        Outcome::Failed(error) => {
+            let failure = ModelFailure::of(error);
+            let is_known = !failure.spent.is_nothing() || failure.kind.costs_nothing();
+            is_known.then(|| amount(&failure.spent))
+        }
+        _ => None,
+    }
+}
+
+impl ThreadTurn<'_, '_> {
+    /// A model is to be called: it is, it waits, or its error is returned.
+    pub(super) fn model(&mut self, effect: thread::Effect) -> Option<(EffectId, Outcome)> {
+        let (
+            Some(ledger),
+            thread::Effect::Model {
+                id,
+                node,
+                request,
+                choice,
+                goes_on,
+                ..
+            },
+        ) = (self.budget.as_deref_mut(), &effect)
+        else {
+            self.outside(effect);
+            return None;
+        };
+        let id = *id;
+        let Some(account) = self.places.account(ledger, self.no) else {
+            self.outside(effect);
+            return None;
+        };
+        let graph = self.live.machine.graph();
+        let chosen = ModelChoice::of(graph, *node, choice.as_deref(), goes_on.as_deref());
+        let bound = self.step.world.call_bound(request, &chosen);
+        let mut most = most_of(&bound, request.tokens);
+        if let NodeKind::Llm(llm) = &graph.node(*node).kind
+            && let Some(format) = &llm.response_format
+        {
+            // A reply that does not fit is sent back with what is wrong with it.
+            let tokenizer = self.step.world.tokenizer(graph);
+            let complaint = tokenizer.count(&format.to_string()).saturating_add(COMPLAINT);
+            let sent = request.tokens.saturating_add(bound.output.unwrap_or_default());
+            most = most.and(most_of(&bound, sent.saturating_add(complaint)));
+        }
+        match ledger.ask(self.no, id, account, most, &effect) {
+            Asked::Begins => self.outside(effect),
+            Asked::Waits => {}
+            Asked::Refused(refusal) => {
+                let error = self.places.error(ledger, refusal);
+                return Some((id, Outcome::Failed(error)));
+            }
+        }
+        None
+    }
+
+    /// The answer of an effect draws on the budgets, if it is a model call's, or a tool's that has asked models.
+    pub(super) fn settle(&mut self, effect: EffectId, outcome: &Outcome) {
+        let Some(ledger) = self.budget.as_deref_mut() else {
+            return;
+        };
+        let settled = match outcome {
+            Outcome::Reply(_) | Outcome::Failed(_) => ledger.settle(self.no, effect, used(outcome)),
+            Outcome::Tool(result) => result.spent.as_deref().and_then(|spent| {
+                let account = self.places.account(ledger, self.no)?;
+                Some(Settled {
+                    warnings: ledger.count(account, amount(spent)),
+                    overrun: None,
+                })
+            }),
+            _ => None,
+        };
+        if let Some(settled) = settled {
+            self.settled(settled);
+        }
+    }
+
+    /// A call is given up. True if it had waited, and never begun.
+    pub(super) fn give_up_call(&mut self, effect: EffectId) -> bool {
+        let Some(ledger) = self.budget.as_deref_mut() else {
+            return false;
+        };
+        let had_waited = ledger.give_up(self.no, effect);
+        let settled = if had_waited {
+            Some(Settled::default())
+        } else {
+            ledger.settle(self.no, effect, None)
+        };
+        if let Some(settled) = settled {
+            self.settled(settled);
+        }
+        had_waited
+    }
+
+    fn settled(&mut self, settled: Settled) {
+        let Some(ledger) = self.budget.as_deref_mut() else {
+            return;
+        };
+        let machine = &self.live.machine;
+        let node_id = &machine.graph().node(machine.node()).id;
+        let events = self.places.events(ledger, Some(node_id), settled);
+        self.places.release(ledger, self.mailbox, self.step.out);
+        for event in events {
+            if self.step.listens(event.event_type) {
+                if self.step.listening.holding.contains(event.event_type) {
+                    let message = ToThread::Input(Input::Raised);
+                    self.mailbox.send(Message::Thread(self.no, message));
+                }
+                self.emit(event);
+            }
+        }
+    }
+
+    /// The text about budgets for the model that is asked next: of those of which enough is used.
+    pub(super) fn budget_note(&mut self) -> Option<String> {
+        let ledger = self.budget.as_deref_mut()?;
+        let account = self.places.account(ledger, self.no)?;
+        let lines: Vec<String> = ledger
+            .warnings(account)
+            .map(|(account, Figure { kind, used, limit })| {
+                let whose = if account.is_path { " of this path" } else { "" };
+                let [used, limit] = [used, limit].map(|figure| shown(kind, figure));
+                match kind {
+                    Kind::Cost => format!("- Cost{whose}: {used} of {limit} used"),
+                    Kind::Tokens => format!("- Tokens{whose}: {used} of {limit} used"),
+                    Kind::ModelCalls => format!("- Model calls{whose}: {used} of {limit} made"),
+                }
+            })
+            .collect();
+        (!lines.is_empty()).then(|| format!("## Budget\n\n{}", lines.join("\n")))
+    }
+}
+
+impl RunMachine {
+    /// The calls of a thread that has ended are over too.
+    pub(super) fn budget_of_ended(&mut self, thread: ThreadNo, step: &mut Step<'_>) {
+        let Self {
+            budget,
+            tree,
+            graphs,
+            mailbox,
+            ..
+        } = self;
+        let Some(ledger) = budget.as_deref_mut() else { return };
+        let places = Places { tree, graphs };
+        let calls = ledger.calls_of(thread);
+        if calls.is_empty() {
+            return;
+        }
+        let mut events = Vec::new();
+        for effect in calls {
+            if !ledger.give_up(thread, effect)
+                && let Some(settled) = ledger.settle(thread, effect, None)
+            {
+                events.extend(places.events(ledger, None, settled));
+            }
+        }
+        places.release(ledger, mailbox, step.out);
+        for event in events {
+            if step.listens(event.event_type) {
+                let workflow_id = Arc::clone(&self.graph_of(thread).workflow_id);
+                let thread_id = self.thread_id(thread);
+                step.emit(&workflow_id, &thread_id, event);
+            }
+        }
+    }
+
+    /// The main thread's budget, for the report.
+    pub(super) fn budget_report(&self) -> Option<BudgetReport> {
+        let ledger = self.budget.as_deref()?;
+        let mut report = BudgetReport::default();
+        for Figure { kind, used, limit } in ledger.figures(0) {
+            let [used, limit] = [used, limit].map(|figure| shown(kind, figure));
+            let figure = Some(BudgetFigure { limit, used });
+            match kind {
+                Kind::Tokens => report.tokens = figure,
+                Kind::Cost => report.cost = figure,
+                Kind::ModelCalls => report.model_calls = figure,
+            }
+        }
+        (report != BudgetReport::default()).then_some(report)
+    }
+}

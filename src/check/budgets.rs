@@ -1,0 +1,105 @@
+//! Budgets whose calls can not be bounded: a call of them would be refused at once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pirn_core::definition::{ContextOperation, Fault, FaultCode, Loaded, NodeConfig, PathBudget};
+use pirn_core::model_call::CallBound;
+use serde_json::{Map, Value};
+
+use crate::models::ModelRegistry;
+
+/// Model calls of workflows with a budget, and of those that they call, of which the most that they may use is not known.
+pub(crate) fn budget_faults(loaded: &Loaded, models: &ModelRegistry) -> Vec<Fault> {
+    let by_id: BTreeMap<&str, usize> = loaded
+        .workflows
+        .iter()
+        .enumerate()
+        .map(|(place, workflow)| (workflow.value.id.as_str(), place))
+        .collect();
+    let mut found = Vec::new();
+    let mut told = BTreeSet::new();
+    for (place, workflow) in loaded.workflows.iter().enumerate() {
+        let limits: Vec<PathBudget> = workflow
+            .value
+            .config
+            .budget
+            .iter()
+            .flat_map(|budget| budget.all())
+            .collect();
+        let limits_cost = limits.iter().any(|limits| limits.cost.is_some());
+        if !limits_cost && !limits.iter().any(|limits| limits.tokens.is_some()) {
+            continue;
+        }
+        let (mut reached, mut next) = (BTreeSet::from([place]), vec![place]);
+        while let Some(place) = next.pop() {
+            let workflow = &loaded.workflows[place];
+            for (node, definition) in workflow.value.nodes.iter().enumerate() {
+                if let Some(called) = called(&definition.config).and_then(|id| by_id.get(id))
+                    && reached.insert(*called)
+                {
+                    next.push(*called);
+                }
+                let Some(bound) = bound(&definition.config, models) else {
+                    continue;
+                };
+                let missing = match bound {
+                    CallBound { output: None, .. } => Some((
+                        FaultCode::BudgetWithoutMaximum,
+                        "a budget limits what this call may use, and nothing says how much it may write",
+                    )),
+                    CallBound { prices: None, .. } if limits_cost => Some((
+                        FaultCode::BudgetWithoutPrices,
+                        "a budget limits what this call may cost, and its profile has no `prices`",
+                    )),
+                    CallBound { .. } => None,
+                };
+                if let Some((code, message)) = missing
+                    && told.insert((place, node, code))
+                {
+                    found.push(
+                        workflow
+                            .origin
+                            .fault_at(code, &format!("/nodes/{node}/config"), message.to_owned()),
+                    );
+                }
+            }
+        }
+    }
+    found
+}
+
+/// The workflow that a node calls.
+fn called(node: &NodeConfig) -> Option<&str> {
+    match node {
+        NodeConfig::Subgraph(subgraph) => Some(&subgraph.subgraph_id),
+        NodeConfig::Map(map) => Some(&map.subgraph_id),
+        _ => None,
+    }
+}
+
+/// The bound of a node's model calls; none where it has none, or where what is asked is not known before.
+fn bound(node: &NodeConfig, models: &ModelRegistry) -> Option<CallBound> {
+    let nothing = Map::new();
+    match node {
+        NodeConfig::Llm(llm) => {
+            let own = llm.parameters.as_ref().unwrap_or(&nothing);
+            let most = own.get("maxTokens").or_else(|| own.get("max_tokens"));
+            let bound = models.bound_of(llm.profile_id.as_deref(), own)?;
+            Some(match most {
+                // A template.
+                Some(Value::String(_)) => CallBound {
+                    output: Some(0),
+                    ..bound
+                },
+                _ => bound,
+            })
+        }
+        NodeConfig::ContextProcessor(ContextOperation::Compress(compress))
+            if compress.strategy.as_deref() == Some("summarize") =>
+        {
+            let named = compress.parameters.get("profileId").and_then(Value::as_str);
+            models.bound_of(Some(named.unwrap_or("extractive")), &nothing)
+        }
+        _ => None,
+    }
+}
