@@ -437,3 +437,75 @@ fn show_prints_a_conversation_for_a_person() {
         (Some(1), Some("/messages/0/role"))
     );
 }
+
+#[test]
+fn a_summary_is_judged_by_the_facts_that_it_kept() {
+    let originals = json!([
+        {"role": "user", "content": "Order AX-7741 of Petra is 48.30 EUR, and not refundable."},
+        {"role": "assistant", "content": null, "toolCalls": [{"id": "1", "name": "look", "arguments": {"day": "2026-01-02"}}]},
+        {"role": "tool", "toolCallId": "1", "content": "so 1,200 were sold, Petra said"},
+    ]);
+    let given = json!({"originals": originals, "summary": "Petra has order ax-7741, 1200 sold."}).to_string();
+    let judged = pirn_with(given.as_bytes(), &["context", "judge", "-", "--output", "json"]);
+    assert_eq!(judged.code, Some(0), "{}", judged.stdout);
+    let judged = judged.json();
+    assert_eq!((&judged["total"], &judged["kept"]), (&json!(7), &json!(3)));
+    assert_eq!(judged["kinds"]["number"], json!({"total": 2, "kept": 1}));
+    let lost = json!([
+        {"kind": "number", "text": "48.3", "messages": [0]},
+        {"kind": "date", "text": "2026-01-02", "messages": [1]},
+        {"kind": "name", "text": "eur", "messages": [0]},
+        {"kind": "negation", "text": "refundable", "messages": [0]},
+    ]);
+    assert_eq!(judged["lost"], lost);
+
+    let page = pirn_with(given.as_bytes(), &["context", "judge", "-"]).stdout;
+    let end = page.lines().last().expect("lines");
+    assert!(
+        page.starts_with("kind ") && end.starts_with("negation  refundable"),
+        "{page}"
+    );
+}
+
+#[test]
+fn the_summary_of_a_compressed_conversation_is_judged_against_what_it_hides() {
+    let turns = [
+        "u:so order AX-1 is for Petra",
+        "a:fine",
+        "u:and AX-2 for Paul",
+        "a:fine too",
+        "u:thanks",
+        "a:bye",
+    ];
+    let summary = json!({"role": "user", "content": "AX-1 is for Petra", "metadata": {"summaryOf": {"ids": [], "count": 4, "batch": 0}}});
+    let mut all = messages(&turns).as_array().expect("a list").clone();
+    all.push(summary);
+    all.extend_from_within(4..6);
+    let marks =
+        json!({"originalIndices": [6], "batchBoundaries": [0, 6], "boundaryToBatch": [0, 1], "currentBatch": 1});
+    let report = json!({"messages": all, "markMap": marks}).to_string();
+    let judged = pirn_with(report.as_bytes(), &["context", "judge", "-", "--output", "json"]).json();
+    assert_eq!(
+        (&judged["total"], &judged["share"]),
+        (&json!(4), &json!(0.5)),
+        "{judged}"
+    );
+    assert_eq!(
+        judged["lost"][0],
+        json!({"kind": "id", "text": "ax-2", "messages": [2]})
+    );
+
+    let none = pirn_with(messages(&turns).to_string().as_bytes(), &["context", "judge", "-"]);
+    assert_eq!(
+        (none.code, &none.json()["error"]["code"]),
+        (Some(1), &json!("NO_SUMMARY"))
+    );
+
+    let config = json!({"strategy": "summarize", "parameters": {"keepFacts": 2}});
+    let floored = json!({"messages": messages(&turns), "compressionConfig": config});
+    let refused = ask("compact", &floored);
+    assert_eq!(
+        refused.json()["error"]["pointer"],
+        "/compressionConfig/parameters/keepFacts"
+    );
+}

@@ -36,7 +36,7 @@ pub use blocks::{block_before, split_block, tool_blocks, widen};
 pub use error::ConversationError;
 pub use large_results::{
     DEFAULT_KEPT_BYTES, DEFAULT_PAGE_TOKENS, DroppedResult, LargeResults, MIN_RESULT_TOKENS, ShownResult, artifact_of,
-    read_artifact, recall, shown_result,
+    no_longer_shown, read_artifact, recall, shown_result,
 };
 pub use log::{Basis, Conversation};
 pub use machine::{ConversationEffect, ConversationInput, ConversationMachine};

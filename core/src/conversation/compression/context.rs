@@ -61,6 +61,24 @@ pub struct CompressionStats {
     pub compressed_count: u64,
     /// Tokens that the visible messages cost less.
     pub tokens_saved: u64,
+    /// The facts that were kept, where `keepFacts` asks for that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub facts: Option<FactStats>,
+}
+
+/// The facts of what was summarized, as far as they are still shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", default)]
+pub struct FactStats {
+    /// Facts, each once.
+    pub total: u64,
+    /// Those that the summary has, or a message beside it.
+    pub kept: u64,
+    /// Messages that stay word for word beside the summary.
+    pub verbatim: u64,
+    /// False where less than `keepFacts` is kept, because nothing more fits.
+    pub is_met: bool,
 }
 
 /// The tokens of messages.
@@ -110,6 +128,7 @@ impl CompressionContext {
                 original_count: visible as u64,
                 compressed_count: visible as u64,
                 tokens_saved: 0,
+                facts: None,
             },
         }
     }
@@ -136,6 +155,7 @@ impl CompressionContext {
                 original_count: visible.len() as u64,
                 compressed_count: shown.len() as u64,
                 tokens_saved: saved,
+                facts: None,
             },
             messages: shown,
         }

@@ -6,18 +6,21 @@
 
 mod accept;
 mod context;
+mod facts;
 mod keep;
 mod parameters;
 mod summary;
 mod tool_results;
 mod transcript;
 mod turn;
+mod verbatim;
 mod window;
 
 use std::sync::Arc;
 
 pub use accept::{Accepted, accept_result, replacement};
-pub use context::{CompressionContext, CompressionResult, CompressionStats};
+pub use context::{CompressionContext, CompressionResult, CompressionStats, FactStats};
+pub use facts::{Fact, FactKind, JudgedFact, facts_of, judge};
 pub use parameters::{InvalidParameter, ParameterKind};
 pub use summary::{SummaryPlan, finish_summary, is_summary, plan_summary};
 pub use transcript::transcript;
@@ -82,6 +85,7 @@ pub fn compress(context: &CompressionContext, tokenizer: &dyn Tokenizer) -> Resu
         }
         Some("summarize") => {
             let keep_recent = parameters::keep_recent(parameters)?;
+            parameters::keep_facts(parameters)?;
             return Ok(
                 match plan_summary(context, keep_recent).map_err(CompressionError::Conversation)? {
                     Some(plan) if plan.may_pay(tokenizer) => Compression::Summarize(Box::new(plan)),

@@ -26,6 +26,8 @@ pub enum ParameterKind {
     Whole,
     /// A list of names.
     Names,
+    /// A number from 0 to 1.
+    Share,
 }
 
 impl fmt::Display for InvalidParameter {
@@ -33,6 +35,7 @@ impl fmt::Display for InvalidParameter {
         let kind = match self.kind {
             ParameterKind::Whole => "a whole number, zero or more",
             ParameterKind::Names => "a list of names",
+            ParameterKind::Share => "a number from 0 to 1",
         };
         write!(f, "`{}` must be {kind}", self.name)
     }
@@ -84,6 +87,17 @@ pub(super) fn check_payback(parameters: &Map<String, Value>) -> Result<(), Compr
 /// `summarize`'s `keepRecent`, default 4.
 pub(super) fn keep_recent(parameters: &Map<String, Value>) -> Result<usize, CompressionError> {
     Ok(whole(parameters, &["keepRecent", "count"])?.map_or(4, bounded))
+}
+
+/// `summarize`'s `keepFacts`: the least share of facts that is kept.
+pub(super) fn keep_facts(parameters: &Map<String, Value>) -> Result<Option<f64>, CompressionError> {
+    match parameters.get("keepFacts") {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => match value.as_f64() {
+            Some(share) if (0.0..=1.0).contains(&share) => Ok(Some(share)),
+            Some(_) | None => Err(invalid("keepFacts", ParameterKind::Share)),
+        },
+    }
 }
 
 /// `keepHead` counts messages after the system ones; `true` is one.

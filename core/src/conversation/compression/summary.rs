@@ -8,10 +8,15 @@ use serde_json::{Map, Value, json};
 use super::super::{ConversationError, Tokenizer};
 use super::context::{CompressionContext, CompressionResult, Smaller, cost};
 use super::keep::system_and_recent;
+use super::parameters;
+use super::verbatim::Verbatim;
 use crate::message::{Message, Role};
 
-/// The metadata key that makes a message a summary: `{ids[], count, batch}` of what it stands for.
+/// The metadata key that makes a message a summary: `{ids[], count, batch, verbatim?}` of what it stands for.
 const SUMMARY_OF: &str = "summaryOf";
+
+/// In there: the number of messages that stay beside the summary for their facts, the first ones after it.
+const VERBATIM: &str = "verbatim";
 
 /// The messages to summarize, and those that stay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,6 +30,8 @@ pub struct SummaryPlan {
     pub kept: Vec<Arc<Message>>,
     /// The position of each of `to_summarize` among the visible messages.
     places: Vec<usize>,
+    /// The position of each of `kept`.
+    kept_places: Vec<usize>,
     context: CompressionContext,
 }
 
@@ -52,12 +59,16 @@ pub fn plan_summary(
         system: Vec::new(),
         kept: Vec::new(),
         places: Vec::new(),
+        kept_places: Vec::new(),
         context: context.clone(),
     };
     for (place, (message, kept)) in visible.iter().zip(flags).enumerate() {
         let part = match (message.role, kept) {
             (Role::System, _) => &mut plan.system,
-            (_, true) => &mut plan.kept,
+            (_, true) => {
+                plan.kept_places.push(place);
+                &mut plan.kept
+            }
             (_, false) => {
                 plan.places.push(place);
                 &mut plan.to_summarize
@@ -65,34 +76,76 @@ pub fn plan_summary(
         };
         part.push(Arc::clone(message));
     }
-    let anything_new = plan.to_summarize.iter().any(|message| summary_of(message).is_none());
-    Ok(anything_new.then_some(plan))
+    Ok(has_new(&plan.to_summarize).then_some(plan))
 }
 
-/// The result with `text` as the summary. No change where that would not be smaller, or the text is blank.
+/// True if anything is to be summarized that is neither a summary nor was kept beside one for its facts.
+fn has_new(to_summarize: &[Arc<Message>]) -> bool {
+    let mut beside = 0;
+    to_summarize.iter().any(|message| match summary_of(message) {
+        Some(summary) => {
+            beside = summary.get(VERBATIM).and_then(Value::as_u64).unwrap_or(0);
+            false
+        }
+        None if beside > 0 => {
+            beside -= 1;
+            false
+        }
+        None => true,
+    })
+}
+
+/// The result with `text` as the summary. No change where that would not be smaller, or the text is blank. With `keepFacts`,
+/// messages whose facts the text lost stay word for word beside it: the newest first, by whole tool blocks, until that share of
+/// the facts is kept or no other fits in what is still smaller.
 pub fn finish_summary(plan: &SummaryPlan, text: &str, tokenizer: &dyn Tokenizer) -> CompressionResult {
     let visible = plan.system.len() + plan.kept.len() + plan.to_summarize.len();
     if text.trim().is_empty() {
         return plan.context.unchanged(visible);
     }
-    let mut summary = Message::new(Role::User, text);
-    summary.metadata = Some(stands_for(plan));
-    let shown = plan
-        .system
-        .iter()
-        .cloned()
-        .chain([Arc::new(summary)])
-        .chain(plan.kept.iter().cloned());
-    plan.context.result(shown.collect(), Smaller::Messages, tokenizer)
+    let config = plan.context.compression_config.as_ref();
+    // Checked when it was planned.
+    let floor = config.and_then(|config| parameters::keep_facts(&config.parameters).ok().flatten());
+    let Some(floor) = floor else {
+        let stays = vec![false; plan.to_summarize.len()];
+        let shown = plan.shown(text, &stays);
+        return plan.context.result(shown, Smaller::Messages, tokenizer);
+    };
+    let mut verbatim = Verbatim::new(&plan.to_summarize, text, tokenizer);
+    verbatim.fill(floor);
+    let mut result = plan
+        .context
+        .result(plan.shown(text, &verbatim.stays), Smaller::Messages, tokenizer);
+    if result.stats.tokens_saved > 0 {
+        result.stats.facts = Some(verbatim.facts(floor));
+    }
+    result
+}
+
+impl SummaryPlan {
+    /// The messages with `text` in the place of those to summarize, but for those that stay.
+    fn shown(&self, text: &str, stays: &[bool]) -> Vec<Arc<Message>> {
+        let mut summary = Message::new(Role::User, text);
+        summary.metadata = Some(stands_for(self, stays));
+        let verbatim = self.places.iter().zip(&self.to_summarize).zip(stays);
+        let verbatim = verbatim.filter(|(_, stays)| **stays).map(|(message, _)| message);
+        let mut beside: Vec<_> = verbatim.chain(self.kept_places.iter().zip(&self.kept)).collect();
+        beside.sort_by_key(|(place, _)| **place);
+        let system = self.system.iter().cloned().chain([Arc::new(summary)]);
+        system
+            .chain(beside.into_iter().map(|(_, message)| Arc::clone(message)))
+            .collect()
+    }
 }
 
 /// The ids of what the summary stands for, an earlier summary's included. A message without an id is named by its batch
 /// and place there: `0:3`; `batch` is what `rollbackToBatch` brings them back with.
-fn stands_for(plan: &SummaryPlan) -> Map<String, Value> {
+fn stands_for(plan: &SummaryPlan, stays: &[bool]) -> Map<String, Value> {
     let batch = plan.context.mark_map.current_batch;
     let mut ids = Vec::new();
     let mut count = 0_u64;
-    for (message, place) in plan.to_summarize.iter().zip(&plan.places) {
+    let all = plan.to_summarize.iter().zip(&plan.places).zip(stays);
+    for (message, place) in all.filter(|(_, stays)| !**stays).map(|(message, _)| message) {
         if let Some(earlier) = summary_of(message) {
             ids.extend(
                 earlier
@@ -111,11 +164,13 @@ fn stands_for(plan: &SummaryPlan) -> Map<String, Value> {
             None => json!(format!("{batch}:{place}")),
         });
     }
+    let mut summary = json!({"ids": ids, "count": count, "batch": batch});
+    let verbatim = stays.iter().filter(|stays| **stays).count();
+    if verbatim > 0 {
+        summary[VERBATIM] = json!(verbatim);
+    }
     let mut metadata = Map::new();
-    metadata.insert(
-        SUMMARY_OF.to_owned(),
-        json!({"ids": ids, "count": count, "batch": batch}),
-    );
+    metadata.insert(SUMMARY_OF.to_owned(), summary);
     metadata
 }
 

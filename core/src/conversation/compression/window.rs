@@ -49,7 +49,7 @@ pub(super) fn window(visible: &[Arc<Message>], costs: &[u64], window: Window) ->
 }
 
 /// Tool blocks, and every message outside one, in order.
-fn units(visible: &[Arc<Message>]) -> Vec<Range<usize>> {
+pub(super) fn units(visible: &[Arc<Message>]) -> Vec<Range<usize>> {
     let mut units = Vec::new();
     let mut at = 0;
     for block in tool_blocks(visible) {

@@ -15,7 +15,7 @@ mod recall;
 pub use kept::{DEFAULT_KEPT_BYTES, DroppedResult, LargeResults};
 pub use page::read_artifact;
 pub use preview::{ShownResult, artifact_of, shown_result};
-pub use recall::recall;
+pub use recall::{no_longer_shown, recall};
 
 /// The tokens of an answer where the workflow has no limit on results.
 pub const DEFAULT_PAGE_TOKENS: u64 = 2_000;

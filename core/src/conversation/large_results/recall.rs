@@ -44,7 +44,7 @@ pub fn recall(
     if words.is_empty() {
         return Err("`query` has no words.".to_owned());
     }
-    let archived = archived(conversation);
+    let archived = no_longer_shown(conversation);
     let mut found: Vec<Found> = archived
         .iter()
         .filter_map(|(index, message)| Found::of(*index, message, &words))
@@ -76,8 +76,9 @@ pub fn recall(
     paged(&shown, from < total, head, (limit, tokenizer))
 }
 
-/// The messages that compressions took out of sight, with their places in the whole history.
-fn archived(conversation: &Conversation) -> Vec<(usize, &Message)> {
+/// The messages that compressions took out of sight, with their places in the whole history: none that is visible still, each text
+/// once, without summaries and without those that a main agent does not see.
+pub fn no_longer_shown(conversation: &Conversation) -> Vec<(usize, &Message)> {
     let visible = conversation.visible();
     let mut seen: BTreeSet<_> = visible.iter().map(|counted| same_as(&counted.message)).collect();
     let older = conversation

@@ -99,6 +99,18 @@ fn strategies_keep_what_the_cases_say() {
 }
 
 #[test]
+fn a_share_of_facts_that_is_none_is_refused() {
+    for share in [json!(1.1), json!(-0.1), json!("all"), json!(true)] {
+        let wrong = compress(&context(&["u"], "summarize", &json!({"keepFacts": share})), &Estimator);
+        assert_eq!(
+            wrong.expect_err("no share").to_string(),
+            "`keepFacts` must be a number from 0 to 1",
+            "{share}"
+        );
+    }
+}
+
+#[test]
 fn a_parameter_that_is_no_number_is_refused() {
     for parameters in [json!({"count": -1}), json!({"count": "3"}), json!({"count": 1.5})] {
         assert!(

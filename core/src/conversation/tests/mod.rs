@@ -10,6 +10,7 @@ mod case_tokens;
 mod notation;
 mod random_batches;
 mod random_compressions;
+mod random_facts;
 mod random_histories;
 mod random_prefixes;
 mod random_requests;

@@ -24,6 +24,9 @@ pub(super) fn strategies() -> impl Strategy<Value = Value> {
             |(n, head)| json!({"strategy": "sliding_window", "parameters": {"maxTokens": n, "keepHead": head}})
         ),
         n().prop_map(|n| json!({"strategy": "summarize", "parameters": {"keepRecent": n}})),
+        (n(), 0_u32..11).prop_map(
+            |(n, tenths)| json!({"strategy": "summarize", "parameters": {"keepRecent": n, "keepFacts": f64::from(tenths) / 10.0}})
+        ),
         (n(), 0_u64..40).prop_map(
             |(n, least)| json!({"strategy": "clear_tool_results", "parameters": {"keep": n, "minTokens": least, "exclude": ["b"]}})
         ),

@@ -2,6 +2,7 @@
 
 mod convert;
 mod input;
+mod judge;
 mod operation;
 mod show;
 
@@ -21,8 +22,9 @@ Examples:
   echo '{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}]}' | pirn context count
   echo '{\"messages\": [...], \"options\": {\"lastN\": 2}}' | pirn context select
   pirn run workflow.json --output json | pirn context show -
+  pirn run workflow.json --output json | pirn context judge -
 
-All but `show` read one JSON object from stdin and write one to stdout; what is wrong with the input is
+All but `show`, `convert` and `judge` read one JSON object from stdin and write one to stdout; what is wrong with the input is
 {error: {code, message, pointer}}.
 
 Exit codes: 0, 1 wrong input, 2 wrong usage or an unreadable file.")]
@@ -31,7 +33,7 @@ pub(crate) struct Args {
     command: Command,
 }
 
-/// All but `show` and `convert` read JSON from stdin and write JSON to stdout.
+/// All but `show`, `convert` and `judge` read JSON from stdin and write JSON to stdout.
 #[derive(Subcommand)]
 enum Command {
     /// {messages, markMap?, options}: the selected messages
@@ -53,6 +55,8 @@ enum Command {
     },
     /// A conversation in another form
     Convert(convert::Args),
+    /// Which facts (numbers, dates, ids, names, negations) a summary kept
+    Judge(judge::Args),
 }
 
 /// Answers one question.
@@ -66,6 +70,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         Command::Count => operation::count,
         Command::Show { file } => return show(file),
         Command::Convert(args) => return convert(args),
+        Command::Judge(args) => return judge(args),
     };
     let asked = files::read_stdin("the input (JSON)")
         .map_err(|error| BadInput::unreadable(&error))
@@ -88,6 +93,14 @@ fn convert(args: &convert::Args) -> Result<ExitCode, Failure> {
     let text = files::read_named(&args.file)?;
     Ok(match convert::converted(args, &text) {
         Ok(written) => answer(&format!("{written:#}\n"), 0),
+        Err(error) => refuse(&error),
+    })
+}
+
+fn judge(args: &judge::Args) -> Result<ExitCode, Failure> {
+    let text = files::read_named(&args.file)?;
+    Ok(match judge::judged(args, &text) {
+        Ok(said) => answer(&said, 0),
         Err(error) => refuse(&error),
     })
 }

@@ -1,0 +1,206 @@
+//! The words of a text, as facts are made of.
+
+use super::FactKind;
+
+/// Words that negate what follows, in small letters; so does what ends with `n't`, and one of [`NEGATING_SIGNS`].
+const NEGATING: &[&str] = &[
+    "cannot", "kein", "keine", "keinem", "keinen", "keiner", "keines", "never", "nicht", "nie", "niemals", "no",
+    "none", "not", "ohne", "pas", "without",
+];
+
+/// Chinese and Japanese signs that negate what follows. Their scripts have no words here, beside these.
+const NEGATING_SIGNS: &[char] = &['不', '没', '無', '无', '未'];
+
+/// Words that say nothing by themselves: a negation before one is about the next.
+const SMALL: &[&str] = &[
+    "a", "an", "any", "be", "been", "das", "de", "der", "die", "ein", "eine", "the", "to", "yet",
+];
+
+/// Signs that may stand within a word.
+const WITHIN: &[char] = &['-', '_', '.', ',', ':', '/', '@', '\'', '’'];
+
+/// Signs after which a sentence begins.
+const ENDS: &[char] = &['.', '!', '?', ':', ';', '\n', '。', '！', '？', '"', '“', '(', '[', '{'];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Word<'a> {
+    text: &'a str,
+    pub(super) begins_sentence: bool,
+}
+
+/// The words of a text: letters and digits, and signs between two of them.
+pub(super) fn words(text: &str) -> Vec<Word<'_>> {
+    let letters: Vec<(usize, char)> = text.char_indices().collect();
+    let is_of_word = |at: usize| {
+        letters
+            .get(at)
+            .is_some_and(|(_, letter)| letter.is_alphanumeric() && !is_sign(*letter))
+    };
+    let goes_on = |at: usize| {
+        let is_within = letters.get(at).is_some_and(|(_, letter)| WITHIN.contains(letter));
+        is_of_word(at) || (is_within && is_of_word(at + 1))
+    };
+    let byte_of = |at: usize| letters.get(at).map_or(text.len(), |(byte, _)| *byte);
+    let mut words = Vec::new();
+    let (mut at, mut begins_sentence, mut after_negation) = (0, true, None);
+    while let Some((_, letter)) = letters.get(at).copied() {
+        let from = at;
+        at += 1;
+        if is_sign(letter) {
+            // A sign is a word of its own where it negates, or is negated by the one before it.
+            let is_negation = NEGATING_SIGNS.contains(&letter);
+            if !is_negation && after_negation != Some(from) {
+                continue;
+            }
+            after_negation = is_negation.then_some(at);
+        } else if is_of_word(from) {
+            while goes_on(at) {
+                at += 1;
+            }
+        } else {
+            begins_sentence |= ENDS.contains(&letter);
+            continue;
+        }
+        words.push(Word {
+            text: &text[byte_of(from)..byte_of(at)],
+            begins_sentence,
+        });
+        begins_sentence = false;
+    }
+    words
+}
+
+/// A sign of a script without capitals and without spaces between words.
+fn is_sign(letter: char) -> bool {
+    matches!(u32::from(letter), 0x2e80..=0x9fff | 0xac00..=0xd7af | 0xf900..=0xfaff | 0x2_0000..=0x3_ffff)
+}
+
+impl Word<'_> {
+    /// The kind of fact that it is; none: it is a word like others.
+    pub(super) fn kind(&self) -> Option<FactKind> {
+        let text = self.text;
+        let has_digits = text.contains(char::is_numeric);
+        let has_letters = text.contains(char::is_alphabetic);
+        if has_digits && is_date(text) {
+            return Some(FactKind::Date);
+        }
+        if has_digits && !has_letters && text.chars().all(|c| c.is_numeric() || c == '.' || c == ',') {
+            return Some(FactKind::Number);
+        }
+        if has_digits || text.contains(['@', '_']) {
+            return Some(FactKind::Id);
+        }
+        let mut letters = text.chars();
+        let is_capital = letters.next().is_some_and(char::is_uppercase);
+        let is_long = letters.next().is_some_and(char::is_alphabetic);
+        let all_capitals = !text.contains(char::is_lowercase);
+        (is_capital && is_long && !self.negates() && (all_capitals || !self.begins_sentence)).then_some(FactKind::Name)
+    }
+
+    /// The form by which it is compared.
+    pub(super) fn compared(&self) -> String {
+        let small = self.text.to_lowercase().replace('’', "'");
+        if self.kind() == Some(FactKind::Number) {
+            return number(&small);
+        }
+        small.strip_suffix("'s").map_or(small.clone(), str::to_owned)
+    }
+
+    pub(super) fn negates(&self) -> bool {
+        let small = self.text.to_lowercase().replace('’', "'");
+        NEGATING.contains(&&*small) || small.ends_with("n't") || self.text.starts_with(NEGATING_SIGNS)
+    }
+
+    pub(super) fn is_small(&self) -> bool {
+        SMALL.contains(&&*self.text.to_lowercase())
+    }
+}
+
+/// Three groups of digits alike parted, perhaps with a time behind `T`, or a time.
+fn is_date(text: &str) -> bool {
+    let is_group = |group: &str| (1..=4).contains(&group.len()) && group.bytes().all(|digit| digit.is_ascii_digit());
+    let (day, is_timed) = match text.split_once(['T', 't']) {
+        Some((day, time)) => (day, time.starts_with(|digit: char| digit.is_ascii_digit())),
+        None => (text, false),
+    };
+    let parted = |sign: char, groups: usize| day.split(sign).count() == groups && day.split(sign).all(is_group);
+    let is_day = parted('-', 3) || parted('/', 3) || parted('.', 3);
+    let is_time = day == text && (parted(':', 2) || parted(':', 3));
+    is_time || is_day && (is_timed || day == text)
+}
+
+/// `1,200` is `1200`, `48,30` and `48.30` are `48.3`: of points and commas the last parts the fraction, unless it parts thousands.
+fn number(text: &str) -> String {
+    let last = text.rfind(['.', ',']);
+    let Some(last) = last else { return text.to_owned() };
+    let (whole, fraction) = (&text[..last], &text[last + 1..]);
+    let is_thousands = whole.contains(&text[last..=last])
+        || (text[last..].starts_with(',') && fraction.len() == 3 && !whole.contains('.'));
+    if is_thousands {
+        return text.replace(['.', ','], "");
+    }
+    let (whole, fraction) = (whole.replace(['.', ','], ""), fraction.trim_end_matches('0'));
+    match fraction {
+        "" => whole,
+        fraction => format!("{whole}.{fraction}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Fact, facts_of};
+    use super::*;
+
+    fn found(text: &str) -> Vec<(FactKind, String)> {
+        facts_of(text)
+            .into_iter()
+            .map(|Fact { kind, text }| (kind, text))
+            .collect()
+    }
+
+    #[test]
+    fn every_kind_is_told_by_its_form() {
+        use FactKind::{Date, Id, Name, Negation, Number};
+        for (text, facts) in [
+            (
+                "we owe 1,200 and 48.30 and 7",
+                vec![(Number, "1200"), (Number, "48.3"), (Number, "7")],
+            ),
+            ("1.234.567,50 or 12,5", vec![(Number, "12.5"), (Number, "1234567.5")]),
+            (
+                "on 2026-01-02, 3/4/2026 or 24.12.2026 at 14:30.",
+                vec![
+                    (Date, "14:30"),
+                    (Date, "2026-01-02"),
+                    (Date, "24.12.2026"),
+                    (Date, "3/4/2026"),
+                ],
+            ),
+            ("since 2026-01-02T10:30:00Z", vec![(Date, "2026-01-02t10:30:00z")]),
+            (
+                "order AX-7741 of ada@example.org, order_id, 12-34",
+                vec![
+                    (Id, "12-34"),
+                    (Id, "ada@example.org"),
+                    (Id, "ax-7741"),
+                    (Id, "order_id"),
+                ],
+            ),
+            (
+                "The parcel of Petra's son. Tell DHL that I know",
+                vec![(Name, "dhl"), (Name, "petra")],
+            ),
+            (
+                "it is not refundable, isn’t the end, never. Open",
+                vec![(Negation, "end"), (Negation, "refundable")],
+            ),
+            ("das ist nicht die Regel", vec![(Name, "regel"), (Negation, "regel")]),
+            ("订单12345不退款", vec![(Number, "12345"), (Negation, "退")]),
+            ("nothing here to see", vec![]),
+        ] {
+            let facts: Vec<(FactKind, String)> =
+                facts.into_iter().map(|(kind, text)| (kind, text.to_owned())).collect();
+            assert_eq!(found(text), facts, "{text}");
+        }
+    }
+}

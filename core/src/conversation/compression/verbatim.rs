@@ -1,0 +1,95 @@
+//! `keepFacts`: messages that stay word for word beside a summary, because it lost their facts.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::super::{MESSAGE_OVERHEAD, Tokenizer, message_cost};
+use super::context::FactStats;
+use super::facts::{JudgedFact, judge};
+use super::window::units;
+use crate::message::Message;
+
+/// The messages to summarize, and which of them stay.
+pub(super) struct Verbatim<'a> {
+    messages: &'a [Arc<Message>],
+    facts: Vec<JudgedFact>,
+    /// The facts of each message, by their places in `facts`.
+    facts_at: Vec<Vec<usize>>,
+    costs: Vec<u64>,
+    summary: u64,
+    pub(super) stays: Vec<bool>,
+}
+
+impl<'a> Verbatim<'a> {
+    pub(super) fn new(messages: &'a [Arc<Message>], summary: &str, tokenizer: &dyn Tokenizer) -> Self {
+        let facts = judge(messages, summary);
+        let mut facts_at = vec![Vec::new(); messages.len()];
+        for (number, fact) in facts.iter().enumerate() {
+            for place in &fact.messages {
+                facts_at[*place].push(number);
+            }
+        }
+        Self {
+            messages,
+            facts,
+            facts_at,
+            costs: messages
+                .iter()
+                .map(|message| message_cost(message, tokenizer))
+                .collect(),
+            summary: MESSAGE_OVERHEAD.saturating_add(tokenizer.count(summary)),
+            stays: vec![false; messages.len()],
+        }
+    }
+
+    /// Has messages stay until `floor` is kept: of those with lost facts the newest that fits, then the next older one.
+    pub(super) fn fill(&mut self, floor: f64) {
+        let (mut kept, mut leaving) = (self.kept(), self.messages.len());
+        let mut saved = self.costs.iter().copied().fold(0, u64::saturating_add);
+        for unit in units(self.messages).into_iter().rev() {
+            if self.is_met(kept, floor) {
+                return;
+            }
+            let cost = self.costs[unit.clone()].iter().copied().fold(0, u64::saturating_add);
+            // Fewer messages and fewer tokens than before, with the summary.
+            let fits = leaving - unit.len() > 1 && saved.saturating_sub(cost) > self.summary;
+            if self.has_lost(&unit) && fits {
+                leaving -= unit.len();
+                saved -= cost;
+                kept += self.keep(unit);
+            }
+        }
+    }
+
+    fn has_lost(&self, unit: &Range<usize>) -> bool {
+        let mut facts = self.facts_at[unit.clone()].iter().flatten();
+        facts.any(|number| !self.facts[*number].kept)
+    }
+
+    /// Has the messages stay; the number of facts that are kept by that.
+    fn keep(&mut self, unit: Range<usize>) -> usize {
+        self.stays[unit.clone()].fill(true);
+        let before = |fact: &mut JudgedFact| std::mem::replace(&mut fact.kept, true);
+        let facts = self.facts_at[unit].iter().flatten();
+        facts.filter(|number| !before(&mut self.facts[**number])).count()
+    }
+
+    fn kept(&self) -> usize {
+        self.facts.iter().filter(|fact| fact.kept).count()
+    }
+
+    /// True if the share of kept facts is at least the floor. No facts: all of them are kept.
+    fn is_met(&self, kept: usize, floor: f64) -> bool {
+        kept as f64 >= floor * self.facts.len() as f64
+    }
+
+    pub(super) fn facts(&self, floor: f64) -> FactStats {
+        let kept = self.kept();
+        FactStats {
+            total: self.facts.len() as u64,
+            kept: kept as u64,
+            verbatim: self.stays.iter().filter(|stays| **stays).count() as u64,
+            is_met: self.is_met(kept, floor),
+        }
+    }
+}

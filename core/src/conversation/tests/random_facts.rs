@@ -1,0 +1,177 @@
+//! Judged summaries against a simple oracle: texts of words whose facts are known, because they were put there.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::super::compression::{
+    Compression, CompressionContext, CompressionResult, FactKind, compress, facts_of, finish_summary, judge,
+};
+use super::super::{Estimator, message_cost, tool_blocks};
+use super::notation::message;
+use crate::message::{Message, Role};
+
+/// Words with the facts that they are, as they are compared. A negation is two words.
+const WORDS: &[(&str, &[(FactKind, &str)])] = &[
+    ("the", &[]),
+    ("parcel", &[]),
+    ("went", &[]),
+    ("42", &[(FactKind::Number, "42")]),
+    ("1,200", &[(FactKind::Number, "1200")]),
+    ("48.30", &[(FactKind::Number, "48.3")]),
+    ("AX-7741", &[(FactKind::Id, "ax-7741")]),
+    ("order_id", &[(FactKind::Id, "order_id")]),
+    ("Petra", &[(FactKind::Name, "petra")]),
+    ("DHL", &[(FactKind::Name, "dhl")]),
+    ("2026-01-02", &[(FactKind::Date, "2026-01-02")]),
+    ("14:30", &[(FactKind::Date, "14:30")]),
+    ("not refundable", &[(FactKind::Negation, "refundable")]),
+    ("never the late", &[(FactKind::Negation, "late")]),
+];
+
+type Known = BTreeSet<(FactKind, String)>;
+
+/// A sentence, and its facts. Its first word is no name.
+fn sentence(numbers: &[usize]) -> (String, Known) {
+    let words = numbers.iter().map(|number| WORDS[number % WORDS.len()]);
+    let facts = words
+        .clone()
+        .flat_map(|(_, facts)| facts.iter().map(|(kind, text)| (*kind, (*text).to_owned())));
+    let text: Vec<&str> = std::iter::once("so").chain(words.map(|(word, _)| word)).collect();
+    (format!("{}.", text.join(" ")), facts.collect())
+}
+
+fn sentences() -> impl Strategy<Value = Vec<usize>> {
+    prop::collection::vec(0_usize..WORDS.len(), 0..9)
+}
+
+fn floored(messages: &[Message], floor: f64, keep: u64) -> CompressionContext {
+    CompressionContext {
+        messages: messages.iter().cloned().map(Arc::new).collect(),
+        compression_config: Some(
+            serde_json::from_value(
+                json!({"strategy": "summarize", "parameters": {"keepFacts": floor, "keepRecent": keep}}),
+            )
+            .expect("config"),
+        ),
+        ..CompressionContext::default()
+    }
+}
+
+fn summarized(context: &CompressionContext, text: &str) -> CompressionResult {
+    match compress(context, &Estimator).expect("good parameters") {
+        Compression::Done(result) => result,
+        Compression::Summarize(plan) => finish_summary(&plan, text, &Estimator),
+    }
+}
+
+/// Turns with sentences of facts; some answers call a tool.
+fn talks() -> impl Strategy<Value = Vec<(Message, Known)>> {
+    prop::collection::vec((sentences(), sentences(), sentences(), any::<bool>()), 1..9).prop_map(|turns| {
+        let mut talk = Vec::new();
+        let mut say = |message: Message, numbers: &[usize]| {
+            let (text, facts) = sentence(numbers);
+            talk.push((
+                Message {
+                    content: text,
+                    ..message
+                },
+                facts,
+            ));
+        };
+        for (asked, found, answered, calls) in turns {
+            say(message("u"), &asked);
+            if calls {
+                say(message("a[1]"), &[]);
+                say(message("t:1"), &found);
+            }
+            say(message("a"), &answered);
+        }
+        talk
+    })
+}
+
+proptest! {
+    #[test]
+    fn the_facts_of_a_text_are_those_that_were_put_there(numbers in sentences()) {
+        let (text, known) = sentence(&numbers);
+        let found: Known = facts_of(&text).into_iter().map(|fact| (fact.kind, fact.text)).collect();
+        prop_assert_eq!(found, known, "{}", text);
+    }
+
+    #[test]
+    fn a_fact_is_kept_where_the_summary_has_it_and_lost_where_not(originals in prop::collection::vec(sentences(), 0..6), summary in sentences()) {
+        let texts: Vec<(String, Known)> = originals.iter().map(|numbers| sentence(numbers)).collect();
+        let messages: Vec<Message> = texts.iter().map(|(text, _)| Message::new(Role::User, text.as_str())).collect();
+        let (said, known) = sentence(&summary);
+        for judged in judge(&messages, &said) {
+            let fact = (judged.fact.kind, judged.fact.text.clone());
+            prop_assert_eq!(judged.kept, known.contains(&fact), "{:?} in {}", fact, said);
+            let places: Vec<usize> = (0..texts.len()).filter(|place| texts[*place].1.contains(&fact)).collect();
+            prop_assert_eq!(judged.messages, places);
+        }
+        let all: Known = texts.into_iter().flat_map(|(_, facts)| facts).collect();
+        prop_assert_eq!(judge(&messages, &said).len(), all.len());
+    }
+
+    /// The oracle keeps whole units, the newest first, and asks each time anew what is lost and whether the result is smaller.
+    #[test]
+    fn what_a_summary_lost_stays_word_for_word_until_the_floor_is_kept(
+        talk in talks(), summary in sentences(), tenths in 0_u32..11, keep in 0_u64..4,
+    ) {
+        let floor = f64::from(tenths) / 10.0;
+        let (text, said) = sentence(&summary);
+        let messages: Vec<Message> = talk.iter().map(|(message, _)| message.clone()).collect();
+        let context = floored(&messages, floor, keep);
+        let result = summarized(&context, &text);
+        let blocks = tool_blocks(&messages);
+
+        // The last turn's end is never summarized, nor the last messages, nor half a block.
+        let mut first_kept = messages.len().saturating_sub(keep as usize);
+        if let Some(block) = blocks.iter().find(|block| block.contains(&first_kept)) {
+            first_kept = block.start;
+        }
+        let old = &talk[..first_kept];
+        let all: Known = old.iter().flat_map(|(_, facts)| facts.clone()).collect();
+        let mut kept: Known = all.intersection(&said).cloned().collect();
+        let mut stays = vec![false; old.len()];
+        let cost = |message: &Message| message_cost(message, &Estimator);
+        let summary_cost = cost(&Message::new(Role::User, text.as_str()));
+        let is_smaller = |stays: &[bool]| {
+            let leaving: Vec<u64> = old.iter().zip(stays).filter(|(_, stays)| !**stays).map(|((one, _), _)| cost(one)).collect();
+            leaving.len() > 1 && leaving.iter().sum::<u64>() > summary_cost
+        };
+        if !is_smaller(&stays) {
+            prop_assert_eq!(&result.messages, &context.messages);
+            return Ok(());
+        }
+        let is_met = |kept: &Known| kept.len() as f64 >= floor * all.len() as f64;
+        let mut at = old.len();
+        while at > 0 && !is_met(&kept) {
+            let start = blocks.iter().find(|block| block.contains(&(at - 1))).map_or(at - 1, |block| block.start);
+            let facts: Known = old[start..at].iter().flat_map(|(_, facts)| facts.clone()).collect();
+            let mut tried = stays.clone();
+            tried[start..at].fill(true);
+            if !facts.is_subset(&kept) && is_smaller(&tried) {
+                stays = tried;
+                kept.extend(facts);
+            }
+            at = start;
+        }
+        let mut expected: Vec<String> = vec![text.clone()];
+        expected.extend(old.iter().zip(&stays).filter(|(_, stays)| **stays).map(|((one, _), _)| one.content.clone()));
+        expected.extend(messages[first_kept..].iter().map(|one| one.content.clone()));
+        let shown: Vec<String> = result.messages.iter().map(|one| one.content.clone()).collect();
+        prop_assert_eq!(shown, expected);
+        let stats = result.stats.facts.expect("it was asked for");
+        prop_assert_eq!((stats.total, stats.kept), (all.len() as u64, kept.len() as u64));
+        prop_assert_eq!(stats.verbatim, stays.iter().filter(|stays| **stays).count() as u64);
+        prop_assert_eq!(stats.is_met, is_met(&kept));
+
+        // Twice is once, and what comes later is summarized with what stayed.
+        let again = summarized(&CompressionContext { messages: result.messages.clone(), ..context }, "something else");
+        prop_assert_eq!(&again.messages, &result.messages);
+    }
+}

@@ -1,0 +1,133 @@
+//! `pirn context judge`: the facts of what was summarized, and which of them the summary kept.
+
+use pirn::formats;
+use pirn_core::conversation::compression::{FactKind, JudgedFact, is_summary, judge};
+use pirn_core::conversation::{Estimator, no_longer_shown};
+use pirn_core::message::Message;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::input::{BadInput, conversation, json_of, of_format, typed};
+use crate::terminal::{Output, table};
+use crate::visible::visible_line;
+
+/// Lost facts that people are shown.
+const SHOWN: usize = 40;
+
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// {originals, summary}: messages and a text; or a conversation, or the result of a run, with a summary in it; - for stdin
+    pub(super) file: String,
+    /// Output format
+    #[arg(long, value_enum, default_value_t)]
+    output: Output,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Given {
+    originals: Vec<Message>,
+    summary: String,
+}
+
+/// The facts of the originals, kept ones and lost ones.
+pub(super) fn judged(args: &Args, text: &str) -> Result<String, BadInput> {
+    let value = json_of(text)?;
+    let facts = if value.get("summary").is_some() {
+        let given: Given = typed(&value)?;
+        judge(&given.originals, &given.summary)
+    } else {
+        of_conversation(&value)?
+    };
+    Ok(match args.output {
+        Output::Text => page(&facts),
+        Output::Json => format!("{}\n", json_of_facts(&facts)),
+    })
+}
+
+/// The visible summaries of a conversation, against the messages that are no longer shown. The places of facts are those in the
+/// whole history.
+fn of_conversation(value: &Value) -> Result<Vec<JudgedFact>, BadInput> {
+    let read = formats::read(value, None).map_err(|error| of_format(&error))?;
+    let messages = read.messages.into_iter().map(std::sync::Arc::new).collect();
+    let history = conversation(messages, read.mark_map, &Estimator)?;
+    let summaries: Vec<&str> = (history.visible().iter())
+        .filter(|counted| is_summary(&counted.message))
+        .map(|counted| counted.message.content.as_str())
+        .collect();
+    if summaries.is_empty() {
+        let message =
+            "no visible message is a summary: give a conversation that `summarize` compressed, or {originals, summary}";
+        return Err(BadInput::new("NO_SUMMARY", message, ""));
+    }
+    let summary = summaries.join("\n");
+    let (places, originals): (Vec<usize>, Vec<&Message>) = no_longer_shown(&history).into_iter().unzip();
+    let mut facts = judge(&originals, &summary);
+    for fact in &mut facts {
+        fact.messages.iter_mut().for_each(|place| *place = places[*place]);
+    }
+    Ok(facts)
+}
+
+fn kept(facts: &[&JudgedFact]) -> usize {
+    facts.iter().filter(|fact| fact.kept).count()
+}
+
+/// 1 where there is nothing to keep.
+fn share(kept: usize, total: usize) -> f64 {
+    if total == 0 { 1.0 } else { kept as f64 / total as f64 }
+}
+
+/// The facts by kind, and all of them.
+fn rows(facts: &[JudgedFact]) -> impl Iterator<Item = (&'static str, Vec<&JudgedFact>)> {
+    let of_kind = |kind: FactKind| facts.iter().filter(|fact| fact.fact.kind == kind).collect();
+    let kinds: Vec<_> = FactKind::ALL
+        .into_iter()
+        .map(|kind| (kind.as_str(), of_kind(kind)))
+        .collect();
+    kinds.into_iter().chain([("all", facts.iter().collect())])
+}
+
+fn json_of_facts(facts: &[JudgedFact]) -> Value {
+    let mut kinds = serde_json::Map::new();
+    for (name, facts) in rows(facts).filter(|(name, _)| *name != "all") {
+        kinds.insert(name.to_owned(), json!({"total": facts.len(), "kept": kept(&facts)}));
+    }
+    let all: Vec<&JudgedFact> = facts.iter().collect();
+    let lost: Vec<Value> = facts
+        .iter()
+        .filter(|fact| !fact.kept)
+        .map(|fact| json!({"kind": fact.fact.kind, "text": fact.fact.text, "messages": fact.messages}))
+        .collect();
+    let (kept, total) = (kept(&all), facts.len());
+    json!({"total": total, "kept": kept, "share": share(kept, total), "kinds": kinds, "lost": lost})
+}
+
+fn page(facts: &[JudgedFact]) -> String {
+    let counts = rows(facts).map(|(name, facts)| {
+        let (kept, total) = (kept(&facts), facts.len());
+        let share = format!("{:.0} %", 100.0 * share(kept, total));
+        vec![name.to_owned(), total.to_string(), kept.to_string(), share]
+    });
+    let mut page = table(&["kind", "facts", "kept", "share"], counts);
+    let lost: Vec<&JudgedFact> = facts.iter().filter(|fact| !fact.kept).collect();
+    if lost.is_empty() {
+        return page;
+    }
+    page.push('\n');
+    let shown = lost.iter().take(SHOWN).map(|fact| {
+        let places: Vec<String> = fact.messages.iter().take(5).map(usize::to_string).collect();
+        let more = if fact.messages.len() > 5 { ", ..." } else { "" };
+        let text = visible_line(&fact.fact.text);
+        vec![
+            fact.fact.kind.as_str().to_owned(),
+            text,
+            format!("{}{more}", places.join(", ")),
+        ]
+    });
+    page.push_str(&table(&["lost", "fact", "messages"], shown));
+    match lost.len().saturating_sub(SHOWN) {
+        0 => page,
+        more => format!("{page}and {more} more\n"),
+    }
+}
