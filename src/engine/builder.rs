@@ -179,6 +179,13 @@ impl EngineBuilder {
         self
     }
 
+    /// The same, for a store that others have a handle to.
+    #[must_use]
+    pub fn shared_store(mut self, store: Arc<dyn Store>) -> Self {
+        self.store = Some(store);
+        self
+    }
+
     /// Asks a person what is to become of an effect that had begun when the process of its run ended, where its node or tool
     /// says `"inDoubt": "ask"`. Without, such a run can not be resumed.
     #[must_use]

@@ -23,7 +23,7 @@ use pirn_core::error::RunError;
 use pirn_core::graph::{CompileContext, Compiled, Graph, compile_loaded};
 use pirn_core::run::{Begun, Effect, Told};
 use pirn_core::trigger::{Owner, TriggerState};
-use pirn_store::{Run, RunFilter, Store};
+use pirn_store::{Run, RunFilter, Store, StoreError};
 use pirn_sync::{Completion, Lost, completion};
 use serde::Serialize;
 
@@ -379,6 +379,8 @@ impl Engine {
                 if !self.shared.carries(&run.id) {
                     match resume(run.clone()).await {
                         Err(ResumeError::SessionBusy { .. }) => later.push(run),
+                        // Another process goes on with it.
+                        Err(ResumeError::Store(StoreError::RunHeld { .. })) => {}
                         result => resumed.push((run.id, result)),
                     }
                 }
@@ -477,6 +479,7 @@ impl Engine {
     /// Admits no more runs, waits `grace` for those under way, cancels the rest, stops every thread, reports. Waiting is
     /// done on a thread of its own, by the real clock.
     pub async fn shutdown(&self, grace: Duration) -> ShutdownReport {
+        self.carry_no_more();
         match self.begin_shutdown(grace) {
             Some(report) => report.wait().await.unwrap_or_default(),
             // No thread to wait on: it is done here, in the caller's.
@@ -488,6 +491,7 @@ impl Engine {
     /// [local](EngineBuilder::local) engine it only begins, and goes on as that thread does; the report says which runs are
     /// left by now.
     pub fn shutdown_blocking(&self, grace: Duration) -> ShutdownReport {
+        self.carry_no_more();
         if !self.placement.is_here() {
             return place::shut_down(&self.shared, &self.placement, grace);
         }
@@ -498,6 +502,13 @@ impl Engine {
         ShutdownReport {
             runs_left: self.live_runs(),
             ..ShutdownReport::default()
+        }
+    }
+
+    /// Leaves the runs that nobody carries to other processes.
+    fn carry_no_more(&self) {
+        if let Some(claims) = self.durable.as_ref().and_then(|durable| durable.store.claims()) {
+            claims.carry(0);
         }
     }
 

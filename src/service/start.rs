@@ -126,6 +126,23 @@ impl Service {
         Ok(left.collect())
     }
 
+    /// Does this service's part where several processes share the engine's store, as [`Engine::work`](crate::Engine::work): the
+    /// service remembers the runs that go on here.
+    ///
+    /// # Errors
+    /// The store has failed.
+    pub async fn work(&self, at_most: usize) -> Result<(), ResumeError> {
+        let engine = self.engine().clone();
+        if engine.store().is_none() {
+            return Ok(());
+        }
+        engine
+            .work_by(at_most, async |run| {
+                self.adopt(run.clone(), engine.resume(run.id)).await.map(drop)
+            })
+            .await
+    }
+
     /// Has one of them go on.
     pub(super) async fn go_on(&self, id: &str) -> Result<Arc<Run>, Problem> {
         let stored = self.in_store(id).await?.ok_or_else(|| unknown(id))?;

@@ -59,6 +59,8 @@ pub struct NewRun {
     pub base: Option<Base>,
     /// In milliseconds since 1970.
     pub started_at: u64,
+    /// The process that begins it goes on with it: where several share the store, it has the claim at once.
+    pub is_carried: bool,
 }
 
 /// A timer of the commit's run.
@@ -106,6 +108,7 @@ impl NewRun {
             session: None,
             base: None,
             started_at,
+            is_carried: false,
         }
     }
 
@@ -218,7 +221,10 @@ impl Commit {
     }
 
     /// The limits that hold in every store.
-    pub(crate) fn check(&self) -> Result<(), StoreError> {
+    ///
+    /// # Errors
+    /// [`StoreError::TooLarge`], for the first of them.
+    pub fn check(&self) -> Result<(), StoreError> {
         id("run", &self.run)?;
         if let Follows::Start(new) = &self.follows {
             id("workflow", &new.workflow)?;

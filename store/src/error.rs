@@ -4,6 +4,7 @@ use std::fmt::{self, Display};
 use std::sync::Arc;
 
 use crate::content::ContentHash;
+use crate::store::MAX_FORKS;
 
 /// Why a command was not carried out. [`StoreError::code`] is stable.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +69,18 @@ pub enum StoreError {
         /// The run's last step.
         found: u64,
     },
+    /// Another process carries the run.
+    RunHeld {
+        /// The run.
+        run: String,
+        /// The process, as it calls itself.
+        by: String,
+    },
+    /// This process carried the run and was away for longer than its claim lasts: another goes on with it, or may.
+    RunLost {
+        /// The run.
+        run: String,
+    },
     /// The session is not at the version that the commit goes on from.
     SessionMoved {
         /// The session.
@@ -91,7 +104,8 @@ pub enum StoreError {
 
 impl StoreError {
     /// The code that is shown to users: `STORE_HELD`; `STORE_ERROR` for whatever the system or damage is the cause of;
-    /// `RUN_EXISTS`, `NO_SUCH_RUN`, `STORE_CONFLICT` and `STORE_LIMIT` for what the caller is.
+    /// `RUN_EXISTS`, `NO_SUCH_RUN`, `STORE_CONFLICT` and `STORE_LIMIT` for what the caller is; `RUN_HELD` and `RUN_LOST` where
+    /// another process carries the run.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Held { .. } => "STORE_HELD",
@@ -100,8 +114,17 @@ impl StoreError {
             }
             Self::RunExists { .. } => "RUN_EXISTS",
             Self::NoSuchRun { .. } => "NO_SUCH_RUN",
+            Self::RunHeld { .. } => "RUN_HELD",
+            Self::RunLost { .. } => "RUN_LOST",
             Self::Moved { .. } | Self::SessionMoved { .. } | Self::NoSuchContent { .. } => "STORE_CONFLICT",
             Self::TooLarge { .. } => "STORE_LIMIT",
+        }
+    }
+
+    /// The refusal of a fork of a fork of a fork.
+    pub fn too_many_forks() -> Self {
+        Self::TooLarge {
+            what: format!("a run can be a fork of a fork at most {MAX_FORKS} deep"),
         }
     }
 
@@ -137,6 +160,11 @@ impl Display for StoreError {
                     "run {run} is at step {found}, not {expected}: somebody else has gone on with it"
                 )
             }
+            Self::RunHeld { run, by } => write!(f, "run {run} is carried by {by}"),
+            Self::RunLost { run } => write!(
+                f,
+                "run {run} is not carried here any more: its claim ran out, and another process goes on with it"
+            ),
             Self::SessionMoved {
                 session,
                 expected,

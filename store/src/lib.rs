@@ -25,6 +25,7 @@
 //! # Ok::<(), pirn_store::StoreError>(())
 //! ```
 
+mod claims;
 mod commit;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -38,6 +39,7 @@ mod run;
 mod sqlite;
 mod store;
 
+pub use claims::{Assignment, Claims};
 pub use commit::{Commit, Follows, NewRun, SessionWrite, TimerChange};
 pub use content::{Content, ContentHash};
 pub use error::StoreError;
@@ -46,4 +48,4 @@ pub use record::Record;
 pub use run::{Base, Run, RunFilter, RunPlace, RunStatus, Session, Snapshot, Timer, WaitingFor};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;
-pub use store::{Pending, Removed, Store};
+pub use store::{MAX_FORKS, Pending, Removed, Store};

@@ -285,7 +285,7 @@ impl State {
             moved(&base.run, base.step, kept.run.steps, base.step <= kept.run.steps)?;
             let ancestors = std::iter::successors(Some(kept), |kept| self.runs.get(&kept.run.base.as_ref()?.run));
             if ancestors.count() >= MAX_FORKS {
-                return Err(too_many_forks());
+                return Err(StoreError::too_many_forks());
             }
             steps = base.step;
         }
@@ -390,10 +390,4 @@ pub(crate) fn moved(run: &str, expected: u64, found: u64, fits: bool) -> Result<
         expected,
         found,
     })
-}
-
-pub(crate) fn too_many_forks() -> StoreError {
-    StoreError::TooLarge {
-        what: format!("a run can be a fork of a fork at most {MAX_FORKS} deep"),
-    }
 }

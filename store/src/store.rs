@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
+use crate::claims::Claims;
 use crate::commit::Commit;
 use crate::content::ContentHash;
 use crate::error::StoreError;
@@ -14,17 +15,23 @@ use crate::run::{Run, RunFilter, RunPlace, Session, Snapshot, Timer};
 pub type Pending<T> = BoxFuture<'static, Result<T, StoreError>>;
 
 /// A run has at most so many others in the line of those it was forked from.
-pub(crate) const MAX_FORKS: usize = 1000;
+pub const MAX_FORKS: usize = 1000;
 
 /// Storage of runs. A command is given when its method is called, in the order of the calls; the future only waits for
 /// the answer. Whatever has been answered is durable.
 ///
-/// A durable engine's journal has six verbs, and each is one of these: *claim* is [`Store::run`] (and, between processes, the
-/// hold on the file), *append* is [`Store::commit`], *read* is [`Store::journal`], *park until* and *park for* are a commit
-/// with a timer or with [`RunStatus::Waiting`](crate::RunStatus::Waiting), *complete* is one with a final status.
+/// A durable engine's journal has six verbs, and each is one of these: *claim* is [`Claims::claim`] (of a store that one process
+/// holds, the hold itself), *append* is [`Store::commit`], *read* is [`Store::journal`], *park until* and *park for* are a
+/// commit with a timer or with [`RunStatus::Waiting`](crate::RunStatus::Waiting) and the claim's release, *complete* is one with
+/// a final status.
 pub trait Store: Send + Sync + 'static {
     /// The file or place, for errors.
     fn location(&self) -> &Arc<str>;
+
+    /// The claims on its runs, where several processes share it. None: one process has it, and carries every run.
+    fn claims(&self) -> Option<&dyn Claims> {
+        None
+    }
 
     /// Makes all of it durable, or nothing. The answer is the run's last step.
     fn commit(&self, commit: Commit) -> Pending<u64>;

@@ -12,11 +12,19 @@ const CRATES: &[(&str, &[&str])] = &[
     ("core/src", &[]),
     ("actors/src", &["pirn_core", "pirn_sync"]),
     ("store/src", &["pirn_core", "pirn_store"]),
+    ("engines/postgres/src", &["pirn_postgres", "pirn_store"]),
     // Its own name stands in texts.
     ("src", &["pirn", "pirn_core", "pirn_sync", "pirn_actors", "pirn_store"]),
     (
         "src/bin/pirn",
-        &["pirn", "pirn_core", "pirn_sync", "pirn_actors", "pirn_store"],
+        &[
+            "pirn",
+            "pirn_core",
+            "pirn_sync",
+            "pirn_actors",
+            "pirn_store",
+            "pirn_postgres",
+        ],
     ),
 ];
 
@@ -39,12 +47,13 @@ fn no_actor_imports_another_and_no_message_names_one() {
 
 #[test]
 fn no_crate_imports_one_above_it() {
-    const OURS: [&str; 6] = [
+    const OURS: [&str; 7] = [
         "pirn",
         "pirn_core",
         "pirn_sync",
         "pirn_actors",
         "pirn_store",
+        "pirn_postgres",
         "pirn_tests",
     ];
     for (root, below) in CRATES {

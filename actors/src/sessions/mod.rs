@@ -25,6 +25,12 @@ pub trait SessionKeeper: Send + Sync + 'static {
     /// The runs of earlier processes that belong to a session and have not ended.
     fn unfinished(&self) -> BoxFuture<'static, Result<Vec<SessionPlace>, RunError>>;
 
+    /// The wait for a run's turn in its session, where other processes have runs of it too; none where this one has them all, and
+    /// they go in the order in which they were asked for.
+    fn turn(&self, _session: &Arc<str>, _run: &Arc<str>) -> Option<BoxFuture<'static, Result<(), RunError>>> {
+        None
+    }
+
     /// The state that the last run of a session left, counted by this tokenizer, or by that run's; of version 0 where there
     /// is none.
     fn state(
@@ -149,6 +155,31 @@ impl Sessions {
         .boxed()
     }
 
+    /// Waits for a run's turn among those of this process; none where the host stops.
+    async fn turn_here(
+        self: &Arc<Self>,
+        place: &SessionPlace,
+        is_new: bool,
+        host: &Host,
+    ) -> Option<Result<(), RunError>> {
+        if let Err(error) = outside(host, self.know()).await? {
+            return Some(Err(error));
+        }
+        let (waiter, told) = oneshot::channel();
+        let turn = self.state().queues.ask(&place.session, &place.run, is_new, waiter);
+        match turn {
+            SessionTurn::Now(_) => Some(Ok(())),
+            SessionTurn::Later => told.await.ok().map(Ok),
+            SessionTurn::Behind(run) => {
+                let message = format!(
+                    "run {run} of session {} comes first, and nobody carries it: resume or cancel it",
+                    place.session
+                );
+                Some(Err(RunError::new(RunErrorCode::SessionBusy, message)))
+            }
+        }
+    }
+
     /// A run of the session that comes before this one and that nobody carries.
     pub(crate) fn abandoned_before(&self, session: &str, run: &str) -> Option<Arc<str>> {
         self.state().queues.abandoned_before(session, run).cloned()
@@ -189,25 +220,12 @@ impl SessionSeat {
         self.has_begun = true;
         let (sessions, place, is_new) = (Arc::clone(&self.sessions), self.place(), self.is_new);
         async move {
-            if let Err(error) = outside(&host, sessions.know()).await? {
+            let refused = match sessions.keeper.turn(&place.session, &place.run) {
+                Some(turn) => outside(&host, turn).await?.err(),
+                None => sessions.turn_here(&place, is_new, &host).await?.err(),
+            };
+            if let Some(error) = refused {
                 return Some(Err(error));
-            }
-            let (waiter, mut told) = oneshot::channel();
-            let turn = sessions.state().queues.ask(&place.session, &place.run, is_new, waiter);
-            match turn {
-                SessionTurn::Now(_) => {}
-                SessionTurn::Later => {
-                    if (&mut told).await.is_err() {
-                        return None;
-                    }
-                }
-                SessionTurn::Behind(run) => {
-                    let message = format!(
-                        "run {run} of session {} comes first, and nobody carries it: resume or cancel it",
-                        place.session
-                    );
-                    return Some(Err(RunError::new(RunErrorCode::SessionBusy, message)));
-                }
             }
             outside(&host, sessions.keeper.state(&place.session, Some(tokenizer))).await
         }

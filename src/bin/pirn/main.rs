@@ -15,6 +15,7 @@ mod log;
 mod man;
 mod mcp;
 mod models;
+mod place;
 mod redact;
 mod run;
 mod runs;
@@ -23,11 +24,14 @@ mod scripts;
 mod serve;
 mod served;
 mod sessions;
+mod signals;
 mod store;
 mod terminal;
 mod tools;
 mod validate;
 mod visible;
+#[cfg(feature = "postgres")]
+mod worker;
 
 use std::process::ExitCode;
 
@@ -72,6 +76,9 @@ enum Command {
     Sessions(sessions::Args),
     /// Serve workflows over HTTP: runs, event streams, metrics
     Serve(serve::Args),
+    /// Carry runs of a server that several processes share
+    #[cfg(feature = "postgres")]
+    Worker(worker::Args),
     /// Offer workflows as tools of an MCP server, over stdio
     Mcp(mcp::Args),
     /// Check workflow files: every error and warning, with its place
@@ -119,6 +126,8 @@ impl Command {
             Self::Runs(args) => runs::run(&args),
             Self::Sessions(args) => sessions::run(&args),
             Self::Serve(args) => serve::run(&args),
+            #[cfg(feature = "postgres")]
+            Self::Worker(args) => worker::run(args),
             Self::Mcp(args) => mcp::run(&args),
             Self::Validate(args) => validate::run(&args),
             Self::Explore(args) => explore::run(&args),
@@ -142,6 +151,8 @@ impl Command {
             Self::Explore(args) => args.output,
             Self::Models(args) => args.output(),
             Self::Tools(args) => args.output(),
+            #[cfg(feature = "postgres")]
+            Self::Worker(_) => Output::Text,
             Self::Init(_)
             | Self::Serve(_)
             | Self::Mcp(_)

@@ -12,7 +12,9 @@ use tokio::sync::oneshot;
 use crate::failure::Failure;
 use crate::files;
 use crate::log::LogArgs;
+use crate::place::SharedArgs;
 use crate::served::{ServedFiles, WorkflowIds};
+use crate::signals::{Signal, Signals};
 use crate::store::not_resumed;
 use crate::terminal::{FAILED, Output};
 
@@ -39,6 +41,8 @@ pub(crate) struct Args {
     /// Keep runs and sessions in this store, a file or a folder: those that have not ended go on when it is served again
     #[arg(long, value_name = "FILE")]
     store: Option<String>,
+    #[command(flatten)]
+    shared: SharedArgs,
     /// A file with a token a line: who asks sends one of them as Authorization: Bearer TOKEN
     #[arg(long, value_name = "FILE")]
     token_file: Option<String>,
@@ -76,7 +80,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         let message = format!("whoever reaches {} could start runs", args.listen);
         return Err(Failure::usage("TOKEN_NEEDED", message).with_help("give a --token-file"));
     }
-    let (engine, ids) = args.served.open(args.store.as_deref())?;
+    let (engine, ids) = args.served.open(args.shared.or(args.store.as_deref())?.as_ref())?;
     #[cfg(feature = "otel")]
     let telemetry = args.telemetry(&engine)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -211,67 +215,20 @@ async fn listen(args: &Args, engine: &Engine, ids: &WorkflowIds, tokens: Vec<Str
         drop(stop);
         left.runs_left
     };
-    let ((), left) = tokio::join!(serving, steering);
+    // Where others share the store: the runs that they leave, and what they tell those here.
+    let working = async {
+        if let Err(error) = service.work(args.served.max_runs()).await {
+            tracing::error!(%error, "no runs are taken over any more");
+        }
+        std::future::pending::<()>().await;
+    };
+    let ((), left) = tokio::select! {
+        ended = async { tokio::join!(serving, steering) } => ended,
+        () = working => ((), 0),
+    };
     Ok(if left == 0 {
         ExitCode::SUCCESS
     } else {
         ExitCode::from(FAILED)
     })
-}
-
-#[derive(PartialEq)]
-enum Signal {
-    Reload,
-    Stop,
-}
-
-#[cfg(unix)]
-struct Signals {
-    interrupt: tokio::signal::unix::Signal,
-    terminate: tokio::signal::unix::Signal,
-    hangup: tokio::signal::unix::Signal,
-}
-
-#[cfg(unix)]
-impl Signals {
-    fn listen() -> std::io::Result<Self> {
-        use tokio::signal::unix::{SignalKind, signal};
-        Ok(Self {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-            hangup: signal(SignalKind::hangup())?,
-        })
-    }
-
-    async fn next(&mut self) -> Signal {
-        tokio::select! {
-            _ = self.interrupt.recv() => Signal::Stop,
-            _ = self.terminate.recv() => Signal::Stop,
-            _ = self.hangup.recv() => Signal::Reload,
-        }
-    }
-
-    async fn second_stop(&mut self) {
-        while self.next().await == Signal::Reload {}
-    }
-}
-
-#[cfg(not(unix))]
-struct Signals;
-
-#[cfg(not(unix))]
-impl Signals {
-    fn listen() -> std::io::Result<Self> {
-        Ok(Self)
-    }
-
-    async fn next(&mut self) -> Signal {
-        // Where it can not be listened for, the process is ended from outside.
-        tokio::signal::ctrl_c().await.unwrap_or(());
-        Signal::Stop
-    }
-
-    async fn second_stop(&mut self) {
-        self.next().await;
-    }
 }

@@ -9,6 +9,7 @@ use pirn::store::Store;
 
 use crate::config::{Config, ConfigFile};
 use crate::failure::Failure;
+use crate::place::Place;
 use crate::store::{SERVED_CONFIG, refused};
 use crate::{files, tools};
 
@@ -29,11 +30,27 @@ pub(crate) struct ServedFiles {
 pub(crate) type WorkflowIds = BTreeSet<String>;
 
 impl ServedFiles {
+    /// Of files that a command has found.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn of(files: Vec<String>, config: ConfigFile, max_runs: Option<u32>) -> Self {
+        Self {
+            files,
+            config,
+            max_runs,
+        }
+    }
+
+    /// Runs at once, where they are taken over from others.
+    pub(crate) fn max_runs(&self) -> usize {
+        const DEFAULT: usize = 1_000;
+        self.max_runs.map_or(DEFAULT, |runs| runs as usize)
+    }
+
     /// Reads and checks everything, and builds the engine.
     ///
     /// # Errors
     /// Fails if the files, the config or the servers of tools are wrong.
-    pub(crate) fn open(&self, store: Option<&str>) -> Result<(Engine, WorkflowIds), Failure> {
+    pub(crate) fn open(&self, place: Option<&Place>) -> Result<(Engine, WorkflowIds), Failure> {
         let (_, config, checked) = self.read()?;
         let ids = ids(&checked);
         let config = config.unwrap_or_default();
@@ -45,10 +62,10 @@ impl ServedFiles {
         if let Some(runs) = self.max_runs {
             builder = builder.max_runs(runs as usize);
         }
-        if let Some(named) = store {
-            let store = crate::store::open(named)?;
-            self.tell_store(&store)?;
-            builder = builder.store(store);
+        if let Some(place) = place {
+            let store = place.open()?;
+            self.tell_store(&*store)?;
+            builder = builder.shared_store(store);
         }
         let engine = builder.checked(checked).build();
         let engine = engine.map_err(|error| Failure::failed("ENGINE_NOT_BUILT", error.to_string()))?;

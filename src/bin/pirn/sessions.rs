@@ -4,11 +4,12 @@ use std::fmt::Write;
 use std::process::ExitCode;
 
 use futures::executor::block_on;
-use pirn::store::{RunFilter, Session, Store};
+use pirn::store::{RunFilter, Session};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::store::{StoreArgs, close, refused};
+use crate::place::StoreArgs;
+use crate::store::{close, refused};
 use crate::terminal::{Output, answer, table};
 
 /// Arguments of `pirn sessions`.

@@ -5,38 +5,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures::executor::block_on;
 use pirn::profiles::beside;
-use pirn::store::{Run, RunFilter, SqliteStore, Store, StoreError};
+use pirn::store::{Run, RunFilter, Store, StoreError};
 use pirn::{Engine, ResumeError};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-
-/// The location of the runs.
-#[derive(clap::Args)]
-pub(crate) struct StoreArgs {
-    /// The store: a file, or a folder with a runs.db
-    #[arg(long, global = true, value_name = "FILE", default_value = "runs.db")]
-    pub(crate) store: String,
-}
-
-impl StoreArgs {
-    /// Opens it; there has to be one.
-    pub(crate) fn open(&self) -> Result<SqliteStore, Failure> {
-        let path = file(&self.store);
-        if !path.exists() {
-            let message = format!("there is no store {}", path.display());
-            return Err(Failure::usage("NO_STORE", message)
-                .with_help("name it with --store FILE; `pirn run --store FILE` makes one"));
-        }
-        open(&self.store)
-    }
-
-    /// An engine without workflows over it: for whoever only looks.
-    pub(crate) fn look(&self) -> Result<Engine, Failure> {
-        let built = Engine::builder().store(self.open()?).arbiters(1).build();
-        built.map_err(|error| Failure::failed("ENGINE_NOT_BUILT", error.to_string()))
-    }
-}
 
 /// The file of a store that is named so.
 pub(crate) fn file(named: &str) -> PathBuf {
@@ -46,11 +19,6 @@ pub(crate) fn file(named: &str) -> PathBuf {
     } else {
         path.to_owned()
     }
-}
-
-/// Opens a store, or makes one.
-pub(crate) fn open(named: &str) -> Result<SqliteStore, Failure> {
-    SqliteStore::open(file(named)).map_err(|error| refused(&error))
 }
 
 /// The failure for a store's refusal: held, unreadable and without such a run is wrong usage.

@@ -18,6 +18,7 @@ use pirn_store::{Commit, Content, ContentHash, NewRun, Record, Run, RunStatus, S
 use serde_json::json;
 
 use super::Durable;
+use super::claim::Claim;
 use super::results::{are_kept_apart, without_result};
 use super::resume::{ResumeError, Stored};
 use super::sessions::{self, Written};
@@ -34,14 +35,16 @@ impl Journal for StoreJournal {
         };
         let mut new = NewRun::new(&*begun.seed.graph.workflow_id, definition.hash(), begun.at);
         new.contents = vec![start.hash()];
+        new.is_carried = true;
         new.session = begun.seed.session.as_ref().map(|session| session.id.to_string());
         let run_id = Arc::clone(&begun.seed.run_id);
         let next = Commit::start(&*run_id, new).content(definition).content(start);
+        let claim = Claim::of_new(&self.0.store, &run_id);
         Box::new(StoredRun {
             fault,
             at: begun.at,
             keeps_results_apart: are_kept_apart(graphs),
-            ..StoredRun::new(&self.0, run_id, 0, next)
+            ..StoredRun::new((&self.0, claim), run_id, 0, next)
         })
     }
 
@@ -53,6 +56,8 @@ impl Journal for StoreJournal {
 /// One run's way into the store.
 pub(crate) struct StoredRun {
     store: Arc<dyn Store>,
+    /// Given up when this process is done with the run.
+    _claim: Option<Claim>,
     run_id: Arc<str>,
     /// The next commit, and the run's last step after it.
     next: Commit,
@@ -77,7 +82,7 @@ pub(crate) struct StoredRun {
 
 impl StoredRun {
     /// Goes on after the last step of a run as the store has it.
-    pub(crate) fn after(durable: &Durable, run: &Run, rebuilt: &Rebuilt, has_left: bool) -> Self {
+    pub(crate) fn after(kept: (&Durable, Option<Claim>), run: &Run, rebuilt: &Rebuilt, has_left: bool) -> Self {
         let next = Commit::after(&*run.id, run.steps);
         Self {
             has_left,
@@ -85,13 +90,14 @@ impl StoredRun {
             results: run.contents.iter().copied().collect(),
             waits: OpenWaits::of(&rebuilt.open),
             standing: run.status,
-            ..Self::new(durable, run.id.as_str().into(), run.steps, next)
+            ..Self::new(kept, run.id.as_str().into(), run.steps, next)
         }
     }
 
-    fn new(durable: &Durable, run_id: Arc<str>, steps: u64, next: Commit) -> Self {
+    fn new((durable, claim): (&Durable, Option<Claim>), run_id: Arc<str>, steps: u64, next: Commit) -> Self {
         Self {
             store: Arc::clone(&durable.store),
+            _claim: claim,
             run_id,
             next,
             steps,

@@ -5,6 +5,7 @@
 //! 3. What had begun and has no outcome is in doubt: `inDoubt` of its node or tool says what happens, and the report that it did.
 //! 4. Where the store fails, a run ends here with `STORE_ERROR` and stays as it is there.
 
+mod claim;
 mod definition;
 mod doubts;
 mod fork;
@@ -16,6 +17,7 @@ mod resume;
 mod schedules;
 mod sessions;
 mod view;
+mod work;
 
 use std::sync::{Arc, Mutex};
 
@@ -34,6 +36,7 @@ pub use resume::{ResumeBuilder, ResumeError};
 pub(crate) use sessions::StoredSessions;
 pub use view::{OutcomeDiff, RunDiff, RunView, Step, StepKind};
 pub(crate) use view::{diff, view};
+pub use work::Steering;
 
 /// A store, and what an engine keeps there of itself.
 pub(crate) struct Durable {

@@ -20,6 +20,7 @@ use serde_json::Value;
 
 use super::super::{Answers, BlockingEvents, Engine, Events, RunHandle, blocking, stream};
 use super::Durable;
+use super::claim::Claim;
 use super::doubts::{DoubtQuestion, give_up_calls, settle};
 use super::journal::StoredRun;
 use super::migrate::{Migration, check};
@@ -453,6 +454,7 @@ fn resume(
         if shared.carries(&run_id) {
             return Err(ResumeError::UnderWay { run_id });
         }
+        let mut claim = Claim::make(&durable.store, &run_id).await?;
         let stored = Stored::read(&*durable.store, &run_id).await?.live()?;
         let mut rebuilt = stored.rebuild(&engine, &durable, stored.told.clone())?;
         let is_cancelled = matches!(how, How::Cancel(_));
@@ -467,10 +469,14 @@ fn resume(
                 std::iter::once(cancel).chain(calls).collect()
             }
         };
-        told.extend(detached(&engine, &durable, &mut rebuilt).await?);
+        let (ended, elsewhere) = detached(&engine, &durable, &mut rebuilt).await?;
+        told.extend(ended);
         let (questions, events) = (rebuilt.machine.interactions(), rebuilt.open.events);
         let has_left = in_turn(&engine, &durable, &rebuilt, is_cancelled).await?;
-        let journal = StoredRun::after(&durable, &stored.run, &rebuilt, has_left);
+        if let Some(claim) = &mut claim {
+            claim.goes_on();
+        }
+        let journal = StoredRun::after((&durable, claim), &stored.run, &rebuilt, has_left);
         let resumed = Resumed {
             rebuilt,
             told,
@@ -492,9 +498,51 @@ fn resume(
             }
         }
         admitted.go().map_err(ResumeError::Refused)?;
-        Ok(engine.handle(started))
+        let run = engine.handle(started);
+        for (firing, child) in elsewhere {
+            tell_end(&engine, run.run_id(), firing, child)?;
+        }
+        Ok(run)
     }
     .boxed()
+}
+
+/// Tells a run of the end of one that it has started, which is carried by itself.
+fn tell_end(engine: &Engine, parent: &str, firing: FiringId, child: String) -> Result<(), ResumeError> {
+    let (of, parent) = (engine.clone(), Arc::<str>::from(parent));
+    let waiting = async move {
+        let durable = of.durable()?;
+        if let Some(claims) = durable.store.claims() {
+            claims.ended(&child).await?;
+        }
+        if let Some(ended) = end_of(&of, &durable, firing, &child).await? {
+            of.shared().tell(&parent, ended);
+        }
+        Ok::<(), ResumeError>(())
+    };
+    let waiting = engine.shared().work(move |_| {
+        waiting
+            .map(|told| {
+                if let Err(error) = told {
+                    tracing::error!(%error, "a run is not told of the end of one that it has started");
+                }
+            })
+            .boxed()
+    });
+    waiting.map(drop).map_err(ResumeError::Refused)
+}
+
+/// The message of the end of a run that another has started.
+async fn end_of(
+    engine: &Engine,
+    durable: &Durable,
+    firing: FiringId,
+    child: &str,
+) -> Result<Option<Message>, ResumeError> {
+    let stored = Stored::read(&*durable.store, child).await?;
+    let child = stored.rebuild(engine, durable, stored.told.clone())?;
+    let report = child.open.report.as_ref();
+    Ok(report.map(|report| detached_ended(firing, report)))
 }
 
 /// The run's session: whether it has what the run leaves. Refused where a run comes before it that nobody carries.
@@ -526,10 +574,16 @@ async fn in_turn(
     }
 }
 
-/// Runs that this one's triggers have started, and whose end it has not heard of: they go on, or have ended.
-async fn detached(engine: &Engine, durable: &Durable, rebuilt: &mut Rebuilt) -> Result<Vec<Message>, ResumeError> {
+/// Runs that this one's triggers have started, and whose end it has not heard of: they go on, or have ended. Beside the messages
+/// of those that have ended, those that are carried by themselves.
+async fn detached(
+    engine: &Engine,
+    durable: &Durable,
+    rebuilt: &mut Rebuilt,
+) -> Result<(Vec<Message>, Vec<(FiringId, String)>), ResumeError> {
     let run_id = Arc::clone(rebuilt.machine.run_id());
-    let mut ended = Vec::new();
+    let (mut ended, mut elsewhere) = (Vec::new(), Vec::new());
+    let is_shared = durable.store.claims().is_some();
     let firings: Vec<FiringId> = rebuilt.open.runs.keys().copied().collect();
     for firing in firings {
         let id = format!("{run_id}-f{firing}");
@@ -539,11 +593,7 @@ async fn detached(engine: &Engine, durable: &Durable, rebuilt: &mut Rebuilt) -> 
         };
         rebuilt.open.runs.remove(&firing);
         if child.status.is_final() {
-            let stored = Stored::read(&*durable.store, &id).await?;
-            let child = stored.rebuild(engine, durable, stored.told.clone())?;
-            if let Some(report) = &child.open.report {
-                ended.push(detached_ended(firing, report));
-            }
+            ended.extend(end_of(engine, durable, firing, &id).await?);
             continue;
         }
         let (shared, parent) = (Arc::clone(engine.shared()), Arc::clone(&run_id));
@@ -554,9 +604,16 @@ async fn detached(engine: &Engine, durable: &Durable, rebuilt: &mut Rebuilt) -> 
             on_end: Some(on_end),
             ..Hearers::default()
         };
-        resume(engine.clone(), id, heard, How::AfterCrash).await?;
+        match resume(engine.clone(), id.clone(), heard, How::AfterCrash).await {
+            Ok(_) => {}
+            // It was taken over by itself: there, or here.
+            Err(ResumeError::Store(StoreError::RunHeld { .. }) | ResumeError::UnderWay { .. }) if is_shared => {
+                elsewhere.push((firing, id));
+            }
+            Err(error) => return Err(error),
+        }
     }
-    Ok(ended)
+    Ok((ended, elsewhere))
 }
 
 fn detached_ended(firing: FiringId, report: &RunReport) -> Message {

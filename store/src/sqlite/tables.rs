@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use crate::commit::{Commit, Follows, NewRun, SessionWrite, TimerChange};
 use crate::content::{Content, ContentHash};
 use crate::error::StoreError;
-use crate::memory::{moved, no_run, too_many_forks};
+use crate::memory::{moved, no_run};
 use crate::run::{Session, Timer};
 use crate::sqlite::fault::{Fault, damaged};
 use crate::sqlite::records::{self, Place};
@@ -171,7 +171,7 @@ impl Tables {
                 ancestor = self.base_of(&row)?;
             }
             if depth >= MAX_FORKS {
-                return Err(too_many_forks().into());
+                return Err(StoreError::too_many_forks().into());
             }
             (steps, head) = (base.step, self.checksum_at(&row, base.step)?);
         }

@@ -1,5 +1,6 @@
 //! The process that holds a store, and what others ask of its runs.
 
+mod shared;
 #[cfg(unix)]
 mod socket;
 mod told;
@@ -9,24 +10,35 @@ use std::path::Path;
 use pirn::Engine;
 
 use crate::failure::Failure;
-use crate::store::{StoreArgs, close, file};
+use crate::place::{Place, StoreArgs};
+use crate::store::close;
 use crate::terminal::say;
 
 pub(crate) use told::{Request, Told};
 
-/// The socket that a process listens on.
-#[cfg(unix)]
-pub(crate) type Listening = socket::Socket;
+/// Whatever a process listens on, until it is dropped.
+pub(crate) enum Listening {
+    #[cfg(unix)]
+    Beside {
+        _socket: socket::Socket,
+    },
+    Shared {
+        _listener: shared::Listener,
+    },
+}
 
-/// Other systems have no such socket.
-#[cfg(not(unix))]
-pub(crate) struct Listening;
+/// Listens for what other processes tell the runs of a store, until what is given back is dropped.
+pub(crate) fn listen(place: &Place, engine: &Engine, is_quiet: bool) -> Option<Listening> {
+    match place.file() {
+        Some(file) => listen_beside(&file, engine, is_quiet),
+        None => shared::Listener::start(engine).map(|listener| Listening::Shared { _listener: listener }),
+    }
+}
 
-/// Listens beside a store for what other processes tell its runs, until what is given back is dropped.
 #[cfg(unix)]
-pub(crate) fn listen(store: &Path, engine: &Engine, is_quiet: bool) -> Option<Listening> {
+fn listen_beside(store: &Path, engine: &Engine, is_quiet: bool) -> Option<Listening> {
     match socket::Socket::listen(store, engine) {
-        Ok(socket) => Some(socket),
+        Ok(socket) => Some(Listening::Beside { _socket: socket }),
         Err(error) => {
             tracing::warn!(%error, "no socket beside the store");
             if !is_quiet {
@@ -39,9 +51,9 @@ pub(crate) fn listen(store: &Path, engine: &Engine, is_quiet: bool) -> Option<Li
     }
 }
 
-/// Nobody can be listened to.
+/// Other systems have no such socket.
 #[cfg(not(unix))]
-pub(crate) fn listen(_: &Path, _: &Engine, _: bool) -> Option<Listening> {
+fn listen_beside(_: &Path, _: &Engine, _: bool) -> Option<Listening> {
     None
 }
 
@@ -54,7 +66,9 @@ pub(crate) fn tell(store: &StoreArgs, request: Request) -> Result<Told, Failure>
             told
         }
         Err(failure) if failure.code() == "STORE_HELD" => {
-            tell_holder(&file(&store.store), &request).unwrap_or(Err(failure))
+            let file = store.place()?.file();
+            file.and_then(|file| tell_holder(&file, &request))
+                .unwrap_or(Err(failure))
         }
         Err(failure) => Err(failure),
     }

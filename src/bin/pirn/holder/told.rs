@@ -1,7 +1,7 @@
 //! The things that commands tell a run of a store, in whichever process it is.
 
 use futures::executor::block_on;
-use pirn::{AnswerRefused, Engine, RunErrorCode, RunHandle, ThreadStatus};
+use pirn::{AnswerRefused, Engine, RunErrorCode, RunHandle, Steering, ThreadStatus};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::store::not_resumed;
 
 /// As it is said to the process that holds the store, too.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 #[serde(
     tag = "do",
     rename_all = "camelCase",
@@ -51,6 +51,44 @@ pub(crate) enum Told {
 impl Request {
     /// Tells the run, which this engine carries or has in its store. What it was told is durable then.
     pub(super) fn tell(self, engine: &Engine) -> Result<Told, Failure> {
+        loop {
+            let elsewhere = block_on(engine.steer(self.run_id(), &self.steering()));
+            if elsewhere.map_err(|error| not_resumed(&error))? {
+                return Ok(Told::UnderWay);
+            }
+            match self.clone().tell_here(engine) {
+                // Somebody has taken it up since.
+                Err(failure) if failure.code() == "RUN_HELD" => {}
+                told => return told,
+            }
+        }
+    }
+
+    fn run_id(&self) -> &str {
+        match self {
+            Self::Answer { run_id, .. } | Self::Emit { run_id, .. } | Self::Cancel { run_id, .. } => run_id,
+        }
+    }
+
+    /// For another process that carries the run.
+    fn steering(&self) -> Steering {
+        match self.clone() {
+            Self::Answer {
+                interaction_id,
+                answer,
+                by,
+                ..
+            } => Steering::Answer {
+                interaction_id,
+                answer,
+                by,
+            },
+            Self::Emit { name, data, .. } => Steering::Emit { name, data },
+            Self::Cancel { reason, .. } => Steering::Cancel { reason },
+        }
+    }
+
+    fn tell_here(self, engine: &Engine) -> Result<Told, Failure> {
         match self {
             Self::Answer {
                 run_id,

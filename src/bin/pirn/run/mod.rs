@@ -22,7 +22,7 @@ use std::time::Duration;
 use futures::executor::block_on;
 use pirn::check::{Checked, SourceFile};
 use pirn::faults::load_faults;
-use pirn::store::{RunFilter, SqliteStore};
+use pirn::store::{RunFilter, Store};
 use pirn::tools::ToolRegistry;
 use pirn::{BuildError, Engine, RunError, RunReport, ThreadStatus};
 use pirn_core::definition::{FaultCode, nearest};
@@ -33,8 +33,9 @@ use crate::config::invalid_config;
 use crate::failure::Failure;
 use crate::holder;
 use crate::interrupt::{self, Interrupt};
+use crate::place::{Place, SharedArgs};
 use crate::scripts::Level;
-use crate::store::{all, config_key, file, new_run_id, open, refused};
+use crate::store::{all, config_key, new_run_id, refused};
 use crate::terminal::{FAILED, INTERRUPTED, Output, answer, answer_shown, say, say_run};
 use crate::tools;
 use asking::Asking;
@@ -98,11 +99,13 @@ pub(crate) struct Args {
     /// Keep the run in this store, a file or a folder: it survives its process, `pirn runs resume` goes on with it
     #[arg(long, value_name = "FILE", conflicts_with = "seeds")]
     store: Option<String>,
+    #[command(flatten)]
+    shared: SharedArgs,
     /// Name the run
     #[arg(long, value_name = "ID")]
     run_id: Option<String>,
     /// Go on from the conversation and the variables of scope `session` that the last run of this session left in the store
-    #[arg(long, value_name = "ID", requires = "store")]
+    #[arg(long, value_name = "ID")]
     session: Option<String>,
     /// Leave the session what the run comes to, also where it does not complete
     #[arg(long, requires = "session")]
@@ -152,8 +155,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         workflow,
         inputs,
     } = inputs::open(&args.given)?;
-    let run_id = args.run_id.clone().or_else(|| args.store.is_some().then(new_run_id));
-    if let (Some(run_id), Some(_), false) = (&run_id, &args.store, args.quiet) {
+    let place = args.shared.or(args.store.as_deref())?;
+    if args.session.is_some() && place.is_none() {
+        return Err(Failure::usage("USAGE", "--session needs the --store that keeps it"));
+    }
+    let run_id = args.run_id.clone().or_else(|| place.is_some().then(new_run_id));
+    if let (Some(run_id), Some(_), false) = (&run_id, &place, args.quiet) {
         say_run(run_id);
     }
     if !args.quiet {
@@ -207,17 +214,18 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     if args.virtual_time {
         builder = builder.simulated(first);
     }
-    if let Some(named) = &args.store {
-        let store = open(named)?;
-        if !args.quiet {
-            say_unfinished(&store, named)?;
+    if let Some(place) = &place {
+        let store = place.open()?;
+        // Of a store that several share, others carry them.
+        if !args.quiet && store.claims().is_none() {
+            say_unfinished(&*store, place)?;
         }
-        builder = builder.store(store);
+        builder = builder.shared_store(store);
     }
     let engine = builder.build().map_err(|error| unbuilt(&error))?;
     let run_id = run_id.as_deref();
     execute(
-        (args, run_id),
+        (args, run_id, place.as_ref()),
         &engine,
         &workflow,
         (inputs, checked),
@@ -227,7 +235,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 }
 
 /// The runs that a store has and nobody carries.
-fn say_unfinished(store: &SqliteStore, named: &str) -> Result<(), Failure> {
+fn say_unfinished(store: &dyn Store, place: &Place) -> Result<(), Failure> {
     let unfinished = all(store, &RunFilter::live())?;
     if let [first, ..] = &unfinished[..] {
         let (count, id) = (unfinished.len(), &first.id);
@@ -237,7 +245,8 @@ fn say_unfinished(store: &SqliteStore, named: &str) -> Result<(), Failure> {
             format!(" and {} more", count - 1)
         };
         say(&format!(
-            "unfinished: {id}{more}; pirn runs resume {id} --store {named}, or --all"
+            "unfinished: {id}{more}; pirn runs resume {id} {}, or --all",
+            place.arguments()
         ));
     }
     Ok(())
@@ -283,7 +292,7 @@ fn unbuilt(error: &BuildError) -> Failure {
 
 /// `prompts`: where questions may come on the terminal.
 fn execute(
-    (args, run_id): (&Args, Option<&str>),
+    (args, run_id, place): (&Args, Option<&str>, Option<&Place>),
     engine: &Engine,
     workflow: &str,
     (inputs, checked): (Inputs, Checked),
@@ -335,19 +344,16 @@ fn execute(
     });
     if asks {
         let given = args.answer.iter().cloned().collect();
-        let ask = match (prompts, &args.store) {
+        let ask = match (prompts, place) {
             _ if args.virtual_time => Ask::Nobody(NOBODY_UNDER_VIRTUAL_TIME),
             (Some((_, asking)), _) => Ask::Terminal(asking.clone()),
-            (None, Some(store)) => Ask::Elsewhere(store.clone()),
+            (None, Some(place)) => Ask::Elsewhere(place.arguments()),
             (None, None) => Ask::Nobody("there is no terminal to ask on"),
         };
         let (give, refused) = questions::answers(engine, given, ask);
         prepared = prepared.answers(give, refused);
     }
-    let listening = args
-        .store
-        .as_ref()
-        .and_then(|named| holder::listen(&file(named), engine, args.quiet));
+    let listening = place.and_then(|place| holder::listen(place, engine, args.quiet));
     // Before the run's first sign of life, so that no Ctrl-C after it is lost.
     interrupt.expects_a_run();
     let run = prepared
@@ -381,10 +387,11 @@ fn execute(
         let seed = args.seed.unwrap_or(0);
         say(&format!("the same run again: --virtual-time --seed {seed}"));
     }
-    if was_interrupted && let Some(named) = &args.store {
+    if was_interrupted && let Some(place) = place {
         say(&format!(
-            "run {0} is kept: pirn runs resume {0} --store {named}",
-            run.run_id()
+            "run {0} is kept: pirn runs resume {0} {1}",
+            run.run_id(),
+            place.arguments()
         ));
     }
     print((args.output, args.quiet), &report, steps, Some(&asked), was_interrupted)

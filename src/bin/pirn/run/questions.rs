@@ -31,7 +31,7 @@ pub(super) enum Ask {
     TerminalOfMany(Asking),
     /// Nobody, for this reason.
     Nobody(&'static str),
-    /// Nobody here: other processes speak to the runs of this store.
+    /// Nobody here: other processes speak to the runs of the store with these arguments.
     Elsewhere(String),
 }
 
@@ -59,11 +59,11 @@ pub(super) fn answers(
             ));
             None
         }),
-        Ask::Elsewhere(store) => Arc::new(move |question: &Interaction| {
+        Ask::Elsewhere(place) => Arc::new(move |question: &Interaction| {
             let run_id = run_of(question);
             let answer = if question.tool.is_some() { "allow" } else { "ANSWER" };
             super::say(&format!(
-                "node {} of {run_id} waits for an answer: pirn runs answer {run_id} {} {answer} --store {store}",
+                "node {} of {run_id} waits for an answer: pirn runs answer {run_id} {} {answer} {place}",
                 question.node_id, question.id
             ));
             None

@@ -1,13 +1,12 @@
 //! Runs that go on in this process: `pirn runs resume`, `pirn runs fork`.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use futures::executor::block_on;
 use futures::future::FutureExt;
-use pirn::store::{Run, RunFilter, SqliteStore};
+use pirn::store::{Run, RunFilter, Store};
 use pirn::{DoubtAnswer, Engine, ResumeBuilder, RunReport, ThreadStatus};
 use serde_json::{Value, json};
 
@@ -22,8 +21,9 @@ use crate::config::ConfigFile;
 use crate::failure::Failure;
 use crate::holder;
 use crate::interrupt::{self, Interrupt};
+use crate::place::{Place, StoreArgs};
 use crate::scripts::Level;
-use crate::store::{StoreArgs, all, config_key, config_of, file, new_run_id, not_resumed, refused, run_of};
+use crate::store::{all, config_key, config_of, new_run_id, not_resumed, refused, run_of};
 use crate::terminal::{FAILED, Output, answer, say_run};
 use crate::{files, tools};
 
@@ -105,19 +105,19 @@ fn assigned(text: &str) -> Result<(String, Value), String> {
 }
 
 impl Going {
-    fn ask(asking: Option<&Asking>, store: &Path, is_of_many: bool) -> Ask {
+    fn ask(asking: Option<&Asking>, place: &Place, is_of_many: bool) -> Ask {
         match (asking.cloned(), is_of_many) {
             (Some(asking), true) => Ask::TerminalOfMany(asking),
             (Some(asking), false) => Ask::Terminal(asking),
-            (None, _) => Ask::Elsewhere(store.display().to_string()),
+            (None, _) => Ask::Elsewhere(place.arguments()),
         }
     }
 
     /// An engine over the store, with the workflows of these runs and what the config beside their files says.
-    fn engine(&self, store: SqliteStore, runs: &[Run], asking: Option<&Asking>) -> Result<Engine, Failure> {
+    fn engine(&self, store: Arc<dyn Store>, runs: &[Run], asking: Option<&Asking>) -> Result<Engine, Failure> {
         let mut config_at = None;
         for run in runs {
-            config_at = config_at.or(config_of(&store, &run.id)?);
+            config_at = config_at.or(config_of(&*store, &run.id)?);
         }
         let is_known = config_at.is_some();
         let config = self.config.read_or(config_at);
@@ -135,7 +135,7 @@ impl Going {
             .scripts(self.scripts.port())
             // What is loaded is what the runs began with: the times of an older file start nothing.
             .schedules(false)
-            .store(store);
+            .shared_store(store);
         if let Some(decided) = self.in_doubt {
             let answer = match decided {
                 Decided::Repeat => DoubtAnswer::Repeat,
@@ -169,7 +169,7 @@ impl Going {
         engine: &Engine,
         mut builder: ResumeBuilder,
         (gate, asking): (&PromptGate, Option<&Asking>),
-        (store, output, interrupt): (&Path, Output, &Interrupt),
+        (place, output, interrupt): (&Place, Output, &Interrupt),
     ) -> Result<ExitCode, Failure> {
         let run_id = builder.run_id().to_owned();
         if !self.quiet {
@@ -181,12 +181,12 @@ impl Going {
             let events = builder.blocking_events_after(seen.events.len() as u64, &style.types(), BUFFER);
             progress::start(events, style, gate.clone(), None)
         });
-        let listening = holder::listen(store, engine, self.quiet);
+        let listening = holder::listen(place, engine, self.quiet);
         interrupt.expects_a_run();
         let (give, refused) = questions::answers(
             engine,
             self.answer.iter().cloned().collect(),
-            Self::ask(asking, store, false),
+            Self::ask(asking, place, false),
         );
         let run = block_on(builder.answers(give, refused).start()).map_err(|error| not_resumed(&error))?;
         interrupt.stops_durable(&run);
@@ -207,21 +207,21 @@ impl Going {
 
 impl Resume {
     pub(crate) fn run(&self, store: &StoreArgs, output: Output) -> Result<ExitCode, Failure> {
-        let at = file(&store.store);
+        let at = store.place()?;
         let store = store.open()?;
         let interrupt = interrupt::listen();
         let gate = PromptGate::default();
         let asking = Asking::start(&gate);
         let asking = asking.as_ref();
         if let Some(id) = &self.id {
-            let run = run_of(&store, id)?;
+            let run = run_of(&*store, id)?;
             let engine = self.going.engine(store, &[run], asking)?;
             let builder = engine.resume(id.as_str());
             return self
                 .going
                 .one(&engine, builder, (&gate, asking), (&at, output, &interrupt));
         }
-        let runs = all(&store, &RunFilter::live())?;
+        let runs = all(&*store, &RunFilter::live())?;
         let engine = self.going.engine(store, &runs, asking)?;
         let listening = holder::listen(&at, &engine, self.going.quiet);
         let given = self.going.answer.iter().cloned().collect();
@@ -282,11 +282,11 @@ fn print_all(ended: &[Ended], output: Output) -> ExitCode {
 
 impl Fork {
     pub(crate) fn run(&self, store: &StoreArgs, output: Output) -> Result<ExitCode, Failure> {
-        let at = file(&store.store);
+        let at = store.place()?;
         let store = store.open()?;
         let interrupt = interrupt::listen();
-        let run = run_of(&store, &self.id)?;
-        let config_at = config_of(&store, &run.id)?;
+        let run = run_of(&*store, &self.id)?;
+        let config_at = config_of(&*store, &run.id)?;
         let definition = self.workflow.as_deref().map(files::read_named).transpose()?;
         let gate = PromptGate::default();
         let asking = Asking::start(&gate);

@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures::executor::block_on;
 use futures::future::try_join_all;
 use pirn::check::SourceFile;
+use pirn::store::RunFilter;
 use pirn::store::export::{ExportError, export, import};
-use pirn::store::{RunFilter, Store};
 use pirn::{Engine, Migration, ResumeError};
 use serde_json::{Map, Value, json};
 
@@ -17,8 +17,9 @@ use super::look::status;
 use crate::failure::Failure;
 use crate::files;
 use crate::holder::{Request, Told, tell};
+use crate::place::StoreArgs;
 use crate::run::json_or_text;
-use crate::store::{StoreArgs, all, beside_key, close, config_key, not_resumed, open, refused, run_of, since_1970};
+use crate::store::{all, beside_key, close, config_key, not_resumed, refused, run_of, since_1970};
 use crate::terminal::{FAILED, Output, answer};
 
 /// Arguments of `pirn runs cancel`.
@@ -80,8 +81,8 @@ fn told(store: &StoreArgs, output: Output, id: &str, request: Request) -> Result
         Told::UnderWay => format!("{id} was told"),
         Told::Ended => format!("{id} has ended"),
         Told::Kept => format!(
-            "{id} is told when it goes on: pirn runs resume {id} --store {}",
-            store.store
+            "{id} is told when it goes on: pirn runs resume {id} {}",
+            store.place()?.arguments()
         ),
     };
     Ok(done(output, &said))
@@ -236,17 +237,17 @@ fn not_moved(error: ExportError) -> Failure {
 impl Export {
     pub(super) fn run(&self, store: &StoreArgs, output: Output) -> Result<ExitCode, Failure> {
         let store = store.open()?;
-        run_of(&store, &self.id)?;
+        run_of(&*store, &self.id)?;
         let Some(path) = &self.file else {
             let mut whole = Vec::new();
-            block_on(export(&store, &self.id, &mut whole)).map_err(not_moved)?;
+            block_on(export(&*store, &self.id, &mut whole)).map_err(not_moved)?;
             let written = stdout().lock().write_all(&whole);
             written.map_err(|error| Failure::failed("WRITE_FAILED", error.to_string()))?;
             return Ok(ExitCode::SUCCESS);
         };
         let unwritten = |error: std::io::Error| Failure::usage("WRITE_FAILED", format!("cannot write {path}: {error}"));
         let mut file = File::create(path).map_err(unwritten)?;
-        block_on(export(&store, &self.id, &mut file)).map_err(not_moved)?;
+        block_on(export(&*store, &self.id, &mut file)).map_err(not_moved)?;
         file.sync_all().map_err(unwritten)?;
         Ok(done(output, path))
     }
@@ -268,8 +269,8 @@ impl Import {
         let unread =
             |error: std::io::Error| Failure::usage("UNREADABLE_FILE", format!("cannot read {}: {error}", self.file));
         let mut file = BufReader::new(File::open(&self.file).map_err(unread)?);
-        let store = open(&store.store)?;
-        let id = block_on(import(&store, &mut file, self.run_id.as_deref())).map_err(not_moved)?;
+        let store = store.place()?.open()?;
+        let id = block_on(import(&*store, &mut file, self.run_id.as_deref())).map_err(not_moved)?;
         Ok(match output {
             Output::Json => answer(&format!("{:#}\n", json!({"ok": true, "runId": id})), 0),
             Output::Text => answer(&format!("{id}\n"), 0),
@@ -317,7 +318,7 @@ impl Prune {
         };
         let before = since_1970().saturating_sub(self.older_than.unwrap_or_default());
         let before = u64::try_from(before.as_millis()).unwrap_or(u64::MAX);
-        let mut ended: Vec<_> = all(&store, &filter)?
+        let mut ended: Vec<_> = all(&*store, &filter)?
             .into_iter()
             .filter(|run| run.status.is_final() && run.updated_at <= before)
             .collect();

@@ -9,7 +9,8 @@ use pirn::{RunView, Step};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::store::{StoreArgs, close, latest, not_resumed, shown};
+use crate::place::StoreArgs;
+use crate::store::{close, latest, not_resumed, shown};
 use crate::terminal::{Output, answer, table};
 
 /// Arguments of `pirn runs list`.
@@ -45,7 +46,7 @@ impl List {
             session: self.session.clone(),
             ..RunFilter::default()
         };
-        let runs = latest(&store.open()?, filter, self.limit.unwrap_or(usize::MAX))?;
+        let runs = latest(&*store.open()?, filter, self.limit.unwrap_or(usize::MAX))?;
         let text = match output {
             Output::Json => format!("{:#}\n", json!({"runs": runs.iter().map(shown).collect::<Vec<_>>()})),
             Output::Text => table(

@@ -6,8 +6,8 @@ mod look;
 use std::process::ExitCode;
 
 use crate::failure::Failure;
+use crate::place::StoreArgs;
 use crate::run::resumed;
-use crate::store::StoreArgs;
 use crate::terminal::Output;
 
 /// Arguments of `pirn runs`.

@@ -1,0 +1,454 @@
+//! The claims of this process: which runs it carries, how it keeps them, and what is next for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures::channel::oneshot;
+use pirn_store::{Assignment, StoreError};
+use tokio::sync::Notify;
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::connect::{Connection, Server};
+use crate::fault::Fault;
+use crate::read::Answer;
+use crate::reply::answer;
+
+/// An idle worker looks so often whether there is something for it.
+const POLL: Duration = Duration::from_millis(100);
+/// The same, where somebody waits for an answer or a turn.
+const POLL_SOON: Duration = Duration::from_millis(20);
+/// So many runs are claimed at once: another worker may be idle too.
+const AT_ONCE: usize = 8;
+/// A heartbeat is due when so much of a claim has passed.
+const HEARTBEATS: u32 = 4;
+
+/// The claims that this process has, as it knows.
+pub(crate) struct Held {
+    /// Names this store's commits.
+    pub(crate) writer: String,
+    /// Names this process in its claims; no other has this name.
+    pub(crate) worker: String,
+    /// A claim lasts so long without a heartbeat.
+    pub(crate) seconds: i32,
+    number: AtomicI64,
+    state: Mutex<State>,
+    /// Something is to be looked at.
+    pub(crate) wake: Arc<Notify>,
+}
+
+#[derive(Default)]
+struct State {
+    claims: BTreeMap<String, Claim>,
+    turns: Vec<Turn>,
+    tells: Vec<Tell>,
+    ends: Vec<End>,
+    /// Runs that this process carries at once, at most; it takes none over where that is 0.
+    carries: usize,
+}
+
+#[derive(Clone)]
+struct Claim {
+    id: String,
+    is_lost: bool,
+}
+
+/// A run that waits for its turn.
+struct Turn {
+    session: String,
+    run: String,
+    answer: Option<oneshot::Sender<Result<(), StoreError>>>,
+}
+
+/// A run whose end somebody waits for.
+struct End {
+    run: String,
+    answer: Option<oneshot::Sender<Result<(), StoreError>>>,
+}
+
+/// A run that was told something in another process.
+struct Tell {
+    request: i64,
+    answer: Option<oneshot::Sender<Result<Option<String>, StoreError>>>,
+}
+
+impl Held {
+    pub(crate) fn new(writer: String, worker: String, seconds: i32) -> Self {
+        Self {
+            writer,
+            worker,
+            seconds,
+            number: AtomicI64::new(1),
+            state: Mutex::default(),
+            wake: Arc::default(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn next_number(&self) -> i64 {
+        self.number.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The claim that a write for this run names; also one that is lost, so that the write is refused.
+    pub(crate) fn claim_of(&self, run: &str) -> Option<String> {
+        self.state().claims.get(run).map(|claim| claim.id.clone())
+    }
+
+    pub(crate) fn put(&self, run: &str, id: String) {
+        self.state().claims.insert(run.to_owned(), Claim { id, is_lost: false });
+    }
+
+    pub(crate) fn forget(&self, run: &str) -> Option<String> {
+        self.state().claims.remove(run).map(|claim| claim.id)
+    }
+
+    /// Marks a claim that is another's by now; true for the first who says so.
+    pub(crate) fn lose(&self, run: &str) -> bool {
+        let mut state = self.state();
+        // Whoever has it now waits for its turn.
+        state.turns.retain(|turn| turn.run != run);
+        let claim = state.claims.get_mut(run);
+        claim.is_some_and(|claim| !std::mem::replace(&mut claim.is_lost, true))
+    }
+
+    pub(crate) fn carry(&self, at_most: usize) {
+        self.state().carries = at_most;
+        self.wake.notify_one();
+    }
+
+    /// The runs that are claimed.
+    pub(crate) fn runs(&self) -> Vec<String> {
+        self.state().claims.keys().cloned().collect()
+    }
+
+    pub(crate) fn wait_turn(&self, session: &str, run: &str, answer: oneshot::Sender<Result<(), StoreError>>) {
+        self.state().turns.push(Turn {
+            session: session.to_owned(),
+            run: run.to_owned(),
+            answer: Some(answer),
+        });
+        self.wake.notify_one();
+    }
+
+    pub(crate) fn wait_end(&self, run: &str, answer: oneshot::Sender<Result<(), StoreError>>) {
+        self.state().ends.push(End {
+            run: run.to_owned(),
+            answer: Some(answer),
+        });
+        self.wake.notify_one();
+    }
+
+    pub(crate) fn wait_told(&self, request: i64, answer: oneshot::Sender<Result<Option<String>, StoreError>>) {
+        self.state().tells.push(Tell {
+            request,
+            answer: Some(answer),
+        });
+        self.wake.notify_one();
+    }
+
+    /// The claims to be kept, by their ids.
+    fn alive(&self) -> BTreeMap<String, String> {
+        let state = self.state();
+        let alive = state.claims.iter().filter(|(_, claim)| !claim.is_lost);
+        alive.map(|(run, claim)| (claim.id.clone(), run.clone())).collect()
+    }
+}
+
+/// Keeps claims and makes new ones, until nobody waits for them any more.
+pub(crate) struct Keeper {
+    pub(crate) server: Server,
+    pub(crate) held: Arc<Held>,
+    pub(crate) assignments: UnboundedSender<Assignment>,
+    pub(crate) connection: Option<Connection>,
+    /// Requests that were handed on.
+    pub(crate) asked: BTreeSet<i64>,
+    pub(crate) last_heartbeat: Instant,
+}
+
+impl Keeper {
+    pub(crate) async fn live(mut self) {
+        let mut delay = POLL;
+        loop {
+            let looked = self.look().await;
+            match looked {
+                Ok(()) => {
+                    let state = self.held.state();
+                    let somebody_waits = !state.turns.is_empty() || !state.tells.is_empty();
+                    delay = if somebody_waits { POLL_SOON } else { POLL };
+                }
+                Err(Fault::Lost(why)) => {
+                    if self.connection.take().is_some() {
+                        tracing::warn!(
+                            server = &*self.server.name,
+                            why,
+                            "claims are not kept: the connection is lost"
+                        );
+                    }
+                    delay = (delay * 2).min(Duration::from_secs(1));
+                }
+                // In another's way, or refused: the next look may go well.
+                Err(Fault::Again(why) | Fault::Failed(why) | Fault::Refused(why, _)) => {
+                    tracing::warn!(server = &*self.server.name, why, "claims were not looked after");
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(delay) => {}
+                () = self.held.wake.notified() => {}
+            }
+        }
+    }
+
+    fn assign(&self, assignment: Assignment) {
+        // Where nobody listens any more, the claim runs out.
+        drop(self.assignments.send(assignment));
+    }
+
+    async fn look(&mut self) -> Result<(), Fault> {
+        let claims = self.held.alive();
+        let (carried, at_most, turns, tells, ends) = {
+            let state = self.held.state();
+            let waiting = (state.turns.len(), state.tells.len(), state.ends.len());
+            (state.claims.len(), state.carries, waiting.0, waiting.1, waiting.2)
+        };
+        let is_idle = carried == 0 && turns == 0 && tells == 0 && ends == 0 && at_most == 0;
+        if is_idle {
+            return Ok(());
+        }
+        if self.connection.is_none() {
+            let heard = Some(Arc::clone(&self.held.wake));
+            let opened = self.server.open(heard).await;
+            let connection = opened.map_err(|error| Fault::Lost(error.to_string()))?;
+            connection.execute("LISTEN pirn").await?;
+            self.connection = Some(connection);
+        }
+        let lasts = Duration::from_secs(u64::from(self.held.seconds.unsigned_abs()));
+        if self.last_heartbeat.elapsed() >= lasts / HEARTBEATS && !claims.is_empty() {
+            self.heartbeat(&claims).await?;
+        }
+        if carried > 0 {
+            self.requests().await?;
+        }
+        if carried < at_most {
+            self.claim_next((at_most - carried).min(AT_ONCE)).await?;
+        }
+        if turns > 0 {
+            self.turns().await?;
+        }
+        if tells > 0 {
+            self.tells().await?;
+        }
+        if ends > 0 {
+            self.ends().await?;
+        }
+        Ok(())
+    }
+
+    fn on(&self) -> Result<&Connection, Fault> {
+        self.connection
+            .as_ref()
+            .ok_or_else(|| Fault::Lost("not connected".to_owned()))
+    }
+
+    async fn heartbeat(&mut self, claims: &BTreeMap<String, String>) -> Result<(), Fault> {
+        let ids: Vec<&str> = claims.keys().map(String::as_str).collect();
+        let sql = "SELECT claim, is_lost FROM pirn.extend($1::text[]::uuid[], $2, $3)";
+        let (worker, seconds) = (&self.held.worker, self.held.seconds);
+        let rows = self.on()?.query(sql, &[&ids, worker, &seconds]).await?;
+        let mut is_kept = true;
+        for row in rows {
+            let (claim, is_lost): (String, bool) = (row.try_get(0)?, row.try_get(1)?);
+            // The other ones were in use just now, and are looked at again soon.
+            is_kept &= is_lost;
+            let Some(run) = claims.get(&claim).filter(|_| is_lost) else {
+                continue;
+            };
+            // It may have ended, or been released, since.
+            if self.held.claim_of(run).as_ref() == Some(&claim) && self.held.lose(run) {
+                tracing::warn!(
+                    run_id = run,
+                    "the claim on the run ran out: another worker goes on with it"
+                );
+                self.assign(Assignment::Lost(run.clone()));
+            }
+        }
+        if is_kept {
+            self.last_heartbeat = Instant::now();
+        }
+        Ok(())
+    }
+
+    async fn requests(&mut self) -> Result<(), Fault> {
+        let sql = "SELECT q.id, r.id, q.body FROM pirn.requests q JOIN pirn.runs r ON r.key = q.run \
+            JOIN absurd.r_pirn a ON a.task_id = r.task AND a.state = 'running' AND a.claimed_by = $1 \
+            WHERE q.answer IS NULL ORDER BY q.id";
+        let rows = self.on()?.query(sql, &[&self.held.worker]).await?;
+        let mut open = BTreeSet::new();
+        for row in rows {
+            let (request, run, body): (i64, String, String) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+            open.insert(request);
+            if !self.asked.contains(&request) {
+                let request = request.cast_unsigned();
+                self.assign(Assignment::Tell { request, run, body });
+            }
+        }
+        self.asked = open;
+        Ok(())
+    }
+
+    async fn claim_next(&mut self, most: usize) -> Result<(), Fault> {
+        let most = i32::try_from(most).unwrap_or(1);
+        let sql = "SELECT claim, run FROM pirn.claim_next($1, $2, $3)";
+        let rows = self
+            .on()?
+            .query(sql, &[&self.held.worker, &self.held.seconds, &most])
+            .await?;
+        for row in rows {
+            let (claim, run): (String, String) = (row.try_get(0)?, row.try_get(1)?);
+            if self.held.claim_of(&run).is_some() {
+                // It was this process's once, which has not let go of it yet.
+                if self.held.lose(&run) {
+                    self.assign(Assignment::Lost(run));
+                }
+                self.give_back(&claim).await?;
+                continue;
+            }
+            self.held.put(&run, claim);
+            self.assign(Assignment::Run(run));
+        }
+        Ok(())
+    }
+
+    async fn give_back(&self, claim: &str) -> Result<(), Fault> {
+        let sql = "SELECT pirn.release($1::text::uuid, $2, 1)";
+        self.on()?.query(sql, &[&claim, &self.held.worker]).await?;
+        Ok(())
+    }
+
+    async fn turns(&mut self) -> Result<(), Fault> {
+        let waiting: Vec<(String, String)> = {
+            let mut state = self.held.state();
+            // Who was cancelled waits no more.
+            state
+                .turns
+                .retain(|turn| turn.answer.as_ref().is_some_and(|answer| !answer.is_canceled()));
+            let turns = state.turns.iter();
+            turns.map(|turn| (turn.session.clone(), turn.run.clone())).collect()
+        };
+        for (session, run) in waiting {
+            let sql = "SELECT pirn.take_turn($1, $2)";
+            let rows = self.on()?.query(sql, &[&session, &run]).await?;
+            let Some(row) = rows.first() else { continue };
+            if row.try_get(0)? {
+                let mut state = self.held.state();
+                for turn in state.turns.iter_mut().filter(|turn| turn.run == run) {
+                    answer(&mut turn.answer, Ok(()));
+                }
+                state.turns.retain(|turn| turn.run != run);
+            }
+        }
+        Ok(())
+    }
+
+    async fn ends(&mut self) -> Result<(), Fault> {
+        let waiting: Vec<String> = self.held.state().ends.iter().map(|end| end.run.clone()).collect();
+        let sql = "SELECT id FROM pirn.runs WHERE id = ANY($1) AND status < 4 AND NOT is_hidden";
+        let rows = self.on()?.query(sql, &[&waiting]).await?;
+        let live: Result<BTreeSet<String>, _> = rows.iter().map(|row| row.try_get(0)).collect();
+        let live = live?;
+        let mut state = self.held.state();
+        for end in &mut state.ends {
+            // Who came since was not asked for.
+            if waiting.contains(&end.run) && !live.contains(&end.run) {
+                answer(&mut end.answer, Ok(()));
+            }
+        }
+        state.ends.retain(|end| end.answer.is_some());
+        Ok(())
+    }
+
+    async fn tells(&mut self) -> Result<(), Fault> {
+        let waiting: Vec<i64> = self.held.state().tells.iter().map(|tell| tell.request).collect();
+        // One that is not carried any more is taken back in the same step.
+        let sql = "DELETE FROM pirn.requests q USING pirn.runs r WHERE q.run = r.key AND q.id = ANY($1) \
+            AND (q.answer IS NOT NULL OR pirn.claimant(r.task) IS NULL) RETURNING q.id, q.answer";
+        let rows = self.on()?.query(sql, &[&waiting]).await?;
+        let mut answers = BTreeMap::new();
+        for row in rows {
+            let (request, answer): (i64, Option<String>) = (row.try_get(0)?, row.try_get(1)?);
+            answers.insert(request, answer);
+        }
+        let mut state = self.held.state();
+        for tell in &mut state.tells {
+            if let Some(told) = answers.remove(&tell.request) {
+                answer(&mut tell.answer, Ok(told));
+            }
+        }
+        state.tells.retain(|tell| tell.answer.is_some());
+        Ok(())
+    }
+}
+
+/// The commands about claims.
+impl Held {
+    pub(crate) async fn claim(&self, on: &Connection, run: &str) -> Answer<()> {
+        if self.claim_of(run).is_some() {
+            return Ok(Ok(()));
+        }
+        let sql = "SELECT claim, code, name FROM pirn.claim($1, $2, $3)";
+        let rows = on.query(sql, &[&run, &self.worker, &self.seconds]).await?;
+        let row = rows.first().ok_or_else(|| Fault::Failed("no answer".to_owned()))?;
+        let (claim, code): (Option<String>, Option<String>) = (row.try_get(0)?, row.try_get(1)?);
+        if let Some(claim) = claim {
+            self.put(run, claim);
+            self.wake.notify_one();
+            return Ok(Ok(()));
+        }
+        let run = run.to_owned();
+        match code.as_deref() {
+            Some("HELD") => {
+                let by: Option<String> = row.try_get(2)?;
+                if by.as_ref() == Some(&self.worker) {
+                    // It was claimed here, and the answer was lost with a connection: the claim runs out.
+                    tracing::info!(
+                        run_id = run,
+                        "the run was claimed here, and is again when that has run out"
+                    );
+                }
+                let by = by.unwrap_or_default();
+                Ok(Err(StoreError::RunHeld { run, by }))
+            }
+            Some("NO_SUCH_RUN") => Ok(Err(StoreError::NoSuchRun { run })),
+            // Nobody writes to it any more.
+            Some(_) | None => Ok(Ok(())),
+        }
+    }
+
+    pub(crate) async fn release(&self, on: &Connection, run: &str, after_ms: u64) -> Answer<()> {
+        if let Some(claim) = self.claim_of(run) {
+            let seconds = after_ms as f64 / 1_000.0;
+            let sql = "SELECT pirn.release($1::text::uuid, $2, $3)";
+            on.query(sql, &[&claim, &self.worker, &seconds]).await?;
+            self.forget(run);
+        }
+        Ok(Ok(()))
+    }
+
+    /// Puts a request to a run that is carried; none where nobody carries it.
+    pub(crate) async fn ask(on: &Connection, run: &str, body: &str) -> Answer<Option<i64>> {
+        let sql = "WITH asked AS (INSERT INTO pirn.requests(run, body) SELECT key, $2 FROM pirn.runs \
+            WHERE id = $1 AND pirn.claimant(task) IS NOT NULL RETURNING id) \
+            SELECT id FROM asked, pg_notify('pirn', 'request')";
+        let rows = on.query(sql, &[&run, &body]).await?;
+        Ok(Ok(rows.first().map(|row| row.try_get(0)).transpose()?))
+    }
+
+    pub(crate) async fn answer(on: &Connection, request: u64, answer: &str) -> Answer<()> {
+        let sql = "UPDATE pirn.requests SET answer = $2 WHERE id = $1";
+        on.query(sql, &[&request.cast_signed(), &answer]).await?;
+        Ok(Ok(()))
+    }
+}

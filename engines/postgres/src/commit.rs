@@ -1,0 +1,201 @@
+//! One commit: as the server takes it, and its answer.
+
+use std::sync::Arc;
+
+use futures::channel::oneshot;
+use pirn_store::{Commit, Content, ContentHash, Follows, MAX_FORKS, RunStatus, StoreError, TimerChange};
+use serde_json::{Value, json};
+use tokio_postgres::Row;
+
+use crate::claims::Held;
+use crate::connect::Connection;
+use crate::fault::Fault;
+use crate::read::status_code;
+use crate::reply::answer;
+
+pub(crate) const SQL: &str = "SELECT code, name, expected, found_at, steps, new_claim FROM pirn.commit($1::text::uuid, $2, \
+    $3::text::uuid, $4, $5, $6::text::jsonb, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
+
+pub(crate) const FAULTY: &str = "the server's answer is not what was asked for";
+
+/// A commit that waits for its answer.
+pub(crate) struct Committing {
+    commit: Commit,
+    /// Counts the commits of this store's.
+    number: i64,
+    held: Arc<Held>,
+    location: Arc<str>,
+    answer: Option<oneshot::Sender<Result<u64, StoreError>>>,
+}
+
+impl Committing {
+    pub(crate) fn new(
+        commit: Commit,
+        held: Arc<Held>,
+        location: Arc<str>,
+        answer: oneshot::Sender<Result<u64, StoreError>>,
+    ) -> Self {
+        Self {
+            commit,
+            number: held.next_number(),
+            held,
+            location,
+            answer: Some(answer),
+        }
+    }
+
+    /// Asks the server for it. That it is refused is an answer.
+    pub(crate) async fn send(&self, on: &Connection) -> Result<Row, Fault> {
+        let commit = &self.commit;
+        let claim = match commit.follows {
+            Follows::Start(_) => None,
+            Follows::Step(_) => self.held.claim_of(&commit.run),
+        };
+        let records = &commit.records;
+        let ats: Vec<i64> = records.iter().map(|record| record.at.cast_signed()).collect();
+        let effects: Vec<Option<&str>> = records.iter().map(|record| record.effect.as_deref()).collect();
+        let bodies: Vec<&str> = records.iter().map(|record| &*record.body).collect();
+        let hashes: Vec<ContentHash> = commit.contents.iter().map(Content::hash).collect();
+        let hashes: Vec<&[u8]> = hashes.iter().map(bytes).collect();
+        let texts: Vec<&str> = commit.contents.iter().map(|content| &**content.text()).collect();
+        let names: Vec<&[u8]> = commit.names.iter().map(bytes).collect();
+        let session = commit.session.as_ref();
+        let session_contents: Option<Vec<&[u8]>> = session.map(|write| write.contents.iter().map(bytes).collect());
+        let rows = on
+            .query(
+                SQL,
+                &[
+                    &self.held.writer,
+                    &self.number,
+                    &claim,
+                    &self.held.worker,
+                    &self.held.seconds,
+                    &small(commit).to_string(),
+                    &ats,
+                    &effects,
+                    &bodies,
+                    &hashes,
+                    &texts,
+                    &names,
+                    &session.map(|write| &*write.body),
+                    &session_contents,
+                    &commit.snapshot.as_ref().map(|snapshot| &*snapshot.body),
+                ],
+            )
+            .await?;
+        rows.into_iter().next().ok_or_else(|| Fault::Failed(FAULTY.to_owned()))
+    }
+
+    /// Takes the server's answer.
+    pub(crate) fn answered(&mut self, row: &Row) {
+        let steps = self.read(row).unwrap_or_else(|error| {
+            Err(StoreError::Failed {
+                file: Arc::clone(&self.location),
+                run: Some(self.commit.run.clone()),
+                why: error.to_string(),
+            })
+        });
+        answer(&mut self.answer, steps);
+    }
+
+    fn read(&self, row: &Row) -> Result<Result<u64, StoreError>, tokio_postgres::Error> {
+        let run = || self.commit.run.clone();
+        let Some(code) = row.try_get::<_, Option<&str>>(0)? else {
+            if let Some(claim) = row.try_get::<_, Option<String>>(5)? {
+                self.held.put(&self.commit.run, claim);
+            }
+            if self.commit.status.is_some_and(RunStatus::is_final) {
+                self.held.forget(&self.commit.run);
+            }
+            return Ok(Ok(row.try_get::<_, i64>(4)?.cast_unsigned()));
+        };
+        let name: String = row.try_get::<_, Option<String>>(1)?.unwrap_or_default();
+        let expected = row.try_get::<_, i64>(2)?.cast_unsigned();
+        let found = row.try_get::<_, i64>(3)?.cast_unsigned();
+        Ok(Err(match code {
+            "RUN_EXISTS" => StoreError::RunExists { run: name },
+            "NO_SUCH_RUN" => StoreError::NoSuchRun { run: name },
+            "MOVED" => StoreError::Moved {
+                run: name,
+                expected,
+                found,
+            },
+            "SESSION_MOVED" => StoreError::SessionMoved {
+                session: name,
+                expected,
+                found,
+            },
+            "HELD" => StoreError::RunHeld { run: run(), by: name },
+            "LOST" => {
+                self.held.lose(&self.commit.run);
+                StoreError::RunLost { run: run() }
+            }
+            "TOO_MANY_FORKS" => StoreError::too_many_forks(),
+            "NO_SUCH_CONTENT" if ContentHash::parse(&name).is_some() => StoreError::NoSuchContent {
+                hash: ContentHash::parse(&name).unwrap_or_else(|| ContentHash::of("")),
+            },
+            other => StoreError::Failed {
+                file: Arc::clone(&self.location),
+                run: Some(run()),
+                why: format!("refused: {other}"),
+            },
+        }))
+    }
+
+    pub(crate) fn fail(&mut self, error: StoreError) {
+        let error = match error {
+            StoreError::Failed { file, run: None, why } => StoreError::Failed {
+                file,
+                run: Some(self.commit.run.clone()),
+                why,
+            },
+            error => error,
+        };
+        answer(&mut self.answer, Err(error));
+    }
+}
+
+fn bytes(hash: &ContentHash) -> &[u8] {
+    hash.as_bytes()
+}
+
+/// Everything of a commit that is short.
+fn small(commit: &Commit) -> Value {
+    let mut small = json!({"run": commit.run});
+    match &commit.follows {
+        Follows::Step(step) => small["follows"] = json!(step.cast_signed()),
+        Follows::Start(new) => {
+            let contents: Vec<String> = new.contents.iter().map(ToString::to_string).collect();
+            small["start"] = json!({
+                "workflow": new.workflow,
+                "definition": new.definition.to_string(),
+                "contents": contents,
+                "semantics": new.semantics,
+                "session": new.session,
+                "baseRun": new.base.as_ref().map(|base| &base.run),
+                "baseStep": new.base.as_ref().map(|base| base.step.cast_signed()),
+                "startedAt": new.started_at.cast_signed(),
+                "isCarried": new.is_carried,
+                "maxForks": MAX_FORKS,
+            });
+        }
+    }
+    if let Some(status) = commit.status {
+        small["status"] = json!(status_code(status));
+    }
+    if !commit.timers.is_empty() {
+        let timers = commit.timers.iter().map(|change| match change {
+            TimerChange::Set { due, effect } => json!({"set": true, "due": due, "effect": effect}),
+            TimerChange::Clear { due, effect } => json!({"set": false, "due": due, "effect": effect}),
+        });
+        small["timers"] = timers.collect();
+    }
+    if let Some(session) = &commit.session {
+        let follows = session.follows.cast_signed();
+        small["session"] = json!({"id": session.id, "follows": follows, "at": session.at.cast_signed()});
+    }
+    if let Some(snapshot) = &commit.snapshot {
+        small["snapshot"] = json!(snapshot.step.cast_signed());
+    }
+    small
+}

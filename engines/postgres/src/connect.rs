@@ -1,0 +1,240 @@
+//! Connections to the server.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::future::poll_fn;
+use tokio::sync::Notify;
+use tokio_postgres::config::Host;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Row, Statement};
+
+use crate::fault::Fault;
+
+/// The release of absurd's schema that this version calls.
+pub(crate) const ABSURD: &str = "0.5.1";
+/// The layout of the schema `pirn` that it reads and writes.
+pub(crate) const LAYOUT: i32 = 1;
+
+/// Why there is no store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConnectError {
+    /// The URL is none that PostgreSQL takes.
+    Url(String),
+    /// No server answers there, or it lets nobody in.
+    Unreachable {
+        /// The server.
+        server: String,
+        /// The reason.
+        why: String,
+    },
+    /// The database has no schema of Pirn's: [`setup`](crate::setup) makes it.
+    NotSetUp {
+        /// The server.
+        server: String,
+    },
+    /// The database has a schema of another version. Nothing was changed in it.
+    Version {
+        /// The server.
+        server: String,
+        /// The schema, the version found, the version expected.
+        why: String,
+    },
+    /// `absurdctl` is not there, or did not make its schema.
+    Absurdctl {
+        /// The reason.
+        why: String,
+    },
+    /// The server refused something else.
+    Refused {
+        /// The server.
+        server: String,
+        /// The reason.
+        why: String,
+    },
+}
+
+impl ConnectError {
+    /// A stable code: `INVALID_URL`, `SERVER_UNREACHABLE`, `NOT_SET_UP`, `WRONG_SCHEMA`, `ABSURDCTL_FAILED` or
+    /// `STORE_ERROR`.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Url(_) => "INVALID_URL",
+            Self::Unreachable { .. } => "SERVER_UNREACHABLE",
+            Self::NotSetUp { .. } => "NOT_SET_UP",
+            Self::Version { .. } => "WRONG_SCHEMA",
+            Self::Absurdctl { .. } => "ABSURDCTL_FAILED",
+            Self::Refused { .. } => "STORE_ERROR",
+        }
+    }
+}
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Url(why) => write!(f, "invalid URL of a PostgreSQL server: {why}"),
+            Self::Unreachable { server, why } => write!(f, "{server} does not answer: {why}"),
+            Self::NotSetUp { server } => write!(f, "{server} has no schema pirn"),
+            Self::Absurdctl { why } => write!(f, "absurdctl: {why}"),
+            Self::Version { server, why } | Self::Refused { server, why } => write!(f, "{server}: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for ConnectError {}
+
+/// A server, as it was named.
+#[derive(Clone)]
+pub(crate) struct Server {
+    config: Config,
+    /// Without user and password.
+    pub(crate) name: Arc<str>,
+}
+
+impl Server {
+    pub(crate) fn parse(url: &str) -> Result<Self, ConnectError> {
+        let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
+            let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
+            ConnectError::Url(format!("{error}{}", cause.unwrap_or_default()))
+        })?;
+        if config.get_hosts().is_empty() {
+            return Err(ConnectError::Url(
+                "no host; such as postgres://user@localhost:5432/pirn".to_owned(),
+            ));
+        }
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(Duration::from_secs(10));
+        }
+        // A server that is gone without a word is noticed.
+        config.tcp_user_timeout(Duration::from_secs(20));
+        config.keepalives_idle(Duration::from_secs(20));
+        config.application_name("pirn");
+        let host = match &config.get_hosts()[0] {
+            Host::Tcp(host) => host.clone(),
+            #[cfg(unix)]
+            Host::Unix(folder) => folder.display().to_string(),
+        };
+        let port = config.get_ports().first().copied().unwrap_or(5432);
+        let database = config.get_dbname().or(config.get_user()).unwrap_or_default();
+        let name = format!("postgres://{host}:{port}/{database}").into();
+        Ok(Self { config, name })
+    }
+
+    /// Connects. `heard` is told of every notification.
+    pub(crate) async fn connect(&self, heard: Option<Arc<Notify>>) -> Result<Connection, ConnectError> {
+        let connected = self.config.connect(NoTls).await;
+        let (client, mut connection) = connected.map_err(|error| ConnectError::Unreachable {
+            server: self.name.to_string(),
+            why: told(&error),
+        })?;
+        tokio::spawn(async move {
+            // An error of the connection is told to whoever waits for an answer on it.
+            while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
+                if let (AsyncMessage::Notification(_), Some(heard)) = (message, &heard) {
+                    heard.notify_one();
+                }
+            }
+        });
+        let connection = Connection {
+            client,
+            statements: Mutex::default(),
+        };
+        // Whatever the server's default is, what is answered is on its disk.
+        let set = "SET synchronous_commit = on; SET client_encoding = 'UTF8'; SET search_path = pg_catalog";
+        connection.execute(set).await.map_err(|fault| self.refused(fault))?;
+        Ok(connection)
+    }
+
+    /// The same, for a database that is set up.
+    pub(crate) async fn open(&self, heard: Option<Arc<Notify>>) -> Result<Connection, ConnectError> {
+        let connection = self.connect(heard).await?;
+        self.check(&connection).await?;
+        Ok(connection)
+    }
+
+    async fn check(&self, on: &Connection) -> Result<(), ConnectError> {
+        let there = "SELECT to_regclass('pirn.layout') IS NOT NULL AND to_regprocedure('absurd.get_schema_version()') IS NOT NULL";
+        let is_there: bool = self.one(on, there).await?;
+        if !is_there {
+            return Err(ConnectError::NotSetUp {
+                server: self.name.to_string(),
+            });
+        }
+        let layout: i32 = self.one(on, "SELECT version FROM pirn.layout").await?;
+        let absurd: String = self.one(on, "SELECT absurd.get_schema_version()").await?;
+        self.expect("pirn", &layout, &LAYOUT)?;
+        self.expect("absurd", &*absurd, ABSURD)
+    }
+
+    pub(crate) fn expect<T: PartialEq + fmt::Display + ?Sized>(
+        &self,
+        schema: &str,
+        found: &T,
+        expected: &T,
+    ) -> Result<(), ConnectError> {
+        if found == expected {
+            return Ok(());
+        }
+        Err(ConnectError::Version {
+            server: self.name.to_string(),
+            why: format!("its schema {schema} is of version {found}; this pirn works with {expected}"),
+        })
+    }
+
+    pub(crate) async fn one<T>(&self, on: &Connection, sql: &'static str) -> Result<T, ConnectError>
+    where
+        T: for<'a> tokio_postgres::types::FromSql<'a>,
+    {
+        let rows = on.query(sql, &[]).await.map_err(|fault| self.refused(fault))?;
+        let row = rows
+            .first()
+            .ok_or_else(|| self.refused(Fault::Failed("no row".to_owned())))?;
+        row.try_get(0).map_err(|error| self.refused(error.into()))
+    }
+
+    pub(crate) fn refused(&self, fault: Fault) -> ConnectError {
+        let server = self.name.to_string();
+        match fault {
+            Fault::Lost(why) => ConnectError::Unreachable { server, why },
+            Fault::Again(why) | Fault::Failed(why) | Fault::Refused(why, _) => ConnectError::Refused { server, why },
+        }
+    }
+}
+
+fn told(error: &tokio_postgres::Error) -> String {
+    match (error.as_db_error(), std::error::Error::source(error)) {
+        (Some(refused), _) => refused.message().to_owned(),
+        (None, Some(cause)) => cause.to_string(),
+        (None, None) => error.to_string(),
+    }
+}
+
+/// One connection, with what was prepared on it.
+pub(crate) struct Connection {
+    client: Client,
+    statements: Mutex<BTreeMap<&'static str, Statement>>,
+}
+
+impl Connection {
+    pub(crate) async fn execute(&self, sql: &str) -> Result<(), Fault> {
+        Ok(self.client.batch_execute(sql).await?)
+    }
+
+    pub(crate) async fn query(&self, sql: &'static str, parameters: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, Fault> {
+        let statement = self.prepared(sql).await?;
+        Ok(self.client.query(&statement, parameters).await?)
+    }
+
+    /// Prepares it, once.
+    pub(crate) async fn prepared(&self, sql: &'static str) -> Result<Statement, Fault> {
+        let known = || self.statements.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(statement) = known().get(sql) {
+            return Ok(statement.clone());
+        }
+        let statement = self.client.prepare(sql).await?;
+        known().insert(sql, statement.clone());
+        Ok(statement)
+    }
+}

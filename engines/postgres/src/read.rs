@@ -1,0 +1,223 @@
+//! Commands that are no commits.
+
+use std::sync::Arc;
+
+use pirn_store::{
+    Base, ContentHash, Record, Removed, Run, RunFilter, RunPlace, RunStatus, Session, Snapshot, StoreError, Timer,
+};
+use tokio_postgres::Row;
+
+use crate::connect::Connection;
+use crate::fault::Fault;
+
+/// The answer to a command: the store's refusal is one too.
+pub(crate) type Answer<T> = Result<Result<T, StoreError>, Fault>;
+
+/// As many as a query may ask for.
+fn most(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+fn number(row: &Row, column: usize) -> Result<u64, Fault> {
+    Ok(row.try_get::<_, i64>(column)?.cast_unsigned())
+}
+
+fn hash(bytes: &[u8]) -> Result<ContentHash, Fault> {
+    let bytes = bytes.try_into().map(ContentHash::from_bytes);
+    bytes.map_err(|_| Fault::Failed("a kept hash has not 32 bytes".to_owned()))
+}
+
+fn hashes(row: &Row, column: usize) -> Result<Vec<ContentHash>, Fault> {
+    let kept: Vec<&[u8]> = row.try_get(column)?;
+    kept.into_iter().map(hash).collect()
+}
+
+const RUN: &str = "SELECT id, workflow, definition, contents, semantics, session, base_run, base_step, status, started_at, \
+    updated_at, steps FROM pirn.runs WHERE id = $1 AND NOT is_hidden";
+
+fn run_of(row: &Row) -> Result<Run, Fault> {
+    let base: Option<String> = row.try_get(6)?;
+    let status: i16 = row.try_get(8)?;
+    let status = usize::try_from(status).ok().and_then(|place| RunStatus::ALL.get(place));
+    Ok(Run {
+        id: row.try_get(0)?,
+        workflow: row.try_get(1)?,
+        definition: hash(row.try_get(2)?)?,
+        contents: hashes(row, 3)?,
+        semantics: u32::try_from(row.try_get::<_, i64>(4)?).unwrap_or_default(),
+        session: row.try_get(5)?,
+        base: match base {
+            Some(run) => Some(Base {
+                run,
+                step: number(row, 7)?,
+            }),
+            None => None,
+        },
+        status: *status.ok_or_else(|| Fault::Failed("a kept status is none".to_owned()))?,
+        started_at: number(row, 9)?,
+        updated_at: number(row, 10)?,
+        steps: number(row, 11)?,
+    })
+}
+
+pub(crate) async fn run(on: &Connection, id: &str) -> Answer<Option<Run>> {
+    let rows = on.query(RUN, &[&id]).await?;
+    Ok(Ok(rows.first().map(run_of).transpose()?))
+}
+
+const OLDEST: &str = "SELECT id, workflow, definition, contents, semantics, session, base_run, base_step, status, started_at, \
+    updated_at, steps FROM pirn.runs WHERE NOT is_hidden AND status = ANY($1) AND ($2::text IS NULL OR session = $2) \
+    AND ($3::bigint IS NULL OR (started_at, id) > ($3, $4)) ORDER BY started_at, id LIMIT $5";
+
+const YOUNGEST: &str = "SELECT id, workflow, definition, contents, semantics, session, base_run, base_step, status, started_at, \
+    updated_at, steps FROM pirn.runs WHERE NOT is_hidden AND status = ANY($1) AND ($2::text IS NULL OR session = $2) \
+    AND ($3::bigint IS NULL OR (started_at, id) < ($3, $4)) ORDER BY started_at DESC, id DESC LIMIT $5";
+
+pub(crate) async fn runs(
+    on: &Connection,
+    filter: &RunFilter,
+    after: Option<&RunPlace>,
+    limit: usize,
+) -> Answer<Vec<Run>> {
+    let statuses = RunStatus::ALL.into_iter().filter(|status| filter.has_status(*status));
+    let statuses: Vec<i16> = statuses.map(status_code).collect();
+    let sql = if filter.youngest_first { YOUNGEST } else { OLDEST };
+    let started = after.map(|after| after.started_at.cast_signed());
+    let id = after.map(|after| &*after.id);
+    let rows = on
+        .query(sql, &[&statuses, &filter.session, &started, &id, &most(limit)])
+        .await?;
+    let runs: Result<Vec<Run>, Fault> = rows.iter().map(run_of).collect();
+    Ok(Ok(runs?))
+}
+
+pub(crate) async fn journal(on: &Connection, id: &str, after: u64, limit: usize) -> Answer<Vec<Record>> {
+    let sql = "SELECT at, effect, body FROM pirn.read_journal($1, $2, $3)";
+    let after = i64::try_from(after).unwrap_or(i64::MAX);
+    let rows = on.query(sql, &[&id, &after, &most(limit)]).await?;
+    let records = rows.iter().map(|row| {
+        Ok::<_, Fault>(Record {
+            at: number(row, 0)?,
+            effect: row.try_get(1)?,
+            body: row.try_get(2)?,
+        })
+    });
+    let records: Result<Vec<Record>, Fault> = records.collect();
+    Ok(Ok(records?))
+}
+
+pub(crate) async fn contents(on: &Connection, wanted: &[ContentHash]) -> Answer<Vec<Arc<str>>> {
+    let sql = "SELECT c.body FROM unnest($1::bytea[]) WITH ORDINALITY AS w(hash, at) \
+        LEFT JOIN pirn.contents c ON c.hash = w.hash ORDER BY w.at";
+    let hashes: Vec<&[u8]> = wanted.iter().map(|hash| &hash.as_bytes()[..]).collect();
+    let rows = on.query(sql, &[&hashes]).await?;
+    let mut texts = Vec::with_capacity(rows.len());
+    for (row, hash) in rows.iter().zip(wanted) {
+        let Some(text) = row.try_get::<_, Option<&str>>(0)? else {
+            return Ok(Err(StoreError::NoSuchContent { hash: *hash }));
+        };
+        texts.push(text.into());
+    }
+    Ok(Ok(texts))
+}
+
+pub(crate) async fn snapshot(on: &Connection, id: &str, at_most: u64) -> Answer<Option<Snapshot>> {
+    let sql = "SELECT s.step, s.body FROM pirn.runs r LEFT JOIN pirn.snapshots s ON s.run = r.key AND s.step <= $2 \
+        WHERE r.id = $1 AND NOT r.is_hidden";
+    let at_most = i64::try_from(at_most).unwrap_or(i64::MAX);
+    let rows = on.query(sql, &[&id, &at_most]).await?;
+    let Some(row) = rows.first() else {
+        return Ok(Err(StoreError::NoSuchRun { run: id.to_owned() }));
+    };
+    let Some(step) = row.try_get::<_, Option<i64>>(0)? else {
+        return Ok(Ok(None));
+    };
+    Ok(Ok(Some(Snapshot {
+        step: step.cast_unsigned(),
+        body: row.try_get(1)?,
+    })))
+}
+
+pub(crate) async fn timers(on: &Connection, until: u64, limit: usize) -> Answer<Vec<Timer>> {
+    let sql = "SELECT t.due, r.id, t.effect FROM pirn.timers t JOIN pirn.runs r ON r.key = t.run WHERE t.due <= $1 \
+        ORDER BY t.due, r.id, t.effect LIMIT $2";
+    let until = i64::try_from(until).unwrap_or(i64::MAX);
+    let rows = on.query(sql, &[&until, &most(limit)]).await?;
+    let timers = rows.iter().map(|row| {
+        Ok::<_, Fault>(Timer {
+            due: number(row, 0)?,
+            run: row.try_get(1)?,
+            effect: row.try_get(2)?,
+        })
+    });
+    let timers: Result<Vec<Timer>, Fault> = timers.collect();
+    Ok(Ok(timers?))
+}
+
+fn session_of(row: &Row) -> Result<Session, Fault> {
+    Ok(Session {
+        id: row.try_get(0)?,
+        version: number(row, 1)?,
+        body: row.try_get(2)?,
+        contents: hashes(row, 3)?,
+        run: row.try_get(4)?,
+        updated_at: number(row, 5)?,
+    })
+}
+
+pub(crate) async fn sessions(on: &Connection, after: Option<&str>, limit: usize) -> Answer<Vec<Session>> {
+    let sql = "SELECT id, version, body, contents, run, updated_at FROM pirn.sessions \
+        WHERE $1::text IS NULL OR id > $1 ORDER BY id LIMIT $2";
+    let rows = on.query(sql, &[&after, &most(limit)]).await?;
+    let sessions: Result<Vec<Session>, Fault> = rows.iter().map(session_of).collect();
+    Ok(Ok(sessions?))
+}
+
+pub(crate) async fn session(on: &Connection, id: &str) -> Answer<Option<Session>> {
+    let sql = "SELECT id, version, body, contents, run, updated_at FROM pirn.sessions WHERE id = $1";
+    let rows = on.query(sql, &[&id]).await?;
+    Ok(Ok(rows.first().map(session_of).transpose()?))
+}
+
+pub(crate) async fn set_meta(on: &Connection, name: &str, value: Option<&str>) -> Answer<()> {
+    let set =
+        "INSERT INTO pirn.meta(name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+    match value {
+        Some(value) => on.query(set, &[&name, &value]).await?,
+        None => on.query("DELETE FROM pirn.meta WHERE name = $1", &[&name]).await?,
+    };
+    Ok(Ok(()))
+}
+
+pub(crate) async fn meta(on: &Connection, name: &str) -> Answer<Option<String>> {
+    let rows = on
+        .query("SELECT value FROM pirn.meta WHERE name = $1", &[&name])
+        .await?;
+    let value = rows.first().map(|row| row.try_get(0)).transpose()?;
+    Ok(Ok(value))
+}
+
+pub(crate) async fn remove(on: &Connection, ids: &[String], dry_run: bool) -> Answer<Removed> {
+    on.execute("BEGIN").await?;
+    let rows = on.query("SELECT runs, bytes FROM pirn.remove($1)", &[&ids]).await;
+    on.execute(if rows.is_err() || dry_run { "ROLLBACK" } else { "COMMIT" })
+        .await?;
+    let rows = rows?;
+    let row = rows.first().ok_or_else(|| Fault::Failed("no answer".to_owned()))?;
+    Ok(Ok(Removed {
+        runs: number(row, 0)?,
+        bytes: number(row, 1)?,
+    }))
+}
+
+pub(crate) async fn remove_session(on: &Connection, id: &str) -> Answer<bool> {
+    let rows = on.query("SELECT pirn.remove_session($1)", &[&id]).await?;
+    let row = rows.first().ok_or_else(|| Fault::Failed("no answer".to_owned()))?;
+    Ok(Ok(row.try_get(0)?))
+}
+
+/// A status as it is kept.
+pub(crate) fn status_code(status: RunStatus) -> i16 {
+    let place = RunStatus::ALL.iter().position(|known| *known == status);
+    place.and_then(|place| i16::try_from(place).ok()).unwrap_or_default()
+}

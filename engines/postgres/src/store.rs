@@ -1,0 +1,383 @@
+//! The store.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use futures::channel::oneshot;
+use pirn_store::{
+    Assignment, Claims, Commit, ContentHash, Pending, Record, Removed, Run, RunFilter, RunPlace, Session, Snapshot,
+    Store, StoreError, Timer,
+};
+use tokio::sync::Mutex;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use crate::claims::{Held, Keeper};
+use crate::commit::Committing;
+use crate::connect::{ConnectError, Server};
+use crate::queue::{Carrier, Job, Queue};
+use crate::{read, thread};
+
+/// Settings of a [`PostgresStore`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PostgresOptions {
+    /// A claim lasts so long without a heartbeat (default 30 s): after that another worker takes over the run of one that has
+    /// died or stands still. Whole seconds, at least 1.
+    pub claim: Duration,
+    /// The name of this process in its claims, for people (default: its process id).
+    pub name: Option<String>,
+    /// A server that does not come back in so much time has failed: the runs here end with `STORE_ERROR`, and stay in the
+    /// store (default 60 s).
+    pub patience: Duration,
+}
+
+impl Default for PostgresOptions {
+    fn default() -> Self {
+        Self {
+            claim: Duration::from_secs(30),
+            name: None,
+            patience: Duration::from_mins(1),
+        }
+    }
+}
+
+impl PostgresOptions {
+    /// The time that a claim lasts without a heartbeat.
+    #[must_use]
+    pub fn claim(mut self, lasts: Duration) -> Self {
+        self.claim = lasts;
+        self
+    }
+
+    /// The name of this process.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// The time that a server may be away.
+    #[must_use]
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+}
+
+/// Runs in a database that several processes share. Dropping it waits for every command that was given.
+pub struct PostgresStore {
+    queue: Option<Queue>,
+    held: Arc<Held>,
+    location: Arc<str>,
+    assignments: Arc<Mutex<UnboundedReceiver<Assignment>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl PostgresStore {
+    /// Connects to a database that [`setup`](crate::setup) has made ready. Waits for the server.
+    ///
+    /// # Errors
+    /// The server does not answer, or its schema is missing or of another version.
+    pub fn connect(url: &str, options: PostgresOptions) -> Result<Self, ConnectError> {
+        let server = Server::parse(url)?;
+        let location = Arc::clone(&server.name);
+        let failed = |why: String| ConnectError::Refused {
+            server: location.to_string(),
+            why,
+        };
+        let writer = thread::block_on(async {
+            let on = server.open(None).await?;
+            server.one::<String>(&on, "SELECT gen_random_uuid()::text").await
+        })
+        .map_err(failed)??;
+        let name = options.name.unwrap_or_else(|| format!("pid {}", std::process::id()));
+        // No two processes have one name.
+        let worker = format!("{name} {}", &writer[..8]);
+        let seconds = i32::try_from(options.claim.as_secs().max(1)).unwrap_or(i32::MAX);
+        let held = Arc::new(Held::new(writer, worker, seconds));
+        let (jobs, given) = unbounded_channel();
+        let (assign, assignments) = unbounded_channel();
+        let carrier = Carrier {
+            server: server.clone(),
+            connection: None,
+            jobs: given,
+            patience: options.patience,
+        };
+        let keeper = Keeper {
+            server,
+            held: Arc::clone(&held),
+            assignments: assign,
+            connection: None,
+            asked: BTreeSet::new(),
+            last_heartbeat: Instant::now(),
+        };
+        let thread = thread::start(async move {
+            tokio::select! {
+                () = carrier.live() => {}
+                () = keeper.live() => {}
+            }
+        })
+        .map_err(failed)?;
+        Ok(Self {
+            queue: Some(Queue {
+                jobs,
+                name: Arc::clone(&location),
+            }),
+            held,
+            location,
+            assignments: Arc::new(Mutex::new(assignments)),
+            thread: Some(thread),
+        })
+    }
+
+    /// The name of this process, as it is in its claims.
+    pub fn worker(&self) -> &str {
+        &self.held.worker
+    }
+
+    fn queue(&self) -> Result<&Queue, StoreError> {
+        self.queue.as_ref().ok_or_else(|| StoreError::Stopped {
+            file: Arc::clone(&self.location),
+            why: "the store was closed".to_owned(),
+        })
+    }
+}
+
+impl Drop for PostgresStore {
+    fn drop(&mut self) {
+        self.held.carry(0);
+        for run in self.held.runs() {
+            Claims::release(self, &run, 0);
+        }
+        // The last that can give a command: the thread ends when all are done.
+        self.queue = None;
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}
+
+impl std::fmt::Debug for PostgresStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PostgresStore")
+            .field("location", &self.location)
+            .field("worker", &self.held.worker)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Gives a command whose parts are moved to the store's thread.
+macro_rules! ask {
+    ($store:expr, |$on:ident| $asking:expr) => {
+        match $store.queue() {
+            Ok(queue) => queue.ask(move |$on| $asking),
+            Err(error) => Box::pin(std::future::ready(Err(error))),
+        }
+    };
+}
+
+impl Store for PostgresStore {
+    fn location(&self) -> &Arc<str> {
+        &self.location
+    }
+
+    fn claims(&self) -> Option<&dyn Claims> {
+        Some(self)
+    }
+
+    fn commit(&self, commit: Commit) -> Pending<u64> {
+        let queue = commit.check().and_then(|()| self.queue());
+        let queue = match queue {
+            Ok(queue) => queue,
+            Err(error) => return Box::pin(std::future::ready(Err(error))),
+        };
+        let (answer, answered) = oneshot::channel();
+        let committing = Committing::new(commit, Arc::clone(&self.held), Arc::clone(&self.location), answer);
+        queue.give(Job::Commit(Box::new(committing)), answered)
+    }
+
+    fn run(&self, id: &str) -> Pending<Option<Run>> {
+        let id: Arc<str> = id.into();
+        ask!(self, |on| {
+            let id = Arc::clone(&id);
+            Box::pin(async move { read::run(on, &id).await })
+        })
+    }
+
+    fn runs(&self, filter: RunFilter, after: Option<RunPlace>, limit: usize) -> Pending<Vec<Run>> {
+        let asked = Arc::new((filter, after));
+        ask!(self, |on| {
+            let asked = Arc::clone(&asked);
+            Box::pin(async move { read::runs(on, &asked.0, asked.1.as_ref(), limit).await })
+        })
+    }
+
+    fn journal(&self, id: &str, after: u64, limit: usize) -> Pending<Vec<Record>> {
+        let id: Arc<str> = id.into();
+        ask!(self, |on| {
+            let id = Arc::clone(&id);
+            Box::pin(async move { read::journal(on, &id, after, limit).await })
+        })
+    }
+
+    fn contents(&self, hashes: Vec<ContentHash>) -> Pending<Vec<Arc<str>>> {
+        let hashes: Arc<[ContentHash]> = hashes.into();
+        ask!(self, |on| {
+            let hashes = Arc::clone(&hashes);
+            Box::pin(async move { read::contents(on, &hashes).await })
+        })
+    }
+
+    fn snapshot(&self, id: &str, at_most: u64) -> Pending<Option<Snapshot>> {
+        let id: Arc<str> = id.into();
+        ask!(self, |on| {
+            let id = Arc::clone(&id);
+            Box::pin(async move { read::snapshot(on, &id, at_most).await })
+        })
+    }
+
+    fn timers(&self, until: u64, limit: usize) -> Pending<Vec<Timer>> {
+        ask!(self, |on| Box::pin(read::timers(on, until, limit)))
+    }
+
+    fn sessions(&self, after: Option<String>, limit: usize) -> Pending<Vec<Session>> {
+        let after: Option<Arc<str>> = after.map(Into::into);
+        ask!(self, |on| {
+            let after = after.clone();
+            Box::pin(async move { read::sessions(on, after.as_deref(), limit).await })
+        })
+    }
+
+    fn session(&self, id: &str) -> Pending<Option<Session>> {
+        let id: Arc<str> = id.into();
+        ask!(self, |on| {
+            let id = Arc::clone(&id);
+            Box::pin(async move { read::session(on, &id).await })
+        })
+    }
+
+    fn set_meta(&self, name: &str, value: Option<String>) -> Pending<()> {
+        let named: Arc<(String, Option<String>)> = Arc::new((name.to_owned(), value));
+        ask!(self, |on| {
+            let named = Arc::clone(&named);
+            Box::pin(async move { read::set_meta(on, &named.0, named.1.as_deref()).await })
+        })
+    }
+
+    fn meta(&self, name: &str) -> Pending<Option<String>> {
+        let name: Arc<str> = name.into();
+        ask!(self, |on| {
+            let name = Arc::clone(&name);
+            Box::pin(async move { read::meta(on, &name).await })
+        })
+    }
+
+    fn remove(&self, ids: Vec<String>, dry_run: bool) -> Pending<Removed> {
+        let ids: Arc<[String]> = ids.into();
+        ask!(self, |on| {
+            let ids = Arc::clone(&ids);
+            Box::pin(async move { read::remove(on, &ids, dry_run).await })
+        })
+    }
+
+    fn remove_session(&self, id: &str) -> Pending<bool> {
+        let id: Arc<str> = id.into();
+        ask!(self, |on| {
+            let id = Arc::clone(&id);
+            Box::pin(async move { read::remove_session(on, &id).await })
+        })
+    }
+}
+
+impl Claims for PostgresStore {
+    fn claim(&self, run: &str) -> Pending<()> {
+        let (run, held): (Arc<str>, _) = (run.into(), Arc::clone(&self.held));
+        ask!(self, |on| {
+            let (run, held) = (Arc::clone(&run), Arc::clone(&held));
+            Box::pin(async move { held.claim(on, &run).await })
+        })
+    }
+
+    fn release(&self, run: &str, after_ms: u64) {
+        let (run, held): (Arc<str>, _) = (run.into(), Arc::clone(&self.held));
+        let released: Pending<()> = ask!(self, |on| {
+            let (run, held) = (Arc::clone(&run), Arc::clone(&held));
+            Box::pin(async move { held.release(on, &run, after_ms).await })
+        });
+        // It takes effect though nobody waits for it.
+        drop(released);
+    }
+
+    fn carry(&self, at_most: usize) {
+        self.held.carry(at_most);
+    }
+
+    fn assigned(&self) -> Pending<Assignment> {
+        let (assignments, location) = (Arc::clone(&self.assignments), Arc::clone(&self.location));
+        Box::pin(async move {
+            let assigned = assignments.lock().await.recv().await;
+            assigned.ok_or_else(|| StoreError::Stopped {
+                file: location,
+                why: "the store was closed".to_owned(),
+            })
+        })
+    }
+
+    fn turn(&self, session: &str, run: &str) -> Pending<()> {
+        let (answer, answered) = oneshot::channel();
+        self.held.wait_turn(session, run, answer);
+        self.answered(answered)
+    }
+
+    fn ended(&self, run: &str) -> Pending<()> {
+        let (answer, answered) = oneshot::channel();
+        self.held.wait_end(run, answer);
+        self.answered(answered)
+    }
+
+    fn tell(&self, run: &str, request: String) -> Pending<Option<String>> {
+        let asked: Arc<(String, String)> = Arc::new((run.to_owned(), request));
+        let put: Pending<Option<i64>> = ask!(self, |on| {
+            let asked = Arc::clone(&asked);
+            Box::pin(async move { Held::ask(on, &asked.0, &asked.1).await })
+        });
+        let (held, location) = (Arc::clone(&self.held), Arc::clone(&self.location));
+        Box::pin(async move {
+            let Some(request) = put.await? else { return Ok(None) };
+            let (answer, answered) = oneshot::channel();
+            held.wait_told(request, answer);
+            answered.await.unwrap_or_else(|_| {
+                Err(StoreError::Stopped {
+                    file: location,
+                    why: "the store was closed".to_owned(),
+                })
+            })
+        })
+    }
+
+    fn answer(&self, request: u64, answer: String) {
+        let answer: Arc<str> = answer.into();
+        let answered: Pending<()> = ask!(self, |on| {
+            let answer = Arc::clone(&answer);
+            Box::pin(async move { Held::answer(on, request, &answer).await })
+        });
+        // Whoever asked looks for it.
+        drop(answered);
+    }
+}
+
+impl PostgresStore {
+    fn answered<T: Send + 'static>(&self, answered: oneshot::Receiver<Result<T, StoreError>>) -> Pending<T> {
+        let location = Arc::clone(&self.location);
+        Box::pin(async move {
+            answered.await.unwrap_or_else(|_| {
+                Err(StoreError::Stopped {
+                    file: location,
+                    why: "the store was closed".to_owned(),
+                })
+            })
+        })
+    }
+}

@@ -1,0 +1,165 @@
+//! A PostgreSQL server for one test, from the programs that are installed here.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A server in a folder of its own, on a socket there. Dropping it ends it.
+pub(crate) struct Server {
+    folder: tempfile::TempDir,
+    programs: PathBuf,
+    absurdctl: PathBuf,
+    databases: AtomicU32,
+}
+
+/// The newest programs of Debian's packages; none where there are none.
+fn programs() -> Option<PathBuf> {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
+    let found = versions.filter_map(|version| {
+        let version = version.ok()?;
+        let number: u32 = version.file_name().to_str()?.parse().ok()?;
+        let programs = version.path().join("bin");
+        programs.join("initdb").exists().then_some((number, programs))
+    });
+    found.max().map(|(_, programs)| programs)
+}
+
+/// absurd's own program, installed by a script; none, and says why on stderr, where it cannot be.
+fn absurdctl() -> Option<PathBuf> {
+    let mut root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    while !root.join("tests/servers/setup-absurd").exists() {
+        root = root.parent()?;
+    }
+    let installed = Command::new(root.join("tests/servers/setup-absurd")).status();
+    if !installed.is_ok_and(|status| status.success()) {
+        eprintln!("SKIPPED: absurdctl cannot be installed (tests/servers/setup-absurd)");
+        return None;
+    }
+    Some(root.join("target/servers/absurd/bin/absurdctl"))
+}
+
+fn is_root() -> bool {
+    let id = Command::new("id").arg("-u").output();
+    id.is_ok_and(|id| id.stdout.trim_ascii() == b"0")
+}
+
+impl Server {
+    /// Starts one; none, and says why on stderr, where PostgreSQL is not installed.
+    pub(crate) fn start() -> Option<Self> {
+        let Some(programs) = programs() else {
+            eprintln!("SKIPPED: no PostgreSQL server in /usr/lib/postgresql: apt-get install postgresql");
+            return None;
+        };
+        let absurdctl = absurdctl()?;
+        let folder = tempfile::Builder::new()
+            .prefix("pirn-pg")
+            .tempdir_in("/tmp")
+            .expect("a folder");
+        let server = Self {
+            folder,
+            programs,
+            absurdctl,
+            databases: AtomicU32::new(0),
+        };
+        if is_root() {
+            let owned = Command::new("chown").arg("postgres").arg(server.folder.path()).status();
+            assert!(owned.expect("chown").success(), "the user postgres is there");
+        }
+        let data = server.data();
+        let made = server.program(
+            "initdb",
+            &["-D", &data, "-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-sync"],
+        );
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        server.go();
+        Some(server)
+    }
+
+    fn data(&self) -> String {
+        self.folder.path().join("data").display().to_string()
+    }
+
+    fn socket(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// One of its programs, as a user who may run it.
+    fn program(&self, name: &str, arguments: &[&str]) -> Output {
+        let program = self.programs.join(name);
+        let mut command = if is_root() {
+            let mut command = Command::new("runuser");
+            command.args(["-u", "postgres", "--"]).arg(program);
+            command
+        } else {
+            Command::new(program)
+        };
+        // A server that is started keeps what it inherits.
+        let log = self.folder.path().join(format!("{name}.out"));
+        let out = std::fs::File::create(&log).expect("a log");
+        let status = command
+            .args(arguments)
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(out)
+            .status()
+            .expect("runs");
+        let stderr = std::fs::read(&log).unwrap_or_default();
+        Output {
+            status,
+            stdout: Vec::new(),
+            stderr,
+        }
+    }
+
+    /// Starts it, after it was stopped.
+    pub(crate) fn go(&self) {
+        let (data, log) = (self.data(), self.folder.path().join("log").display().to_string());
+        let options = format!(
+            "-c listen_addresses='' -c unix_socket_directories={} -c max_connections=200",
+            self.socket().display()
+        );
+        let started = self.program("pg_ctl", &["-D", &data, "-w", "-l", &log, "-o", &options, "start"]);
+        assert!(started.status.success(), "{}", String::from_utf8_lossy(&started.stderr));
+    }
+
+    /// Ends it as a power cut would.
+    #[allow(dead_code, reason = "not every test of the binaries that share this does")]
+    pub(crate) fn kill(&self) {
+        let stopped = self.program("pg_ctl", &["-D", &self.data(), "-m", "immediate", "-w", "stop"]);
+        assert!(stopped.status.success());
+    }
+
+    /// Carries a command out in a database.
+    #[allow(dead_code, reason = "not every test of the binaries that share this does")]
+    pub(crate) fn sql(&self, url: &str, command: &str) {
+        let done = self.program("psql", &["-q", "-c", command, url]);
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    }
+
+    fn url(&self, database: &str) -> String {
+        let socket = self.socket().display().to_string().replace('/', "%2F");
+        format!("postgres://postgres@{socket}/{database}")
+    }
+
+    /// Makes the schemas in a database.
+    #[allow(dead_code, reason = "not every test of the binaries that share this does")]
+    pub(crate) fn set_up(&self, url: &str) -> bool {
+        pirn_postgres::setup(url, &self.absurdctl).expect("is set up")
+    }
+
+    /// The URL of a new, empty database.
+    pub(crate) fn database(&self) -> String {
+        let name = format!("test{}", self.databases.fetch_add(1, Ordering::Relaxed));
+        let socket = self.socket().display().to_string();
+        let made = self.program("createdb", &["-h", &socket, "-U", "postgres", &name]);
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        self.url(&name)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.program("pg_ctl", &["-D", &self.data(), "-m", "immediate", "-w", "stop"]);
+    }
+}

@@ -1,0 +1,43 @@
+//! The part of a command in a store that several processes share, while its own runs are under way.
+
+use std::thread::{Builder, JoinHandle};
+
+use futures::channel::oneshot;
+use futures::executor::block_on;
+use futures::future::{Either, select};
+use pirn::Engine;
+
+/// Hears what other processes tell the runs here, and stops those that others carry by now, until it is dropped.
+pub(crate) struct Listener {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Listener {
+    /// None where there is no thread to be had: then nobody tells the runs anything.
+    pub(super) fn start(engine: &Engine) -> Option<Self> {
+        let engine = engine.clone();
+        let (stop, stopped) = oneshot::channel();
+        let listening = move || {
+            let working = std::pin::pin!(engine.work(0));
+            if let Either::Left((Err(error), _)) = block_on(select(working, stopped)) {
+                tracing::error!(%error, "what others tell the runs here is not heard any more");
+            }
+        };
+        let started = Builder::new().name("pirn-listener".to_owned()).spawn(listening);
+        started.ok().map(|thread| Self {
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic in it has been printed.
+            thread.join().unwrap_or(());
+        }
+    }
+}

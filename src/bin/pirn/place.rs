@@ -1,0 +1,206 @@
+//! The place where runs are kept: a file that one process holds, or a server that several share.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use pirn::Engine;
+use pirn::store::{SqliteStore, Store};
+
+use crate::failure::Failure;
+use crate::store::{file, refused};
+
+/// The location of the runs.
+#[derive(clap::Args)]
+pub(crate) struct StoreArgs {
+    /// The store: a file, or a folder with a runs.db
+    #[arg(long, global = true, value_name = "FILE", default_value = "runs.db")]
+    store: String,
+    #[command(flatten)]
+    shared: SharedArgs,
+}
+
+impl StoreArgs {
+    /// The file, or the server.
+    pub(crate) fn place(&self) -> Result<Place, Failure> {
+        let place = self.shared.place()?;
+        Ok(place.unwrap_or_else(|| Place::File(self.store.clone())))
+    }
+
+    /// Opens it; there has to be one.
+    pub(crate) fn open(&self) -> Result<Arc<dyn Store>, Failure> {
+        self.place()?.open_existing()
+    }
+
+    /// An engine without workflows over it: for whoever only looks.
+    pub(crate) fn look(&self) -> Result<Engine, Failure> {
+        let built = Engine::builder().shared_store(self.open()?).arbiters(1).build();
+        built.map_err(|error| Failure::failed("ENGINE_NOT_BUILT", error.to_string()))
+    }
+}
+
+/// The server of a store that several processes share.
+#[derive(clap::Args)]
+pub(crate) struct SharedArgs {
+    /// Keep runs in a server that several processes share, in place of --store
+    #[cfg(feature = "postgres")]
+    #[arg(long, global = true, value_enum, value_name = "ENGINE")]
+    engine: Option<shared::EngineName>,
+    /// The engine's server, such as postgres://user@localhost:5432/pirn (default: the environment's PIRN_ENGINE_URL)
+    #[cfg(feature = "postgres")]
+    #[arg(long, global = true, value_name = "URL")]
+    url: Option<String>,
+    /// A run of a process that is silent for so long is taken over by another
+    #[cfg(feature = "postgres")]
+    #[arg(long, global = true, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
+    claim: u32,
+}
+
+/// See the module.
+#[derive(Clone)]
+pub(crate) enum Place {
+    File(String),
+    #[cfg(feature = "postgres")]
+    Postgres(shared::Postgres),
+}
+
+impl SharedArgs {
+    /// The server, where one is named.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn place(&self) -> Result<Option<Place>, Failure> {
+        let url = || self.url.clone().or_else(|| std::env::var("PIRN_ENGINE_URL").ok());
+        match self.engine {
+            Some(shared::EngineName::Postgres) => match url() {
+                Some(url) => Ok(Some(Place::Postgres(shared::Postgres { url, claim: self.claim }))),
+                None => Err(Failure::usage("USAGE", "--engine needs the --url of its server")
+                    .with_help("such as --url postgres://user@localhost:5432/pirn")),
+            },
+            None if self.url.is_some() => Err(Failure::usage("USAGE", "--url needs --engine postgres")),
+            None => Ok(None),
+        }
+    }
+
+    /// None: this build has no engine but its own.
+    #[cfg(not(feature = "postgres"))]
+    #[allow(clippy::unused_self, clippy::unnecessary_wraps)] // as with an engine
+    pub(crate) fn place(&self) -> Result<Option<Place>, Failure> {
+        Ok(None)
+    }
+
+    /// The server, or the file of this name.
+    pub(crate) fn or(&self, store: Option<&str>) -> Result<Option<Place>, Failure> {
+        Ok(self
+            .place()?
+            .or_else(|| store.map(|named| Place::File(named.to_owned()))))
+    }
+}
+
+impl Place {
+    /// Opens it; a file is made where there is none.
+    pub(crate) fn open(&self) -> Result<Arc<dyn Store>, Failure> {
+        match self {
+            Self::File(named) => {
+                let store = SqliteStore::open(file(named)).map_err(|error| refused(&error))?;
+                Ok(Arc::new(store))
+            }
+            #[cfg(feature = "postgres")]
+            Self::Postgres(server) => server.open(),
+        }
+    }
+
+    /// The same; there has to be one.
+    pub(crate) fn open_existing(&self) -> Result<Arc<dyn Store>, Failure> {
+        if let Some(path) = self.file().filter(|path| !path.exists()) {
+            let message = format!("there is no store {}", path.display());
+            return Err(Failure::usage("NO_STORE", message)
+                .with_help("name it with --store FILE; `pirn run --store FILE` makes one"));
+        }
+        self.open()
+    }
+
+    /// The file; none where it is a server.
+    #[cfg_attr(not(feature = "postgres"), allow(clippy::unnecessary_wraps))] // as with an engine
+    pub(crate) fn file(&self) -> Option<PathBuf> {
+        match self {
+            Self::File(named) => Some(file(named)),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => None,
+        }
+    }
+
+    /// The arguments that name it.
+    pub(crate) fn arguments(&self) -> String {
+        match self {
+            Self::File(named) => format!("--store {named}"),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(server) => format!("--engine postgres --url {}", server.shown()),
+        }
+    }
+}
+
+#[cfg(feature = "postgres")]
+pub(crate) mod shared {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use pirn::store::Store;
+    use pirn_postgres::{ConnectError, PostgresOptions, PostgresStore};
+
+    use crate::failure::Failure;
+
+    /// The engines whose stores several processes share.
+    #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+    pub(crate) enum EngineName {
+        /// PostgreSQL, by absurd's schema
+        Postgres,
+    }
+
+    #[derive(Clone)]
+    pub(crate) struct Postgres {
+        pub(super) url: String,
+        /// Seconds.
+        pub(super) claim: u32,
+    }
+
+    impl Postgres {
+        pub(super) fn open(&self) -> Result<Arc<dyn Store>, Failure> {
+            let options = PostgresOptions::default().claim(Duration::from_secs(u64::from(self.claim)));
+            let store = PostgresStore::connect(&self.url, options).map_err(|error| self.refused(&error))?;
+            Ok(Arc::new(store))
+        }
+
+        /// Makes its schemas where they are not there; true where anything was made.
+        pub(crate) fn set_up(&self, absurdctl: &str) -> Result<bool, Failure> {
+            pirn_postgres::setup(&self.url, absurdctl).map_err(|error| self.refused(&error))
+        }
+
+        fn refused(&self, error: &ConnectError) -> Failure {
+            let failure = Failure::usage(error.code(), error.to_string());
+            match error {
+                ConnectError::NotSetUp { .. } => failure.with_help(format!(
+                    "set it up once: pirn worker --setup --engine postgres --url {}",
+                    self.shown()
+                )),
+                ConnectError::Absurdctl { .. } => {
+                    failure.with_help("install it, and psql: pip install absurdctl==0.5.1; or name it by --absurdctl")
+                }
+                ConnectError::Url(_) => failure.with_help("such as postgres://user@localhost:5432/pirn"),
+                ConnectError::Version { .. } => failure.with_help(
+                    "every worker of a server is of one version: stop the others, and move the schema first",
+                ),
+                ConnectError::Unreachable { .. } | ConnectError::Refused { .. } => failure,
+            }
+        }
+
+        /// The URL, without the password.
+        pub(super) fn shown(&self) -> String {
+            let Some((scheme, rest)) = self.url.split_once("://") else {
+                return "URL".to_owned();
+            };
+            let Some((user, host)) = rest.rsplit_once('@') else {
+                return self.url.clone();
+            };
+            let user = user.split_once(':').map_or(user, |(user, _)| user);
+            format!("{scheme}://{user}@{host}")
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! The signals that a process which serves is told by.
+
+/// A signal that a process is told by.
+#[derive(PartialEq)]
+pub(crate) enum Signal {
+    Reload,
+    Stop,
+}
+
+/// Hears them from now on.
+#[cfg(unix)]
+pub(crate) struct Signals {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+    hangup: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl Signals {
+    pub(crate) fn listen() -> std::io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    pub(crate) async fn next(&mut self) -> Signal {
+        tokio::select! {
+            _ = self.interrupt.recv() => Signal::Stop,
+            _ = self.terminate.recv() => Signal::Stop,
+            _ = self.hangup.recv() => Signal::Reload,
+        }
+    }
+
+    pub(crate) async fn second_stop(&mut self) {
+        while self.next().await == Signal::Reload {}
+    }
+}
+
+/// The interrupt alone.
+#[cfg(not(unix))]
+pub(crate) struct Signals;
+
+#[cfg(not(unix))]
+impl Signals {
+    pub(crate) fn listen() -> std::io::Result<Self> {
+        Ok(Self)
+    }
+
+    pub(crate) async fn next(&mut self) -> Signal {
+        // Where it can not be listened for, the process is ended from outside.
+        tokio::signal::ctrl_c().await.unwrap_or(());
+        Signal::Stop
+    }
+
+    pub(crate) async fn second_stop(&mut self) {
+        self.next().await;
+    }
+}

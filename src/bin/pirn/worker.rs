@@ -1,0 +1,129 @@
+//! `pirn worker`: carries runs of a server that several processes share.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use pirn::Engine;
+
+use crate::config::ConfigFile;
+use crate::failure::Failure;
+use crate::log::LogArgs;
+use crate::place::{Place, SharedArgs};
+use crate::served::ServedFiles;
+use crate::signals::{Signal, Signals};
+use crate::store::not_resumed;
+use crate::terminal::Output;
+
+/// Arguments of `pirn worker`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  pirn worker --setup --engine postgres --url postgres://localhost/pirn workflows/
+  pirn worker --engine postgres --url postgres://localhost/pirn --profiles pirn.toml --carry 500
+
+A run goes on by the definition it began with; the workflow files, or those of a folder, are for its functions, tools and schedules.
+SIGTERM hands the runs on that have not ended after the grace. SIGHUP reads the files again.
+
+Exit codes: 0 told to stop, 1 a file is invalid, 2 wrong usage, an unreadable file, or a server that is not there or not set up.")]
+pub(crate) struct Args {
+    /// Workflow files, or folders of them
+    #[arg(value_name = "FILE")]
+    files: Vec<String>,
+    #[command(flatten)]
+    config: ConfigFile,
+    #[command(flatten)]
+    shared: SharedArgs,
+    /// Make the schemas in the database first, where they are not there
+    #[arg(long)]
+    setup: bool,
+    /// The program that makes absurd's schema: PyPI's absurdctl 0.5.1
+    #[arg(long, value_name = "PROGRAM", default_value = "absurdctl", requires = "setup")]
+    absurdctl: String,
+    /// Runs that are carried at once, at most
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
+    carry: u32,
+    /// Seconds that runs may go on when the worker is told to stop
+    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
+    grace: u64,
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+/// Carries runs until it is told to stop.
+pub(crate) fn run(args: Args) -> Result<ExitCode, Failure> {
+    args.log.begin()?;
+    let Some(place) = args.shared.place()? else {
+        return Err(Failure::usage(
+            "USAGE",
+            "a worker needs a server: --engine postgres --url URL",
+        ));
+    };
+    if let (true, Place::Postgres(server)) = (args.setup, &place) {
+        let made = server.set_up(&args.absurdctl)?;
+        tracing::info!(
+            "{}",
+            if made {
+                "the schemas were made"
+            } else {
+                "the schemas are there"
+            }
+        );
+    }
+    let mut files = Vec::new();
+    for named in &args.files {
+        files.extend(workflow_files(named)?);
+    }
+    let served = ServedFiles::of(files, args.config, None);
+    let (engine, _) = served.open(Some(&place))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::failed("NO_THREADS", error.to_string()))?;
+    let carried = runtime.block_on(carry(&engine, &served, args.carry as usize));
+    let left = engine.shutdown_blocking(Duration::from_secs(args.grace));
+    tracing::info!(
+        left = left.runs_cancelled,
+        "the worker stops; what it leaves goes on elsewhere"
+    );
+    pirn::tools::kill_all();
+    carried.map(|()| ExitCode::SUCCESS)
+}
+
+/// Until it is told to stop.
+async fn carry(engine: &Engine, served: &ServedFiles, at_most: usize) -> Result<(), Failure> {
+    let signals = Signals::listen();
+    let mut signals = signals.map_err(|error| Failure::failed("NO_SIGNALS", error.to_string()))?;
+    tracing::info!(at_most, "carries runs");
+    let steering = async {
+        while signals.next().await == Signal::Reload {
+            match served.reload(engine) {
+                Ok(_) => tracing::info!("the workflows were loaded anew"),
+                Err(failure) => {
+                    failure.report(Output::Text);
+                    tracing::error!("the workflows stay as they were");
+                }
+            }
+        }
+    };
+    tokio::select! {
+        () = steering => Ok(()),
+        worked = engine.work(at_most) => worked.map_err(|error| not_resumed(&error)),
+    }
+}
+
+/// The file; of a folder every workflow file in it, by name.
+fn workflow_files(named: &str) -> Result<Vec<String>, Failure> {
+    let path = Path::new(named);
+    if !path.is_dir() {
+        return Ok(vec![named.to_owned()]);
+    }
+    let unreadable = |error: std::io::Error| Failure::usage("UNREADABLE_FILE", format!("cannot read {named}: {error}"));
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(path).map_err(unreadable)? {
+        let file = entry.map_err(unreadable)?.path();
+        if file.extension().is_some_and(|extension| extension == "json") {
+            files.push(file.display().to_string());
+        }
+    }
+    files.sort();
+    Ok(files)
+}

@@ -1,0 +1,58 @@
+//! Runs of a store that several processes share.
+
+use crate::store::Pending;
+
+/// Claims on the runs of a store, which say what process carries each.
+///
+/// 1. A run is claimed by one process at a time. A claim lasts while its process lives; of one that has died or stands still for
+///    too long the runs are claimed by others.
+/// 2. What a process writes for a run that it has claimed before is refused once another may have it
+///    ([`StoreError::RunLost`](crate::StoreError::RunLost)); so is what anybody else writes for a run that is claimed
+///    ([`StoreError::RunHeld`](crate::StoreError::RunHeld)).
+/// 3. A run that ends is not claimed any more.
+pub trait Claims: Send + Sync + 'static {
+    /// Claims a run for this process. [`StoreError::RunHeld`](crate::StoreError::RunHeld) where another has it.
+    fn claim(&self, run: &str) -> Pending<()>;
+
+    /// Gives a run up, after everything that was given before: others claim it, once so many milliseconds have passed. Nothing
+    /// happens where this process has not claimed it.
+    fn release(&self, run: &str, after_ms: u64);
+
+    /// Has as many runs that nobody carries claimed for this process, one after the other, that it carries so many at most; at
+    /// first none.
+    fn carry(&self, at_most: usize);
+
+    /// Waits for what is next for this process.
+    fn assigned(&self) -> Pending<Assignment>;
+
+    /// Waits until the run has its turn in its session: one run at a time, whatever process it is in. Its turn is over when it
+    /// ends, or leaves the session something.
+    fn turn(&self, session: &str, run: &str) -> Pending<()>;
+
+    /// Waits until a run has ended, whatever process carries it, or is removed.
+    fn ended(&self, run: &str) -> Pending<()>;
+
+    /// Tells a run something by the process that carries it. Its answer; none where no process carries it any more.
+    fn tell(&self, run: &str, request: String) -> Pending<Option<String>>;
+
+    /// Answers what a run was told.
+    fn answer(&self, request: u64, answer: String);
+}
+
+/// Something that a process is to do for the runs of a store that it shares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Assignment {
+    /// Go on with this run, which nobody carried: it is claimed.
+    Run(String),
+    /// Stop this run, which another process carries by now, and release it.
+    Lost(String),
+    /// Tell this run something, and answer.
+    Tell {
+        /// For the answer.
+        request: u64,
+        /// The run.
+        run: String,
+        /// As [`Claims::tell`] had it.
+        body: String,
+    },
+}

@@ -1,0 +1,184 @@
+//! A server, a folder with workflows, and the processes that share them.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::server::Server;
+
+/// A claim lasts so long.
+pub(crate) const CLAIM_SECONDS: u64 = 2;
+
+/// Something that takes this long does not come any more.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Each call appends its text, the key of its effect and the time of its beginning; a second line says that it has ended.
+const CONFIG: &str = r#"
+[[tools]]
+name = "append"
+description = "Appends a line"
+inputSchema = { type = "object", properties = { text = { type = "string" }, pause = { type = "string" } } }
+command = { program = "sh", args = ["-c", "echo \"$0 $PIRN_IDEMPOTENCY_KEY\" >> lines; sleep $1; echo \"$0 $PIRN_IDEMPOTENCY_KEY\" >> ended", "{{text}}", "{{pause}}"] }
+"#;
+
+pub(crate) struct Cluster {
+    pub(crate) server: Server,
+    url: String,
+    folder: tempfile::TempDir,
+}
+
+/// A worker process. Dropping it kills it.
+pub(crate) struct Worker(pub(crate) Child);
+
+impl Cluster {
+    /// A server that is set up, and a folder with its tools; none where PostgreSQL is not installed.
+    pub(crate) fn start() -> Option<Self> {
+        let server = Server::start()?;
+        let url = server.database();
+        server.set_up(&url);
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("pirn.toml"), CONFIG).expect("written");
+        std::fs::write(folder.path().join("lines"), "").expect("written");
+        Some(Self { server, url, folder })
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.file(name), text).expect("written");
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pirn"));
+        command
+            .args(arguments)
+            .args(["--engine", "postgres", "--url", &self.url, "--claim"])
+            .arg(CLAIM_SECONDS.to_string())
+            .current_dir(self.folder.path());
+        command
+    }
+
+    /// Calls a command to its end.
+    pub(crate) fn pirn(&self, arguments: &[&str]) -> Output {
+        self.command(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .expect("the binary is built")
+    }
+
+    /// Calls a command whose answer is JSON.
+    pub(crate) fn json(&self, arguments: &[&str]) -> Value {
+        let ended = self.pirn(&[arguments, &["--output", "json"]].concat());
+        serde_json::from_slice(&ended.stdout)
+            .unwrap_or_else(|error| panic!("{arguments:?}: {error}: {}", String::from_utf8_lossy(&ended.stderr)))
+    }
+
+    /// Starts a process; what it says is in a file of this name.
+    pub(crate) fn spawn(&self, arguments: &[&str], log: &str) -> Child {
+        let file = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.file(log));
+        let mut command = self.command(arguments);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(file.expect("a log"));
+        command.spawn().expect("the binary is built")
+    }
+
+    pub(crate) fn worker(&self, name: &str) -> Worker {
+        let arguments = ["worker", "--profiles", "pirn.toml", "--grace", "0"];
+        Worker(self.spawn(&arguments, &format!("{name}.log")))
+    }
+
+    /// Begins a run, and waits until it is there; then the process that began it is killed.
+    pub(crate) fn leave_run(&self, id: &str, arguments: &[&str]) {
+        let mut begun = self.spawn(
+            &[&["run", "--run-id", id, "--approve", "none"], arguments].concat(),
+            "begun.log",
+        );
+        self.wait(&format!("{id} has begun"), || {
+            self.pirn(&["runs", "show", id]).status.code() != Some(2)
+        });
+        begun.kill().expect("killed");
+        begun.wait().expect("it ends");
+    }
+
+    /// Waits until something is so.
+    pub(crate) fn wait(&self, what: &str, mut is_so: impl FnMut() -> bool) {
+        let until = Instant::now() + PATIENCE;
+        while !is_so() {
+            if Instant::now() > until {
+                let logs = self.logs();
+                panic!("waited for ever: {what}\n{}\n{logs}", self.json(&["runs", "list"]));
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn logs(&self) -> String {
+        let entries = std::fs::read_dir(self.folder.path()).expect("a folder").flatten();
+        let logs = entries.filter(|entry| entry.path().extension().is_some_and(|extension| extension == "log"));
+        let texts: Vec<String> = logs
+            .map(|log| format!("{}\n{}", log.path().display(), read(&log.path())))
+            .collect();
+        texts.join("\n")
+    }
+
+    /// The status of every run, by id.
+    pub(crate) fn statuses(&self) -> Vec<(String, String)> {
+        let listed = self.json(&["runs", "list"]);
+        let runs = listed["runs"].as_array().expect("a list").iter();
+        let text = |value: &Value| value.as_str().expect("a text").to_owned();
+        runs.map(|run| (text(&run["runId"]), text(&run["status"]))).collect()
+    }
+
+    pub(crate) fn status(&self, id: &str) -> String {
+        let statuses = self.statuses();
+        let found = statuses.into_iter().find(|(run, _)| run == id);
+        found.map(|(_, status)| status).unwrap_or_default()
+    }
+
+    /// The lines of a file there.
+    pub(crate) fn lines(&self, name: &str) -> Vec<String> {
+        read(&self.file(name)).lines().map(str::to_owned).collect()
+    }
+
+    pub(crate) fn log(&self, name: &str) -> String {
+        read(&self.file(&format!("{name}.log")))
+    }
+}
+
+fn read(file: &Path) -> String {
+    std::fs::read_to_string(file).unwrap_or_default()
+}
+
+impl Worker {
+    /// Sends it a signal, by its name.
+    pub(crate) fn signal(&self, name: &str) {
+        let sent = Command::new("kill")
+            .arg(format!("-{name}"))
+            .arg(self.0.id().to_string())
+            .status();
+        assert!(sent.expect("kill is there").success());
+    }
+
+    /// Ends it without a word.
+    pub(crate) fn kill(mut self) {
+        self.0.kill().expect("killed");
+        self.0.wait().expect("it ends");
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // It may have ended.
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}

@@ -1,0 +1,144 @@
+//! What a person sees of runs in a server.
+
+use serde_json::{Value, json};
+
+use crate::cluster::{CLAIM_SECONDS, Cluster};
+use crate::server::Server;
+
+fn chain(nodes: &[Value]) -> String {
+    let start = json!({"id": "start", "type": "START"});
+    let end = json!({"id": "end", "type": "END", "config": {"output": "'all done'"}});
+    let nodes: Vec<&Value> = std::iter::once(&start).chain(nodes).chain([&end]).collect();
+    let edges = nodes
+        .windows(2)
+        .map(|pair| json!({"from": pair[0]["id"], "to": pair[1]["id"]}));
+    let edges: Vec<Value> = edges.collect();
+    json!({"id": "main", "nodes": nodes, "edges": edges}).to_string()
+}
+
+pub(crate) fn append(id: &str, pause: f64) -> Value {
+    let arguments = json!({"text": id, "pause": pause.to_string()});
+    json!({"id": id, "type": "TOOL", "config": {"tool": "append", "arguments": arguments}})
+}
+
+fn asks() -> String {
+    chain(&[
+        json!({"id": "ask", "type": "USER_INTERACTION", "config": {"question": "Go on?"}}),
+        append("after", 0.0),
+    ])
+}
+
+#[test]
+fn a_server_that_is_not_there_or_not_set_up_is_told_with_the_command_that_helps() {
+    let Some(server) = Server::start() else { return };
+    let url = server.database();
+    let binary = env!("CARGO_BIN_EXE_pirn");
+    let list = |url: &str| {
+        let mut command = std::process::Command::new(binary);
+        let output = command
+            .args(["runs", "list", "--output", "json", "--engine", "postgres", "--url", url])
+            .output();
+        let output = output.expect("runs");
+        let told: Value = serde_json::from_slice(&output.stdout).expect("is JSON");
+        (output.status.code(), told["error"].clone())
+    };
+    let (code, error) = list(&url);
+    assert_eq!((code, &error["code"]), (Some(2), &json!("NOT_SET_UP")), "{error}");
+    assert!(
+        error["help"]
+            .as_str()
+            .expect("help")
+            .contains("pirn worker --setup --engine postgres"),
+        "{error}"
+    );
+    let (code, error) = list("postgres://postgres@127.0.0.1:9/none");
+    assert_eq!(
+        (code, &error["code"]),
+        (Some(2), &json!("SERVER_UNREACHABLE")),
+        "{error}"
+    );
+    let (code, error) = list("not a URL");
+    assert_eq!((code, &error["code"]), (Some(2), &json!("INVALID_URL")), "{error}");
+    let missing = pirn_postgres::setup(&url, "no-such-absurdctl").expect_err("it is not there");
+    assert_eq!(missing.code(), "ABSURDCTL_FAILED");
+    assert!(server.set_up(&url));
+    assert!(!server.set_up(&url), "nothing is made twice");
+    let (code, error) = list(&url);
+    assert_eq!((code, &error), (Some(0), &Value::Null));
+    server.sql(&url, "UPDATE pirn.layout SET version = 99");
+    let (code, error) = list(&url);
+    assert_eq!((code, &error["code"]), (Some(2), &json!("WRONG_SCHEMA")), "{error}");
+}
+
+#[test]
+fn a_run_of_a_killed_process_ends_in_a_worker_with_each_effect_once() {
+    let Some(cluster) = Cluster::start() else { return };
+    cluster.write(
+        "main.json",
+        &chain(&[
+            append("a", 0.0),
+            json!({"id": "wait", "type": "WAIT", "config": {"seconds": 3}}),
+            append("b", 0.0),
+        ]),
+    );
+    cluster.leave_run("run-1", &["main.json"]);
+    let _worker = cluster.worker("worker");
+    cluster.wait("the run ends", || cluster.status("run-1") == "COMPLETED");
+    let mut keys: Vec<String> = cluster.lines("ended");
+    keys.dedup();
+    assert_eq!(keys, ["a run-1.0.1", "b run-1.0.3"]);
+    let shown = cluster.json(&["runs", "show", "run-1"]);
+    assert_eq!(shown["output"], "all done");
+}
+
+#[test]
+fn a_question_is_answered_whichever_process_carries_the_run_or_none() {
+    let Some(cluster) = Cluster::start() else { return };
+    cluster.write("main.json", &asks());
+    let question = |id: &str| {
+        let shown = cluster.json(&["runs", "show", id]);
+        shown["interactions"][0]["id"].as_str().unwrap_or_default().to_owned()
+    };
+    // Nobody carries it.
+    cluster.leave_run("left", &["main.json"]);
+    cluster.wait("it asks", || !question("left").is_empty());
+    std::thread::sleep(std::time::Duration::from_secs(CLAIM_SECONDS + 1));
+    let answered = cluster.json(&["runs", "answer", "left", &question("left"), "yes"]);
+    assert_eq!(answered, json!({"ok": true}));
+    let worker = cluster.worker("worker");
+    cluster.wait("it goes on", || cluster.status("left") == "COMPLETED");
+    // The worker carries it.
+    cluster.leave_run("carried", &["main.json"]);
+    cluster.wait("it is carried", || cluster.log("worker").contains("run_id=\"carried\""));
+    let answered = cluster.json(&["runs", "answer", "carried", "carried.0.99", "yes"]);
+    assert_eq!(answered["error"]["code"], "INTERACTION_CLOSED", "{answered}");
+    let answered = cluster.json(&["runs", "answer", "carried", &question("carried"), "yes"]);
+    assert_eq!(answered, json!({"ok": true}));
+    cluster.wait("it goes on", || cluster.status("carried") == "COMPLETED");
+    // A cancel, by way of the worker.
+    cluster.leave_run("cancelled", &["main.json"]);
+    cluster.wait("it is carried", || {
+        cluster.log("worker").contains("run_id=\"cancelled\"")
+    });
+    assert_eq!(cluster.json(&["runs", "cancel", "cancelled"]), json!({"ok": true}));
+    cluster.wait("it ends", || cluster.status("cancelled") == "CANCELLED");
+    drop(worker);
+}
+
+#[test]
+fn a_worker_that_is_told_to_stop_hands_its_runs_on_at_once() {
+    let Some(cluster) = Cluster::start() else { return };
+    cluster.write("main.json", &asks());
+    cluster.leave_run("run-1", &["main.json"]);
+    let mut first = cluster.worker("first");
+    cluster.wait("it is carried", || cluster.log("first").contains("run_id=\"run-1\""));
+    first.signal("TERM");
+    assert!(first.0.wait().expect("it ends").success(), "{}", cluster.log("first"));
+    let begun = std::time::Instant::now();
+    let _second = cluster.worker("second");
+    cluster.wait("it is carried", || cluster.log("second").contains("run_id=\"run-1\""));
+    assert!(
+        begun.elapsed().as_secs() < CLAIM_SECONDS,
+        "it waited for the claim to run out"
+    );
+}
