@@ -6,17 +6,20 @@
 //! - `local WORKLOAD SIZE ROUNDS`: the same on the thread that measures
 //! - `row WORKLOAD SIZE`: the table's rows of one workload
 //! - `memory threads|runs COUNT`: bytes that one of them costs while it waits
+//! - `memory parked COUNT`: the same of durable runs that have left memory, and the time until one is back
+//! - `durable`: durable runs beside raw SQLite and a bare `fdatasync`
 //! - `command PIRN FOLDER`: the binary PIRN from outside: cold start, and a large file validated
 //! - `scripts`: microseconds a step that evaluates something takes, in place and on each script level
 //! - `peer`: Pirn on what the peers of other languages do, a JSON line each as they print them
 //! - `others FILE`: a table of such lines
 //!
-//! `memory`, `command` and `scripts` print rows of a Markdown table: what, measured, at most.
+//! `memory`, `durable`, `command` and `scripts` print rows of a Markdown table: what, measured, at most. What is durable lies in a
+//! folder of the system's for temporary files (`TMPDIR`): on that disk it is measured.
 
 use std::io::Write as _;
 
 use crate::sides::{Spin, local, pirn::Bench};
-use crate::{Side, Workload, command, memory, others, report, scripts};
+use crate::{Side, Workload, command, durable, memory, others, report, scripts};
 
 /// Does what the program's arguments say; `others` stand beside Pirn and raw tokio.
 ///
@@ -73,6 +76,24 @@ pub fn main(beside: Vec<Side>) -> std::io::Result<()> {
             let bytes = runtime.block_on(memory::a_run(number(count)?))?;
             writeln!(out, "| a waiting run (of {count}) | {bytes:.0} bytes | 4,096 bytes |")
         }
+        ["memory", "parked", count] => {
+            let folder = tempfile::tempdir()?;
+            let count = number(count)?;
+            let (bytes, back) = runtime.block_on(memory::a_parked_run(count, folder.path()))?;
+            writeln!(out, "| a parked run (of {count}) | {bytes:.0} bytes | 4,096 bytes |")?;
+            let [min, median, max] = [back.min(), back.median(), back.max()].map(|us| us / 1e3);
+            writeln!(
+                out,
+                "| a parked run (of {count}) is back | {min:.2} / {median:.2} / {max:.2} ms (min / median / max) | |"
+            )
+        }
+        ["durable"] => {
+            let folder = tempfile::tempdir()?;
+            for (what, measured, most) in runtime.block_on(durable::measure(folder.path()))? {
+                writeln!(out, "| {what} | {measured} | {most} |")?;
+            }
+            Ok(())
+        }
         ["command", pirn, folder] => {
             for (times, most) in command::measure(pirn.as_ref(), folder.as_ref())? {
                 let [min, median, max] = [times.min(), times.median(), times.max()].map(|us| us / 1e3);
@@ -106,8 +127,8 @@ pub fn main(beside: Vec<Side>) -> std::io::Result<()> {
             write!(out, "{}", table.map_err(|fault| usage(&fault))?)
         }
         _ => Err(usage(
-            "once|count|local WORKLOAD SIZE ROUNDS, row WORKLOAD SIZE, memory threads|runs COUNT, command PIRN FOLDER, scripts, \
-             peer, others FILE, or nothing",
+            "once|count|local WORKLOAD SIZE ROUNDS, row WORKLOAD SIZE, memory threads|runs|parked COUNT, durable, command PIRN FOLDER, \
+             scripts, peer, others FILE, or nothing",
         )),
     }
 }

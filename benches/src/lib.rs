@@ -4,6 +4,7 @@
 pub mod cli;
 pub mod command;
 pub mod compare;
+pub mod durable;
 pub mod limit;
 pub mod memory;
 pub mod others;

@@ -1,11 +1,15 @@
 //! Memory of a thread and a run while they wait. One measurement a process: memory that was given back is used again.
 
+use std::path::Path;
 use std::time::Duration;
 
+use pirn::store::SqliteStore;
 use pirn::{Engine, RunHandle};
 use serde_json::json;
 
+use crate::compare::Times;
 use crate::sides::workflows;
+use crate::timed;
 
 /// Resident bytes a thread of one run whose `threads` branches all wait.
 ///
@@ -25,6 +29,51 @@ pub async fn a_thread(threads: usize) -> std::io::Result<f64> {
 pub async fn a_run(runs: usize) -> std::io::Result<f64> {
     let workflow = workflows::idle().to_string();
     waiting(&workflow, "idle", runs).await.map(|bytes| bytes / runs as f64)
+}
+
+/// Resident bytes a durable run of `runs` that wait for a person and have left memory; and the microseconds until one is back, by
+/// asking a hundred of them for their questions. The store lies in `folder`.
+///
+/// # Errors
+/// As [`a_thread`]; and where the store fails.
+pub async fn a_parked_run(runs: usize, folder: &Path) -> std::io::Result<(f64, Times)> {
+    const WOKEN: usize = 100;
+    let store = SqliteStore::open(folder.join("parked.db")).map_err(std::io::Error::other)?;
+    let built = Engine::builder()
+        .store(store)
+        .park_after(Duration::ZERO)
+        .workflows(workflows::asks().to_string())
+        .build();
+    let engine = built.map_err(|error| std::io::Error::other(error.to_string()))?;
+    let start = || engine.start("asks", json!(0)).map_err(std::io::Error::other);
+    start()?.kept().await.map_err(std::io::Error::other)?;
+    let before = at_rest().await?;
+    let mut handles = Vec::with_capacity(runs);
+    // A few at a time: what is made for one that has left memory is there for the next.
+    while handles.len() < runs {
+        let some = (handles.len()..runs.min(handles.len() + 1_000)).map(|_| start());
+        let some = some.collect::<std::io::Result<Vec<_>>>()?;
+        for run in &some {
+            run.kept().await.map_err(std::io::Error::other)?;
+        }
+        handles.extend(some);
+    }
+    let bytes = (at_rest().await? - before) / runs as f64;
+    let mut times = Vec::new();
+    for run in handles.iter().step_by((runs / WOKEN).max(1)) {
+        let (us, questions) = timed(run.interactions()).await;
+        if questions.len() != 1 {
+            return Err(std::io::Error::other("it asks one question"));
+        }
+        times.push(us);
+    }
+    times.sort_by(f64::total_cmp);
+    engine.shutdown(Duration::from_mins(1)).await;
+    let times = Times {
+        side: "back".to_owned(),
+        us: times,
+    };
+    Ok((bytes, times))
 }
 
 async fn waiting(workflow: &str, id: &str, runs: usize) -> std::io::Result<f64> {

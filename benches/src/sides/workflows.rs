@@ -7,7 +7,7 @@ use crate::workload::WAITS;
 /// So many calls of the function `next` in a row, each with what the one before gave.
 pub fn chain(nodes: usize) -> Value {
     let node = json!({"type": "CODE", "config": {"function": "next", "input": "output"}});
-    let mut workflow = row(&format!("chain-{nodes}"), nodes, &node);
+    let mut workflow = line(&format!("chain-{nodes}"), nodes, &node);
     workflow["config"] = json!({"maxSteps": nodes + 2});
     workflow
 }
@@ -47,12 +47,21 @@ pub fn varied(nodes: usize) -> Value {
 
 /// Ten waits of a millisecond in a row.
 pub fn waits() -> Value {
-    row("waits", WAITS, &json!({"type": "WAIT", "config": {"seconds": 0.001}}))
+    line("waits", WAITS, &json!({"type": "WAIT", "config": {"seconds": 0.001}}))
 }
 
 /// One wait for an event that never comes.
 pub fn idle() -> Value {
-    row("idle", 1, &json!({"type": "WAIT", "config": {"seconds": 100_000}}))
+    line("idle", 1, &json!({"type": "WAIT", "config": {"seconds": 100_000}}))
+}
+
+/// One question to a person.
+pub fn asks() -> Value {
+    line(
+        "asks",
+        1,
+        &json!({"type": "USER_INTERACTION", "config": {"question": "On?"}}),
+    )
 }
 
 /// So many branches that call `next` once.
@@ -77,7 +86,7 @@ pub fn map(items: usize) -> Value {
             json!({"id": "map", "type": "MAP", "config": config}),
         ],
     );
-    let each = row("map-each", 1, &json!({"type": "CODE", "config": {"function": "next"}}));
+    let each = line("map-each", 1, &json!({"type": "CODE", "config": {"function": "next"}}));
     json!({"workflows": [over, each]})
 }
 
@@ -114,7 +123,7 @@ pub fn cpu(branches: usize) -> Value {
 
 /// Waits for the event `over`.
 pub fn source() -> Value {
-    row("source", 1, &json!({"type": "WAIT", "config": {"event": "over"}}))
+    line("source", 1, &json!({"type": "WAIT", "config": {"event": "over"}}))
 }
 
 /// Ten triggers an event name, each for one value of `v`, that call the function `hit`.
@@ -130,7 +139,8 @@ pub fn triggers(count: usize) -> Value {
     json!({"workflows": [source()], "triggers": list})
 }
 
-fn row(id: &str, count: usize, node: &Value) -> Value {
+/// So many of a node in a row.
+pub fn line(id: &str, count: usize, node: &Value) -> Value {
     let mut nodes = vec![json!({"id": "start", "type": "START"})];
     nodes.extend((0..count).map(|n| named(node, &format!("n{n}"))));
     linked(id, nodes)

@@ -1,0 +1,414 @@
+//! Durable runs beside raw SQLite that commits in groups, and beside a bare `fdatasync`, in turns and on the same disk.
+
+use std::io::{Error, Result, Write as _};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use pirn::store::SqliteStore;
+use pirn::{Engine, RunHandle, ThreadStatus};
+use pirn_test_disk::{Disk, Kind, VFS};
+use rusqlite::Connection;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+use crate::compare::Times;
+use crate::sides::workflows::{asks, line};
+use crate::timed;
+
+const ROUNDS: usize = 7;
+
+/// Steps of all runs together, about.
+const STEPS: usize = 4_000;
+
+/// Bytes of a step's answer, and of what Pirn writes beside it.
+const ANSWER: usize = 100;
+const RECORD: usize = 190;
+
+/// Steps of the run that is rebuilt.
+const LONG: usize = 10_000;
+
+/// Runs of the store that is opened, and those of them that are live.
+const RUNS: usize = 100_000;
+const LIVE: usize = 1_000;
+
+/// A row: what, what was measured, at most.
+pub type Line = (String, String, String);
+
+/// Everything, in `folder`, on whose disk it is measured.
+///
+/// # Errors
+/// Fails if something cannot be written there, or does not come to its end.
+pub async fn measure(folder: &Path) -> Result<Vec<Line>> {
+    let mut lines = Vec::new();
+    for runs in [1, 32, 1_000] {
+        lines.push(throughput(folder, runs).await?);
+    }
+    lines.push(lone_step(folder).await?);
+    for (runs, calls) in [(1, true), (32, true), (1, false)] {
+        lines.push(syncs(runs, calls).await?);
+    }
+    lines.push(rebuilt(folder).await?);
+    lines.push(opened(folder).await?);
+    Ok(lines)
+}
+
+/// Steps a second of so many runs at once, each step a call whose outcome is durable before the next begins.
+async fn throughput(folder: &Path, runs: usize) -> Result<Line> {
+    let steps = (STEPS / runs).max(20);
+    let engine = engine(open(folder, "steps.db")?, steps)?;
+    let raw = Raw::open(&folder.join("raw.db"))?;
+    let (mut own, mut beside) = (Vec::new(), Vec::new());
+    // The first round of each warms up.
+    for round in 0..=ROUNDS {
+        let (us, raw_us) = (play(&engine, runs).await?, raw.play(runs, steps).await?);
+        if round > 0 {
+            own.push(us);
+            beside.push(raw_us);
+        }
+    }
+    close(engine).await;
+    let (own, beside) = (sorted("pirn", own), sorted("raw", beside));
+    let rate = |us: f64| (runs * steps) as f64 / us * 1e6;
+    let times = beside.min() / own.min();
+    Ok((
+        format!("durable steps, {runs} runs of {steps}"),
+        format!(
+            "{:.0} steps/s, raw SQLite {:.0}: {times:.2} x (medians {:.2} x)",
+            rate(own.min()),
+            rate(beside.min()),
+            beside.median() / own.median()
+        ),
+        "at least 0.7 x".to_owned(),
+    ))
+}
+
+/// The time of a step of one run alone, beside that of a write and its sync.
+#[allow(clippy::disallowed_methods)] // a benchmark measures real time
+async fn lone_step(folder: &Path) -> Result<Line> {
+    const STEPS: usize = 300;
+    let engine = engine(open(folder, "alone.db")?, STEPS)?;
+    let mut file = std::fs::File::create(folder.join("bare"))?;
+    let (mut own, mut bare) = (Vec::new(), Vec::new());
+    for round in 0..=ROUNDS {
+        let us = play(&engine, 1).await? / STEPS as f64;
+        let start = std::time::Instant::now();
+        for _ in 0..STEPS {
+            // As a commit: two pages of the log.
+            file.write_all(&[7; 2 * 4_120])?;
+            file.sync_data()?;
+        }
+        let bare_us = start.elapsed().as_secs_f64() * 1e6 / STEPS as f64;
+        if round > 0 {
+            own.push(us);
+            bare.push(bare_us);
+        }
+    }
+    close(engine).await;
+    let (own, bare) = (sorted("pirn", own), sorted("bare", bare));
+    Ok((
+        "a durable step alone".to_owned(),
+        format!(
+            "{:.0} us, a write with fdatasync {:.0} us (medians {:.0} and {:.0})",
+            own.min(),
+            bare.min(),
+            own.median(),
+            bare.median()
+        ),
+        format!("fdatasync + 100 us: {:.0} us", bare.min() + 100.0),
+    ))
+}
+
+/// Syncs a step, on a disk in memory whose syncs take a millisecond.
+async fn syncs(runs: usize, calls: bool) -> Result<Line> {
+    const STEPS: usize = 20;
+    let of = async |steps: usize| -> Result<usize> {
+        let disk = Arc::new(Disk::new());
+        let store = SqliteStore::open_on(VFS, disk.path("runs.db")).map_err(Error::other)?;
+        let engine = if calls {
+            engine(store, steps)?
+        } else {
+            pure_engine(store, steps)?
+        };
+        let syncs = || {
+            let operations = disk.operations();
+            operations.iter().filter(|one| one.kind == Kind::Sync).count()
+        };
+        let opened = syncs();
+        let slow = SlowSyncs::begin(&disk);
+        play(&engine, runs).await?;
+        drop(slow);
+        let took = syncs() - opened;
+        close(engine).await;
+        Ok(took)
+    };
+    // What a run's start and end cost is no part of it.
+    let (none, all) = (of(0).await?, of(STEPS).await?);
+    let each = all.saturating_sub(none) as f64 / (runs * STEPS) as f64;
+    let (what, most) = match (runs, calls) {
+        (_, false) => ("in place", "0"),
+        (1, true) => ("of calls", "1"),
+        (_, true) => ("of calls", "0.125"),
+    };
+    Ok((
+        format!("syncs a step {what}, {runs} runs"),
+        format!("{each:.3}"),
+        most.to_owned(),
+    ))
+}
+
+/// Every sync of a disk in memory takes about a millisecond, while this is there.
+struct SlowSyncs {
+    over: Sender<()>,
+    thread: Option<JoinHandle<()>>,
+    disk: Arc<Disk>,
+}
+
+impl SlowSyncs {
+    #[allow(clippy::disallowed_methods)] // a benchmark has no host port
+    fn begin(disk: &Arc<Disk>) -> Self {
+        let (over, is_over) = channel();
+        disk.hold_syncs();
+        let held = Arc::clone(disk);
+        let thread = std::thread::spawn(move || {
+            while is_over.recv_timeout(Duration::from_millis(1)).is_err() {
+                held.let_syncs_go();
+                held.hold_syncs();
+            }
+            held.let_syncs_go();
+        });
+        Self {
+            over,
+            thread: Some(thread),
+            disk: Arc::clone(disk),
+        }
+    }
+}
+
+impl Drop for SlowSyncs {
+    fn drop(&mut self) {
+        self.over.send(()).unwrap_or(());
+        if let Some(thread) = self.thread.take() {
+            // Where it broke off, the syncs go on all the same.
+            let _ended = thread.join();
+        }
+        self.disk.let_syncs_go();
+    }
+}
+
+/// The time until a run of many steps that waits is there again in a new process.
+async fn rebuilt(folder: &Path) -> Result<Line> {
+    let mut workflow = line("main", LONG, &call());
+    let at = LONG + 1;
+    let ask = json!({"id": "ask", "type": "USER_INTERACTION", "config": {"question": "On?"}});
+    let nodes = workflow["nodes"].as_array_mut().into_iter().flatten();
+    let end = nodes.last().map_or(Value::Null, |end| end["id"].clone());
+    let before = workflow["nodes"][LONG]["id"].clone();
+    if let Some(nodes) = workflow["nodes"].as_array_mut() {
+        nodes.insert(at, ask);
+    }
+    if let Some(edges) = workflow["edges"].as_array_mut() {
+        edges.pop();
+        edges.push(json!({"from": before, "to": "ask"}));
+        edges.push(json!({"from": "ask", "to": end}));
+    }
+    workflow["config"] = json!({"maxSteps": LONG + 10});
+    let first = built(open(folder, "long.db")?, &workflow)?;
+    let run = first.run("main").run_id("long").start().map_err(Error::other)?;
+    while run.interactions().await.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    run.kept().await.map_err(Error::other)?;
+    drop(run);
+    close(first).await;
+    let mut times = Vec::new();
+    for _ in 0..ROUNDS {
+        let engine = built(open(folder, "long.db")?, &workflow)?;
+        let (us, there) = timed(async {
+            let run = engine.resume("long").start().await.map_err(Error::other)?;
+            Result::Ok(run.status().await)
+        })
+        .await;
+        there?;
+        times.push(us);
+        close(engine).await;
+    }
+    let times = sorted("rebuilt", times);
+    Ok((
+        format!("a run of {LONG} steps rebuilt"),
+        spread(&times),
+        "15 ms".to_owned(),
+    ))
+}
+
+/// The time until a store of many runs is open and its live ones are under way again.
+async fn opened(folder: &Path) -> Result<Line> {
+    let workflows = json!({"workflows": [asks(), line("short", 0, &call())]});
+    let engine = built(open(folder, "many.db")?, &workflows)?;
+    for first in (LIVE..RUNS).step_by(1_000) {
+        let runs = (first..(first + 1_000).min(RUNS)).map(|_| engine.start("short", json!(0)));
+        for run in runs.collect::<std::result::Result<Vec<_>, _>>().map_err(Error::other)? {
+            run.settled().await;
+        }
+    }
+    let live = (0..LIVE).map(|_| engine.start("asks", json!(0)));
+    let live = live.collect::<std::result::Result<Vec<_>, _>>().map_err(Error::other)?;
+    for run in &live {
+        run.kept().await.map_err(Error::other)?;
+    }
+    drop(live);
+    close(engine).await;
+    let (mut times, mut opens) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let (open_us, store) = timed(async { open(folder, "many.db") }).await;
+        let engine = built(store?, &workflows)?;
+        let (us, recovered) = timed(engine.recover()).await;
+        let recovered = recovered.map_err(Error::other)?;
+        if recovered.len() != LIVE || recovered.iter().any(|(_, run)| run.is_err()) {
+            return Err(Error::other("not all that was live goes on"));
+        }
+        opens.push(open_us);
+        times.push(open_us + us);
+        drop(recovered);
+        close(engine).await;
+    }
+    let (times, opens) = (sorted("ready", times), sorted("open", opens));
+    Ok((
+        format!("a store of {RUNS} runs, {LIVE} live, ready"),
+        format!("{}, {:.1} ms of it to open the file", spread(&times), opens.min() / 1e3),
+        "150 ms".to_owned(),
+    ))
+}
+
+/// Raw SQLite as durable as Pirn's: one thread writes whatever has come in one transaction, and answers when it is synced.
+struct Raw {
+    commands: Sender<(Vec<u8>, oneshot::Sender<()>)>,
+}
+
+impl Raw {
+    fn open(path: &Path) -> Result<Self> {
+        let sql = Connection::open(path).map_err(Error::other)?;
+        let set = "PRAGMA page_size = 4096; PRAGMA locking_mode = EXCLUSIVE; PRAGMA journal_mode = WAL; \
+                   PRAGMA synchronous = FULL; CREATE TABLE journal(id INTEGER PRIMARY KEY, body BLOB NOT NULL);";
+        sql.execute_batch(set).map_err(Error::other)?;
+        let (commands, waiting) = channel();
+        std::thread::spawn(move || {
+            // Whoever waits is told by the dropped answer.
+            let _failed = write(&sql, &waiting);
+        });
+        Ok(Self { commands })
+    }
+
+    /// Microseconds that so many writers take, each for so many rows one after the other.
+    #[allow(clippy::disallowed_methods)] // a benchmark has no host port
+    async fn play(&self, writers: usize, rows: usize) -> Result<f64> {
+        let writer = || {
+            let commands = self.commands.clone();
+            tokio::spawn(async move {
+                for _ in 0..rows {
+                    let (answer, answered) = oneshot::channel();
+                    let body = vec![7; ANSWER + RECORD];
+                    commands.send((body, answer)).map_err(Error::other)?;
+                    answered.await.map_err(Error::other)?;
+                }
+                Result::Ok(())
+            })
+        };
+        let (us, written) = timed(async {
+            let writers: Vec<_> = (0..writers).map(|_| writer()).collect();
+            for writer in writers {
+                writer.await.map_err(Error::other)??;
+            }
+            Result::Ok(())
+        })
+        .await;
+        written.map(|()| us)
+    }
+}
+
+fn write(sql: &Connection, waiting: &Receiver<(Vec<u8>, oneshot::Sender<()>)>) -> rusqlite::Result<()> {
+    while let Ok(first) = waiting.recv() {
+        let rows: Vec<_> = std::iter::once(first).chain(waiting.try_iter().take(1_023)).collect();
+        sql.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        for (body, _) in &rows {
+            sql.prepare_cached("INSERT INTO journal(body) VALUES (?1)")?
+                .execute([body])?;
+        }
+        sql.prepare_cached("COMMIT")?.execute([])?;
+        for (_, answer) in rows {
+            // Nobody waits for it where the benchmark was broken off.
+            answer.send(()).unwrap_or(());
+        }
+    }
+    Ok(())
+}
+
+fn call() -> Value {
+    json!({"type": "CODE", "config": {"function": "work"}})
+}
+
+fn engine(store: SqliteStore, steps: usize) -> Result<Engine> {
+    row(store, steps, &call())
+}
+
+fn pure_engine(store: SqliteStore, steps: usize) -> Result<Engine> {
+    row(store, steps, &json!({"type": "CODE", "config": {"function": "pure"}}))
+}
+
+fn row(store: SqliteStore, steps: usize, node: &Value) -> Result<Engine> {
+    let mut workflow = line("main", steps, node);
+    workflow["config"] = json!({"maxSteps": steps + 2});
+    built(store, &workflow)
+}
+
+fn built(store: SqliteStore, workflow: &Value) -> Result<Engine> {
+    let answer = || Ok::<_, String>(json!("x".repeat(ANSWER)));
+    let engine = Engine::builder()
+        .store(store)
+        .workflows(workflow.to_string())
+        .function("pure", move |_| answer())
+        .async_function("work", move |_| std::future::ready(answer()))
+        .build();
+    engine.map_err(|error| Error::other(error.to_string()))
+}
+
+fn open(folder: &Path, name: &str) -> Result<SqliteStore> {
+    SqliteStore::open(folder.join(name)).map_err(Error::other)
+}
+
+/// Microseconds that so many runs take at once.
+async fn play(engine: &Engine, runs: usize) -> Result<f64> {
+    let (us, ended) = timed(async {
+        let started = (0..runs).map(|_| engine.start("main", json!(0)));
+        let started: Vec<RunHandle> = started.collect::<std::result::Result<_, _>>().map_err(Error::other)?;
+        for run in started {
+            let report = run.outcome().await;
+            if report.status != ThreadStatus::Completed {
+                return Err(Error::other(format!("{:?}", report.error)));
+            }
+        }
+        Ok(())
+    })
+    .await;
+    ended.map(|()| us)
+}
+
+/// Lets go of its file, too.
+async fn close(engine: Engine) {
+    engine.shutdown(Duration::from_secs(30)).await;
+}
+
+fn sorted(side: &str, mut us: Vec<f64>) -> Times {
+    us.sort_by(f64::total_cmp);
+    Times {
+        side: side.to_owned(),
+        us,
+    }
+}
+
+fn spread(times: &Times) -> String {
+    let [min, median, max] = [times.min(), times.median(), times.max()].map(|us| us / 1e3);
+    format!("{min:.1} / {median:.1} / {max:.1} ms (min / median / max)")
+}
