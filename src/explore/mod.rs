@@ -20,6 +20,7 @@
 //! # Ok::<(), pirn::explore::ExploreError>(())
 //! ```
 
+mod answers;
 mod offline;
 mod outcome;
 mod schedule;
@@ -34,6 +35,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::engine::{BuildError, EngineBuilder, Plan, input_of};
+use answers::Answers;
 pub use outcome::{Outcome, OutcomeError};
 use schedule::{Played, ScheduleRun};
 use search::{Prefix, Search};
@@ -107,6 +109,7 @@ pub fn explore(builder: EngineBuilder) -> Explorer {
         input: Ok(Value::Null),
         conversation: History::default(),
         pinned: Pinned::default(),
+        answers: Answers::default(),
         max_schedules: DEFAULT_SCHEDULES,
         samples: DEFAULT_SAMPLES,
         rules: Rules {
@@ -128,6 +131,7 @@ pub struct Explorer {
     input: Result<Value, RunError>,
     conversation: History,
     pinned: Pinned,
+    answers: Answers,
     max_schedules: u64,
     samples: u64,
     rules: Rules,
@@ -171,6 +175,25 @@ impl Explorer {
     #[must_use]
     pub fn pinned(mut self, pinned: Pinned) -> Self {
         self.pinned = pinned;
+        self
+    }
+
+    /// An answer that the questions of a node may get; given more than once, one of several. Without any a question may get each
+    /// of its choices, of its schema's values where that names them (`enum`, `const`, boolean), or `"answer"` where it asks for
+    /// text; a tool call that needs consent `"allow"` or `"refuse"`. One that the question refuses leaves it open.
+    ///
+    /// ```
+    /// # use pirn::{Engine, explore};
+    /// let sure = r#"{"id": "sure", "nodes": [{"id": "s", "type": "START"},
+    ///     {"id": "ask", "type": "USER_INTERACTION", "config": {"question": "How much?"}}, {"id": "e", "type": "END", "config": {"output": "output.answer > 5"}}],
+    ///   "edges": [{"from": "s", "to": "ask"}, {"from": "ask", "to": "e"}]}"#;
+    /// let explored = explore(Engine::builder().workflows(sure)).answer("ask", 1).answer("ask", 9).run()?;
+    /// assert_eq!(explored.outcomes.len(), 2, "{explored}");
+    /// # Ok::<(), pirn::explore::ExploreError>(())
+    /// ```
+    #[must_use]
+    pub fn answer(mut self, node_id: impl Into<String>, answer: impl Into<Value>) -> Self {
+        self.answers.add(node_id.into(), answer.into());
         self
     }
 
@@ -258,7 +281,7 @@ impl Explorer {
             deadline_ms: None,
             session: None,
         };
-        let schedule = ScheduleRun::new(plan, request, rules);
+        let schedule = ScheduleRun::new(plan, request, rules, self.answers);
         let mut all = Outcomes {
             by_key: BTreeMap::new(),
             schedules: 0,

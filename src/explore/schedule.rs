@@ -5,11 +5,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use pirn_actors::engine::{EngineParts, EngineShared, RunRequest};
-use pirn_actors::host::{Chooser, Choosing, Pending, SimulatedConfig, SimulatedHost};
+use pirn_actors::host::{Chooser, Choosing, Pending, PossibleAnswers, SimulatedConfig, SimulatedHost};
 use pirn_core::error::RunError;
 use pirn_core::run::RunReport;
+use pirn_core::thread::Interaction;
 use pirn_sync::Completion;
 
+use super::answers::Answers;
 use super::offline::{OfflineModels, OfflineTools};
 use super::outcome::{Outcome, outcome_of, stuck};
 use super::search::End;
@@ -21,6 +23,7 @@ pub(super) struct ScheduleRun {
     plan: Plan,
     request: RunRequest,
     rules: Rules,
+    answers: PossibleAnswers,
 }
 
 /// The result of a schedule.
@@ -37,10 +40,16 @@ pub(super) enum Played {
 }
 
 impl ScheduleRun {
-    pub(super) fn new(mut plan: Plan, request: RunRequest, rules: Rules) -> Self {
+    pub(super) fn new(mut plan: Plan, request: RunRequest, rules: Rules, answers: Answers) -> Self {
         plan.ports.models = Arc::new(OfflineModels(plan.ports.models));
         plan.ports.tools = Arc::new(OfflineTools(plan.ports.tools));
-        Self { plan, request, rules }
+        let answers = Rc::new(move |question: &Interaction| answers.to(question));
+        Self {
+            plan,
+            request,
+            rules,
+            answers,
+        }
     }
 
     /// Runs the schedule that `prefix` begins.
@@ -56,6 +65,7 @@ impl ScheduleRun {
                 chooser: Box::new(chooser),
                 timeouts: self.rules.timeouts,
                 keeps_time: self.rules.keeps_time,
+                answers: Rc::clone(&self.answers),
             }),
             ..SimulatedConfig::default()
         });

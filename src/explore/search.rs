@@ -163,6 +163,7 @@ mod tests {
             is_branch: true,
             node: Arc::from(""),
             what: AwaitKind::Start,
+            answer: None,
         }
     }
 

@@ -1,5 +1,6 @@
 //! Virtual time, seeds and orders: the same run again, random orders, every order.
 
+mod answers;
 mod brute_force;
 mod exhaustive;
 mod interleavings;

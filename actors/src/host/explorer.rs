@@ -1,7 +1,7 @@
 //! Choosing what happens next.
 //!
-//! 1. What waits for the world outside the actors (a model, a tool, a function, a script, a timer, the first step of a
-//!    branch) is held. Everything else runs first come, first served, until nothing is left but what is held; then the
+//! 1. What waits for the world outside the actors (a model, a tool, a function, a script, a person's answer, a timer, the first
+//!    step of a branch) is held; of a question each answer that it may get. Everything else runs first come, first served, until nothing is left but what is held; then the
 //!    chooser picks one of it.
 //! 2. Work takes any time at all. A WAIT and the pause before a retry do too, but for this: a time limit that is sure
 //!    to pass before them passes before them. Of two timers one is sure to pass first if it was set at the same moment
@@ -13,9 +13,12 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use pirn_core::Millis;
+use pirn_core::thread::Interaction;
+use serde_json::Value;
 
 use super::virtual_clock::{Ready, TaskState};
 use crate::host::chance::{mix, named_seed};
@@ -29,6 +32,9 @@ pub trait Chooser {
     fn choose(&mut self, options: &[Pending], state: u64) -> Option<usize>;
 }
 
+/// Says which answers a question may get.
+pub type PossibleAnswers = Rc<dyn Fn(&Interaction) -> Vec<Value>>;
+
 /// A chooser, and what it may choose.
 pub struct Choosing {
     /// The chooser.
@@ -37,6 +43,8 @@ pub struct Choosing {
     pub timeouts: bool,
     /// True if WAITs end in the order of their lengths.
     pub keeps_time: bool,
+    /// The answers that a question may get.
+    pub answers: PossibleAnswers,
 }
 
 /// Something that may happen next.
@@ -50,6 +58,8 @@ pub struct Pending {
     pub node: Arc<str>,
     /// Its kind.
     pub what: AwaitKind,
+    /// Of an answer, the answer, as JSON.
+    pub answer: Option<Arc<str>>,
 }
 
 impl std::fmt::Display for Pending {
@@ -60,7 +70,8 @@ impl std::fmt::Display for Pending {
             (AwaitKind::Start, false) => f.write_str(&place.join("/")),
             (what, true) => f.write_str(what.as_str()),
             (what, false) => write!(f, "{} {}", place.join("/"), what.as_str()),
-        }
+        }?;
+        self.answer.iter().try_for_each(|answer| write!(f, " {answer}"))
     }
 }
 
@@ -152,6 +163,24 @@ impl Choices {
     pub(super) fn hold_task(&self, label: Option<Label<'_>>, task: &Arc<TaskState>) {
         let mut known = self.known.borrow_mut();
         let (pending, identity) = known.pending(label, AwaitKind::Function);
+        known.held.push(Held {
+            pending,
+            identity,
+            item: Item::Task(Arc::clone(task)),
+        });
+    }
+
+    /// The answers that a question may get.
+    pub(super) fn answers_to(&self, question: &Interaction) -> Vec<Value> {
+        let answers = Rc::clone(&self.choosing.borrow().answers);
+        answers(question)
+    }
+
+    /// Holds an answer until it is chosen.
+    pub(super) fn hold_answer(&self, label: Label<'_>, answer: String, task: &Arc<TaskState>) {
+        let mut known = self.known.borrow_mut();
+        let (mut pending, identity) = known.pending(Some(label), AwaitKind::Answer);
+        pending.answer = Some(answer.into());
         known.held.push(Held {
             pending,
             identity,
@@ -254,6 +283,7 @@ impl Known {
                 is_branch: thread.is_branch,
                 node: label.node.into(),
                 what: label.awaits,
+                answer: None,
             };
             Some((pending, thread.identity))
         });
@@ -263,6 +293,7 @@ impl Known {
                 is_branch: false,
                 node: "".into(),
                 what: otherwise,
+                answer: None,
             };
             (pending, 0)
         })
@@ -298,7 +329,8 @@ impl Known {
             parts.push(mix(digest(name) ^ mix(*value)));
         }
         for held in &self.held {
-            let mut part = mix(held.identity ^ digest(&held.pending.node) ^ (held.pending.what as u64));
+            let answer = held.pending.answer.as_deref().map_or(0, digest);
+            let mut part = mix(held.identity ^ digest(&held.pending.node) ^ (held.pending.what as u64) ^ answer);
             if let Item::Timer {
                 due, length, moment, ..
             } = &held.item

@@ -18,9 +18,9 @@ mod timers;
 mod virtual_clock;
 
 pub use chance::{Chance, named_seed};
-pub use explorer::{Chooser, Choosing, Pending};
+pub use explorer::{Chooser, Choosing, Pending, PossibleAnswers};
 pub use observation::{AwaitKind, Label, Observation};
-pub use port::{Host, Port, TimerHandle, WorkClock, WorkHandle, WorkTime};
+pub use port::{GiveAnswer, Host, Port, TimerHandle, WorkClock, WorkHandle, WorkTime};
 pub use threads::{ArbiterLease, HostConfig, HostRuntime, HostStopped, NotLocalContext, StopReport, ThreadTag};
 pub use timers::TimerKey;
 pub use virtual_clock::{

@@ -16,6 +16,8 @@ pub enum AwaitKind {
     Function,
     /// A script's end.
     Script,
+    /// A person's answer.
+    Answer,
     /// The end of a WAIT.
     Wait,
     /// The end of the pause before another attempt.
@@ -33,6 +35,7 @@ impl AwaitKind {
             Self::Tool => "tool",
             Self::Function => "function",
             Self::Script => "script",
+            Self::Answer => "answer",
             Self::Wait => "wait",
             Self::Retry => "retry",
             Self::Limit => "timeout",

@@ -6,9 +6,14 @@ use std::sync::Arc;
 
 use futures::future::{BoxFuture, LocalBoxFuture};
 use pirn_core::Millis;
+use pirn_core::thread::Interaction;
+use serde_json::Value;
 
 use super::TimerKey;
 use super::observation::{Label, Observation};
+
+/// Gives a question an answer.
+pub type GiveAnswer = Rc<dyn Fn(&Interaction, Value)>;
 
 /// The things that a host must offer. Implemented once per kind of host, called through [`Host`].
 pub trait Port {
@@ -35,6 +40,11 @@ pub trait Port {
     fn work(&self, label: Option<Label<'_>>, work: BoxFuture<'static, ()>) -> WorkHandle;
     /// Runs work that waits for the outside world, always on a real tokio runtime.
     fn external(&self, label: Option<Label<'_>>, work: BoxFuture<'static, ()>) -> WorkHandle;
+    /// Offers the answers that a question may get, each of which is `give`n where it is chosen; a host that does not choose
+    /// offers none. What is offered is offered until its handle is dropped.
+    fn offer_answers(&self, _label: Label<'_>, _question: &Arc<Interaction>, _give: GiveAnswer) -> Vec<WorkHandle> {
+        Vec::new()
+    }
     /// The clock that work may take with it.
     fn work_clock(&self) -> WorkClock;
     /// The same for work that nobody waits for.
@@ -199,6 +209,22 @@ impl Host {
             // It has dropped its end: so is the answer.
             Err(_) => WorkHandle::inert(),
         }
+    }
+
+    /// Puts a question to a host that chooses what happens next: it may `give` one of the answers that there may be. Others
+    /// leave that to whoever holds the run.
+    pub fn offer_answers(
+        &self,
+        label: Label<'_>,
+        question: impl FnOnce() -> Option<Interaction>,
+        give: impl Fn(&Interaction, Value) + 'static,
+    ) -> Vec<WorkHandle> {
+        if !self.observes {
+            return Vec::new();
+        }
+        question().map_or_else(Vec::new, |question| {
+            self.port.offer_answers(label, &Arc::new(question), Rc::new(give))
+        })
     }
 
     /// The clock for use inside [`Host::work`].

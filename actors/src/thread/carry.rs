@@ -9,17 +9,17 @@ use pirn_core::graph::{NodeIx, NodeKind};
 use pirn_core::message::ToolCall;
 use pirn_core::run::{Message, Origin, RunMachine, ThreadNo, ToThread};
 use pirn_core::thread::{
-    Effect, EffectId, Evaluation, Input, Outcome, Output, ThreadMachine, TimerPurpose, ToolResult,
+    Effect, EffectId, Evaluation, Input, Interaction, Outcome, Output, ThreadMachine, TimerPurpose, ToolResult,
 };
 use serde_json::Value;
 
 use super::{InFlight, ThreadActor};
 use crate::answer::Answer;
 use crate::cause::{EffectName, work_of};
-use crate::host::{AwaitKind, Label, named_seed};
+use crate::host::{AwaitKind, Label, WorkHandle, named_seed};
 use crate::ports::{AskedCall, Called, Function, ScriptJob, TextJob, Texts};
 use crate::protocol::bus::{BusMsg, WaitHandle};
-use crate::protocol::supervisor::{SupervisorHandle, SupervisorMsg};
+use crate::protocol::supervisor::{InteractionAnswer, SupervisorHandle, SupervisorMsg};
 use crate::run_context::RunContext;
 use crate::turn::Turn;
 use crate::world::context_of;
@@ -79,9 +79,12 @@ impl ThreadActor {
                 Some((id, InFlight::Wait(wait)))
             }
             Effect::Evaluate { id, node, what } => texts(no, id, node, what, turn).map(|started| (id, started)),
-            // A person answers by way of whoever holds the run; the others its machine answers itself.
-            Effect::Ask { .. }
-            | Effect::Conversation { .. }
+            Effect::Ask { id, node } => {
+                let offered = answers(no, id, node, machine, turn);
+                (!offered.is_empty()).then_some((id, InFlight::Answers(offered)))
+            }
+            // Its machine answers these itself.
+            Effect::Conversation { .. }
             | Effect::Fork { .. }
             | Effect::Map { .. }
             | Effect::Child { .. }
@@ -294,6 +297,26 @@ pub(super) fn label<'a>(
 
 fn answered(thread: ThreadNo, effect: EffectId, outcome: Outcome) -> Message {
     Message::Thread(thread, ToThread::Input(Input::Answer { effect, outcome }))
+}
+
+/// The answers that a host offers which chooses what happens next. Otherwise a person answers, by way of whoever holds the run.
+fn answers(no: ThreadNo, id: EffectId, node: NodeIx, machine: &ThreadMachine, turn: &Turn<'_>) -> Vec<WorkHandle> {
+    let question = || {
+        let mut open = machine.interactions().into_iter();
+        open.find_map(|(of, question)| (of == id).then_some(question))
+    };
+    let supervisor = Arc::clone(&turn.run.supervisor);
+    let give = move |question: &Interaction, answer| {
+        let answer = InteractionAnswer {
+            id: question.id.clone(),
+            answer: Arc::new(answer),
+            by: None,
+            taken: Box::new(|_| ()),
+        };
+        supervisor.do_send(SupervisorMsg::AnswerInteraction(Box::new(answer)));
+    };
+    let label = label(no, machine, turn.run, node, AwaitKind::Answer);
+    turn.run.host.offer_answers(label, question, give)
 }
 
 /// A slot that answers an effect; work that is lost was killed by a panic.

@@ -10,6 +10,8 @@ pub(super) enum InFlight {
     Timer(#[allow(dead_code)] TimerHandle),
     Work(#[allow(dead_code)] WorkHandle),
     Wait(WaitHandle),
+    /// The answers of a question of which a host chooses one.
+    Answers(#[allow(dead_code)] Vec<WorkHandle>),
 }
 
 /// Effects under way. A thread that waits for one thing, as 100,000 of them do, has room for one.

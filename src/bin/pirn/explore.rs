@@ -6,10 +6,12 @@ use indicatif::ProgressBar;
 use pirn::Engine;
 use pirn::explore::{DEFAULT_SAMPLES, DEFAULT_SCHEDULES, Exploration, Progress, explore};
 use pirn::tools::ToolRegistry;
+use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::interrupt;
 use crate::run::inputs::{self, Given, Opened};
+use crate::run::named_value;
 use crate::scripts::Level;
 use crate::terminal::{FAILED, INTERRUPTED, Output, answer, bar, say};
 
@@ -19,6 +21,9 @@ use crate::terminal::{FAILED, INTERRUPTED, Output, answer, bar, say};
 pub(crate) struct Args {
     #[command(flatten)]
     given: Given,
+    /// An answer that the questions of a node may get: JSON, or a text (again for another that may come, and for more nodes)
+    #[arg(long, value_name = "NODE=ANSWER", value_parser = named_value)]
+    answer: Vec<(String, Value)>,
     /// Format of the outcomes
     #[arg(long, value_enum, default_value_t)]
     pub(crate) output: Output,
@@ -53,7 +58,7 @@ pub(crate) struct Args {
 
 const WHAT_IS_A_CHOICE: &str = "\
 What counts as a choice: which of the things that are under way ends next. A model's answer, a tool's result, a script \
-(CODE), a function that takes its time, a WAIT and the pause before a retry all take any time at all; a branch that \
+(CODE), a person's answer, a function that takes its time, a WAIT and the pause before a retry all take any time at all; a branch that \
 waits for nobody takes its first step at any time. A time limit (JOIN timeout, timeoutMs) passes when nothing else can \
 happen, unless --timeouts. Orders that lead to the same state are run once. What a run does between two choices is what \
 the shipped engine does.
@@ -93,7 +98,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     );
     let interrupt = interrupt::listen();
     interrupt.expects_a_run();
-    let explored = explore(builder)
+    let answers = args.answer.iter().cloned();
+    let explored = answers
+        .fold(explore(builder), |exploring, (node, answer)| {
+            exploring.answer(node, answer)
+        })
         .workflow(workflow)
         .input(inputs.input)
         .conversation(inputs.conversation)

@@ -2,17 +2,19 @@
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Instant;
 
 use futures::future::{BoxFuture, LocalBoxFuture};
 use pirn_core::Millis;
+use pirn_core::thread::Interaction;
 
 use super::super::chance::{Chance, mix};
 use super::super::explorer::{Choices, Next};
 use super::super::timers::{TimerKey, Timers};
-use super::super::{Label, Observation, Port, WorkClock, WorkHandle, survive};
+use super::super::{GiveAnswer, Label, Observation, Port, WorkClock, WorkHandle, survive};
 use super::SimulatedConfig;
 use super::clock::VirtualTime;
 use super::external::ExternalPlace;
@@ -372,6 +374,19 @@ impl Port for Simulation {
             return self.start_work(label, work);
         }
         self.external.start(work, self.shared.enter_external())
+    }
+
+    fn offer_answers(&self, label: Label<'_>, question: &Arc<Interaction>, give: GiveAnswer) -> Vec<WorkHandle> {
+        let Some(choices) = &self.choices else {
+            return Vec::new();
+        };
+        let offered = choices.answers_to(question).into_iter().filter_map(|answer| {
+            let (shown, question, give) = (answer.to_string(), Arc::clone(question), Rc::clone(&give));
+            let task = self.enter(Box::pin(async move { give(&question, answer) }))?;
+            choices.hold_answer(label, shown, &task);
+            Some(WorkHandle::new(move || task.abort()))
+        });
+        offered.collect()
     }
 
     fn work_clock(&self) -> WorkClock {

@@ -136,7 +136,7 @@ impl OpenQuestion {
             walk.out.push(Effect::Timer {
                 id,
                 after_ms,
-                purpose: TimerPurpose::Wait,
+                purpose: TimerPurpose::Limit,
             });
             id
         });

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::failure::Failure;
 
 /// Reads `NAME=VALUE`, where the value is JSON, or a text that is none.
-pub(super) fn named_value(text: &str) -> Result<(String, Value), String> {
+pub(crate) fn named_value(text: &str) -> Result<(String, Value), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), json_or_text(value))),
         Some(_) => Err("there is no name before the `=`".to_owned()),

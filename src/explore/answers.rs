@@ -1,0 +1,46 @@
+//! The answers that a question may get while orders are explored.
+
+use std::collections::BTreeMap;
+
+use pirn_core::thread::Interaction;
+use serde_json::{Map, Value, json};
+
+/// Those that were given, by node.
+#[derive(Default)]
+pub(super) struct Answers(BTreeMap<String, Vec<Value>>);
+
+impl Answers {
+    pub(super) fn add(&mut self, node_id: String, answer: Value) {
+        self.0.entry(node_id).or_default().push(answer);
+    }
+
+    /// The answers that a question may get: given, or as it says itself.
+    pub(super) fn to(&self, question: &Interaction) -> Vec<Value> {
+        if let Some(given) = self.0.get(&*question.node_id) {
+            return given.clone();
+        }
+        if question.tool.is_some() {
+            return vec![json!("allow"), json!("refuse")];
+        }
+        match (&question.choices, &question.schema) {
+            (Some(choices), _) => choices.to_vec(),
+            (None, Some(schema)) => named(schema),
+            (None, None) => vec![json!("answer")],
+        }
+    }
+}
+
+/// The values that a schema names; none where it does not.
+fn named(schema: &Map<String, Value>) -> Vec<Value> {
+    if let Some(Value::Array(values)) = schema.get("enum") {
+        return values.clone();
+    }
+    if let Some(value) = schema.get("const") {
+        return vec![value.clone()];
+    }
+    match schema.get("type").and_then(Value::as_str) {
+        Some("boolean") => vec![json!(true), json!(false)],
+        Some("null") => vec![Value::Null],
+        _ => Vec::new(),
+    }
+}
