@@ -58,8 +58,8 @@ pub async fn measure(folder: &Path) -> Result<Vec<Line>> {
 /// Steps a second of so many runs at once, each step a call whose outcome is durable before the next begins.
 async fn throughput(folder: &Path, runs: usize) -> Result<Line> {
     let steps = (STEPS / runs).max(20);
-    let engine = engine(open(folder, "steps.db")?, steps)?;
-    let raw = Raw::open(&folder.join("raw.db"))?;
+    let engine = engine(open(folder, &format!("steps-{runs}.db"))?, steps)?;
+    let raw = Raw::open(&folder.join(format!("raw-{runs}.db")))?;
     let (mut own, mut beside) = (Vec::new(), Vec::new());
     // The first round of each warms up.
     for round in 0..=ROUNDS {
