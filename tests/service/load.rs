@@ -1,5 +1,7 @@
 //! Many runs and many readers at once: no error, nothing left. `PIRN_LOAD_RUNS=10000 PIRN_LOAD_READERS=2000` makes it as
-//! large as docs/service.md says it may be.
+//! large as docs/service.md says it may be; `--nocapture` shows how fast it was.
+
+use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use futures::stream;
@@ -17,6 +19,14 @@ fn amount(variable: &str, in_short: usize) -> usize {
         .unwrap_or(in_short)
 }
 
+/// Memory of this process, which is the service and its clients; 0 where nothing says.
+fn resident_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok())
+        .unwrap_or(0)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn many_runs_at_once_all_complete_while_many_readers_read_each_to_its_end() {
     let world = World::new().await;
@@ -28,18 +38,30 @@ async fn many_runs_at_once_all_complete_while_many_readers_read_each_to_its_end(
         .map(|_| Events::open(world.get(&path)))
         .buffer_unordered(CLIENTS);
     let open: Vec<Events> = open.collect().await;
+    let (before, begun) = (resident_kib(), Instant::now());
     let ended = stream::iter(0..runs).map(|n| {
         let request = world.post("/v1/runs?wait=600", &json!({"workflow": "echo", "input": {"n": n}}));
         async move {
+            let sent = Instant::now();
             let report = answer(request).await.body;
             assert_eq!(
                 (&report["status"], &report["output"]),
                 (&json!("COMPLETED"), &json!({"n": n}))
             );
+            sent.elapsed()
         }
     });
-    let ended = ended.buffer_unordered(CLIENTS).count().await;
-    assert_eq!(ended, runs);
+    let mut times: Vec<Duration> = ended.buffer_unordered(CLIENTS).collect().await;
+    let took = begun.elapsed();
+    assert_eq!(times.len(), runs);
+    times.sort_unstable();
+    eprintln!(
+        "{runs} runs over HTTP, {CLIENTS} at once, {readers} readers: {:.0} runs/s, half within {:?}, 99 % within {:?}; {} KiB more",
+        runs as f64 / took.as_secs_f64(),
+        times[runs / 2],
+        times[runs * 99 / 100],
+        resident_kib().saturating_sub(before),
+    );
     world.gate.add_permits(1);
     let read = futures::future::join_all(open.into_iter().map(Events::all)).await;
     assert!(read.iter().all(|events| *events == read[0]));

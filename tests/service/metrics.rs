@@ -1,6 +1,8 @@
 //! The figures that Prometheus reads.
 
 use std::collections::BTreeMap;
+use std::io::Write;
+use std::process::{Command, Stdio};
 
 use serde_json::json;
 
@@ -76,4 +78,29 @@ async fn the_figures_count_what_has_happened() {
     once.sort_unstable();
     once.dedup();
     assert_eq!(once.len(), families.len());
+    promtool(text);
+}
+
+/// Prometheus's own check of what it reads, where it is installed.
+fn promtool(text: &str) {
+    let child = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let Ok(mut child) = child else {
+        eprintln!("promtool is not installed: skipped");
+        return;
+    };
+    let mut stdin = child.stdin.take().expect("piped");
+    stdin.write_all(text.as_bytes()).expect("it reads");
+    drop(stdin);
+    let output = child.wait_with_output().expect("it ends");
+    let said = [output.stdout, output.stderr].concat();
+    assert!(
+        output.status.success() && said.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&said)
+    );
 }
