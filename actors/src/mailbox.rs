@@ -20,7 +20,7 @@ use std::rc::{Rc, Weak};
 
 use actix::{Actor, ActorContext, Context, Handler};
 use pirn_core::Millis;
-use pirn_core::error::{RunError, RunErrorCode};
+use pirn_core::error::RunError;
 use pirn_core::run::{
     AnswerRefused, Begun, Control, Effect, Message, Panic, Panicked, RunMachine, ThreadNo, ToConversation, ToSupervisor,
 };
@@ -29,7 +29,7 @@ use pirn_core::thread::EffectId;
 use crate::acknowledgements::Acknowledge;
 use crate::contain::{Exit, contained};
 use crate::conversation::ConversationActor;
-use crate::parked::Parked;
+use crate::parked::{Parked, shut_down};
 use crate::protocol::bus::BusMsg;
 use crate::protocol::supervisor::{InteractionAnswer, SupervisorMsg};
 use crate::rebuilt::{Rebuilt, Resumed};
@@ -596,12 +596,6 @@ impl Actors {
             Ok(()) | Err(Exit::Stopped | Exit::Dropped) => None,
         }
     }
-}
-
-/// The end of a durable run in this process: it goes on in another, and what it was told stands as it does.
-pub(crate) fn shut_down() -> RunError {
-    let message = "the engine shuts down: the run is kept, and can be resumed";
-    RunError::new(RunErrorCode::Cancelled, message)
 }
 
 fn thread_actor(threads: &mut Vec<Option<Box<ThreadActor>>>, thread: ThreadNo) -> &mut ThreadActor {

@@ -8,10 +8,9 @@
 
 use std::rc::Rc;
 
-use pirn_core::error::RunError;
+use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::run::Control;
 
-use crate::mailbox::shut_down;
 use crate::protocol::supervisor::SupervisorMsg;
 use crate::run_context::RunContext;
 use crate::supervisor::SupervisorActor;
@@ -21,7 +20,7 @@ use crate::thread::ThreadActor;
 pub(crate) struct Parked {
     pub(crate) supervisor: SupervisorActor,
     pub(crate) threads: Vec<Option<Box<ThreadActor>>>,
-    /// What the machine is to hear when it is back; it is being made again where there is anything.
+    /// Messages for the machine when it is back; it is being made again where there are any.
     told: Vec<SupervisorMsg>,
 }
 
@@ -65,4 +64,10 @@ impl Parked {
         self.threads.clear();
         self.supervisor.stop(error, run);
     }
+}
+
+/// The end of a durable run in this process: it goes on in another, and what it was told stands as it does.
+pub(crate) fn shut_down() -> RunError {
+    let message = "the engine shuts down: the run is kept, and can be resumed";
+    RunError::new(RunErrorCode::Cancelled, message)
 }

@@ -19,7 +19,7 @@ pub(super) trait Wire: Send + 'static {
     /// Writes what one thing becomes, which may be nothing.
     fn write(&mut self, feed: &Feed, item: Fed, out: &mut Vec<u8>);
 
-    /// What has happened so far is written. True: the stream ends here, before the run.
+    /// Called when all that has happened so far is written. True: the stream ends here, before the run.
     fn pauses<'a>(&'a mut self, _feed: &'a Feed, _out: &'a mut Vec<u8>) -> BoxFuture<'a, bool> {
         ready(false).boxed()
     }

@@ -84,7 +84,7 @@ pub(crate) async fn run(
     Ok(sse::response(feed, wire, ()))
 }
 
-/// What a client answers is refused in the stream, as AG-UI says.
+/// The stream of a run whose questions a client answers. Answers are refused in the stream, as AG-UI says.
 async fn resume(service: &Service, asked: RunAgentInput) -> Response {
     match resumed(service, &asked.resume).await {
         Ok((feed, main_thread)) => {

@@ -78,7 +78,7 @@ fn name(choice: &Value) -> String {
     choice.as_str().map_or_else(|| choice.to_string(), str::to_owned)
 }
 
-/// What a client has sent for a question.
+/// The end of a question's elicitation, from a client's result.
 pub(in super::super) fn elicited(asked: &Interaction, sent: ElicitResult) -> Elicited {
     let content = match (sent.action, sent.content) {
         (ElicitationAction::Accept, Some(content)) => content,
