@@ -41,6 +41,8 @@ impl Parked {
         }
         match message {
             SupervisorMsg::Subscribe { mask, deliver } => run.subscribe(mask, deliver),
+            // It leaves memory only when all that it was told is kept.
+            SupervisorMsg::AwaitKept(kept) if self.told.is_empty() => kept(Ok(())),
             SupervisorMsg::Control(Control::Shutdown) => self.stop(shut_down(), run),
             message => {
                 self.told.push(message);

@@ -135,6 +135,14 @@ fn a_cancel_and_a_deadline_find_a_run_that_has_left_memory() {
 }
 
 #[test]
+fn who_waits_until_a_run_is_kept_that_has_left_memory_brings_it_not_back() {
+    let store = kept();
+    let (_engine, run) = waits_for_a_person(&store);
+    block_on(run.kept()).expect("it is kept");
+    assert_eq!(store.reads(RUN), 0);
+}
+
+#[test]
 fn a_pause_is_kept_while_the_run_has_left_memory() {
     let store = kept();
     let (engine, run) = waits_for_a_person(&store);
