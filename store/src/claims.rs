@@ -1,6 +1,6 @@
 //! Runs of a store that several processes share.
 
-use crate::store::Pending;
+use crate::pending::Pending;
 
 /// Claims on the runs of a store, which say what process carries each.
 ///

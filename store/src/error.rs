@@ -4,7 +4,7 @@ use std::fmt::{self, Display};
 use std::sync::Arc;
 
 use crate::content::ContentHash;
-use crate::store::MAX_FORKS;
+use crate::run::MAX_FORKS;
 
 /// Why a command was not carried out. [`StoreError::code`] is stable.
 #[derive(Clone, Debug, PartialEq, Eq)]

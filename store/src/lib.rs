@@ -33,6 +33,7 @@ mod content;
 mod error;
 pub mod export;
 mod memory;
+mod pending;
 mod record;
 mod run;
 #[cfg(feature = "sqlite")]
@@ -44,8 +45,9 @@ pub use commit::{Commit, Follows, NewRun, SessionWrite, TimerChange};
 pub use content::{Content, ContentHash};
 pub use error::StoreError;
 pub use memory::MemoryStore;
+pub use pending::Pending;
 pub use record::Record;
-pub use run::{Base, Run, RunFilter, RunPlace, RunStatus, Session, Snapshot, Timer, WaitingFor};
+pub use run::{Base, MAX_FORKS, Run, RunFilter, RunPlace, RunStatus, Session, Snapshot, Timer, WaitingFor};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;
-pub use store::{MAX_FORKS, Pending, Removed, Store};
+pub use store::{Removed, Store};

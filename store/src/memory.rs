@@ -8,9 +8,11 @@ use futures::future;
 use crate::commit::{Commit, Follows, NewRun, TimerChange};
 use crate::content::ContentHash;
 use crate::error::StoreError;
+use crate::pending::Pending;
 use crate::record::Record;
+use crate::run::MAX_FORKS;
 use crate::run::{Run, RunFilter, RunPlace, Session, Snapshot, Timer};
-use crate::store::{MAX_FORKS, Pending, Removed, Store};
+use crate::store::{Removed, Store};
 
 /// A store in memory. Clones share it.
 #[derive(Clone, Debug)]

@@ -2,6 +2,9 @@
 
 use crate::content::ContentHash;
 
+/// A run has at most so many others in the line of those it was forked from.
+pub const MAX_FORKS: usize = 1000;
+
 /// A run as its store knows it, without its journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {

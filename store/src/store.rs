@@ -2,20 +2,12 @@
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
-
 use crate::claims::Claims;
 use crate::commit::Commit;
 use crate::content::ContentHash;
-use crate::error::StoreError;
+use crate::pending::Pending;
 use crate::record::Record;
 use crate::run::{Run, RunFilter, RunPlace, Session, Snapshot, Timer};
-
-/// The answer to a command that has been given. Dropping it takes nothing back.
-pub type Pending<T> = BoxFuture<'static, Result<T, StoreError>>;
-
-/// A run has at most so many others in the line of those it was forked from.
-pub const MAX_FORKS: usize = 1000;
 
 /// Storage of runs. A command is given when its method is called, in the order of the calls; the future only waits for
 /// the answer. Whatever has been answered is durable.

@@ -21,8 +21,9 @@ pub use random::{Step, contents_of, steps};
 use crate::commit::{Commit, NewRun};
 use crate::content::Content;
 use crate::error::StoreError;
+use crate::pending::Pending;
 use crate::record::Record;
-use crate::store::{Pending, Store};
+use crate::store::Store;
 
 /// Opens one store, again and again: what a dropped one had acknowledged, the next one has.
 pub type Open = Box<dyn Fn() -> Box<dyn Store>>;

@@ -22,10 +22,11 @@ use std::sync::Arc;
 use crate::commit::Commit;
 use crate::content::ContentHash;
 use crate::error::StoreError;
+use crate::pending::Pending;
 use crate::record::Record;
 use crate::run::{Run, RunFilter, RunPlace, Session, Snapshot, Timer};
 use crate::sqlite::writer::Writer;
-use crate::store::{Pending, Removed, Store};
+use crate::store::{Removed, Store};
 
 const PAGE_SIZE: u32 = 4096;
 

@@ -8,11 +8,11 @@ use crate::commit::{Commit, Follows, NewRun, SessionWrite, TimerChange};
 use crate::content::{Content, ContentHash};
 use crate::error::StoreError;
 use crate::memory::{moved, no_run};
+use crate::run::MAX_FORKS;
 use crate::run::{Session, Timer};
 use crate::sqlite::fault::{Fault, damaged};
 use crate::sqlite::records::{self, Place};
 use crate::sqlite::rows::{self, RunRow};
-use crate::store::MAX_FORKS;
 
 /// A journal's rows are found by the run's key and the step, side by side in one number: so a run's records lie together, and a
 /// long one may fill a page, which a table without row numbers would put on pages of its own.

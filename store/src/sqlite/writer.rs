@@ -8,10 +8,10 @@ use std::thread::{Builder, JoinHandle};
 use futures::channel::oneshot;
 
 use crate::error::StoreError;
+use crate::pending::Pending;
 use crate::sqlite::fault::Fault;
 use crate::sqlite::open::Opened;
 use crate::sqlite::tables::Tables;
-use crate::store::Pending;
 
 /// At most so many commands are made durable at once.
 const MAX_BATCH: usize = 1024;
