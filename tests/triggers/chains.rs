@@ -230,6 +230,19 @@ fn chains() -> Vec<Chain> {
             deepest: LIMIT,
         });
     }
+    let mut warned = line("main", &[ask("main")]);
+    warned["config"] = json!({"budget": {"modelCalls": 1}});
+    list.push(by_a_new_run(E::BudgetWarning, warned));
+    let asks = json!({"profileId": "long", "prompt": "go", "tools": ["long"]});
+    let mut kept = line("main", &[node("ask", "LLM", asks)]);
+    // Of two of them one has to go.
+    kept["config"] = json!({"artifactTokens": 200, "maxArtifactBytes": 6_000});
+    list.push(by_a_new_run(E::ArtifactDropped, kept.clone()));
+    kept["config"] = json!({"artifactTokens": 200});
+    let mut large = by_a_new_run(E::ArtifactKept, kept);
+    // Two of a run: the second is one too many for a trigger that fires once a run.
+    large.triggers[0]["condition"]["expression"] = json!("event.toolCallId === 'a'");
+    list.push(large);
     let told = json!({"type": "SEND_NOTIFICATION", "parameters": {"message": "again"}});
     let once = json!({"id": "once", "type": "EVENT", "action": told,
         "condition": {"eventType": "NODE_COMPLETED", "expression": "event.nodeId === 'first'"}});
@@ -245,9 +258,12 @@ fn chains() -> Vec<Chain> {
 fn play(chain: &Chain) -> (Arc<RunReport>, Vec<Arc<Event>>) {
     let calls = json!([
         {"id": "1", "name": "works", "arguments": {}}, {"id": "2", "name": "fails", "arguments": {}}]);
+    let long =
+        json!([{"id": "a", "name": "long", "arguments": {}}, {"id": "b", "name": "long", "arguments": {"n": 1}}]);
     let profiles = json!([
         {"id": "main", "provider": "echo"},
         {"id": "tools", "provider": "scripted", "responses": [{"toolCalls": calls}, {"content": "done"}]},
+        {"id": "long", "provider": "scripted", "responses": [{"toolCalls": long}, {"content": "done"}]},
         {"id": "broken", "provider": "scripted", "responses": [{"error": "no"}]},
     ]);
     let bundle = json!({"workflows": chain.workflows, "triggers": chain.triggers, "profiles": profiles});
@@ -260,6 +276,12 @@ fn play(chain: &Chain) -> (Arc<RunReport>, Vec<Arc<Event>>) {
         .virtual_time(Some(7))
         .tool(tool("works", Ok("yes")))
         .tool(tool("fails", Err("no")))
+        .tool(tool_fn(
+            "long",
+            "For this test",
+            json!({"type": "object"}),
+            |arguments| async move { Ok(format!("{arguments} {}", "many words ".repeat(400))) },
+        ))
         .workflows(bundle.to_string())
         .build()
         .unwrap_or_else(|error| panic!("{}: {error}", chain.event.as_str()));
@@ -324,6 +346,7 @@ fn every_event_type_has_its_chain_here_or_a_reason() {
             "it follows from a cancel, as THREAD_CANCELLED does",
         ),
         (E::ScheduleDue, "no run raises it: the clock is no link of a chain"),
+        (E::BudgetOverrun, "it comes of a reply's usage, as BUDGET_WARNING does"),
         (E::EffectInDoubt, "a run raises it once, when it goes on after a crash"),
         (
             E::Custom,

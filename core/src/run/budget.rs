@@ -346,7 +346,8 @@ impl ThreadTurn<'_, '_> {
                     let message = ToThread::Input(Input::Raised);
                     self.mailbox.send(Message::Thread(self.no, message));
                 }
-                self.emit(event);
+                let trigger_depth = self.live.machine.trigger_depth();
+                self.emit(event.at_depth(trigger_depth));
             }
         }
     }
@@ -400,7 +401,8 @@ impl RunMachine {
             if step.listens(event.event_type) {
                 let workflow_id = Arc::clone(&self.graph_of(thread).workflow_id);
                 let thread_id = self.thread_id(thread);
-                step.emit(&workflow_id, &thread_id, event);
+                let trigger_depth = self.tree.trigger_depth(thread);
+                step.emit(&workflow_id, &thread_id, event.at_depth(trigger_depth));
             }
         }
     }

@@ -8,7 +8,7 @@
 //! ```no_run
 //! use pirn_postgres::{PostgresOptions, PostgresStore, setup};
 //!
-//! setup("postgres://localhost/pirn")?;
+//! setup("postgres://localhost/pirn", "absurdctl")?;
 //! let store = PostgresStore::connect("postgres://localhost/pirn", PostgresOptions::default())?;
 //! # Ok::<(), pirn_postgres::ConnectError>(())
 //! ```
