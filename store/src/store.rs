@@ -37,7 +37,7 @@ pub trait Store: Send + Sync + 'static {
     /// The run's records from the first after step `after`, with those that it shares with its base; `limit` of them.
     fn journal(&self, id: &str, after: u64, limit: usize) -> Pending<Vec<Record>>;
 
-    /// The texts with these hashes, in this order. [`StoreError::NoSuchContent`] where one is not kept.
+    /// The texts with these hashes, in this order. [`StoreError::NoSuchContent`](crate::StoreError::NoSuchContent) where one is not kept.
     fn contents(&self, hashes: Vec<ContentHash>) -> Pending<Vec<Arc<str>>>;
 
     /// The run's last snapshot, if it is of step `at_most` or before.
