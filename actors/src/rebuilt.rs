@@ -41,9 +41,9 @@ pub struct Rebuilt {
     pub steps: u64,
     /// When it was told the last of that.
     pub at: Millis,
-    /// Its events from the beginning, each with its time: one or several.
-    pub(crate) raised: Vec<(Millis, Effect)>,
-    /// For each open wait for an event, its start in `raised`.
+    /// Its events from the beginning.
+    pub events: Vec<Arc<Event>>,
+    /// For each open wait for an event, how many of them there were when it began.
     pub(crate) waits: BTreeMap<(ThreadNo, thread::EffectId), usize>,
     /// Every effect of a thread that is done outside: when it was asked for, by which node.
     asked: AskedFor,
@@ -88,15 +88,6 @@ pub struct AskedEffect {
 }
 
 impl Rebuilt {
-    /// The run's events, as they were told.
-    pub fn events(&self) -> Vec<Arc<Event>> {
-        let mut events = Vec::new();
-        for (at, effect) in &self.raised {
-            self.raise(*at, effect, &mut events);
-        }
-        events
-    }
-
     /// An effect that was asked for, with an outcome or without.
     pub fn asked(&self, thread: ThreadNo, effect: thread::EffectId) -> Option<AskedEffect> {
         let (at, node, kind) = *self.asked.get(&(thread, effect))?;
@@ -105,42 +96,10 @@ impl Rebuilt {
         Some(AskedEffect { at, node_id, kind })
     }
 
-    fn raise(&self, timestamp: Millis, effect: &Effect, events: &mut Vec<Arc<Event>>) {
-        let mut raise = |workflow_id: &Arc<str>, thread_id: &Arc<str>, raised: &RaisedEvent| {
-            let source = Source {
-                run_id: Arc::clone(self.machine.run_id()),
-                workflow_id: Arc::clone(workflow_id),
-                thread_id: Arc::clone(thread_id),
-                timestamp,
-            };
-            let sequence = events.len() as u64 + 1;
-            events.push(Arc::new(source.event(sequence, raised.clone())));
-        };
-        match effect {
-            Effect::Emit {
-                workflow_id,
-                thread_id,
-                event,
-            } => raise(workflow_id, thread_id, event),
-            Effect::EmitAll {
-                workflow_id,
-                thread_id,
-                events,
-            } => events.iter().for_each(|event| raise(workflow_id, thread_id, event)),
-            _ => {}
-        }
-    }
-
     /// The run's events, for who comes back to it, and what the waits for an event have missed.
     pub(crate) fn events_again(&mut self) -> (ResumedEvents, Vec<Message>) {
-        let mut events: Vec<Arc<Event>> = Vec::new();
-        // Before each of `raised` there were so many.
-        let mut before = Vec::with_capacity(self.raised.len());
-        for (at, effect) in &self.raised {
-            before.push(events.len());
-            self.raise(*at, effect, &mut events);
-        }
-        let missed = self.waits.iter().filter_map(|((thread, id), place)| {
+        let events = std::mem::take(&mut self.events);
+        let missed = self.waits.iter().filter_map(|((thread, id), before)| {
             let (_, thread::Effect::WaitEvent { event: wanted, .. }) = self.open.threads.get(&(*thread, *id))? else {
                 return None;
             };
@@ -148,8 +107,7 @@ impl Rebuilt {
             if is_kept(wanted) {
                 return None;
             }
-            let since = before.get(*place).copied().unwrap_or(events.len());
-            let event = events[since..].iter().find(|event| is_named(wanted, event))?;
+            let event = events.iter().skip(*before).find(|event| is_named(wanted, event))?;
             let outcome = Outcome::Event {
                 sequence: event.sequence,
                 event: event.shown_later(),
@@ -186,16 +144,16 @@ impl InPlace {
 /// The things that a run goes through once more which matter to whoever goes on with it.
 #[derive(Default)]
 pub(crate) struct Seen {
+    run_id: Arc<str>,
     open: OpenEffects,
-    raised: Vec<(Millis, Effect)>,
+    events: Vec<Arc<Event>>,
     waits: BTreeMap<(ThreadNo, thread::EffectId), usize>,
     asked: AskedFor,
     answered: BTreeMap<ThreadNo, Vec<AnsweredRequest>>,
     triggers: TriggersActed,
     not_begun: BTreeSet<(ThreadNo, thread::EffectId)>,
     is_uncarried: bool,
-    /// Number of events raised, and the number when the triggers were last asked to act on them.
-    events: u64,
+    /// Number of events when the triggers were last asked to act on them.
     asked_triggers: u64,
     steps: u64,
     at: Option<Millis>,
@@ -203,8 +161,9 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    pub(crate) fn new(listening: Listening) -> Self {
+    pub(crate) fn new(run_id: Arc<str>, listening: Listening) -> Self {
         Self {
+            run_id,
             listening,
             ..Self::default()
         }
@@ -263,15 +222,19 @@ impl Seen {
 
     fn did(&mut self, at: Millis, effect: &Effect) {
         match effect {
-            Effect::Emit { .. } => {
-                self.events += 1;
-                self.raised.push((at, effect.clone()));
-            }
-            Effect::EmitAll { events, .. } => {
-                self.events += events.len() as u64;
-                self.raised.push((at, effect.clone()));
-            }
-            Effect::QuiesceTriggers => self.asked_triggers = self.events,
+            Effect::Emit {
+                workflow_id,
+                thread_id,
+                event,
+            } => self.raise(at, workflow_id, thread_id, event),
+            Effect::EmitAll {
+                workflow_id,
+                thread_id,
+                events,
+            } => events
+                .iter()
+                .for_each(|event| self.raise(at, workflow_id, thread_id, event)),
+            Effect::QuiesceTriggers => self.asked_triggers = self.events.len() as u64,
             Effect::Thread { thread, effect } => self.asked(at, *thread, effect),
             Effect::ThreadEnded { thread } => {
                 self.answered.remove(thread);
@@ -288,6 +251,17 @@ impl Seen {
             | Effect::Report(_)
             | Effect::Settled => {}
         }
+    }
+
+    fn raise(&mut self, timestamp: Millis, workflow_id: &Arc<str>, thread_id: &Arc<str>, raised: &RaisedEvent) {
+        let source = Source {
+            run_id: Arc::clone(&self.run_id),
+            workflow_id: Arc::clone(workflow_id),
+            thread_id: Arc::clone(thread_id),
+            timestamp,
+        };
+        let sequence = self.events.len() as u64 + 1;
+        self.events.push(Arc::new(source.event(sequence, raised.clone())));
     }
 
     fn asked(&mut self, at: Millis, thread: ThreadNo, effect: &thread::Effect) {
@@ -308,7 +282,7 @@ impl Seen {
             | thread::Effect::Script { id, node, .. }
             | thread::Effect::Evaluate { id, node, .. } => (*id, Some(*node)),
             thread::Effect::WaitEvent { id, .. } => {
-                self.waits.insert((thread, *id), self.raised.len());
+                self.waits.insert((thread, *id), self.events.len());
                 (*id, None)
             }
             thread::Effect::Timer { id, .. } => (*id, None),
@@ -327,8 +301,9 @@ impl Seen {
         (begun_at, metadata): (Millis, Option<Arc<Map<String, Value>>>),
     ) -> Rebuilt {
         let Self {
+            run_id: _,
             open,
-            raised,
+            events,
             mut waits,
             asked,
             answered,
@@ -338,7 +313,6 @@ impl Seen {
             listening,
             steps,
             at,
-            events: _,
             asked_triggers: _,
         } = self;
         waits.retain(|wait, _| open.threads.contains_key(wait));
@@ -370,7 +344,7 @@ impl Seen {
             open,
             steps,
             at: at.unwrap_or(begun_at),
-            raised,
+            events,
             waits,
             asked,
             answered,

@@ -7,7 +7,7 @@
 //! - `row WORKLOAD SIZE`: the table's rows of one workload
 //! - `memory threads|runs COUNT`: bytes that one of them costs while it waits
 //! - `memory parked COUNT`: the same of durable runs that have left memory, and the time until one is back
-//! - `durable`: durable runs beside raw SQLite and a bare `fdatasync`
+//! - `durable`: durable runs beside raw SQLite and a bare `fdatasync`; `durable PART ...`: of `steps`, `alone`, `syncs`, `rebuilt` and `ready` those
 //! - `command PIRN FOLDER`: the binary PIRN from outside: cold start, and a large file validated
 //! - `scripts`: microseconds a step that evaluates something takes, in place and on each script level
 //! - `peer`: Pirn on what the peers of other languages do, a JSON line each as they print them
@@ -87,10 +87,12 @@ pub fn main(beside: Vec<Side>) -> std::io::Result<()> {
                 "| a parked run (of {count}) is back | {min:.2} / {median:.2} / {max:.2} ms (min / median / max) | |"
             )
         }
-        ["durable"] => {
-            let folder = tempfile::tempdir()?;
-            for (what, measured, most) in runtime.block_on(durable::measure(folder.path()))? {
-                writeln!(out, "| {what} | {measured} | {most} |")?;
+        ["durable", ref parts @ ..] => {
+            for part in if parts.is_empty() { &durable::PARTS } else { parts } {
+                let folder = tempfile::tempdir()?;
+                runtime.block_on(durable::measure(part, folder.path(), |(what, measured, most)| {
+                    writeln!(out, "| {what} | {measured} | {most} |")
+                }))?;
             }
             Ok(())
         }
@@ -127,7 +129,7 @@ pub fn main(beside: Vec<Side>) -> std::io::Result<()> {
             write!(out, "{}", table.map_err(|fault| usage(&fault))?)
         }
         _ => Err(usage(
-            "once|count|local WORKLOAD SIZE ROUNDS, row WORKLOAD SIZE, memory threads|runs|parked COUNT, durable, command PIRN FOLDER, \
+            "once|count|local WORKLOAD SIZE ROUNDS, row WORKLOAD SIZE, memory threads|runs|parked COUNT, durable [PART ...], command PIRN FOLDER, \
              scripts, peer, others FILE, or nothing",
         )),
     }

@@ -37,22 +37,35 @@ const LIVE: usize = 1_000;
 /// A row: what, what was measured, at most.
 pub type Line = (String, String, String);
 
-/// Everything, in `folder`, on whose disk it is measured.
+/// The parts of what is measured, each by itself where it is named.
+pub const PARTS: [&str; 5] = ["steps", "alone", "syncs", "rebuilt", "ready"];
+
+/// One of [`PARTS`], in `folder`, on whose disk it is measured; `tell` hears each row as soon as it is there.
 ///
 /// # Errors
-/// Fails if something cannot be written there, or does not come to its end.
-pub async fn measure(folder: &Path) -> Result<Vec<Line>> {
-    let mut lines = Vec::new();
-    for runs in [1, 32, 1_000] {
-        lines.push(throughput(folder, runs).await?);
+/// Fails if something cannot be written there, does not come to its end, or `tell` fails.
+pub async fn measure(part: &str, folder: &Path, mut tell: impl FnMut(Line) -> Result<()>) -> Result<()> {
+    match part {
+        "steps" => {
+            for runs in [32, 1_000] {
+                tell(throughput(folder, runs).await?)?;
+            }
+            Ok(())
+        }
+        "alone" => tell(lone_step(folder).await?),
+        "syncs" => {
+            for (runs, calls) in [(1, true), (32, true), (1, false)] {
+                tell(syncs(runs, calls).await?)?;
+            }
+            Ok(())
+        }
+        "rebuilt" => tell(rebuilt(folder).await?),
+        "ready" => tell(opened(folder).await?),
+        other => Err(Error::other(format!(
+            "unknown part {other}; there are: {}",
+            PARTS.join(", ")
+        ))),
     }
-    lines.push(lone_step(folder).await?);
-    for (runs, calls) in [(1, true), (32, true), (1, false)] {
-        lines.push(syncs(runs, calls).await?);
-    }
-    lines.push(rebuilt(folder).await?);
-    lines.push(opened(folder).await?);
-    Ok(lines)
 }
 
 /// Steps a second of so many runs at once, each step a call whose outcome is durable before the next begins.
@@ -395,9 +408,9 @@ async fn play(engine: &Engine, runs: usize) -> Result<f64> {
     ended.map(|()| us)
 }
 
-/// Lets go of its file, too.
+/// Lets go of its file, too; whatever still waits goes on from there.
 async fn close(engine: Engine) {
-    engine.shutdown(Duration::from_secs(30)).await;
+    engine.shutdown(Duration::ZERO).await;
 }
 
 fn sorted(side: &str, mut us: Vec<f64>) -> Times {

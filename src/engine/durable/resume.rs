@@ -206,16 +206,17 @@ impl Stored {
         let (definition, start) = (first.next().unwrap_or_default(), first.next().unwrap_or_default());
         let begun: BegunRecord = serde_json::from_str(&start).map_err(|error| unreadable(0, error.to_string()))?;
         let mut told = Vec::with_capacity(run.steps as usize);
-        loop {
-            let page = store.journal(run_id, told.len() as u64, PAGE).await?;
-            let is_last = page.len() < PAGE;
+        let mut asked = Some(store.journal(run_id, 0, PAGE));
+        while let Some(asking) = asked.take() {
+            let page = asking.await?;
+            if page.len() == PAGE {
+                // The store reads these while the others are decoded.
+                asked = Some(store.journal(run_id, (told.len() + PAGE) as u64, PAGE));
+            }
             for record in page {
                 let step = told.len() as u64 + 1;
                 let read = with_result(&record.body, &texts).unwrap_or_else(|| read_told(&record.body, &chunks));
                 told.push(read.map_err(|why| unreadable(step, why))?);
-            }
-            if is_last {
-                break;
             }
         }
         let mut stored = Self {
@@ -455,8 +456,9 @@ fn resume(
             return Err(ResumeError::UnderWay { run_id });
         }
         let mut claim = Claim::make(&durable.store, &run_id).await?;
-        let stored = Stored::read(&*durable.store, &run_id).await?.live()?;
-        let mut rebuilt = stored.rebuild(&engine, &durable, stored.told.clone())?;
+        let mut stored = Stored::read(&*durable.store, &run_id).await?.live()?;
+        let told = std::mem::take(&mut stored.told);
+        let mut rebuilt = stored.rebuild(&engine, &durable, told)?;
         let is_cancelled = matches!(how, How::Cancel(_));
         let mut told = match how {
             How::AfterCrash => settle(shared, &mut rebuilt, durable.ask.as_ref()).await?,
@@ -539,8 +541,9 @@ async fn end_of(
     firing: FiringId,
     child: &str,
 ) -> Result<Option<Message>, ResumeError> {
-    let stored = Stored::read(&*durable.store, child).await?;
-    let child = stored.rebuild(engine, durable, stored.told.clone())?;
+    let mut stored = Stored::read(&*durable.store, child).await?;
+    let told = std::mem::take(&mut stored.told);
+    let child = stored.rebuild(engine, durable, told)?;
     let report = child.open.report.as_ref();
     Ok(report.map(|report| detached_ended(firing, report)))
 }

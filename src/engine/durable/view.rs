@@ -134,8 +134,8 @@ pub(crate) async fn view(
     };
     let history = steps(&rebuilt, &history, started_at);
     Ok(RunView {
-        events: rebuilt.events(),
         interactions: rebuilt.machine.interactions(),
+        events: rebuilt.events,
         run,
         step,
         report,
