@@ -146,6 +146,25 @@ impl Oracle {
         self.busy().into_iter().filter(is_at).collect()
     }
 
+    /// Those that wait at a JOIN, or for a MAP's items.
+    pub(crate) fn joining(&self) -> Vec<usize> {
+        let is_joining = |thread: &Thread| {
+            matches!(thread.does, Does::Fork(..) | Does::Map(..)) && thread.status == Running && !thread.is_decided
+        };
+        (0..self.threads.len())
+            .filter(|no| is_joining(&self.threads[*no]))
+            .collect()
+    }
+
+    /// A JOIN's time is up: whatever runs below it is cancelled, also where a decision would have detached it.
+    pub(crate) fn join_out_of_time(&mut self, parent: usize) {
+        self.threads[parent].is_decided = true;
+        for branch in self.threads[parent].branches.clone() {
+            self.end(branch, Cancelled);
+        }
+        self.end(parent, Failed);
+    }
+
     /// Those that work.
     pub(crate) fn working(&self) -> Vec<usize> {
         self.at(Alone::Works)

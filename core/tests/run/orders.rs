@@ -1,4 +1,5 @@
-//! Every order in which the ends of a small tree can come, with a cancel or the run's time limit at every point.
+//! Every order in which the ends of a small tree can come, with the time limit of a JOIN, a cancel, or the run's time limit at
+//! every point.
 
 use pirn_core::run::{Message, Timer, ToSupervisor};
 use pirn_core::status::ThreadStatus::{Cancelled, Timeout};
@@ -16,6 +17,7 @@ pub(crate) enum Next {
     Cancel,
     CancelThread(usize),
     OutOfTime,
+    JoinOutOfTime(usize),
     Trigger(usize),
 }
 
@@ -23,7 +25,7 @@ pub(crate) enum Next {
 pub(crate) struct Both {
     pub(crate) play: Play,
     pub(crate) oracle: Oracle,
-    /// Cancels and time limits come once an order.
+    /// One cancel or time limit comes in an order.
     is_stopped: bool,
 }
 
@@ -52,6 +54,7 @@ impl Both {
                 possible.extend([Next::Cancel, Next::OutOfTime]);
             }
             possible.extend(self.oracle.busy().into_iter().map(Next::CancelThread));
+            possible.extend(self.oracle.joining().into_iter().map(Next::JoinOutOfTime));
         }
         possible
     }
@@ -80,6 +83,11 @@ impl Both {
                     after_ms: 1_000,
                 });
             }
+            Next::JoinOutOfTime(thread) => {
+                self.is_stopped = true;
+                self.oracle.join_out_of_time(thread);
+                self.play.join_elapses(thread as u32);
+            }
             Next::Trigger(thread) => {
                 self.oracle.trigger(thread);
                 let thread_id = self.play.machine.thread_id(thread as u32);
@@ -106,6 +114,7 @@ impl Both {
         let working: Vec<usize> = play.works.keys().map(|thread| *thread as usize).collect();
         assert_eq!(working, oracle.working(), "what is under way after {order:?}");
         assert_eq!(play.asking(), oracle.asking(), "what is asked after {order:?}");
+        assert_eq!(play.joining(), oracle.joining(), "the JOINs that wait after {order:?}");
         assert_eq!(
             play.report.is_some(),
             oracle.is_reported(),

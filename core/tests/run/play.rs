@@ -363,6 +363,25 @@ impl Play {
         self.tell(Message::Supervisor(ToSupervisor::Elapsed(timer)));
     }
 
+    /// The threads whose JOIN's time runs.
+    pub(crate) fn joining(&self) -> Vec<usize> {
+        let mut threads: Vec<usize> = self.joins().map(|(thread, _)| thread as usize).collect();
+        threads.sort_unstable();
+        threads
+    }
+
+    pub(crate) fn join_elapses(&mut self, thread: ThreadNo) {
+        let timer = self.joins().find(|(of, _)| *of == thread);
+        self.elapse(timer.expect("its JOIN's time runs").1);
+    }
+
+    fn joins(&self) -> impl Iterator<Item = (ThreadNo, Timer)> {
+        self.timers.iter().filter_map(|timer| match timer {
+            Timer::Join { fork, .. } => Some((self.machine.fork_parent(*fork)?.0, *timer)),
+            Timer::Thread { .. } | Timer::Firing(_) => None,
+        })
+    }
+
     /// The status of every thread.
     pub(crate) fn statuses(&self) -> Vec<ThreadStatus> {
         self.machine

@@ -205,7 +205,7 @@ fn strategy_of(strategy: Strategy) -> Value {
         AnyDetached => ("ANY_COMPLETED", "detach"),
         TwoCompleted => ("SUCCESS_COUNT_THRESHOLD", "cancel"),
     };
-    let mut config = json!({"joinStrategy": name, "onDecided": on_decided});
+    let mut config = json!({"joinStrategy": name, "onDecided": on_decided, "timeout": 0.2});
     if strategy == TwoCompleted {
         config["threshold"] = json!(2);
     }
