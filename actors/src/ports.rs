@@ -8,7 +8,6 @@ mod sampler;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use pirn_core::Millis;
 use pirn_core::conversation::{MessageRules, ModelRequest, Tokenizer};
 use pirn_core::definition::{InDoubt, Profile};
 use pirn_core::error::RunError;
@@ -16,6 +15,7 @@ use pirn_core::graph::{Evaluator, Graph, NodeIx, NodeKind, SnippetIx};
 use pirn_core::message::{Part, ToolCall};
 use pirn_core::model_call::CallBound;
 use pirn_core::run::Fits;
+use pirn_core::schedule::Kept;
 use pirn_core::script::{Scope, ScopeValues};
 use pirn_core::thread::{
     ConsentRequest, Evaluation, ModelReply, Outcome, ScriptLogs, Snapshot, ThreadScope, ToolResult, Variables,
@@ -513,28 +513,41 @@ pub struct Ports {
 
 /// The memory of what schedules have done, from process to process.
 pub trait ScheduleMemory: Send + Sync {
-    /// The time up to which a schedule is over, milliseconds since 1970; none where that is not known.
-    fn last(&self, schedule: &str) -> BoxFuture<'static, Option<Millis>>;
+    /// A schedule's knowledge of earlier processes; none where that is not known.
+    fn kept(&self, schedule: &str) -> BoxFuture<'static, Option<Kept>>;
 
     /// Remembers that.
-    fn keep(&self, schedule: &str, last: Millis);
+    fn keep(&self, schedule: &str, kept: &Kept);
 
-    /// True if an earlier process has begun this run.
-    fn has_begun(&self, run_id: &str) -> BoxFuture<'static, bool>;
+    /// The state of a run that an earlier process may have begun.
+    fn begun(&self, run_id: &str) -> BoxFuture<'static, Begun>;
+}
+
+/// The state of a run that an earlier process may have begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begun {
+    /// It has not.
+    No,
+    /// It has, and the run has not ended: it goes on with whoever resumes it in this process.
+    Here,
+    /// The same, in this process or in another one.
+    Somewhere,
+    /// It has, and the run has ended.
+    Ended,
 }
 
 /// Remembers nothing: what is missed while no engine lives is not known.
 pub struct NoScheduleMemory;
 
 impl ScheduleMemory for NoScheduleMemory {
-    fn last(&self, _: &str) -> BoxFuture<'static, Option<Millis>> {
+    fn kept(&self, _: &str) -> BoxFuture<'static, Option<Kept>> {
         Box::pin(std::future::ready(None))
     }
 
-    fn keep(&self, _: &str, _: Millis) {}
+    fn keep(&self, _: &str, _: &Kept) {}
 
-    fn has_begun(&self, _: &str) -> BoxFuture<'static, bool> {
-        Box::pin(std::future::ready(false))
+    fn begun(&self, _: &str) -> BoxFuture<'static, Begun> {
+        Box::pin(std::future::ready(Begun::No))
     }
 }
 

@@ -253,3 +253,73 @@ fn no_time_of_a_schedule_starts_two_runs_whatever_ends_the_process() {
     process(&store, &[("all", "all"), ("later", "last")]);
     assert_eq!(runs_of(&store, "all"), before);
 }
+
+/// An engine on `store` whose schedule starts runs that wait for a person.
+fn asking(store: &MemoryStore, more: &Value) -> Engine {
+    let work = json!({"id": "work", "edges": [{"from": "start", "to": "ask"}, {"from": "ask", "to": "end"}], "nodes": [
+        {"id": "start", "type": "START"},
+        {"id": "ask", "type": "USER_INTERACTION", "config": {"question": "Well?"}},
+        {"id": "end", "type": "END"}]});
+    let main = json!({"id": "main", "edges": [{"from": "start", "to": "wait"}, {"from": "wait", "to": "end"}], "nodes": [
+        {"id": "start", "type": "START"},
+        {"id": "wait", "type": "WAIT", "config": {"seconds": 150}},
+        {"id": "end", "type": "END"}]});
+    let bundle = json!({"workflows": [work, main], "triggers": every("* * * * *", &Value::Null, more)});
+    let engine = Engine::builder().workflows(bundle.to_string()).store(store.clone());
+    engine.virtual_time(None).build().expect("builds")
+}
+
+/// Two minutes and a half of the engine's life, by a run of this name.
+fn live(engine: &Engine, name: &str) {
+    let run = engine.run("main").run_id(name).start().expect("starts");
+    engine.wait_idle();
+    let report = run.try_outcome().expect("ends");
+    assert_eq!(report.elapsed_ms, 150_000);
+}
+
+#[test]
+fn the_run_of_an_earlier_process_is_under_way_until_it_ends_or_nobody_goes_on_with_it() {
+    for goes_on in [true, false] {
+        let store = MemoryStore::new();
+        let first = asking(&store, &Value::Null);
+        live(&first, "one");
+        let begun = "t@1970-01-01T00:01:00+00:00";
+        assert_eq!(runs_of(&store, "t"), [begun], "it overlaps those after it");
+        first.shutdown_blocking(Duration::ZERO);
+        drop(first);
+
+        let next = asking(&store, &Value::Null);
+        let recovered = if goes_on {
+            block_on(next.recover()).expect("reads the store")
+        } else {
+            Vec::new()
+        };
+        live(&next, "two");
+        live(&next, "three");
+        if !goes_on {
+            let later = "t@1970-01-01T00:03:00+00:00";
+            assert_eq!(runs_of(&store, "t"), [begun, later], "it holds up nothing");
+            continue;
+        }
+        assert_eq!(runs_of(&store, "t"), [begun], "it is under way");
+        let (_, run) = recovered.into_iter().find(|(id, _)| id == begun).expect("is recovered");
+        let run = run.expect("goes on");
+        let question = block_on(run.interactions()).remove(0);
+        block_on(run.answer(&question.id, "well")).expect("is taken");
+        live(&next, "four");
+        let later = "t@1970-01-01T00:06:00+00:00";
+        assert_eq!(runs_of(&store, "t"), [begun, later], "it has ended");
+    }
+}
+
+#[test]
+fn a_schedule_fires_as_often_as_it_may_in_all_processes_together() {
+    let store = MemoryStore::new();
+    let more = json!({"maxTriggers": 3, "schedule": {"cron": "* * * * *", "overlap": "allow"}});
+    for (runs, lives) in [(2, 1), (3, 2), (3, 3)] {
+        let engine = asking(&store, &more);
+        (0..lives).for_each(|life| live(&engine, &format!("{lives} {life}")));
+        assert_eq!(runs_of(&store, "t").len(), runs);
+        engine.shutdown_blocking(Duration::ZERO);
+    }
+}

@@ -282,6 +282,10 @@ impl EngineHandle for EngineShared {
         self.next_run_id()
     }
 
+    fn carries_run(&self, run_id: &str) -> bool {
+        self.carries(run_id)
+    }
+
     fn tell_run(&self, run_id: &str, message: SupervisorMsg) -> Result<(), String> {
         match self.runs.find(run_id) {
             Some(supervisor) => {

@@ -1,21 +1,21 @@
 //! The schedules of an engine: each a task on the first arbiter, which carries its [`ScheduleMachine`] by that arbiter's clock.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, join_all};
 use futures::{FutureExt, StreamExt};
 use pirn_core::Millis;
 use pirn_core::definition::{ScheduleDefinition, TriggerDefinition};
 use pirn_core::run::{Control, scheduled};
-use pirn_core::schedule::{Effect, Input, ScheduleMachine, Times};
+use pirn_core::schedule::{Effect, Input, Kept, ScheduleMachine, Times};
 use pirn_core::trigger::{Owner, TriggerExists, TriggerState};
 
 use super::EngineShared;
 use crate::host::{Host, TimerHandle};
-use crate::ports::ScheduleMemory;
+use crate::ports::{Begun, ScheduleMemory};
 use crate::protocol::engine::{DetachedRun, EngineHandle, OnEnd};
 use crate::protocol::supervisor::SupervisorMsg;
 
@@ -49,12 +49,15 @@ impl Known {
 
 /// A message to a schedule.
 enum ToSchedule {
+    Begin(Option<Kept>),
     Input(Input),
     /// The run of this time may start, unless an earlier process has begun it.
     Start {
         due: Millis,
-        has_begun: bool,
+        begun: Begun,
     },
+    /// The states of these runs, which earlier processes have begun; the input that waits for that.
+    Looked(Vec<(Millis, Begun)>, Input),
     /// Nothing more is asked of it.
     Stop,
 }
@@ -179,6 +182,7 @@ impl EngineShared {
                 fired,
                 mail,
                 timer: None,
+                before: BTreeSet::new(),
             };
             host.spawn(None, carried.live(received).boxed_local());
         });
@@ -208,20 +212,59 @@ struct Carried {
     fired: Arc<AtomicU64>,
     mail: UnboundedSender<ToSchedule>,
     timer: Option<TimerHandle>,
+    /// The times whose runs earlier processes have begun, as far as they are under way.
+    before: BTreeSet<Millis>,
 }
 
 impl Carried {
     async fn live(mut self, mut received: UnboundedReceiver<ToSchedule>) {
-        let last = self.memory.last(&self.name);
-        self.hear(last, |last| ToSchedule::Input(Input::Begin { last }));
+        let kept = self.memory.kept(&self.name);
+        self.hear(kept, ToSchedule::Begin);
         while let Some(message) = received.next().await {
             match message {
+                ToSchedule::Begin(kept) => {
+                    let started = kept.as_ref().map_or(0, |kept| kept.started);
+                    self.fired.store(started, Ordering::Relaxed);
+                    self.step(Input::Begin(kept));
+                }
+                // Nobody says when a run ends that an earlier process has begun: it is looked at before the next decision.
+                ToSchedule::Input(input @ Input::Elapsed { .. }) if !self.before.is_empty() => self.look(input),
                 ToSchedule::Input(input) => self.step(input),
-                ToSchedule::Start { due, has_begun: false } => self.start(due),
-                // Whoever goes on with the runs of the store goes on with it.
-                ToSchedule::Start { due, has_begun: true } => self.step(Input::Ended { due }),
+                ToSchedule::Start { due, begun } => match begun {
+                    Begun::No => self.start(due),
+                    // Whoever goes on with the runs of the store goes on with it.
+                    Begun::Here | Begun::Somewhere => drop(self.before.insert(due)),
+                    Begun::Ended => self.step(Input::Ended { due }),
+                },
+                ToSchedule::Looked(runs, input) => {
+                    for (due, begun) in runs {
+                        self.looked(due, begun);
+                    }
+                    self.step(input);
+                }
                 ToSchedule::Stop => return,
             }
+        }
+    }
+
+    fn look(&self, input: Input) {
+        let runs = self.before.iter().map(|due| {
+            let due = *due;
+            self.memory.begun(&self.run_id(due)).map(move |begun| (due, begun))
+        });
+        self.hear(join_all(runs).boxed(), |runs| ToSchedule::Looked(runs, input));
+    }
+
+    fn looked(&mut self, due: Millis, begun: Begun) {
+        let is_over = match begun {
+            Begun::Somewhere => false,
+            // One that nobody has resumed by now holds up nothing.
+            Begun::Here => !self.engine.carries_run(&self.run_id(due)),
+            Begun::No | Begun::Ended => true,
+        };
+        if is_over {
+            self.before.remove(&due);
+            self.step(Input::Ended { due });
         }
     }
 
@@ -240,8 +283,8 @@ impl Carried {
                     }));
                 }
                 Effect::Start { due } => {
-                    let begun = self.memory.has_begun(&self.run_id(due));
-                    self.hear(begun, move |has_begun| ToSchedule::Start { due, has_begun });
+                    let begun = self.memory.begun(&self.run_id(due));
+                    self.hear(begun, move |begun| ToSchedule::Start { due, begun });
                 }
                 Effect::Cancel { due } => {
                     let reason = format!("schedule {} starts the next run", self.name);
@@ -253,7 +296,7 @@ impl Carried {
                     let (schedule, due) = (&self.name, self.times.shown(due));
                     tracing::info!(schedule, due, ?why, "a time of a schedule starts no run");
                 }
-                Effect::Keep { last } => self.memory.keep(&self.name, last),
+                Effect::Keep(kept) => self.memory.keep(&self.name, &kept),
             }
         }
     }

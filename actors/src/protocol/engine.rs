@@ -17,6 +17,9 @@ pub(crate) trait EngineHandle: Send + Sync {
     /// Tells a run something; an error where it has ended: the message is dropped.
     fn tell_run(&self, run_id: &str, message: SupervisorMsg) -> Result<(), String>;
 
+    /// True while a run is under way here.
+    fn carries_run(&self, run_id: &str) -> bool;
+
     /// Starts a run that nobody awaits.
     fn start_detached(self: Arc<Self>, run: DetachedRun) -> Result<(), RunError>;
 

@@ -2,7 +2,7 @@
 //!
 //! | input | does |
 //! |---|---|
-//! | Begin | the times since the last that was handled were missed: `catchUp` says which start; sets the timer of the next |
+//! | Begin | the runs that were under way are started once more, uncounted; the times since the last that was handled were missed: `catchUp` says which start; sets the timer of the next |
 //! | Elapsed | the times that are due: the last of them by `overlap`, those before it were missed; sets the next timer |
 //! | Elapsed of another generation | nothing |
 //! | Ended | the run of that time is over: the first of the queue starts |
@@ -17,10 +17,13 @@
 //! | `allow` | it starts |
 //!
 //! Missed times that start wait for one another, unless `allow`. Invariants: a time starts at most one run; times start in
-//! their order; with `skip` and `queue` one run at a time; no more runs start than `maxTriggers`. `Keep` tells the time up to which
-//! every run that is due has ended: a later process begins there, and asks for a run of its time that has begun once more.
+//! their order; with `skip` and `queue` one run at a time; no more runs start than `maxTriggers`. All of that holds for all
+//! processes together where `Keep` is remembered: it comes with a `Start`, and tells the next process which runs are under way, so
+//! that it asks for these once more: whoever carries that begins none that has begun.
 
 use std::collections::{BTreeSet, VecDeque};
+
+use serde::{Deserialize, Serialize};
 
 use super::Times;
 use crate::Millis;
@@ -33,13 +36,10 @@ pub const MAX_QUEUED: usize = 100;
 pub const MAX_CAUGHT_UP: usize = 1_000;
 
 /// A message to a schedule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// It works from now on; the last time that an earlier process had handled, where that is known.
-    Begin {
-        /// That.
-        last: Option<Millis>,
-    },
+    /// It works from now on, after what earlier processes have done, where that is known.
+    Begin(Option<Kept>),
     /// Its timer's time has come.
     Elapsed {
         /// Tells it from other timers.
@@ -57,7 +57,7 @@ pub enum Input {
 }
 
 /// A wish of a schedule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Say when it is so late; a timer that was set before is none any more.
     SetTimer {
@@ -83,11 +83,21 @@ pub enum Effect {
         /// The reason.
         why: Skip,
     },
-    /// The times up to this one are over, whatever becomes of the process.
-    Keep {
-        /// That.
-        last: Millis,
-    },
+    /// To be known to the next process.
+    Keep(Kept),
+}
+
+/// The knowledge of a schedule that outlives its process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    /// Every time up to this one has started a run, or starts none. Milliseconds since 1970.
+    pub last: Millis,
+    /// Number of runs that have started.
+    #[serde(default)]
+    pub started: u64,
+    /// The times whose runs are under way: the latest [`MAX_CAUGHT_UP`].
+    #[serde(default)]
+    pub running: Vec<Millis>,
 }
 
 /// The reason that a time starts nothing.
@@ -111,12 +121,14 @@ pub struct ScheduleMachine {
     catch_up: CatchUp,
     jitter_ms: Millis,
     seed: u64,
-    /// Runs that may still start.
-    left: u64,
+    /// Runs that may start.
+    most: u64,
+    /// Runs that have started.
+    started: u64,
     /// The last time that was looked at.
     last: Millis,
-    /// The last that was told as handled.
-    kept: Option<Millis>,
+    /// As told last.
+    kept: Option<Kept>,
     running: BTreeSet<Millis>,
     queued: VecDeque<Millis>,
     generation: u32,
@@ -137,7 +149,8 @@ impl ScheduleMachine {
             catch_up,
             jitter_ms,
             seed,
-            left: most.filter(|most| *most > 0).unwrap_or(u64::MAX),
+            most: most.filter(|most| *most > 0).unwrap_or(u64::MAX),
+            started: 0,
             last: 0,
             kept: None,
             running: BTreeSet::new(),
@@ -159,11 +172,15 @@ impl ScheduleMachine {
     /// Takes one input; what is to be done is appended to `out`.
     pub fn step(&mut self, now: Millis, input: Input, out: &mut Vec<Effect>) {
         match input {
-            Input::Begin { last } => {
-                self.last = last.unwrap_or(now);
+            Input::Begin(kept) => {
+                self.last = kept.as_ref().map_or(now, |kept| kept.last);
+                let Kept { started, running, .. } = kept.unwrap_or_default();
+                self.started = started;
                 if !self.is_enabled {
                     return;
                 }
+                self.running = running.into_iter().collect();
+                out.extend(self.running.iter().map(|due| Effect::Start { due: *due }));
                 let missed = self.passed(now);
                 self.catch_up(missed, out);
                 self.handled(out);
@@ -290,27 +307,32 @@ impl ScheduleMachine {
     }
 
     fn start(&mut self, due: Millis, out: &mut Vec<Effect>) {
-        let Some(left) = self.left.checked_sub(1) else {
+        if self.started >= self.most {
             let why = Skip::Stopped;
             return out.push(Effect::Skipped { due, why });
-        };
-        self.left = left;
+        }
+        self.started += 1;
         self.running.insert(due);
         out.push(Effect::Start { due });
     }
 
-    /// A time that waits, or whose run has not ended, is not handled: a later process looks at it again.
+    /// A time that waits is not handled: a later process looks at it again.
     fn handled(&mut self, out: &mut Vec<Effect>) {
-        let open = self.queued.front().into_iter().chain(self.running.first()).min();
-        let last = open.map_or(self.last, |due| due - 1);
-        if self.kept.replace(last) != Some(last) {
-            out.push(Effect::Keep { last });
+        let running = self.running.iter().rev().take(MAX_CAUGHT_UP).rev();
+        let kept = Kept {
+            last: self.queued.front().map_or(self.last, |due| due - 1),
+            started: self.started,
+            running: running.copied().collect(),
+        };
+        if self.kept.as_ref() != Some(&kept) {
+            self.kept = Some(kept.clone());
+            out.push(Effect::Keep(kept));
         }
     }
 
     fn arm(&mut self, out: &mut Vec<Effect>) {
         self.generation += 1;
-        if self.left > 0
+        if self.started < self.most
             && let Some(due) = self.times.after(self.last)
         {
             out.push(Effect::SetTimer {
@@ -355,35 +377,36 @@ mod tests {
         started: Vec<(Millis, Millis)>,
         cancelled: Vec<Millis>,
         skipped: Vec<Millis>,
-        kept: Option<Millis>,
+        kept: Option<Kept>,
     }
 
     impl World {
         /// Plays a machine from `from` to `until`, by its timers and the ends of its runs.
         fn live(&mut self, mut machine: ScheduleMachine, (from, until): (Millis, Millis), takes: &[Millis]) {
             let (mut now, mut timer, mut ends) = (from, None, BTreeMap::new());
-            let mut next = Some(Input::Begin { last: self.kept });
+            let mut next = Some(Input::Begin(self.kept.clone()));
             while let Some(input) = next.take() {
                 let mut out = Vec::new();
                 machine.step(now, input, &mut out);
                 for effect in out {
                     match effect {
                         Effect::SetTimer { generation, at } => timer = Some((at.max(now), generation)),
-                        Effect::Start { due } if self.started.iter().any(|(begun, _)| *begun == due) => {
-                            // An earlier process has begun it: the carrier does not begin it again.
-                            ends.insert((now, due), due);
-                        }
                         Effect::Start { due } => {
-                            self.started.push((due, now));
+                            let begun = self.started.iter().find(|(begun, _)| *begun == due);
+                            // What an earlier process has begun goes on where it was.
+                            let at = begun.map_or(now, |(_, at)| *at);
+                            if begun.is_none() {
+                                self.started.push((due, now));
+                            }
                             let takes = takes[(due / MINUTE) as usize % takes.len()];
-                            assert_eq!(ends.insert((now + takes, due), due), None);
+                            assert_eq!(ends.insert(((at + takes).max(now), due), due), None);
                         }
                         Effect::Cancel { due } => {
                             self.cancelled.push(due);
                             ends.retain(|_, run| *run != due);
                         }
                         Effect::Skipped { due, .. } => self.skipped.push(due),
-                        Effect::Keep { last } => self.kept = Some(last),
+                        Effect::Keep(kept) => self.kept = Some(kept),
                     }
                 }
                 let end = ends.first_key_value().map(|((at, due), _)| (*at, *due));
@@ -398,7 +421,7 @@ mod tests {
                 match input {
                     Input::Ended { due } => drop(ends.remove(&(at, due))),
                     Input::Elapsed { .. } => timer = None,
-                    Input::Begin { .. } | Input::Disable | Input::Enable => {}
+                    Input::Begin(_) | Input::Disable | Input::Enable => {}
                 }
                 now = at;
                 next = Some(input);
@@ -457,13 +480,14 @@ mod tests {
             lives in prop::collection::vec((0..300_000_u64, 1..600_000_u64), 1..5),
             takes in prop::collection::vec(1..90_000_u64, 1..4),
             jitter_ms in 0..30_000_u64,
+            most in prop::option::of(1..6_u64),
         ) {
             let mut world = World { started: Vec::new(), cancelled: Vec::new(), skipped: Vec::new(), kept: None };
             let mut now = MINUTE;
             for (pause, life) in lives {
                 let (from, before) = (now + pause, world.started.len());
-                let missed_from = world.kept;
-                world.live(machine(overlap, catch_up, jitter_ms, None), (from, from + life), &takes);
+                let missed_from = world.kept.as_ref().map(|kept| kept.last);
+                world.live(machine(overlap, catch_up, jitter_ms, most), (from, from + life), &takes);
                 now = from + life;
                 if let Some(missed_from) = missed_from {
                     let missed: Vec<Millis> = (missed_from + 1..from).filter(|at| at % MINUTE == 0).collect();
@@ -480,8 +504,16 @@ mod tests {
             for (due, at) in &world.started {
                 prop_assert!(at >= due, "never early");
             }
+            prop_assert!(world.started.len() as u64 <= most.unwrap_or(u64::MAX), "no more than maxTriggers");
+            if matches!(overlap, Overlap::Skip | Overlap::Queue) {
+                for two in world.started.windows(2) {
+                    let (due, at) = two[0];
+                    let ends = at + takes[(due / MINUTE) as usize % takes.len()];
+                    prop_assert!(ends <= two[1].1, "two at a time: {:?}", two);
+                }
+            }
             let handled: BTreeSet<Millis> = dues.iter().chain(&world.skipped).copied().collect();
-            let all = (2 * MINUTE..=world.kept.unwrap_or_default()).filter(|at| at % MINUTE == 0 && catch_up == CatchUp::All && overlap == Overlap::Allow);
+            let all = (2 * MINUTE..=world.kept.unwrap_or_default().last).filter(|at| at % MINUTE == 0 && catch_up == CatchUp::All && overlap == Overlap::Allow);
             for due in all.filter(|due| dues.first().is_some_and(|first| first <= due)) {
                 prop_assert!(handled.contains(&due), "{} is lost", due);
             }
@@ -508,7 +540,7 @@ mod tests {
     fn a_timer_of_before_is_none() {
         let mut machine = machine(Overlap::Skip, CatchUp::Last, 0, None);
         let mut out = Vec::new();
-        machine.step(0, Input::Begin { last: None }, &mut out);
+        machine.step(0, Input::Begin(None), &mut out);
         out.clear();
         machine.step(MINUTE, Input::Elapsed { generation: 0 }, &mut out);
         machine.step(MINUTE, Input::Ended { due: 7 }, &mut out);

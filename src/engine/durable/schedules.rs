@@ -2,35 +2,56 @@
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use pirn_actors::ports::ScheduleMemory;
-use pirn_core::Millis;
+use pirn_actors::ports::{Begun, ScheduleMemory};
+use pirn_core::schedule::Kept;
 
 use super::Durable;
 
-/// The name that the store has a schedule's last time under.
+/// The name that the store has a schedule's memory under.
 fn name(schedule: &str) -> String {
     format!("schedule {schedule}")
 }
 
+/// Stores of earlier versions have the last time alone.
+fn read(text: &str) -> Option<Kept> {
+    let last = || {
+        let last = text.parse().ok()?;
+        Some(Kept {
+            last,
+            ..Kept::default()
+        })
+    };
+    serde_json::from_str(text).ok().or_else(last)
+}
+
 impl ScheduleMemory for Durable {
-    fn last(&self, schedule: &str) -> BoxFuture<'static, Option<Millis>> {
+    fn kept(&self, schedule: &str) -> BoxFuture<'static, Option<Kept>> {
         let kept = self.store.meta(&name(schedule));
-        let last = kept.map(|kept| match kept {
-            Ok(kept) => kept.and_then(|last| last.parse().ok()),
+        let kept = kept.map(|kept| match kept {
+            Ok(kept) => kept.as_deref().and_then(read),
             Err(error) => {
                 tracing::error!(%error, "what a schedule has missed is not known");
                 None
             }
         });
-        last.boxed()
+        kept.boxed()
     }
 
-    fn keep(&self, schedule: &str, last: Millis) {
+    fn keep(&self, schedule: &str, kept: &Kept) {
+        let text = serde_json::to_string(kept).unwrap_or_default();
         // A command takes effect though nobody waits for it; a store that fails says so to the runs.
-        drop(self.store.set_meta(&name(schedule), Some(last.to_string())));
+        drop(self.store.set_meta(&name(schedule), Some(text)));
     }
 
-    fn has_begun(&self, run_id: &str) -> BoxFuture<'static, bool> {
-        self.store.run(run_id).map(|run| matches!(run, Ok(Some(_)))).boxed()
+    fn begun(&self, run_id: &str) -> BoxFuture<'static, Begun> {
+        let is_shared = self.store.claims().is_some();
+        let run = self.store.run(run_id);
+        let begun = run.map(move |run| match run {
+            Ok(Some(run)) if run.status.is_final() => Begun::Ended,
+            Ok(Some(_)) if is_shared => Begun::Somewhere,
+            Ok(Some(_)) => Begun::Here,
+            Ok(None) | Err(_) => Begun::No,
+        });
+        begun.boxed()
     }
 }
