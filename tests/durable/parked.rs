@@ -285,7 +285,7 @@ fn plays_slowly(bundle: &str, park_after: Duration) -> (Known, Vec<Value>, usize
 fn without_limits(value: &mut Value) {
     match value {
         Value::Object(fields) => {
-            fields.remove("timeoutMs");
+            fields.retain(|name, _| name != "timeoutMs" && name != "timeout");
             fields.values_mut().for_each(without_limits);
         }
         Value::Array(items) => items.iter_mut().for_each(without_limits),
