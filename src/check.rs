@@ -334,6 +334,11 @@ pub fn profile_warnings(loaded: &Loaded, config: Option<&ConfigText>) -> Vec<Fau
     found
 }
 
+/// Faults of profiles, each where its profile stands.
+pub(crate) fn located_all(faults: &[ProfileFault], loaded: &Loaded) -> Vec<Fault> {
+    faults.iter().map(|fault| located(fault, loaded, None)).collect()
+}
+
 /// A fault where its profile stands.
 fn located(fault: &ProfileFault, loaded: &Loaded, config: Option<&ConfigText>) -> Fault {
     let own = loaded.profiles.iter().rev().find(|one| one.value.id == fault.profile);

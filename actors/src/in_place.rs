@@ -12,7 +12,7 @@ use pirn_core::thread::{Evaluation, ModelChoice, Outcome, Output, ThreadScope, e
 
 use crate::cause::with_trigger_depth;
 use crate::journal::Graphs;
-use crate::ports::{CallContext, Function, Input, Ports, laid_over_profile};
+use crate::ports::{CallContext, Function, Input, Models, Ports, first_profile, laid_over_profile};
 use crate::protocol::engine::EngineHandle;
 
 /// An evaluator that the runs of one arbiter share.
@@ -24,6 +24,8 @@ type TokenizerOf = (u64, Arc<dyn Tokenizer>);
 /// The parts that a run calls in place.
 pub(crate) struct InPlace {
     ports: Arc<Ports>,
+    /// Those of the run's profiles.
+    models: Arc<dyn Models>,
     engine: Arc<dyn EngineHandle>,
     /// The workflows as they were when the run began.
     graphs: Graphs,
@@ -39,8 +41,13 @@ impl InPlace {
         graphs: Graphs,
         evaluator: SharedEvaluator,
     ) -> Self {
+        let models = ports
+            .models
+            .of_run(&graphs)
+            .unwrap_or_else(|| Arc::clone(&ports.models));
         Self {
             ports,
+            models,
             engine,
             graphs,
             evaluator,
@@ -67,6 +74,10 @@ impl InPlace {
         &self.ports
     }
 
+    pub(crate) fn models(&self) -> &dyn Models {
+        &*self.models
+    }
+
     pub(crate) fn engine(&self) -> &Arc<dyn EngineHandle> {
         &self.engine
     }
@@ -81,7 +92,7 @@ impl InPlace {
         if let Some((_, tokenizer)) = self.tokenizers.borrow().iter().find(known) {
             return Arc::clone(tokenizer);
         }
-        let tokenizer = self.ports.tokenizer_of(Some(graph));
+        let tokenizer = self.ports.tokenizer_of(&*self.models, Some(graph));
         let mut tokenizers = self.tokenizers.borrow_mut();
         tokenizers.reserve_exact(1);
         tokenizers.push((graph.uid, Arc::clone(&tokenizer)));
@@ -90,19 +101,19 @@ impl InPlace {
 
     /// That of the first LLM node's profile.
     pub(crate) fn token_limit(&self, graph: &Graph) -> Option<u64> {
-        self.ports.first_profile(graph)?.token_limit
+        first_profile(&*self.models, graph)?.token_limit
     }
 
     pub(crate) fn message_rules(&self, profile_id: Option<&str>) -> MessageRules {
-        self.ports.models.choose(profile_id).1.message_rules()
+        self.models.choose(profile_id).1.message_rules()
     }
 
     pub(crate) fn profile(&self, profile_id: Option<&str>) -> Arc<str> {
-        Arc::from(&*self.ports.models.choose(profile_id).0.id)
+        Arc::from(&*self.models.choose(profile_id).0.id)
     }
 
     pub(crate) fn call_bound(&self, request: &ModelRequest, chosen: &ModelChoice) -> CallBound {
-        let (profile, model) = self.ports.models.choose(chosen.profile_id.as_deref());
+        let (profile, model) = self.models.choose(chosen.profile_id.as_deref());
         model.call_bound(request, &laid_over_profile(&profile, chosen.parameters.as_deref()))
     }
 

@@ -196,6 +196,11 @@ pub fn laid_over_profile(profile: &Profile, own: Option<&Map<String, Value>>) ->
 pub trait Models: Send + Sync + 'static {
     /// The profile with this id, or the default one, and its model.
     fn choose(&self, profile_id: Option<&str>) -> (Arc<Profile>, Arc<dyn Model>);
+
+    /// The models of a run that begins, or goes on, over these workflows, for as long as it takes; none: these.
+    fn of_run(&self, _graphs: &crate::journal::Graphs) -> Option<Arc<dyn Models>> {
+        None
+    }
 }
 
 /// A tool's name, description and schema, for a model.
@@ -551,21 +556,21 @@ impl ScheduleMemory for NoScheduleMemory {
     }
 }
 
-impl Ports {
-    /// The profile of a workflow's first LLM node; the default one where that is evaluated.
-    pub(crate) fn first_profile(&self, graph: &Graph) -> Option<Arc<Profile>> {
-        let profile_id = graph.nodes.iter().find_map(|node| match &node.kind {
-            NodeKind::Llm(llm) => Some(llm.profile_id.as_deref()),
-            _ => None,
-        })?;
-        Some(self.models.choose(profile_id).0)
-    }
+/// The profile of a workflow's first LLM node; the default one where that is evaluated.
+pub(crate) fn first_profile(models: &dyn Models, graph: &Graph) -> Option<Arc<Profile>> {
+    let profile_id = graph.nodes.iter().find_map(|node| match &node.kind {
+        NodeKind::Llm(llm) => Some(llm.profile_id.as_deref()),
+        _ => None,
+    })?;
+    Some(models.choose(profile_id).0)
+}
 
+impl Ports {
     /// The tokenizer of a workflow: the one that it names, else that of its first LLM node's profile.
-    pub(crate) fn tokenizer_of(&self, graph: Option<&Graph>) -> Arc<dyn Tokenizer> {
+    pub(crate) fn tokenizer_of(&self, models: &dyn Models, graph: Option<&Graph>) -> Arc<dyn Tokenizer> {
         let name = graph.and_then(|graph| graph.config.tokenizer.as_deref());
         let unnamed = graph.filter(|_| name.is_none());
-        let profile = unnamed.and_then(|graph| self.first_profile(graph));
+        let profile = unnamed.and_then(|graph| first_profile(models, graph));
         (self.tokenizer)(&TokenizerChoice {
             name,
             profile: profile.as_deref(),

@@ -30,7 +30,7 @@ use super::place::{Placement, process_seed};
 use super::{Compression, Engine, Names};
 use crate::check::Checked;
 use crate::faults::Faults;
-use crate::models::{ChooseKey, ModelRegistry, ProfileFault};
+use crate::models::{ChooseKey, ModelsOfRuns, ProfileFault};
 use crate::script::ScriptPort;
 use crate::tools::{ApprovalRequest, Elicitation, ToolRegistry, Verdict};
 
@@ -607,7 +607,9 @@ impl EngineBuilder {
         if let Some(checked) = &checked {
             engine.register_compiled(checked.loaded(), checked.compiled());
         }
-        engine.register(&loaded).map_err(BuildError::Workflows)?;
+        engine
+            .register(&loaded, &engine.shared.graphs())
+            .map_err(BuildError::Workflows)?;
         // Whether the bus is there before the first run is asked for must not depend on the caller's thread.
         engine.placement.wait_idle(super::STARTS_WITHIN);
         Ok(engine)
@@ -632,7 +634,7 @@ impl EngineBuilder {
         let loaded = Loaded::of(&self.files);
         let (ports, names) = self.ports(checked.as_ref(), &loaded)?;
         let known = checked.as_ref().map_or(&[][..], Checked::graphs);
-        let own = super::compiled(&loaded, &names, known)
+        let own = super::compiled(&loaded, (&names, &names.models.now()), known)
             .map_err(BuildError::Workflows)?
             .graphs;
         let graphs = known.iter().cloned().chain(own).collect();
@@ -664,18 +666,16 @@ impl EngineBuilder {
             return Err(BuildError::ReservedTools(reserved));
         }
         let tokenizers = std::mem::take(&mut self.tokenizers);
-        let mut profiles = std::mem::take(&mut self.profiles);
+        let configured = std::mem::take(&mut self.profiles);
         let known = checked.map_or(&[][..], |checked| &checked.loaded().profiles);
         let in_files = known.iter().chain(&loaded.profiles);
-        profiles.extend(in_files.map(|profile| profile.value.clone()));
-        let models = ModelRegistry::with_keys(profiles, &self.models, self.keys.as_ref());
-        let models = models.map_err(BuildError::Profiles)?;
-        let profiles = (!models.is_offline()).then(|| models.known_ids().map(str::to_owned).collect());
-        let models = Arc::new(models);
+        let in_files = in_files.map(|profile| profile.value.clone()).collect();
+        let in_code = std::mem::take(&mut self.models);
+        let models = ModelsOfRuns::new(configured, in_files, in_code, self.keys.take());
+        let models = Arc::new(models.map_err(BuildError::Profiles)?);
         let names = Names {
             models: Arc::clone(&models),
             functions: self.functions.keys().cloned().collect(),
-            profiles,
         };
         let ports = Ports {
             schedules: None,

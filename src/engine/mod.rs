@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use pirn_actors::engine::{EngineShared, StartedRun};
 use pirn_actors::host::ThreadTag;
-use pirn_core::definition::{Fault, Loaded, SourceFile, TriggerDefinition};
+use pirn_core::definition::{Fault, Loaded, Profile, SourceFile, TriggerDefinition};
 use pirn_core::error::RunError;
 use pirn_core::graph::{CompileContext, Compiled, Graph, compile_loaded};
 use pirn_core::run::{Begun, Effect, Told};
@@ -28,7 +28,7 @@ use pirn_sync::{Completion, Lost, completion};
 use serde::Serialize;
 
 use crate::check::budgets::budget_faults;
-use crate::models::ModelRegistry;
+use crate::models::{ModelRegistry, ModelsOfRuns};
 use crate::script::{ScriptStats, TextSyntax};
 use durable::{Durable, ForkBuilder, ResumeBuilder, ResumeError, RunDiff, RunView, Stored, diff, view};
 
@@ -129,21 +129,33 @@ impl Engine {
         EngineBuilder::default()
     }
 
-    /// Registers every workflow and trigger of a file, beside those that are there. All faults are reported at once;
+    /// Registers every workflow, trigger and profile of a file, beside those that are there. All faults are reported at once;
     /// nothing is registered then. Triggers watch every run that is started afterwards; where a function that the engine
     /// itself calls loads them, those that are started once it has returned.
     pub fn load(&self, name: &str, text: &str) -> Result<Vec<Fault>, Vec<Fault>> {
-        self.register(&Loaded::of(&[SourceFile::new(name, text)]))
+        self.register(&Loaded::of(&[SourceFile::new(name, text)]), &self.shared.graphs())
     }
 
     /// As [`Engine::load`] for several files that may name each other. What has the id of one that is there takes its place
-    /// for runs to come: an edited file is loaded anew while the engine works.
+    /// for runs to come: an edited file is loaded anew while the engine works. A profile of [`EngineBuilder::profiles`] stays.
     pub fn load_files(&self, files: &[SourceFile]) -> Result<Vec<Fault>, Vec<Fault>> {
-        self.register(&Loaded::of(files))
+        let loaded = Loaded::of(files);
+        let is_replaced = |graph: &Arc<Graph>| {
+            let mut workflows = loaded.workflows.iter();
+            workflows.any(|workflow| *workflow.value.id == *graph.workflow_id)
+        };
+        let mut others = self.shared.graphs();
+        others.retain(|graph| !is_replaced(graph));
+        self.register(&loaded, &others)
     }
 
-    fn register(&self, loaded: &Loaded) -> Result<Vec<Fault>, Vec<Fault>> {
-        let compiled = compiled(loaded, self.placement.names(), &self.shared.graphs())?;
+    fn register(&self, loaded: &Loaded, beside: &[Arc<Graph>]) -> Result<Vec<Fault>, Vec<Fault>> {
+        let names = self.placement.names();
+        let profiles = profiles_of(loaded);
+        let models = names.models.with_files(&profiles);
+        let models = models.map_err(|faults| crate::check::located_all(&faults, loaded))?;
+        let compiled = compiled(loaded, (names, &models), beside)?;
+        names.models.load(&profiles, models);
         self.register_compiled(loaded, &compiled);
         Ok(compiled.warnings)
     }
@@ -448,10 +460,18 @@ impl Engine {
         self.durable.clone().ok_or(ResumeError::NoStore)
     }
 
-    /// The graphs of a text that stands by itself.
-    pub(crate) fn compile_alone(&self, name: &str, text: &str) -> Result<Compiled, Vec<Fault>> {
+    /// The workflows of a text that stands by itself. Runs over them call the profiles of the text, beside those that the
+    /// engine was configured with.
+    pub(crate) fn graphs_alone(&self, name: &str, text: &str) -> Result<Graphs, Vec<Fault>> {
         let loaded = Loaded::of(&[SourceFile::new(name, text)]);
-        compiled(&loaded, self.placement.names(), &[])
+        let names = self.placement.names();
+        let models = names.models.with_definition(&profiles_of(&loaded));
+        let models = models.map_err(|faults| crate::check::located_all(&faults, &loaded))?;
+        let compiled = compiled(&loaded, (names, &models), &[])?;
+        let by_id = |graph: Arc<Graph>| (graph.workflow_id.to_string(), graph);
+        let graphs = Arc::new(compiled.graphs.into_iter().map(by_id).collect());
+        names.models.bring(&graphs, models);
+        Ok(graphs)
     }
 
     pub(crate) fn shared(&self) -> &Arc<EngineShared> {
@@ -534,29 +554,37 @@ impl std::fmt::Debug for Engine {
 /// The names that the workflows of an engine may use.
 struct Names {
     functions: BTreeSet<String>,
-    /// None where no profile is configured: nothing says then which there are to be, and a call of one that is named fails.
-    profiles: Option<BTreeSet<String>>,
-    models: Arc<ModelRegistry>,
+    models: Arc<ModelsOfRuns>,
+}
+
+fn profiles_of(loaded: &Loaded) -> Vec<&Profile> {
+    loaded.profiles.iter().map(|profile| &profile.value).collect()
 }
 
 /// The graphs of what was loaded, and the warnings; every fault where there is one.
-fn compiled(loaded: &Loaded, names: &Names, registered: &[Arc<Graph>]) -> Result<Compiled, Vec<Fault>> {
+fn compiled(
+    loaded: &Loaded,
+    (names, models): (&Names, &ModelRegistry),
+    registered: &[Arc<Graph>],
+) -> Result<Compiled, Vec<Fault>> {
     thread_local! {
         /// A realm takes longer to make than most files take to check, so a thread keeps the one it has.
         static SYNTAX: TextSyntax = TextSyntax::default();
     }
+    // Where no profile is configured, nothing says which there are to be, and a call of one that is named fails.
+    let profiles = (!models.is_offline()).then(|| models.known_ids().map(str::to_owned).collect());
     let mut compiled = SYNTAX.with(|syntax| {
         let context = CompileContext {
             syntax,
             functions: Some(&names.functions),
-            profiles: names.profiles.as_ref(),
+            profiles: profiles.as_ref(),
             registered,
             first_uid: crate::check::next_uids(loaded.workflows.len()),
             ..CompileContext::default()
         };
         compile_loaded(loaded, &context)
     });
-    compiled.faults.extend(budget_faults(loaded, &names.models));
+    compiled.faults.extend(budget_faults(loaded, models));
     if compiled.faults.is_empty() {
         Ok(compiled)
     } else {

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn_actors::host::{Chance, WorkClock};
+use pirn_actors::journal::Graphs;
 use pirn_actors::ports::{AskedCall, Called, Model, ModelCall, ModelSession, Models, Ports, ToolSpec, Tools};
 use pirn_core::Millis;
 use pirn_core::conversation::{MessageRules, ModelRequest};
@@ -108,6 +109,15 @@ impl Models for FaultyModels {
         };
         let dice = self.dice.clone();
         (profile, Arc::new(FaultyModel { model, rates, dice }))
+    }
+
+    fn of_run(&self, graphs: &Graphs) -> Option<Arc<dyn Models>> {
+        let models = self.models.of_run(graphs)?;
+        Some(Arc::new(Self {
+            models,
+            rates: self.rates.clone(),
+            dice: self.dice.clone(),
+        }))
     }
 }
 

@@ -16,6 +16,7 @@ mod echo;
 pub mod extractive;
 mod fault;
 mod guarded;
+mod of_runs;
 mod policy;
 mod priced;
 #[cfg(feature = "providers")]
@@ -33,6 +34,7 @@ pub type ChooseKey = dyn Fn(&Profile, &CallContext) -> Option<String> + Send + S
 pub use echo::Echo;
 pub use extractive::Extractive;
 pub use fault::ProfileFault;
+pub(crate) use of_runs::ModelsOfRuns;
 #[cfg(feature = "providers")]
 pub use providers::Remote;
 pub(crate) use registry::warnings;

@@ -71,6 +71,16 @@ impl ModelRegistry {
         models: &ModelsByName,
         choose: Option<&Arc<ChooseKey>>,
     ) -> Result<Self, Vec<ProfileFault>> {
+        Self::after(&Self::default(), profiles, models, choose)
+    }
+
+    /// As [`ModelRegistry::with_keys`]. A profile that `before` has just so keeps the model and the limits that it has there.
+    pub(super) fn after(
+        before: &Self,
+        profiles: Vec<Profile>,
+        models: &ModelsByName,
+        choose: Option<&Arc<ChooseKey>>,
+    ) -> Result<Self, Vec<ProfileFault>> {
         let mut registry = Self::default();
         let mut faults = Vec::new();
         for profile in profiles {
@@ -86,7 +96,12 @@ impl ModelRegistry {
                 ));
                 continue;
             }
-            match link_of(profile, models, choose) {
+            let known = before.profiles.get(&profile.id).map(|known| &known.link);
+            let link = match known.filter(|known| *known.profile == profile) {
+                Some(known) => Ok(known.clone()),
+                None => link_of(profile, models, choose),
+            };
+            match link {
                 Ok(link) => registry.define(link),
                 Err(mut found) => faults.append(&mut found),
             }

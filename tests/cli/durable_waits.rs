@@ -227,3 +227,89 @@ fn the_place_of_a_config_is_kept_with_its_run_and_pruned_with_it() {
     assert_eq!(runs(&folder, &["prune"]).code, Some(0));
     assert_eq!(kept(), None);
 }
+
+/// A run that waits for consent to a call, in a process that is killed then; `begin` are the process's arguments.
+fn killed_while_it_asks(folder: &Folder, begin: &[&str]) {
+    let mut child = start_in(folder.path(), begin, &[]);
+    drop(child.stdin.take());
+    let mut lines = BufReader::new(child.stderr.take().expect("piped"))
+        .lines()
+        .map_while(Result::ok);
+    waits(&mut lines);
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
+}
+
+/// A workflow whose model asks for a note, which takes consent; its profile stands in the workflow's file.
+fn notes_with_consent(name: &str) -> Folder {
+    let made = json!([{"id": "1", "name": "note", "arguments": {"text": "as asked"}}]);
+    let folder = Folder::calling(name, "", &["note"], &made);
+    let noted = folder.file("noted");
+    let config = format!(
+        r#"
+[[tools]]
+name = "note"
+description = "Notes a text"
+approval = "ask"
+inputSchema = {{ type = "object", properties = {{ text = {{ type = "string" }} }}, required = ["text"] }}
+command = {{ program = "tee", args = ["-a", "{noted}"], stdin = "{{{{text}}}}" }}
+"#
+    );
+    folder.with("pirn.toml", &config).with("noted", "")
+}
+
+#[test]
+fn a_call_that_waits_for_consent_is_made_once_whatever_killed_the_processes_that_asked() {
+    let folder = notes_with_consent("waits-consent");
+    killed_while_it_asks(&folder, &["run", "main.json", "--store", "runs.db", "--run-id", "r"]);
+    killed_while_it_asks(&folder, &["runs", "resume", "r"]);
+    assert_eq!(folder.read("noted"), "");
+    let shown = runs(&folder, &["show", "r", "--output", "json"]).json();
+    let id = shown["interactions"][0]["id"].as_str().expect("an open question");
+    let edited = r#"{"decision": "allow", "arguments": {"text": "as edited"}}"#;
+    let answered = runs(&folder, &["answer", "r", id, edited]);
+    assert_eq!(answered.code, Some(0), "{}", answered.stderr);
+    assert_eq!(folder.read("noted"), "", "nobody carries it");
+    let resumed = runs(&folder, &["resume", "r", "--output", "json"]);
+    assert_eq!(
+        resumed.json()["status"],
+        "COMPLETED",
+        "{}{}",
+        resumed.stdout,
+        resumed.stderr
+    );
+    assert_eq!(folder.read("noted"), "as edited");
+}
+
+#[test]
+fn runs_of_files_with_other_profiles_of_one_name_go_on_together_each_with_its_own() {
+    let folder = Folder::new("waits-profiles");
+    let file = |says: &str| {
+        json!({"workflows": [{"id": "main", "nodes": [{"id": "s", "type": "START"},
+                {"id": "ask", "type": "USER_INTERACTION", "config": {"question": "On?"}},
+                {"id": "say", "type": "LLM", "config": {"profileId": "script", "prompt": "go"}},
+                {"id": "e", "type": "END", "config": {"output": "nodes.say.content"}}],
+            "edges": [{"from": "s", "to": "ask"}, {"from": "ask", "to": "say"}, {"from": "say", "to": "e"}]}],
+            "profiles": [{"id": "script", "provider": "scripted", "responses": [{"content": says}]}]})
+        .to_string()
+    };
+    let mut folder = folder;
+    for id in ["one", "two"] {
+        folder = folder.with("main.json", &file(id));
+        killed_while_it_asks(&folder, &["run", "main.json", "--store", "runs.db", "--run-id", id]);
+    }
+    let resumed = runs(&folder, &["resume", "--all", "--answer", "ask=yes", "--output", "json"]);
+    let ended = resumed.json();
+    for (place, id) in ["one", "two"].into_iter().enumerate() {
+        let run = &ended["runs"][place];
+        assert_eq!((&run["runId"], &run["output"]), (&json!(id), &json!(id)), "{ended}");
+        let forked = format!("fork-{id}");
+        let fork = runs(
+            &folder,
+            &[
+                "fork", id, "--at", "1", "--run-id", &forked, "--answer", "ask=on", "--output", "json",
+            ],
+        );
+        assert_eq!(fork.json()["output"], json!(id), "{}{}", fork.stdout, fork.stderr);
+    }
+}

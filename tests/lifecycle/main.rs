@@ -3,6 +3,7 @@
 mod engine;
 mod fair_shares;
 mod limits;
+mod loaded;
 mod local;
 mod nudges;
 mod panics;

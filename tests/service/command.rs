@@ -138,6 +138,15 @@ async fn a_hangup_loads_workflows_and_tokens_anew_and_keeps_them_where_the_files
     }
     assert_eq!(ids("second").await, (200, Some("two".to_owned())));
     assert_eq!(ids("first").await, (401, None));
+    std::fs::write(
+        folder.join("one.json"),
+        ONE.replace("\"one\"", "\"two\", \"name\": \"Two\""),
+    )
+    .expect("a file");
+    served.signal("HUP");
+    served
+        .line("the workflows were loaded anew")
+        .expect("an edited one, too");
     std::fs::write(folder.join("one.json"), "{").expect("a file");
     served.signal("HUP");
     served.line("the workflows stay as they were").expect("it says so");

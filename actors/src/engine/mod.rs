@@ -154,7 +154,7 @@ impl EngineShared {
     }
 
     fn tokenizer(&self, graph: Option<&Graph>) -> Arc<dyn Tokenizer> {
-        self.ports.tokenizer_of(graph)
+        self.ports.tokenizer_of(&*self.ports.models, graph)
     }
 
     /// Subscribes: every event that is raised after the arbiters have heard of it is delivered. The subscription to a run

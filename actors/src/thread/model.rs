@@ -29,7 +29,7 @@ impl ThreadActor {
             choice,
         } = asked;
         let chosen = ModelChoice::of(graph, *node, choice.as_deref(), None);
-        let (profile, model) = run.ports().models.choose(chosen.profile_id.as_deref());
+        let (profile, model) = run.in_place.models().choose(chosen.profile_id.as_deref());
         let session = self.sessions.entry(profile.id.clone()).or_default();
         model.answered(request, session);
     }
@@ -50,7 +50,7 @@ impl ThreadActor {
             _ => None,
         };
         let chosen = ModelChoice::of(graph, node, choice.as_deref(), goes_on.as_deref());
-        let (profile, model) = run.ports().models.choose(chosen.profile_id.as_deref());
+        let (profile, model) = run.in_place.models().choose(chosen.profile_id.as_deref());
         let mut parameters = laid_over_profile(&profile, chosen.parameters.as_deref());
         let tools = match &goes_on {
             Some(goes_on) => run.ports().tools.specs(&goes_on.tools),

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::super::Engine;
 use super::definition::laid_over;
 use super::offline::left;
-use super::resume::{ResumeError, Stored, graphs_of};
+use super::resume::{ResumeError, Stored};
 
 /// How a live run stands to another definition.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -105,10 +105,12 @@ impl Trace {
     /// The deeds of a run under a definition. Where its steps do not fit any more there are no further ones.
     fn of(engine: &Engine, stored: &Stored, definition: &str) -> Result<Self, ResumeError> {
         let run_id = || stored.run.id.clone();
-        let graphs = graphs_of(definition, engine).map_err(|faults| ResumeError::Definition {
-            run_id: run_id(),
-            faults,
-        })?;
+        let graphs = engine
+            .graphs_alone("the run's definition", definition)
+            .map_err(|faults| ResumeError::Definition {
+                run_id: run_id(),
+                faults,
+            })?;
         let mut trace = Self::default();
         let begun = stored.begun(&graphs)?;
         let replayed = engine

@@ -304,18 +304,10 @@ impl Durable {
         {
             return Ok(Arc::clone(graphs));
         }
-        let graphs = graphs_of(text, engine)?;
+        let graphs = engine.graphs_alone("the run's definition", text)?;
         *last = Some((hash, Arc::clone(&graphs)));
         Ok(graphs)
     }
-}
-
-/// The workflows of a text, in this engine.
-pub(crate) fn graphs_of(text: &str, engine: &Engine) -> Result<Graphs, Vec<Fault>> {
-    let compiled = engine.compile_alone("the run's definition", text)?;
-    let graphs = compiled.graphs.into_iter();
-    let graphs: BTreeMap<_, _> = graphs.map(|graph| (graph.workflow_id.to_string(), graph)).collect();
-    Ok(Arc::new(graphs))
 }
 
 /// A run that is to go on: `engine.resume("run-1").start().await?`.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use futures::executor::block_on;
 use futures::future::FutureExt;
+use pirn::check::SourceFile;
 use pirn::store::{Run, RunFilter, Store};
 use pirn::{DoubtAnswer, Engine, ResumeBuilder, RunReport, ThreadStatus};
 use serde_json::{Value, json};
@@ -150,7 +151,9 @@ impl Going {
             if !loaded.insert(Arc::clone(&text)) {
                 continue;
             }
-            engine.load("the run's definition", &text).map_err(|faults| {
+            // Runs of several versions of a file may be there: each goes on with its own.
+            let definition = SourceFile::new("the run's definition", &*text);
+            engine.load_files(&[definition]).map_err(|faults| {
                 let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
                 let failure = Failure::failed("INVALID_WORKFLOW", faults.join("\n"));
                 if is_known {

@@ -149,7 +149,10 @@ impl Shown {
             }
             None => Compressions::default(),
         };
-        let line = summary::line(report, compressions, was_interrupted);
-        prompt_gate::put(&line.render(self.columns));
+        // Of a run that is kept and goes on elsewhere there is nothing to sum up.
+        if !report.threads.is_empty() {
+            let line = summary::line(report, compressions, was_interrupted);
+            prompt_gate::put(&line.render(self.columns));
+        }
     }
 }

@@ -1,0 +1,138 @@
+//! The models of an engine's runs: of the profiles it was configured with, of those in its workflow files, and of those that
+//! the definition of a stored run brings.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+
+use pirn_actors::journal::Graphs;
+use pirn_actors::ports::{Model, Models};
+use pirn_core::definition::Profile;
+use pirn_core::graph::Graph;
+
+use super::{ChooseKey, ModelRegistry, ModelsByName, ProfileFault};
+
+/// The models of an engine's runs. A run keeps those that it began with: a file that is loaded later changes those of runs to
+/// come.
+pub(crate) struct ModelsOfRuns {
+    configured: Vec<Profile>,
+    in_code: ModelsByName,
+    keys: Option<Arc<ChooseKey>>,
+    now: RwLock<Now>,
+    brought: Mutex<Vec<Brought>>,
+}
+
+#[derive(Default)]
+struct Now {
+    models: Arc<ModelRegistry>,
+    /// By id.
+    of_files: BTreeMap<String, Profile>,
+}
+
+/// The models of runs over the workflows of a definition.
+struct Brought {
+    graphs: Weak<BTreeMap<String, Arc<Graph>>>,
+    models: Arc<ModelRegistry>,
+}
+
+impl ModelsOfRuns {
+    /// Those of an engine that begins with these profiles and with those of its files.
+    ///
+    /// # Errors
+    /// Everything that is wrong with them.
+    pub(crate) fn new(
+        configured: Vec<Profile>,
+        of_files: Vec<Profile>,
+        in_code: ModelsByName,
+        keys: Option<Arc<ChooseKey>>,
+    ) -> Result<Self, Vec<ProfileFault>> {
+        let all = configured.iter().chain(&of_files).cloned().collect();
+        let models = ModelRegistry::with_keys(all, &in_code, keys.as_ref())?;
+        let of_files = of_files.into_iter().map(|profile| (profile.id.clone(), profile));
+        let now = Now {
+            models: Arc::new(models),
+            of_files: of_files.collect(),
+        };
+        Ok(Self {
+            configured,
+            in_code,
+            keys,
+            now: RwLock::new(now),
+            brought: Mutex::default(),
+        })
+    }
+
+    /// Those of runs that begin now.
+    pub(crate) fn now(&self) -> Arc<ModelRegistry> {
+        Arc::clone(&self.now.read().unwrap_or_else(PoisonError::into_inner).models)
+    }
+
+    /// Those of runs that begin once files with these profiles have been loaded. A profile takes the place of one that an earlier
+    /// file has under its id; one that is configured stays.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub(crate) fn with_files(&self, profiles: &[&Profile]) -> Result<Arc<ModelRegistry>, Vec<ProfileFault>> {
+        let now = self.now.read().unwrap_or_else(PoisonError::into_inner);
+        if profiles
+            .iter()
+            .all(|profile| now.of_files.get(&profile.id) == Some(profile))
+        {
+            return Ok(Arc::clone(&now.models));
+        }
+        let is_replaced = |known: &&Profile| profiles.iter().any(|profile| profile.id == known.id);
+        let kept = now.of_files.values().filter(|known| !is_replaced(known));
+        self.with(kept.chain(profiles.iter().copied()), &now.models)
+    }
+
+    /// From now on runs begin with what [`Self::with_files`] made of these profiles.
+    pub(crate) fn load(&self, profiles: &[&Profile], models: Arc<ModelRegistry>) {
+        let mut now = self.now.write().unwrap_or_else(PoisonError::into_inner);
+        now.models = models;
+        let loaded = profiles.iter().map(|profile| (profile.id.clone(), (*profile).clone()));
+        now.of_files.extend(loaded);
+    }
+
+    /// Those of runs whose definition has these profiles, beside what is configured.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub(crate) fn with_definition(&self, profiles: &[&Profile]) -> Result<Arc<ModelRegistry>, Vec<ProfileFault>> {
+        self.with(profiles.iter().copied(), &self.now())
+    }
+
+    /// Runs over these workflows call these models, as long as there are any.
+    pub(crate) fn bring(&self, graphs: &Graphs, models: Arc<ModelRegistry>) {
+        let mut brought = self.brought.lock().unwrap_or_else(PoisonError::into_inner);
+        brought.retain(|one| one.graphs.strong_count() > 0);
+        brought.push(Brought {
+            graphs: Arc::downgrade(graphs),
+            models,
+        });
+    }
+
+    /// A profile that is as it was keeps its model and its limits.
+    fn with<'a>(
+        &'a self,
+        more: impl Iterator<Item = &'a Profile> + 'a,
+        before: &ModelRegistry,
+    ) -> Result<Arc<ModelRegistry>, Vec<ProfileFault>> {
+        let is_configured = |profile: &&Profile| self.configured.iter().any(|own| own.id == profile.id);
+        let more = more.filter(|profile| !is_configured(profile));
+        let all = self.configured.iter().chain(more).cloned().collect();
+        ModelRegistry::after(before, all, &self.in_code, self.keys.as_ref()).map(Arc::new)
+    }
+}
+
+impl Models for ModelsOfRuns {
+    fn choose(&self, profile_id: Option<&str>) -> (Arc<Profile>, Arc<dyn Model>) {
+        self.now().choose(profile_id)
+    }
+
+    fn of_run(&self, graphs: &Graphs) -> Option<Arc<dyn Models>> {
+        let brought = self.brought.lock().unwrap_or_else(PoisonError::into_inner);
+        let its = brought
+            .iter()
+            .find(|one| std::ptr::eq(one.graphs.as_ptr(), Arc::as_ptr(graphs)));
+        Some(its.map_or_else(|| self.now(), |its| Arc::clone(&its.models)))
+    }
+}
