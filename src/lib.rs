@@ -43,8 +43,8 @@ pub use pirn_actors::ports::{
 };
 pub use pirn_core::conversation::{MarkMap, ModelRequest, Spent, Tokenizer};
 pub use pirn_core::definition::{
-    Budget, CatchUp, ExecuteTriggeredSubgraph, Fault, FaultCode, InDoubt, Overlap, PathBudget, PinSection, Pinned,
-    Profile, ScheduleDefinition, SourceFile, TriggerAction, TriggerCondition, TriggerDefinition, TriggerInput,
+    Budget, CatchUp, ExecuteTriggeredSubgraph, Fault, FaultCode, InDoubt, Overlap, PinSection, Pinned, Profile,
+    ScheduleDefinition, SourceFile, TriggerAction, TriggerCondition, TriggerDefinition, TriggerInput,
     WorkflowDefinition,
 };
 pub use pirn_core::error::{ErrorFacts, RunError, RunErrorCode};

@@ -506,6 +506,8 @@ pub struct Ports {
     pub evaluator: Arc<dyn Fn() -> Box<dyn Evaluator> + Send + Sync>,
     /// The tokenizer of a workflow.
     pub tokenizer: Arc<FindTokenizer>,
+    /// The share of its token limit at which the compression of a workflow that names none begins early.
+    pub speculative_at: Option<f64>,
     /// Called for SEND_NOTIFICATION.
     pub notify: Arc<Notify>,
     /// Checks people's answers.

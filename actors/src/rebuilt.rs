@@ -193,7 +193,7 @@ impl Seen {
             }
             Message::Supervisor(ToSupervisor::Fire(firing)) => {
                 self.triggers.last_firing = self.triggers.last_firing.max(firing.id);
-                if firing.trigger.action.holds_the_thread() {
+                if firing.holds() {
                     let thread = Arc::clone(&firing.event.thread_id);
                     self.triggers.holds.entry(thread).or_default().push(firing.id);
                 }

@@ -323,7 +323,7 @@ impl TriggerMatcherActor {
                     self.start_alone(watcher, firing);
                     return Ok(());
                 }
-                if trigger.action.holds_the_thread() {
+                if firing.holds() {
                     let thread = (Arc::clone(&event.run_id), Arc::clone(&event.thread_id));
                     self.holds.entry(thread).or_default().push(firing.id);
                 }

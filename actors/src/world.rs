@@ -92,6 +92,9 @@ impl World for RunWorld<'_> {
     fn token_limit(&self, graph: &Graph) -> Option<u64> {
         self.in_place.token_limit(graph)
     }
+    fn speculative_at(&self) -> Option<f64> {
+        self.in_place.ports().speculative_at
+    }
     fn tokenizer(&self, graph: &Graph) -> Arc<dyn Tokenizer> {
         self.in_place.tokenizer(graph)
     }

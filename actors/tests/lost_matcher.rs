@@ -249,6 +249,7 @@ fn ports() -> Ports {
         scripts: Arc::new(Nothing),
         evaluator: Arc::new(|| Box::new(Touchy(Rc::default()))),
         tokenizer: Arc::new(|_| Arc::new(Estimator)),
+        speculative_at: None,
         notify: Arc::new(|_, _| ()),
         fits: |_, _| Ok(()),
         sessions: Arc::new(pirn_actors::sessions::MemorySessions::default()),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pirn_core::definition::{ContextOperation, Fault, FaultCode, Loaded, NodeConfig, PathBudget};
+use pirn_core::definition::{Budget, ContextOperation, Fault, FaultCode, Loaded, NodeConfig};
 use pirn_core::model_call::CallBound;
 use serde_json::{Map, Value};
 
@@ -19,7 +19,7 @@ pub(crate) fn budget_faults(loaded: &Loaded, models: &ModelRegistry) -> Vec<Faul
     let mut found = Vec::new();
     let mut told = BTreeSet::new();
     for (place, workflow) in loaded.workflows.iter().enumerate() {
-        let limits: Vec<PathBudget> = workflow
+        let limits: Vec<&Budget> = workflow
             .value
             .config
             .budget

@@ -148,6 +148,7 @@ pub struct EngineBuilder {
     scripts: Option<Arc<ScriptPort>>,
     max_waiting: Option<usize>,
     has_schedules: Option<bool>,
+    speculative_at: Option<f64>,
 }
 
 /// Which clock an engine lives by.
@@ -263,7 +264,8 @@ impl EngineBuilder {
 
     /// Compresses every conversation that outgrows its token limit.
     #[must_use]
-    pub fn compression(self, compression: &Compression) -> Self {
+    pub fn compression(mut self, compression: &Compression) -> Self {
+        self.speculative_at = compression.begins_early_at();
         self.file("ready-made compression", compression.bundle().to_string())
     }
 
@@ -694,6 +696,7 @@ impl EngineBuilder {
                     (name, _) => crate::tokens::tokenizer(name),
                 })
             }),
+            speculative_at: self.speculative_at,
             sessions: Arc::new(MemorySessions::default()),
             notify: self
                 .notify

@@ -33,6 +33,7 @@ pub struct Compression {
     parameters: serde_json::Map<String, Value>,
     waits: bool,
     timeout: f64,
+    speculative_at: Option<f64>,
 }
 
 impl Compression {
@@ -72,6 +73,19 @@ impl Compression {
         self
     }
 
+    /// Begins it early, in the background: before the model call whose request has this share of the token limit, above 0 and below
+    /// 1. The thread goes on, and the result is applied at a later safe point; at the limit it waits. A workflow's own
+    /// `config.compression.speculativeAt` goes first.
+    #[must_use]
+    pub fn speculative_at(mut self, share: f64) -> Self {
+        self.speculative_at = Some(share);
+        self
+    }
+
+    pub(super) fn begins_early_at(&self) -> Option<f64> {
+        self.speculative_at
+    }
+
     /// Seconds until it is given up and the conversation stays as it is (default 30).
     #[must_use]
     pub fn timeout(mut self, seconds: f64) -> Self {
@@ -81,7 +95,7 @@ impl Compression {
 
     /// The workflow and the trigger, as a bundle that can be printed and changed.
     pub fn bundle(&self) -> Value {
-        json!({
+        let mut bundle = json!({
             "workflows": [{
                 "id": WORKFLOW,
                 "name": "Ready-made compression",
@@ -102,7 +116,11 @@ impl Compression {
                     "triggeredWorkflowId": WORKFLOW, "waitForCompletion": self.waits, "timeout": self.timeout,
                 } },
             }],
-        })
+        });
+        if let Some(share) = self.speculative_at {
+            bundle["workflows"][0]["config"] = json!({ "compression": { "speculativeAt": share } });
+        }
+        bundle
     }
 
     fn of(strategy: &'static str) -> Self {
@@ -111,6 +129,7 @@ impl Compression {
             parameters: serde_json::Map::new(),
             waits: true,
             timeout: 30.0,
+            speculative_at: None,
         }
     }
 

@@ -10,7 +10,7 @@ mod place;
 mod run;
 mod workflow;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 #[cfg(feature = "otel")]
 use std::sync::Weak;
@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use pirn_actors::engine::{EngineShared, StartedRun};
 use pirn_actors::host::ThreadTag;
+use pirn_core::conversation::Spent;
 use pirn_core::definition::{Fault, Loaded, Profile, SourceFile, TriggerDefinition};
 use pirn_core::error::RunError;
 use pirn_core::graph::{CompileContext, Compiled, Graph, compile_loaded};
@@ -311,6 +312,12 @@ impl Engine {
     /// A journal of the same engine, or of one with the same workflows, is expected: another one gives other effects.
     pub fn rebuild(&self, begun: Begun, told: impl IntoIterator<Item = Told>) -> Vec<Effect> {
         self.shared.rebuild(begun, told).1
+    }
+
+    /// The tokens, and their cost, that the models of each profile have reported to this engine, by the profile's id: every attempt
+    /// counts for the profile that was asked, fallbacks too. The built-in models count under their names.
+    pub fn usage_by_profile(&self) -> BTreeMap<String, Spent> {
+        self.placement.names().models.usage()
     }
 
     /// The run of this id, where one is under way.

@@ -16,6 +16,7 @@ mod echo;
 pub mod extractive;
 mod fault;
 mod guarded;
+mod metered;
 mod of_runs;
 mod policy;
 mod priced;

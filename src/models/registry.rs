@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use pirn_actors::ports::{Model, ModelCall, Models, laid_over_profile};
-use pirn_core::conversation::{Currency, ModelRequest};
+use pirn_core::conversation::{Currency, ModelRequest, Spent};
 use pirn_core::definition::{Profile, nearest};
 use pirn_core::error::RunError;
 use pirn_core::model_call::{CallBound, FailureKind, ModelFailure};
@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 
 use super::extractive::Budget;
 use super::guarded::{Guarded, Link};
+use super::metered::{Metered, UsageByProfile};
 use super::policy::{self, CallPolicy};
 use super::priced::Priced;
 use super::structured::Checked;
@@ -33,6 +34,7 @@ pub struct ModelRegistry {
     built_in: BTreeMap<String, Entry>,
     default: Option<String>,
     echo: Entry,
+    usage: Arc<UsageByProfile>,
 }
 
 #[derive(Clone)]
@@ -166,6 +168,11 @@ impl ModelRegistry {
         Some(entry.served.call_bound(&ModelRequest::default(), &parameters))
     }
 
+    /// The usage that was reported so far, by profile.
+    pub(crate) fn usage(&self) -> BTreeMap<String, Spent> {
+        self.usage.now()
+    }
+
     fn define(&mut self, link: Link) {
         let id = link.profile.id.clone();
         if self.default.is_none() || id == "default" {
@@ -183,13 +190,24 @@ impl ModelRegistry {
     }
 
     fn served(&self, link: &Link) -> Arc<dyn Model> {
-        let link = priced(link);
+        let link = self.accounted(link);
         if link.policy.is_plain() {
             return Checked::around(link.model);
         }
         let ids = link.policy.fallback.iter();
-        let fallbacks = ids.filter_map(|id| self.named(id)).map(|entry| priced(&entry.link));
+        let fallbacks = ids
+            .filter_map(|id| self.named(id))
+            .map(|entry| self.accounted(&entry.link));
         Checked::around(Arc::new(Guarded::new(link.clone(), fallbacks)))
+    }
+
+    /// The link, whose model tells what it cost and is counted for its profile.
+    fn accounted(&self, link: &Link) -> Link {
+        let priced = Priced::around(Arc::clone(&link.model), link.policy.prices);
+        Link {
+            model: Metered::around(priced, &link.profile.id, &self.usage),
+            ..link.clone()
+        }
     }
 
     /// Costs are added up: all prices are in one currency.
@@ -247,14 +265,6 @@ impl Model for NotThere {
     }
 }
 
-/// The link, whose model tells what it cost.
-fn priced(link: &Link) -> Link {
-    Link {
-        model: Priced::around(Arc::clone(&link.model), link.policy.prices),
-        ..link.clone()
-    }
-}
-
 /// A model as the profile that is called like it.
 fn of_its_own(name: &str, model: Arc<dyn Model>) -> Link {
     let profile = Profile {
@@ -268,14 +278,16 @@ fn of_its_own(name: &str, model: Arc<dyn Model>) -> Link {
 impl Default for ModelRegistry {
     /// A registry without profiles: everything is offline.
     fn default() -> Self {
-        let echo = Entry::built_in("echo", Arc::new(Echo));
-        let extractive = Entry::built_in("extractive", Arc::new(Extractive));
+        let usage = Arc::default();
+        let echo = Entry::built_in("echo", Arc::new(Echo), &usage);
+        let extractive = Entry::built_in("extractive", Arc::new(Extractive), &usage);
         let built_in = [&echo, &extractive].map(|entry| (entry.link.profile.id.clone(), entry.clone()));
         Self {
             profiles: BTreeMap::new(),
             built_in: built_in.into(),
             default: None,
             echo,
+            usage,
         }
     }
 }
@@ -310,12 +322,13 @@ impl std::fmt::Debug for ModelRegistry {
 }
 
 impl Entry {
-    fn built_in(id: &str, model: Arc<dyn Model>) -> Self {
+    fn built_in(id: &str, model: Arc<dyn Model>, usage: &Arc<UsageByProfile>) -> Self {
         let profile = Profile {
             id: id.to_owned(),
             provider: id.to_owned(),
             ..Profile::default()
         };
+        let model = Metered::around(model, id, usage);
         Self::of(Link::plain(profile, model))
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use metrics::{Counter, Key, KeyName, Label, Level, Metadata, Recorder, Unit};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+use pirn_core::conversation::Spent;
 use pirn_core::event::{Event, EventType};
 use serde_json::{Value, json};
 
@@ -25,6 +26,10 @@ const COUNTERS: &[(&str, &str)] = &[
     (COMPRESSIONS, "Compressions, by result"),
     (TOKENS_SAVED, "Tokens that compressions saved"),
     (TOKENS, "Tokens that providers reported, by workflow and kind"),
+    (
+        MODEL_TOKENS,
+        "Tokens that providers reported, by profile and kind; the kinds add up",
+    ),
     (TRIGGERED, "Triggered sub-workflows ended, by result"),
     (EVENTS_LOST, "Events that came too fast to be recorded"),
     (REQUESTS, "HTTP requests answered, by method, route and status"),
@@ -39,6 +44,8 @@ const TOOL_CALLS: &str = "pirn_tool_calls_total";
 const COMPRESSIONS: &str = "pirn_compressions_total";
 const TOKENS_SAVED: &str = "pirn_compression_tokens_saved_total";
 const TOKENS: &str = "pirn_tokens_total";
+const MODEL_TOKENS: &str = "pirn_model_tokens_total";
+const MODEL_COST: &str = "pirn_model_cost_total";
 const TRIGGERED: &str = "pirn_triggered_subgraphs_total";
 const EVENTS_LOST: &str = "pirn_events_lost_total";
 const REQUESTS: &str = "pirn_http_requests_total";
@@ -101,15 +108,30 @@ impl Metrics {
         }
     }
 
-    /// Everything, in the text format.
-    pub(super) fn render(&self, live_runs: usize, open_streams: usize) -> String {
+    /// Everything, in the text format. `usage`: what was reported of each profile so far.
+    pub(super) fn render(&self, live_runs: usize, open_streams: usize, usage: &BTreeMap<String, Spent>) -> String {
         for (name, value) in [(LIVE_RUNS, live_runs), (OPEN_STREAMS, open_streams)] {
             self.recorder
                 .register_gauge(&Key::from_name(name), &ABOUT)
                 .set(value as f64);
         }
+        for (profile, spent) in usage {
+            let kinds = [
+                ("input", spent.input),
+                ("cachedRead", spent.cached_read),
+                ("cachedWrite", spent.cached_write),
+                ("output", spent.output),
+                ("reasoning", spent.reasoning),
+            ];
+            for (kind, tokens) in kinds.into_iter().filter(|(_, tokens)| *tokens > 0) {
+                let labels = [("profile", profile.as_str()), ("kind", kind)];
+                self.count(MODEL_TOKENS, labels).absolute(tokens);
+            }
+        }
         self.handle.run_upkeep();
-        self.handle.render()
+        let mut text = self.handle.render();
+        write_costs(&mut text, usage);
+        text
     }
 
     fn count<const N: usize>(&self, name: &'static str, labels: [(&'static str, &str); N]) -> Counter {
@@ -122,6 +144,26 @@ impl Metrics {
             .register_histogram(&key(name, [("workflow", workflow)]), &ABOUT);
         histogram.record(milliseconds as f64 / 1_000.0);
     }
+}
+
+/// Costs are fractions of a currency, and the recorder's counters are whole numbers: they are written here.
+fn write_costs(text: &mut String, usage: &BTreeMap<String, Spent>) {
+    let costs = || usage.iter().filter_map(|(profile, spent)| Some((profile, spent.cost?)));
+    if costs().next().is_none() {
+        return;
+    }
+    text.push_str(&format!(
+        "# HELP {MODEL_COST} Cost of what providers reported, by profile, in the currency of its prices\n\
+         # TYPE {MODEL_COST} counter\n"
+    ));
+    for (profile, cost) in costs() {
+        let profile = profile.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+        let (currency, amount) = (cost.currency, cost.amount());
+        text.push_str(&format!(
+            "{MODEL_COST}{{profile=\"{profile}\",currency=\"{currency}\"}} {amount}\n"
+        ));
+    }
+    text.push('\n');
 }
 
 static ABOUT: Metadata<'static> = Metadata::new("pirn", Level::INFO, None);

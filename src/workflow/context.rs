@@ -150,6 +150,7 @@ impl Context {
         Self(ContextOperation::Compress(CompressionConfig {
             strategy: Some(strategy.into()),
             parameters: parameters.map(|(name, value)| (name.into(), value.into())).collect(),
+            speculative_at: None,
         }))
     }
 

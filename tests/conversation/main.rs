@@ -4,4 +4,5 @@ mod broken_compressions;
 mod histories;
 mod lost_conversations;
 mod ready_made;
+mod speculative;
 mod summaries;

@@ -167,9 +167,9 @@ fn calls_that_nothing_bounds_and_costs_without_prices_are_faults_before_anything
         codes(&json!({"parameters": bounded, "prices": prices}), &cost),
         Vec::<String>::new()
     );
-    let wrong = json!({"tokens": 0, "cost": -1.0, "warnAt": 2.0, "perPath": {"modelCalls": 0}});
+    let wrong = json!({"tokens": 0, "cost": -1.0, "warnAt": 2.0, "perPath": {"modelCalls": 0, "warnAt": 0.0, "perPath": {"tokens": 5}}});
     assert_eq!(
         codes(&json!({"parameters": bounded, "prices": prices}), &wrong),
-        ["INVALID_VALUE"; 4]
+        ["INVALID_VALUE"; 6]
     );
 }

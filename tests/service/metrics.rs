@@ -68,6 +68,21 @@ async fn the_figures_count_what_has_happened() {
         value(r#"pirn_tokens_total{workflow="chat",kind="total"}"#) != "0",
         "{text}"
     );
+    // Only this workflow asks that profile.
+    let of_kind = |kind: &str| {
+        let of_profile = value(&format!(r#"pirn_model_tokens_total{{profile="bot",kind="{kind}"}}"#));
+        assert_eq!(
+            of_profile,
+            value(&format!(r#"pirn_tokens_total{{workflow="chat",kind="{kind}"}}"#))
+        );
+        of_profile.parse::<f64>().expect("a number")
+    };
+    let cost = value(r#"pirn_model_cost_total{profile="bot",currency="USD"}"#).parse::<f64>();
+    let expected = (of_kind("input") + 2.0 * of_kind("output")) / 1e6;
+    assert!(
+        (cost.expect("a number") - expected).abs() < 1e-12 && expected > 0.0,
+        "{text}"
+    );
     assert_eq!(value("pirn_runs_live"), "0");
     // Every family has its type and help, and no family stands twice.
     let families: Vec<&str> = text

@@ -80,7 +80,7 @@ const WORKFLOWS: &str = r#"{"workflows": [
   "profiles": [
     {"id": "bot", "provider": "scripted", "responses": [
         {"content": "let me see", "toolCalls": [{"id": "c1", "name": "clock", "arguments": {"zone": "UTC"}}]},
-        {"content": "it is noon"}]},
+        {"content": "it is noon"}], "prices": {"input": 1, "output": 2}},
     {"id": "payer", "provider": "scripted", "responses": [
         {"toolCalls": [{"id": "p1", "name": "pay", "arguments": {"amount": 7}}]}, {"content": "done"}]},
     {"id": "short", "provider": "scripted", "responses": [{"content": "one two three"}]},

@@ -13,6 +13,7 @@ pub(super) fn may_emit(graph: &Graph, event: EventType) -> bool {
     match event {
         EventType::TokenLimitExceeded
         | EventType::TokenUsageWarning
+        | EventType::TokenLimitApproached
         | EventType::RequestPrepared
         | EventType::RequestRepaired => has_llm(),
         EventType::ToolCallStarted | EventType::ToolCallCompleted | EventType::ToolCallFailed => {

@@ -18,15 +18,19 @@ pub(super) fn report(flow: &Flow<'_>, set: &WorkflowSet<'_>, found: &mut Analysi
         return;
     }
     found.work += (graph.nodes.len() + graph.triggers.len() + set.triggers.len()) as u64;
-    let own = graph.triggers.iter().any(answers);
-    let outer = || {
+    let any = |answers: fn(&TriggerDefinition) -> bool| {
         let watches = |trigger: &TriggerDefinition| {
             let workflow = trigger.workflow_id.as_deref();
             answers(trigger) && workflow.is_none_or(|id| id == &*graph.workflow_id)
         };
-        set.triggers.iter().any(|trigger| watches(&trigger.value))
+        graph.triggers.iter().any(answers) || set.triggers.iter().any(|trigger| watches(&trigger.value))
     };
-    if own || outer() {
+    if any(answers) {
+        if compression.is_some_and(|how| how.speculative_at.is_some()) && !any(begins_early) {
+            let message = "nothing begins early: no trigger starts a workflow at TOKEN_LIMIT_EXCEEDED";
+            let pointer = pointer!["config", "compression", "speculativeAt"];
+            found.warn(flow.origin, FaultCode::TokenLimitWithoutCompression, &pointer, message);
+        }
         return;
     }
     let is_shortened = graph.nodes.iter().any(|node| shrinks(&node.kind));
@@ -60,7 +64,9 @@ fn what_to_write(compression: Option<&CompressionConfig>) -> String {
         ..CompressionConfig::default()
     };
     let how = compression.filter(|how| how.strategy.is_some()).cloned();
-    let CompressionConfig { strategy, parameters } = how.unwrap_or_else(default);
+    let CompressionConfig {
+        strategy, parameters, ..
+    } = how.unwrap_or_else(default);
     let trigger = json!({"id": "compress", "condition": {"eventType": EventType::TokenLimitExceeded.as_str()}, "action": {
         "type": "EXECUTE_TRIGGERED_SUBGRAPH", "parameters": {"triggeredWorkflowId": "compress"}}});
     let workflow = json!({"id": "compress",
@@ -78,7 +84,15 @@ fn what_to_write(compression: Option<&CompressionConfig>) -> String {
 
 fn answers(trigger: &TriggerDefinition) -> bool {
     let event = trigger.condition.event_type;
-    matches!(event, EventType::TokenLimitExceeded | EventType::TokenUsageWarning) && can_match(trigger)
+    let is_token = matches!(
+        event,
+        EventType::TokenLimitExceeded | EventType::TokenUsageWarning | EventType::TokenLimitApproached
+    );
+    is_token && can_match(trigger)
+}
+
+fn begins_early(trigger: &TriggerDefinition) -> bool {
+    trigger.watches().any(|event| event == EventType::TokenLimitApproached) && can_match(trigger)
 }
 
 fn shrinks(kind: &NodeKind) -> bool {

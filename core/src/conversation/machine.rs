@@ -11,7 +11,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Basis, Conversation, ConversationError, Counted, ResolvedContext, Spent, TokenSignal, TokenWatch, apply};
+use super::{
+    Basis, Conversation, ConversationError, Counted, ResolvedContext, Spent, TokenLimit, TokenSignal, TokenWatch, apply,
+};
 use crate::Millis;
 
 /// An input of a conversation.
@@ -60,7 +62,7 @@ pub enum ConversationEffect {
         /// The version now.
         version: u64,
     },
-    /// TOKEN_LIMIT_EXCEEDED or TOKEN_USAGE_WARNING.
+    /// TOKEN_LIMIT_EXCEEDED, TOKEN_USAGE_WARNING or TOKEN_LIMIT_APPROACHED.
     Signal(TokenSignal),
     /// The input was refused; nothing changed.
     Rejected(ConversationError),
@@ -78,11 +80,11 @@ pub struct ConversationMachine {
 }
 
 impl ConversationMachine {
-    /// A machine over `conversation`; `token_limit` as [`TokenWatch::new`] takes it.
-    pub fn new(conversation: Conversation, token_limit: Option<u64>) -> Self {
+    /// A machine over `conversation`.
+    pub fn new(conversation: Conversation, limit: impl Into<TokenLimit>) -> Self {
         Self {
             conversation,
-            watch: TokenWatch::new(token_limit),
+            watch: TokenWatch::new(limit.into()),
             spent: Spent::default(),
             overhead: 0,
         }

@@ -54,4 +54,4 @@ pub use sub_agent::{RoleMissing, first_prompt};
 pub use tokens::{Counted, Estimator, EstimatorOf, MESSAGE_OVERHEAD, Tokenizer, message_cost};
 pub use tool_pairs::{UNANSWERED, repair_tool_pairs};
 pub use view::Visible;
-pub use watch::{TokenSignal, TokenWatch};
+pub use watch::{TokenLimit, TokenSignal, TokenWatch};

@@ -1,14 +1,46 @@
-//! The moments at which TOKEN_LIMIT_EXCEEDED and TOKEN_USAGE_WARNING fire.
+//! The moments at which TOKEN_LIMIT_EXCEEDED, TOKEN_USAGE_WARNING and TOKEN_LIMIT_APPROACHED fire.
 //!
-//! | what happens | limit armed | warning armed |
-//! |---|---|---|
-//! | model call, context above the limit | fires once, disarmed | disarmed |
-//! | model call, context from 80 % to the limit | armed again | fires once, disarmed |
-//! | context seen at or below the limit | armed again | |
-//! | context seen below 80 % | armed again | armed again |
-//! | a compression has ended | armed again | armed again |
+//! | what happens | limit armed | warning armed | early armed |
+//! |---|---|---|---|
+//! | model call, context above the limit | fires once, disarmed | disarmed | disarmed |
+//! | model call, context from 80 % to the limit | armed again | fires once, disarmed | |
+//! | model call, context from the early share to the limit | armed again | | fires once, disarmed |
+//! | context seen at or below the limit | armed again | | |
+//! | context seen below 80 % | armed again | armed again | |
+//! | context seen below the early share | armed again | | armed again |
+//! | a compression has ended | armed again | armed again | |
+//!
+//! A compression that began early and did not bring the context below its share is not begun early again: it would not help
+//! the second time either. The limit comes next.
 
 use serde::{Deserialize, Serialize};
+
+/// The token limit of a thread's requests, and the share of it at which a compression begins early.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TokenLimit {
+    /// The limit, in tokens of context; none: nothing ever fires (also inside what a token event started).
+    pub tokens: Option<u64>,
+    /// Above 0 and below 1; none: nothing begins early.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speculative_at: Option<f64>,
+}
+
+impl From<Option<u64>> for TokenLimit {
+    fn from(tokens: Option<u64>) -> Self {
+        Self {
+            tokens,
+            speculative_at: None,
+        }
+    }
+}
+
+impl TokenLimit {
+    /// The least context at which a compression begins early.
+    fn early(self) -> Option<u64> {
+        let (tokens, share) = (self.tokens?, self.speculative_at?);
+        Some((tokens as f64 * share).ceil() as u64)
+    }
+}
 
 /// Fires each event once per crossing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,6 +48,9 @@ pub struct TokenWatch {
     limit: Option<u64>,
     limit_armed: bool,
     warning_armed: bool,
+    /// The least context at which a compression begins early, and whether it is armed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    early: Option<(u64, bool)>,
 }
 
 /// The signal that a model call about to be made sets off.
@@ -35,15 +70,23 @@ pub enum TokenSignal {
         /// The token limit.
         token_limit: u64,
     },
+    /// TOKEN_LIMIT_APPROACHED.
+    Approached {
+        /// Tokens of the request.
+        tokens_used: u64,
+        /// The token limit.
+        token_limit: u64,
+    },
 }
 
 impl TokenWatch {
-    /// A watch that is armed. No limit: it never fires (also inside what a token event started).
-    pub fn new(limit: Option<u64>) -> Self {
+    /// A watch that is armed.
+    pub fn new(limit: TokenLimit) -> Self {
         Self {
-            limit,
+            limit: limit.tokens,
             limit_armed: true,
             warning_armed: true,
+            early: limit.early().map(|tokens| (tokens, true)),
         }
     }
 
@@ -53,25 +96,43 @@ impl TokenWatch {
     }
 
     /// A model call of `tokens` of context is about to be made.
-    pub fn before_model_call(&mut self, tokens: u64) -> Option<TokenSignal> {
+    pub fn before_model_call(&mut self, tokens: u64) -> impl Iterator<Item = TokenSignal> + use<> {
+        self.crossed(tokens).into_iter().flatten()
+    }
+
+    fn crossed(&mut self, tokens: u64) -> [Option<TokenSignal>; 2] {
         self.observe(tokens);
-        let token_limit = self.limit?;
+        let Some(token_limit) = self.limit else {
+            return [None; 2];
+        };
+        let tokens_used = tokens;
         if tokens > token_limit {
             self.warning_armed = false;
+            if let Some((_, armed)) = &mut self.early {
+                *armed = false;
+            }
             let fires = std::mem::replace(&mut self.limit_armed, false);
-            return fires.then_some(TokenSignal::Exceeded {
-                tokens_used: tokens,
+            let exceeded = TokenSignal::Exceeded {
+                tokens_used,
                 token_limit,
-            });
+            };
+            return [fires.then_some(exceeded), None];
         }
-        if is_near(tokens, token_limit) {
-            let fires = std::mem::replace(&mut self.warning_armed, false);
-            return fires.then_some(TokenSignal::Warning {
-                tokens_used: tokens,
+        let approaches = match &mut self.early {
+            Some((early, armed)) if tokens > 0 && tokens >= *early => std::mem::replace(armed, false),
+            Some(_) | None => false,
+        };
+        let warns = is_near(tokens, token_limit) && std::mem::replace(&mut self.warning_armed, false);
+        [
+            approaches.then_some(TokenSignal::Approached {
+                tokens_used,
                 token_limit,
-            });
-        }
-        None
+            }),
+            warns.then_some(TokenSignal::Warning {
+                tokens_used,
+                token_limit,
+            }),
+        ]
     }
 
     /// The context is `tokens` now; nothing fires, but what it is below again is armed again.
@@ -79,6 +140,9 @@ impl TokenWatch {
         if let Some(limit) = self.limit {
             self.limit_armed |= tokens <= limit;
             self.warning_armed |= !is_near(tokens, limit);
+        }
+        if let Some((early, armed)) = &mut self.early {
+            *armed |= tokens < *early;
         }
     }
 

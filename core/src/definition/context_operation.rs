@@ -187,4 +187,8 @@ pub struct CompressionConfig {
     /// The strategy's parameters.
     #[serde(default)]
     pub parameters: Map<String, Value>,
+    /// Of `config.compression` alone: the share of the token limit (above 0, below 1) at which the compression begins early, in the
+    /// background.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speculative_at: Option<f64>,
 }

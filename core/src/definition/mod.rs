@@ -22,7 +22,7 @@ mod schema;
 mod trigger;
 mod workflow;
 
-pub use budget::{Budget, PathBudget};
+pub use budget::Budget;
 pub use built_in_tools::BuiltInTool;
 pub use context_operation::{
     AllWord, ClearContext, CompressionConfig, ContextOperation, FilterContext, InsertContext, PinContext,

@@ -80,6 +80,23 @@ impl TriggerDefinition {
     }
 }
 
+impl TriggerDefinition {
+    /// The types of events that set it off. What starts a workflow at TOKEN_LIMIT_EXCEEDED also starts it at
+    /// TOKEN_LIMIT_APPROACHED: that is the compression which begins early.
+    pub fn watches(&self) -> impl Iterator<Item = EventType> + use<> {
+        let own = self.condition.event_type;
+        let begins_early = own == EventType::TokenLimitExceeded && self.action.starts_a_workflow();
+        [own]
+            .into_iter()
+            .chain(begins_early.then_some(EventType::TokenLimitApproached))
+    }
+
+    /// True if the thread that raised this event waits for the action to end. What begins early is in the background.
+    pub fn holds_the_thread(&self, event: EventType) -> bool {
+        event != EventType::TokenLimitApproached && self.action.holds_the_thread()
+    }
+}
+
 fn is_due(condition: &TriggerCondition) -> bool {
     condition.event_type == EventType::ScheduleDue
 }
@@ -190,8 +207,20 @@ pub enum TriggerAction {
 }
 
 impl TriggerAction {
-    /// True if the thread that raised the event waits for the action to end.
-    pub fn holds_the_thread(&self) -> bool {
+    fn starts_a_workflow(&self) -> bool {
+        match self {
+            Self::StartWorkflow { .. } | Self::ExecuteTriggeredSubgraph(_) => true,
+            Self::StopThread { .. }
+            | Self::PauseThread { .. }
+            | Self::ResumeThread { .. }
+            | Self::SetVariable { .. }
+            | Self::SendNotification { .. }
+            | Self::Custom { .. } => false,
+        }
+    }
+
+    /// True if it says that the thread which raised the event waits for it to end.
+    fn holds_the_thread(&self) -> bool {
         match self {
             Self::ExecuteTriggeredSubgraph(execute) => execute.wait_for_completion,
             Self::StartWorkflow { .. }

@@ -128,6 +128,8 @@ event_types! {
     BudgetWarning = "BUDGET_WARNING",
     /// A model call has used more than it had reserved of its budget.
     BudgetOverrun = "BUDGET_OVERRUN",
+    /// The next request is over the share of the token limit at which a compression begins early.
+    TokenLimitApproached = "TOKEN_LIMIT_APPROACHED",
 }
 
 /// A set of event types, one bit each.

@@ -298,6 +298,14 @@ fn check_terminals(definition: &WorkflowDefinition, triggered: bool, report: &mu
 fn check_config(config: &WorkflowConfig, context: &CompileContext<'_>, report: &mut Diagnostics<'_>) -> WorkflowConfig {
     if let Some(compression) = &config.compression {
         context.check_compression(compression, &pointer!["config", "compression"], report);
+        if compression
+            .speculative_at
+            .is_some_and(|share| !(share > 0.0 && share < 1.0))
+        {
+            let message = "`speculativeAt` is a share of the token limit: above 0, below 1";
+            let pointer = pointer!["config", "compression", "speculativeAt"];
+            report.fault(FaultCode::InvalidValue, &pointer, message);
+        }
     }
     let zero = [
         ("maxSteps", config.max_steps == Some(0)),
@@ -328,28 +336,28 @@ fn check_config(config: &WorkflowConfig, context: &CompileContext<'_>, report: &
 }
 
 fn check_budget(budget: &Budget, report: &mut Diagnostics<'_>) {
-    let mut wrong = |path: bool, key: &str, message: &str| {
-        let pointer = if path {
-            pointer!["config", "budget", "perPath", key]
-        } else {
-            pointer!["config", "budget", key]
+    let places = [pointer!["config", "budget"], pointer!["config", "budget", "perPath"]];
+    for (limits, place) in budget.all().zip(places) {
+        let mut wrong = |key: &str, message: &str| {
+            let pointer = child(&place, key);
+            report.fault(FaultCode::InvalidValue, &pointer, format!("`{key}` {message}"));
         };
-        report.fault(FaultCode::InvalidValue, &pointer, format!("`{key}` {message}"));
-    };
-    let whole = budget.whole();
-    let limits = std::iter::once((false, &whole)).chain(budget.per_path.iter().map(|limits| (true, limits)));
-    for (path, limits) in limits {
         for (key, limit) in [("tokens", limits.tokens), ("modelCalls", limits.model_calls)] {
             if limit == Some(0) {
-                wrong(path, key, "must be at least 1");
+                wrong(key, "must be at least 1");
             }
         }
         if limits.cost.is_some_and(|cost| !(cost > 0.0 && cost <= MOST_COST)) {
-            wrong(path, "cost", "must be above 0, and at most 1,000,000");
+            wrong("cost", "must be above 0, and at most 1,000,000");
+        }
+        if limits.warn_at.is_some_and(|share| !(share > 0.0 && share <= 1.0)) {
+            wrong("warnAt", "is a share: above 0, at most 1");
         }
     }
-    if budget.warn_at.is_some_and(|share| !(share > 0.0 && share <= 1.0)) {
-        wrong(false, "warnAt", "is a share: above 0, at most 1");
+    if budget.per_path.as_ref().is_some_and(|path| path.per_path.is_some()) {
+        let pointer = pointer!["config", "budget", "perPath", "perPath"];
+        let message = "a path has no `perPath`: the limits of a path hold for the paths within it too, each by itself";
+        report.fault(FaultCode::InvalidValue, &pointer, message);
     }
 }
 

@@ -397,6 +397,11 @@ impl NodeCompiler<'_, '_> {
             ContextOperation::Filter(filter) => ContextNode::Filter(filter.clone()),
             ContextOperation::Compress(config) => {
                 self.context.check_compression(config, &pointer, self.report);
+                if config.speculative_at.is_some() {
+                    let message = "`speculativeAt` stands in the workflow's `config.compression`: a node compresses when it is reached";
+                    let pointer = child(&pointer, "speculativeAt");
+                    self.report.fault(FaultCode::InvalidValue, &pointer, message);
+                }
                 ContextNode::Compress(config.clone())
             }
             ContextOperation::Pin(pin) => ContextNode::Pin {

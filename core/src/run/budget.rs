@@ -20,7 +20,7 @@ use super::thread::ThreadTurn;
 use super::tree::{Origin, Tree};
 use super::{Effect, RunMachine, ThreadNo};
 use crate::conversation::Spent;
-use crate::definition::{Budget, PathBudget};
+use crate::definition::Budget;
 use crate::error::{RunError, RunErrorCode};
 use crate::event::{EventType, RaisedEvent};
 use crate::graph::{Graph, NodeKind};
@@ -57,20 +57,22 @@ impl<'a> Places<'a> {
         let Some(at) = self.tree.get(thread) else {
             return [None, None];
         };
-        let of = |budget: Option<&'a Budget>, limits: fn(&Budget) -> Option<PathBudget>| {
-            let budget = budget?;
-            let limits = limits(budget).filter(|limits| !limits.is_nothing())?;
-            Some(Limits::of(&limits, budget.warn_at.unwrap_or(WARN_AT)))
+        let of = |limits: &Budget, warn_at: Option<f64>| {
+            let is_limit = limits.is_limit();
+            is_limit.then(|| Limits::of(limits, warn_at.unwrap_or(WARN_AT)))
         };
-        let per_path = |budget: &Budget| budget.per_path.clone();
-        let whole = |budget: &Budget| Some(budget.whole());
+        let path = |budget: &Budget| {
+            let path = budget.per_path.as_deref()?;
+            of(path, path.warn_at.or(budget.warn_at))
+        };
+        let whole = || self.budget(thread).and_then(|budget| of(budget, budget.warn_at));
         match at.origin {
-            Origin::Branch { .. } => [of(self.budget(thread), per_path), None],
+            Origin::Branch { .. } => [self.budget(thread).and_then(path), None],
             Origin::Item { .. } => {
                 let forked = at.parent.and_then(|parent| self.budget(parent));
-                [of(forked, per_path), of(self.budget(thread), whole)]
+                [forked.and_then(path), whole()]
             }
-            Origin::Main | Origin::Called { .. } | Origin::Triggered { .. } => [None, of(self.budget(thread), whole)],
+            Origin::Main | Origin::Called { .. } | Origin::Triggered { .. } => [None, whole()],
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::conversation::ConversationTurn;
+use super::conversation::{ConversationTurn, refused};
 use crate::conversation::compression::{
     Accepted, Compression, CompressionContext, CompressionResult, SummaryPlan, accept_result, compress, finish_summary,
     transcript,
@@ -28,7 +28,7 @@ impl ConversationTurn<'_, '_> {
             messages: machine.conversation().visible().messages(),
             mark_map: MarkMap::default(),
             tokens_used: machine.context_tokens(),
-            token_limit: self.own.token_limit.unwrap_or_default(),
+            token_limit: self.own.token_limit.tokens.unwrap_or_default(),
             compression_config: Some(config),
         }
     }
@@ -82,7 +82,7 @@ impl ConversationTurn<'_, '_> {
         let taken = match accepted {
             Ok(Accepted::Replace(messages)) => self.tell(ConversationInput::Replace { basis, messages }).map(|_| true),
             Ok(Accepted::NotSmaller) => Ok(false),
-            Err(error) => Err(RunError::new(RunErrorCode::NodeFailed, error.to_string())),
+            Err(error) => Err(refused(&error)),
         };
         let ended = self.tell(ConversationInput::CompressionEnded).err();
         match (taken, ended) {

@@ -17,9 +17,9 @@ use super::message::{
 use super::step::Step;
 use crate::conversation::compression::{SummaryPlan, replacement};
 use crate::conversation::{
-    Basis, Conversation, ConversationEffect, ConversationInput, ConversationMachine, Counted, LargeResults,
-    MessageRules, ModelRequest, Opening, PinStrategy, RequestParts, ResolvedContext, TokenSignal, Tokenizer,
-    build_request, hash_text,
+    Basis, Conversation, ConversationEffect, ConversationError, ConversationInput, ConversationMachine, Counted,
+    LargeResults, MessageRules, ModelRequest, Opening, PinStrategy, RequestParts, ResolvedContext, TokenLimit,
+    TokenSignal, Tokenizer, build_request, hash_text,
 };
 use crate::definition::{ConversationMode, Pinned, VariableScope};
 use crate::error::{RunError, RunErrorCode};
@@ -45,7 +45,7 @@ pub(super) enum Speech {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct OwnConversation {
     pub(super) machine: ConversationMachine,
-    pub(super) token_limit: Option<u64>,
+    pub(super) token_limit: TokenLimit,
     /// A model writes it.
     pub(super) summary: Option<Box<(SummaryPlan, Basis)>>,
     /// The requests that its model got.
@@ -54,7 +54,7 @@ pub(super) struct OwnConversation {
 }
 
 impl OwnConversation {
-    pub(super) fn new(conversation: Conversation, token_limit: Option<u64>) -> Self {
+    pub(super) fn new(conversation: Conversation, token_limit: TokenLimit) -> Self {
         Self {
             machine: ConversationMachine::new(conversation, token_limit),
             token_limit,
@@ -184,8 +184,7 @@ impl ConversationTurn<'_, '_> {
                 ConversationEffect::Reshaped { .. } => {}
                 ConversationEffect::Signal(signal) => signals.push(signal),
                 ConversationEffect::Rejected(error) => {
-                    return Err(RunError::new(RunErrorCode::NodeFailed, error.to_string())
-                        .with_details(json!({ "code": error.code() })));
+                    return Err(refused(&error));
                 }
             }
         }
@@ -320,14 +319,20 @@ impl ConversationTurn<'_, '_> {
                     tokens_used,
                     token_limit,
                 } => (EventType::TokenUsageWarning, tokens_used, token_limit),
+                TokenSignal::Approached {
+                    tokens_used,
+                    token_limit,
+                } => (EventType::TokenLimitApproached, tokens_used, token_limit),
             };
             if recheck && event_type == EventType::TokenLimitExceeded {
                 continue;
             }
-            events.push(RaisedEvent::new(
-                event_type,
-                [("tokensUsed", json!(used)), ("tokenLimit", json!(limit))],
-            ));
+            let mut event = RaisedEvent::new(event_type, [("tokensUsed", json!(used)), ("tokenLimit", json!(limit))]);
+            if event_type == EventType::TokenLimitApproached {
+                let share = json!(self.own.token_limit.speculative_at);
+                event.data.insert("speculativeAt".into(), share);
+            }
+            events.push(event);
         }
         Outcome::Prepared(thread::Prepared {
             request: Arc::new(request),
@@ -356,7 +361,7 @@ impl ConversationTurn<'_, '_> {
             EventType::RequestPrepared,
             [
                 ("tokensUsed", json!(request.tokens)),
-                ("tokenLimit", json!(self.own.token_limit)),
+                ("tokenLimit", json!(self.own.token_limit.tokens)),
                 ("messages", json!(request.messages.len())),
                 ("pinnedAt", json!(request.inserted_at)),
                 ("stablePrefixTokens", json!(prefix.tokens)),
@@ -408,7 +413,7 @@ impl ConversationTurn<'_, '_> {
             Change::Replace { basis, messages } => {
                 let outcome = match replacement(self.own.machine.conversation(), basis, self.count(messages)) {
                     Ok(messages) => self.done(ConversationInput::Replace { basis, messages }),
-                    Err(error) => Outcome::Failed(RunError::new(RunErrorCode::NodeFailed, error.to_string())),
+                    Err(error) => Outcome::Failed(refused(&error)),
                 };
                 (outcome, true)
             }
@@ -522,6 +527,11 @@ fn forward(
         }
     };
     mailbox.send(Message::Supervisor(message));
+}
+
+/// The error of what a conversation refused.
+pub(super) fn refused(error: &ConversationError) -> RunError {
+    RunError::new(RunErrorCode::NodeFailed, error.to_string()).with_details(json!({ "code": error.code() }))
 }
 
 /// The error of a conversation whose actor is gone.

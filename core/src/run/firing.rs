@@ -13,6 +13,10 @@
 //! queued or under way for the thread already, coalesces; so many may wait, one more is refused. A firing that waits for a
 //! safe point of a thread which another one holds does not keep that one waiting: the thread may be held before a model
 //! call, where it applies nothing but compressions.
+//!
+//! A compression that begins early (TOKEN_LIMIT_APPROACHED) holds nobody, and keeps no firing waiting but other compressions. A
+//! thread that comes to its limit meanwhile waits for it, where the trigger says that it waits, and asks about the limit anew
+//! when it is over.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -53,8 +57,13 @@ impl Firing {
     pub fn is_token_event(&self) -> bool {
         matches!(
             self.event.raised.event_type,
-            EventType::TokenLimitExceeded | EventType::TokenUsageWarning
+            EventType::TokenLimitExceeded | EventType::TokenUsageWarning | EventType::TokenLimitApproached
         )
+    }
+
+    /// True if it is a compression that begins early, in the background.
+    fn is_early(&self) -> bool {
+        self.event.raised.event_type == EventType::TokenLimitApproached
     }
 
     /// True if it needs nothing of the thread that raised the event: what it starts gets the event alone.
@@ -63,8 +72,8 @@ impl Firing {
     }
 
     /// True if the thread waits for it.
-    pub(super) fn holds(&self) -> bool {
-        self.trigger.action.holds_the_thread()
+    pub fn holds(&self) -> bool {
+        self.trigger.holds_the_thread(self.event.raised.event_type)
     }
 
     pub(super) fn execute(&self) -> Option<&ExecuteTriggeredSubgraph> {
@@ -107,6 +116,9 @@ pub(super) struct FiringRun {
     pub(super) variables: Variables,
     pub(super) report: FiringReport,
     pub(super) nodes: Vec<NodeReport>,
+    /// It began early, and the thread that has come to its limit meanwhile waits for it: the firing that holds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    awaited_by: Option<FiringId>,
 }
 
 impl FiringRun {
@@ -133,7 +145,17 @@ impl FiringRun {
             variables: Variables::default(),
             report,
             nodes: Vec::new(),
+            awaited_by: None,
         }
+    }
+
+    fn holds(&self) -> bool {
+        self.firing.holds() || self.awaited_by.is_some()
+    }
+
+    /// The firing that holds the thread until this one is over.
+    pub(super) fn take_awaiting(&mut self) -> Option<FiringId> {
+        self.awaited_by.take()
     }
 
     pub(super) fn state(&self) -> FiringState {
@@ -172,6 +194,8 @@ pub(super) enum Admitted {
     Queued,
     /// The same trigger is under way for the thread: nothing more comes of this one.
     Coalesced,
+    /// The same trigger is under way for the thread, began early, and this one holds the thread until that is over.
+    Awaits,
     /// It is not started.
     Refused(RunError),
 }
@@ -238,6 +262,10 @@ impl Firings {
         let same = self.open(main).find_map(same);
         if let Some(run) = same.and_then(|same| self.all.get_mut(&same)) {
             run.report.coalesced += 1;
+            if firing.holds() && run.firing.is_early() && run.awaited_by.is_none() {
+                run.awaited_by = Some(firing.id);
+                return Admitted::Awaits;
+            }
             return Admitted::Coalesced;
         }
         if self.open(main).count() >= QUEUE_LIMIT {
@@ -269,12 +297,24 @@ impl Firings {
     /// The thread's firing whose turn it is: from here on it prepares.
     pub(super) fn next_of(&mut self, main: ThreadNo) -> Option<FiringId> {
         let queued = |run: &FiringRun| run.state == FiringState::Queued;
-        let (next, _) = self.open(main).find(|(_, run)| queued(run))?;
-        let is_held = self.open(main).any(|(_, run)| run.firing.holds());
+        let is_held = self.open(main).any(|(_, run)| run.holds());
         let is_aside = |run: &FiringRun| is_held && run.state == FiringState::Returning && !run.firing.is_token_event();
-        if self.open(main).any(|(_, run)| !queued(run) && !is_aside(run)) {
-            return None;
+        let is_kept_waiting = |next: &FiringRun| {
+            let keeps = |run: &FiringRun| !queued(run) && !is_aside(run) && !passes(&next.firing, &run.firing);
+            self.open(main).any(|(_, run)| keeps(run))
+        };
+        // What waits stays in its order, but for what began early: that keeps nothing else waiting.
+        let mut next = None;
+        for (id, run) in self.open(main).filter(|(_, run)| queued(run)) {
+            if !is_kept_waiting(run) {
+                next = Some(id);
+                break;
+            }
+            if !run.firing.is_early() {
+                break;
+            }
         }
+        let next = next?;
         self.pass(next, FiringState::Queued, FiringState::Preparing)?;
         Some(next)
     }
@@ -356,6 +396,11 @@ impl Firings {
             })
             .collect()
     }
+}
+
+/// True if a firing need not wait for another one: a compression that began early is in the background of all but compressions.
+fn passes(firing: &Firing, other: &Firing) -> bool {
+    other.is_early() && !firing.is_token_event()
 }
 
 /// The error of a result that nobody is there to take.

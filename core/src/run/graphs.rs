@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::world::World;
+use crate::conversation::TokenLimit;
 use crate::graph::Graph;
 
 /// A workflow's place among those of its run.
@@ -17,6 +18,8 @@ struct Entry {
     graph: Option<Arc<Graph>>,
     /// Looked up once a run: a fork of many branches does not ask for each.
     token_limit: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    speculative_at: Option<f64>,
 }
 
 /// See the module.
@@ -32,6 +35,9 @@ impl Graphs {
                 workflow_id: Arc::clone(&graph.workflow_id),
                 graph: Some(Arc::clone(graph)),
                 token_limit: graph.config.token_limit.or_else(|| world.token_limit(graph)),
+                speculative_at: (graph.config.compression.as_ref())
+                    .and_then(|compression| compression.speculative_at)
+                    .or_else(|| world.speculative_at()),
             });
             self.0.len() - 1
         });
@@ -47,8 +53,12 @@ impl Graphs {
             .expect("a deserialized run is attached to its workflows before use")
     }
 
-    pub(super) fn token_limit(&self, no: GraphNo) -> Option<u64> {
-        self.0[no as usize].token_limit
+    pub(super) fn token_limit(&self, no: GraphNo) -> TokenLimit {
+        let entry = &self.0[no as usize];
+        TokenLimit {
+            tokens: entry.token_limit,
+            speculative_at: entry.speculative_at,
+        }
     }
 
     /// Gives a deserialized run its workflows back; the id of one that is not there.

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::{Deserialize, Serialize};
 
 use super::ThreadNo;
-use crate::definition::PathBudget;
+use crate::definition::Budget;
 use crate::thread::{Effect, EffectId};
 
 /// An account's place; those above it have lower ones.
@@ -127,7 +127,7 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    pub(super) fn of(budget: &PathBudget, warn_at: f64) -> Self {
+    pub(super) fn of(budget: &Budget, warn_at: f64) -> Self {
         Self {
             tokens: budget.tokens,
             pico: budget.cost.map(|cost| (cost * 1e12).round() as u64),
@@ -599,7 +599,7 @@ mod tests {
             let mut oracle = Oracle { limits: Vec::new(), parents: Vec::new(), calls: Vec::new() };
             for (place, (limit, parent)) in accounts.iter().enumerate() {
                 let parent = (place > 0).then(|| parent % place);
-                let limits = PathBudget { tokens: *limit, ..PathBudget::default() };
+                let limits = Budget { tokens: *limit, ..Budget::default() };
                 ledger.open_account(0, false, parent.map(|no| no as AccountNo), Limits::of(&limits, 0.5));
                 oracle.limits.push(*limit);
                 oracle.parents.push(parent);

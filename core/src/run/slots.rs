@@ -12,6 +12,7 @@ use super::step::Step;
 use super::thread::LiveThread;
 use super::tree::{Branching, Origin};
 use super::{Effect, RunMachine, ThreadNo};
+use crate::conversation::TokenLimit;
 use crate::status::ThreadStatus;
 use crate::thread::{Input, ThreadEnd, ThreadId, ThreadMachine};
 
@@ -62,7 +63,11 @@ impl RunMachine {
             Slot::NotStarted(start) => start.take(),
             Slot::Live(_) | Slot::Ended(_) => return,
         };
-        let token_limit = self.graphs.token_limit(at.graph).filter(|_| !at.is_unlimited);
+        let token_limit = if at.is_unlimited {
+            TokenLimit::default()
+        } else {
+            self.graphs.token_limit(at.graph)
+        };
         let own = |conversation, asked: Option<Box<LastAsked>>| {
             let mut own = OwnConversation::new(conversation, token_limit);
             if let Some(last) = asked {

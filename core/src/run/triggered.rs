@@ -42,6 +42,8 @@ impl RunMachine {
         match self.firings.admit(firing.clone(), main, is_live) {
             Admitted::Queued => self.next_firing_of(main),
             Admitted::Coalesced => self.let_go(main, firing),
+            // It may stand behind what waits for a safe point of the thread, which is held from now on.
+            Admitted::Awaits => self.next_firing_of(main),
             Admitted::Refused(error) => {
                 self.say_failed(main, firing, &error, step);
                 if firing.is_token_event() {
@@ -210,6 +212,7 @@ impl RunMachine {
                     holds: run.firing.holds(),
                     is_compression: run.firing.is_token_event(),
                     trigger_depth: run.firing.trigger_depth(),
+                    ..TriggeredResult::default()
                 };
                 self.firings.returning(id);
                 if self.tree.is_live(main) {
@@ -288,6 +291,7 @@ impl RunMachine {
             holds: false,
             is_compression: true,
             trigger_depth,
+            ..TriggeredResult::default()
         };
         self.hand_back(main, id, result, Some(merge));
     }
@@ -330,6 +334,14 @@ impl RunMachine {
             step.out.push(Effect::StopTimer {
                 timer: Timer::Firing(id),
             });
+            if let Some(holds) = self.firings.get_mut(id).and_then(FiringRun::take_awaiting) {
+                let result = TriggeredResult {
+                    holds: true,
+                    checks_limit: true,
+                    ..TriggeredResult::default()
+                };
+                self.hand_back(main, holds, result, None);
+            }
             self.next_firing_of(main);
         }
     }

@@ -31,6 +31,10 @@ pub trait World {
     fn graph(&self, workflow_id: &str) -> Option<Arc<Graph>>;
     /// The token limit of a workflow that names none: its profile's.
     fn token_limit(&self, graph: &Graph) -> Option<u64>;
+    /// The share of its token limit at which the compression of a workflow that names none begins early; none: not early.
+    fn speculative_at(&self) -> Option<f64> {
+        None
+    }
     /// The tokenizer of a workflow: the one that it names, else that of its first LLM node's profile.
     fn tokenizer(&self, graph: &Graph) -> Arc<dyn Tokenizer>;
     /// The order of messages that a profile's model takes; of the default one, where none is named.

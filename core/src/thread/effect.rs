@@ -209,6 +209,9 @@ pub struct TriggeredResult {
     pub is_compression: bool,
     /// Triggers between the run's own steps and what it changes.
     pub trigger_depth: u32,
+    /// True if what held the thread had begun before its limit was reached: the limit is looked at anew.
+    #[serde(default)]
+    pub checks_limit: bool,
 }
 
 /// The texts that a node evaluates: they are in the graph, the values in the thread.
@@ -571,7 +574,7 @@ pub struct PersonsAnswer {
 pub struct Prepared {
     /// The request.
     pub request: Arc<ModelRequest>,
-    /// Events of the conversation (TOKEN_LIMIT_EXCEEDED, TOKEN_USAGE_WARNING, REQUEST_PREPARED, REQUEST_REPAIRED), in order. They were
+    /// Events of the conversation (TOKEN_LIMIT_EXCEEDED, TOKEN_LIMIT_APPROACHED, REQUEST_PREPARED, ...), in order. They were
     /// decided by the conversation; the thread raises them so that they stand in its order.
     pub events: Vec<RaisedEvent>,
 }

@@ -249,6 +249,11 @@ impl StepContext<'_> {
     }
 
     pub(super) fn triggered(&mut self, firing: FiringId, result: TriggeredResult) {
+        if let NodeRun::Llm(stage) = &mut self.thread.run
+            && result.checks_limit
+        {
+            stage.check_limit();
+        }
         let pending = self.thread.pending_mut();
         match pending.held.iter().position(|held| *held == firing) {
             Some(place) => {

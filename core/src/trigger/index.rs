@@ -82,35 +82,39 @@ struct Condition {
 
 impl TriggerIndex {
     pub(super) fn add(&mut self, key: TriggerKey, owner: &Owner, definition: &TriggerDefinition) {
-        let of_type = self.by_type.entry(definition.condition.event_type).or_default();
-        let tables = match &definition.condition.event_name {
-            Some(name) => of_type.by_name.entry(name.into()).or_default(),
-            None => &mut of_type.unnamed,
-        };
-        for condition in conditions(owner, definition) {
-            let candidate = Candidate {
-                key,
-                is_answered: condition.is_answered,
+        for event_type in definition.watches() {
+            let of_type = self.by_type.entry(event_type).or_default();
+            let tables = match &definition.condition.event_name {
+                Some(name) => of_type.by_name.entry(name.into()).or_default(),
+                None => &mut of_type.unnamed,
             };
-            tables.add(condition, candidate);
+            for condition in conditions(owner, definition) {
+                let candidate = Candidate {
+                    key,
+                    is_answered: condition.is_answered,
+                };
+                tables.add(condition, candidate);
+            }
         }
     }
 
     pub(super) fn remove(&mut self, key: TriggerKey, owner: &Owner, definition: &TriggerDefinition) {
-        let Some(of_type) = self.by_type.get_mut(&definition.condition.event_type) else {
-            return;
-        };
         let name = definition.condition.event_name.as_deref();
-        let tables = match name {
-            Some(name) => of_type.by_name.get_mut(name),
-            None => Some(&mut of_type.unnamed),
-        };
-        if let Some(tables) = tables {
-            for condition in conditions(owner, definition) {
-                tables.remove(&condition, key);
-            }
-            if let Some(name) = name.filter(|_| tables.0.is_empty()) {
-                of_type.by_name.remove(name);
+        for event_type in definition.watches() {
+            let Some(of_type) = self.by_type.get_mut(&event_type) else {
+                continue;
+            };
+            let tables = match name {
+                Some(name) => of_type.by_name.get_mut(name),
+                None => Some(&mut of_type.unnamed),
+            };
+            if let Some(tables) = tables {
+                for condition in conditions(owner, definition) {
+                    tables.remove(&condition, key);
+                }
+                if let Some(name) = name.filter(|_| tables.0.is_empty()) {
+                    of_type.by_name.remove(name);
+                }
             }
         }
     }

@@ -455,13 +455,15 @@ impl TriggerRecord {
 
 /// Counts a trigger that begins or ceases to watch.
 fn count_watching(watching: &mut BTreeMap<EventType, (usize, usize)>, definition: &TriggerDefinition, begins: bool) {
-    let (all, holding) = watching.entry(definition.condition.event_type).or_default();
-    let holds = usize::from(definition.action.holds_the_thread());
-    if begins {
-        *all += 1;
-        *holding += holds;
-    } else {
-        *all -= 1;
-        *holding -= holds;
+    for event_type in definition.watches() {
+        let (all, holding) = watching.entry(event_type).or_default();
+        let holds = usize::from(definition.holds_the_thread(event_type));
+        if begins {
+            *all += 1;
+            *holding += holds;
+        } else {
+            *all -= 1;
+            *holding -= holds;
+        }
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use pirn_core::conversation::{Cost, Currency, Spent};
-use pirn_core::definition::{Budget, PathBudget};
+use pirn_core::definition::Budget;
 use pirn_core::graph::NodeKind;
 use pirn_core::model_call::{FailureKind, ModelFailure};
 use pirn_core::run::{Message, Origin, ThreadNo, ToThread};
@@ -217,7 +217,7 @@ struct Oracle {
 impl Oracle {
     /// The accounts that a thread's calls draw on, with their limits.
     fn accounts(play: &Play, thread: ThreadNo) -> Vec<(Account, Limits)> {
-        let of = |limits: &PathBudget| {
+        let of = |limits: &Budget| {
             let pico = limits.cost.map(|cost| (cost * 1e12).round() as u64);
             [limits.tokens, pico, limits.model_calls]
         };
@@ -228,8 +228,8 @@ impl Oracle {
             let parent = play.parents[thread as usize];
             let budget = graph.config.budget.as_deref();
             let of_parent = parent.and_then(|parent| play.machine.origin(parent)?.1.config.budget.as_deref());
-            let path = |budget: Option<&Budget>| budget.and_then(|budget| Some(of(budget.per_path.as_ref()?)));
-            let whole = budget.map(|budget| of(&budget.whole()));
+            let path = |budget: Option<&Budget>| budget.and_then(|budget| Some(of(budget.per_path.as_deref()?)));
+            let whole = budget.map(of);
             let (path, whole) = match origin {
                 Origin::Branch { .. } => (path(budget), None),
                 Origin::Item { .. } => (path(of_parent), whole),

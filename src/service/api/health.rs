@@ -33,9 +33,10 @@ pub(crate) async fn readyz(State(service): State<Service>) -> Result<&'static st
 /// Figures in Prometheus' text format.
 #[utoipa::path(get, path = "/metrics", tag = "health", responses((status = 200, description = "Figures", body = String)))]
 pub(crate) async fn metrics(State(service): State<Service>) -> impl IntoResponse {
+    let engine = service.engine();
     let text = service
         .metrics()
-        .render(service.engine().live_runs(), service.streams().open());
+        .render(engine.live_runs(), service.streams().open(), &engine.usage_by_profile());
     (
         [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")],
         text,

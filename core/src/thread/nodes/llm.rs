@@ -129,6 +129,11 @@ impl Stage {
         matches!(self.at, At::Held)
     }
 
+    /// The limit is announced anew where the coming call is still over it.
+    pub(in crate::thread) fn check_limit(&mut self) {
+        self.announced = false;
+    }
+
     /// True if the conversation takes in a firing's result.
     pub(in crate::thread) fn is_merging(&self) -> bool {
         matches!(self.at, At::Merging { .. })

@@ -40,6 +40,7 @@ const TYPES: &[EventType] = &[
     EventType::ToolCallFailed,
     EventType::TokenLimitExceeded,
     EventType::TokenUsageWarning,
+    EventType::TokenLimitApproached,
     EventType::BudgetWarning,
     EventType::BudgetOverrun,
     EventType::CompressionCompleted,

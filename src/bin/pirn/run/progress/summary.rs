@@ -1,6 +1,6 @@
 //! The last line: how the run ended, and what it took; the parts add up.
 
-use pirn::{RunReport, ThreadStatus};
+use pirn::{BudgetFigure, BudgetReport, RunReport, ThreadStatus};
 use pirn_core::conversation::{Cost, Spent};
 use pirn_core::thread::ThreadKind;
 
@@ -18,6 +18,13 @@ pub(super) fn line(report: &RunReport, compressions: Compressions, was_interrupt
     parts.push(tokens(&report.tokens.spent));
     if let Some(cost) = report.tokens.spent.cost {
         parts.push(money(cost));
+    }
+    if let Some(budget) = report
+        .budget
+        .as_ref()
+        .and_then(|budget| budgeted(budget, report.tokens.spent.cost))
+    {
+        parts.push(budget);
     }
     if compressions.count > 0 {
         let plural = if compressions.count == 1 { "" } else { "s" };
@@ -58,15 +65,41 @@ fn tokens(spent: &Spent) -> String {
     }
 }
 
-/// `0.0123 USD`: two digits at least, and two that are not 0 where it is less than one.
+/// `0.0123 USD`.
 fn money(cost: Cost) -> String {
-    let amount = cost.amount();
+    format!("{} {}", digits(cost.amount()), cost.currency)
+}
+
+/// Two digits at least, and two that are not 0 where it is less than one.
+fn digits(amount: f64) -> String {
     let digits = if amount > 0.0 && amount < 1.0 {
         (1 - amount.log10().floor() as i32).clamp(2, 12) as usize
     } else {
         2
     };
-    format!("{amount:.digits$} {}", cost.currency)
+    format!("{amount:.digits$}")
+}
+
+/// `budget 1,240 of 2,000 tokens, 0.012 of 0.05 USD, 3 of 10 model calls`: the figures that it limits. The currency is that of
+/// what was spent.
+fn budgeted(budget: &BudgetReport, spent: Option<Cost>) -> Option<String> {
+    let count = |figure: &Option<BudgetFigure>, words: &str| {
+        let figure = figure.as_ref()?;
+        let (used, limit) = (figure.used.as_u64()?, figure.limit.as_u64()?);
+        Some(format!("{} of {} {words}", grouped(used), grouped(limit)))
+    };
+    let cost = budget.cost.as_ref().and_then(|figure| {
+        let (used, limit) = (figure.used.as_f64()?, figure.limit.as_f64()?);
+        let currency = spent.map_or_else(|| "of cost".to_owned(), |cost| cost.currency.to_string());
+        Some(format!("{} of {} {currency}", digits(used), digits(limit)))
+    });
+    let told = [
+        count(&budget.tokens, "tokens"),
+        cost,
+        count(&budget.model_calls, "model calls"),
+    ];
+    let told: Vec<String> = told.into_iter().flatten().collect();
+    (!told.is_empty()).then(|| format!("budget {}", told.join(", ")))
 }
 
 /// `8 threads: 1 main, 6 branches, 1 triggered; 7 completed, 1 cancelled`: by kind, then by end, each adding up.
@@ -111,6 +144,7 @@ fn listed<'w>(counts: impl IntoIterator<Item = (u64, &'w str)>) -> String {
 #[cfg(test)]
 mod tests {
     use pirn_core::conversation::Currency;
+    use serde_json::json;
 
     use super::*;
 
@@ -124,6 +158,28 @@ mod tests {
         assert_eq!(tokens(&Spent::new(3, 0, 3)), "3 tokens (3 in, 0 out)");
         assert_eq!(tokens(&Spent::new(3, 1, 9)), "9 tokens");
         assert_eq!(tokens(&Spent::default()), "no tokens");
+    }
+
+    #[test]
+    fn a_budget_is_told_by_the_figures_that_it_limits() {
+        let figure = |used, limit| Some(BudgetFigure { limit, used });
+        let budget = BudgetReport {
+            tokens: figure(json!(1_240), json!(2_000)),
+            cost: figure(json!(0.0123), json!(0.5)),
+            model_calls: figure(json!(3), json!(10)),
+        };
+        let spent = Cost {
+            pico: 12_300_000_000,
+            currency: Currency::default(),
+        };
+        let told = "budget 1,240 of 2,000 tokens, 0.012 of 0.50 USD, 3 of 10 model calls";
+        assert_eq!(budgeted(&budget, Some(spent)).as_deref(), Some(told));
+        let calls = BudgetReport {
+            model_calls: budget.model_calls,
+            ..BudgetReport::default()
+        };
+        assert_eq!(budgeted(&calls, None).as_deref(), Some("budget 3 of 10 model calls"));
+        assert_eq!(budgeted(&BudgetReport::default(), None), None);
     }
 
     #[test]

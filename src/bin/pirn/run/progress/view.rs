@@ -167,7 +167,9 @@ impl View {
                 let text = format!("tool {} failed: {reason}", facts.text("name"));
                 vec![self.line(event, Tone::Bad, text)]
             }
-            EventType::TokenUsageWarning | EventType::TokenLimitExceeded => self.tokens(event),
+            EventType::TokenUsageWarning | EventType::TokenLimitExceeded | EventType::TokenLimitApproached => {
+                self.tokens(event)
+            }
             EventType::ArtifactKept => {
                 let (whole, preview) = (facts.number("tokens"), facts.number("previewTokens"));
                 let (whole, preview, id) = (grouped(whole), grouped(preview), facts.text("artifactId"));
@@ -532,10 +534,12 @@ impl View {
         }
         let (used, limit) = (facts.number("tokensUsed"), facts.number("tokenLimit"));
         let of = format!("the next request has {} of {} tokens", grouped(used), grouped(limit));
-        let text = if is_over {
-            format!("{of}: over the limit")
-        } else {
-            format!("{of} ({} %)", percent(used, limit))
+        let text = match event.raised.event_type {
+            EventType::TokenLimitExceeded => format!("{of}: over the limit"),
+            EventType::TokenLimitApproached => {
+                format!("{of} ({} %): its compression begins early", percent(used, limit))
+            }
+            _other => format!("{of} ({} %)", percent(used, limit)),
         };
         vec![self.line(event, Tone::Turn, text)]
     }

@@ -1,0 +1,86 @@
+//! A model whose calls are counted for its profile: what every attempt of it has reported.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use pirn_actors::ports::{Model, ModelCall, ModelSession};
+use pirn_core::conversation::{MessageRules, ModelRequest, Spent};
+use pirn_core::error::RunError;
+use pirn_core::model_call::{CallBound, ModelFailure};
+use pirn_core::thread::ModelReply;
+use serde_json::{Map, Value};
+
+/// The usage that the models of each profile have reported, by the profile's id.
+#[derive(Debug, Default)]
+pub(super) struct UsageByProfile(Mutex<BTreeMap<String, Spent>>);
+
+impl UsageByProfile {
+    pub(super) fn now(&self) -> BTreeMap<String, Spent> {
+        self.lock().clone()
+    }
+
+    fn add(&self, profile: &str, spent: Spent) {
+        if spent.is_nothing() {
+            return;
+        }
+        let mut all = self.lock();
+        match all.get_mut(profile) {
+            Some(known) => known.add(spent),
+            None => drop(all.insert(profile.to_owned(), spent)),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Spent>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(super) struct Metered {
+    inner: Arc<dyn Model>,
+    profile: Arc<str>,
+    usage: Arc<UsageByProfile>,
+}
+
+impl Metered {
+    pub(super) fn around(inner: Arc<dyn Model>, profile: &str, usage: &Arc<UsageByProfile>) -> Arc<dyn Model> {
+        Arc::new(Self {
+            inner,
+            profile: profile.into(),
+            usage: Arc::clone(usage),
+        })
+    }
+}
+
+impl Model for Metered {
+    fn call(&self, call: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
+        let (profile, usage) = (Arc::clone(&self.profile), Arc::clone(&self.usage));
+        self.inner
+            .call(call)
+            .inspect(move |answered| {
+                let spent = match answered {
+                    Ok(reply) => reply.usage,
+                    Err(error) => ModelFailure::of(error).spent,
+                };
+                usage.add(&profile, spent);
+            })
+            .boxed()
+    }
+
+    fn answered(&self, request: &ModelRequest, session: &ModelSession) {
+        self.inner.answered(request, session);
+    }
+
+    fn is_external(&self) -> bool {
+        self.inner.is_external()
+    }
+
+    fn call_bound(&self, request: &ModelRequest, parameters: &Map<String, Value>) -> CallBound {
+        self.inner.call_bound(request, parameters)
+    }
+
+    fn message_rules(&self) -> MessageRules {
+        self.inner.message_rules()
+    }
+}
