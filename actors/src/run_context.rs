@@ -227,6 +227,7 @@ impl RunContext {
             after: machine.steps(),
             listening: self.listening(),
             uncarried: false,
+            bounds: machine.call_bounds().to_vec(),
             message,
         };
         journal.told(&told);

@@ -67,8 +67,11 @@ pub(crate) fn compare(bundle: &str, before: &Known, found: &Known, whole: &Known
     // Two of four paths win there, those that are first; or what a trigger starts runs beside its thread. What is repeated may
     // be later than it was. So may an answer: questions that wait when a run goes on are answered together.
     let has = |words: &[&str]| words.iter().any(|word| bundle.contains(word));
-    let is_race = has(&["SUCCESS_COUNT_THRESHOLD", r#""waitForCompletion":false"#])
-        || (bundle.contains("USER_INTERACTION") && has(&["ANY_COMPLETED", "ANY_FAILED", "ALL_FAILED"]));
+    let is_race = has(&[
+        "SUCCESS_COUNT_THRESHOLD",
+        r#""waitForCompletion":false"#,
+        "speculativeAt",
+    ]) || (bundle.contains("USER_INTERACTION") && has(&["ANY_COMPLETED", "ANY_FAILED", "ALL_FAILED"]));
     if !is_race {
         let outcome = found.reports.last().or(before.reports.last());
         assert_eq!(outcome, whole.reports.last(), "{case}: the outcome");

@@ -1,6 +1,7 @@
 //! Runs that are kept: killed anywhere, gone on with, and told of.
 
 mod answers;
+mod bounds;
 mod costs;
 mod crashes;
 mod doubts;

@@ -1,4 +1,4 @@
-//! Small workflows that wait and go on in every way: a question, a MAP, a loop, an event, a trigger that compresses.
+//! Small workflows that wait and go on in every way: a question, a MAP, a loop, an event, a trigger that compresses, also early.
 
 use serde_json::{Value, json};
 
@@ -58,6 +58,14 @@ fn compressed() -> Value {
     json!({"workflows": [main, aside], "triggers": [trigger]})
 }
 
+/// Begins early, and its thread goes on meanwhile.
+fn begun_early() -> Value {
+    let mut all = compressed();
+    let main = &mut all["workflows"][0];
+    main["config"] = json!({"tokenLimit": 120, "compression": {"speculativeAt": 0.4}});
+    all
+}
+
 /// By name.
 pub(crate) fn all() -> Vec<(&'static str, String)> {
     let asked: Value = serde_json::from_str(&asks()).expect("JSON");
@@ -66,6 +74,7 @@ pub(crate) fn all() -> Vec<(&'static str, String)> {
         ("map", mapped()),
         ("loop", looped()),
         ("compression", compressed()),
+        ("early-compression", begun_early()),
     ];
     all.into_iter()
         .map(|(name, bundle)| (name, bundle.to_string()))

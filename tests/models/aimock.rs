@@ -54,7 +54,7 @@ fn aimock() -> Option<SocketAddr> {
 }
 
 /// The workspace's `target`, where this test was built to.
-fn target() -> PathBuf {
+pub(crate) fn target() -> PathBuf {
     let test = std::env::current_exe().expect("a path");
     let target = test.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file());
     target.map_or_else(|| std::env::temp_dir().join("pirn-target"), Path::to_path_buf)

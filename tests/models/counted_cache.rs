@@ -24,19 +24,19 @@ const PINNED: &str = "## Agent Role Definition";
 
 /// A request as a provider reads it: tools, system text, messages.
 #[derive(Clone, Debug)]
-struct Read {
-    text: String,
+pub(crate) struct Read {
+    pub(crate) text: String,
     /// The beginning of the pinned context, else the end.
     pinned: usize,
-    is_summary: bool,
+    pub(crate) is_summary: bool,
     /// It goes on from the result of a tool.
     answers: bool,
     /// Bytes that were read before.
-    cached: usize,
+    pub(crate) cached: usize,
 }
 
 /// Everything that was read, in order.
-type Log = Arc<Mutex<Vec<Read>>>;
+pub(crate) type Log = Arc<Mutex<Vec<Read>>>;
 
 fn common(one: &str, other: &str) -> usize {
     one.bytes()
@@ -45,7 +45,7 @@ fn common(one: &str, other: &str) -> usize {
         .count()
 }
 
-fn read(request: &Request, log: &Log) -> Read {
+pub(crate) fn read(request: &Request, log: &Log) -> Read {
     let body = &request.body;
     let pieces: Vec<String> = if is_anthropic(request) {
         blocks(body).0

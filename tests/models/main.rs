@@ -2,6 +2,7 @@
 
 mod aimock;
 mod artifacts;
+mod beside_langchain;
 mod budgets;
 mod caching;
 mod choices;

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::conversation::answer;
 use super::graphs::Graphs;
 use super::ledger::{
-    Account, AccountNo, Amount, Asked, Figure, Kind, Ledger, Limits, Most, Refusal, Released, Settled,
+    Account, AccountNo, Amount, Asked, CallMost, Figure, Kind, Ledger, Limits, Most, Refusal, Released, Settled,
 };
 use super::mailbox::Mailbox;
 use super::message::{Message, ToThread};
@@ -274,17 +274,22 @@ impl ThreadTurn<'_, '_> {
         };
         let graph = self.live.machine.graph();
         let chosen = ModelChoice::of(graph, *node, choice.as_deref(), goes_on.as_deref());
-        let bound = self.step.world.call_bound(request, &chosen);
-        let mut most = most_of(&bound, request.tokens);
-        if let NodeKind::Llm(llm) = &graph.node(*node).kind
-            && let Some(format) = &llm.response_format
-        {
+        let world = &*self.step.world;
+        let most = ledger.most_of(self.no, id, || {
+            let bound = world.call_bound(request, &chosen);
+            let most = most_of(&bound, request.tokens);
+            let NodeKind::Llm(llm) = &graph.node(*node).kind else {
+                return most;
+            };
+            let Some(format) = &llm.response_format else {
+                return most;
+            };
             // A reply that does not fit is sent back with what is wrong with it.
-            let tokenizer = self.step.world.tokenizer(graph);
+            let tokenizer = world.tokenizer(graph);
             let complaint = tokenizer.count(&format.to_string()).saturating_add(COMPLAINT);
             let sent = request.tokens.saturating_add(bound.output.unwrap_or_default());
-            most = most.and(most_of(&bound, sent.saturating_add(complaint)));
-        }
+            most.and(most_of(&bound, sent.saturating_add(complaint)))
+        });
         match ledger.ask(self.no, id, account, most, &effect) {
             Asked::Begins => self.outside(effect),
             Asked::Waits => {}
@@ -406,6 +411,18 @@ impl RunMachine {
                 let trigger_depth = self.tree.trigger_depth(thread);
                 step.emit(&workflow_id, &thread_id, event.at_depth(trigger_depth));
             }
+        }
+    }
+
+    /// The most of the model calls that budgets were asked for since the run was told something, for [`super::Told::bounds`].
+    pub fn call_bounds(&self) -> &[CallMost] {
+        self.budget.as_deref().map_or(&[], Ledger::lately)
+    }
+
+    /// The same, of a run that is rebuilt: until it is told something these calls are asked for again.
+    pub(super) fn expect_bounds(&mut self, again: &[CallMost]) {
+        if !again.is_empty() {
+            self.budget.get_or_insert_default().expect(again);
         }
     }
 

@@ -502,6 +502,64 @@ mod tests {
     }
 
     #[test]
+    fn what_began_early_keeps_nothing_waiting_but_compressions() {
+        let mut firings = Firings::default();
+        let early = |id, trigger| firing(id, trigger, true, EventType::TokenLimitApproached);
+        assert!(!early(1, 1).holds());
+        for (id, trigger) in [(1, 1), (2, 2)] {
+            firings.admit(early(id, trigger), 0, true);
+        }
+        assert_eq!(firings.next_of(0), Some(1));
+        firings.begun(1, 4);
+        assert_eq!(firings.next_of(0), None, "one compression at a time");
+        for (id, trigger) in [(3, 3), (4, 4)] {
+            firings.admit(plain(id, trigger), 0, true);
+        }
+        assert_eq!(firings.next_of(0), Some(3), "it passes both");
+        assert_eq!(firings.next_of(0), None, "others are one at a time as ever");
+        firings.begun(3, 5);
+        firings.returning(1);
+        firings.over(3, None);
+        assert_eq!(
+            firings.next_of(0),
+            Some(4),
+            "also while its result waits for a safe point"
+        );
+        firings.over(4, None);
+        firings.over(1, None);
+        assert_eq!(firings.next_of(0), Some(2));
+    }
+
+    #[test]
+    fn at_the_limit_the_thread_waits_for_what_the_same_trigger_began_early() {
+        let mut firings = Firings::default();
+        firings.admit(firing(1, 1, true, EventType::TokenLimitApproached), 0, true);
+        firings.next_of(0);
+        firings.begun(1, 4);
+        let exceeded = |id, holds| firing(id, 1, holds, EventType::TokenLimitExceeded);
+        assert_eq!(
+            firings.admit(exceeded(2, false), 0, true),
+            Admitted::Coalesced,
+            "it does not wait"
+        );
+        assert_eq!(firings.admit(exceeded(3, true), 0, true), Admitted::Awaits);
+        assert_eq!(firings.get(1).unwrap().report.coalesced, 2);
+        assert!(firings.over(1, None));
+        assert_eq!(firings.get_mut(1).unwrap().take_awaiting(), Some(3));
+        assert_eq!(
+            firings.admit(exceeded(4, true), 0, true),
+            Admitted::Queued,
+            "it is over"
+        );
+        firings.next_of(0);
+        assert_eq!(
+            firings.admit(exceeded(5, true), 0, true),
+            Admitted::Coalesced,
+            "that one began at the limit"
+        );
+    }
+
+    #[test]
     fn what_an_ended_thread_leaves_is_stopped_refused_or_too_late() {
         let mut firings = Firings::default();
         for id in 1..=3 {

@@ -252,9 +252,64 @@ pub(super) struct Ledger {
     /// By thread and effect.
     open: Vec<Open>,
     waiting: VecDeque<Waiting>,
+    /// Asked for since the run was told something.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    lately: Vec<CallMost>,
+    /// Asked for again until the run is told something: as it was the first time.
+    #[serde(skip)]
+    again: Vec<CallMost>,
+}
+
+/// The most that a model call may use, as it was when its budgets were asked for it. It depends on the profiles, which may be others
+/// when the run is rebuilt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CallMost {
+    thread: ThreadNo,
+    effect: EffectId,
+    /// None: not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tokens: Option<u64>,
+    /// Millionths of a millionth of the currency; none: not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pico: Option<u64>,
 }
 
 impl Ledger {
+    /// The most of the calls that were asked for since the run was told something.
+    pub(super) fn lately(&self) -> &[CallMost] {
+        &self.lately
+    }
+
+    /// These calls are asked for again.
+    pub(super) fn expect(&mut self, again: &[CallMost]) {
+        self.again = again.to_vec();
+    }
+
+    /// The run is told something.
+    pub(super) fn told(&mut self) {
+        self.lately.clear();
+        self.again.clear();
+    }
+
+    /// The most that a call may use: as it was, where it is asked for again, else as `ask` says.
+    pub(super) fn most_of(&mut self, thread: ThreadNo, effect: EffectId, ask: impl FnOnce() -> Most) -> Most {
+        let mut again = self.again.iter();
+        let known = again.find(|known| (known.thread, known.effect) == (thread, effect));
+        let most = known.map_or_else(ask, |known| Most {
+            tokens: known.tokens,
+            pico: known.pico,
+        });
+        let Most { tokens, pico } = most;
+        self.lately.push(CallMost {
+            thread,
+            effect,
+            tokens,
+            pico,
+        });
+        most
+    }
+
     /// True if the accounts of a thread are known.
     pub(super) fn knows(&self, thread: ThreadNo) -> bool {
         self.of_thread.contains_key(&thread)

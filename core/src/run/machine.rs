@@ -192,6 +192,9 @@ impl RunMachine {
     /// Tells the run something; it is heard after all that was told before.
     /// An actor's panic takes effect at once.
     pub fn tell(&mut self, message: Message) {
+        if let Some(ledger) = &mut self.budget {
+            ledger.told();
+        }
         match message {
             Message::Supervisor(ToSupervisor::Panicked(panic)) => self.panicked(&panic),
             message => self.mailbox.send(message),

@@ -63,6 +63,7 @@ pub use doubt::{Doubt, DoubtKind, DoubtReport, RepeatReport, Resolution, effect_
 pub use effect::{DetachedStart, Effect};
 pub use firing::Firing;
 pub use last_asked::LastAsked;
+pub use ledger::CallMost;
 pub use machine::{RunMachine, RunSeed};
 pub use message::{
     Artifacts, Assigned, Assignment, BranchStart, Change, Control, Ended, FollowUp, Forwarded, HandedConversation,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::ledger::CallMost;
 use super::{Effect, Message, RunMachine, RunSeed, SessionSeed, World};
 use crate::Millis;
 use crate::conversation::Conversation;
@@ -36,6 +37,9 @@ pub struct Told {
     /// No process carried the run: what follows from it has not begun before one goes on with the run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub uncarried: bool,
+    /// The most of the model calls that budgets were asked for since what was told before: see [`RunMachine::call_bounds`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bounds: Vec<CallMost>,
     /// The message.
     pub message: Message,
 }
@@ -203,6 +207,7 @@ impl RunMachine {
             is_more
         };
         for told in told {
+            machine.expect_bounds(&told.bounds);
             while machine.steps() < told.after && step(&mut machine, now, world, out) {}
             now = told.at;
             listen(world, told.listening);
@@ -238,6 +243,7 @@ impl RunMachine {
             true
         };
         for (told, number) in told.into_iter().zip(1..) {
+            machine.expect_bounds(&told.bounds);
             while machine.steps() < told.after && step(&mut machine, now, world, saw) {}
             if machine.steps() != told.after {
                 return Err(Diverged { step: number });

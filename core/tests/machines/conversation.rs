@@ -1,7 +1,8 @@
 //! Whatever a conversation is told: refused means unchanged, every message is told of once, nothing panics.
 
 use pirn_core::conversation::{
-    Conversation, ConversationEffect, ConversationInput, ConversationMachine, Counted, Estimator, Spent, Tokenizer,
+    Conversation, ConversationEffect, ConversationInput, ConversationMachine, Counted, Estimator, Spent, TokenLimit,
+    Tokenizer,
 };
 use pirn_core::message::{Message, Role};
 use proptest::prelude::*;
@@ -45,9 +46,10 @@ proptest! {
     #[test]
     fn whatever_it_is_told_it_keeps_its_promises(
         all in prop::collection::vec(told(), 0..40),
-        limit in prop::option::of(1..200_u64),
+        tokens in prop::option::of(1..200_u64),
+        speculative_at in prop::option::of(0.01..0.99_f64),
     ) {
-        let mut machine = ConversationMachine::new(Conversation::new(), limit);
+        let mut machine = ConversationMachine::new(Conversation::new(), TokenLimit { tokens, speculative_at });
         let mut moments = vec![machine.conversation().clone()];
         for told in all {
             let earlier = |place: usize| moments[place % moments.len()].clone();

@@ -67,6 +67,7 @@ impl ResumeBuilder {
             after: rebuilt.machine.steps(),
             listening: rebuilt.listening,
             uncarried: true,
+            bounds: rebuilt.machine.call_bounds().to_vec(),
             message: message(&rebuilt, now)?,
         };
         let body = serde_json::to_string(&told).map_err(|error| {

@@ -243,6 +243,7 @@ impl<'a> Driver<'a> {
             after: self.machine.steps(),
             listening: LISTENING,
             uncarried: false,
+            bounds: self.machine.call_bounds().to_vec(),
             message,
         };
         self.open.saw(Replayed::Told(&told));

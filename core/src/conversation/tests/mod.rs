@@ -15,4 +15,5 @@ mod random_histories;
 mod random_prefixes;
 mod random_requests;
 mod random_results;
+mod random_signals;
 mod slopes;

@@ -1,0 +1,71 @@
+//! The signals of random contexts, beside what the table of `watch` says, read off the whole past.
+
+use proptest::prelude::*;
+
+use crate::conversation::{TokenLimit, TokenSignal, TokenWatch};
+
+const LIMIT: u64 = 100;
+
+/// Something that happens to a watch.
+#[derive(Clone, Copy, Debug)]
+enum Happens {
+    Calls(u64),
+    Seen(u64),
+    Compressed,
+}
+
+fn happens() -> impl Strategy<Value = Happens> {
+    prop_oneof![
+        4 => (0..130_u64).prop_map(Happens::Calls),
+        2 => (0..130_u64).prop_map(Happens::Seen),
+        1 => Just(Happens::Compressed),
+    ]
+}
+
+/// True if a compression begins early at the last of these: its context has the share, is not over the limit, and has been below
+/// the share since the last call that began one or was over the limit.
+fn begins_early(past: &[Happens], early: u64) -> bool {
+    let Some((Happens::Calls(tokens), before)) = past.split_last() else {
+        return false;
+    };
+    let is_armed = before.iter().rev().find_map(|one| match one {
+        Happens::Calls(tokens) | Happens::Seen(tokens) if *tokens < early => Some(true),
+        Happens::Calls(_) => Some(false),
+        Happens::Seen(_) | Happens::Compressed => None,
+    });
+    (early.max(1)..=LIMIT).contains(tokens) && is_armed.unwrap_or(true)
+}
+
+proptest! {
+    #[test]
+    fn a_compression_begins_early_once_a_crossing(
+        all in prop::collection::vec(happens(), 1..40),
+        share in 0.01..0.99_f64,
+    ) {
+        let mut watch = TokenWatch::new(TokenLimit { tokens: Some(LIMIT), speculative_at: Some(share) });
+        let mut plain = TokenWatch::new(TokenLimit::from(Some(LIMIT)));
+        let early = (LIMIT as f64 * share).ceil() as u64;
+        for place in 0..all.len() {
+            let mut signals = Vec::new();
+            let mut of_plain = Vec::new();
+            match all[place] {
+                Happens::Calls(tokens) => {
+                    signals.extend(watch.before_model_call(tokens));
+                    of_plain.extend(plain.before_model_call(tokens));
+                }
+                Happens::Seen(tokens) => {
+                    watch.observe(tokens);
+                    plain.observe(tokens);
+                }
+                Happens::Compressed => {
+                    watch.compression_ended();
+                    plain.compression_ended();
+                }
+            }
+            let (approached, others): (Vec<_>, Vec<_>) =
+                signals.into_iter().partition(|signal| matches!(signal, TokenSignal::Approached { .. }));
+            prop_assert_eq!(others, of_plain, "it changes nothing of the others");
+            prop_assert_eq!(approached.len(), usize::from(begins_early(&all[..=place], early)), "{:?}", &all[..=place]);
+        }
+    }
+}
