@@ -332,6 +332,7 @@ impl Actors {
         for message in first {
             run.tell(&mut actors.machine, message);
         }
+        actors.keep_refusal(run);
         let now = run.now();
         actors.effects = open.effects(now);
         actors.carry(now, run, inbox);
@@ -499,7 +500,15 @@ impl Actors {
             },
             Message::Conversation(owner, message) => self.conversations.handle(owner, message, &mut turn),
         }
+        self.keep_refusal(run);
         self.carry(now, run, inbox);
+    }
+
+    /// Has the journal keep what a call was refused by, before anybody is told.
+    fn keep_refusal(&mut self, run: &Rc<RunContext>) {
+        if let Some(refused) = self.machine.refused_call() {
+            run.tell(&mut self.machine, refused);
+        }
     }
 
     /// Carries out what the machine wants done, or has it wait.

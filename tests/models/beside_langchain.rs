@@ -183,7 +183,7 @@ fn by_langchain() -> Option<Figures> {
     let questions: Vec<String> = (0..QUESTIONS).map(question).collect();
     let asked = json!({"questions": questions, "system": system(), "result": result(), "limit": LIMIT, "keep": KEEP});
     let mut child = Command::new(into.join("bin/python"))
-        .arg(servers.join("langchain.py"))
+        .arg(servers.join("langchain_agent.py"))
         .arg(server.url("/v1"))
         .env("LANGSMITH_TRACING", "false")
         .stdin(Stdio::piped())

@@ -13,7 +13,7 @@ use super::ledger::{
     Account, AccountNo, Amount, Asked, CallMost, Figure, Kind, Ledger, Limits, Most, Refusal, Released, Settled,
 };
 use super::mailbox::Mailbox;
-use super::message::{Message, ToThread};
+use super::message::{Message, ToSupervisor, ToThread};
 use super::report::{BudgetFigure, BudgetReport};
 use super::step::Step;
 use super::thread::ThreadTurn;
@@ -419,7 +419,13 @@ impl RunMachine {
         self.budget.as_deref().map_or(&[], Ledger::lately)
     }
 
-    /// The same, of a run that is rebuilt: until it is told something these calls are asked for again.
+    /// The message by which that is kept where one of these calls was refused, before anybody is told of it.
+    pub fn refused_call(&self) -> Option<Message> {
+        let (thread, effect) = self.budget.as_deref()?.refused()?;
+        Some(Message::Supervisor(ToSupervisor::CallRefused { thread, effect }))
+    }
+
+    /// The bounds of a run that is rebuilt: until it is told something these calls are asked for again.
     pub(super) fn expect_bounds(&mut self, again: &[CallMost]) {
         if !again.is_empty() {
             self.budget.get_or_insert_default().expect(again);

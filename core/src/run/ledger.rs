@@ -255,6 +255,9 @@ pub(super) struct Ledger {
     /// Asked for since the run was told something.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     lately: Vec<CallMost>,
+    /// The first of those that was refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    refused: Option<(ThreadNo, EffectId)>,
     /// Asked for again until the run is told something: as it was the first time.
     #[serde(skip)]
     again: Vec<CallMost>,
@@ -281,6 +284,11 @@ impl Ledger {
         &self.lately
     }
 
+    /// The first of those that was refused.
+    pub(super) fn refused(&self) -> Option<(ThreadNo, EffectId)> {
+        self.refused
+    }
+
     /// These calls are asked for again.
     pub(super) fn expect(&mut self, again: &[CallMost]) {
         self.again = again.to_vec();
@@ -289,6 +297,7 @@ impl Ledger {
     /// The run is told something.
     pub(super) fn told(&mut self) {
         self.lately.clear();
+        self.refused = None;
         self.again.clear();
     }
 
@@ -392,6 +401,7 @@ impl Ledger {
         effect: &Effect,
     ) -> Asked {
         if let Some(refusal) = self.refusal(account, most) {
+            self.refused.get_or_insert((thread, id));
             return Asked::Refused(refusal);
         }
         if self.fits(account, most.amount()) {

@@ -8,7 +8,7 @@
 //! | Raise | outside | raises events in the main thread's name |
 //! | `FollowUp` | outside | raises an event in the name of the thread whose event set it off |
 //! | Migrated | outside | nothing: it is for whoever goes on with the run |
-//! | Fired | outside | nothing: it is for whoever goes on with the run |
+//! | Fired, `CallRefused` | outside | nothing: it is for whoever goes on with the run |
 //! | `CallTrigger`, `TriggerCalled` | outside | has a function or hook of a trigger called; its end raises an event, and may end the run |
 //! | Recovered | outside | says which effects are in doubt, for the report too |
 //! | Fire, `FireAlone`, `DetachedEnded` | outside | [`super::firing`]'s table |
@@ -417,7 +417,7 @@ impl RunMachine {
             }
             ToSupervisor::Raise(events) => self.raise(events, step),
             ToSupervisor::FollowUp(follow_up) => self.follow_up(*follow_up, step),
-            ToSupervisor::Fired { .. } | ToSupervisor::Migrated(_) => {}
+            ToSupervisor::Fired { .. } | ToSupervisor::CallRefused { .. } | ToSupervisor::Migrated(_) => {}
             ToSupervisor::CallTrigger(call) => self.call_trigger(call, step),
             ToSupervisor::TriggerCalled { call, error } => self.trigger_called(call, error, step),
             ToSupervisor::Recovered(doubts) => self.recovered(doubts, step),

@@ -131,6 +131,13 @@ pub enum ToSupervisor {
     },
     /// From outside: the triggers of all that was raised have acted.
     TriggersQuiet,
+    /// Kept by whoever carries the run: a budget has refused a model call. What it went by is kept with this, before anybody is told.
+    CallRefused {
+        /// Whose.
+        thread: ThreadNo,
+        /// The call.
+        effect: EffectId,
+    },
     /// From outside: the run has its turn in its session, or will not have it.
     Session(Box<Result<SessionState, RunError>>),
     /// A thread stands at FORK.

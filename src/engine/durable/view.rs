@@ -166,6 +166,9 @@ fn steps(rebuilt: &Rebuilt, told: &[Told], started_at: u64) -> Vec<Step> {
         let mut step = plain(number, kind(&told.message), told.at);
         step.effect_id = answered(run_id, &told.message);
         step.repeated = step.effect_id.as_ref().is_some_and(|effect| repeated.contains(effect));
+        if let Message::Supervisor(ToSupervisor::CallRefused { thread, .. }) = &told.message {
+            step.thread_id = format!("{run_id}.{thread}");
+        }
         if let Message::Thread(thread, message) = &told.message {
             step.thread_id = format!("{run_id}.{thread}");
             if let ToThread::Input(Input::Answer { effect, .. }) = message
@@ -201,6 +204,7 @@ fn kind(message: &Message) -> StepKind {
             ToSupervisor::Elapsed(Timer::Join { .. }) => StepKind::Join,
             ToSupervisor::Elapsed(Timer::Thread { .. } | Timer::Firing(_)) => StepKind::Timer,
             ToSupervisor::Raise(_) => StepKind::Event,
+            ToSupervisor::CallRefused { .. } => StepKind::Model,
             ToSupervisor::Assign(_)
             | ToSupervisor::ControlThread { .. }
             | ToSupervisor::Fire(_)
