@@ -9,6 +9,7 @@ mod found;
 mod lock;
 mod open;
 mod read;
+mod recent;
 mod records;
 mod remove;
 mod rows;
@@ -67,6 +68,7 @@ impl SqliteStore {
                 let pages: i64 = tables.sql.pragma_query_value(None, "page_count", |row| row.get(0))?;
                 Ok(pages as u64 * u64::from(PAGE_SIZE))
             };
+            tables.empty_recent()?;
             let before = size(tables)?;
             tables.sql.execute_batch("VACUUM")?;
             tables.checkpoint()?;
@@ -78,7 +80,8 @@ impl SqliteStore {
     pub fn back_up(&self, to: impl AsRef<Path>) -> Pending<()> {
         let to = to.as_ref().to_string_lossy().into_owned();
         self.writer.read(move |tables| {
-            tables.sql.execute("VACUUM INTO ?1", [to])?;
+            tables.empty_recent()?;
+            tables.sql.execute("VACUUM INTO ?1", [&to])?;
             Ok(())
         })
     }
@@ -102,7 +105,8 @@ impl Store for SqliteStore {
     }
 
     fn runs(&self, filter: RunFilter, after: Option<RunPlace>, limit: usize) -> Pending<Vec<Run>> {
-        self.writer.read(move |tables| tables.runs(&filter, after, limit))
+        self.writer
+            .read(move |tables| tables.runs(&filter, after.clone(), limit))
     }
 
     fn journal(&self, id: &str, after: u64, limit: usize) -> Pending<Vec<Record>> {
@@ -148,9 +152,11 @@ impl Store for SqliteStore {
             if !dry_run {
                 return tables.remove(&ids);
             }
+            let before = tables.recent.mark();
             tables.sql.execute_batch("SAVEPOINT dry_run")?;
             let removed = tables.remove(&ids);
             tables.sql.execute_batch("ROLLBACK TO dry_run; RELEASE dry_run")?;
+            tables.recent.take_back(before);
             removed
         })
     }

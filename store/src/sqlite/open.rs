@@ -9,7 +9,8 @@ use rusqlite::{Connection, MAIN_DB, OpenFlags};
 use crate::error::StoreError;
 use crate::sqlite::fault::Fault;
 use crate::sqlite::lock::Hold;
-use crate::sqlite::tables::{APPLICATION, LAYOUT, LISTS, SCHEMA, Tables};
+use crate::sqlite::recent::Recent;
+use crate::sqlite::tables::{APPLICATION, LAYOUT, LISTS, RECENT, SCHEMA, Tables, WITHOUT_RECENT};
 use crate::sqlite::{PAGE_SIZE, wal};
 
 /// Below it a write-ahead log could be reset too early and lose a transaction.
@@ -107,7 +108,7 @@ fn connect(path: &Path, vfs: Option<&str>, file: &Arc<str>) -> Result<Tables, Fa
     if !is_new && application != APPLICATION {
         return Err(refused("an SQLite file, but no store of Pirn's"));
     }
-    if !is_new && layout != LAYOUT {
+    if !is_new && layout != LAYOUT && layout != WITHOUT_RECENT {
         return Err(refused(&format!("its layout is {layout}; this version knows {LAYOUT}")));
     }
     if sql.is_readonly(MAIN_DB)? {
@@ -123,7 +124,7 @@ fn connect(path: &Path, vfs: Option<&str>, file: &Arc<str>) -> Result<Tables, Fa
     sql.pragma_update(None, "wal_autocheckpoint", 0)?;
     if is_new {
         let schema = format!(
-            "BEGIN IMMEDIATE; PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {LAYOUT}; {SCHEMA} {LISTS} COMMIT;"
+            "BEGIN IMMEDIATE; PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {LAYOUT}; {SCHEMA} {LISTS} {RECENT} COMMIT;"
         );
         sql.execute_batch(&schema)?;
     }
@@ -131,13 +132,19 @@ fn connect(path: &Path, vfs: Option<&str>, file: &Arc<str>) -> Result<Tables, Fa
         sql,
         file: file.clone(),
         next_key: 0,
+        recent: Recent::default(),
     };
     if is_new {
         tables.next_key = 1;
     } else {
         tables.quick_check()?;
         tables.sql.execute_batch(LISTS)?;
+        if layout == WITHOUT_RECENT {
+            let add = format!("BEGIN IMMEDIATE; PRAGMA user_version = {LAYOUT}; {RECENT} COMMIT;");
+            tables.sql.execute_batch(&add)?;
+        }
         tables.next_key = tables.check_rows()?;
+        tables.read_recent()?;
     }
     // Into the file with all that a process before this one left in the log. It may have died of a sync that failed, and what the
     // system shows of the log then need not be on the disk.
@@ -173,7 +180,8 @@ impl Tables {
     }
 
     /// Everything that is in the log goes into the file, and the log is emptied.
-    pub(super) fn checkpoint(&self) -> Result<(), Fault> {
+    pub(super) fn checkpoint(&mut self) -> Result<(), Fault> {
+        self.empty_recent()?;
         let busy: i64 = self
             .sql
             .prepare_cached("PRAGMA wal_checkpoint(TRUNCATE)")?

@@ -14,12 +14,22 @@ use crate::sqlite::records::{self, Place};
 use crate::sqlite::rows::{self, RunRow};
 use crate::sqlite::tables::{Tables, row_of};
 
-/// The records of one run that belong to a journal: steps `after + 1` to `last` are found under `key`.
+/// The records of one run that belong to a journal: steps `after + 1` to `last` are found under `key`, those after `moved` still
+/// where they came.
 #[derive(Clone, Copy)]
-struct Part {
+struct Part<'a> {
     key: u64,
     after: u64,
     last: u64,
+    moved: u64,
+    recent: &'a [i64],
+}
+
+impl Part<'_> {
+    /// The place of a step that is not moved.
+    fn place(&self, step: u64) -> Option<i64> {
+        self.recent.get((step - self.moved - 1) as usize).copied()
+    }
 }
 
 impl Tables {
@@ -65,16 +75,19 @@ impl Tables {
     }
 
     /// The parts that make up the journal up to step `last`, the earliest first.
-    fn parts(&self, row: &RunRow, mut last: u64) -> Result<Vec<Part>, Fault> {
+    fn parts(&self, row: &RunRow, mut last: u64) -> Result<Vec<Part<'_>>, Fault> {
         let mut parts = Vec::new();
         let mut next = Some(row.clone());
         while let Some(row) = next {
             let after = row.base_step();
             if after < last {
+                let recent = self.recent.places(&row.run.id);
                 parts.push(Part {
                     key: row.key,
                     after,
                     last,
+                    moved: row.run.steps - recent.len() as u64,
+                    recent,
                 });
                 last = after;
             }
@@ -84,15 +97,8 @@ impl Tables {
         Ok(parts)
     }
 
-    fn read_part(&self, id: &str, part: Part, mut follows: u32, records: &mut Vec<Record>) -> Result<u32, Fault> {
-        let mut select = self
-            .sql
-            .prepare_cached("SELECT id, body FROM journal WHERE id BETWEEN ?1 AND ?2 ORDER BY id")?;
-        let mut found = select.query([row_of(part.key, part.after + 1), row_of(part.key, part.last)])?;
-        for seq in part.after + 1..=part.last {
-            let row = found
-                .next()?
-                .ok_or_else(|| self.damaged(id, format!("step {seq} is missing")))?;
+    fn read_part(&self, id: &str, part: Part<'_>, mut follows: u32, records: &mut Vec<Record>) -> Result<u32, Fault> {
+        let mut read = |seq: u64, row: &rusqlite::Row<'_>| -> Result<(), Fault> {
             if row.get::<_, i64>(0)? != row_of(part.key, seq) {
                 return Err(self.damaged(id, format!("step {seq} is missing")));
             }
@@ -101,6 +107,23 @@ impl Tables {
                 .map_err(|why| damaged(&self.file, Some(id), &format!("step {seq}"), why))?;
             records.push(record);
             follows = sum;
+            Ok(())
+        };
+        let missing = |seq: u64| self.damaged(id, format!("step {seq} is missing"));
+        let moved = part.last.min(part.moved);
+        let mut select = self
+            .sql
+            .prepare_cached("SELECT id, body FROM journal WHERE id BETWEEN ?1 AND ?2 ORDER BY id")?;
+        let mut found = select.query([row_of(part.key, part.after + 1), row_of(part.key, moved)])?;
+        for seq in part.after + 1..=moved {
+            read(seq, found.next()?.ok_or_else(|| missing(seq))?)?;
+        }
+        let mut select = self
+            .sql
+            .prepare_cached("SELECT run_step, body FROM recent WHERE id = ?1")?;
+        for seq in part.after.max(moved) + 1..=part.last {
+            let mut found = select.query([part.place(seq)])?;
+            read(seq, found.next()?.ok_or_else(|| missing(seq))?)?;
         }
         Ok(follows)
     }
@@ -133,10 +156,13 @@ impl Tables {
         let last = parts
             .last()
             .ok_or_else(|| self.damaged(id, format!("step {step} is missing")))?;
-        let mut select = self.sql.prepare_cached("SELECT body FROM journal WHERE id = ?1")?;
-        let bytes: Option<Vec<u8>> = select
-            .query_row([row_of(last.key, step)], |row| row.get(0))
-            .optional()?;
+        let (sql, place) = if step > last.moved {
+            ("SELECT body FROM recent WHERE id = ?1", last.place(step))
+        } else {
+            ("SELECT body FROM journal WHERE id = ?1", Some(row_of(last.key, step)))
+        };
+        let mut select = self.sql.prepare_cached(sql)?;
+        let bytes: Option<Vec<u8>> = select.query_row([place], |row| row.get(0)).optional()?;
         let sum = bytes.as_ref().and_then(|bytes| bytes.last_chunk()).copied();
         sum.map(u32::from_le_bytes)
             .ok_or_else(|| self.damaged(id, format!("step {step} is missing")))

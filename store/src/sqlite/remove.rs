@@ -11,7 +11,8 @@ use crate::sqlite::tables::{Tables, row_of};
 use crate::store::Removed;
 
 impl Tables {
-    pub(super) fn remove(&self, ids: &[String]) -> Result<Removed, Fault> {
+    pub(super) fn remove(&mut self, ids: &[String]) -> Result<Removed, Fault> {
+        self.move_recent()?;
         let mut removed = Removed::default();
         for id in ids {
             let Some(mut row) = self.row(id)?.filter(|row| !row.is_hidden) else {

@@ -11,6 +11,7 @@ use crate::memory::{moved, no_run};
 use crate::run::MAX_FORKS;
 use crate::run::{Session, Timer};
 use crate::sqlite::fault::{Fault, damaged};
+use crate::sqlite::recent::Recent;
 use crate::sqlite::records::{self, Place};
 use crate::sqlite::rows::{self, RunRow};
 
@@ -21,7 +22,10 @@ const MAX_STEPS: u64 = u32::MAX as u64;
 const MAX_KEY: u64 = (1 << 31) - 1;
 
 /// The layout, as written in the file's `user_version`.
-pub(super) const LAYOUT: i32 = 1;
+pub(super) const LAYOUT: i32 = 2;
+
+/// The layout without [`RECENT`], which is all that it lacks.
+pub(super) const WITHOUT_RECENT: i32 = 1;
 
 /// "PIRN", in the file's header.
 pub(super) const APPLICATION: i32 = 0x5049_524e;
@@ -29,6 +33,10 @@ pub(super) const APPLICATION: i32 = 0x5049_524e;
 /// The lists, which stores of earlier versions have not.
 pub(super) const LISTS: &str = "CREATE TABLE IF NOT EXISTS
 listed(list TEXT, started INTEGER, run TEXT, PRIMARY KEY(list, started, run)) WITHOUT ROWID;";
+
+/// The records that came last, in the order in which they came; `run_step` is their place in the journal.
+pub(super) const RECENT: &str = "
+CREATE TABLE recent(id INTEGER PRIMARY KEY, run_step INTEGER NOT NULL, body BLOB NOT NULL);";
 
 pub(super) const SCHEMA: &str = "
 CREATE TABLE runs(id TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
@@ -46,10 +54,19 @@ pub(super) struct Tables {
     pub(super) file: Arc<str>,
     /// The key of the next run that begins.
     pub(super) next_key: u64,
+    pub(super) recent: Recent,
 }
 
 pub(super) fn row_of(key: u64, step: u64) -> i64 {
     (key << STEP_BITS | step).cast_signed()
+}
+
+pub(super) fn key_of(row: i64) -> u64 {
+    row.cast_unsigned() >> STEP_BITS
+}
+
+pub(super) fn step_of(row: i64) -> u64 {
+    row.cast_unsigned() & MAX_STEPS
 }
 
 impl Tables {
@@ -63,6 +80,9 @@ impl Tables {
 
     /// The row of this id, hidden or not.
     pub(super) fn row(&self, id: &str) -> Result<Option<RunRow>, Fault> {
+        if let Some(row) = self.recent.row(id) {
+            return Ok(Some(row.clone()));
+        }
         let mut select = self.sql.prepare_cached("SELECT body FROM runs WHERE id = ?1")?;
         let mut rows = select.query([id])?;
         let Some(row) = rows.next()? else {
@@ -94,17 +114,17 @@ impl Tables {
 
     pub(super) fn commit(&mut self, commit: &Commit) -> Result<u64, Fault> {
         commit.check()?;
-        let (mut row, before) = match &commit.follows {
-            Follows::Start(new) => (self.start(&commit.run, new)?, None),
+        let is_new = matches!(commit.follows, Follows::Start(_));
+        let mut row = match &commit.follows {
+            Follows::Start(new) => self.start(&commit.run, new)?,
             Follows::Step(step) => {
                 let row = self.visible(&commit.run)?;
                 moved(&commit.run, *step, row.run.steps, *step == row.run.steps)?;
-                let changes = commit.status.is_some_and(|status| status != row.run.status);
-                let before = changes.then(|| row.clone());
-                (row, Some(before))
+                row
             }
         };
-        let is_new = before.is_none();
+        let changes = commit.status.is_some_and(|status| status != row.run.status);
+        let before = (changes && !is_new).then(|| row.clone());
         commit.contents.iter().try_for_each(|content| self.keep(content))?;
         if is_new {
             self.know(row.names())?;
@@ -114,24 +134,29 @@ impl Tables {
         if let Some(write) = &commit.session {
             self.write_session(&commit.run, write)?;
         }
-        self.append(&mut row, commit)?;
+        let places = self.append(&mut row, commit)?;
         if let Some(status) = commit.status {
             row.run.status = status;
         }
-        let sql = if is_new {
-            "INSERT INTO runs(id, body) VALUES(?1, ?2)"
-        } else {
-            "UPDATE runs SET body = ?2 WHERE id = ?1"
-        };
-        self.sql
-            .prepare_cached(sql)?
-            .execute(params![commit.run, row.encode()])?;
-        match &before {
-            None => self.list(None, &row)?,
-            Some(Some(before)) => self.list(Some(before), &row)?,
-            Some(None) => {}
+        // Steps alone are seen from the records.
+        let is_written = is_new || changes || !commit.names.is_empty();
+        if is_written {
+            let sql = if is_new {
+                "INSERT INTO runs(id, body) VALUES(?1, ?2)"
+            } else {
+                "UPDATE runs SET body = ?2 WHERE id = ?1"
+            };
+            self.sql
+                .prepare_cached(sql)?
+                .execute(params![commit.run, row.encode()])?;
         }
+        if is_new || changes {
+            self.list(before.as_ref(), &row)?;
+        }
+        let steps = row.run.steps;
+        self.recent.set(row, is_written, places);
         if let Some(snapshot) = &commit.snapshot {
+            let row = self.visible(&commit.run)?;
             moved(
                 &commit.run,
                 snapshot.step,
@@ -148,7 +173,7 @@ impl Tables {
             .timers
             .iter()
             .try_for_each(|change| self.change_timer(&commit.run, change))?;
-        Ok(row.run.steps)
+        Ok(steps)
     }
 
     fn start(&mut self, id: &str, new: &NewRun) -> Result<RunRow, Fault> {
@@ -185,7 +210,8 @@ impl Tables {
         })
     }
 
-    fn append(&self, row: &mut RunRow, commit: &Commit) -> Result<(), Fault> {
+    /// The places of its records.
+    fn append(&mut self, row: &mut RunRow, commit: &Commit) -> Result<Vec<i64>, Fault> {
         if row.run.steps + commit.records.len() as u64 > MAX_STEPS {
             return Err(StoreError::TooLarge {
                 what: format!("a run has at most {MAX_STEPS} steps"),
@@ -194,17 +220,19 @@ impl Tables {
         }
         let mut insert = self
             .sql
-            .prepare_cached("INSERT INTO journal(id, body) VALUES(?1, ?2)")?;
+            .prepare_cached("INSERT INTO recent(id, run_step, body) VALUES(?1, ?2, ?3)")?;
+        let mut places = Vec::with_capacity(commit.records.len());
         for record in &commit.records {
             let place = Place {
                 seq: row.run.steps + 1,
                 follows: row.head,
             };
             let (bytes, sum) = records::encode(record, place);
-            insert.execute(params![row_of(row.key, place.seq), bytes])?;
+            places.push(self.recent.next_place());
+            insert.execute(params![places.last(), row_of(row.key, place.seq), bytes])?;
             (row.run.steps, row.head, row.run.updated_at) = (place.seq, sum, record.at);
         }
-        Ok(())
+        Ok(places)
     }
 
     fn keep(&self, content: &Content) -> Result<(), Fault> {

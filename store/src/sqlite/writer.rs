@@ -16,8 +16,8 @@ use crate::sqlite::tables::Tables;
 /// At most so many commands are made durable at once.
 const MAX_BATCH: usize = 1024;
 
-/// The log is emptied when it has at least so many pages (8 MiB).
-const CHECKPOINT_PAGES: i64 = 2048;
+/// The log is emptied when it has at least so many pages (4 MiB): it grows by as much again while its records are moved.
+const CHECKPOINT_PAGES: i64 = 1024;
 
 /// A command for the thread.
 enum Command {
@@ -28,21 +28,20 @@ enum Command {
 
 /// Something to do, and somebody to tell. Both are told apart, because nothing is told before it is durable.
 trait Job: Send {
+    /// Again where what it had done was taken back.
     fn run(&mut self, tables: &mut Tables) -> Result<(), Fault>;
     fn tell(self: Box<Self>, outcome: Result<(), StoreError>);
 }
 
 struct Work<T, F> {
-    to_do: Option<F>,
+    to_do: F,
     value: Option<T>,
     to: oneshot::Sender<Result<T, StoreError>>,
 }
 
-impl<T: Send, F: FnOnce(&mut Tables) -> Result<T, Fault> + Send> Job for Work<T, F> {
+impl<T: Send, F: FnMut(&mut Tables) -> Result<T, Fault> + Send> Job for Work<T, F> {
     fn run(&mut self, tables: &mut Tables) -> Result<(), Fault> {
-        if let Some(work) = self.to_do.take() {
-            self.value = Some(work(tables)?);
-        }
+        self.value = Some((self.to_do)(tables)?);
         Ok(())
     }
 
@@ -88,26 +87,26 @@ impl Writer {
 
     pub(super) fn write<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Tables) -> Result<T, Fault> + Send + 'static,
+        work: impl FnMut(&mut Tables) -> Result<T, Fault> + Send + 'static,
     ) -> Pending<T> {
         self.send(work, Command::Write)
     }
 
     pub(super) fn read<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Tables) -> Result<T, Fault> + Send + 'static,
+        work: impl FnMut(&mut Tables) -> Result<T, Fault> + Send + 'static,
     ) -> Pending<T> {
         self.send(work, Command::Read)
     }
 
     fn send<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Tables) -> Result<T, Fault> + Send + 'static,
+        work: impl FnMut(&mut Tables) -> Result<T, Fault> + Send + 'static,
         command: impl FnOnce(Box<dyn Job>) -> Command,
     ) -> Pending<T> {
         let (to, answer) = oneshot::channel();
         let job = Work {
-            to_do: Some(work),
+            to_do: work,
             value: None,
             to,
         };
@@ -207,8 +206,10 @@ impl Thread {
         }
         let mut refused = Vec::with_capacity(jobs.len());
         let mut jobs = jobs;
+        let before = self.tables.recent.mark();
         match self.transaction(&mut jobs, &mut refused) {
             Ok(()) => {
+                self.tables.recent.committed();
                 for (job, refused) in jobs.into_iter().zip(refused) {
                     job.tell(refused.map_or(Ok(()), Err));
                 }
@@ -216,10 +217,7 @@ impl Thread {
             }
             Err(fault) => {
                 let error = self.failed(fault);
-                // Whatever was done is undone by now, or by the next process.
-                if !self.tables.sql.is_autocommit() {
-                    let _undone = self.tables.sql.execute_batch("ROLLBACK");
-                }
+                self.tables.roll_back(before);
                 for job in jobs {
                     job.tell(Err(error.clone()));
                 }
@@ -227,11 +225,40 @@ impl Thread {
         }
     }
 
-    /// Does all of them in one transaction, each under a savepoint of its own. What `refused` gets is a job's own fault; what is
-    /// returned is everybody's.
+    /// Does all of them in one transaction. What `refused` gets is a job's own fault; what is returned is everybody's.
     fn transaction(&mut self, jobs: &mut [Box<dyn Job>], refused: &mut Vec<Option<StoreError>>) -> Result<(), Fault> {
+        if self.none_is_refused(jobs)? {
+            refused.resize_with(jobs.len(), || None);
+            return Ok(());
+        }
+        self.one_by_one(jobs, refused)
+    }
+
+    /// Savepoints cost more than most jobs, and few are refused: they are done without, and all taken back where one is.
+    fn none_is_refused(&mut self, jobs: &mut [Box<dyn Job>]) -> Result<bool, Fault> {
+        let (before, next_key) = (self.tables.recent.mark(), self.tables.next_key);
+        self.execute("BEGIN IMMEDIATE")?;
+        for job in jobs {
+            match job.run(&mut self.tables) {
+                Ok(()) => {}
+                Err(fault @ Fault::Sql(_)) if fault.is_fatal() || self.tables.sql.is_autocommit() => return Err(fault),
+                Err(_) => {
+                    self.execute("ROLLBACK")?;
+                    self.tables.recent.take_back(before);
+                    self.tables.next_key = next_key;
+                    return Ok(false);
+                }
+            }
+        }
+        self.execute("COMMIT")?;
+        Ok(true)
+    }
+
+    /// Each under a savepoint of its own.
+    fn one_by_one(&mut self, jobs: &mut [Box<dyn Job>], refused: &mut Vec<Option<StoreError>>) -> Result<(), Fault> {
         self.execute("BEGIN IMMEDIATE")?;
         for job in jobs.iter_mut() {
+            let before = self.tables.recent.mark();
             self.execute("SAVEPOINT command")?;
             match job.run(&mut self.tables) {
                 Ok(()) => {
@@ -242,6 +269,7 @@ impl Thread {
                 Err(fault) => {
                     self.execute("ROLLBACK TO command")?;
                     self.execute("RELEASE command")?;
+                    self.tables.recent.take_back(before);
                     refused.push(Some(fault.told(&self.tables.file)));
                 }
             }

@@ -1,0 +1,251 @@
+//! The records that came last.
+//!
+//! A run's records lie together in the table `journal`, so that reading a run is one pass over them. Put there at once, those of a
+//! commit of many runs would change a page for each run. So
+//!
+//! 1. A commit appends its records to the table `recent`, whatever run they are of, and [`Recent`] knows where each run's are.
+//! 2. A run's row in `runs` says how many steps it had when anything else of it changed last. [`Recent`] has the row as it is now, and
+//!    makes it again from `recent` when the store is opened.
+//! 3. Before the log is emptied, the records go to `journal`, each run's to its own: no file is left with any in `recent`, unless
+//!    its log is there too.
+//! 4. What a command changes here is taken back with what it has written.
+
+use std::collections::BTreeMap;
+
+use rusqlite::params;
+
+use crate::error::StoreError;
+use crate::sqlite::fault::{Fault, damaged};
+use crate::sqlite::records::{self, Place};
+use crate::sqlite::rows::RunRow;
+use crate::sqlite::tables::{Tables, key_of, step_of};
+
+/// A run with records in `recent`.
+#[derive(Debug)]
+struct Latest {
+    row: RunRow,
+    /// Its row in `runs` is the same.
+    is_written: bool,
+    /// Where its last records are, up to its last step.
+    places: Vec<i64>,
+}
+
+/// A change, as it is taken back.
+#[derive(Debug)]
+enum Undo {
+    /// There was none of this id, or it had this row and so many places.
+    Run(String, Option<(RunRow, bool, usize)>),
+    /// There were these.
+    All(BTreeMap<String, Latest>),
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Recent {
+    runs: BTreeMap<String, Latest>,
+    /// Number of records in the table, whose places are 1 and those after it.
+    records: i64,
+    undo: Vec<Undo>,
+}
+
+/// A moment that a transaction can be taken back to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark {
+    undo: usize,
+    records: i64,
+}
+
+impl Recent {
+    /// The row of a run as it is now; none where that in `runs` is.
+    pub(super) fn row(&self, id: &str) -> Option<&RunRow> {
+        self.runs.get(id).map(|latest| &latest.row)
+    }
+
+    /// Where the last records of a run are, up to its last step.
+    pub(super) fn places(&self, id: &str) -> &[i64] {
+        self.runs.get(id).map_or(&[], |latest| &latest.places)
+    }
+
+    /// A place behind the last record.
+    pub(super) fn next_place(&mut self) -> i64 {
+        self.records += 1;
+        self.records
+    }
+
+    /// A run has this row now, and records at these places.
+    pub(super) fn set(&mut self, row: RunRow, is_written: bool, places: Vec<i64>) {
+        let id = &row.run.id;
+        let undo = if let Some(latest) = self.runs.get_mut(id) {
+            let (id, kept) = (id.clone(), latest.places.len());
+            latest.places.extend(places);
+            let was_written = std::mem::replace(&mut latest.is_written, is_written);
+            Undo::Run(id, Some((std::mem::replace(&mut latest.row, row), was_written, kept)))
+        } else if places.is_empty() {
+            return;
+        } else {
+            let id = id.clone();
+            let latest = Latest {
+                row,
+                is_written,
+                places,
+            };
+            self.runs.insert(id.clone(), latest);
+            Undo::Run(id, None)
+        };
+        self.undo.push(undo);
+    }
+
+    pub(super) fn mark(&self) -> Mark {
+        Mark {
+            undo: self.undo.len(),
+            records: self.records,
+        }
+    }
+
+    /// What was written since then was taken back.
+    pub(super) fn take_back(&mut self, to: Mark) {
+        self.records = to.records;
+        while self.undo.len() > to.undo {
+            match self.undo.pop() {
+                Some(Undo::Run(id, Some((row, is_written, kept)))) => {
+                    if let Some(latest) = self.runs.get_mut(&id) {
+                        latest.places.truncate(kept);
+                        (latest.row, latest.is_written) = (row, is_written);
+                    }
+                }
+                Some(Undo::Run(id, None)) => {
+                    self.runs.remove(&id);
+                }
+                Some(Undo::All(runs)) => self.runs = runs,
+                None => {}
+            }
+        }
+    }
+
+    /// All that was written is durable.
+    pub(super) fn committed(&mut self) {
+        self.undo.clear();
+    }
+}
+
+impl Tables {
+    /// Puts each record into its run's journal, as a part of the transaction that is under way.
+    pub(super) fn move_recent(&mut self) -> Result<(), Fault> {
+        if self.recent.runs.is_empty() {
+            return Ok(());
+        }
+        let mut select = self
+            .sql
+            .prepare_cached("SELECT run_step, body FROM recent ORDER BY run_step")?;
+        let records = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let records: Vec<(i64, Vec<u8>)> = records.collect::<Result<_, _>>()?;
+        // First: what they were written on is written on again.
+        self.sql.prepare_cached("DELETE FROM recent")?.execute([])?;
+        let mut insert = self
+            .sql
+            .prepare_cached("INSERT INTO journal(id, body) VALUES(?1, ?2)")?;
+        for (row, body) in records {
+            insert.execute(params![row, body])?;
+        }
+        let mut update = self.sql.prepare_cached("UPDATE runs SET body = ?2 WHERE id = ?1")?;
+        for (id, latest) in self.recent.runs.iter().filter(|(_, latest)| !latest.is_written) {
+            update.execute(params![id, latest.row.encode()])?;
+        }
+        let runs = std::mem::take(&mut self.recent.runs);
+        self.recent.undo.push(Undo::All(runs));
+        self.recent.records = 0;
+        Ok(())
+    }
+
+    /// The same, in a transaction of its own.
+    pub(super) fn empty_recent(&mut self) -> Result<(), Fault> {
+        if self.recent.runs.is_empty() {
+            return Ok(());
+        }
+        let mark = self.recent.mark();
+        self.sql.execute_batch("BEGIN IMMEDIATE")?;
+        let moved = self
+            .move_recent()
+            .and_then(|()| self.sql.execute_batch("COMMIT").map_err(Fault::from));
+        match moved {
+            Ok(()) => self.recent.committed(),
+            Err(_) => self.roll_back(mark),
+        }
+        moved
+    }
+
+    /// Takes the transaction back, which began then. What went wrong has been told already: where this does too, the next process
+    /// undoes it.
+    pub(super) fn roll_back(&mut self, to: Mark) {
+        if !self.sql.is_autocommit() {
+            let _undone = self.sql.execute_batch("ROLLBACK");
+        }
+        self.recent.take_back(to);
+    }
+
+    /// Finds the records that a process before this one left.
+    pub(super) fn read_recent(&mut self) -> Result<(), Fault> {
+        let mut runs = self.runs_in_recent()?;
+        let mut select = self.sql.prepare("SELECT id, run_step, body FROM recent ORDER BY id")?;
+        let mut found = select.query([])?;
+        let mut records = 0;
+        while let Some(found) = found.next()? {
+            records += 1;
+            let (place, run_step): (i64, i64) = (found.get(0)?, found.get(1)?);
+            let (key, step) = (key_of(run_step), step_of(run_step));
+            let latest = runs.get_mut(&key).ok_or_else(|| self.lost("one is of no run"))?;
+            if place != records {
+                return Err(self.lost("one is missing"));
+            }
+            let row = &mut latest.row;
+            if step > row.run.steps {
+                let follows = row.head;
+                let bytes = found.get_ref(2)?.as_blob().map_err(rusqlite::Error::from)?;
+                let (record, sum) = records::decode(bytes, Place { seq: step, follows })
+                    .map_err(|why| damaged(&self.file, Some(&row.run.id), &format!("step {step}"), why))?;
+                if step != row.run.steps + 1 {
+                    return Err(self.damaged(&row.run.id, format!("step {} is missing", row.run.steps + 1)));
+                }
+                (row.run.steps, row.head, row.run.updated_at) = (step, sum, record.at);
+                latest.is_written = false;
+            }
+            latest.places.push(place);
+        }
+        drop(found);
+        drop(select);
+        self.recent.records = records;
+        self.recent.runs = runs
+            .into_values()
+            .map(|latest| (latest.row.run.id.clone(), latest))
+            .collect();
+        Ok(())
+    }
+
+    /// The runs that have records there, by key, as their rows are.
+    fn runs_in_recent(&self) -> Result<BTreeMap<u64, Latest>, Fault> {
+        let mut select = self.sql.prepare("SELECT DISTINCT run_step >> 32 FROM recent")?;
+        let keys = select.query_map([], |row| row.get::<_, i64>(0))?;
+        let keys: std::collections::BTreeSet<i64> = keys.collect::<Result<_, _>>()?;
+        let mut runs = BTreeMap::new();
+        if !keys.is_empty() {
+            self.each_run(|row| {
+                if keys.contains(&row.key.cast_signed()) {
+                    let latest = Latest {
+                        row,
+                        is_written: true,
+                        places: Vec::new(),
+                    };
+                    runs.insert(latest.row.key, latest);
+                }
+                Ok(())
+            })?;
+        }
+        Ok(runs)
+    }
+
+    fn lost(&self, why: &str) -> Fault {
+        let (file, run) = (self.file.clone(), None);
+        let why = format!("the records that came last: {why}");
+        StoreError::Damaged { file, run, why }.into()
+    }
+}
