@@ -46,6 +46,11 @@ pub trait RunJournal: Send {
         None
     }
 
+    /// True if the run waits for people or events alone.
+    fn waits_outside(&self) -> bool {
+        false
+    }
+
     /// Reads the run again, over the workflows that it began with. Asked for only where [`Self::parks_after`] has said
     /// something, and all that the run was told is kept.
     fn read(&self, _graphs: &Graphs) -> Reading {

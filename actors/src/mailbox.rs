@@ -151,7 +151,11 @@ impl LocalMailbox {
         let Standing::Here(actors) = standing else { return None };
         match actors.serve(&self.run, &self.inbox) {
             Served::All => {
-                self.have_parked(actors);
+                if self.run.is_to_leave() {
+                    self.leave(actors);
+                } else {
+                    self.have_parked(actors);
+                }
                 None
             }
             Served::Some => {
@@ -180,6 +184,17 @@ impl LocalMailbox {
                 }
             }),
         );
+    }
+
+    /// The run ends here, for this process, when all that it was told is kept.
+    fn leave(&self, actors: &mut Actors) {
+        let Some(unkept) = &actors.unkept else { return };
+        if unkept.is_kept(self.run.told()) {
+            actors.stop(shut_down(), &self.run);
+        } else if !unkept.is_awaited() {
+            actors.acknowledge(&self.run, Box::new(|_| ()));
+            self.put_off();
+        }
     }
 
     /// Has the run parked when it has been quiet for long, where it waits.
@@ -433,6 +448,7 @@ impl Actors {
             SupervisorMsg::Subscribe { mask, deliver } => run.subscribe(mask, deliver),
             SupervisorMsg::Lost(message) => std::panic::resume_unwind(Box::new(message)),
             SupervisorMsg::Control(Control::Shutdown) if run.is_durable() => self.stop(shut_down(), run),
+            SupervisorMsg::Closing => run.close(),
             SupervisorMsg::Kept { step, result } => {
                 if let Err(lost) = self.kept(step, result, run.now(), run, inbox) {
                     std::panic::resume_unwind(Box::new(lost));

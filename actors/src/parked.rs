@@ -44,6 +44,12 @@ impl Parked {
             // It leaves memory only when all that it was told is kept.
             SupervisorMsg::AwaitKept(kept) if self.told.is_empty() => kept(Ok(())),
             SupervisorMsg::Control(Control::Shutdown) => self.stop(shut_down(), run),
+            SupervisorMsg::Closing => {
+                run.close();
+                if run.is_to_leave() && self.told.is_empty() {
+                    self.stop(shut_down(), run);
+                }
+            }
             message => {
                 self.told.push(message);
                 if self.told.len() == 1 {

@@ -50,6 +50,8 @@ pub(crate) struct RunContext {
     keeps_events: Cell<bool>,
     /// The bus was told something of this run.
     is_on_bus: Cell<bool>,
+    /// Its engine closes.
+    is_closing: Cell<bool>,
 }
 
 impl RunContext {
@@ -81,6 +83,7 @@ impl RunContext {
             next_waiter: Cell::default(),
             keeps_events: Cell::default(),
             is_on_bus: Cell::default(),
+            is_closing: Cell::default(),
         }
     }
 
@@ -175,7 +178,7 @@ impl RunContext {
             let result = keeping.await;
             supervisor.do_send(SupervisorMsg::Kept { step, result });
         });
-        self.host.external(None, waiting).detach();
+        self.host.wait(waiting);
     }
 
     /// Milliseconds that it is to be quiet yet before its machine leaves memory; none: it waits for more than people, events
@@ -184,6 +187,17 @@ impl RunContext {
         let after = self.journal.borrow().as_ref()?.parks_after()?;
         let quiet = self.now().saturating_sub(self.step_time());
         Some(after.saturating_sub(quiet))
+    }
+
+    /// Its engine closes.
+    pub(crate) fn close(&self) {
+        self.is_closing.set(true);
+    }
+
+    /// True if its engine closes, and it waits for nothing that this process does.
+    pub(crate) fn is_to_leave(&self) -> bool {
+        let waits = |journal: &dyn RunJournal| journal.waits_outside();
+        self.is_closing.get() && self.journal.borrow().as_deref().is_some_and(waits)
     }
 
     /// Has the run's machine made again, as its journal has it. That is told by [`SupervisorMsg::Woken`].

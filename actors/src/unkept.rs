@@ -30,13 +30,17 @@ impl Unkept {
 
     /// True if the steps up to this one are to be kept now: something waits for them, and nobody has asked yet.
     pub(crate) fn asks(&mut self, step: u64) -> bool {
-        let is_wanted = self.effects.waits() || !self.acknowledgements.is_empty();
-        is_wanted && self.asked.replace(step) != Some(step)
+        self.is_awaited() && self.asked.replace(step) != Some(step)
     }
 
     /// True if nothing waits, and the run is durable up to this step.
     pub(crate) fn is_kept(&self, step: u64) -> bool {
-        !self.effects.waits() && self.acknowledgements.is_empty() && self.effects.is_durable(step)
+        !self.is_awaited() && self.effects.is_durable(step)
+    }
+
+    /// True if something waits for what it was told to be kept.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.effects.waits() || !self.acknowledgements.is_empty()
     }
 
     /// Takes an effect that follows from what the run was told up to `step`; one that need not wait is given back.

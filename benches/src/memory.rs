@@ -32,12 +32,14 @@ pub async fn a_run(runs: usize) -> std::io::Result<f64> {
 }
 
 /// Resident bytes a durable run of `runs` that wait for a person and have left memory; and the microseconds until one is back, by
-/// asking a hundred of them for their questions. The store lies in `folder`.
+/// asking a hundred of them for their questions. The store lies in `folder`; the pages of its file that are kept in memory, the
+/// same number whatever the number of runs, are there before.
 ///
 /// # Errors
 /// As [`a_thread`]; and where the store fails.
 pub async fn a_parked_run(runs: usize, folder: &Path) -> std::io::Result<(f64, Times)> {
     const WOKEN: usize = 100;
+    const FIRST: usize = 20_000;
     let store = SqliteStore::open(folder.join("parked.db")).map_err(std::io::Error::other)?;
     let built = Engine::builder()
         .store(store)
@@ -46,18 +48,9 @@ pub async fn a_parked_run(runs: usize, folder: &Path) -> std::io::Result<(f64, T
         .build();
     let engine = built.map_err(|error| std::io::Error::other(error.to_string()))?;
     let start = || engine.start("asks", json!(0)).map_err(std::io::Error::other);
-    start()?.kept().await.map_err(std::io::Error::other)?;
+    let first = parked(FIRST, &start).await?;
     let before = at_rest().await?;
-    let mut handles = Vec::with_capacity(runs);
-    // A few at a time: what is made for one that has left memory is there for the next.
-    while handles.len() < runs {
-        let some = (handles.len()..runs.min(handles.len() + 1_000)).map(|_| start());
-        let some = some.collect::<std::io::Result<Vec<_>>>()?;
-        for run in &some {
-            run.kept().await.map_err(std::io::Error::other)?;
-        }
-        handles.extend(some);
-    }
+    let handles = parked(runs, &start).await?;
     let bytes = (at_rest().await? - before) / runs as f64;
     let mut times = Vec::new();
     for run in handles.iter().step_by((runs / WOKEN).max(1)) {
@@ -68,12 +61,27 @@ pub async fn a_parked_run(runs: usize, folder: &Path) -> std::io::Result<(f64, T
         times.push(us);
     }
     times.sort_by(f64::total_cmp);
+    drop(first);
     engine.shutdown(Duration::from_mins(1)).await;
     let times = Times {
         side: "back".to_owned(),
         us: times,
     };
     Ok((bytes, times))
+}
+
+/// So many runs, a few at a time: what is made for one that has left memory is there for the next.
+async fn parked(runs: usize, start: &impl Fn() -> std::io::Result<RunHandle>) -> std::io::Result<Vec<RunHandle>> {
+    let mut handles = Vec::with_capacity(runs);
+    while handles.len() < runs {
+        let some = (handles.len()..runs.min(handles.len() + 1_000)).map(|_| start());
+        let some = some.collect::<std::io::Result<Vec<_>>>()?;
+        for run in &some {
+            run.kept().await.map_err(std::io::Error::other)?;
+        }
+        handles.extend(some);
+    }
+    Ok(handles)
 }
 
 async fn waiting(workflow: &str, id: &str, runs: usize) -> std::io::Result<f64> {

@@ -305,6 +305,8 @@ fn simulate(seed: Option<u64>, jobs: &crossbeam_channel::Receiver<Job>) {
 pub(super) fn shut_down(shared: &EngineShared, placement: &Placement, grace: Duration) -> ShutdownReport {
     placement.wait_idle(grace.max(WIND_DOWN));
     shared.close();
+    shared.keep_waiting();
+    placement.wake();
     let mut runs_cancelled = 0;
     if !shared.gate().wait_drained(grace) {
         runs_cancelled = shared.live_runs();

@@ -15,6 +15,7 @@ mod questions;
 mod sessions;
 #[path = "../../core/tests/run/shapes.rs"]
 mod shapes;
+mod shutdown;
 mod small;
 mod standing;
 mod trigger_calls;

@@ -264,6 +264,13 @@ impl EngineShared {
         self.gate.close();
     }
 
+    /// Has the runs that are kept end in this process when they wait for people or events alone.
+    pub fn keep_waiting(&self) {
+        for supervisor in self.runs.list() {
+            supervisor.do_send(SupervisorMsg::Closing);
+        }
+    }
+
     /// The gate that runs enter by: for waiting until all have left.
     pub fn gate(&self) -> &DrainGate {
         &self.gate

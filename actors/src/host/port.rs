@@ -40,6 +40,10 @@ pub trait Port {
     fn work(&self, label: Option<Label<'_>>, work: BoxFuture<'static, ()>) -> WorkHandle;
     /// Runs work that waits for the outside world, always on a real tokio runtime.
     fn external(&self, label: Option<Label<'_>>, work: BoxFuture<'static, ()>) -> WorkHandle;
+    /// The same for what another thread does, where waiting for it is all that is done here.
+    fn wait(&self, wait: BoxFuture<'static, ()>) {
+        self.external(None, wait).detach();
+    }
     /// Offers the answers that a question may get, each of which is `give`n where it is chosen; a host that does not choose
     /// offers none. What is offered is offered until its handle is dropped.
     fn offer_answers(&self, _label: Label<'_>, _question: &Arc<Interaction>, _give: GiveAnswer) -> Vec<WorkHandle> {
@@ -184,6 +188,12 @@ impl Host {
     /// runtime. While it runs, a virtual clock is no faster than the real one.
     pub fn external(&self, label: Option<Label<'_>>, work: BoxFuture<'static, ()>) -> WorkHandle {
         self.port.external(label, work)
+    }
+
+    /// Waits for another thread that has been told what to do: like [`Host::external`], but without a thread in between where
+    /// the clock is the real one.
+    pub fn wait(&self, wait: BoxFuture<'static, ()>) {
+        self.port.wait(wait);
     }
 
     /// Has a thread that is none of the host's do something: `begin` hands the work to it, and it calls back with what came

@@ -28,6 +28,8 @@ pub(crate) enum SupervisorMsg {
     /// As its machine takes it: an answer, the end of something it started.
     Tell(Message),
     Control(Control),
+    /// Its engine closes: it ends in this process when it waits for people or events alone and is kept.
+    Closing,
     ControlThread {
         thread_id: String,
         control: Control,
@@ -162,6 +164,7 @@ impl SupervisorMsg {
             Self::Begin
             | Self::AnswerInteraction(_)
             | Self::AwaitKept(_)
+            | Self::Closing
             | Self::Over
             | Self::Woken(_)
             | Self::Lost(_)

@@ -44,7 +44,7 @@ impl Journal for StoreJournal {
             fault,
             at: begun.at,
             keeps_results_apart: are_kept_apart(graphs),
-            ..StoredRun::new((&self.0, claim), run_id, 0, next)
+            ..StoredRun::new((&self.0, claim), run_id, 0, Some(Box::new(next)))
         })
     }
 
@@ -59,8 +59,8 @@ pub(crate) struct StoredRun {
     /// Given up when this process is done with the run.
     _claim: Option<Claim>,
     run_id: Arc<str>,
-    /// The next commit, and the run's last step after it.
-    next: Commit,
+    /// The next commit, where there is something for it: many runs wait for long. And the run's last step after it.
+    next: Option<Box<Commit>>,
     steps: u64,
     /// The main thread's final status, until nothing is left of the run.
     ended: Option<RunStatus>,
@@ -83,18 +83,22 @@ pub(crate) struct StoredRun {
 impl StoredRun {
     /// Goes on after the last step of a run as the store has it.
     pub(crate) fn after(kept: (&Durable, Option<Claim>), run: &Run, rebuilt: &Rebuilt, has_left: bool) -> Self {
-        let next = Commit::after(&*run.id, run.steps);
         Self {
             has_left,
             keeps_results_apart: are_kept_apart(&rebuilt.graphs),
             results: run.contents.iter().copied().collect(),
             waits: OpenWaits::of(&rebuilt.open),
             standing: run.status,
-            ..Self::new(kept, run.id.as_str().into(), run.steps, next)
+            ..Self::new(kept, run.id.as_str().into(), run.steps, None)
         }
     }
 
-    fn new((durable, claim): (&Durable, Option<Claim>), run_id: Arc<str>, steps: u64, next: Commit) -> Self {
+    fn new(
+        (durable, claim): (&Durable, Option<Claim>),
+        run_id: Arc<str>,
+        steps: u64,
+        next: Option<Box<Commit>>,
+    ) -> Self {
         Self {
             store: Arc::clone(&durable.store),
             _claim: claim,
@@ -113,6 +117,12 @@ impl StoredRun {
         }
     }
 
+    fn next(&mut self) -> &mut Commit {
+        let (run_id, steps) = (&self.run_id, self.steps);
+        self.next
+            .get_or_insert_with(|| Box::new(Commit::after(&**run_id, steps)))
+    }
+
     /// The status of the run until it has ended.
     fn stand(&mut self) {
         let standing = match self.waits.waits_for() {
@@ -121,8 +131,9 @@ impl StoredRun {
             Some(Awaited::Event) => RunStatus::Waiting(WaitingFor::Event),
             Some(Awaited::Timer) => RunStatus::Waiting(WaitingFor::Timer),
         };
-        if self.next.status.is_none() && std::mem::replace(&mut self.standing, standing) != standing {
-            self.next.status = Some(standing);
+        let is_said = self.next.as_ref().is_some_and(|next| next.status.is_some());
+        if !is_said && std::mem::replace(&mut self.standing, standing) != standing {
+            self.next().status = Some(standing);
         }
     }
 
@@ -132,8 +143,9 @@ impl StoredRun {
         }
         match sessions::write(left, self.at) {
             Ok((write, chunks)) => {
-                self.next.contents.extend(chunks);
-                self.next.session = Some(write);
+                let next = self.next();
+                next.contents.extend(chunks);
+                next.session = Some(write);
             }
             Err(error) => self.fault = Some(unwritten(&error)),
         }
@@ -147,8 +159,8 @@ impl RunJournal for StoredRun {
         let turn = sessions::write_turn(told).map(|written| {
             let Written { body, chunks } = written?;
             for chunk in chunks {
-                self.next.names.push(chunk.hash());
-                self.next.contents.push(chunk);
+                self.next().names.push(chunk.hash());
+                self.next().contents.push(chunk);
             }
             Ok(body)
         });
@@ -161,8 +173,8 @@ impl RunJournal for StoredRun {
             let written = result?;
             Some(written.map(|(body, text)| {
                 if self.results.insert(text.hash()) {
-                    self.next.names.push(text.hash());
-                    self.next.contents.push(text);
+                    self.next().names.push(text.hash());
+                    self.next().contents.push(text);
                 }
                 body
             }))
@@ -171,7 +183,7 @@ impl RunJournal for StoredRun {
             Ok(body) => {
                 let mut record = Record::new(told.at, body);
                 record.effect = answered(&self.run_id, &told.message);
-                self.next.records.push(record);
+                self.next().records.push(record);
                 self.steps += 1;
             }
             Err(error) => self.fault = Some(unwritten(&error)),
@@ -191,7 +203,7 @@ impl RunJournal for StoredRun {
                     }
                 });
             }
-            Effect::Settled => self.next.status = self.ended,
+            Effect::Settled => self.next().status = self.ended,
             Effect::LeaveSession(Some(left)) => self.leave(left),
             Effect::LeaveSession(None)
             | Effect::AwaitSession
@@ -214,6 +226,13 @@ impl RunJournal for StoredRun {
         self.waits.waits_for().and(self.parks_after)
     }
 
+    fn waits_outside(&self) -> bool {
+        match self.waits.waits_for() {
+            Some(Awaited::Interaction | Awaited::Event) => true,
+            Some(Awaited::Timer) | None => false,
+        }
+    }
+
     fn read(&self, graphs: &Graphs) -> Reading {
         let (store, run_id, graphs) = (Arc::clone(&self.store), Arc::clone(&self.run_id), Arc::clone(graphs));
         async move {
@@ -229,10 +248,10 @@ impl RunJournal for StoredRun {
             return Some(std::future::ready(Err(fault.clone())).boxed());
         }
         self.stand();
-        let next = Commit::after(&*self.run_id, self.steps);
-        let commit = std::mem::replace(&mut self.next, next);
+        let none = || Box::new(Commit::after(&*self.run_id, self.steps));
+        let commit = self.next.take().unwrap_or_else(none);
         // Given now: commands take effect in the order given.
-        let pending = self.store.commit(commit);
+        let pending = self.store.commit(*commit);
         Some(
             pending
                 .map(|kept| kept.map(drop).map_err(|error| not_kept(&error)))

@@ -1,4 +1,5 @@
-//! The hold on a store: a lock of the operating system on a file beside it, which ends with its process.
+//! The hold on a store: a lock of the operating system on a file beside it, which ends with its process. The file has the id of
+//! the process that holds it, or how the store was closed.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -6,11 +7,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::error::StoreError;
+use crate::sqlite::closed::Closed;
 
 /// Held until it is dropped.
 #[derive(Debug)]
 pub(super) struct Hold {
-    _file: File,
+    file: File,
+    /// As the store was closed.
+    pub(super) closed: Option<Closed>,
 }
 
 impl Hold {
@@ -42,13 +46,24 @@ impl Hold {
             }
             Err(TryLockError::Error(error)) => return Err(failed(&error)),
         }
-        let write = |lock: &mut File| {
-            lock.set_len(0)?;
-            lock.rewind()?;
-            writeln!(lock, "{}", std::process::id())
-        };
-        write(lock).map_err(|error| failed(&error))?;
+        let mut found = String::new();
+        // Where it can not be read, nothing is known of how the store was closed.
+        let closed = lock.read_to_string(&mut found).ok().and_then(|_| Closed::read(&found));
         let file = lock.try_clone().map_err(|error| failed(&error))?;
-        Ok(Self { _file: file })
+        let mut hold = Self { file, closed };
+        hold.write(&format!("{}\n", std::process::id()))
+            .map_err(|error| failed(&error))?;
+        Ok(hold)
+    }
+
+    /// The store was closed like this.
+    pub(super) fn was_closed(&mut self, closed: &Closed) -> io::Result<()> {
+        self.write(&closed.written())
+    }
+
+    fn write(&mut self, text: &str) -> io::Result<()> {
+        self.file.set_len(0)?;
+        self.file.rewind()?;
+        self.file.write_all(text.as_bytes())
     }
 }

@@ -3,6 +3,7 @@
 //! One thread has the only connection, in exclusive mode: no shared memory, no second writer. WAL with `synchronous=FULL`: a
 //! commit is answered after its sync. The log is emptied by the same connection, so that a sync that fails there is heard of.
 
+mod closed;
 mod codec;
 mod fault;
 mod found;

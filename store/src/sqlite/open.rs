@@ -7,6 +7,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, MAIN_DB, OpenFlags};
 
 use crate::error::StoreError;
+use crate::sqlite::closed::Closed;
 use crate::sqlite::fault::Fault;
 use crate::sqlite::lock::Hold;
 use crate::sqlite::recent::Recent;
@@ -44,15 +45,17 @@ pub(super) fn open(path: &Path, vfs: Option<&str>) -> Result<Opened, StoreError>
         )));
     }
     let hold = if vfs.is_none() { Some(Hold::take(&file)?) } else { None };
-    if vfs.is_none() {
+    let mut closed = None;
+    if let Some(hold) = &hold {
         let log = PathBuf::from(format!("{file}-wal"));
+        closed = hold.closed.filter(|closed| closed.is_still(&path, &log));
         let damage = wal::check(&log).map_err(|error| unreadable(format!("its write-ahead log: {error}")))?;
         if let Some(why) = damage {
             let (file, run) = (file.clone(), None);
             return Err(StoreError::Damaged { file, run, why });
         }
     }
-    let tables = connect(&path, vfs, &file).map_err(|fault| fault.told(&file))?;
+    let tables = connect(&path, vfs, (&file, closed)).map_err(|fault| fault.told(&file))?;
     Ok(Opened { tables, hold })
 }
 
@@ -76,7 +79,8 @@ fn absolute(path: &Path) -> Result<PathBuf, StoreError> {
     Ok(folder.join(name))
 }
 
-fn connect(path: &Path, vfs: Option<&str>, file: &Arc<str>) -> Result<Tables, Fault> {
+/// `closed`: the file is as it was closed.
+fn connect(path: &Path, vfs: Option<&str>, (file, closed): (&Arc<str>, Option<Closed>)) -> Result<Tables, Fault> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
@@ -136,6 +140,8 @@ fn connect(path: &Path, vfs: Option<&str>, file: &Arc<str>) -> Result<Tables, Fa
     };
     if is_new {
         tables.next_key = 1;
+    } else if let Some(closed) = closed {
+        tables.next_key = closed.next_key;
     } else {
         tables.quick_check()?;
         tables.sql.execute_batch(LISTS)?;

@@ -1,6 +1,7 @@
 //! One thread does everything to the file. While a commit is being made durable, what comes waits, and goes into the next one
 //! together: the sync that is under way is the only thing that anybody waits for.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::{Builder, JoinHandle};
@@ -9,7 +10,9 @@ use futures::channel::oneshot;
 
 use crate::error::StoreError;
 use crate::pending::Pending;
+use crate::sqlite::closed::Closed;
 use crate::sqlite::fault::Fault;
+use crate::sqlite::lock::Hold;
 use crate::sqlite::open::Opened;
 use crate::sqlite::tables::Tables;
 
@@ -151,7 +154,7 @@ impl Drop for Writer {
 }
 
 fn serve(opened: Opened, waiting: &Receiver<Command>) {
-    let Opened { tables, hold } = opened;
+    let Opened { tables, mut hold } = opened;
     let mut thread = Thread { tables, stopped: None };
     let mut next = waiting.recv().ok();
     while let Some(command) = next.take() {
@@ -169,7 +172,7 @@ fn serve(opened: Opened, waiting: &Receiver<Command>) {
                 thread.write(jobs);
             }
             Command::Close(to) => {
-                let outcome = thread.close();
+                let outcome = thread.close(hold.as_mut());
                 drop(hold);
                 let _gone = to.send(outcome);
                 return;
@@ -307,10 +310,23 @@ impl Thread {
         error
     }
 
-    fn close(mut self) -> Result<(), StoreError> {
-        match self.stopped.take() {
-            Some(stopped) => Err(stopped),
-            None => self.tables.checkpoint().map_err(|fault| fault.told(&self.tables.file)),
+    fn close(mut self, hold: Option<&mut Hold>) -> Result<(), StoreError> {
+        if let Some(stopped) = self.stopped.take() {
+            return Err(stopped);
         }
+        self.tables
+            .checkpoint()
+            .map_err(|fault| fault.told(&self.tables.file))?;
+        let Tables {
+            sql, file, next_key, ..
+        } = self.tables;
+        // Before the file is opened again: its locks would end with that.
+        drop(sql);
+        if let Some(hold) = hold {
+            // Where it can not be written down, the store is looked at when it is opened.
+            let closed = Closed::of(Path::new(&*file), next_key);
+            let _written = closed.and_then(|closed| closed.map_or(Ok(()), |closed| hold.was_closed(&closed)));
+        }
+        Ok(())
     }
 }

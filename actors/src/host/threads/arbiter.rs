@@ -202,6 +202,10 @@ impl Port for ArbiterPort {
         self.work(label, work)
     }
 
+    fn wait(&self, wait: BoxFuture<'static, ()>) {
+        self.spawn(None, wait);
+    }
+
     fn work_clock(&self) -> WorkClock {
         WorkClock::new(Arc::new(RealTime {
             origin: self.shared.origin,

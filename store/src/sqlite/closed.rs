@@ -1,0 +1,178 @@
+//! The checksum of a store's file as it was closed, kept in the lock file beside it.
+//!
+//! 1. What was closed had been looked at when it was opened, and was written by SQLite alone since. While each of its bytes is
+//!    the same, and no log is there, nothing needs to be looked at again.
+//! 2. Where anything differs (another byte, a log, a lock file of a process that was killed or of an earlier version) this says
+//!    nothing, and everything is looked at.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::Path;
+
+use crc32fast::Hasher;
+
+use crate::sqlite::codec::checksum;
+use crate::sqlite::tables::LAYOUT;
+
+/// The longest file that is read for its checksum, in bytes: looking at one takes a few times as long.
+const MAX_FILE: u64 = 1 << 30;
+
+/// Bytes that are read at once.
+const PIECE: usize = 1 << 20;
+
+/// A file as it was closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Closed {
+    bytes: u64,
+    sum: u32,
+    /// The key of the next run that begins.
+    pub(super) next_key: u64,
+}
+
+impl Closed {
+    /// The file as it is; none where it is too long.
+    pub(super) fn of(path: &Path, next_key: u64) -> io::Result<Option<Self>> {
+        let mut file = File::open(path)?;
+        let bytes = file.metadata()?.len();
+        if bytes > MAX_FILE {
+            return Ok(None);
+        }
+        let (mut piece, mut hasher) = (vec![0; PIECE], Hasher::new());
+        let mut left = bytes;
+        while left > 0 {
+            let read = file.read(&mut piece)?;
+            if read == 0 {
+                return Ok(None);
+            }
+            hasher.update(&piece[..read]);
+            left = left.saturating_sub(read as u64);
+        }
+        let sum = hasher.finalize();
+        Ok(Some(Self { bytes, sum, next_key }))
+    }
+
+    /// True if the file is the same, and has no log.
+    pub(super) fn is_still(&self, path: &Path, log: &Path) -> bool {
+        let has_log = fs::metadata(log).is_ok_and(|log| log.len() > 0);
+        !has_log && Self::of(path, self.next_key).is_ok_and(|found| found == Some(*self))
+    }
+
+    /// A line of text.
+    pub(super) fn written(&self) -> String {
+        let Self { bytes, sum, next_key } = self;
+        let words = format!("closed {LAYOUT} {bytes} {sum} {next_key}");
+        format!("{words} {}\n", checksum(&[words.as_bytes()]))
+    }
+
+    /// As it was written by this version; none where it was not.
+    pub(super) fn read(text: &str) -> Option<Self> {
+        let (words, _) = text.trim_end().rsplit_once(' ')?;
+        let mut numbers = words.split(' ').skip(2);
+        let closed = Self {
+            bytes: numbers.next()?.parse().ok()?,
+            sum: numbers.next()?.parse().ok()?,
+            next_key: numbers.next()?.parse().ok()?,
+        };
+        (closed.written() == text).then_some(closed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use futures::executor::block_on;
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::commit::{Commit, NewRun};
+    use crate::content::Content;
+    use crate::error::StoreError;
+    use crate::record::Record;
+    use crate::sqlite::SqliteStore;
+    use crate::store::Store;
+
+    fn closed_store() -> (TempDir, PathBuf) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("runs.db");
+        begin(&SqliteStore::open(&path).expect("opens"), "run-1");
+        (folder, path)
+    }
+
+    fn begin(store: &SqliteStore, run: &str) {
+        let definition = Content::new("{}");
+        let start = Commit::start(run, NewRun::new("flow", definition.hash(), 1)).content(definition);
+        block_on(store.commit(start.record(Record::new(1, "on the disk")))).expect("begins");
+    }
+
+    fn lock_of(path: &Path) -> PathBuf {
+        format!("{}.lock", path.display()).into()
+    }
+
+    /// A byte of the journal's only record is another.
+    fn damage(path: &Path) {
+        let mut bytes = fs::read(path).expect("reads");
+        let text = b"on the disk";
+        let at = bytes.windows(text.len()).position(|found| found == text);
+        bytes[at.expect("is there")] ^= 1;
+        // In the list of what is free on the page of the first run's row, too: that is what is looked for at opening.
+        let row = b"run-1";
+        let at = bytes
+            .windows(row.len())
+            .position(|found| found == row)
+            .expect("is there");
+        bytes[at / 4096 * 4096 + 5] ^= 1;
+        fs::write(path, bytes).expect("writes");
+    }
+
+    #[test]
+    fn a_file_that_is_as_it_was_closed_is_not_looked_at_again() {
+        let (_folder, path) = closed_store();
+        damage(&path);
+        let closed = Closed::of(&path, 2).expect("reads").expect("is short");
+        fs::write(lock_of(&path), closed.written()).expect("writes");
+        SqliteStore::open(&path).expect("nobody looks");
+    }
+
+    #[test]
+    fn a_file_with_another_byte_is_looked_at() {
+        let (_folder, path) = closed_store();
+        let closed = fs::read_to_string(lock_of(&path)).expect("reads");
+        assert!(Closed::read(&closed).is_some(), "{closed}");
+        damage(&path);
+        let error = SqliteStore::open(&path).map(drop).expect_err("is damaged");
+        assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_store_that_was_closed_goes_on_where_it_was() {
+        let (_folder, path) = closed_store();
+        for run in ["run-2", "run-3"] {
+            let store = SqliteStore::open(&path).expect("opens");
+            begin(&store, run);
+            store.close().expect("closes");
+        }
+        let store = SqliteStore::open(&path).expect("opens");
+        for run in ["run-1", "run-2", "run-3"] {
+            assert_eq!(block_on(store.journal(run, 0, 10)).expect("reads").len(), 1, "{run}");
+        }
+    }
+
+    #[test]
+    fn a_line_that_was_changed_says_nothing() {
+        let closed = Closed {
+            bytes: 4096,
+            sum: 7,
+            next_key: 12,
+        };
+        let text = closed.written();
+        assert_eq!(Closed::read(&text), Some(closed));
+        for at in 0..text.len() {
+            let mut changed = text.clone().into_bytes();
+            changed[at] ^= 1;
+            assert_eq!(Closed::read(&String::from_utf8_lossy(&changed)), None, "byte {at}");
+            assert_eq!(Closed::read(&text[..at]), None, "cut at {at}");
+        }
+        assert_eq!(Closed::read("4711\n"), None);
+    }
+}

@@ -1,0 +1,136 @@
+//! Runs that only wait for what comes from outside hold up no shutdown: they are kept, and go on in another process.
+
+use std::time::Duration;
+
+use futures::executor::block_on;
+use pirn::store::{MemoryStore, SqliteStore, Store};
+use pirn::{Engine, RunHandle};
+use pirn_test_disk::{Disk, VFS};
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+/// Far more than anything here takes.
+const GRACE: Duration = Duration::from_secs(20);
+
+/// `work`, and then a wait of the kind that the workflow is named by.
+fn workflows() -> String {
+    let line = |id: &str, wait: Value| {
+        json!({"id": id,
+            "edges": [{"from": "start", "to": "work"}, {"from": "work", "to": "wait"}, {"from": "wait", "to": "end"}],
+            "nodes": [{"id": "start", "type": "START"}, {"id": "work", "type": "CODE", "config": {"function": "work"}}, wait,
+                {"id": "end", "type": "END", "config": {"output": "nodes.wait"}}]})
+    };
+    let wait = |config: Value| json!({"id": "wait", "type": "WAIT", "config": config});
+    let ask = json!({"id": "wait", "type": "USER_INTERACTION", "config": {"question": "On?"}});
+    let short = json!({"id": "short", "edges": [{"from": "start", "to": "end"}],
+        "nodes": [{"id": "start", "type": "START"}, {"id": "end", "type": "END"}]});
+    let all = [
+        short,
+        line("person", ask),
+        line("event", wait(json!({"event": "go"}))),
+        line("time", wait(json!({"seconds": 86_400}))),
+    ];
+    json!({ "workflows": all }).to_string()
+}
+
+/// Its work is done when `begun` has been told of it and lets it go.
+fn engine(
+    store: impl Store,
+    park_after: Duration,
+    begun: impl Fn(oneshot::Sender<()>) + Send + Sync + 'static,
+) -> Engine {
+    let built = Engine::builder()
+        .store(store)
+        .park_after(park_after)
+        .workflows(workflows())
+        .async_function("work", move |_| {
+            let (go, is_let_go) = oneshot::channel();
+            begun(go);
+            async move {
+                is_let_go.await.map_err(|error| error.to_string())?;
+                Ok::<_, String>(Value::Null)
+            }
+        });
+    built.build().expect("builds")
+}
+
+fn at_once(go: oneshot::Sender<()>) {
+    go.send(()).expect("it waits");
+}
+
+/// Until it stands so.
+fn until(run: &RunHandle, store: &impl Store, standing: &str) {
+    loop {
+        let kept = block_on(store.run(run.run_id())).expect("is read");
+        if kept.is_some_and(|kept| kept.status.as_str() == standing) {
+            return;
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_shutdown_waits_for_no_run_that_waits_for_a_person_or_an_event() {
+    for park_after in [Duration::MAX, Duration::ZERO] {
+        let store = MemoryStore::new();
+        let first = engine(store.clone(), park_after, at_once);
+        let runs = ["person", "event"].map(|id| first.start(id, json!(null)).expect("starts"));
+        for run in &runs {
+            until(run, &store, "WAITING");
+        }
+        let report = first.shutdown_blocking(GRACE);
+        assert_eq!((report.runs_cancelled, report.runs_left), (0, 0), "{report:?}");
+        for run in &runs {
+            let told = run.outcome_blocking();
+            let error = told.error.as_ref().expect("it has not ended");
+            assert!(error.message.contains("can be resumed"), "{error:?}");
+        }
+        let second = engine(store, Duration::MAX, at_once);
+        let resumed = block_on(second.recover()).expect("is read");
+        for (id, run) in resumed {
+            let run = run.unwrap_or_else(|error| panic!("{id}: {error}"));
+            if let Some(question) = block_on(run.interactions()).first() {
+                block_on(run.answer(&question.id, json!("yes"))).expect("is taken");
+            } else {
+                run.emit("go", [("n", json!(1))]);
+            }
+            let report = run.outcome_blocking();
+            assert_eq!(report.error, None, "{id}");
+        }
+    }
+}
+
+#[test]
+fn a_run_at_work_has_its_grace_and_leaves_when_it_comes_to_wait_for_a_person() {
+    let disk = Disk::new();
+    let open = || SqliteStore::open_on(VFS, disk.path("runs.db")).expect("opens");
+    let (begun, begins) = std::sync::mpsc::channel();
+    let first = engine(open(), Duration::MAX, move |go| {
+        begun.send(go).expect("the test waits");
+    });
+    let run = first.start("person", json!(null)).expect("starts");
+    let go = begins.recv().expect("it begins");
+    let stopping = first.clone();
+    let stopping = std::thread::spawn(move || stopping.shutdown_blocking(GRACE));
+    // Nothing is let in any more: the shutdown has begun.
+    while first.start("short", json!(null)).is_ok() {
+        std::thread::yield_now();
+    }
+    go.send(()).expect("it is at work still");
+    let report = stopping.join().expect("ends");
+    assert_eq!((report.runs_cancelled, report.runs_left), (0, 0), "{report:?}");
+    drop(first);
+    let store = open();
+    let kept = block_on(store.run(run.run_id())).expect("is read").expect("is there");
+    assert_eq!(kept.status.as_str(), "WAITING", "the work's outcome is kept, too");
+}
+
+#[test]
+fn a_run_that_waits_for_a_time_has_its_grace() {
+    let store = MemoryStore::new();
+    let engine = engine(store.clone(), Duration::ZERO, at_once);
+    let run = engine.start("time", json!(null)).expect("starts");
+    until(&run, &store, "WAITING");
+    let report = engine.shutdown_blocking(Duration::ZERO);
+    assert_eq!((report.runs_cancelled, report.runs_left), (1, 0), "{report:?}");
+}
