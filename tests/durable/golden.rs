@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 
 use futures::executor::block_on;
 use pirn::store::export::{export, import};
-use pirn::store::{MemoryStore, NewRun};
+use pirn::store::{MemoryStore, NewRun, Store};
 use serde_json::{Value, json};
 
+use crate::answers::asks;
 use crate::crashes::crash_and_resume_in;
 use crate::failing::{Crash, Failing};
 use crate::outside::{Outside, RUN};
@@ -75,9 +76,76 @@ fn write(name: &str, store: &MemoryStore) {
     fs::write(folder.join(format!("{name}.told")), lines.join("\n") + "\n").expect("writable");
 }
 
+/// A run that has left memory while it waits for a person.
+fn parked() -> MemoryStore {
+    let (store, outside) = (MemoryStore::new(), Outside::default().parking());
+    let engine = outside.engine(&asks(), store.clone()).build().expect("builds");
+    let run = engine.run("main").run_id(RUN).input(json!({"ticket": 7})).start();
+    let run = run.expect("starts");
+    engine.wait_idle();
+    block_on(run.kept()).expect("is kept");
+    store
+}
+
+/// The names of the golden journals, and all that each says.
+fn golden() -> Vec<(PathBuf, String)> {
+    let versions = fs::read_dir(folder()).expect("readable");
+    let files = versions.flat_map(|version| fs::read_dir(version.expect("readable").path()).expect("readable"));
+    let paths = files.map(|file| file.expect("readable").path());
+    paths
+        .map(|path| {
+            let text = fs::read_to_string(&path).expect("readable");
+            (path, text)
+        })
+        .collect()
+}
+
+#[test]
+fn golden_journals_say_all_that_a_journal_says() {
+    let files = golden();
+    for (ending, words) in [
+        ("run", vec!["TriggerCalled", "WAITING"]),
+        (
+            "told",
+            vec![
+                "BUDGET_WARNING",
+                "TOKEN_BUDGET_EXCEEDED",
+                "ARTIFACT_KEPT",
+                "ARTIFACT_DROPPED",
+                r#""tool":{"#,
+                "NOTIFICATION",
+            ],
+        ),
+    ] {
+        for word in words {
+            let says = |(path, text): &(PathBuf, String)| {
+                path.extension().is_some_and(|found| found == ending) && text.contains(word)
+            };
+            assert!(files.iter().any(says), "no .{ending} with {word}");
+        }
+    }
+}
+
+#[test]
+fn a_parked_run_of_every_version_goes_on_when_its_person_answers() {
+    let mut count = 0;
+    for (path, run) in golden() {
+        if !path.ends_with("parked.run") {
+            continue;
+        }
+        count += 1;
+        let store = MemoryStore::new();
+        block_on(import(&store, &mut run.as_bytes(), None)).expect("is imported");
+        assert!(Outside::default().play(&asks(), &store), "{}", path.display());
+        let ended = block_on(store.run(RUN)).expect("is read").expect("is there");
+        assert_eq!(ended.status.as_str(), "COMPLETED", "{}", path.display());
+    }
+    assert!(count >= 1);
+}
+
 /// One for each small workflow, as it went and as it went on after a crash; and some with forks, calls and models.
 fn write_all() {
-    for (name, bundle) in small::all() {
+    for (name, bundle) in small::all().into_iter().chain(small::later()) {
         let store = MemoryStore::new();
         assert!(Outside::default().play(&bundle, &store));
         write(name, &store);
@@ -89,6 +157,7 @@ fn write_all() {
         crash_and_resume_in(&crashed, &bundle, Crash::Before(whole.commits() / 2), &found);
         write(&format!("{name}-resumed"), &crashed);
     }
+    write("parked", &parked());
     for (number, bundle) in workflows::all().iter().enumerate().skip(3).step_by(4) {
         let store = MemoryStore::new();
         assert!(Outside::default().play(bundle, &store));

@@ -65,6 +65,7 @@ impl Outside {
 
     pub(crate) fn engine(&self, bundle: &str, store: impl Store) -> EngineBuilder {
         let (work, look, note, notified) = (self.clone(), self.clone(), self.clone(), self.clone());
+        let list = self.clone();
         let look = move |_: Value| {
             let (key, chance) = look.perform();
             let result = format!("looked {key}");
@@ -98,6 +99,15 @@ impl Outside {
             })
             .on_notification(move |_, _| drop(notified.perform()))
             .tool(tool_fn("look", "looks", json!({"type": "object"}), look))
+            .tool(tool_fn(
+                "list",
+                "says much",
+                json!({"type": "object"}),
+                move |_: Value| {
+                    let (key, _) = list.perform();
+                    std::future::ready(Ok::<_, String>(format!("{key} is one of many. ").repeat(200)))
+                },
+            ))
             .approve_tools(|request| match chance_of(&request.call_id) % 3 {
                 0 => Verdict::Ask("by chance".to_owned()),
                 _ => Verdict::Allow,
@@ -198,9 +208,11 @@ struct Speaker(Outside);
 impl Model for Speaker {
     fn call(&self, call: ModelCall) -> BoxFuture<'static, Result<ModelReply, RunError>> {
         let (key, _) = self.0.perform();
+        let is_listing = call.tools.iter().any(|tool| tool.name == "list");
+        let tool = if is_listing { "list" } else { "look" }.to_owned();
         let tool_call = |number: u32| ToolCall {
             id: format!("{key}-{number}"),
-            name: "look".to_owned(),
+            name: tool.clone(),
             arguments: json!({}),
         };
         let asks =

@@ -66,6 +66,63 @@ fn begun_early() -> Value {
     all
 }
 
+/// Speaks, and may use this tool.
+fn speak_with(id: &str, tool: &str) -> Value {
+    let mut node = speak(id);
+    node["config"]["tools"] = json!([tool]);
+    node
+}
+
+/// Two model calls are one too few.
+fn with_budget() -> Value {
+    let mut last = speak("snow");
+    last["onError"] = json!({"targetNodeId": "last"});
+    let mut main = main_line(&[speak("rain"), speak("hail"), last]);
+    main["config"] = json!({"budget": {"modelCalls": 2, "warnAt": 0.5}});
+    main
+}
+
+/// Large results, of which the first has to go.
+fn with_artifacts() -> Value {
+    let mut main = main_line(&[speak_with("rain", "list"), speak_with("snow", "list")]);
+    main["config"] = json!({"artifactTokens": 200, "maxArtifactBytes": 6_000, "tokenizer": "estimate"});
+    main
+}
+
+/// A trigger calls an async function, another an inline one, and one sends a notification.
+fn with_trigger_calls() -> Value {
+    let trigger = |id: &str, action: Value| {
+        json!({"id": id, "type": "EVENT", "action": action,
+            "condition": {"eventType": "NODE_COMPLETED", "expression": "event.nodeType === 'VARIABLE'"}})
+    };
+    let call = |function: &str| json!({"type": "CUSTOM", "parameters": {"function": function}});
+    let set = json!({"id": "set", "type": "VARIABLE", "config": {"variableName": "n", "expression": "1"}});
+    let mut main = main_line(&[set, work("after", "last")]);
+    main["triggers"] = json!([
+        trigger("work", call("work")),
+        trigger("note", call("note")),
+        trigger(
+            "tell",
+            json!({"type": "SEND_NOTIFICATION", "parameters": {"message": "{{event.nodeId}} is done"}})
+        ),
+    ]);
+    main
+}
+
+/// By name: what a journal came to say after those of [`all`] were written.
+pub(crate) fn later() -> Vec<(&'static str, String)> {
+    let consent = main_line(&["rain", "snow", "hail", "fog"].map(|id| speak_with(id, "look")));
+    let all = [
+        ("trigger-calls", with_trigger_calls()),
+        ("budget", with_budget()),
+        ("artifacts", with_artifacts()),
+        ("consent", consent),
+    ];
+    all.into_iter()
+        .map(|(name, bundle)| (name, bundle.to_string()))
+        .collect()
+}
+
 /// By name.
 pub(crate) fn all() -> Vec<(&'static str, String)> {
     let asked: Value = serde_json::from_str(&asks()).expect("JSON");
