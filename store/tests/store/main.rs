@@ -6,6 +6,7 @@ mod faults;
 mod flips;
 mod grouping;
 mod holding;
+mod recent;
 mod scripts;
 
 use std::sync::Arc;
