@@ -545,7 +545,12 @@ impl Engine {
         let (setter, report) = completion();
         let stopping = std::thread::Builder::new()
             .name("pirn-shutdown".to_owned())
-            .spawn(move || setter.set(place::shut_down(&shared, &placement, grace)));
+            .spawn(move || {
+                let report = place::shut_down(&shared, &placement, grace);
+                // Whoever hears of it may open the engine's store again: nothing here keeps that.
+                drop((shared, placement));
+                setter.set(report);
+            });
         stopping.ok().map(|_| report)
     }
 }

@@ -134,3 +134,22 @@ fn a_run_that_waits_for_a_time_has_its_grace() {
     let report = engine.shutdown_blocking(Duration::ZERO);
     assert_eq!((report.runs_cancelled, report.runs_left), (1, 0), "{report:?}");
 }
+
+#[test]
+fn a_store_is_free_when_its_engine_has_shut_down() {
+    let folder = std::env::temp_dir().join(format!("pirn-shutdown-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let file = folder.join("runs.db");
+    for round in 0..20 {
+        let store = SqliteStore::open(&file).unwrap_or_else(|error| panic!("round {round}: {error}"));
+        let engine = engine(store, Duration::MAX, at_once);
+        let run = engine.start("person", json!(null)).expect("starts");
+        while block_on(run.interactions()).is_empty() {
+            std::thread::yield_now();
+        }
+        block_on(run.kept()).expect("is kept");
+        drop(run);
+        block_on(engine.shutdown(Duration::ZERO));
+    }
+    std::fs::remove_dir_all(folder).expect("is removed");
+}
