@@ -1,6 +1,6 @@
 //! The process ends at every commit, in every workflow, on the shipped actors.
 
-use pirn::store::MemoryStore;
+use pirn::store::{MemoryStore, Store};
 use serde_json::{Value, json};
 
 use crate::failing::{Crash, Failing};
@@ -45,16 +45,22 @@ pub(crate) fn crash_and_resume(bundle: &str, crash: Crash, whole: &Known) -> Kno
 }
 
 pub(crate) fn crash_and_resume_in(kept: &MemoryStore, bundle: &str, crash: Crash, whole: &Known) -> Known {
+    crash_and_resume_by(|| kept.clone(), bundle, crash, whole)
+}
+
+/// The same in a store that each process opens for itself.
+pub(crate) fn crash_and_resume_by<S: Store>(open: impl Fn() -> S, bundle: &str, crash: Crash, whole: &Known) -> Known {
     // Every other one leaves memory whenever it waits.
     let parks = |outside: Outside| match crash {
         Crash::Before(at) | Crash::After(at) if at.is_multiple_of(2) => outside.parking(),
         Crash::Never | Crash::Before(_) | Crash::After(_) => outside,
     };
     let outside = parks(Outside::default());
-    outside.play(bundle, &Failing::new(kept.clone(), crash));
+    outside.play(bundle, &Failing::new(open(), crash));
     let before = outside.known().clone();
     let again = parks(Outside::of(before.clone()));
-    assert!(again.play(bundle, kept), "{crash:?}: ends in the end");
+    let store = Failing::new(open(), Crash::Never);
+    assert!(again.play(bundle, &store), "{crash:?}: ends in the end");
     let found = again.known().clone();
     compare(bundle, &before, &found, whole, &format!("{crash:?}"));
     found

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pirn::store::{
-    Commit, ContentHash, Pending, Record, Removed, Run, RunFilter, RunPlace, Session, Snapshot, Store, StoreError,
-    Timer,
+    Claims, Commit, ContentHash, Pending, Record, Removed, Run, RunFilter, RunPlace, Session, Snapshot, Store,
+    StoreError, Timer,
 };
 
 /// The point at which the process ends.
@@ -80,6 +80,9 @@ impl<S: Store> Failing<S> {
 impl<S: Store> Store for Failing<S> {
     fn location(&self) -> &Arc<str> {
         self.kept.location()
+    }
+    fn claims(&self) -> Option<&dyn Claims> {
+        self.kept.claims()
     }
     fn commit(&self, commit: Commit) -> Pending<u64> {
         let number = self.commits.fetch_add(1, Ordering::Relaxed);

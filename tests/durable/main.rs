@@ -2,16 +2,24 @@
 
 mod answers;
 mod bounds;
+mod at_once;
 mod costs;
 mod crashes;
 mod doubts;
+#[path = "../lifecycle/examples.rs"]
+mod examples;
 mod failing;
+#[path = "../lifecycle/generated.rs"]
+mod generated;
 mod golden;
 mod migrations;
 mod outside;
 mod parked;
+mod postgres;
 mod power;
 mod questions;
+#[path = "../../engines/postgres/tests/server/mod.rs"]
+mod server;
 mod sessions;
 #[path = "../../core/tests/run/shapes.rs"]
 mod shapes;

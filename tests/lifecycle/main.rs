@@ -1,7 +1,9 @@
 //! Engines and runs from their start to their end: admission, pauses, limits, panics, shutdown.
 
 mod engine;
+mod examples;
 mod fair_shares;
+mod generated;
 mod limits;
 mod loaded;
 mod local;

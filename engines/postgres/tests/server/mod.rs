@@ -10,6 +10,8 @@ pub(crate) struct Server {
     programs: PathBuf,
     absurdctl: PathBuf,
     databases: AtomicU32,
+    /// Settings beside its own, as arguments.
+    settings: &'static str,
 }
 
 /// The newest programs of Debian's packages; none where there are none.
@@ -45,7 +47,18 @@ fn is_root() -> bool {
 
 impl Server {
     /// Starts one; none, and says why on stderr, where PostgreSQL is not installed.
+    #[allow(dead_code, reason = "not every test of the binaries that share this does")]
     pub(crate) fn start() -> Option<Self> {
+        Self::with("")
+    }
+
+    /// The same, for tests that cut no power: it does not wait for its disk.
+    #[allow(dead_code, reason = "not every test of the binaries that share this does")]
+    pub(crate) fn start_unsynced() -> Option<Self> {
+        Self::with("-c fsync=off")
+    }
+
+    fn with(settings: &'static str) -> Option<Self> {
         let Some(programs) = programs() else {
             eprintln!("SKIPPED: no PostgreSQL server in /usr/lib/postgresql: apt-get install postgresql");
             return None;
@@ -60,6 +73,7 @@ impl Server {
             programs,
             absurdctl,
             databases: AtomicU32::new(0),
+            settings,
         };
         if is_root() {
             let owned = Command::new("chown").arg("postgres").arg(server.folder.path()).status();
@@ -116,8 +130,9 @@ impl Server {
     pub(crate) fn go(&self) {
         let (data, log) = (self.data(), self.folder.path().join("log").display().to_string());
         let options = format!(
-            "-c listen_addresses='' -c unix_socket_directories={} -c max_connections=200",
-            self.socket().display()
+            "-c listen_addresses='' -c unix_socket_directories={} -c max_connections=200 {}",
+            self.socket().display(),
+            self.settings
         );
         let started = self.program("pg_ctl", &["-D", &data, "-w", "-l", &log, "-o", &options, "start"]);
         assert!(started.status.success(), "{}", String::from_utf8_lossy(&started.stderr));
