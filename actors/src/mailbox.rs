@@ -297,8 +297,10 @@ impl Actors {
         let begun = Begun {
             at: now,
             listening: run.listening(),
-            seed: new.seed(run),
+            uncarried: false,
+            seed: new.seed((&run.run_id, run.supervisor.metadata()), &run.host),
         };
+        limit_triggers(&begun.seed.graph, run);
         run.begun(&begun);
         // Most steps want one thing done.
         let mut effects = Vec::with_capacity(1);

@@ -161,10 +161,11 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    pub(crate) fn new(run_id: Arc<str>, listening: Listening) -> Self {
+    pub(crate) fn new(begun: &Begun) -> Self {
         Self {
-            run_id,
-            listening,
+            run_id: Arc::clone(&begun.seed.run_id),
+            listening: begun.listening,
+            is_uncarried: begun.uncarried,
             ..Self::default()
         }
     }

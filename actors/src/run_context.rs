@@ -99,12 +99,7 @@ impl RunContext {
 
     /// The interest of listeners just now.
     pub(crate) fn listening(&self) -> Listening {
-        let interest = &self.interest;
-        Listening {
-            interest: interest.listening().union(self.promised),
-            watched: interest.triggers(),
-            holding: interest.holding(),
-        }
+        listening(&self.interest, self.promised)
     }
 
     /// The run's time, in milliseconds since 1970 as its host has it; never goes back, in no process of the run.
@@ -323,8 +318,17 @@ impl RunContext {
     }
 }
 
+/// The interest of listeners, and of these types whoever listens.
+pub(crate) fn listening(interest: &Interest, promised: EventMask) -> Listening {
+    Listening {
+        interest: interest.listening().union(promised),
+        watched: interest.triggers(),
+        holding: interest.holding(),
+    }
+}
+
 /// All but pieces of replies.
-fn promised() -> EventMask {
+pub(crate) fn promised() -> EventMask {
     let types = EventType::ALL.iter().filter(|kind| **kind != EventType::LlmToken);
     types.fold(EventMask::NONE, |mask, kind| mask.union(EventMask::of(*kind)))
 }

@@ -17,10 +17,10 @@ use pirn_core::run::{
 use pirn_core::status::ThreadStatus;
 use pirn_core::thread::Input;
 use pirn_sync::{Permit, Setter};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::answer::Answer;
-use crate::host::{ArbiterLease, AwaitKind, Label, Observation, TimerHandle};
+use crate::host::{ArbiterLease, AwaitKind, Host, Label, Observation, TimerHandle};
 use crate::protocol::bus::{BusMsg, TriggerLimit};
 use crate::protocol::engine::{DetachedRun, OnEnd};
 use crate::protocol::supervisor::SupervisorMsg;
@@ -83,20 +83,23 @@ impl Beginning {
 
 impl NewRun {
     /// For a run of this name, with a chance of its own.
-    pub(crate) fn seed(self, run: &RunContext) -> RunSeed {
-        limit_triggers(&self.graph, run);
+    pub(crate) fn seed(
+        self,
+        (run_id, metadata): (&Arc<str>, Option<&Arc<Map<String, Value>>>),
+        host: &Host,
+    ) -> RunSeed {
         RunSeed {
-            run_id: Arc::clone(&run.run_id),
+            run_id: Arc::clone(run_id),
             graph: self.graph,
             input: self.input,
             conversation: self.conversation,
             pinned: self.pinned,
-            metadata: run.supervisor.metadata().cloned(),
+            metadata: metadata.cloned(),
             is_unlimited: self.is_unlimited,
             deadline_ms: self.deadline_ms,
             trigger_depth: self.trigger_depth,
-            seed: run.host.random(),
-            picks_starts: run.host.picks_order(),
+            seed: host.random(),
+            picks_starts: host.picks_order(),
             session: self.session,
         }
     }

@@ -17,12 +17,12 @@ use super::{Answers, BlockingEvents, Engine, Events, History, RunHandle, events}
 
 /// A run that is being prepared: `engine.run("id").input(json!({})).start()?`.
 pub struct RunBuilder {
-    engine: Engine,
-    run_id: Arc<str>,
-    request: RunRequest,
+    pub(super) engine: Engine,
+    pub(super) run_id: Arc<str>,
+    pub(super) request: RunRequest,
     subscriptions: Vec<Subscription>,
     /// Why the input is none; told when the run is to start.
-    invalid: Option<RunError>,
+    pub(super) invalid: Option<RunError>,
     answers: Option<Answers>,
 }
 

@@ -126,6 +126,46 @@ fn a_question_is_answered_whichever_process_carries_the_run_or_none() {
 }
 
 #[test]
+fn runs_that_are_put_into_the_server_are_carried_by_workers_and_those_of_a_session_in_their_order() {
+    let Some(cluster) = Cluster::start() else { return };
+    let append = |id: &str| {
+        let arguments = json!({"text": format!("{{{{input}}}}-{id}"), "pause": "0.1"});
+        json!({"id": id, "type": "TOOL", "config": {"tool": "append", "arguments": arguments}})
+    };
+    cluster.write("main.json", &chain(&[append("a"), append("b")]));
+    let put = |id: &str, more: &[&str]| {
+        let input = format!("\"{id}\"");
+        let arguments = ["run", "main.json", "--detach", "--run-id", id, "--input", &input];
+        cluster.json(&[&arguments, more].concat())
+    };
+    let mut ids = Vec::new();
+    for number in 0..6 {
+        let (alone, of_session) = (format!("alone-{number}"), format!("turn-{number}"));
+        assert_eq!(put(&alone, &[]), json!({"ok": true, "runId": alone}));
+        assert_eq!(put(&of_session, &["--session", "s"])["ok"], true);
+        ids.extend([alone, of_session]);
+    }
+    assert_eq!(put("alone-0", &[])["error"]["code"], "RUN_EXISTS");
+    assert_eq!(
+        cluster.lines("lines"),
+        Vec::<String>::new(),
+        "whoever puts a run does nothing of it"
+    );
+    assert_eq!(cluster.status("alone-0"), "UNFINISHED");
+    let _workers: Vec<_> = (0..3).map(|_| cluster.worker("worker")).collect();
+    cluster.wait("every run ends", || {
+        ids.iter().all(|id| cluster.status(id) == "COMPLETED")
+    });
+    let lines = cluster.lines("lines");
+    assert_eq!(lines.len(), ids.len() * 2, "each effect once: {lines:?}");
+    let turns: Vec<&str> = lines
+        .iter()
+        .filter_map(|line| line.strip_prefix("turn-")?.get(..1))
+        .collect();
+    assert!(turns.is_sorted(), "{turns:?}");
+}
+
+#[test]
 fn a_worker_that_is_told_to_stop_hands_its_runs_on_at_once() {
     let Some(cluster) = Cluster::start() else { return };
     cluster.write("main.json", &asks());

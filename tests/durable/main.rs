@@ -6,6 +6,7 @@ mod at_once;
 mod costs;
 mod crashes;
 mod doubts;
+mod elsewhere;
 #[path = "../lifecycle/examples.rs"]
 mod examples;
 mod failing;

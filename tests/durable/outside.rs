@@ -10,8 +10,8 @@ use futures::future::BoxFuture;
 use pirn::store::Store;
 use pirn::tools::{Verdict, tool_fn};
 use pirn::{
-    Engine, EngineBuilder, Event, EventType, Heard, Interaction, Model, ModelCall, ModelReply, Role, RunError,
-    RunReport, Spent, ToolCall, idempotency_key,
+    Engine, EngineBuilder, Event, EventType, Heard, Interaction, Model, ModelCall, ModelReply, ResumeError, Role,
+    RunBuilder, RunError, RunReport, Spent, ToolCall, idempotency_key,
 };
 use serde_json::{Value, json};
 
@@ -115,6 +115,14 @@ impl Outside {
             .model("main", Arc::new(Speaker(self.clone())))
     }
 
+    /// Puts the run into the store, for whoever plays it.
+    pub(crate) fn put(&self, bundle: &str, store: &(impl Store + Clone)) -> Result<(), ResumeError> {
+        let engine = self.engine(bundle, store.clone()).build().expect("builds");
+        let put = block_on(prepared(&engine).start_elsewhere());
+        engine.shutdown_blocking(Duration::from_secs(5));
+        put.map(|id| assert_eq!(&*id, RUN))
+    }
+
     /// Begins the run, or goes on with it, until it ends or its store fails. Whether it has ended.
     pub(crate) fn play(&self, bundle: &str, store: &(impl Store + Clone)) -> bool {
         let engine = self.engine(bundle, store.clone()).build().expect("builds");
@@ -122,11 +130,8 @@ impl Outside {
         let there = block_on(store.run(RUN)).expect("is read");
         let (run, events) = match there {
             None => {
-                let mut run = engine
-                    .run("main")
-                    .run_id(RUN)
-                    .input(json!({"ticket": 7, "weight": 0.1}))
-                    .answers(answered, |_, refused| assert_eq!(refused.code(), "STORE_ERROR"));
+                let mut run =
+                    prepared(&engine).answers(answered, |_, refused| assert_eq!(refused.code(), "STORE_ERROR"));
                 let events = run.blocking_events(&[], 65_536);
                 (run.start().expect("starts"), events)
             }
@@ -175,6 +180,11 @@ impl Outside {
         let before = self.known().events.insert(event.sequence, shown.clone());
         assert_eq!(before, None, "event {} was told twice: {shown}", event.sequence);
     }
+}
+
+fn prepared(engine: &Engine) -> RunBuilder {
+    let input = json!({"ticket": 7, "weight": 0.1});
+    engine.run("main").run_id(RUN).input(input)
 }
 
 /// A person's answer, which depends on the question alone.

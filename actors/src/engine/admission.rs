@@ -9,6 +9,7 @@ use pirn_core::conversation::Conversation;
 use pirn_core::definition::{Pinned, nearest};
 use pirn_core::error::{RunError, RunErrorCode};
 use pirn_core::graph::Graph;
+use pirn_core::run::SessionSeed;
 use pirn_sync::{Refused, admit, completion};
 use serde_json::{Map, Value};
 
@@ -126,33 +127,52 @@ impl EngineShared {
         from: Start,
     ) -> Result<(StartedRun, AdmittedRun), RunError> {
         let graphs = self.all_graphs();
-        let Some(graph) = graphs.get(&request.workflow_id).cloned() else {
-            return Err(self.no_workflow(&request.workflow_id));
-        };
-        let metadata = request.metadata;
-        let asked = request.session;
-        let seat = asked.map(|asked| self.sessions.enter(asked.id, asked.keeps_on_failure, &run_id));
-        let seat = seat.transpose()?;
+        let graph = self.asked_graph(&graphs, &request)?;
+        let metadata = request.metadata.clone();
+        let seat = self.seat(&run_id, &request)?;
         let session = seat.as_ref().map(SessionSeat::seed);
-        let beginning = || {
-            let conversation = self.conversation(&graph, request.conversation);
-            let pinned = laid_over(graph.config.pinned.clone().unwrap_or_default(), request.pinned);
-            Beginning::New(Box::new(NewRun {
-                graph,
-                input: Arc::new(request.input),
-                conversation,
-                pinned,
-                is_unlimited: from.is_unlimited,
-                deadline_ms: request.deadline_ms,
-                trigger_depth: from.trigger_depth,
-                session,
-            }))
-        };
+        let from_trigger = (from.is_unlimited, from.trigger_depth);
+        let beginning = || Beginning::New(Box::new(self.new_run(graph, request, session, from_trigger)));
         let attached = Attached {
             session: seat,
             ..from.attached
         };
         self.let_in((run_id, metadata), graphs, beginning, subscriptions, attached)
+    }
+
+    /// The workflow that is asked for.
+    pub(super) fn asked_graph(&self, graphs: &Graphs, request: &RunRequest) -> Result<Arc<Graph>, RunError> {
+        let graph = graphs.get(&request.workflow_id).cloned();
+        graph.ok_or_else(|| self.no_workflow(&request.workflow_id))
+    }
+
+    /// The place of a run in the session that it asks for.
+    pub(super) fn seat(&self, run_id: &Arc<str>, request: &RunRequest) -> Result<Option<SessionSeat>, RunError> {
+        let asked = request.session.clone();
+        let seat = asked.map(|asked| self.sessions.enter(asked.id, asked.keeps_on_failure, run_id));
+        seat.transpose()
+    }
+
+    /// What a run begins with, its metadata apart.
+    pub(super) fn new_run(
+        &self,
+        graph: Arc<Graph>,
+        request: RunRequest,
+        session: Option<SessionSeed>,
+        (is_unlimited, trigger_depth): (bool, u32),
+    ) -> NewRun {
+        let conversation = self.conversation(&graph, request.conversation);
+        let pinned = laid_over(graph.config.pinned.clone().unwrap_or_default(), request.pinned);
+        NewRun {
+            graph,
+            input: Arc::new(request.input),
+            conversation,
+            pinned,
+            is_unlimited,
+            deadline_ms: request.deadline_ms,
+            trigger_depth,
+            session,
+        }
     }
 
     /// Admits a run, new or not; what it begins with is made ready when it is in.

@@ -1,6 +1,7 @@
 //! The things that the runs of one engine share.
 
 mod admission;
+mod elsewhere;
 mod local;
 mod rebuild;
 mod run_ids;

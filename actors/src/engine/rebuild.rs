@@ -45,7 +45,7 @@ impl EngineShared {
         graphs: Graphs,
     ) -> Result<Rebuilt, Diverged> {
         let (at, metadata) = (begun.at, begun.seed.metadata.clone());
-        let mut seen = Seen::new(Arc::clone(&begun.seed.run_id), begun.listening);
+        let mut seen = Seen::new(&begun);
         let saw = &mut |replayed: Replayed<'_>| seen.saw(replayed);
         let machine = self.replay_seen(begun, told, Arc::clone(&graphs), saw)?;
         Ok(seen.rebuilt(machine, graphs, (at, metadata)))

@@ -71,7 +71,7 @@ impl SessionKeeper for MemorySessions {
         kept.put(left.id, left.state);
     }
 
-    fn is_durable(&self) -> bool {
+    fn keeps_places(&self) -> bool {
         false
     }
 }

@@ -42,8 +42,9 @@ pub trait SessionKeeper: Send + Sync + 'static {
     /// A run leaves this, which is durable by now where anything is.
     fn left(&self, left: SessionLeft);
 
-    /// True if a run that this process ends in the middle goes on in another.
-    fn is_durable(&self) -> bool;
+    /// True if a run that this process leaves has its place in its session until it ends, because this process alone says whose turn
+    /// it is.
+    fn keeps_places(&self) -> bool;
 }
 
 /// The state of a session that no run has left anything in.
@@ -186,7 +187,7 @@ impl Sessions {
     }
 }
 
-/// The place of a run in the order of its session. Dropping it gives it up; but a durable run that has not ended keeps its
+/// The place of a run in the order of its session. Dropping it gives it up; but a durable run that has not ended may keep its
 /// place, for whoever goes on with it.
 pub(crate) struct SessionSeat {
     sessions: Arc<Sessions>,
@@ -231,6 +232,11 @@ impl SessionSeat {
         }
     }
 
+    /// The run begins where nobody carries it: its place is that of one that a process has left.
+    pub(crate) fn begins_elsewhere(mut self) {
+        self.has_begun = true;
+    }
+
     /// The run is done with its session, and leaves this.
     pub(crate) fn leave(&mut self, left: Option<SessionLeft>) {
         if let Some(left) = left {
@@ -255,7 +261,7 @@ impl Drop for SessionSeat {
         if self.is_left {
             return;
         }
-        if self.has_begun && self.sessions.keeper.is_durable() {
+        if self.has_begun && self.sessions.keeper.keeps_places() {
             self.sessions.state().queues.abandon(&self.seed.id, &self.run);
         } else {
             self.go();

@@ -51,6 +51,8 @@ pub struct Begun {
     pub at: Millis,
     /// The event types that somebody listened to.
     pub listening: Listening,
+    /// No process carried the run then: what it begins with has not begun before one goes on with it.
+    pub uncarried: bool,
     /// With what.
     pub seed: RunSeed,
 }
@@ -61,6 +63,8 @@ pub struct Begun {
 pub struct BegunRecord {
     at: Millis,
     listening: Listening,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    uncarried: bool,
     run_id: Arc<str>,
     /// Its workflow's id.
     pub workflow_id: Arc<str>,
@@ -86,6 +90,7 @@ impl BegunRecord {
         Self {
             at: begun.at,
             listening: begun.listening,
+            uncarried: begun.uncarried,
             run_id: seed.run_id,
             workflow_id: Arc::clone(&seed.graph.workflow_id),
             input: seed.input,
@@ -143,6 +148,7 @@ impl BegunRecord {
         Begun {
             at: self.at,
             listening: self.listening,
+            uncarried: self.uncarried,
             seed: RunSeed {
                 run_id: self.run_id,
                 graph,

@@ -28,17 +28,12 @@ pub(crate) struct StoreJournal(pub(crate) Arc<Durable>);
 
 impl Journal for StoreJournal {
     fn begun(&self, begun: &Begun, graphs: &Graphs) -> Box<dyn RunJournal> {
-        let definition = self.0.definitions.of(graphs);
-        let (start, fault) = match serde_json::to_string(&BegunRecord::of(begun)) {
-            Ok(text) => (Content::new(text), None),
-            Err(error) => (Content::new(""), Some(unwritten(&error))),
+        let (start, fault) = match beginning(begun) {
+            Ok(start) => (start, None),
+            Err(fault) => (Content::new(""), Some(fault)),
         };
-        let mut new = NewRun::new(&*begun.seed.graph.workflow_id, definition.hash(), begun.at);
-        new.contents = vec![start.hash()];
-        new.is_carried = true;
-        new.session = begun.seed.session.as_ref().map(|session| session.id.to_string());
+        let next = start_of(begun, self.0.definitions.of(graphs), start);
         let run_id = Arc::clone(&begun.seed.run_id);
-        let next = Commit::start(&*run_id, new).content(definition).content(start);
         let claim = Claim::of_new(&self.0.store, &run_id);
         Box::new(StoredRun {
             fault,
@@ -51,6 +46,23 @@ impl Journal for StoreJournal {
     fn is_durable(&self) -> bool {
         true
     }
+}
+
+/// The beginning of a run, as it is written down.
+pub(super) fn beginning(begun: &Begun) -> Result<Content, RunError> {
+    let text = serde_json::to_string(&BegunRecord::of(begun)).map_err(|error| unwritten(&error))?;
+    Ok(Content::new(text))
+}
+
+/// A run's first commit: it begins so, over this definition.
+pub(super) fn start_of(begun: &Begun, definition: Content, start: Content) -> Commit {
+    let mut new = NewRun::new(&*begun.seed.graph.workflow_id, definition.hash(), begun.at);
+    new.contents = vec![start.hash()];
+    new.is_carried = !begun.uncarried;
+    new.session = begun.seed.session.as_ref().map(|session| session.id.to_string());
+    Commit::start(&*begun.seed.run_id, new)
+        .content(definition)
+        .content(start)
 }
 
 /// One run's way into the store.

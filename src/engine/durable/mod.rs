@@ -8,6 +8,7 @@
 mod claim;
 mod definition;
 mod doubts;
+mod elsewhere;
 mod fork;
 mod journal;
 mod migrate;

@@ -205,8 +205,9 @@ impl SessionKeeper for StoredSessions {
         // It is in the commit of the run's end.
     }
 
-    fn is_durable(&self) -> bool {
-        true
+    fn keeps_places(&self) -> bool {
+        // Of a store that several share, the store says whose turn it is.
+        self.0.claims().is_none()
     }
 }
 

@@ -95,6 +95,7 @@ impl<'a> Driver<'a> {
     fn begin(scene: &'a Scene, store: &'a dyn Store, receiver: &'a mut Receiver) -> Result<Self, StoreError> {
         let mut world = scene.workflows.clone();
         let begun = Begun {
+            uncarried: false,
             at: 1_000,
             listening: LISTENING,
             seed: RunSeed {

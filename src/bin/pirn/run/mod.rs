@@ -24,10 +24,10 @@ use pirn::check::{Checked, SourceFile};
 use pirn::faults::load_faults;
 use pirn::store::{RunFilter, Store};
 use pirn::tools::ToolRegistry;
-use pirn::{BuildError, Engine, RunError, RunReport, ThreadStatus};
+use pirn::{BuildError, Engine, RunBuilder, RunError, RunReport, ThreadStatus};
 use pirn_core::definition::{FaultCode, nearest};
 use pirn_core::graph::NodeKind;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::config::invalid_config;
 use crate::failure::Failure;
@@ -35,7 +35,7 @@ use crate::holder;
 use crate::interrupt::{self, Interrupt};
 use crate::place::{Place, SharedArgs};
 use crate::scripts::Level;
-use crate::store::{all, config_key, new_run_id, refused};
+use crate::store::{all, config_key, new_run_id, not_resumed, refused};
 use crate::terminal::{FAILED, INTERRUPTED, Output, answer, answer_shown, say, say_run};
 use crate::tools;
 use asking::Asking;
@@ -64,10 +64,12 @@ Examples:
   pirn run main.json trigger.json --profiles models.toml --events events.jsonl
   pirn run workflow.json --virtual-time --seed 7
   pirn run workflow.json --store runs.db --metadata tenant=acme --metadata user=u-7
+  pirn run workflow.json --store runs.db --detach
   pirn run chat.json --input '\"And then?\"' --store runs.db --session ada
 
 JSON: {runId, threadId, workflowId, session?, status, output, variables, error?, conversation{messages, markMap},
-tokens{context, spent}, usage?{nodes[], paths?[]}, budget?, nodes[], threads[], firings?[], elapsedMs}; {error{code, message, help?}} where nothing ran.
+tokens{context, spent}, usage?{nodes[], paths?[]}, budget?, nodes[], threads[], firings?[], elapsedMs}; {error{code, message, help?}} where nothing ran;
+{ok, runId} with --detach.
 
 Exit codes: 0 completed, 1 failed or invalid, 2 wrong usage or an unreadable file, 130 interrupted. Ctrl-C stops the run,
 which ends CANCELLED with what had finished; a second one ends the process.")]
@@ -101,6 +103,9 @@ pub(crate) struct Args {
     store: Option<String>,
     #[command(flatten)]
     shared: SharedArgs,
+    /// Put the run into the store and end: a worker carries it, or `pirn runs resume`
+    #[arg(long, conflicts_with_all = ["seeds", "events", "virtual_time", "stream", "answer"])]
+    detach: bool,
     /// Name the run
     #[arg(long, value_name = "ID")]
     run_id: Option<String>,
@@ -158,6 +163,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let place = args.shared.or(args.store.as_deref())?;
     if args.session.is_some() && place.is_none() {
         return Err(Failure::usage("USAGE", "--session needs the --store that keeps it"));
+    }
+    if args.detach && place.is_none() {
+        return Err(Failure::usage("USAGE", "--detach needs the --store that keeps the run"));
     }
     let run_id = args.run_id.clone().or_else(|| place.is_some().then(new_run_id));
     if let (Some(run_id), Some(_), false) = (&run_id, &place, args.quiet) {
@@ -328,6 +336,9 @@ fn execute(
         let config = args.given.config.place(&args.given.files);
         block_on(store.set_meta(&config_key(run_id), config)).map_err(|error| refused(&error))?;
     }
+    if args.detach {
+        return detach(prepared, engine, args.output);
+    }
     let record = match &args.events {
         Some(path) => Some(
             record::start(path, prepared.blocking_events(&[], BUFFER))
@@ -395,6 +406,17 @@ fn execute(
         ));
     }
     print((args.output, args.quiet), &report, steps, Some(&asked), was_interrupted)
+}
+
+/// Leaves the run to whoever carries it.
+fn detach(prepared: RunBuilder, engine: &Engine, output: Output) -> Result<ExitCode, Failure> {
+    let put = block_on(prepared.start_elsewhere());
+    engine.shutdown_blocking(GRACE);
+    let run_id = put.map_err(|error| not_resumed(&error))?;
+    Ok(match output {
+        Output::Json => answer(&format!("{:#}\n", json!({"ok": true, "runId": run_id})), 0),
+        Output::Text => answer(&format!("{run_id}\n"), 0),
+    })
 }
 
 /// Which replies are shown.

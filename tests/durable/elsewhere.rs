@@ -1,0 +1,115 @@
+//! Runs that one process puts into the store, and another carries.
+
+use std::sync::Arc;
+
+use futures::executor::block_on;
+use pirn::store::{MemoryStore, RunStatus, Store};
+use pirn::{Engine, ResumeError, ThreadStatus};
+use serde_json::json;
+
+use crate::crashes::compare;
+use crate::failing::{Crash, Failing};
+use crate::outside::{Known, Outside, RUN};
+use crate::{small, workflows};
+
+fn all() -> Vec<String> {
+    let small = small::all().into_iter().map(|(_, bundle)| bundle);
+    workflows::all().into_iter().chain(small).collect()
+}
+
+fn has_doubts(known: &Known) -> bool {
+    known.events.values().any(|event| event["type"] == "EFFECT_IN_DOUBT")
+}
+
+#[test]
+fn a_run_that_another_process_carries_comes_to_the_same_and_nothing_of_it_is_in_doubt() {
+    for (number, bundle) in all().into_iter().enumerate() {
+        let here = Outside::default();
+        assert!(here.play(&bundle, &MemoryStore::new()));
+        let store = MemoryStore::new();
+        let elsewhere = Outside::default();
+        elsewhere.put(&bundle, &store).expect("is put");
+        assert_eq!(
+            *elsewhere.known(),
+            Known::default(),
+            "{number}: nothing is done by whoever puts it"
+        );
+        assert!(elsewhere.play(&bundle, &store), "{number}");
+        let (here, elsewhere) = (here.known(), elsewhere.known());
+        compare(&bundle, &Known::default(), &elsewhere, &here, &format!("{number}"));
+        assert!(!has_doubts(&elsewhere), "{number}: {bundle}");
+        let times = elsewhere.asked.values().max().copied().unwrap_or_default();
+        assert!(times <= 1, "{number}: {:?}", elsewhere.asked);
+    }
+}
+
+#[test]
+fn the_first_process_that_carries_it_leaves_its_calls_in_doubt_as_ever() {
+    let mut doubts = 0;
+    for bundle in all() {
+        let whole = Outside::default();
+        assert!(whole.play(&bundle, &MemoryStore::new()));
+        for at in 0..3 {
+            let store = MemoryStore::new();
+            let killed = Outside::default();
+            killed.put(&bundle, &store).expect("is put");
+            killed.play(&bundle, &Failing::new(store.clone(), Crash::Before(at)));
+            let before = killed.known().clone();
+            let again = Outside::of(before.clone());
+            assert!(again.play(&bundle, &store), "{at}");
+            compare(
+                &bundle,
+                &before,
+                &again.known(),
+                &whole.known(),
+                &format!("before {at}"),
+            );
+            doubts += u32::from(has_doubts(&again.known()));
+        }
+    }
+    assert!(doubts > 10, "only {doubts}");
+}
+
+const SHORT: &str = r#"{"id": "short", "edges": [{"from": "start", "to": "end"}],
+    "nodes": [{"id": "start", "type": "START"}, {"id": "end", "type": "END", "config": {"output": "input"}}]}"#;
+
+fn engine(store: &MemoryStore) -> Engine {
+    let engine = Engine::builder().virtual_time(None).store(store.clone());
+    engine.workflows(SHORT).build().expect("builds")
+}
+
+#[test]
+fn a_run_that_can_not_be_put_is_refused_with_its_reason_and_nothing_is_kept() {
+    let store = MemoryStore::new();
+    let engine = engine(&store);
+    let put = |workflow: &str| block_on(engine.run(workflow).run_id(RUN).start_elsewhere());
+    let code = |put: Result<Arc<str>, ResumeError>| put.expect_err("is refused").code();
+    assert_eq!(code(put("none")), "WORKFLOW_NOT_FOUND");
+    assert!(block_on(store.run(RUN)).expect("is read").is_none());
+    assert!(put("short").is_ok());
+    assert_eq!(code(put("short")), "RUN_EXISTS");
+    let storeless = Engine::builder().workflows(SHORT).build().expect("builds");
+    assert_eq!(code(block_on(storeless.run("short").start_elsewhere())), "NO_STORE");
+    let status = block_on(store.run(RUN)).expect("is read").map(|run| run.status);
+    assert_eq!(status, Some(RunStatus::Unfinished));
+}
+
+#[test]
+fn a_run_that_was_put_has_its_turn_in_its_session_before_those_that_came_later() {
+    let store = MemoryStore::new();
+    let engine = engine(&store);
+    let of_session = |input: &str| engine.run("short").input(input).session("s");
+    let first = block_on(of_session("first").start_elsewhere()).expect("is put");
+    let second = of_session("second").start().expect("starts").outcome_blocking();
+    let code = second.error.as_ref().map(|error| error.code.as_str());
+    assert_eq!(code, Some("SESSION_BUSY"), "it is behind one that nobody carries");
+    let carried = block_on(engine.resume(&*first).start())
+        .expect("goes on")
+        .outcome_blocking();
+    assert_eq!(
+        (carried.status, &carried.output),
+        (ThreadStatus::Completed, &json!("first"))
+    );
+    let third = of_session("third").start().expect("starts").outcome_blocking();
+    assert_eq!(third.status, ThreadStatus::Completed, "{:?}", third.error);
+}
