@@ -109,22 +109,21 @@ impl ServerHandler for McpServer {
                 None,
             ));
         };
-        let arguments = request.arguments.unwrap_or_default();
-        let start = Start {
-            workflow: offer.info.id.clone(),
-            input: input(offer, arguments),
-            ..Start::default()
-        };
-        let (run, after) = match request.request_state.as_deref() {
-            Some(state) => {
-                self.answered(offer, state, request.input_responses.unwrap_or_default())
-                    .await?
-            }
-            None => match self.service.start(start).await {
+        let (run, after) = if let Some(state) = request.request_state.as_deref() {
+            // The arguments come again and are not read: the run has its input.
+            self.answered(offer, state, request.input_responses.unwrap_or_default())
+                .await?
+        } else {
+            let start = Start {
+                workflow: offer.info.id.clone(),
+                input: input(offer, request.arguments.unwrap_or_default()),
+                ..Start::default()
+            };
+            match self.service.start(start).await {
                 Ok(run) => (run, 0),
                 // The model that calls may mend it.
                 Err(problem) => return Ok(failed(&format!("{}: {}", problem.code(), problem.detail())).into()),
-            },
+            }
         };
         let asks = Asks::of(&context);
         let progress = context
@@ -300,7 +299,11 @@ fn input_required(run: &Run, questions: &[Interaction], after: u64) -> InputRequ
     let requests = questions
         .iter()
         .map(|question| (question.id.clone(), request(question)));
-    InputRequiredResult::new(Some(requests.collect()), Some(format!("{}@{after}", run.id())))
+    let state = InterruptId {
+        interaction: run.id(),
+        after,
+    };
+    InputRequiredResult::new(Some(requests.collect()), Some(state.to_string()))
 }
 
 async fn tell(peer: &Peer<RoleServer>, token: &ProgressToken, ended: u32, event: &Event) {

@@ -25,6 +25,7 @@
 )]
 
 mod access;
+mod agui_thread;
 mod api;
 mod archive;
 mod body;
@@ -40,6 +41,7 @@ mod metrics;
 mod options;
 mod problem;
 mod progress;
+mod questions;
 mod recorder;
 mod runs;
 mod sse;

@@ -68,6 +68,8 @@ problem_codes! {
     RunEnded = "RUN_ENDED", CONFLICT, "The run has ended";
     /// The question was answered, withdrawn, or never asked.
     InteractionClosed = "INTERACTION_CLOSED", CONFLICT, "The question waits no longer";
+    /// Open interrupts of an AG-UI thread that its next input does not answer.
+    InterruptsOpen = "INTERRUPTS_OPEN", CONFLICT, "Interrupts wait for answers";
     /// Another run has this id.
     RunIdTaken = "RUN_ID_TAKEN", CONFLICT, "The run's id is taken";
     /// A request with this idempotency key is being handled.

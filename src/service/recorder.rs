@@ -19,6 +19,7 @@ pub(super) async fn record(service: Service, run: Arc<Run>, mut events: Events) 
                 if *event.thread_id == *main_thread {
                     run.progress.observe(&event);
                 }
+                run.questions.observe(&event);
                 meter.observe(&event);
                 run.log.push(event);
             }

@@ -1,6 +1,7 @@
 //! The runs that the process remembers: those under way, and the last that ended.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use serde_json::{Value, json};
@@ -10,6 +11,7 @@ use super::event_log::EventLog;
 use super::limits::{Limits, StreamGate};
 use super::problem::{Problem, ProblemCode};
 use super::progress::Progress;
+use super::questions::Questions;
 use crate::{RunHandle, RunReport};
 
 /// A run that was started here.
@@ -20,6 +22,7 @@ pub(super) struct Run {
     left: OnceLock<&'static str>,
     pub(super) log: EventLog,
     pub(super) progress: Progress,
+    pub(super) questions: Questions,
     pub(super) streams: StreamGate,
 }
 
@@ -39,6 +42,7 @@ impl Run {
             left: OnceLock::new(),
             log: EventLog::new(limits.events_per_run, limits.event_bytes_per_run),
             progress: Progress::default(),
+            questions: Questions::default(),
             streams: StreamGate::new(limits.streams_per_run),
         }
     }
@@ -187,6 +191,17 @@ impl Runs {
 
     pub(super) fn find(&self, id: &str) -> Option<Arc<Run>> {
         self.state().by_id.get(id).cloned()
+    }
+
+    /// The runs whose ids begin so and that have not ended.
+    pub(super) fn with_prefix(&self, prefix: &str) -> Vec<Arc<Run>> {
+        let state = self.state();
+        let from = (Bound::Included(prefix), Bound::Unbounded);
+        let runs = state.by_id.range::<str, _>(from).map(|(_, run)| run);
+        runs.take_while(|run| run.id().starts_with(prefix))
+            .filter(|run| run.outcome().is_none())
+            .cloned()
+            .collect()
     }
 
     /// A run has ended and its log is closed: it stays until too many have ended after it.

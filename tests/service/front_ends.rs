@@ -10,7 +10,7 @@ fn asked(text: &str) -> Value {
                      {"id": "m2", "role": "user", "content": text}]})
 }
 
-async fn agui(world: &World, workflow: &str) -> Vec<Value> {
+pub(crate) async fn agui(world: &World, workflow: &str) -> Vec<Value> {
     let events = Events::open(world.post(&format!("/v1/agui/{workflow}"), &asked("time?"))).await;
     events.all().await.into_iter().map(|event| event.json).collect()
 }
@@ -22,7 +22,7 @@ async fn chat(world: &World, workflow: &str) -> Vec<Value> {
     events.all().await.into_iter().map(|event| event.json).collect()
 }
 
-fn types(events: &[Value]) -> Vec<&str> {
+pub(crate) fn types(events: &[Value]) -> Vec<&str> {
     events.iter().filter_map(|event| event["type"].as_str()).collect()
 }
 
@@ -111,139 +111,6 @@ async fn a_run_that_fails_is_an_error_and_one_that_says_nothing_says_its_output(
         .find(|event| event["type"] == "TEXT_MESSAGE_CONTENT")
         .expect("a text");
     assert!(text["delta"].as_str().expect("a text").contains("time?"));
-}
-
-/// The events of the AG-UI run that answers interrupts.
-async fn resume(world: &World, workflow: &str, answers: &Value) -> Vec<Value> {
-    let body = json!({"threadId": "t1", "runId": "r2", "messages": [], "resume": answers});
-    let events = Events::open(world.post(&format!("/v1/agui/{workflow}"), &body)).await;
-    events.all().await.into_iter().map(|event| event.json).collect()
-}
-
-fn interrupts(events: &[Value]) -> Vec<Value> {
-    let last = events.last().expect("an end");
-    assert_eq!(
-        (&last["type"], &last["outcome"]["type"]),
-        (&json!("RUN_FINISHED"), &json!("interrupt")),
-        "{events:?}"
-    );
-    let opened = events.iter().filter(|event| event["type"] == "STEP_STARTED").count();
-    let closed = events.iter().filter(|event| event["type"] == "STEP_FINISHED").count();
-    assert_eq!(opened, closed, "no step is left open: {events:?}");
-    last["outcome"]["interrupts"].as_array().cloned().unwrap_or_default()
-}
-
-fn resolved(interrupt: &Value, payload: &Value) -> Value {
-    json!({"interruptId": interrupt["id"], "status": "resolved", "payload": payload})
-}
-
-#[tokio::test]
-async fn a_run_that_waits_for_a_person_ends_with_an_interrupt_and_the_next_input_answers_it_once() {
-    let world = World::new().await;
-    let asked = interrupts(&agui(&world, "asks").await);
-    assert_eq!(asked.len(), 1);
-    assert_eq!(
-        (&asked[0]["reason"], &asked[0]["message"], &asked[0]["responseSchema"]),
-        (
-            &json!("input_required"),
-            &json!("Which?"),
-            &json!({"enum": ["red", "blue"]})
-        )
-    );
-    let wrong = resume(&world, "asks", &json!([resolved(&asked[0], &json!("green"))])).await;
-    assert_eq!(types(&wrong), ["RUN_ERROR"]);
-    assert_eq!(wrong[0]["code"], "INVALID_ANSWER");
-    let answer = json!([resolved(&asked[0], &json!("blue"))]);
-    let ended = resume(&world, "asks", &answer).await;
-    assert_eq!(
-        types(&ended),
-        [
-            "RUN_STARTED",
-            "STEP_STARTED",
-            "STEP_FINISHED",
-            "TEXT_MESSAGE_START",
-            "TEXT_MESSAGE_CONTENT",
-            "TEXT_MESSAGE_END",
-            "RUN_FINISHED"
-        ],
-        "what the first stream told is not told again"
-    );
-    let last = ended.last().expect("an end");
-    assert_eq!(
-        (&last["runId"], &last["result"]),
-        (&json!("r2"), &json!(["blue", null]))
-    );
-    assert_eq!(
-        resume(&world, "asks", &answer).await,
-        ended,
-        "the same answer again is none"
-    );
-    let late = resume(&world, "asks", &json!([resolved(&asked[0], &json!("red"))])).await;
-    assert_eq!(late[0]["code"], "INTERACTION_CLOSED");
-    for id in ["none", "no.such.0@1", "x@y"] {
-        let unknown = resume(&world, "asks", &json!([{"interruptId": id, "status": "resolved"}])).await;
-        assert_eq!(types(&unknown), ["RUN_ERROR"], "{id}");
-    }
-}
-
-#[tokio::test]
-async fn questions_at_once_are_interrupts_until_each_is_answered_and_a_person_who_gives_up_cancels() {
-    let world = World::new().await;
-    let mut asked = interrupts(&agui(&world, "two-people").await);
-    let mut answered = Vec::new();
-    let ended = loop {
-        let first = asked.remove(0);
-        answered.push(first["message"].clone());
-        let events = resume(&world, "two-people", &json!([resolved(&first, &json!("yes"))])).await;
-        if events.last().is_some_and(|last| last["outcome"]["type"] == "success") {
-            break events;
-        }
-        asked = interrupts(&events);
-    };
-    answered.sort_by_key(ToString::to_string);
-    assert_eq!(answered, [json!("Ada?"), json!("Bob?")]);
-    assert_eq!(ended.last().expect("an end")["result"], "both");
-    let asked = interrupts(&agui(&world, "asks").await);
-    let ended = resume(
-        &world,
-        "asks",
-        &json!([{"interruptId": asked[0]["id"], "status": "cancelled"}]),
-    )
-    .await;
-    assert_eq!(ended.last().expect("an end")["outcome"], json!({"type": "cancelled"}));
-}
-
-#[tokio::test]
-async fn a_tool_call_that_needs_consent_is_an_interrupt_of_that_call() {
-    let world = World::new().await;
-    for (payload, result) in [
-        (json!({"approved": true}), "paid 7"),
-        (json!({"approved": true, "editedArgs": {"amount": 5}}), "paid 5"),
-        (json!({"approved": false, "reason": "too much"}), "too much"),
-    ] {
-        let events = agui(&world, "careful").await;
-        let asked = interrupts(&events);
-        let called = events
-            .iter()
-            .find(|event| event["type"] == "TOOL_CALL_START")
-            .expect("the call");
-        assert_eq!(
-            (&asked[0]["reason"], &asked[0]["toolCallId"]),
-            (&json!("tool_call"), &called["toolCallId"])
-        );
-        let ended = resume(&world, "careful", &json!([resolved(&asked[0], &payload)])).await;
-        assert!(!types(&ended).contains(&"TOOL_CALL_START"), "it was told before");
-        let told = ended
-            .iter()
-            .find(|event| event["type"] == "TOOL_CALL_RESULT")
-            .expect("a result");
-        assert_eq!(told["toolCallId"], called["toolCallId"]);
-        assert!(
-            told["content"].as_str().is_some_and(|text| text.contains(result)),
-            "{told}"
-        );
-        assert_eq!(ended.last().expect("an end")["result"], "done");
-    }
 }
 
 #[tokio::test]

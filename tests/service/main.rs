@@ -10,6 +10,7 @@ mod events;
 mod front_ends;
 mod hostile;
 mod interactions;
+mod interrupts;
 mod load;
 #[cfg(feature = "mcp")]
 mod mcp_questions;

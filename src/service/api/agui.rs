@@ -1,5 +1,6 @@
 //! AG-UI: a workflow as an agent that an AG-UI client talks to.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use axum::extract::{Path, State};
@@ -8,6 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
+use super::super::agui_thread::{AgUiThread, check_all_answered};
 use super::super::body::JsonBody;
 use super::super::feed::Feed;
 use super::super::problem::{Problem, ProblemCode};
@@ -45,7 +47,8 @@ pub(crate) struct RunAgentInput {
 ///
 /// The run's input is `{message, threadId, state, context, forwardedProps}`, where `message` is the text of the last user
 /// message; the messages before it are the conversation. A run that waits for people ends its stream with an interrupt for each
-/// question; the next input's `resume` answers them, and its stream goes on where that one ended.
+/// question; the next input's `resume` answers all of them, and its stream goes on where that one ended. An input that does not
+/// is refused with a RUN_ERROR.
 #[utoipa::path(
     post, path = "/v1/agui/{workflow}", tag = "front ends", params(("workflow" = String, Path, description = "The workflow")),
     request_body = RunAgentInput,
@@ -61,8 +64,12 @@ pub(crate) async fn run(
     body: JsonBody<RunAgentInput>,
 ) -> Result<Response, Problem> {
     let asked = body.value;
+    let thread = AgUiThread::new(&workflow, &asked.thread_id);
     if !asked.resume.is_empty() {
-        return Ok(resume(&service, asked).await);
+        return Ok(resume(&service, &thread, asked).await);
+    }
+    if let Err(problem) = thread.check_none_waits(&service).await {
+        return Ok(refusal(&problem));
     }
     let Turn { message, before } = turn(&asked.messages)?;
     let input = json!({
@@ -76,6 +83,7 @@ pub(crate) async fn run(
         workflow,
         input,
         conversation: before,
+        run_id: Some(thread.new_run_id(&service)),
         ..Start::default()
     };
     let run = service.start(start).await?;
@@ -85,44 +93,54 @@ pub(crate) async fn run(
 }
 
 /// The stream of a run whose questions a client answers. Answers are refused in the stream, as AG-UI says.
-async fn resume(service: &Service, asked: RunAgentInput) -> Response {
-    match resumed(service, &asked.resume).await {
+async fn resume(service: &Service, thread: &AgUiThread, asked: RunAgentInput) -> Response {
+    match resumed(service, thread, &asked.resume).await {
         Ok((feed, main_thread)) => {
             let wire = AgUi::new((asked.thread_id, asked.run_id), main_thread, true);
             sse::response(feed, wire, ())
         }
-        Err((code, message)) => {
-            let mut out = Vec::new();
-            sse::data(
-                &mut out,
-                &json!({"type": "RUN_ERROR", "code": code, "message": message}),
-            );
-            sse::whole(out)
-        }
+        Err(problem) => refusal(&problem),
     }
 }
 
+/// A stream that says why an input is refused.
+fn refusal(problem: &Problem) -> Response {
+    let mut out = Vec::new();
+    let error = json!({"type": "RUN_ERROR", "code": problem.code(), "message": problem.detail()});
+    sse::data(&mut out, &error);
+    sse::whole(out)
+}
+
 /// Answers the questions of a run; its events from where the stream ended.
-async fn resumed(service: &Service, resume: &[Resume]) -> Result<(Feed, String), (&'static str, String)> {
-    let told = |problem: Problem| (problem.code(), problem.detail().to_owned());
-    let unknown = |id: &str| {
-        let problem = Problem::new(ProblemCode::InvalidValue, format!("there is no interrupt {id}"));
-        told(problem)
-    };
-    let mut place: Option<(Arc<Run>, u64)> = None;
+async fn resumed(service: &Service, thread: &AgUiThread, resume: &[Resume]) -> Result<(Feed, String), Problem> {
+    let invalid = |detail: String| Problem::new(ProblemCode::InvalidValue, detail);
+    let mut found: Option<Arc<Run>> = None;
+    let mut entries = Vec::with_capacity(resume.len());
     for entry in resume {
-        let id = InterruptId::read(&entry.interrupt_id).ok_or_else(|| unknown(&entry.interrupt_id))?;
-        let run = run_of(service, id.interaction).map_err(told)?;
-        if place.as_ref().is_some_and(|(other, _)| other.id() != run.id()) {
-            let detail = "these are interrupts of several runs";
-            return Err(told(Problem::new(ProblemCode::InvalidValue, detail)));
+        let unknown = || invalid(format!("there is no interrupt {}", entry.interrupt_id));
+        let id = InterruptId::read(&entry.interrupt_id).ok_or_else(unknown)?;
+        let run = run_of(service, id.interaction)?;
+        if !thread.has(&run) {
+            let detail = format!("interrupt {} is not one of this thread", entry.interrupt_id);
+            return Err(invalid(detail));
         }
-        answer(&run, &id, entry).await.map_err(told)?;
-        let after = place.map_or(id.after, |(_, after)| after.min(id.after));
-        place = Some((run, after));
+        if found.as_ref().is_some_and(|other| other.id() != run.id()) {
+            return Err(invalid("these are interrupts of several runs".to_owned()));
+        }
+        entries.push((id, entry));
+        found = Some(run);
     }
-    let (run, after) = place.ok_or_else(|| unknown(""))?;
-    let feed = Feed::open(service, &run, after).map_err(told)?;
+    let run = found.ok_or_else(|| invalid("there is no interrupt".to_owned()))?;
+    let told = |id: &InterruptId<'_>| id.after;
+    let first = entries.iter().map(|(id, _)| told(id)).min().unwrap_or_default();
+    let last = entries.iter().map(|(id, _)| told(id)).max().unwrap_or_default();
+    let answered: BTreeSet<&str> = entries.iter().map(|(id, _)| id.interaction).collect();
+    // None is answered where one is left out.
+    check_all_answered(&run, &answered, last).await?;
+    for (id, entry) in &entries {
+        answer(&run, id, entry).await?;
+    }
+    let feed = Feed::open(service, &run, first)?;
     Ok((feed, run.main_thread()))
 }
 

@@ -149,9 +149,13 @@ impl AgUi {
     }
 
     /// The stream ends, and the run waits for these answers.
-    fn interrupted(&mut self, questions: &[Interaction], after: u64) -> Vec<Value> {
+    fn interrupted(&mut self, questions: &[Interaction], feed: &Feed) -> Vec<Value> {
         let mut out = self.close();
-        let interrupts: Vec<Value> = questions.iter().map(|asked| interrupt(asked, after)).collect();
+        let put_at = |asked: &Interaction| feed.run().questions.put(&asked.id).map(|put| put.at);
+        let interrupts = questions
+            .iter()
+            .map(|asked| interrupt(asked, feed.read_to(), put_at(asked)));
+        let interrupts: Vec<Value> = interrupts.collect();
         out.push(json!({
             "type": "RUN_FINISHED", "threadId": self.thread_id, "runId": self.run_id,
             "outcome": {"type": "interrupt", "interrupts": interrupts},
@@ -215,7 +219,7 @@ impl Wire for AgUi {
             if open.is_empty() {
                 return false;
             }
-            for event in self.interrupted(&open, feed.read_to()) {
+            for event in self.interrupted(&open, feed) {
                 data(out, &event);
             }
             true

@@ -4,7 +4,12 @@
 //! |---|---|---|
 //! | of a USER_INTERACTION node | `input_required`, its schema or choices | `payload`; `cancelled` cancels the run |
 //! | consent to a tool call | `tool_call`, `{approved, editedArgs?, reason?}` | allow or refuse; `cancelled` refuses |
+//!
+//! `expiresAt` is the end of a question's time limit.
 
+use std::fmt;
+
+use chrono::{DateTime, SecondsFormat};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -25,16 +30,29 @@ impl<'a> InterruptId<'a> {
     }
 }
 
-/// A question as an interrupt.
-pub(super) fn interrupt(asked: &Interaction, after: u64) -> Value {
+impl fmt::Display for InterruptId<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.interaction, self.after)
+    }
+}
+
+/// A question as an interrupt; it was put at a time in milliseconds since the Unix epoch.
+pub(super) fn interrupt(asked: &Interaction, after: u64, put_at: Option<u64>) -> Value {
+    let id = InterruptId {
+        interaction: &asked.id,
+        after,
+    };
     let mut interrupt = json!({
-        "id": format!("{}@{after}", asked.id),
+        "id": id.to_string(),
         "message": asked.question,
         "metadata": {"pirn": {
             "interactionId": asked.id, "nodeId": asked.node_id, "threadId": asked.thread_id,
             "assignee": asked.assignee, "choices": asked.choices, "timeoutMs": asked.timeout_ms,
         }},
     });
+    if let Some(at) = put_at.and_then(|put_at| expiry(put_at, asked.timeout_ms?)) {
+        interrupt["expiresAt"] = json!(at);
+    }
     if let Some(tool) = &asked.tool {
         interrupt["reason"] = json!("tool_call");
         interrupt["toolCallId"] = json!(tool.tool_call_id);
@@ -48,6 +66,13 @@ pub(super) fn interrupt(asked: &Interaction, after: u64) -> Value {
         }
     }
     interrupt
+}
+
+/// The end of a time limit, as ISO 8601 has it.
+fn expiry(put_at: u64, timeout_ms: u64) -> Option<String> {
+    let at = i64::try_from(put_at.checked_add(timeout_ms)?).ok()?;
+    let at = DateTime::from_timestamp_millis(at)?;
+    Some(at.to_rfc3339_opts(SecondsFormat::Millis, true))
 }
 
 fn approval(tool: &ToolConsent) -> Value {

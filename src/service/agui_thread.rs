@@ -1,0 +1,81 @@
+//! The runs of an AG-UI thread, and its rule that a thread with open interrupts takes their answers alone.
+//!
+//! A run's id says whose it is, so that the thread is found again after the process was killed.
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+
+use super::problem::{Problem, ProblemCode};
+use super::runs::Run;
+use super::state::Service;
+use super::wire::interrupts::InterruptId;
+use crate::Interaction;
+use crate::store::ContentHash;
+
+/// Interrupts that a refusal names; of more it says how many.
+const MAX_NAMED: usize = 20;
+
+/// Digits of the hash in the ids of a thread's runs.
+const DIGITS: usize = 32;
+
+/// A client's thread with one workflow.
+pub(super) struct AgUiThread {
+    /// The beginning of its runs' ids, and of no others.
+    prefix: String,
+}
+
+impl AgUiThread {
+    pub(super) fn new(workflow: &str, thread_id: &str) -> Self {
+        let hash = ContentHash::of(&json!([workflow, thread_id]).to_string()).to_string();
+        Self {
+            prefix: format!("agui-{}-", &hash[..DIGITS]),
+        }
+    }
+
+    pub(super) fn new_run_id(&self, service: &Service) -> String {
+        format!("{}{}", self.prefix, service.new_run_id())
+    }
+
+    pub(super) fn has(&self, run: &Run) -> bool {
+        run.id().starts_with(&self.prefix)
+    }
+
+    /// Checks that no question of the thread's runs waits.
+    pub(super) async fn check_none_waits(&self, service: &Service) -> Result<(), Problem> {
+        let mut waiting = Vec::new();
+        for run in service.runs().with_prefix(&self.prefix) {
+            let (after, _) = run.log.last();
+            let open = run.handle.interactions().await;
+            waiting.extend(open.into_iter().map(|asked| (asked, after)));
+        }
+        check_none(&waiting)
+    }
+}
+
+/// Checks that every question is answered that a client was told of: those that were put up to an event.
+pub(super) async fn check_all_answered(run: &Run, answered: &BTreeSet<&str>, told: u64) -> Result<(), Problem> {
+    let open = run.handle.interactions().await.into_iter();
+    let is_told = |asked: &Interaction| run.questions.put(&asked.id).is_some_and(|put| put.sequence <= told);
+    let left = open.filter(|asked| !answered.contains(&*asked.id) && is_told(asked));
+    check_none(&left.map(|asked| (asked, told)).collect::<Vec<_>>())
+}
+
+fn check_none(waiting: &[(Interaction, u64)]) -> Result<(), Problem> {
+    if waiting.is_empty() {
+        return Ok(());
+    }
+    let named = waiting.iter().take(MAX_NAMED).map(|(asked, after)| {
+        let id = InterruptId {
+            interaction: &asked.id,
+            after: *after,
+        };
+        format!("{id} ({})", asked.question)
+    });
+    let mut named: Vec<String> = named.collect();
+    if let Some(more) = waiting.len().checked_sub(MAX_NAMED).filter(|more| *more > 0) {
+        named.push(format!("{more} more"));
+    }
+    let detail = format!("`resume` has to answer every open interrupt: {}", named.join(", "));
+    Err(Problem::new(ProblemCode::InterruptsOpen, detail))
+}

@@ -1,0 +1,52 @@
+//! The moments at which the open questions of a run were put, from its events.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pirn_core::event::{Event, EventType};
+use serde_json::Value;
+
+/// A question's INTERACTION_REQUESTED event.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Put {
+    pub(super) sequence: u64,
+    /// Milliseconds since the Unix epoch.
+    pub(super) at: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Questions {
+    /// By id; those alone that have not ended.
+    put: Mutex<BTreeMap<String, Put>>,
+}
+
+impl Questions {
+    pub(super) fn observe(&self, event: &Event) {
+        let id = || event.raised.data.get("interactionId").and_then(Value::as_str);
+        match event.raised.event_type {
+            EventType::InteractionRequested => {
+                let put = Put {
+                    sequence: event.sequence,
+                    at: event.timestamp,
+                };
+                self.state().extend(id().map(|id| (id.to_owned(), put)));
+            }
+            EventType::InteractionAnswered | EventType::InteractionWithdrawn | EventType::InteractionTimedOut => {
+                if let Some(id) = id() {
+                    self.state().remove(id);
+                }
+            }
+            _other => {}
+        }
+    }
+
+    /// The moment at which an open question was put; none where its event has not come.
+    pub(super) fn put(&self, id: &str) -> Option<Put> {
+        self.state().get(id).copied()
+    }
+
+    fn state(&self) -> MutexGuard<'_, BTreeMap<String, Put>> {
+        // Every holder leaves it whole.
+        self.put.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
