@@ -9,7 +9,10 @@
 //! | `branch` | a fork's path starts | it ends |
 //! | `join` | a JOIN waits | it is decided; linked to its branches |
 //! | `chat` | a model request is prepared | the reply, or the node's failure |
-//! | `execute_tool` | a tool call starts | it ends |
+//! | `execute_tool` | a tool call starts; where a person is asked before, with the answer | it ends |
+//! | `wait` | a person is asked; a WAIT begins | the question ends; the WAIT ends |
+//!
+//! What a person takes for an answer is in no span of work, only in those of the threads and runs around it.
 
 mod export;
 pub mod names;

@@ -42,6 +42,18 @@ struct Thread {
     join: Option<Open>,
     chat: Option<Chat>,
     tools: BTreeMap<String, Open>,
+    /// A WAIT that it stands in.
+    wait: Option<Wait>,
+    /// By id.
+    questions: BTreeMap<String, Wait>,
+}
+
+/// A WAIT, or a question to a person.
+struct Wait {
+    open: Open,
+    node: String,
+    /// The tool call that the question is about: it begins with the answer.
+    tool_call: Option<String>,
 }
 
 /// Something that has begun.
@@ -100,6 +112,11 @@ impl Spans {
             EventType::ToolCallStarted,
             EventType::ToolCallCompleted,
             EventType::ToolCallFailed,
+            EventType::InteractionRequested,
+            EventType::InteractionAnswered,
+            EventType::InteractionTimedOut,
+            EventType::InteractionWithdrawn,
+            EventType::NodeStarted,
             EventType::NodeCompleted,
             EventType::NodeFailed,
         ]
@@ -138,6 +155,8 @@ impl Spans {
                     join: None,
                     chat: None,
                     tools: BTreeMap::new(),
+                    wait: None,
+                    questions: BTreeMap::new(),
                 };
                 run.threads.insert(Arc::clone(&event.thread_id), thread);
             }
@@ -234,6 +253,40 @@ impl Spans {
                     shapes.push(shape);
                 }
             }
+            EventType::InteractionRequested => {
+                let tool = data.get("tool").and_then(|tool| tool["toolCallId"].as_str());
+                let wait = Wait {
+                    open: open(vec![KeyValue::new(names::INTERACTION_ID, text("interactionId"))]),
+                    node: text("nodeId"),
+                    tool_call: tool.map(str::to_owned),
+                };
+                thread.questions.insert(text("interactionId"), wait);
+            }
+            EventType::InteractionAnswered | EventType::InteractionTimedOut | EventType::InteractionWithdrawn => {
+                if let Some(mut wait) = thread.questions.remove(&text("interactionId")) {
+                    let call = wait.tool_call.as_ref().and_then(|id| thread.tools.get_mut(id));
+                    if let Some(call) = call {
+                        call.began = event.timestamp;
+                    }
+                    let end = match event.raised.event_type {
+                        EventType::InteractionAnswered => "answered",
+                        EventType::InteractionTimedOut => "timed_out",
+                        _other => "withdrawn",
+                    };
+                    wait.open.attributes.push(KeyValue::new(names::WAIT_END, end));
+                    shapes.push(wait.shape(event));
+                }
+            }
+            EventType::NodeStarted => {
+                // One that is tried again goes on waiting.
+                if text("nodeType") == "WAIT" && thread.wait.is_none() {
+                    thread.wait = Some(Wait {
+                        open: open(Vec::new()),
+                        node: text("nodeId"),
+                        tool_call: None,
+                    });
+                }
+            }
             EventType::NodeCompleted | EventType::NodeFailed => {
                 let error = data.get("error").filter(|error| error.is_object());
                 let node_type = text("nodeType");
@@ -252,6 +305,11 @@ impl Spans {
                     links = children.map(|thread| thread_span(&event.run_id, thread)).collect();
                     let name = format!("join {}", text("nodeId"));
                     let mut shape = join.shape(event, "join", name.into(), SpanKind::Internal);
+                    shape.error = error;
+                    shapes.push(shape);
+                }
+                if let Some(wait) = thread.wait.take_if(|_| node_type == "WAIT") {
+                    let mut shape = wait.shape(event);
                     shape.error = error;
                     shapes.push(shape);
                 }
@@ -293,6 +351,8 @@ impl Spans {
                 .join
                 .map(|join| join.shape(event, "join", "join".into(), SpanKind::Internal)),
         );
+        let waits = thread.wait.into_iter().chain(thread.questions.into_values());
+        open.extend(waits.map(|wait| wait.shape(event)));
         let own = thread_span(&event.run_id, &event.thread_id);
         for mut shape in open {
             shape.parent = Some(own);
@@ -377,6 +437,14 @@ impl Open {
             attributes: self.attributes,
             error: None,
         }
+    }
+}
+
+impl Wait {
+    fn shape(mut self, event: &Event) -> Shape<'static> {
+        let name = format!("wait {}", self.node);
+        self.open.attributes.push(KeyValue::new(names::NODE_ID, self.node));
+        self.open.shape(event, "wait", name.into(), SpanKind::Internal)
     }
 }
 

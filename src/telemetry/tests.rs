@@ -7,6 +7,7 @@ use std::net::TcpListener;
 use opentelemetry::Value as Attribute;
 use opentelemetry::trace::{SpanId, SpanKind, Status};
 use opentelemetry_sdk::trace::SpanData;
+use pirn_core::event::{EventType, RaisedEvent};
 use serde_json::{Value, json};
 
 use super::spans::Spans;
@@ -26,6 +27,12 @@ const WORKFLOWS: &str = r#"{"workflows": [
                {"from": "ask", "to": "join"}, {"from": "call", "to": "join"}, {"from": "join", "to": "end"}]},
     {"id": "called",
      "nodes": [{"id": "start", "type": "START"}, {"id": "end", "type": "END"}], "edges": [{"from": "start", "to": "end"}]},
+    {"id": "waits",
+     "nodes": [{"id": "start", "type": "START"}, {"id": "pause", "type": "WAIT", "config": {"seconds": 5}},
+               {"id": "ask", "type": "USER_INTERACTION",
+                "config": {"question": "Sure?", "timeoutMs": 60000, "onTimeout": "default", "default": "no"}},
+               {"id": "end", "type": "END"}],
+     "edges": [{"from": "start", "to": "pause"}, {"from": "pause", "to": "ask"}, {"from": "ask", "to": "end"}]},
     {"id": "broken",
      "nodes": [{"id": "start", "type": "START"},
                {"id": "ask", "type": "LLM", "config": {"prompt": "x", "profileId": "none"}}, {"id": "end", "type": "END"}],
@@ -133,6 +140,86 @@ fn contents_stand_in_spans_on_request_alone() {
     };
     assert!(!text(false).contains("secret"));
     assert!(text(true).contains("secret thought") && text(true).contains(r#"{"zone":"secret"}"#));
+}
+
+#[test]
+fn a_wait_is_a_span_of_its_own_with_its_question() {
+    let spans = spans(&events("waits"), false);
+    let lasted = |name: &str| {
+        let span = named(&spans, name);
+        span.end_time
+            .duration_since(span.start_time)
+            .expect("in order")
+            .as_secs()
+    };
+    assert_eq!((lasted("wait pause"), lasted("wait ask")), (5, 60));
+    let main = named(&spans, "invoke_workflow waits").span_context.span_id();
+    for name in ["wait pause", "wait ask"] {
+        assert_eq!(named(&spans, name).parent_span_id, main, "{name}");
+    }
+    let asked = attributes(named(&spans, "wait ask"));
+    assert!(asked[names::INTERACTION_ID].contains(".0."), "{asked:?}");
+    assert_eq!(
+        (asked[names::WAIT_END].as_str(), asked[names::NODE_ID].as_str()),
+        ("timed_out", "ask")
+    );
+    assert!(!attributes(named(&spans, "wait pause")).contains_key(names::INTERACTION_ID));
+}
+
+/// Events of one thread, a second apart.
+fn told(raised: impl IntoIterator<Item = RaisedEvent>) -> Vec<Event> {
+    let event = |(sequence, raised): (u64, RaisedEvent)| Event {
+        sequence,
+        timestamp: sequence * 1_000,
+        run_id: "r".into(),
+        workflow_id: "w".into(),
+        thread_id: "r.0".into(),
+        raised,
+    };
+    (1..).zip(raised).map(event).collect()
+}
+
+#[test]
+fn what_a_person_takes_is_in_no_span_of_work_and_a_wait_that_is_cut_off_ends_with_its_thread() {
+    let call = || {
+        [
+            ("toolCallId", json!("c")),
+            ("name", json!("pay")),
+            ("nodeId", json!("ask")),
+        ]
+    };
+    let asked = || {
+        let tool = json!({"toolCallId": "c"});
+        [
+            ("interactionId", json!("r.0.1")),
+            ("nodeId", json!("ask")),
+            ("tool", tool),
+        ]
+    };
+    let begun = [
+        RaisedEvent::new(EventType::ThreadStarted, [("kind", json!("main"))]),
+        RaisedEvent::new(EventType::ToolCallStarted, call()),
+        RaisedEvent::new(EventType::InteractionRequested, asked()),
+    ];
+    let answered = [
+        RaisedEvent::new(EventType::InteractionAnswered, asked()),
+        RaisedEvent::new(EventType::ToolCallCompleted, call()),
+        RaisedEvent::new(EventType::ThreadCompleted, []),
+    ];
+    let spans_of = |span: &SpanData| {
+        let seconds = |time: std::time::SystemTime| time.duration_since(std::time::UNIX_EPOCH).map(|at| at.as_secs());
+        (seconds(span.start_time).ok(), seconds(span.end_time).ok())
+    };
+    let whole = spans(&told(begun.clone().into_iter().chain(answered)), false);
+    assert_eq!(spans_of(named(&whole, "wait ask")), (Some(3), Some(4)));
+    assert_eq!(spans_of(named(&whole, "execute_tool pay")), (Some(4), Some(5)));
+
+    let error = json!({"code": "CANCELLED", "message": "enough"});
+    let cancelled = RaisedEvent::new(EventType::ThreadCancelled, [("error", error)]);
+    let cut = spans(&told(begun.into_iter().chain([cancelled])), false);
+    let wait = named(&cut, "wait ask");
+    assert_eq!(spans_of(wait), (Some(3), Some(4)));
+    assert!(matches!(wait.status, Status::Error { .. }));
 }
 
 #[test]

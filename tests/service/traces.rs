@@ -4,6 +4,7 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::routing::post;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
 use reqwest::Client;
@@ -17,12 +18,14 @@ const WORKFLOWS: &str = r#"{"workflows": [
     {"id": "inner", "nodes": [{"id": "s", "type": "START"}, {"id": "e", "type": "END"}], "edges": [{"from": "s", "to": "e"}]},
     {"id": "main",
      "nodes": [{"id": "s", "type": "START"}, {"id": "call", "type": "SUBGRAPH", "config": {"subgraphId": "inner"}},
-               {"id": "fork", "type": "FORK", "config": {"forkId": "f", "forkPathIds": ["quick", "slow"], "childNodeIds": ["q", "w"]}},
+               {"id": "fork", "type": "FORK", "config": {"forkId": "f", "forkPathIds": ["quick", "slow", "asked"],
+                "childNodeIds": ["q", "w", "ask"], "forkStrategy": "parallel"}},
                {"id": "q", "type": "CODE", "config": {"code": "return 1"}},
                {"id": "w", "type": "WAIT", "config": {"event": "go"}},
-               {"id": "join", "type": "JOIN", "config": {"joinId": "f", "forkPathIds": ["quick", "slow"], "joinStrategy": "ALL_COMPLETED", "mainPathId": "quick"}},
+               {"id": "ask", "type": "USER_INTERACTION", "config": {"question": "Sure?"}},
+               {"id": "join", "type": "JOIN", "config": {"joinId": "f", "forkPathIds": ["quick", "slow", "asked"], "joinStrategy": "ALL_COMPLETED", "mainPathId": "quick"}},
                {"id": "e", "type": "END"}],
-     "edges": [{"from": "s", "to": "call"}, {"from": "call", "to": "fork"}, {"from": "fork", "to": "q"}, {"from": "fork", "to": "w"},
+     "edges": [{"from": "s", "to": "call"}, {"from": "call", "to": "fork"}, {"from": "fork", "to": "q"}, {"from": "fork", "to": "w"}, {"from": "fork", "to": "ask"}, {"from": "ask", "to": "join"},
                {"from": "q", "to": "join"}, {"from": "w", "to": "join"}, {"from": "join", "to": "e"}]}]}"#;
 
 /// A collector, and the spans that it was sent.
@@ -70,8 +73,19 @@ async fn a_run_whose_service_is_killed_goes_on_in_its_trace_and_no_span_is_expor
     while spans.len() < 2 {
         spans.push(received.recv().await.expect("the collector stays"));
     }
+    let questions = async |served: &Served| {
+        let request = client.get(format!("{}/v1/runs/r/interactions", served.url));
+        answer(request).await.body["interactions"].take()
+    };
+    let question = loop {
+        if let Some(id) = questions(&first).await[0]["id"].as_str() {
+            break id.to_owned();
+        }
+    };
     first.kill();
     let mut second = serve();
+    let path = format!("/v1/interactions/{question}");
+    assert_eq!(post(&second, &path, json!({"answer": "yes"})).await, 200);
     assert_eq!(post(&second, "/v1/runs/r/emit", json!({"name": "go"})).await, 200);
     assert_eq!(
         post(&second, "/v1/runs?wait=10", json!({"workflow": "inner"})).await,
@@ -95,13 +109,30 @@ async fn a_run_whose_service_is_killed_goes_on_in_its_trace_and_no_span_is_expor
     assert_eq!(
         names,
         [
+            "branch asked",
             "branch quick",
             "branch slow",
             "invoke_workflow inner",
             "invoke_workflow main",
-            "join join"
+            "join join",
+            "wait ask",
+            "wait w"
         ]
     );
+    let named = |name: &str| run.iter().find(|span| span.name == name).expect("it is there");
+    for (wait, branch) in [("wait ask", "branch asked"), ("wait w", "branch slow")] {
+        assert_eq!(named(wait).parent_span_id, named(branch).span_id, "{wait}");
+    }
+    let texts = named("wait ask").attributes.iter().filter_map(|pair| {
+        let Some(Value::StringValue(text)) = pair.value.as_ref()?.value.as_ref() else {
+            return None;
+        };
+        Some((&*pair.key, &**text))
+    });
+    let texts: Vec<_> = texts.collect();
+    for pair in [("pirn.interaction.id", &*question), ("pirn.wait.end", "answered")] {
+        assert!(texts.contains(&pair), "{texts:?}");
+    }
     let roots = run.iter().filter(|span| span.parent_span_id.is_empty());
     assert_eq!(roots.count(), 1);
     for span in run.iter().filter(|span| !span.parent_span_id.is_empty()) {
