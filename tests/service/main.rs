@@ -4,6 +4,8 @@
 mod access;
 mod clients;
 mod command;
+#[cfg(feature = "mcp")]
+mod conformance;
 mod documented;
 mod drain;
 mod events;

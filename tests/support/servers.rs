@@ -19,10 +19,29 @@ pub fn everything() -> Option<PathBuf> {
 /// Panics if installing fails.
 #[track_caller]
 pub fn modules() -> Option<PathBuf> {
-    let into = target().join("servers");
+    Some(installed("setup", "servers")?.join("node_modules"))
+}
+
+/// The MCP project's conformance suite, to be called with arguments; none, with the reason printed, where neither Node 22 nor
+/// Python is there.
+///
+/// # Panics
+/// Panics if installing fails.
+#[track_caller]
+pub fn conformance() -> Option<Command> {
+    let folder = installed("setup-conformance", "servers/conformance")?;
+    let mut suite = Command::new(folder.join("node"));
+    suite.arg(folder.join("node_modules/@modelcontextprotocol/conformance/dist/index.js"));
+    Some(suite)
+}
+
+/// The folder below `target` that a script of `tests/servers` has installed into; none, with the reason printed, where it cannot.
+#[track_caller]
+fn installed(script: &str, folder: &str) -> Option<PathBuf> {
+    let into = target().join(folder);
     // Beside the tests' own manifest, and below the workspace's.
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let scripts = ["servers/setup", "tests/servers/setup"].map(|script| here.join(script));
+    let scripts = ["servers", "tests/servers"].map(|folder| here.join(folder).join(script));
     let script = scripts.iter().find(|script| script.is_file()).unwrap_or(&scripts[0]);
     let output = match Command::new("bash").arg(script).arg(&into).output() {
         Ok(output) => output,
@@ -30,7 +49,7 @@ pub fn modules() -> Option<PathBuf> {
     };
     let said = String::from_utf8_lossy(&output.stderr);
     match output.status.code() {
-        Some(0) => Some(into.join("node_modules")),
+        Some(0) => Some(into),
         Some(3) => {
             println!("skipped: {}", said.trim());
             None

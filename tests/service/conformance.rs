@@ -1,0 +1,38 @@
+//! The MCP project's own conformance suite against a service whose workflows are the tools that it asks for.
+
+use std::path::Path;
+
+use crate::command::Served;
+use crate::servers;
+
+#[test]
+fn mcps_conformance_suite_passes_but_for_the_scenarios_that_cannot_apply() {
+    let Some(mut suite) = servers::conformance() else {
+        return;
+    };
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let served = Served::start(root, &["tests/servers/conformance.json"]);
+    let output = suite
+        .args([
+            "server",
+            "--suite",
+            "all",
+            "--url",
+            &format!("{}/mcp", served.url.trim()),
+        ])
+        .arg("--expected-failures")
+        .arg(root.join("tests/servers/conformance.yml"))
+        .output()
+        .expect("node runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("Baseline check passed"), "{said}");
+    // A suite that has lost its scenarios would pass too.
+    for scenario in [
+        "server-initialize",
+        "tools-call-elicitation",
+        "dns-rebinding-protection",
+    ] {
+        assert!(said.contains(&format!("✓ {scenario}:")), "{scenario}: {said}");
+    }
+}
