@@ -19,6 +19,10 @@ mod mcp_questions;
 mod metrics;
 mod oauth;
 mod openapi;
+#[cfg(feature = "mcp")]
+mod python_client;
+#[cfg(target_os = "linux")]
+mod recipes;
 mod runs;
 #[path = "../support/servers.rs"]
 #[allow(dead_code, unreachable_pub, reason = "it is a module of the other tests' library")]

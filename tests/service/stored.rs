@@ -7,6 +7,7 @@ use pirn::service::Options;
 use pirn::store::MemoryStore;
 use reqwest::Client;
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 
 use crate::command::{Served, folder};
 use crate::world::{Events, Sent, World, answer, refusal};
@@ -291,4 +292,74 @@ async fn a_service_that_is_terminated_leaves_its_runs_in_the_store() {
     post(&second, "/v1/runs/r1/emit", &json!({"name": "go"})).await;
     let all = events(&second, 0).await.all().await;
     assert_eq!(all.last().expect("an end").json["status"], "COMPLETED");
+}
+
+const QUICK: &str = r#"{"id": "quick", "nodes": [{"id": "s", "type": "START"},
+        {"id": "a", "type": "CODE", "config": {"code": "return 1 + 1"}}, {"id": "e", "type": "END"}],
+    "edges": [{"from": "s", "to": "a"}, {"from": "a", "to": "e"}]}"#;
+
+/// Starts runs one after the other until the service takes no more; tells of each that it has acknowledged.
+async fn start_on(url: String, workflow: &'static str, acknowledged: mpsc::UnboundedSender<String>) {
+    let client = client();
+    loop {
+        let request = client
+            .post(format!("{url}/v1/runs"))
+            .header("content-type", "application/json");
+        // It may be gone already.
+        let Ok(response) = request.body(json!({ "workflow": workflow }).to_string()).send().await else {
+            return;
+        };
+        let status = response.status().as_u16();
+        let Ok(text) = response.text().await else { return };
+        let told: Value = serde_json::from_str(&text).expect("JSON");
+        match status {
+            201 => acknowledged
+                .send(told["runId"].as_str().expect("an id").to_owned())
+                .expect("the test listens"),
+            503 => return assert_eq!(told["code"], "DRAINING"),
+            other => panic!("{other}: {told}"),
+        }
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_that_is_terminated_under_load_loses_no_run_that_it_has_acknowledged() {
+    let folder = folder("loaded");
+    std::fs::write(folder.join("waits.json"), WAITS).expect("a file");
+    std::fs::write(folder.join("quick.json"), QUICK).expect("a file");
+    let serve = || {
+        let arguments = ["waits.json", "quick.json", "--store", "runs.db", "--grace", "1"];
+        Served::start(&folder, &arguments)
+    };
+    let mut first = serve();
+    let (sender, mut acknowledged) = mpsc::unbounded_channel();
+    for n in 0..16 {
+        let workflow = if n % 2 == 0 { "quick" } else { "waits" };
+        tokio::spawn(start_on(first.url.trim().to_owned(), workflow, sender.clone()));
+    }
+    drop(sender);
+    let mut ids = Vec::new();
+    while ids.len() < 100 {
+        ids.push(acknowledged.recv().await.expect("the service takes runs"));
+    }
+    first.signal("TERM");
+    while let Some(id) = acknowledged.recv().await {
+        ids.push(id);
+    }
+    assert_eq!(first.ended(), Some(0));
+
+    let second = serve();
+    for id in &ids {
+        let report = answer(client().get(format!("{}/v1/runs/{id}", second.url))).await.body;
+        if report["workflowId"] == "quick" {
+            assert_ne!(report["status"], "CANCELLED", "{report}");
+        } else {
+            assert_ne!(report["status"], "COMPLETED", "{report}");
+            post(&second, &format!("/v1/runs/{id}/emit"), &json!({"name": "go"})).await;
+        }
+        let events = client().get(format!("{}/v1/runs/{id}/events", second.url));
+        let end = Events::open(events).await.all().await.pop().expect("an end");
+        assert_eq!(end.json["status"], "COMPLETED", "{id}: {:?}", end.json);
+    }
 }

@@ -35,6 +35,15 @@ pub fn conformance() -> Option<Command> {
     Some(suite)
 }
 
+/// Python with the MCP project's client; none, with the reason printed, where there is no Python.
+///
+/// # Panics
+/// Panics if installing fails.
+#[track_caller]
+pub fn mcp_python() -> Option<PathBuf> {
+    Some(installed("setup-mcp-python", "servers/mcp-python")?.join("bin/python"))
+}
+
 /// The folder below `target` that a script of `tests/servers` has installed into; none, with the reason printed, where it cannot.
 #[track_caller]
 fn installed(script: &str, folder: &str) -> Option<PathBuf> {

@@ -1,0 +1,65 @@
+//! The MCP project's Python client against a service, in both manners of the protocol.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::command::Served;
+use crate::servers;
+
+/// The file whose workflows it calls.
+const WORKFLOWS: &str = "tests/servers/conformance.json";
+
+/// The data that the client has understood with these words; none where it cannot be installed.
+fn client(words: &[&str]) -> Option<Vec<Value>> {
+    let python = servers::mcp_python()?;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let output = Command::new(python)
+        .arg(root.join("tests/servers/mcp_client.py"))
+        .args(words)
+        .current_dir(root)
+        .stderr(Stdio::inherit())
+        .output()
+        .expect("python runs");
+    assert!(output.status.success(), "{words:?}");
+    let said = String::from_utf8_lossy(&output.stdout);
+    Some(serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}")))
+}
+
+fn check(heard: &[Value]) {
+    let versions: Vec<&Value> = heard.iter().map(|one| &one["version"]).collect();
+    assert_eq!(versions, ["2025-11-25", "2026-07-28"]);
+    for one in heard {
+        let person = json!({"username": "ada", "email": "ada@example.com"});
+        assert_eq!(one["structured"], person, "{one}");
+        let text: Value = serde_json::from_str(one["called"].as_str().expect("a text")).expect("JSON");
+        assert_eq!(text, person);
+        let shown = one["shown"].as_array().expect("forms");
+        assert_eq!(shown.len(), 1, "the person is asked once: {shown:?}");
+        assert_eq!(shown[0]["message"], "who?");
+        assert_eq!(shown[0]["requestedSchema"]["required"], json!(["username", "email"]));
+        assert_eq!(one["tool"]["inputSchema"]["required"], json!(["message"]));
+        for (what, code) in [("failed", "SCRIPT_ERROR"), ("refused", "INVALID_INPUT")] {
+            let why = one[what][1].as_str().expect("a text");
+            assert!(one[what][0] == true && why.starts_with(code), "{what}: {why}");
+        }
+        assert_eq!(one["unknown"], -32602);
+        assert!(one["progress"].as_array().is_some_and(|told| !told.is_empty()), "{one}");
+    }
+}
+
+#[test]
+fn mcps_python_client_calls_workflows_over_http_and_its_person_answers() {
+    let served = Served::start(Path::new(env!("CARGO_MANIFEST_DIR")), &[WORKFLOWS]);
+    if let Some(heard) = client(&["http", &format!("{}/mcp", served.url.trim())]) {
+        check(&heard);
+    }
+}
+
+#[test]
+fn mcps_python_client_calls_workflows_over_stdio_and_its_person_answers() {
+    if let Some(heard) = client(&["stdio", env!("CARGO_BIN_EXE_pirn"), WORKFLOWS]) {
+        check(&heard);
+    }
+}
