@@ -317,7 +317,7 @@ impl Engine {
     /// The tokens, and their cost, that the models of each profile have reported to this engine, by the profile's id: every attempt
     /// counts for the profile that was asked, fallbacks too. The built-in models count under their names.
     pub fn usage_by_profile(&self) -> BTreeMap<String, Spent> {
-        self.placement.names().models.usage()
+        self.placement.names().models.now().usage()
     }
 
     /// The run of this id, where one is under way.

@@ -76,14 +76,15 @@ impl ModelRegistry {
         Self::after(&Self::default(), profiles, models, choose)
     }
 
-    /// As [`ModelRegistry::with_keys`]. A profile that `before` has just so keeps the model and the limits that it has there.
+    /// As [`ModelRegistry::with_keys`]. A profile that `before` has just so keeps the model and the limits that it has there, and
+    /// what is reported counts beside what was.
     pub(super) fn after(
         before: &Self,
         profiles: Vec<Profile>,
         models: &ModelsByName,
         choose: Option<&Arc<ChooseKey>>,
     ) -> Result<Self, Vec<ProfileFault>> {
-        let mut registry = Self::default();
+        let mut registry = Self::counted_in(Arc::clone(&before.usage));
         let mut faults = Vec::new();
         for profile in profiles {
             if profile.id.is_empty() {
@@ -278,7 +279,13 @@ fn of_its_own(name: &str, model: Arc<dyn Model>) -> Link {
 impl Default for ModelRegistry {
     /// A registry without profiles: everything is offline.
     fn default() -> Self {
-        let usage = Arc::default();
+        Self::counted_in(Arc::default())
+    }
+}
+
+impl ModelRegistry {
+    /// A registry without profiles, whose calls are counted there.
+    fn counted_in(usage: Arc<UsageByProfile>) -> Self {
         let echo = Entry::built_in("echo", Arc::new(Echo), &usage);
         let extractive = Entry::built_in("extractive", Arc::new(Extractive), &usage);
         let built_in = [&echo, &extractive].map(|entry| (entry.link.profile.id.clone(), entry.clone()));

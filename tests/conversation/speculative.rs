@@ -237,34 +237,41 @@ fn where_the_trigger_does_not_wait_the_limit_does_not_either() {
     );
 }
 
+/// A change of the conversation that is no append.
+fn inserted() -> Value {
+    json!({"operation": "insert", "position": 0, "messages": [{"role": "system", "content": "Be kind."}]})
+}
+
 /// The conversation is changed otherwise while it is compressed.
-fn changed_meanwhile(rest: usize) -> Vec<Value> {
-    let insert = json!({"operation": "insert", "position": 0, "messages": [{"role": "system", "content": "Be kind."}]});
+fn changed_meanwhile(change: Value, rest: usize) -> Vec<Value> {
     let mut nodes = asks(0, 6);
-    nodes.push(node("change", "CONTEXT_PROCESSOR", insert));
+    nodes.push(node("change", "CONTEXT_PROCESSOR", change));
     nodes.extend(asks(6, rest));
     nodes
 }
 
 #[test]
 fn a_history_that_changed_meanwhile_drops_the_result_and_says_so() {
-    for way in [triggered("slow", true), triggered("slow", false), detached(25)] {
-        let mut nodes = changed_meanwhile(0);
-        nodes.push(wait("rest", 100));
-        let plain = ran(&bundle(main_workflow(&nodes, None), &way), 2);
-        let ran = ran(&bundle(main_workflow(&nodes, Some(0.5)), &way), 2);
-        assert_eq!(ran.visible(), plain.visible(), "{way:?}");
-        assert_eq!(compressions_that_changed(&ran), Vec::<&Event>::new(), "{way:?}");
-        let failed = in_main(&ran, EventType::CompressionFailed);
-        let [failed] = failed[..] else {
-            panic!("{way:?}: {failed:?}")
-        };
-        assert_eq!(failed.raised.data["triggerId"], "compresses");
-        assert_eq!(
-            failed.raised.data["error"]["details"]["code"], "CONVERSATION_CHANGED",
-            "{way:?}"
-        );
-        assert_eq!(ran.report.firings[0].outcome, FiringOutcome::Failed, "{way:?}");
+    let compressed = json!({"operation": "compress", "strategy": "keep_recent", "parameters": {"count": 5}});
+    for change in [inserted(), compressed, json!({"operation": "truncate", "keepLast": 3})] {
+        for way in [triggered("slow", true), triggered("slow", false), detached(25)] {
+            let name = format!("{change} {way:?}");
+            let mut nodes = changed_meanwhile(change.clone(), 0);
+            nodes.push(wait("rest", 100));
+            let plain = ran(&bundle(main_workflow(&nodes, None), &way), 2);
+            let ran = ran(&bundle(main_workflow(&nodes, Some(0.5)), &way), 2);
+            assert_eq!(ran.visible(), plain.visible(), "{name}");
+            let own = compressions_that_changed(&plain).len();
+            assert_eq!(compressions_that_changed(&ran).len(), own, "{name}");
+            let failed = in_main(&ran, EventType::CompressionFailed);
+            let [failed] = failed[..] else {
+                panic!("{name}: {failed:?}")
+            };
+            assert_eq!(failed.raised.data["triggerId"], "compresses");
+            let code = &failed.raised.data["error"]["details"]["code"];
+            assert_eq!(code, "CONVERSATION_CHANGED", "{name}");
+            assert_eq!(ran.report.firings[0].outcome, FiringOutcome::Failed, "{name}");
+        }
     }
 }
 
@@ -273,7 +280,7 @@ fn where_what_began_early_is_dropped_the_limit_has_a_compression_of_its_own() {
     for seed in 0..8 {
         let ran = ran(
             &bundle(
-                main_workflow(&changed_meanwhile(6), Some(0.5)),
+                main_workflow(&changed_meanwhile(inserted(), 6), Some(0.5)),
                 &triggered("hangs", true),
             ),
             seed,
@@ -321,6 +328,19 @@ fn other_triggers_do_not_wait_for_it() {
     assert_eq!(in_main(&early, EventType::TokenLimitApproached).len(), 1);
     assert_eq!(completed_at(&early), completed_at(&plain));
     assert_eq!(completed_at(&plain), 8 * CALL_MS + 3, "it was held for the quick one");
+}
+
+#[test]
+fn in_every_order_of_what_ends_the_run_completes() {
+    let mut main = main_workflow(&asks(0, 4), Some(0.3));
+    main["config"]["tokenLimit"] = json!(400);
+    let bundle = bundle(main, &triggered("slow", true));
+    let explored = pirn::explore::explore(Engine::builder().workflows(bundle.to_string())).run();
+    let explored = explored.unwrap_or_else(|error| panic!("{error}"));
+    assert!(explored.complete && explored.schedules > 1, "{explored}");
+    for outcome in &explored.outcomes {
+        assert_eq!(outcome.status, pirn::ThreadStatus::Completed, "{explored}");
+    }
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Runs that are kept: killed anywhere, gone on with, and told of.
 
 mod answers;
-mod bounds;
 mod at_once;
+mod bounds;
 mod costs;
 mod crashes;
 mod doubts;

@@ -102,6 +102,31 @@ fn configured(config: &Value, shortens: bool) -> Value {
 }
 
 #[test]
+fn a_share_at_which_nothing_begins_early_is_told_of() {
+    let start = json!({"type": "START_WORKFLOW", "parameters": {"workflowId": "other"}});
+    let notify = json!({"type": "SEND_NOTIFICATION", "parameters": {"message": "full"}});
+    let place = "/config/compression/speculativeAt";
+    for (event, action, pointer) in [
+        ("TOKEN_LIMIT_EXCEEDED", &start, None),
+        ("TOKEN_LIMIT_APPROACHED", &notify, None),
+        ("TOKEN_LIMIT_EXCEEDED", &notify, Some(place)),
+        ("TOKEN_USAGE_WARNING", &start, Some(place)),
+    ] {
+        let mut workflow = configured(
+            &json!({"tokenLimit": 100, "compression": {"speculativeAt": 0.5}}),
+            false,
+        );
+        workflow["triggers"] = json!([{"id": "t", "condition": {"eventType": event}, "action": action}]);
+        let other = json!({"id": "other", "nodes": [{"id": "s", "type": "START"}, {"id": "e", "type": "END"}],
+            "edges": [{"from": "s", "to": "e"}]});
+        let (_, analysis) = look_at(&json!({"workflows": [workflow, other]}));
+        let told: Vec<&str> = analysis.warnings.iter().map(|fault| &*fault.pointer).collect();
+        let expected: Vec<String> = pointer.iter().map(|pointer| format!("/workflows/0{pointer}")).collect();
+        assert_eq!(told, expected, "{event} {action}");
+    }
+}
+
+#[test]
 fn a_compression_that_nothing_starts_is_told_of_and_how_to_start_it() {
     let how = json!({"strategy": "keep_recent", "parameters": {"count": 4}});
     let cases = [

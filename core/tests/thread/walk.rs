@@ -185,6 +185,7 @@ impl World {
                 conversation: self.dice.below(2) == 0,
                 holds: is_held,
                 is_compression: self.dice.below(2) == 0,
+                checks_limit: self.dice.below(2) == 0,
                 trigger_depth: 1,
             },
         }

@@ -488,6 +488,21 @@ fn mistakes() -> Vec<Mistake> {
             ["TOKEN_LIMIT_WITHOUT_COMPRESSION", "/config/tokenLimit", "help: "],
         ),
         (
+            "a share of the limit that is none",
+            with(flow(), "/config", json!({"compression": {"speculativeAt": 60}})),
+            1,
+            ["INVALID_VALUE", "/config/compression/speculativeAt", "above 0, below 1"],
+        ),
+        (
+            "a compression that begins early in a node",
+            with_node(
+                "CONTEXT_PROCESSOR",
+                &json!({"operation": "compress", "speculativeAt": 0.5}),
+            ),
+            1,
+            ["INVALID_VALUE", "/nodes/1/config/speculativeAt", "config.compression"],
+        ),
+        (
             "a clock in a system text",
             with_node("LLM", &json!({"prompt": "go", "system": "It is {{input.now}}."})),
             0,

@@ -316,6 +316,7 @@ fn longer_talk() -> WorkflowDefinition {
         flow.config().compression = Some(pirn::workflow::Compression {
             strategy: Some("keep_recent".to_owned()),
             parameters: [("count".to_owned(), json!(2))].into_iter().collect(),
+            ..pirn::workflow::Compression::default()
         });
         let first = flow.then(start, "first", Llm::prompt(FIRST));
         let second = flow.then(first, "second", Llm::prompt(SECOND));
