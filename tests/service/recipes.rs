@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use reqwest::Client;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::command::{Served, folder};
+use crate::servers;
 use crate::world::{Events, answer};
 
 /// Where the example would have it.
@@ -123,7 +124,7 @@ async fn behind_nginx_as_the_recipe_has_it_events_come_as_they_happen() {
         .build()
         .expect("a client");
     let url = |path: &str| format!("https://pirn.example.com:{port}{path}");
-    let post = |path: &str, body: serde_json::Value| {
+    let post = |path: &str, body: Value| {
         let request = client.post(url(path)).header("content-type", "application/json");
         request.body(body.to_string())
     };
@@ -142,6 +143,41 @@ async fn behind_nginx_as_the_recipe_has_it_events_come_as_they_happen() {
     let last = events.all().await.pop().expect("an end");
     assert_eq!(last.json["status"], "COMPLETED");
     assert_eq!(answer(client.get(url("/metrics"))).await.status.as_u16(), 403);
+}
+
+#[test]
+fn the_page_starts_a_workflow_and_shows_its_events_and_what_it_came_to() {
+    let Some(node) = servers::new_node() else { return };
+    let served = Served::start(root(), &[WORKFLOWS]);
+    let shown = |workflow: &str, message: &str| -> Value {
+        let output = Command::new(&node)
+            .args([
+                "--experimental-eventsource",
+                "tests/servers/page.mjs",
+                "examples/service/index.html",
+            ])
+            .args([served.url.trim(), workflow, message])
+            .current_dir(root())
+            .output()
+            .expect("node runs");
+        let failure = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{failure}");
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    };
+    let greeted = shown("greet", "Ada");
+    assert_eq!(greeted["workflows"], json!(["chat", "greet", "order"]));
+    assert_eq!(greeted["said"], "Hello, Ada!");
+    let events = greeted["events"].as_array().expect("events");
+    assert!(
+        events[0]
+            .as_str()
+            .is_some_and(|first| first.starts_with("1 THREAD_STARTED")),
+        "{greeted}"
+    );
+    assert_eq!(events.last(), Some(&json!("COMPLETED")));
+    let unknown = shown("none", "Ada");
+    let why = unknown["events"][0].as_str().expect("an error");
+    assert!(why.starts_with("UNKNOWN_WORKFLOW: "), "{why}");
 }
 
 #[test]

@@ -29,10 +29,19 @@ pub fn modules() -> Option<PathBuf> {
 /// Panics if installing fails.
 #[track_caller]
 pub fn conformance() -> Option<Command> {
-    let folder = installed("setup-conformance", "servers/conformance")?;
-    let mut suite = Command::new(folder.join("node"));
-    suite.arg(folder.join("node_modules/@modelcontextprotocol/conformance/dist/index.js"));
+    let node = new_node()?;
+    let mut suite = Command::new(&node);
+    suite.arg(node.with_file_name("node_modules/@modelcontextprotocol/conformance/dist/index.js"));
     Some(suite)
+}
+
+/// Node 22 or later; none, with the reason printed, where neither it nor Python is there.
+///
+/// # Panics
+/// Panics if installing fails.
+#[track_caller]
+pub fn new_node() -> Option<PathBuf> {
+    Some(installed("setup-conformance", "servers/conformance")?.join("node"))
 }
 
 /// Python with the MCP project's client; none, with the reason printed, where there is no Python.

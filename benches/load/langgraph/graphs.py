@@ -1,0 +1,16 @@
+"""The graph that the load is put on: a node that gives a number back."""
+
+from typing import TypedDict
+
+from langgraph.graph import END, START, StateGraph
+
+
+class State(TypedDict):
+    n: int
+
+
+def node(state: State) -> State:
+    return {"n": state["n"]}
+
+
+echo = StateGraph(State).add_node("node", node).add_edge(START, "node").add_edge("node", END).compile()

@@ -1,0 +1,61 @@
+//! Requests and readers for a service of workflows, Pirn's or LangGraph's, by the clock of a client on the same machine.
+//!
+//! `pirn-bench-load pirn|langgraph URL PID RUNS SECONDS CLIENTS READERS`: `CLIENTS` at once start runs of the workflow `echo` and
+//! wait for each one's end, until `RUNS` have ended or `SECONDS` are over; `READERS` read the events of one run of the workflow
+//! `gated` meanwhile, from before the first run to after the last (Pirn alone). `PID` is the server's process, whose memory is
+//! looked at. Prints a row of a Markdown table; ends with 1 where any answer or stream was not what it should be.
+#![allow(clippy::disallowed_methods)] // a benchmark measures real time
+
+mod readers;
+mod runs;
+mod server;
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use server::Server;
+
+/// What a program of this crate fails with.
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+fn main() -> Result<(), Failure> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let [kind, url, pid, runs, seconds, clients, readers] = words[..] else {
+        return Err("pirn-bench-load pirn|langgraph URL PID RUNS SECONDS CLIENTS READERS".into());
+    };
+    let server = Server::new(kind, url)?;
+    let load = runs::Load {
+        runs: runs.parse()?,
+        most: Duration::from_secs(seconds.parse()?),
+        clients: clients.parse()?,
+    };
+    let readers: usize = readers.parse()?;
+    let runtime = tokio::runtime::Runtime::new()?;
+    let row = runtime.block_on(measure(&server, &load, readers, pid.parse()?))?;
+    writeln!(std::io::stdout(), "{row}")?;
+    Ok(())
+}
+
+async fn measure(server: &Server, load: &runs::Load, readers: usize, pid: u32) -> Result<String, Failure> {
+    // What is made at the first runs, and what is kept of the last, is no part of it.
+    let first = runs::Load {
+        runs: load.runs / 5,
+        most: load.most / 10,
+        ..*load
+    };
+    first.put_on(server).await?;
+    let watched = readers::open(server, readers).await?;
+    let before = server::resident_mib(pid);
+    let times = load.put_on(server).await?;
+    let after = server::resident_mib(pid);
+    let read = watched.end(server).await?;
+    Ok(format!(
+        "| {} | {read} | {} | {:.0} | {:.1} | {:.1} | {before:.0} → {after:.0} |",
+        server.name(),
+        times.count(),
+        times.per_second(),
+        times.within(50),
+        times.within(99),
+    ))
+}
