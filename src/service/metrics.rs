@@ -31,6 +31,10 @@ const COUNTERS: &[(&str, &str)] = &[
         "Tokens that providers reported, by profile and kind; the kinds add up",
     ),
     (TRIGGERED, "Triggered sub-workflows ended, by result"),
+    (
+        IN_DOUBT,
+        "Calls of which a run that goes on did not know whether they had been made, by kind and resolution",
+    ),
     (EVENTS_LOST, "Events that came too fast to be recorded"),
     (REQUESTS, "HTTP requests answered, by method, route and status"),
     (REFUSALS, "HTTP requests refused, by code"),
@@ -47,6 +51,7 @@ const TOKENS: &str = "pirn_tokens_total";
 const MODEL_TOKENS: &str = "pirn_model_tokens_total";
 const MODEL_COST: &str = "pirn_model_cost_total";
 const TRIGGERED: &str = "pirn_triggered_subgraphs_total";
+const IN_DOUBT: &str = "pirn_effects_in_doubt_total";
 const EVENTS_LOST: &str = "pirn_events_lost_total";
 const REQUESTS: &str = "pirn_http_requests_total";
 const REFUSALS: &str = "pirn_http_refusals_total";
@@ -199,6 +204,10 @@ impl RunMeter<'_> {
                         self.metrics.time(JOIN_SECONDS, self.workflow, waited);
                     }
                 }
+            }
+            EventType::EffectInDoubt => {
+                let labels = [("kind", field("kind")), ("resolution", field("resolution"))];
+                self.metrics.count(IN_DOUBT, labels).increment(1);
             }
             EventType::ThreadJoinStarted if self.joins.len() < MAX_OPEN_JOINS => {
                 self.joins.insert(Arc::clone(&event.thread_id), event.timestamp);

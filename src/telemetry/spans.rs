@@ -277,15 +277,13 @@ impl Spans {
                     shapes.push(wait.shape(event));
                 }
             }
-            EventType::NodeStarted => {
-                // One that is tried again goes on waiting.
-                if text("nodeType") == "WAIT" && thread.wait.is_none() {
-                    thread.wait = Some(Wait {
-                        open: open(Vec::new()),
-                        node: text("nodeId"),
-                        tool_call: None,
-                    });
-                }
+            // One that is tried again goes on waiting.
+            EventType::NodeStarted if text("nodeType") == "WAIT" && thread.wait.is_none() => {
+                thread.wait = Some(Wait {
+                    open: open(Vec::new()),
+                    node: text("nodeId"),
+                    tool_call: None,
+                });
             }
             EventType::NodeCompleted | EventType::NodeFailed => {
                 let error = data.get("error").filter(|error| error.is_object());

@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::json;
 
+use crate::command::{Served, folder};
 use crate::world::{World, answer, refusal};
 
 /// Samples by name and labels; fails where a line is none.
@@ -118,4 +119,59 @@ fn promtool(text: &str) {
         "{}",
         String::from_utf8_lossy(&said)
     );
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_call_in_doubt_is_counted_where_its_run_goes_on() {
+    let folder = folder("in-doubt");
+    let at = |name: &str| folder.join(name);
+    let workflow = r#"{"id": "calls", "nodes": [{"id": "s", "type": "START"},
+            {"id": "t", "type": "TOOL", "config": {"tool": "ring", "arguments": {}}}, {"id": "e", "type": "END"}],
+        "edges": [{"from": "s", "to": "t"}, {"from": "t", "to": "e"}]}"#;
+    let config = format!(
+        "[[tools]]\nname = \"ring\"\ndescription = \"rings\"\ninputSchema = {{ type = \"object\" }}\n\
+         command = {{ program = \"sh\", args = [\"-c\", \"echo begun >> '{}'; cat '{}'\"] }}\n",
+        at("begun").display(),
+        at("gate").display()
+    );
+    std::fs::write(at("calls.json"), workflow).expect("a file");
+    std::fs::write(at("pirn.toml"), config).expect("a file");
+    let made = Command::new("mkfifo").arg(at("gate")).status();
+    assert!(made.expect("mkfifo runs").success());
+    let begun = async |times: usize| {
+        while std::fs::read_to_string(at("begun")).unwrap_or_default().lines().count() < times {
+            tokio::task::yield_now().await;
+        }
+    };
+    let serve = || Served::start(&folder, &["calls.json", "--store", "runs.db", "--grace", "0"]);
+    let client = reqwest::Client::builder().no_proxy().build().expect("a client");
+
+    let mut first = serve();
+    let start = client.post(format!("{}/v1/runs", first.url));
+    let start = start.header("content-type", "application/json");
+    assert_eq!(
+        answer(start.body(r#"{"workflow": "calls"}"#)).await.status.as_u16(),
+        201
+    );
+    begun(1).await;
+    first.kill();
+    let second = serve();
+    begun(2).await;
+    loop {
+        let text = answer(client.get(format!("{}/metrics", second.url))).await.body;
+        let samples = samples(text.as_str().expect("text"));
+        let counted = samples
+            .iter()
+            .find(|(name, _)| name.starts_with("pirn_effects_in_doubt_total{"));
+        if let Some((name, count)) = counted {
+            assert_eq!(
+                (name.as_str(), count.as_str()),
+                (r#"pirn_effects_in_doubt_total{kind="tool",resolution="repeated"}"#, "1")
+            );
+            break;
+        }
+    }
+    // Both programs end.
+    std::fs::write(at("gate"), "rung").expect("they read");
 }

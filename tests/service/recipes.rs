@@ -124,17 +124,17 @@ async fn behind_nginx_as_the_recipe_has_it_events_come_as_they_happen() {
         .build()
         .expect("a client");
     let url = |path: &str| format!("https://pirn.example.com:{port}{path}");
-    let post = |path: &str, body: Value| {
+    let send = |path: &str, body: Value| {
         let request = client.post(url(path)).header("content-type", "application/json");
         request.body(body.to_string())
     };
-    let started = answer(post("/v1/runs", json!({"workflow": "order", "runId": "o"}))).await;
+    let started = answer(send("/v1/runs", json!({"workflow": "order", "runId": "o"}))).await;
     assert_eq!(started.status.as_u16(), 201, "{}", started.body);
     let mut events = Events::open(client.get(url("/v1/runs/o/events"))).await;
     // It is told while the run waits: nothing holds it back.
     while events.next().await.expect("an event").json["nodeId"] != "payment" {}
     assert_eq!(
-        answer(post("/v1/runs/o/emit", json!({"name": "paid"})))
+        answer(send("/v1/runs/o/emit", json!({"name": "paid"})))
             .await
             .status
             .as_u16(),

@@ -119,11 +119,11 @@ async fn a_run_whose_service_is_killed_goes_on_in_its_trace_and_no_span_is_expor
             "wait w"
         ]
     );
-    let named = |name: &str| run.iter().find(|span| span.name == name).expect("it is there");
+    let span_of = |name: &str| run.iter().find(|span| span.name == name).expect("it is there");
     for (wait, branch) in [("wait ask", "branch asked"), ("wait w", "branch slow")] {
-        assert_eq!(named(wait).parent_span_id, named(branch).span_id, "{wait}");
+        assert_eq!(span_of(wait).parent_span_id, span_of(branch).span_id, "{wait}");
     }
-    let texts = named("wait ask").attributes.iter().filter_map(|pair| {
+    let texts = span_of("wait ask").attributes.iter().filter_map(|pair| {
         let Some(Value::StringValue(text)) = pair.value.as_ref()?.value.as_ref() else {
             return None;
         };

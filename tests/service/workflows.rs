@@ -25,6 +25,7 @@ async fn a_workflow_says_what_it_is_and_what_its_input_must_be() {
             "chat",
             "echo",
             "gated",
+            "hurried",
             "paid",
             "steps",
             "two-people",
