@@ -158,20 +158,21 @@ async fn a_call_in_doubt_is_counted_where_its_run_goes_on() {
     first.kill();
     let second = serve();
     begun(2).await;
-    loop {
-        let text = answer(client.get(format!("{}/metrics", second.url))).await.body;
-        let samples = samples(text.as_str().expect("text"));
-        let counted = samples
-            .iter()
-            .find(|(name, _)| name.starts_with("pirn_effects_in_doubt_total{"));
-        if let Some((name, count)) = counted {
-            assert_eq!(
-                (name.as_str(), count.as_str()),
-                (r#"pirn_effects_in_doubt_total{kind="tool",resolution="repeated"}"#, "1")
-            );
-            break;
+    let counted = async {
+        loop {
+            let text = answer(client.get(format!("{}/metrics", second.url))).await.body;
+            let mut samples = samples(text.as_str().expect("text")).into_iter();
+            if let Some(counted) = samples.find(|(name, _)| name.starts_with("pirn_effects_in_doubt_total{")) {
+                break counted;
+            }
         }
-    }
+    };
+    let limit = std::time::Duration::from_secs(30);
+    let (name, count) = tokio::time::timeout(limit, counted).await.expect("it is counted");
+    assert_eq!(
+        (name.as_str(), count.as_str()),
+        (r#"pirn_effects_in_doubt_total{kind="tool",resolution="repeated"}"#, "1")
+    );
     // Both programs end.
     std::fs::write(at("gate"), "rung").expect("they read");
 }
