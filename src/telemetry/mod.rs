@@ -12,7 +12,7 @@
 //! | `execute_tool` | a tool call starts; where a person is asked before, with the answer | it ends |
 //! | `wait` | a person is asked; a WAIT begins | the question ends; the WAIT ends |
 //!
-//! What a person takes for an answer is in no span of work, only in those of the threads and runs around it.
+//! The time that a person takes for an answer is in no span of work, only in those of the threads and runs around it.
 
 mod export;
 pub mod names;

@@ -10,7 +10,7 @@ use crate::command::{Served, folder};
 use crate::servers;
 use crate::world::{Events, answer};
 
-/// Where the example would have it.
+/// The workflows of the examples.
 const WORKFLOWS: &str = "examples/service/workflows.json";
 
 fn root() -> &'static Path {

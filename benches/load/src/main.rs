@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use server::Server;
 
-/// What a program of this crate fails with.
+/// Any failure, which ends the program.
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 fn main() -> Result<(), Failure> {
