@@ -38,6 +38,18 @@ fn start(workflow: &str) -> Value {
     json!({"type": "START_WORKFLOW", "parameters": {"workflowId": workflow}})
 }
 
+/// The token events, and a config by which some four hundred letters raise them.
+fn token_events() -> [(EventType, Value); 3] {
+    [
+        (EventType::TokenLimitExceeded, json!({"tokenLimit": 50})),
+        (EventType::TokenUsageWarning, json!({"tokenLimit": 150})),
+        (
+            EventType::TokenLimitApproached,
+            json!({"tokenLimit": 200, "compression": {"speculativeAt": 0.4}}),
+        ),
+    ]
+}
+
 /// A triggered sub-workflow of nodes in a row.
 fn sub(id: &str, nodes: &[Value], end: &Value) -> Value {
     let mut all = vec![node("s", "START_FROM_TRIGGER", json!({}))];
@@ -217,12 +229,12 @@ fn chains() -> Vec<Chain> {
     cancelled.triggers.push(stop);
     cancelled.deepest = LIMIT - 1;
     list.push(cancelled);
-    for (event, limit) in [(E::TokenLimitExceeded, 50), (E::TokenUsageWarning, 150)] {
+    for (event, config) in token_events() {
         let again = json!({"id": "again", "type": "EVENT", "action": start("main"),
             "condition": {"eventType": "NODE_COMPLETED", "expression": "event.nodeId === 'x'"}});
         let long = say("say", &"many words ".repeat(40));
         let mut limited = line("main", &[long, ask("main"), wait("rest", 1_000)]);
-        limited["config"] = json!({ "tokenLimit": limit });
+        limited["config"] = config;
         list.push(Chain {
             event,
             workflows: vec![limited, line("between", &[code("x", "return 1")])],
@@ -473,15 +485,16 @@ fn who_watches_for_failed_triggers_and_fails_is_told_once_more() {
 
 #[test]
 fn no_limit_is_checked_in_what_a_token_event_started_nor_in_what_starts_there() {
-    let long = [say("say", &"many words ".repeat(40)), ask("main")];
-    for (by, limit) in [(EventType::TokenLimitExceeded, 50), (EventType::TokenUsageWarning, 150)] {
+    // What begins early holds nobody: the thread is still there when it ends.
+    let long = [say("say", &"many words ".repeat(40)), ask("main"), wait("rest", 1_000)];
+    for (by, config) in token_events() {
         let mut limited = [
             line("main", &long),
             sub("sub", &long, &json!({})),
             sub("inner", &long, &json!({})),
         ];
         for workflow in &mut limited {
-            workflow["config"] = json!({ "tokenLimit": limit });
+            workflow["config"] = config.clone();
         }
         let inner = json!({"id": "inner", "type": "EVENT", "workflowId": "sub", "action": execute("inner"),
             "condition": {"eventType": "NODE_COMPLETED", "expression": "event.nodeId === 'say'"}});
