@@ -28,7 +28,7 @@ pub mod workflow;
 
 pub use engine::durable::{
     Difference, DoubtAnswer, DoubtQuestion, ForkBuilder, Migration, OutcomeDiff, ResumeBuilder, ResumeError, RunDiff,
-    RunView, Steering, Step, StepKind,
+    RunView, Steered, Steering, Step, StepKind,
 };
 pub use engine::{
     BlockingEvents, BuildError, CancelOnDrop, Compression, Engine, EngineBuilder, EventFilter, Events, FiringOutcome,

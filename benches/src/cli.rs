@@ -8,18 +8,20 @@
 //! - `memory threads|runs COUNT`: bytes that one of them costs while it waits
 //! - `memory parked COUNT`: the same of durable runs that have left memory, and the time until one is back
 //! - `durable`: durable runs beside raw SQLite and a bare `fdatasync`; `durable PART ...`: of `steps`, `alone`, `syncs`, `rebuilt` and `ready` those
+//! - `shared`: runs in PostgreSQL that 1, 2 and 4 workers carry, beside absurd's own functions and embedded SQLite; it starts a server of
+//!   its own, and says so where none is installed
 //! - `command PIRN FOLDER`: the binary PIRN from outside: cold start, and a large file validated
 //! - `scripts`: microseconds a step that evaluates something takes, in place and on each script level
 //! - `peer`: Pirn on what the peers of other languages do, a JSON line each as they print them
 //! - `others FILE`: a table of such lines
 //!
-//! `memory`, `durable`, `command` and `scripts` print rows of a Markdown table: what, measured, at most. What is durable lies in a
+//! `memory`, `durable`, `shared`, `command` and `scripts` print rows of a Markdown table: what, measured, at most. What is durable lies in a
 //! folder of the system's for temporary files (`TMPDIR`): on that disk it is measured.
 
 use std::io::Write as _;
 
 use crate::sides::{Spin, local, pirn::Bench};
-use crate::{Side, Workload, command, durable, memory, others, report, scripts};
+use crate::{Side, Workload, command, durable, memory, others, report, scripts, shared};
 
 /// Does what the program's arguments say; `others` stand beside Pirn and raw tokio.
 ///
@@ -96,6 +98,12 @@ pub fn main(beside: Vec<Side>) -> std::io::Result<()> {
             }
             Ok(())
         }
+        ["shared"] => runtime.block_on(shared::measure(|(what, measured, most)| {
+            writeln!(out, "| {what} | {measured} | {most} |")
+        })),
+        ["shared-worker", side, url, at_once, steps] => {
+            runtime.block_on(shared::work(side, url, number(at_once)?, number(steps)?))
+        }
         ["command", pirn, folder] => {
             for (times, most) in command::measure(pirn.as_ref(), folder.as_ref())? {
                 let [min, median, max] = [times.min(), times.median(), times.max()].map(|us| us / 1e3);
@@ -129,7 +137,7 @@ pub fn main(beside: Vec<Side>) -> std::io::Result<()> {
             write!(out, "{}", table.map_err(|fault| usage(&fault))?)
         }
         _ => Err(usage(
-            "once|count|local WORKLOAD SIZE ROUNDS, row WORKLOAD SIZE, memory threads|runs|parked COUNT, durable [PART ...], command PIRN FOLDER, \
+            "once|count|local WORKLOAD SIZE ROUNDS, row WORKLOAD SIZE, memory threads|runs|parked COUNT, durable [PART ...], shared, command PIRN FOLDER, \
              scripts, peer, others FILE, or nothing",
         )),
     }

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use pirn::store::SqliteStore;
+use pirn::store::{SqliteStore, Store};
 use pirn::{Engine, RunHandle, ThreadStatus};
 use pirn_test_disk::{Disk, Kind, VFS};
 use rusqlite::Connection;
@@ -24,7 +24,7 @@ const ROUNDS: usize = 7;
 const STEPS: usize = 4_000;
 
 /// Bytes of a step's answer, and of what Pirn writes beside it.
-const ANSWER: usize = 100;
+pub(crate) const ANSWER: usize = 100;
 const RECORD: usize = 190;
 
 /// Steps of the run that is rebuilt.
@@ -362,7 +362,8 @@ fn call() -> Value {
     json!({"type": "CODE", "config": {"function": "work"}})
 }
 
-fn engine(store: SqliteStore, steps: usize) -> Result<Engine> {
+/// An engine whose workflow `main` is so many calls.
+pub(crate) fn engine(store: impl Store, steps: usize) -> Result<Engine> {
     row(store, steps, &call())
 }
 
@@ -370,13 +371,13 @@ fn pure_engine(store: SqliteStore, steps: usize) -> Result<Engine> {
     row(store, steps, &json!({"type": "CODE", "config": {"function": "pure"}}))
 }
 
-fn row(store: SqliteStore, steps: usize, node: &Value) -> Result<Engine> {
+fn row(store: impl Store, steps: usize, node: &Value) -> Result<Engine> {
     let mut workflow = line("main", steps, node);
     workflow["config"] = json!({"maxSteps": steps + 2});
     built(store, &workflow)
 }
 
-fn built(store: SqliteStore, workflow: &Value) -> Result<Engine> {
+fn built(store: impl Store, workflow: &Value) -> Result<Engine> {
     let answer = || Ok::<_, String>(json!("x".repeat(ANSWER)));
     let engine = Engine::builder()
         .store(store)
@@ -387,7 +388,7 @@ fn built(store: SqliteStore, workflow: &Value) -> Result<Engine> {
     engine.map_err(|error| Error::other(error.to_string()))
 }
 
-fn open(folder: &Path, name: &str) -> Result<SqliteStore> {
+pub(crate) fn open(folder: &Path, name: &str) -> Result<SqliteStore> {
     SqliteStore::open(folder.join(name)).map_err(Error::other)
 }
 
@@ -409,11 +410,11 @@ async fn play(engine: &Engine, runs: usize) -> Result<f64> {
 }
 
 /// Lets go of its file, too; whatever still waits goes on from there.
-async fn close(engine: Engine) {
+pub(crate) async fn close(engine: Engine) {
     engine.shutdown(Duration::ZERO).await;
 }
 
-fn sorted(side: &str, mut us: Vec<f64>) -> Times {
+pub(crate) fn sorted(side: &str, mut us: Vec<f64>) -> Times {
     us.sort_by(f64::total_cmp);
     Times {
         side: side.to_owned(),

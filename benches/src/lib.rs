@@ -11,6 +11,9 @@ pub mod others;
 pub mod picture;
 pub mod report;
 pub mod scripts;
+#[path = "../../engines/postgres/tests/server/mod.rs"]
+mod server;
+pub mod shared;
 pub mod sides;
 pub mod table;
 pub mod workload;

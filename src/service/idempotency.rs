@@ -2,7 +2,8 @@
 //!
 //! A store of runs keeps the keys too, in as many places of the store as keys are remembered, the oldest overwritten first.
 //! A key is durable with the id of its run before that run starts: of a process that ends in between the key is free again,
-//! because no run has that id.
+//! because no run has that id. Of a store that several processes share, whichever of them is first with a key names the run, and the
+//! others start no other.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::OnceCell;
 
 use super::problem::{Problem, ProblemCode};
+use super::start::now;
 use crate::store::{ContentHash, Store, StoreError};
 
 /// Bytes that a key may have.
@@ -65,10 +67,31 @@ pub(super) struct Claimed {
     keys: IdempotencyKeys,
     key: String,
     fingerprint: String,
-    /// The store's name for its place there.
-    place: Option<String>,
+    /// Where the store has it.
+    place: Option<Place>,
+    is_known: bool,
     is_kept: bool,
 }
+
+enum Place {
+    /// One of the places of keys, by the store's name for it.
+    Numbered(String),
+    /// Of a store that several processes share: the key's own, which has this value.
+    Own(String),
+}
+
+/// A key as a store has it that several processes share.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Settled {
+    fingerprint: String,
+    run_id: String,
+    /// Milliseconds since 1970.
+    at: u64,
+}
+
+/// A run that a process was to start so many milliseconds ago, and that is not there, was not started: the process has died.
+const STARTS_WITHIN_MS: u64 = 60_000;
 
 impl IdempotencyKeys {
     pub(super) fn new(limit: usize, store: Option<Arc<dyn Store>>) -> Self {
@@ -101,17 +124,12 @@ impl IdempotencyKeys {
                     key: key.to_owned(),
                     fingerprint,
                     place: None,
+                    is_known: false,
                     is_kept: false,
                 }))
             }
-            Some(known) if known.fingerprint != fingerprint => {
-                let detail = "this Idempotency-Key came with another body before";
-                Err(Problem::new(ProblemCode::IdempotencyKeyReused, detail))
-            }
-            Some(Known { run_id: None, .. }) => {
-                let detail = "the first request with this Idempotency-Key is still being handled";
-                Err(Problem::new(ProblemCode::IdempotencyKeyInUse, detail).retry_after(1))
-            }
+            Some(known) if known.fingerprint != fingerprint => Err(reused()),
+            Some(Known { run_id: None, .. }) => Err(in_use()),
             Some(Known {
                 run_id: Some(run_id), ..
             }) => Ok(Claim::Same(run_id.clone())),
@@ -120,7 +138,10 @@ impl IdempotencyKeys {
 
     /// The keys that the store has.
     async fn read(&self) -> Result<(), StoreError> {
-        let Some(store) = &self.0.store else { return Ok(()) };
+        // Where several processes share it, each key is looked for when it comes.
+        let Some(store) = self.0.store.as_ref().filter(|store| store.claims().is_none()) else {
+            return Ok(());
+        };
         let mut found = Vec::new();
         for place in 0..self.0.limit as u64 {
             let Some(text) = store.meta(&name(place)).await? else {
@@ -158,9 +179,36 @@ impl IdempotencyKeys {
 }
 
 impl Claimed {
-    /// The request is to start a run of this id: where keys are kept this one is, before the run starts.
-    pub(super) async fn starts(&mut self, run_id: &str) -> Result<(), Problem> {
-        let Some(store) = &self.keys.0.store else { return Ok(()) };
+    /// The request is to start a run of this id: where keys are kept this one is, before the run starts. The id that the run is to have,
+    /// which is another where another process has handled an equal request.
+    pub(super) async fn starts(&mut self, run_id: &str) -> Result<String, Problem> {
+        let Some(store) = &self.keys.0.store else {
+            return Ok(run_id.to_owned());
+        };
+        if let Some(claims) = store.claims() {
+            let own = Settled {
+                fingerprint: self.fingerprint.clone(),
+                run_id: run_id.to_owned(),
+                at: now(),
+            };
+            let own = serde_json::to_string(&own).unwrap_or_default();
+            let settled = claims
+                .settle(&own_name(&self.key), own.clone(), self.keys.0.limit)
+                .await;
+            let settled = settled.map_err(|error| not_kept(&error))?;
+            self.is_known = settled != own;
+            self.place = Some(Place::Own(settled.clone()));
+            let settled: Settled = serde_json::from_str(&settled).map_err(|_| reused())?;
+            if settled.fingerprint != self.fingerprint {
+                return Err(reused());
+            }
+            let is_new = settled.at.saturating_add(STARTS_WITHIN_MS) > now();
+            if self.is_known && is_new {
+                let begun = store.run(&settled.run_id).await.map_err(|error| not_kept(&error))?;
+                begun.ok_or_else(in_use)?;
+            }
+            return Ok(settled.run_id);
+        }
         let number = {
             let mut state = self.keys.state();
             state.next += 1;
@@ -175,15 +223,26 @@ impl Claimed {
         let text = serde_json::to_string(&kept).unwrap_or_default();
         let place = name(number % self.keys.0.limit.max(1) as u64);
         let kept = store.set_meta(&place, Some(text)).await;
-        self.place = Some(place);
-        kept.map_err(|error| not_kept(&error))
+        self.place = Some(Place::Numbered(place));
+        kept.map_err(|error| not_kept(&error))?;
+        Ok(run_id.to_owned())
+    }
+
+    /// Another process has handled an equal request, or is about to.
+    pub(super) fn is_known(&self) -> bool {
+        self.is_known
     }
 
     /// That run was refused: the key is free.
     pub(super) async fn refused(self) {
-        if let (Some(store), Some(place)) = (&self.keys.0.store, &self.place) {
-            // Where the store fails now, no run has the id, unless it was taken before.
-            drop(store.set_meta(place, Some("null".to_owned())).await);
+        let Some(store) = &self.keys.0.store else { return };
+        // Where the store fails now, no run has the id, unless it was taken before.
+        match (&self.place, store.claims()) {
+            (Some(Place::Numbered(place)), _) => drop(store.set_meta(place, Some("null".to_owned())).await),
+            (Some(Place::Own(value)), Some(claims)) if !self.is_known => {
+                drop(claims.unsettle(&own_name(&self.key), value.clone()).await);
+            }
+            _ => {}
         }
     }
 
@@ -209,6 +268,21 @@ impl Drop for Claimed {
             self.keys.state().keys.remove(&self.key);
         }
     }
+}
+
+/// The name of a key in a store that several processes share.
+fn own_name(key: &str) -> String {
+    format!("idempotency key {key}")
+}
+
+fn in_use() -> Problem {
+    let detail = "the first request with this Idempotency-Key is still being handled";
+    Problem::new(ProblemCode::IdempotencyKeyInUse, detail).retry_after(1)
+}
+
+fn reused() -> Problem {
+    let detail = "this Idempotency-Key came with another body before";
+    Problem::new(ProblemCode::IdempotencyKeyReused, detail)
 }
 
 /// The store's name for one of the places of keys.

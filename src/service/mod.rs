@@ -47,6 +47,7 @@ mod runs;
 mod sse;
 mod start;
 mod state;
+mod steering;
 mod stored;
 mod wire;
 

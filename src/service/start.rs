@@ -1,7 +1,7 @@
 //! Starting a run, whatever interface asks for it.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Map, Value};
 
@@ -10,7 +10,7 @@ use super::recorder::{self, BUFFER};
 use super::runs::{About, Run};
 use super::state::Service;
 use crate::store::StoreError;
-use crate::{Events, ForkBuilder, Message, ResumeBuilder, ResumeError, RunError, RunErrorCode};
+use crate::{AnswerRefused, Events, ForkBuilder, Message, ResumeBuilder, ResumeError, RunError, RunErrorCode};
 
 /// Characters that a run's id may have.
 const MAX_ID: usize = 128;
@@ -27,41 +27,42 @@ pub(super) struct Start {
     pub(super) keep_on_failure: bool,
 }
 
+/// A run that was started.
+pub(super) enum Begun {
+    /// The service carries it.
+    Here(Arc<Run>),
+    /// Another process carries it, or is to.
+    Elsewhere(Arc<str>),
+}
+
 /// The most bytes of a session's id.
 const MAX_SESSION: usize = 512;
 
 impl Service {
-    /// Starts a run and records its events from the first one on.
+    /// Starts a run, here and with its events recorded from the first one on, or elsewhere: its id.
+    pub(super) async fn begin(&self, start: Start) -> Result<Begun, Problem> {
+        if !self.starts_elsewhere() {
+            return self.start(start).await.map(Begun::Here);
+        }
+        self.check(&start).await?;
+        let prepared = self.prepared(start).await?;
+        let run_id = prepared.start_elsewhere().await.map_err(|error| not_resumed(&error))?;
+        Ok(Begun::Elsewhere(run_id))
+    }
+
+    /// Waits for a run that the process does not carry, so long at most.
+    pub(super) async fn ended(&self, id: &str, at_most: Duration) {
+        if let Some(claims) = self.engine().store().and_then(|store| store.claims()) {
+            // Where the store fails, or it takes longer, what is known by then is the answer.
+            drop(tokio::time::timeout(at_most, claims.ended(id)).await);
+        }
+    }
+
+    /// Starts a run here and records its events from the first one on.
     pub(super) async fn start(&self, start: Start) -> Result<Arc<Run>, Problem> {
-        if self.is_draining() {
-            return Err(draining());
-        }
-        let offer = self
-            .catalogue()
-            .find(&start.workflow)
-            .map_err(|problem| problem.at("/workflow"))?;
-        offer.check(&start.input)?;
-        if let Some(id) = &start.run_id {
-            check_id(id)?;
-            if self.in_store(id).await?.is_some() {
-                return Err(taken(id));
-            }
-        }
-        let session = start.session.clone();
-        let is_name = |id: &str| (1..=MAX_SESSION).contains(&id.len()) && !id.contains('\0');
-        if session.as_deref().is_some_and(|id| !is_name(id)) {
-            let detail = format!("a session's id has 1 to {MAX_SESSION} bytes, none of them 0");
-            return Err(Problem::new(ProblemCode::InvalidValue, detail).at("/session"));
-        }
-        let (run_id, workflow_id) = (start.run_id.clone(), start.workflow.clone());
-        let prepared = if start.conversation.is_empty() {
-            prepare(self, start)
-        } else {
-            // Its tokens are counted, which takes its time where it is long.
-            let service = self.clone();
-            let prepared = tokio::task::spawn_blocking(move || prepare(&service, start)).await;
-            prepared.map_err(|error| Problem::new(ProblemCode::Internal, error.to_string()))?
-        };
+        self.check(&start).await?;
+        let (run_id, workflow_id, session) = (start.run_id.clone(), start.workflow.clone(), start.session.clone());
+        let prepared = self.prepared(start).await?;
         let mut events = None;
         let run = self.runs().start(run_id.as_deref(), || {
             let mut prepared = prepared;
@@ -82,9 +83,48 @@ impl Service {
             && let Err(error) = run.handle.kept().await
             && error.code == RunErrorCode::StoreError
         {
-            return Err(Problem::new(ProblemCode::StoreFailed, error.to_string()));
+            let code = error.details.as_ref().and_then(|details| details["code"].as_str());
+            return Err(match code {
+                // Of another process, which was faster.
+                Some("RUN_EXISTS") => taken(run.id()),
+                _ => Problem::new(ProblemCode::StoreFailed, error.to_string()),
+            });
         }
         Ok(run)
+    }
+
+    /// Refuses a run that can not start.
+    async fn check(&self, start: &Start) -> Result<(), Problem> {
+        if self.is_draining() {
+            return Err(draining());
+        }
+        let offer = self
+            .catalogue()
+            .find(&start.workflow)
+            .map_err(|problem| problem.at("/workflow"))?;
+        offer.check(&start.input)?;
+        if let Some(id) = &start.run_id {
+            check_id(id)?;
+            if self.in_store(id).await?.is_some() {
+                return Err(taken(id));
+            }
+        }
+        let is_name = |id: &str| (1..=MAX_SESSION).contains(&id.len()) && !id.contains('\0');
+        if start.session.as_deref().is_some_and(|id| !is_name(id)) {
+            let detail = format!("a session's id has 1 to {MAX_SESSION} bytes, none of them 0");
+            return Err(Problem::new(ProblemCode::InvalidValue, detail).at("/session"));
+        }
+        Ok(())
+    }
+
+    async fn prepared(&self, start: Start) -> Result<crate::RunBuilder, Problem> {
+        if start.conversation.is_empty() {
+            return Ok(prepare(self, start));
+        }
+        // Its tokens are counted, which takes its time where it is long.
+        let service = self.clone();
+        let prepared = tokio::task::spawn_blocking(move || prepare(&service, start)).await;
+        prepared.map_err(|error| Problem::new(ProblemCode::Internal, error.to_string()))
     }
 
     fn record(&self, run: &Arc<Run>, events: Events) {
@@ -212,8 +252,8 @@ fn taken(id: &str) -> Problem {
     Problem::new(ProblemCode::RunIdTaken, format!("there is a run {id} already")).at("/runId")
 }
 
-/// Why a run of the store does not go on.
-fn not_resumed(error: &ResumeError) -> Problem {
+/// Why a run of the store does not go on, or is not told something.
+pub(super) fn not_resumed(error: &ResumeError) -> Problem {
     let code = match error {
         ResumeError::NoStore => ProblemCode::NoStore,
         ResumeError::HasEnded { .. } => ProblemCode::RunEnded,
@@ -223,9 +263,18 @@ fn not_resumed(error: &ResumeError) -> Problem {
         ResumeError::Store(_) => ProblemCode::StoreFailed,
         ResumeError::NoSuchStep { .. } => ProblemCode::InvalidValue,
         ResumeError::Refused(error) => return refused(error),
+        ResumeError::Answer(error) => return not_taken(error),
         _cannot_go_on => ProblemCode::NotResumed,
     };
     Problem::new(code, error.to_string())
+}
+
+/// Why an answer was not taken.
+pub(super) fn not_taken(refused: &AnswerRefused) -> Problem {
+    match refused {
+        AnswerRefused::Invalid { reason } => Problem::new(ProblemCode::InvalidAnswer, reason.clone()).at("/answer"),
+        other => Problem::new(ProblemCode::InteractionClosed, other.to_string()),
+    }
 }
 
 pub(super) fn draining() -> Problem {
@@ -256,7 +305,8 @@ fn check_id(id: &str) -> Result<(), Problem> {
     Err(Problem::new(ProblemCode::InvalidValue, detail).at("/runId"))
 }
 
-fn now() -> u64 {
+/// Milliseconds since 1970.
+pub(super) fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

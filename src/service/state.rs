@@ -42,6 +42,7 @@ struct Shared {
     engine: Engine,
     limits: Limits,
     archive: Arc<dyn RunArchive>,
+    starts_elsewhere: bool,
     access: RwLock<Arc<Access>>,
     catalogue: RwLock<Arc<Catalogue>>,
     runs: Runs,
@@ -64,6 +65,7 @@ impl Service {
             shared: Arc::new(Shared {
                 limits: options.limits.clone(),
                 archive,
+                starts_elsewhere: options.starts_elsewhere,
                 access: RwLock::new(Arc::new(options.access)),
                 catalogue: RwLock::new(Arc::new(catalogue)),
                 runs: Runs::new(&options.limits),
@@ -127,6 +129,10 @@ impl Service {
 
     pub(super) fn limits(&self) -> &Limits {
         &self.shared.limits
+    }
+
+    pub(super) fn starts_elsewhere(&self) -> bool {
+        self.shared.starts_elsewhere
     }
 
     pub(super) fn archive(&self) -> &Arc<dyn RunArchive> {

@@ -37,6 +37,17 @@ pub trait Claims: Send + Sync + 'static {
 
     /// Answers what a run was told.
     fn answer(&self, request: u64, answer: String);
+
+    /// Keeps a value under a name that has none, or none any more: the last `most` names have theirs. The value that the name has then,
+    /// for all processes. A store that keeps no such names says this one.
+    fn settle(&self, _name: &str, value: String, _most: usize) -> Pending<String> {
+        Box::pin(std::future::ready(Ok(value)))
+    }
+
+    /// Takes a name's value away, where it is this one.
+    fn unsettle(&self, _name: &str, _value: String) -> Pending<()> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 }
 
 /// Something that a process is to do for the runs of a store that it shares.

@@ -27,6 +27,7 @@ pub(crate) struct Cluster {
     pub(crate) server: Server,
     url: String,
     folder: tempfile::TempDir,
+    claim_seconds: u64,
 }
 
 /// A worker process. Dropping it kills it.
@@ -35,13 +36,23 @@ pub(crate) struct Worker(pub(crate) Child);
 impl Cluster {
     /// A server that is set up, and a folder with its tools; none where PostgreSQL is not installed.
     pub(crate) fn start() -> Option<Self> {
+        Self::with_claims_of(CLAIM_SECONDS)
+    }
+
+    /// The same, with claims that last so many seconds.
+    pub(crate) fn with_claims_of(claim_seconds: u64) -> Option<Self> {
         let server = Server::start()?;
         let url = server.database();
         server.set_up(&url);
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("pirn.toml"), CONFIG).expect("written");
         std::fs::write(folder.path().join("lines"), "").expect("written");
-        Some(Self { server, url, folder })
+        Some(Self {
+            server,
+            url,
+            folder,
+            claim_seconds,
+        })
     }
 
     pub(crate) fn file(&self, name: &str) -> PathBuf {
@@ -57,7 +68,7 @@ impl Cluster {
         command
             .args(arguments)
             .args(["--engine", "postgres", "--url", &self.url, "--claim"])
-            .arg(CLAIM_SECONDS.to_string())
+            .arg(self.claim_seconds.to_string())
             .current_dir(self.folder.path());
         command
     }

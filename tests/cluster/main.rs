@@ -8,4 +8,5 @@ mod cluster;
 mod commands;
 #[path = "../../engines/postgres/tests/server/mod.rs"]
 mod server;
+mod services;
 mod storms;

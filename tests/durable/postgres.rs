@@ -1,8 +1,10 @@
 //! The same runs in PostgreSQL: whole ones say and come to what they do in a file, killed ones to what whole ones do.
 
+use std::time::Duration;
+
 use futures::executor::block_on;
 use pirn::store::{MemoryStore, Record, Run, RunFilter, SqliteStore, Store};
-use pirn::{Engine, EngineBuilder};
+use pirn::{Engine, EngineBuilder, ThreadStatus};
 use pirn_postgres::{PostgresOptions, PostgresStore};
 use pirn_test_disk::{Disk, VFS};
 use pirn_tests::world::{Ran, plays};
@@ -117,6 +119,41 @@ fn every_example_says_and_comes_to_the_same_in_postgresql_as_in_a_file() {
     assert_eq!(shared.ran.report.status, embedded.ran.report.status);
     assert_eq!(shared.ran.report.output, embedded.ran.report.output);
     assert_eq!(shared.ran.events.len(), embedded.ran.events.len());
+}
+
+#[test]
+fn a_parked_run_keeps_its_claim_and_wakes_where_it_is() {
+    let Some(server) = Server::start_unsynced() else { return };
+    let url = server.database();
+    server.set_up(&url);
+    let claim = Duration::from_secs(1);
+    let connect = || {
+        let store = PostgresStore::connect(&url, PostgresOptions::default().claim(claim));
+        Failing::new(store.expect("connects"), Crash::Never)
+    };
+    let (store, other) = (connect(), connect());
+    let workflow = r#"{"id": "main", "edges": [{"from": "start", "to": "ask"}, {"from": "ask", "to": "end"}], "nodes": [
+        {"id": "start", "type": "START"}, {"id": "end", "type": "END"},
+        {"id": "ask", "type": "USER_INTERACTION", "config": {"question": "On?"}}]}"#;
+    let engine = Engine::builder().store(store.clone()).workflows(workflow);
+    let engine = engine.park_after(Duration::from_millis(1)).build().expect("builds");
+    let run = engine.run("main").run_id("run-1").start().expect("starts");
+    let asked = loop {
+        match block_on(run.interactions()).pop() {
+            Some(asked) => break asked.id,
+            None => std::thread::yield_now(),
+        }
+    };
+    block_on(run.kept()).expect("is kept");
+    // Longer than a claim lasts: its heartbeat goes on while the run is not in memory.
+    std::thread::sleep(claim * 3);
+    let claims = other.claims().expect("several share it");
+    let held = block_on(claims.claim("run-1")).expect_err("it is carried");
+    assert_eq!(held.code(), "RUN_HELD");
+    let before = store.reads("run-1");
+    block_on(run.answer(&asked, "yes")).expect("is taken");
+    assert_eq!(store.reads("run-1"), before + 1, "it was read again");
+    assert_eq!(run.outcome_blocking().status, ThreadStatus::Completed);
 }
 
 /// How many commits apart a workflow is killed: all of them where the environment's `PIRN_ENGINE_CRASHES` is `all`.

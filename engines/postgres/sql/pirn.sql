@@ -67,9 +67,36 @@ create table pirn.requests(
   id bigint generated always as identity primary key,
   run bigint not null,
   body text not null,
+  asked_at timestamptz not null default clock_timestamp(),
   answer text
 );
 create index on pirn.requests(run) where answer is null;
+
+-- Names that all processes agree on, such as the keys of requests that start runs.
+create table pirn.names(
+  name text primary key,
+  number bigint generated always as identity unique,
+  value text not null
+);
+
+-- The value of a name: this one where it has none. Of the names the last so many are kept.
+create function pirn.settle(of_name text, new_value text, most bigint) returns text language plpgsql as $$
+declare
+  settled text;
+  last bigint;
+begin
+  loop
+    select value into settled from pirn.names where name = of_name;
+    if found then
+      return settled;
+    end if;
+    insert into pirn.names(name, value) values (of_name, new_value) on conflict do nothing returning number into last;
+    if found then
+      delete from pirn.names where number <= last - most;
+      return new_value;
+    end if;
+  end loop;
+end $$;
 
 -- Refuses: rolls back what its caller did since its block began.
 create function pirn.refuse(code text, name text default null, expected bigint default 0, actual bigint default 0)

@@ -283,7 +283,7 @@ impl Keeper {
 
     async fn requests(&mut self) -> Result<(), Fault> {
         let sql = "SELECT q.id, r.id, q.body FROM pirn.requests q JOIN pirn.runs r ON r.key = q.run \
-            JOIN absurd.r_pirn a ON a.task_id = r.task AND a.state = 'running' AND a.claimed_by = $1 \
+            JOIN absurd.r_pirn a ON a.task_id = r.task AND a.state IN ('running', 'completed') AND a.claimed_by = $1 \
             WHERE q.answer IS NULL ORDER BY q.id";
         let rows = self.on()?.query(sql, &[&self.held.worker]).await?;
         let mut open = BTreeSet::new();
@@ -354,7 +354,13 @@ impl Keeper {
     }
 
     async fn ends(&mut self) -> Result<(), Fault> {
-        let waiting: Vec<String> = self.held.state().ends.iter().map(|end| end.run.clone()).collect();
+        let waiting: Vec<String> = {
+            let mut state = self.held.state();
+            // Whoever waits no longer is forgotten.
+            let waits = |end: &End| end.answer.as_ref().is_some_and(|answer| !answer.is_canceled());
+            state.ends.retain(waits);
+            state.ends.iter().map(|end| end.run.clone()).collect()
+        };
         let sql = "SELECT id FROM pirn.runs WHERE id = ANY($1) AND status < 4 AND NOT is_hidden";
         let rows = self.on()?.query(sql, &[&waiting]).await?;
         let live: Result<BTreeSet<String>, _> = rows.iter().map(|row| row.try_get(0)).collect();
@@ -372,9 +378,11 @@ impl Keeper {
 
     async fn tells(&mut self) -> Result<(), Fault> {
         let waiting: Vec<i64> = self.held.state().tells.iter().map(|tell| tell.request).collect();
-        // One that is not carried any more is taken back in the same step.
+        // One that is not carried any more is taken back in the same step. Whoever had a run that has ended answers yet: it may have
+        // ended with what it was told.
         let sql = "DELETE FROM pirn.requests q USING pirn.runs r WHERE q.run = r.key AND q.id = ANY($1) \
-            AND (q.answer IS NOT NULL OR pirn.claimant(r.task) IS NULL) RETURNING q.id, q.answer";
+            AND (q.answer IS NOT NULL OR pirn.claimant(r.task) IS NULL \
+              AND (r.status < 4 OR q.asked_at < clock_timestamp() - interval '5 seconds')) RETURNING q.id, q.answer";
         let rows = self.on()?.query(sql, &[&waiting]).await?;
         let mut answers = BTreeMap::new();
         for row in rows {

@@ -21,6 +21,7 @@ mod claims;
 mod commit;
 mod connect;
 mod fault;
+mod names;
 mod queue;
 mod read;
 mod reply;

@@ -17,7 +17,7 @@ use crate::claims::{Held, Keeper};
 use crate::commit::Committing;
 use crate::connect::{ConnectError, Server};
 use crate::queue::{Carrier, Job, Queue};
-use crate::{read, thread};
+use crate::{names, read, thread};
 
 /// Settings of a [`PostgresStore`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -365,6 +365,22 @@ impl Claims for PostgresStore {
         });
         // Whoever asked looks for it.
         drop(answered);
+    }
+
+    fn settle(&self, name: &str, value: String, most: usize) -> Pending<String> {
+        let named: Arc<(String, String)> = Arc::new((name.to_owned(), value));
+        ask!(self, |on| {
+            let named = Arc::clone(&named);
+            Box::pin(async move { names::settle(on, &named.0, &named.1, most).await })
+        })
+    }
+
+    fn unsettle(&self, name: &str, value: String) -> Pending<()> {
+        let named: Arc<(String, String)> = Arc::new((name.to_owned(), value));
+        ask!(self, |on| {
+            let named = Arc::clone(&named);
+            Box::pin(async move { names::unsettle(on, &named.0, &named.1).await })
+        })
     }
 }
 

@@ -43,6 +43,9 @@ pub(crate) struct Args {
     store: Option<String>,
     #[command(flatten)]
     shared: SharedArgs,
+    /// Carry no runs: those that clients start are put into the server of --engine, for workers to carry
+    #[arg(long)]
+    detach: bool,
     /// A file with a token a line: who asks sends one of them as Authorization: Bearer TOKEN
     #[arg(long, value_name = "FILE")]
     token_file: Option<String>,
@@ -80,7 +83,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         let message = format!("whoever reaches {} could start runs", args.listen);
         return Err(Failure::usage("TOKEN_NEEDED", message).with_help("give a --token-file"));
     }
-    let (engine, ids) = args.served.open(args.shared.or(args.store.as_deref())?.as_ref())?;
+    let place = args.shared.or(args.store.as_deref())?;
+    if args.detach && place.as_ref().is_none_or(|place| place.file().is_some()) {
+        return Err(Failure::usage(
+            "USAGE",
+            "--detach needs a server that workers share: --engine and its --url",
+        ));
+    }
+    let (engine, ids) = args.served.open(place.as_ref())?;
     #[cfg(feature = "otel")]
     let telemetry = args.telemetry(&engine)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -141,6 +151,7 @@ impl Args {
         }
         Options {
             access,
+            starts_elsewhere: self.detach,
             ..Options::default()
         }
     }
@@ -172,7 +183,11 @@ fn offered(service: &Service, ids: &WorkflowIds) -> Result<(), Failure> {
 async fn listen(args: &Args, engine: &Engine, ids: &WorkflowIds, tokens: Vec<String>) -> Result<ExitCode, Failure> {
     let service = Service::new(engine.clone(), args.options(tokens));
     offered(&service, ids)?;
-    let left = service.recover().await.map_err(|error| not_resumed(&error))?;
+    let left = if args.detach {
+        Vec::new()
+    } else {
+        service.recover().await.map_err(|error| not_resumed(&error))?
+    };
     for (run_id, error) in left {
         tracing::warn!(run_id, code = error.code(), %error, "the run does not go on; it stays as it is in the store");
     }
@@ -217,7 +232,8 @@ async fn listen(args: &Args, engine: &Engine, ids: &WorkflowIds, tokens: Vec<Str
     };
     // Where others share the store: the runs that they leave, and what they tell those here.
     let working = async {
-        if let Err(error) = service.work(args.served.max_runs()).await {
+        let at_most = if args.detach { 0 } else { args.served.max_runs() };
+        if let Err(error) = service.work(at_most).await {
             tracing::error!(%error, "no runs are taken over any more");
         }
         std::future::pending::<()>().await;

@@ -17,6 +17,7 @@ mod results;
 mod resume;
 mod schedules;
 mod sessions;
+mod steer;
 mod view;
 mod work;
 
@@ -35,9 +36,9 @@ pub use migrate::{Difference, Migration};
 pub(crate) use resume::Stored;
 pub use resume::{ResumeBuilder, ResumeError};
 pub(crate) use sessions::StoredSessions;
+pub use steer::{Steered, Steering};
 pub use view::{OutcomeDiff, RunDiff, RunView, Step, StepKind};
 pub(crate) use view::{diff, view};
-pub use work::Steering;
 
 /// A store, and what an engine keeps there of itself.
 pub(crate) struct Durable {

@@ -20,9 +20,12 @@ impl ResumeBuilder {
     ///
     /// # Errors
     /// There is no such run, it has ended, or is under way.
-    pub async fn interactions(&self) -> Result<Vec<Interaction>, ResumeError> {
-        let (_, rebuilt) = left(&self.engine, &self.run_id).await?;
-        Ok(rebuilt.machine.interactions())
+    pub fn interactions(&self) -> impl Future<Output = Result<Vec<Interaction>, ResumeError>> + Send + use<> {
+        let (engine, run_id) = (self.engine.clone(), self.run_id.clone());
+        async move {
+            let (_, rebuilt) = left(&engine, &run_id).await?;
+            Ok(rebuilt.machine.interactions())
+        }
     }
 
     /// Answers a question of the run without going on with it: the answer is durable then, and used when the run goes on.

@@ -1,61 +1,14 @@
 //! The work of a process that shares a store with others: runs that nobody carries, runs that others carry by now, and what others
 //! tell the runs here.
 
-use std::sync::Arc;
-
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{FuturesUnordered, StreamExt};
-use pirn_core::run::AnswerRefused;
 use pirn_store::{Assignment, Claims, Run, StoreError};
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
-use super::super::{Engine, RunHandle};
+use super::super::Engine;
 use super::claim::NOT_BEFORE_MS;
 use super::resume::ResumeError;
-
-/// Something that a run is told by way of the process that carries it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "do", rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum Steering {
-    /// The answer to a question of the run.
-    Answer {
-        /// The question.
-        interaction_id: String,
-        /// JSON.
-        answer: Value,
-        /// The person who answers.
-        by: Option<String>,
-    },
-    /// A CUSTOM event.
-    Emit {
-        /// Its name.
-        name: String,
-        /// Its data.
-        data: Map<String, Value>,
-    },
-    /// The run's end.
-    Cancel {
-        /// Stands in its report.
-        reason: String,
-    },
-}
-
-/// The answer of the process that carries a run.
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "told", rename_all = "camelCase")]
-enum Reply {
-    Done,
-    /// The process does not carry the run any more.
-    Gone,
-    NotOpen,
-    Invalid {
-        reason: String,
-    },
-    NotKept {
-        reason: String,
-    },
-}
+use super::steer::told;
 
 /// Claims no more runs once it is dropped.
 struct Carrying<'a>(&'a dyn Claims);
@@ -111,14 +64,8 @@ impl Engine {
                     None => claims.release(&run_id, 0),
                 },
                 Ok(Assignment::Tell { request, run, body }) => {
-                    let run = self.find(&run);
-                    under_way.push(
-                        async move {
-                            let reply = told(run, &body).await;
-                            claims.answer(request, serde_json::to_string(&reply).unwrap_or_default());
-                        }
-                        .boxed(),
-                    );
+                    let telling = async move { claims.answer(request, told(self, &run, &body).await) };
+                    under_way.push(telling.boxed());
                 }
             }
         }
@@ -143,82 +90,6 @@ impl Engine {
                 tracing::warn!(run_id, code = error.code(), %error, "the run does not go on here; it stays as it is in the store");
                 claims.release(&run_id, NOT_BEFORE_MS);
             }
-        }
-    }
-
-    /// Tells a run that another process carries something, by way of that process. It is durable then. False where no process
-    /// carries it, or only this one has the store.
-    ///
-    /// # Errors
-    /// The run, or its process, refuses it.
-    pub async fn steer(&self, run_id: &str, told: &Steering) -> Result<bool, ResumeError> {
-        let durable = self.durable()?;
-        let Some(claims) = durable.store.claims() else {
-            return Ok(false);
-        };
-        let body = serde_json::to_string(told).unwrap_or_default();
-        let Some(reply) = claims.tell(run_id, body).await? else {
-            return Ok(false);
-        };
-        let unreadable = |error: serde_json::Error| AnswerRefused::NotKept {
-            reason: format!("the process that carries the run is of another version: {error}"),
-        };
-        let reply: Reply = serde_json::from_str(&reply).map_err(|error| ResumeError::Answer(unreadable(error)))?;
-        match reply {
-            Reply::Done => Ok(true),
-            Reply::Gone => Ok(false),
-            Reply::NotOpen => Err(ResumeError::Answer(AnswerRefused::NotOpen)),
-            Reply::Invalid { reason } => Err(ResumeError::Answer(AnswerRefused::Invalid { reason })),
-            Reply::NotKept { reason } => Err(ResumeError::Answer(AnswerRefused::NotKept { reason })),
-        }
-    }
-}
-
-/// Tells a run of this process what another process asked for.
-async fn told(run: Option<RunHandle>, body: &str) -> Reply {
-    let Some(run) = run else { return Reply::Gone };
-    let steering: Steering = match serde_json::from_str(body) {
-        Ok(steering) => steering,
-        Err(error) => {
-            return Reply::Invalid {
-                reason: error.to_string(),
-            };
-        }
-    };
-    match steering {
-        Steering::Answer {
-            interaction_id,
-            answer,
-            by,
-        } => {
-            let answered = match by {
-                Some(by) => run.answer_by(Arc::<str>::from(by), &interaction_id, answer).await,
-                None => run.answer(&interaction_id, answer).await,
-            };
-            match answered {
-                Ok(()) => Reply::Done,
-                Err(AnswerRefused::NotOpen) => Reply::NotOpen,
-                Err(AnswerRefused::Invalid { reason }) => Reply::Invalid { reason },
-                Err(AnswerRefused::NotKept { reason }) => Reply::NotKept { reason },
-                Err(refused) => Reply::NotKept {
-                    reason: refused.to_string(),
-                },
-            }
-        }
-        Steering::Emit { name, data } => {
-            run.emit(name, data);
-            match run.kept().await {
-                Ok(()) => Reply::Done,
-                Err(error) => Reply::NotKept {
-                    reason: error.to_string(),
-                },
-            }
-        }
-        Steering::Cancel { reason } => {
-            run.cancel(reason);
-            // It may end with that, and then nobody says that it is kept.
-            drop(run.kept().await);
-            Reply::Done
         }
     }
 }

@@ -15,12 +15,12 @@ use super::super::feed::Feed;
 use super::super::problem::{Problem, ProblemCode};
 use super::super::runs::Run;
 use super::super::sse;
-use super::super::start::Start;
+use super::super::start::{Start, not_taken};
 use super::super::state::Service;
 use super::super::wire::agui::AgUi;
 use super::super::wire::interrupts::{InterruptId, Resume};
 use super::chat::{Turn, turn};
-use super::interactions::{refused, run_of};
+use super::interactions::run_of;
 use crate::{AnswerRefused, EventType};
 
 /// AG-UI's `RunAgentInput`, as far as it is read.
@@ -155,11 +155,12 @@ async fn answer(run: &Run, id: &InterruptId<'_>, entry: &Resume) -> Result<(), P
         return if was_answered(run, id, &again) {
             Ok(())
         } else {
-            Err(refused(AnswerRefused::NotOpen))
+            Err(not_taken(&AnswerRefused::NotOpen))
         };
     };
     if let Some(given) = given {
-        return run.handle.answer(&asked.id, given).await.map_err(refused);
+        let taken = run.handle.answer(&asked.id, given).await;
+        return taken.map_err(|refused| not_taken(&refused));
     }
     run.handle.cancel("the person who was asked gave up");
     Ok(())

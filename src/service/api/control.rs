@@ -14,7 +14,7 @@ use super::super::body::JsonBody;
 use super::super::problem::{Problem, ProblemCode};
 use super::super::state::Service;
 use super::runs::find;
-use crate::RunHandle;
+use crate::{RunHandle, Steering};
 
 /// The run was told.
 #[derive(Serialize, ToSchema)]
@@ -62,7 +62,8 @@ pub(crate) async fn cancel(
     body: JsonBody<Cancel>,
 ) -> Result<Json<Told>, Problem> {
     let reason = body.value.reason.unwrap_or_else(|| "cancelled over HTTP".to_owned());
-    tell(&service, &id, |run| run.cancel(reason))
+    service.tell(&id, Steering::Cancel { reason }).await?;
+    Ok(Json(Told::done()))
 }
 
 /// Stops every thread of a run at its next safe point.
@@ -204,7 +205,9 @@ pub(crate) async fn emit(
     Path(id): Path<String>,
     body: JsonBody<Emit>,
 ) -> Result<Json<Told>, Problem> {
-    tell(&service, &id, |run| run.emit(body.value.name, body.value.data))
+    let Emit { name, data } = body.value;
+    service.tell(&id, Steering::Emit { name, data }).await?;
+    Ok(Json(Told::done()))
 }
 
 /// A section of the pinned context.

@@ -9,12 +9,12 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::super::body::JsonBody;
-use super::super::problem::{Problem, ProblemCode};
+use super::super::problem::Problem;
 use super::super::runs::Run;
 use super::super::state::Service;
 use super::control::Told;
 use super::runs::find;
-use crate::{AnswerRefused, Interaction, ToolConsent};
+use crate::{Interaction, Steering, ToolConsent};
 
 /// A question that waits for a person.
 #[derive(Serialize, ToSchema)]
@@ -120,7 +120,7 @@ pub(crate) async fn list(
     State(service): State<Service>,
     Path(id): Path<String>,
 ) -> Result<Json<Interactions>, Problem> {
-    let open = find(&service, &id)?.handle.interactions().await;
+    let open = service.questions(&id).await?;
     Ok(Json(Interactions {
         interactions: open.into_iter().map(OpenInteraction::from).collect(),
     }))
@@ -153,26 +153,23 @@ pub(crate) async fn answer(
     Path(id): Path<String>,
     body: JsonBody<GivenAnswer>,
 ) -> Result<Json<Told>, Problem> {
-    let run = run_of(&service, &id)?;
     let GivenAnswer { answer, by } = body.value;
-    let taken = match by {
-        Some(by) => run.handle.answer_by(by, &id, answer).await,
-        None => run.handle.answer(&id, answer).await,
+    let run = run_id_of(&id).to_owned();
+    let told = Steering::Answer {
+        interaction_id: id,
+        answer,
+        by,
     };
-    taken.map_err(refused)?;
+    service.tell(&run, told).await?;
     Ok(Json(Told::done()))
 }
 
 /// The run that asks a question.
 pub(super) fn run_of(service: &Service, interaction: &str) -> Result<Arc<Run>, Problem> {
-    // A question is called RUN.THREAD.NUMBER.
-    let run = interaction.rsplitn(3, '.').nth(2).unwrap_or_default();
-    find(service, run)
+    find(service, run_id_of(interaction))
 }
 
-pub(super) fn refused(refused: AnswerRefused) -> Problem {
-    match refused {
-        AnswerRefused::Invalid { reason } => Problem::new(ProblemCode::InvalidAnswer, reason).at("/answer"),
-        other => Problem::new(ProblemCode::InteractionClosed, other.to_string()),
-    }
+/// A question is called RUN.THREAD.NUMBER.
+fn run_id_of(interaction: &str) -> &str {
+    interaction.rsplitn(3, '.').nth(2).unwrap_or_default()
 }

@@ -14,11 +14,11 @@ use utoipa::{IntoParams, ToSchema};
 use super::super::archive::{RunQuery, RunSummary};
 use super::super::body::JsonBody;
 use super::super::feed::{Fed, Feed};
-use super::super::idempotency::Claim;
+use super::super::idempotency::{Claim, Claimed};
 use super::super::problem::{Problem, ProblemCode};
 use super::super::runs::Run;
 use super::super::sse::{self, Guard, Wire, frame};
-use super::super::start::{Start, unknown};
+use super::super::start::{Begun, Start, unknown};
 use super::super::state::Service;
 use super::super::stored::summary;
 use super::query::{Parameters, event_types};
@@ -109,27 +109,19 @@ pub(crate) async fn start(
         Some(key) => Some(service.keys().claim(key, body.fingerprint).await?),
         None => None,
     };
-    let run = match claim {
-        None => service.start(body.value.into()).await?,
-        Some(Claim::Same(run_id)) => match service.runs().find(&run_id) {
-            Some(run) => run,
-            None => return started_before(&service, &run_id, is_stream, wait.is_some()).await,
-        },
-        Some(Claim::First(mut claimed)) => {
-            let mut start = Start::from(body.value);
-            let run_id = start.run_id.get_or_insert_with(|| service.new_run_id());
-            claimed.starts(run_id).await?;
-            match service.start(start).await {
-                Ok(run) => {
-                    claimed.keep(run.id());
-                    run
-                }
-                Err(problem) => {
-                    claimed.refused().await;
-                    return Err(problem);
-                }
-            }
-        }
+    if is_stream && service.starts_elsewhere() {
+        let detail =
+            "the runs of this service are carried elsewhere: start one without a stream, then ask for its events";
+        return Err(Problem::new(ProblemCode::InvalidRequest, detail));
+    }
+    let begun = match claim {
+        None => service.begin(body.value.into()).await?,
+        Some(Claim::Same(run_id)) => started_before(&service, run_id),
+        Some(Claim::First(claimed)) => first(&service, claimed, body.value.into()).await?,
+    };
+    let run = match begun {
+        Begun::Here(run) => run,
+        Begun::Elsewhere(run_id) => return elsewhere(&service, &run_id, is_stream, wait).await,
     };
     let mut guard = CancelOnDrop(cancels.then(|| Arc::clone(&run)));
     let location = [(header::LOCATION, format!("/v1/runs/{}", run.id()))];
@@ -147,13 +139,48 @@ pub(crate) async fn start(
     Ok((StatusCode::CREATED, location, Json(run.report().await)).into_response())
 }
 
-/// The answer to a request whose run the process does not carry any more.
-async fn started_before(service: &Service, id: &str, is_stream: bool, waits: bool) -> Result<Response, Problem> {
+/// Starts the run of the first request with a key, or finds the one that another service has started for an equal request.
+async fn first(service: &Service, mut claimed: Claimed, mut start: Start) -> Result<Begun, Problem> {
+    let run_id = start.run_id.get_or_insert_with(|| service.new_run_id());
+    *run_id = claimed.starts(run_id).await?;
+    let run_id = run_id.clone();
+    if claimed.is_known() && service.in_store(&run_id).await?.is_some() {
+        claimed.keep(&run_id);
+        return Ok(started_before(service, run_id));
+    }
+    match service.begin(start).await {
+        Ok(begun) => {
+            claimed.keep(&run_id);
+            Ok(begun)
+        }
+        // The other service was just about to start it.
+        Err(problem) if claimed.is_known() && problem.code() == ProblemCode::RunIdTaken.as_str() => {
+            claimed.keep(&run_id);
+            Ok(started_before(service, run_id))
+        }
+        Err(problem) => {
+            claimed.refused().await;
+            Err(problem)
+        }
+    }
+}
+
+/// The run that an equal request has started.
+fn started_before(service: &Service, run_id: String) -> Begun {
+    let here = service.runs().find(&run_id);
+    here.map_or_else(|| Begun::Elsewhere(run_id.into()), Begun::Here)
+}
+
+/// The answer to a request whose run the process does not carry.
+async fn elsewhere(service: &Service, id: &str, is_stream: bool, wait: Option<Duration>) -> Result<Response, Problem> {
+    if let Some(wait) = wait {
+        service.ended(id, wait).await;
+    }
     let stored = service.in_store(id).await?.ok_or_else(|| unknown(id))?;
     let location = [(header::LOCATION, format!("/v1/runs/{id}"))];
     let answer = if is_stream {
         archived(service, id, (0, false), &[]).await?
-    } else if waits {
+    } else if wait.is_some() {
         let report = service.archive().report(id).await;
         let report = report.map_err(|error| Problem::new(ProblemCode::Internal, error.to_string()))?;
         Json(report.ok_or_else(|| unknown(id))?).into_response()

@@ -1,0 +1,23 @@
+//! Names that all processes agree on.
+
+use crate::connect::Connection;
+use crate::fault::Fault;
+use crate::read::Answer;
+
+pub(crate) async fn settle(on: &Connection, name: &str, value: &str, most: usize) -> Answer<String> {
+    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    let rows = on
+        .query("SELECT pirn.settle($1, $2, $3)", &[&name, &value, &most])
+        .await?;
+    let row = rows.first().ok_or_else(|| Fault::Failed("no answer".to_owned()))?;
+    Ok(Ok(row.try_get(0)?))
+}
+
+pub(crate) async fn unsettle(on: &Connection, name: &str, value: &str) -> Answer<()> {
+    on.query(
+        "DELETE FROM pirn.names WHERE name = $1 AND value = $2",
+        &[&name, &value],
+    )
+    .await?;
+    Ok(Ok(()))
+}

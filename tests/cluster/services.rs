@@ -1,0 +1,187 @@
+//! Services that share a server with workers and with each other.
+
+use std::collections::BTreeSet;
+
+use reqwest::{Client, RequestBuilder};
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, Worker};
+use crate::commands::{asks, chain};
+
+/// A service process, and a client of it.
+struct Service {
+    _process: Worker,
+    address: String,
+    client: Client,
+}
+
+impl Service {
+    /// Serves main.json, in a process whose log has this name.
+    fn start(cluster: &Cluster, name: &str, more: &[&str]) -> Self {
+        let arguments = [
+            "serve",
+            "main.json",
+            "--listen",
+            "127.0.0.1:0",
+            "--profiles",
+            "pirn.toml",
+        ];
+        let process = Worker(cluster.spawn(&[&arguments, more].concat(), &format!("{name}.log")));
+        let address = || {
+            let log = cluster.log(name);
+            let (_, rest) = log.split_once("listening on ")?;
+            rest.split_whitespace().next().map(str::to_owned)
+        };
+        cluster.wait("the service listens", || address().is_some());
+        Self {
+            _process: process,
+            address: address().expect("it listens"),
+            client: Client::new(),
+        }
+    }
+
+    fn post(&self, path: &str, body: &Value) -> RequestBuilder {
+        self.client.post(format!("{}{path}", self.address)).json(body)
+    }
+
+    async fn get(&self, path: &str) -> Value {
+        let answer = self.client.get(format!("{}{path}", self.address)).send().await;
+        answer.expect("answers").json().await.expect("is JSON")
+    }
+}
+
+async fn answered(request: RequestBuilder) -> (u16, Value) {
+    let answer = request.send().await.expect("answers");
+    (answer.status().as_u16(), answer.json().await.expect("is JSON"))
+}
+
+/// The same, again as long as the first request with its key is being handled.
+async fn handled(request: impl Fn() -> RequestBuilder) -> (u16, Value) {
+    loop {
+        match answered(request()).await {
+            (409, refused) if refused["code"] == "IDEMPOTENCY_KEY_IN_USE" => {
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+            answer => return answer,
+        }
+    }
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
+    runtime.expect("a runtime")
+}
+
+#[test]
+fn a_service_that_carries_nothing_starts_shows_and_steers_runs_of_workers() {
+    let Some(cluster) = Cluster::start() else { return };
+    let main: Value = serde_json::from_str(&asks()).expect("JSON");
+    let mut event = chain(&[json!({"id": "wait", "type": "WAIT", "config": {"event": "go"}})]);
+    event = event.replace("\"main\"", "\"waits\"");
+    let event: Value = serde_json::from_str(&event).expect("JSON");
+    cluster.write("main.json", &json!({"workflows": [main, event]}).to_string());
+    let service = Service::start(&cluster, "service", &["--detach"]);
+    let runtime = runtime();
+    let start = |workflow: &str, id: &str| {
+        let body = json!({"workflow": workflow, "runId": id});
+        let (status, begun) = runtime.block_on(answered(service.post("/v1/runs", &body)));
+        assert_eq!((status, &begun["runId"]), (201, &json!(id)), "{begun}");
+    };
+    let tell = |path: &str, body: Value| runtime.block_on(answered(service.post(path, &body)));
+    let question = |id: &str| {
+        let open = runtime.block_on(service.get(&format!("/v1/runs/{id}/interactions")));
+        open["interactions"][0]["id"].as_str().map(str::to_owned)
+    };
+    // Nobody carries it yet: it is told what it is told all the same.
+    start("waits", "left");
+    assert_eq!(cluster.status("left"), "UNFINISHED");
+    assert_eq!(tell("/v1/runs/left/emit", json!({"name": "go"})).0, 200);
+    start("main", "unwanted");
+    assert_eq!(tell("/v1/runs/unwanted/cancel", json!({})).0, 200);
+    assert_eq!(cluster.status("unwanted"), "CANCELLED");
+    assert_eq!(cluster.status("left"), "UNFINISHED");
+    let _worker = cluster.worker("worker");
+    let carried = |id: &str| cluster.log("worker").contains(&format!("run_id=\"{id}\""));
+    cluster.wait("it has been told before", || cluster.status("left") == "COMPLETED");
+    start("main", "asks");
+    cluster.wait("a worker carries it", || carried("asks"));
+    cluster.wait("it asks", || question("asks").is_some());
+    let asked = question("asks").expect("it asks");
+    let path = format!("/v1/interactions/{asked}");
+    assert_eq!(
+        tell(&path, json!({"answer": "yes", "by": "ada"})),
+        (200, json!({"ok": true}))
+    );
+    let (status, refused) = tell(&path, json!({"answer": "no"}));
+    assert_eq!(status, 409, "{refused}");
+    cluster.wait("it goes on", || cluster.status("asks") == "COMPLETED");
+    assert_eq!(question("asks"), None);
+    start("waits", "event");
+    cluster.wait("a worker carries it", || carried("event"));
+    assert_eq!(tell("/v1/runs/event/emit", json!({"name": "go"})).0, 200);
+    cluster.wait("it goes on", || cluster.status("event") == "COMPLETED");
+    start("main", "cancelled");
+    cluster.wait("a worker carries it", || carried("cancelled"));
+    assert_eq!(tell("/v1/runs/cancelled/cancel", json!({"reason": "enough"})).0, 200);
+    cluster.wait("it ends", || cluster.status("cancelled") == "CANCELLED");
+    let (status, refused) = tell("/v1/runs/cancelled/cancel", json!({}));
+    assert_eq!((status, &refused["code"]), (409, &json!("RUN_ENDED")), "{refused}");
+    let (status, refused) = tell("/v1/runs/none/emit", json!({"name": "go"}));
+    assert_eq!((status, &refused["code"]), (404, &json!("UNKNOWN_RUN")), "{refused}");
+    // Whoever waits is answered when the worker is done.
+    let body = json!({"workflow": "waits", "runId": "waited"});
+    let waiting = async { answered(service.post("/v1/runs?wait=30", &body)).await };
+    let told = async {
+        while cluster.status("waited") != "WAITING" {
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+        answered(service.post("/v1/runs/waited/emit", &json!({"name": "go"}))).await
+    };
+    let ((status, report), _) = runtime.block_on(async { tokio::join!(waiting, told) });
+    assert_eq!((status, &report["status"]), (201, &json!("COMPLETED")), "{report}");
+}
+
+#[test]
+fn an_idempotency_key_starts_one_run_over_all_services() {
+    let Some(cluster) = Cluster::start() else { return };
+    cluster.write("main.json", &chain(&[]));
+    let services = [
+        Service::start(&cluster, "one", &[]),
+        Service::start(&cluster, "other", &[]),
+    ];
+    let keyed = |service: &Service, key: &str, input: &Value| {
+        let body = json!({"workflow": "main", "input": input});
+        service.post("/v1/runs?wait=10", &body).header("Idempotency-Key", key)
+    };
+    let runtime = runtime();
+    let mut runs = BTreeSet::new();
+    for round in 0..12 {
+        let key = format!("key {round}");
+        let input = json!(round);
+        // Both at the same time, and each once more.
+        let (one, other) = runtime.block_on(async {
+            tokio::join!(
+                handled(|| keyed(&services[0], &key, &input)),
+                handled(|| keyed(&services[1], &key, &input))
+            )
+        });
+        assert_eq!((one.0, other.0), (201, 201), "{one:?} {other:?}");
+        assert_eq!(one.1["runId"], other.1["runId"]);
+        runs.insert(one.1["runId"].to_string());
+        for service in &services {
+            let (status, again) = runtime.block_on(answered(keyed(service, &key, &input)));
+            assert_eq!((status, &again["runId"]), (201, &one.1["runId"]), "{again}");
+            let (status, refused) = runtime.block_on(answered(keyed(service, &key, &json!("another"))));
+            assert_eq!(
+                (status, &refused["code"]),
+                (422, &json!("IDEMPOTENCY_KEY_REUSED")),
+                "{refused}"
+            );
+        }
+    }
+    assert_eq!(runs.len(), 12);
+    assert_eq!(cluster.statuses().len(), 12, "no run was started beside those");
+}
