@@ -177,8 +177,13 @@ impl Service {
             return Ok(());
         }
         engine
-            .work_by(at_most, async |run| {
-                self.adopt(run.clone(), engine.resume(run.id)).await.map(drop)
+            .work_by(at_most, async |run_id| {
+                let store = &engine.durable()?.store;
+                match store.run(&run_id).await? {
+                    Some(run) => self.adopt(run, engine.resume(run_id)).await.map(drop),
+                    // It was removed.
+                    None => Ok(()),
+                }
             })
             .await
     }

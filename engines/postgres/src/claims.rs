@@ -46,6 +46,8 @@ struct State {
     ends: Vec<End>,
     /// Runs that this process carries at once, at most; it takes none over where that is 0.
     carries: usize,
+    /// There were more runs than were claimed: the next is claimed as soon as there is room.
+    has_backlog: bool,
 }
 
 #[derive(Clone)]
@@ -103,16 +105,28 @@ impl Held {
     }
 
     pub(crate) fn forget(&self, run: &str) -> Option<String> {
-        self.state().claims.remove(run).map(|claim| claim.id)
+        let mut state = self.state();
+        let claim = state.claims.remove(run)?;
+        if state.has_backlog {
+            self.wake.notify_one();
+        }
+        Some(claim.id)
     }
 
-    /// Marks a claim that is another's by now; true for the first who says so.
+    /// Marks a claim that is another's by now, and says so; true for the first who knows.
     pub(crate) fn lose(&self, run: &str) -> bool {
         let mut state = self.state();
         // Whoever has it now waits for its turn.
         state.turns.retain(|turn| turn.run != run);
         let claim = state.claims.get_mut(run);
-        claim.is_some_and(|claim| !std::mem::replace(&mut claim.is_lost, true))
+        let is_first = claim.is_some_and(|claim| !std::mem::replace(&mut claim.is_lost, true));
+        if is_first {
+            tracing::warn!(
+                run_id = run,
+                "the claim on the run ran out: another worker goes on with it"
+            );
+        }
+        is_first
     }
 
     pub(crate) fn carry(&self, at_most: usize) {
@@ -233,7 +247,12 @@ impl Keeper {
             self.requests().await?;
         }
         if carried < at_most {
-            self.claim_next((at_most - carried).min(AT_ONCE)).await?;
+            let most = (at_most - carried).min(AT_ONCE);
+            let has_backlog = self.claim_next(most).await? == most;
+            self.held.state().has_backlog = has_backlog;
+            if has_backlog && carried + most < at_most {
+                self.held.wake.notify_one();
+            }
         }
         if turns > 0 {
             self.turns().await?;
@@ -268,10 +287,6 @@ impl Keeper {
             };
             // It may have ended, or been released, since.
             if self.held.claim_of(run).as_ref() == Some(&claim) && self.held.lose(run) {
-                tracing::warn!(
-                    run_id = run,
-                    "the claim on the run ran out: another worker goes on with it"
-                );
                 self.assign(Assignment::Lost(run.clone()));
             }
         }
@@ -299,13 +314,15 @@ impl Keeper {
         Ok(())
     }
 
-    async fn claim_next(&mut self, most: usize) -> Result<(), Fault> {
+    /// The number of runs that were claimed.
+    async fn claim_next(&mut self, most: usize) -> Result<usize, Fault> {
         let most = i32::try_from(most).unwrap_or(1);
         let sql = "SELECT claim, run FROM pirn.claim_next($1, $2, $3)";
         let rows = self
             .on()?
             .query(sql, &[&self.held.worker, &self.held.seconds, &most])
             .await?;
+        let count = rows.len();
         for row in rows {
             let (claim, run): (String, String) = (row.try_get(0)?, row.try_get(1)?);
             if self.held.claim_of(&run).is_some() {
@@ -319,7 +336,7 @@ impl Keeper {
             self.held.put(&run, claim);
             self.assign(Assignment::Run(run));
         }
-        Ok(())
+        Ok(count)
     }
 
     async fn give_back(&self, claim: &str) -> Result<(), Fault> {
@@ -379,10 +396,11 @@ impl Keeper {
     async fn tells(&mut self) -> Result<(), Fault> {
         let waiting: Vec<i64> = self.held.state().tells.iter().map(|tell| tell.request).collect();
         // One that is not carried any more is taken back in the same step. Whoever had a run that has ended answers yet: it may have
-        // ended with what it was told.
+        // ended with what it was told. No function asks for the claim: it would look later than the rest does.
         let sql = "DELETE FROM pirn.requests q USING pirn.runs r WHERE q.run = r.key AND q.id = ANY($1) \
-            AND (q.answer IS NOT NULL OR pirn.claimant(r.task) IS NULL \
-              AND (r.status < 4 OR q.asked_at < clock_timestamp() - interval '5 seconds')) RETURNING q.id, q.answer";
+            AND (q.answer IS NOT NULL OR NOT EXISTS (SELECT FROM absurd.r_pirn a WHERE a.task_id = r.task \
+                AND a.state = 'running' AND a.claim_expires_at > absurd.current_time()) \
+              AND (r.status < 4 OR q.asked_at < clock_timestamp() - interval '30 seconds')) RETURNING q.id, q.answer";
         let rows = self.on()?.query(sql, &[&waiting]).await?;
         let mut answers = BTreeMap::new();
         for row in rows {

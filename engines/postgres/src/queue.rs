@@ -1,6 +1,6 @@
 //! Commands on their way to the server: one connection, in the order given.
 //!
-//! Commits that wait are sent together, in one transaction, each whole or not at all. Where the connection is lost, what has no
+//! Commits that wait are sent together, in one transaction, each whole or not at all; reads that wait too. Where the connection is lost, what has no
 //! answer is sent again on the next one: a commit has a number, and takes effect once.
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::connect::{Connection, Server};
 use crate::fault::Fault;
 use crate::reply::answer;
 
-/// So many commits are one transaction at most.
+/// So many commits are one transaction at most, and so many reads are asked together.
 const TOGETHER: usize = 128;
 /// So often a command that was in another's way is tried.
 const TRIES: u32 = 20;
@@ -26,6 +26,8 @@ const LAST_DELAY: Duration = Duration::from_secs(1);
 /// A command.
 pub(crate) enum Job {
     Commit(Box<Committing>),
+    /// It changes nothing: those that wait are asked together.
+    Read(Box<dyn Ask>),
     Ask(Box<dyn Ask>),
 }
 
@@ -70,6 +72,7 @@ impl Queue {
     /// Gives a command.
     pub(crate) fn ask<T: Send + 'static>(
         &self,
+        job: fn(Box<dyn Ask>) -> Job,
         ask: impl for<'a> Fn(&'a Connection) -> BoxFuture<'a, Result<Result<T, StoreError>, Fault>> + Send + 'static,
     ) -> Pending<T> {
         let (answer, answered) = oneshot::channel();
@@ -77,7 +80,7 @@ impl Queue {
             ask,
             answer: Some(answer),
         };
-        self.give(Job::Ask(Box::new(asked)), answered)
+        self.give(job(Box::new(asked)), answered)
     }
 
     pub(crate) fn give<T: Send + 'static>(
@@ -121,6 +124,17 @@ impl Carrier {
             };
             match job {
                 Job::Ask(mut asked) => self.ask(&mut *asked).await,
+                Job::Read(first) => {
+                    let mut reads = vec![first];
+                    while reads.len() < TOGETHER && next.is_none() {
+                        match self.jobs.try_recv() {
+                            Ok(Job::Read(read)) => reads.push(read),
+                            Ok(other) => next = Some(other),
+                            Err(_) => break,
+                        }
+                    }
+                    self.read(reads).await;
+                }
                 Job::Commit(first) => {
                     let mut commits = vec![*first];
                     while commits.len() < TOGETHER && next.is_none() {
@@ -133,6 +147,18 @@ impl Carrier {
                     self.commit(commits).await;
                 }
             }
+        }
+    }
+
+    /// Asks without waiting in between; each that has no answer then once more, for itself.
+    async fn read(&mut self, mut reads: Vec<Box<dyn Ask>>) {
+        if let Ok(connection) = self.connected().await {
+            let asked = join_all(reads.iter_mut().map(|read| read.ask(connection))).await;
+            let mut asked = asked.into_iter();
+            reads.retain(|_| asked.next().is_none_or(|asked| asked.is_err()));
+        }
+        for mut read in reads {
+            self.ask(&mut *read).await;
         }
     }
 

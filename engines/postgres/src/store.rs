@@ -171,10 +171,20 @@ impl std::fmt::Debug for PostgresStore {
 /// Gives a command whose parts are moved to the store's thread.
 macro_rules! ask {
     ($store:expr, |$on:ident| $asking:expr) => {
+        ask!($store, Job::Ask, |$on| $asking)
+    };
+    ($store:expr, $job:path, |$on:ident| $asking:expr) => {
         match $store.queue() {
-            Ok(queue) => queue.ask(move |$on| $asking),
+            Ok(queue) => queue.ask($job, move |$on| $asking),
             Err(error) => Box::pin(std::future::ready(Err(error))),
         }
+    };
+}
+
+/// The same, for one that changes nothing.
+macro_rules! read {
+    ($store:expr, |$on:ident| $asking:expr) => {
+        ask!($store, Job::Read, |$on| $asking)
     };
 }
 
@@ -200,7 +210,7 @@ impl Store for PostgresStore {
 
     fn run(&self, id: &str) -> Pending<Option<Run>> {
         let id: Arc<str> = id.into();
-        ask!(self, |on| {
+        read!(self, |on| {
             let id = Arc::clone(&id);
             Box::pin(async move { read::run(on, &id).await })
         })
@@ -208,7 +218,7 @@ impl Store for PostgresStore {
 
     fn runs(&self, filter: RunFilter, after: Option<RunPlace>, limit: usize) -> Pending<Vec<Run>> {
         let asked = Arc::new((filter, after));
-        ask!(self, |on| {
+        read!(self, |on| {
             let asked = Arc::clone(&asked);
             Box::pin(async move { read::runs(on, &asked.0, asked.1.as_ref(), limit).await })
         })
@@ -216,7 +226,7 @@ impl Store for PostgresStore {
 
     fn journal(&self, id: &str, after: u64, limit: usize) -> Pending<Vec<Record>> {
         let id: Arc<str> = id.into();
-        ask!(self, |on| {
+        read!(self, |on| {
             let id = Arc::clone(&id);
             Box::pin(async move { read::journal(on, &id, after, limit).await })
         })
@@ -224,7 +234,7 @@ impl Store for PostgresStore {
 
     fn contents(&self, hashes: Vec<ContentHash>) -> Pending<Vec<Arc<str>>> {
         let hashes: Arc<[ContentHash]> = hashes.into();
-        ask!(self, |on| {
+        read!(self, |on| {
             let hashes = Arc::clone(&hashes);
             Box::pin(async move { read::contents(on, &hashes).await })
         })
@@ -232,19 +242,19 @@ impl Store for PostgresStore {
 
     fn snapshot(&self, id: &str, at_most: u64) -> Pending<Option<Snapshot>> {
         let id: Arc<str> = id.into();
-        ask!(self, |on| {
+        read!(self, |on| {
             let id = Arc::clone(&id);
             Box::pin(async move { read::snapshot(on, &id, at_most).await })
         })
     }
 
     fn timers(&self, until: u64, limit: usize) -> Pending<Vec<Timer>> {
-        ask!(self, |on| Box::pin(read::timers(on, until, limit)))
+        read!(self, |on| Box::pin(read::timers(on, until, limit)))
     }
 
     fn sessions(&self, after: Option<String>, limit: usize) -> Pending<Vec<Session>> {
         let after: Option<Arc<str>> = after.map(Into::into);
-        ask!(self, |on| {
+        read!(self, |on| {
             let after = after.clone();
             Box::pin(async move { read::sessions(on, after.as_deref(), limit).await })
         })
@@ -252,7 +262,7 @@ impl Store for PostgresStore {
 
     fn session(&self, id: &str) -> Pending<Option<Session>> {
         let id: Arc<str> = id.into();
-        ask!(self, |on| {
+        read!(self, |on| {
             let id = Arc::clone(&id);
             Box::pin(async move { read::session(on, &id).await })
         })
@@ -268,7 +278,7 @@ impl Store for PostgresStore {
 
     fn meta(&self, name: &str) -> Pending<Option<String>> {
         let name: Arc<str> = name.into();
-        ask!(self, |on| {
+        read!(self, |on| {
             let name = Arc::clone(&name);
             Box::pin(async move { read::meta(on, &name).await })
         })

@@ -196,17 +196,21 @@ impl Stored {
             .run(run_id)
             .await?
             .ok_or_else(|| StoreError::NoSuchRun { run: run_id.to_owned() })?;
-        let mut named = run.contents.iter().copied();
-        let start = named.next();
-        let named: Vec<ContentHash> = named.collect();
-        let chunks = store.contents(named.clone()).await?;
-        let texts: BTreeMap<ContentHash, Arc<str>> = named.into_iter().zip(chunks.iter().cloned()).collect();
-        let start = start.ok_or_else(|| unreadable(0, "nothing says what it started from".to_owned()))?;
-        let mut first = store.contents(vec![run.definition, start]).await?.into_iter();
-        let (definition, start) = (first.next().unwrap_or_default(), first.next().unwrap_or_default());
-        let begun: BegunRecord = serde_json::from_str(&start).map_err(|error| unreadable(0, error.to_string()))?;
-        let mut told = Vec::with_capacity(run.steps as usize);
+        let Some((_, named)) = run.contents.split_first() else {
+            return Err(unreadable(0, "nothing says what it started from".to_owned()));
+        };
+        let mut hashes = vec![run.definition];
+        hashes.extend_from_slice(&run.contents);
+        let contents = store.contents(hashes);
         let mut asked = Some(store.journal(run_id, 0, PAGE));
+        let contents = contents.await?;
+        let [definition, start, chunks @ ..] = &contents[..] else {
+            return Err(unreadable(0, "the store has fewer texts than it names".to_owned()));
+        };
+        let definition = Arc::clone(definition);
+        let texts: BTreeMap<ContentHash, Arc<str>> = named.iter().copied().zip(chunks.iter().cloned()).collect();
+        let begun: BegunRecord = serde_json::from_str(start).map_err(|error| unreadable(0, error.to_string()))?;
+        let mut told = Vec::with_capacity(run.steps as usize);
         while let Some(asking) = asked.take() {
             let page = asking.await?;
             if page.len() == PAGE {
@@ -215,7 +219,7 @@ impl Stored {
             }
             for record in page {
                 let step = told.len() as u64 + 1;
-                let read = with_result(&record.body, &texts).unwrap_or_else(|| read_told(&record.body, &chunks));
+                let read = with_result(&record.body, &texts).unwrap_or_else(|| read_told(&record.body, chunks));
                 told.push(read.map_err(|why| unreadable(step, why))?);
             }
         }

@@ -3,7 +3,7 @@
 
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::{FuturesUnordered, StreamExt};
-use pirn_store::{Assignment, Claims, Run, StoreError};
+use pirn_store::{Assignment, Claims, StoreError};
 
 use super::super::Engine;
 use super::claim::NOT_BEFORE_MS;
@@ -28,7 +28,7 @@ impl Engine {
     /// # Errors
     /// The engine has no store.
     pub async fn work(&self, at_most: usize) -> Result<(), ResumeError> {
-        self.work_by(at_most, async |run| self.resume(run.id).start().await.map(drop))
+        self.work_by(at_most, async |run_id| self.resume(run_id).start().await.map(drop))
             .await
     }
 
@@ -36,7 +36,7 @@ impl Engine {
     pub(crate) async fn work_by(
         &self,
         at_most: usize,
-        resume: impl AsyncFn(Run) -> Result<(), ResumeError>,
+        resume: impl AsyncFn(String) -> Result<(), ResumeError>,
     ) -> Result<(), ResumeError> {
         let durable = self.durable()?;
         let Some(claims) = durable.store.claims() else {
@@ -75,16 +75,9 @@ impl Engine {
         &self,
         run_id: String,
         claims: &dyn Claims,
-        resume: &impl AsyncFn(Run) -> Result<(), ResumeError>,
+        resume: &impl AsyncFn(String) -> Result<(), ResumeError>,
     ) {
-        let resumed = async {
-            let store = &self.durable()?.store;
-            match store.run(&run_id).await? {
-                Some(run) => resume(run).await,
-                None => Ok(()),
-            }
-        };
-        match resumed.await {
+        match resume(run_id.clone()).await {
             Ok(()) => tracing::info!(run_id, "the run goes on here"),
             Err(error) => {
                 tracing::warn!(run_id, code = error.code(), %error, "the run does not go on here; it stays as it is in the store");
