@@ -153,7 +153,7 @@ impl EngineShared {
         seat.transpose()
     }
 
-    /// What a run begins with, its metadata apart.
+    /// The beginning of a run, its metadata apart.
     pub(super) fn new_run(
         &self,
         graph: Arc<Graph>,
