@@ -25,6 +25,10 @@ fuzz cases="20000":
 stress seconds="600":
     cargo run --release -p pirn-tests --bin stress -- --seconds {{seconds}}
 
+# Workers that share a PostgreSQL server, killed, paused and cut off: just cluster 100
+cluster rounds="5":
+    PIRN_CLUSTER_ROUNDS={{rounds}} cargo test --workspace --exclude pirn-loom-tests --test cluster every_run_ends_once -- --nocapture
+
 # Every workload beside raw tokio and graph-flow; writes docs/performance.svg and docs/performance-table.md.
 bench:
     benches/run

@@ -3,6 +3,8 @@
 #[path = "../server/mod.rs"]
 mod server;
 
+use futures::executor::block_on;
+use futures::future::join_all;
 use pirn_postgres::{PostgresOptions, PostgresStore};
 use pirn_store::Store;
 use pirn_store::conformance;
@@ -22,4 +24,36 @@ fn every_promise_is_kept_in_postgresql() {
         eprintln!("{name}");
         Box::new(move || Box::new(open(&url)) as Box<dyn Store>)
     });
+}
+
+#[test]
+fn a_name_has_one_value_for_all_processes_until_as_many_others_were_named() {
+    let Some(server) = Server::start_unsynced() else { return };
+    let url = server.database();
+    server.set_up(&url);
+    let stores: Vec<PostgresStore> = (0..4).map(|_| open(&url)).collect();
+    let claims = |of: usize| stores[of].claims().expect("several share it");
+    let settle = |of: usize, name: &str, value: &str| claims(of).settle(name, value.to_owned(), 3);
+    for round in 0..25 {
+        let name = format!("name {round}");
+        let asked = (0..stores.len()).map(|of| settle(of, &name, &format!("of {of}")));
+        let values = block_on(join_all(asked.collect::<Vec<_>>()));
+        let values: Vec<String> = values.into_iter().map(|value| value.expect("is settled")).collect();
+        assert!(values.iter().all(|value| *value == values[0]), "{values:?}");
+    }
+    let value = |name: &str| block_on(settle(0, name, "another")).expect("is settled");
+    assert_ne!(value("name 24"), "another");
+    assert_ne!(value("name 23"), "another");
+    assert_eq!(value("name 0"), "another", "it was forgotten");
+    let unsettle = |value: &str| block_on(claims(1).unsettle("name 0", value.to_owned())).expect("is done");
+    unsettle("another value");
+    assert_eq!(
+        block_on(settle(2, "name 0", "the next")).expect("is settled"),
+        "another"
+    );
+    unsettle("another");
+    assert_eq!(
+        block_on(settle(2, "name 0", "the next")).expect("is settled"),
+        "the next"
+    );
 }
