@@ -181,7 +181,7 @@ fn a_run_that_is_killed_at_a_commit_comes_to_the_same_in_postgresql() {
     }
     let (mut points, mut repeats) = (0_u32, 0_u32);
     for (bundle, crash, whole) in cases.iter().step_by(stride()) {
-        let found = crash_and_resume_by(|| open(&url), bundle, *crash, whole);
+        let found = crash_and_resume_by(|| AtOnce(open(&url)), bundle, *crash, whole);
         points += 1;
         repeats += u32::from(found.asked.values().any(|times| *times > 1));
         empty(&store);
