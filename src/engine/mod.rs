@@ -503,8 +503,9 @@ impl Engine {
         self.shared.script_stats()
     }
 
-    /// Admits no more runs, waits `grace` for those under way, cancels the rest, stops every thread, reports. Waiting is
-    /// done on a thread of its own, by the real clock.
+    /// Admits no more runs, waits `grace` for those under way, cancels the rest, stops every thread, reports. Durable runs that
+    /// wait for people or events alone are kept at once, and the rest of them when the grace is over. Waiting is done on a
+    /// thread of its own, by the real clock.
     pub async fn shutdown(&self, grace: Duration) -> ShutdownReport {
         self.carry_no_more();
         match self.begin_shutdown(grace) {
