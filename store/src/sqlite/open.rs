@@ -187,11 +187,18 @@ impl Tables {
 
     /// Everything that is in the log goes into the file, and the log is emptied.
     pub(super) fn checkpoint(&mut self) -> Result<(), Fault> {
+        self.empty_log("PRAGMA wal_checkpoint(TRUNCATE)")
+    }
+
+    /// The same, but the log keeps its length, and is written from its beginning again: what is written over is synced sooner than
+    /// what a file grows by.
+    pub(super) fn begin_log_again(&mut self) -> Result<(), Fault> {
+        self.empty_log("PRAGMA wal_checkpoint(RESTART)")
+    }
+
+    fn empty_log(&mut self, checkpoint: &str) -> Result<(), Fault> {
         self.empty_recent()?;
-        let busy: i64 = self
-            .sql
-            .prepare_cached("PRAGMA wal_checkpoint(TRUNCATE)")?
-            .query_row([], |row| row.get(0))?;
+        let busy: i64 = self.sql.prepare_cached(checkpoint)?.query_row([], |row| row.get(0))?;
         if busy == 0 {
             return Ok(());
         }

@@ -288,6 +288,8 @@ impl Thread {
     fn checkpoint_if_due(&mut self) {
         let emptied = match self.tables.log_pages() {
             Ok(pages) if pages < CHECKPOINT_PAGES => Ok(()),
+            Ok(pages) if pages < 2 * CHECKPOINT_PAGES => self.tables.begin_log_again(),
+            // One that grew at once: it gives its room back.
             Ok(_) => self.tables.checkpoint(),
             Err(fault) => Err(fault),
         };

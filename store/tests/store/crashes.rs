@@ -1,6 +1,8 @@
 //! The power goes at every operation.
 
-use pirn_test_disk::{Disk, Survives, Trouble};
+use futures::executor::block_on;
+use pirn_store::{Commit, Content, NewRun, Record, Store};
+use pirn_test_disk::{Disk, Kind, Survives, Trouble};
 
 use crate::scripts::Script;
 
@@ -73,4 +75,62 @@ fn a_power_cut_while_a_store_recovers_loses_nothing() {
             }
         }
     }
+}
+
+/// Steps that fill the log, and those after them, which are written over its beginning.
+const FILLING: u64 = 68;
+const AFTER: u64 = 6;
+
+fn long_step(step: u64) -> Record {
+    let bytes = if step < FILLING { 64 << 10 } else { 50 };
+    Record::new(step, format!("{step} {}", "x".repeat(bytes)))
+}
+
+/// Number of steps that were acknowledged.
+fn fill_the_log(disk: &Disk) -> u64 {
+    let Ok(store) = crate::scripts::open(disk) else {
+        return 0;
+    };
+    let definition = Content::new("{}");
+    let start = Commit::start("long", NewRun::new("flow", definition.hash(), 1)).content(definition);
+    if block_on(store.commit(start)).is_err() {
+        return 0;
+    }
+    let fails = |step: &u64| block_on(store.commit(Commit::after("long", *step).record(long_step(*step)))).is_err();
+    (0..FILLING + AFTER).find(fails).unwrap_or(FILLING + AFTER)
+}
+
+#[test]
+fn what_is_written_over_the_beginning_of_the_log_survives_a_power_cut() {
+    let whole = Disk::new();
+    assert_eq!(fill_the_log(&whole), FILLING + AFTER);
+    let operations = whole.operations();
+    let of_log = |kind: Kind| {
+        move |operation: &&pirn_test_disk::Operation| operation.file.ends_with("-wal") && operation.kind == kind
+    };
+    // Emptied once when it was opened, and once when it was closed.
+    assert!(
+        operations.iter().filter(of_log(Kind::Truncate)).count() <= 2,
+        "it keeps its length"
+    );
+    let (last, mut points) = (whole.count(), 0);
+    let filled = last * 2 / 5;
+    for at in (filled..last).filter(|at| last - at < 44 || at % 401 == 0) {
+        let disk = Disk::new();
+        disk.trouble(at, Trouble::PowerAfter);
+        let acknowledged = fill_the_log(&disk);
+        for survives in [Survives::All, Survives::Nothing, Survives::LastTorn, Survives::Any(at)] {
+            let store = crate::scripts::open(&disk.after_power_cut(survives));
+            let store = store.unwrap_or_else(|error| panic!("power off after operation {at}, {survives:?}: {error}"));
+            let journal = block_on(store.journal("long", 0, 1_000)).expect("is read");
+            let steps = journal.len() as u64;
+            assert!(
+                (acknowledged..=acknowledged + 1).contains(&steps),
+                "power off after operation {at}, {survives:?}: {steps} steps of {acknowledged}"
+            );
+            assert!((0..).zip(&journal).all(|(step, record)| *record == long_step(step)));
+            points += 1;
+        }
+    }
+    println!("{points} power cuts");
 }

@@ -129,6 +129,44 @@ fn a_flipped_bit_in_the_log_is_told_or_was_in_its_last_transaction() {
 }
 
 #[test]
+fn a_log_that_is_written_from_its_beginning_again_is_looked_at_as_far_as_it_is_new() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let live = folder.path().join("live.db");
+    let store = SqliteStore::open(&live).expect("opens");
+    let definition = Content::new("{}");
+    let start = Commit::start("long", NewRun::new("flow", definition.hash(), 1)).content(definition);
+    block_on(store.commit(start)).expect("begins");
+    // More than four megabytes, and a little after them.
+    let bodies = (0..68)
+        .map(|_| "x".repeat(64 << 10))
+        .chain((0..5).map(|_| "y".to_owned()));
+    for (step, body) in (0..).zip(bodies) {
+        block_on(store.commit(Commit::after("long", step).record(Record::new(1, body)))).expect("commits");
+    }
+    let (whole_file, whole_log) = (
+        fs::read(&live).expect("reads"),
+        fs::read(folder.path().join("live.db-wal")).expect("reads"),
+    );
+    assert!(whole_log.len() > 4 << 20, "it keeps its length");
+    let (file, log) = (folder.path().join("dead.db"), folder.path().join("dead.db-wal"));
+    let (new, old) = (32 + 24 + 100, whole_log.len() - 100);
+    for (flipped, is_told) in [(None, false), (Some(new), true), (Some(old), false)] {
+        let mut damaged = whole_log.clone();
+        flipped.into_iter().for_each(|at: usize| damaged[at] ^= 1);
+        fs::write(&file, &whole_file).expect("writes");
+        fs::write(&log, damaged).expect("writes");
+        match SqliteStore::open(&file) {
+            Ok(store) if !is_told => {
+                let steps = block_on(store.journal("long", 0, 1_000)).expect("is read").len();
+                assert_eq!(steps, 73, "{flipped:?}");
+            }
+            Err(StoreError::Damaged { .. }) if is_told => {}
+            found => panic!("{flipped:?}: {:?}", found.map(drop)),
+        }
+    }
+}
+
+#[test]
 fn a_log_that_was_cut_off_anywhere_opens_with_what_was_whole() {
     let folder = tempfile::tempdir().expect("a folder");
     let contents = killed(folder.path());
