@@ -121,7 +121,8 @@ impl Engine {
             Steering::Emit { name, data } => {
                 run.emit(name, data);
                 match run.kept().await {
-                    Err(error) if error.code == RunErrorCode::Cancelled => Ok(false),
+                    // It may have ended with that before it was asked whether it is kept.
+                    Err(error) if error.code == RunErrorCode::Cancelled => self.has_ended(run_id).await,
                     kept => kept.map(|()| true).map_err(ResumeError::Refused),
                 }
             }
@@ -136,6 +137,13 @@ impl Engine {
                 }
             }
         }
+    }
+
+    /// True where a run that was here has come to its end; false where it was left to the store.
+    async fn has_ended(&self, run_id: &str) -> Result<bool, ResumeError> {
+        let Some(store) = self.store() else { return Ok(true) };
+        let run = store.run(run_id).await?;
+        Ok(run.is_none_or(|run| run.status.is_final()))
     }
 
     /// Tells a run that no process carries.

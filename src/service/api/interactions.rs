@@ -9,12 +9,13 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::super::body::JsonBody;
-use super::super::problem::Problem;
+use super::super::problem::{Problem, ProblemCode};
 use super::super::runs::Run;
+use super::super::start::not_taken;
 use super::super::state::Service;
 use super::control::Told;
 use super::runs::find;
-use crate::{Interaction, Steering, ToolConsent};
+use crate::{AnswerRefused, Interaction, Steering, ToolConsent};
 
 /// A question that waits for a person.
 #[derive(Serialize, ToSchema)]
@@ -160,7 +161,15 @@ pub(crate) async fn answer(
         answer,
         by,
     };
-    service.tell(&run, told).await?;
+    // Of a run that has ended no question is open.
+    let closed = |problem: Problem| {
+        if problem.code() == ProblemCode::RunEnded.as_str() {
+            not_taken(&AnswerRefused::NotOpen)
+        } else {
+            problem
+        }
+    };
+    service.tell(&run, told).await.map_err(closed)?;
     Ok(Json(Told::done()))
 }
 
