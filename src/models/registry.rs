@@ -335,8 +335,11 @@ impl Entry {
             provider: id.to_owned(),
             ..Profile::default()
         };
-        let model = Metered::around(model, id, usage);
-        Self::of(Link::plain(profile, model))
+        // A profile that falls back to it counts what it says by itself.
+        Self {
+            served: Checked::around(Metered::around(Arc::clone(&model), id, usage)),
+            link: Link::plain(profile, model),
+        }
     }
 
     fn of(link: Link) -> Self {

@@ -134,6 +134,33 @@ fn a_call_that_takes_too_long_goes_to_the_fallback() {
 }
 
 #[test]
+fn what_is_reported_counts_once_for_the_profile_that_was_asked() {
+    let prices = json!({"prices": {"input": 1, "output": 1}, "fallback": ["b"]});
+    let first = scripted("a", &json!([{"content": "here"}, failing("key", &json!({}))]), &prices);
+    let second = scripted(
+        "b",
+        &json!([failing("key", &json!({}))]),
+        &json!({"fallback": ["echo"]}),
+    );
+    let more = json!({"fallback": ["echo"]});
+    let third = scripted("c", &json!([failing("key", &json!({}))]), &more);
+    let registry = registry([first, second, third]);
+    let caller = Caller::saying("said");
+    let here = ask(&registry, &caller).expect("a reply").usage;
+    assert!(here.cost.is_some());
+    ask(&registry, &caller).expect_err("neither has a key");
+    let (profile, model) = registry.choose(Some("c"));
+    let call = ModelCall {
+        profile,
+        ..caller.model_call(TokenSink::closed())
+    };
+    let echoed = caller.run(&*model, call).expect("the built-in model's reply").usage;
+    assert!(!echoed.is_nothing());
+    let expected = [("a".to_owned(), here), ("echo".to_owned(), echoed)];
+    assert_eq!(registry.usage(), expected.into());
+}
+
+#[test]
 fn the_time_for_everything_also_ends_pauses() {
     let responses: Vec<Value> = (0..9).map(|_| failing("provider", &json!({}))).collect();
     let more =
