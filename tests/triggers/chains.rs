@@ -485,11 +485,12 @@ fn who_watches_for_failed_triggers_and_fails_is_told_once_more() {
 
 #[test]
 fn no_limit_is_checked_in_what_a_token_event_started_nor_in_what_starts_there() {
+    let long = [say("say", &"many words ".repeat(40)), ask("main")];
     // What begins early holds nobody: the thread is still there when it ends.
-    let long = [say("say", &"many words ".repeat(40)), ask("main"), wait("rest", 1_000)];
+    let stays = [&long[..], &[wait("rest", 1_000)]].concat();
     for (by, config) in token_events() {
         let mut limited = [
-            line("main", &long),
+            line("main", &stays),
             sub("sub", &long, &json!({})),
             sub("inner", &long, &json!({})),
         ];

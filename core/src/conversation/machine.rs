@@ -90,6 +90,11 @@ impl ConversationMachine {
         }
     }
 
+    /// The token limit.
+    pub fn token_limit(&self) -> TokenLimit {
+        self.watch.limit()
+    }
+
     /// The conversation. A clone of it is a snapshot, in O(1).
     pub fn conversation(&self) -> &Conversation {
         &self.conversation
@@ -138,7 +143,7 @@ impl ConversationMachine {
             return out.push(ConversationEffect::Rejected(error));
         }
         self.tell(before, out);
-        if self.watch.limit().is_some() {
+        if self.watch.limit().tokens.is_some() {
             self.watch.observe(self.context_tokens());
         }
     }

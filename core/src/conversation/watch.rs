@@ -43,14 +43,15 @@ impl TokenLimit {
 }
 
 /// Fires each event once per crossing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TokenWatch {
     limit: Option<u64>,
     limit_armed: bool,
     warning_armed: bool,
-    /// The least context at which a compression begins early, and whether it is armed.
+    #[serde(default)]
+    early_armed: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    early: Option<(u64, bool)>,
+    speculative_at: Option<f64>,
 }
 
 /// The signal that a model call about to be made sets off.
@@ -86,13 +87,17 @@ impl TokenWatch {
             limit: limit.tokens,
             limit_armed: true,
             warning_armed: true,
-            early: limit.early().map(|tokens| (tokens, true)),
+            early_armed: true,
+            speculative_at: limit.speculative_at,
         }
     }
 
-    /// The limit, in tokens of context.
-    pub fn limit(&self) -> Option<u64> {
-        self.limit
+    /// The limit.
+    pub fn limit(&self) -> TokenLimit {
+        TokenLimit {
+            tokens: self.limit,
+            speculative_at: self.speculative_at,
+        }
     }
 
     /// A model call of `tokens` of context is about to be made.
@@ -108,9 +113,7 @@ impl TokenWatch {
         let tokens_used = tokens;
         if tokens > token_limit {
             self.warning_armed = false;
-            if let Some((_, armed)) = &mut self.early {
-                *armed = false;
-            }
+            self.early_armed = false;
             let fires = std::mem::replace(&mut self.limit_armed, false);
             let exceeded = TokenSignal::Exceeded {
                 tokens_used,
@@ -118,10 +121,8 @@ impl TokenWatch {
             };
             return [fires.then_some(exceeded), None];
         }
-        let approaches = match &mut self.early {
-            Some((early, armed)) if tokens > 0 && tokens >= *early => std::mem::replace(armed, false),
-            Some(_) | None => false,
-        };
+        let is_early = tokens > 0 && self.limit().early().is_some_and(|early| tokens >= early);
+        let approaches = is_early && std::mem::replace(&mut self.early_armed, false);
         let warns = is_near(tokens, token_limit) && std::mem::replace(&mut self.warning_armed, false);
         [
             approaches.then_some(TokenSignal::Approached {
@@ -141,9 +142,7 @@ impl TokenWatch {
             self.limit_armed |= tokens <= limit;
             self.warning_armed |= !is_near(tokens, limit);
         }
-        if let Some((early, armed)) = &mut self.early {
-            *armed |= tokens < *early;
-        }
+        self.early_armed |= self.limit().early().is_some_and(|early| tokens < early);
     }
 
     /// A compression has ended, well or not.

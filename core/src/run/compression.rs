@@ -28,7 +28,7 @@ impl ConversationTurn<'_, '_> {
             messages: machine.conversation().visible().messages(),
             mark_map: MarkMap::default(),
             tokens_used: machine.context_tokens(),
-            token_limit: self.own.token_limit.tokens.unwrap_or_default(),
+            token_limit: machine.token_limit().tokens.unwrap_or_default(),
             compression_config: Some(config),
         }
     }

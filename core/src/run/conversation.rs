@@ -45,7 +45,6 @@ pub(super) enum Speech {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct OwnConversation {
     pub(super) machine: ConversationMachine,
-    pub(super) token_limit: TokenLimit,
     /// A model writes it.
     pub(super) summary: Option<Box<(SummaryPlan, Basis)>>,
     /// The requests that its model got.
@@ -57,7 +56,6 @@ impl OwnConversation {
     pub(super) fn new(conversation: Conversation, token_limit: TokenLimit) -> Self {
         Self {
             machine: ConversationMachine::new(conversation, token_limit),
-            token_limit,
             summary: None,
             requests: None,
         }
@@ -329,7 +327,7 @@ impl ConversationTurn<'_, '_> {
             }
             let mut event = RaisedEvent::new(event_type, [("tokensUsed", json!(used)), ("tokenLimit", json!(limit))]);
             if event_type == EventType::TokenLimitApproached {
-                let share = json!(self.own.token_limit.speculative_at);
+                let share = json!(self.own.machine.token_limit().speculative_at);
                 event.data.insert("speculativeAt".into(), share);
             }
             events.push(event);
@@ -361,7 +359,7 @@ impl ConversationTurn<'_, '_> {
             EventType::RequestPrepared,
             [
                 ("tokensUsed", json!(request.tokens)),
-                ("tokenLimit", json!(self.own.token_limit.tokens)),
+                ("tokenLimit", json!(self.own.machine.token_limit().tokens)),
                 ("messages", json!(request.messages.len())),
                 ("pinnedAt", json!(request.inserted_at)),
                 ("stablePrefixTokens", json!(prefix.tokens)),

@@ -87,7 +87,7 @@ impl LiveThread {
     /// Has a thread that has not begun speak in this conversation.
     pub(super) fn begin_with(&mut self, conversation: Conversation) {
         if let Speech::Own(own) = &mut self.speech {
-            *own = OwnConversation::new(conversation, own.token_limit);
+            *own = OwnConversation::new(conversation, own.machine.token_limit());
         }
     }
 

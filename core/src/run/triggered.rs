@@ -40,10 +40,9 @@ impl RunMachine {
             self.send(main, ToThread::Input(Input::Raised));
         }
         match self.firings.admit(firing.clone(), main, is_live) {
-            Admitted::Queued => self.next_firing_of(main),
+            // What is awaited may stand behind what waits for a safe point of the thread, which is held from now on.
+            Admitted::Queued | Admitted::Awaits => self.next_firing_of(main),
             Admitted::Coalesced => self.let_go(main, firing),
-            // It may stand behind what waits for a safe point of the thread, which is held from now on.
-            Admitted::Awaits => self.next_firing_of(main),
             Admitted::Refused(error) => {
                 self.say_failed(main, firing, &error, step);
                 if firing.is_token_event() {
