@@ -1,0 +1,296 @@
+//! The way to the server: calls of objects by its ingress, questions and registration by its admin API.
+//!
+//! A call that got no answer is sent again under the same key, and takes effect once.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pirn_store::StoreError;
+use reqwest::{Client, Response, StatusCode, Url};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::connect::{ConnectError, RestateOptions};
+use crate::objects::{LAYOUT, LAYOUT_NAME, RUN, Target, WAIT};
+
+/// The bytes of a call, at most. The server itself would try a larger one for ever.
+pub(crate) const MAX_CALL: usize = 16 << 20;
+const FIRST_DELAY: Duration = Duration::from_millis(20);
+const LAST_DELAY: Duration = Duration::from_secs(1);
+/// Of the admin API: questions in SQL.
+const QUERY: &str = "query";
+/// The admin API answers within this time, or is not there.
+const ADMIN_PATIENCE: Duration = Duration::from_secs(10);
+
+/// See the module.
+#[derive(Clone)]
+pub(crate) struct Server {
+    http: Client,
+    ingress: Url,
+    admin: Url,
+    /// Without user and password.
+    pub(crate) name: Arc<str>,
+    /// A server that does not come back in so much time has failed.
+    patience: Duration,
+}
+
+/// Why a call has no answer.
+enum Fault {
+    /// It may be sent again.
+    Lost(String),
+    Failed(String),
+}
+
+fn url(text: &str) -> Result<Url, ConnectError> {
+    let url = Url::parse(text).map_err(|error| ConnectError::Url(format!("{text}: {error}")))?;
+    if url.scheme() != "http" && url.scheme() != "https" || url.host_str().is_none() {
+        return Err(ConnectError::Url(format!("{text}: such as http://localhost:8080")));
+    }
+    Ok(url)
+}
+
+impl Server {
+    pub(crate) fn parse(text: &str, options: &RestateOptions) -> Result<Self, ConnectError> {
+        let ingress = url(text)?;
+        let admin = match &options.admin {
+            Some(admin) => url(admin)?,
+            None => {
+                let mut admin = ingress.clone();
+                admin.set_path("/");
+                // Refused for none of the schemes that are let in.
+                let _ = admin.set_port(Some(9070));
+                admin
+            }
+        };
+        let http = Client::builder()
+            .tcp_nodelay(true)
+            .connect_timeout(ADMIN_PATIENCE)
+            .build();
+        let http = http.map_err(|error| ConnectError::Url(error.to_string()))?;
+        let port = ingress.port_or_known_default().unwrap_or(8080);
+        let name = format!(
+            "{}://{}:{port}",
+            ingress.scheme(),
+            ingress.host_str().unwrap_or_default()
+        );
+        Ok(Self {
+            http,
+            ingress,
+            admin,
+            name: name.into(),
+            patience: options.patience,
+        })
+    }
+
+    fn of(base: &Url, segments: &[&str]) -> Url {
+        let mut url = base.clone();
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.pop_if_empty().extend(segments);
+        }
+        url
+    }
+
+    fn unreachable(&self, error: &reqwest::Error) -> ConnectError {
+        ConnectError::Unreachable {
+            server: self.name.to_string(),
+            why: why(error),
+        }
+    }
+
+    /// Tells the server where the objects' code is.
+    pub(crate) async fn register(&self, endpoint: &str) -> Result<(), ConnectError> {
+        let to = Self::of(&self.admin, &["deployments"]);
+        let asked = self
+            .http
+            .post(to)
+            .timeout(ADMIN_PATIENCE)
+            .json(&json!({"uri": endpoint}));
+        let answer = asked.send().await.map_err(|error| self.unreachable(&error))?;
+        if answer.status().is_success() {
+            return Ok(());
+        }
+        let why = said(answer).await;
+        Err(ConnectError::Refused {
+            server: self.name.to_string(),
+            why: format!("{endpoint} was not registered: {why}"),
+        })
+    }
+
+    /// The server answers, and has the objects of this version.
+    pub(crate) async fn check(&self) -> Result<(), ConnectError> {
+        let server = self.name.to_string();
+        let asked = self.http.get(Self::of(&self.admin, &["services", RUN]));
+        let answer = asked.timeout(ADMIN_PATIENCE).send().await;
+        let answer = answer.map_err(|error| self.unreachable(&error))?;
+        if answer.status() == StatusCode::NOT_FOUND {
+            return Err(ConnectError::NotSetUp { server });
+        }
+        if !answer.status().is_success() {
+            let why = said(answer).await;
+            return Err(ConnectError::Refused { server, why });
+        }
+        let known: Value = answer.json().await.map_err(|error| self.unreachable(&error))?;
+        match known["metadata"][LAYOUT_NAME].as_str() {
+            Some(LAYOUT) => Ok(()),
+            found => Err(ConnectError::Version {
+                server,
+                why: format!(
+                    "its objects are of layout {}; this pirn works with {LAYOUT}",
+                    found.unwrap_or("none")
+                ),
+            }),
+        }
+    }
+
+    /// Calls an object, until it has answered. `key` names the call: sent again, it takes effect once.
+    pub(crate) async fn call<A: DeserializeOwned>(
+        &self,
+        target: &Target,
+        key: Option<&str>,
+        asked: &impl Serialize,
+    ) -> Result<A, StoreError> {
+        let to = Self::of(&self.ingress, &[target.object, &target.key, target.handler]);
+        self.ask(to, key, asked, Some(self.patience)).await
+    }
+
+    /// Has an object called after some time, and does not wait for that.
+    pub(crate) async fn later(
+        &self,
+        target: &Target,
+        after: Duration,
+        told: &impl Serialize,
+    ) -> Result<(), StoreError> {
+        let mut to = Self::of(&self.ingress, &[target.object, &target.key, target.handler, "send"]);
+        to.query_pairs_mut()
+            .append_pair("delay", &format!("{}ms", after.as_millis()));
+        let _: Value = self.ask(to, None, told, Some(self.patience)).await?;
+        Ok(())
+    }
+
+    /// Waits by a promise of the server, however long that takes.
+    pub(crate) async fn wait<A: DeserializeOwned>(
+        &self,
+        handler: &str,
+        asked: &impl Serialize,
+    ) -> Result<A, StoreError> {
+        let to = Self::of(&self.ingress, &[WAIT, handler]);
+        self.ask(to, None, asked, None).await
+    }
+
+    /// Keeps a promise.
+    pub(crate) async fn keep(&self, promise: &str, answer: &impl Serialize) -> Result<(), StoreError> {
+        let to = Self::of(&self.ingress, &["restate", "awakeables", promise, "resolve"]);
+        self.ask(to, None, answer, Some(self.patience)).await
+    }
+
+    /// The rows that the server has for a question in SQL.
+    pub(crate) async fn rows<R: DeserializeOwned>(&self, sql: &str) -> Result<Vec<R>, StoreError> {
+        #[derive(serde::Deserialize)]
+        struct Rows<R> {
+            rows: Vec<R>,
+        }
+        let to = Self::of(&self.admin, &[QUERY]);
+        let rows: Rows<R> = self.ask(to, None, &json!({"query": sql}), Some(self.patience)).await?;
+        Ok(rows.rows)
+    }
+
+    async fn ask<A: DeserializeOwned>(
+        &self,
+        to: Url,
+        key: Option<&str>,
+        asked: &impl Serialize,
+        lasts: Option<Duration>,
+    ) -> Result<A, StoreError> {
+        let failed = |why: String| StoreError::Failed {
+            file: Arc::clone(&self.name),
+            run: None,
+            why,
+        };
+        let body = serde_json::to_vec(asked).map_err(|error| failed(error.to_string()))?;
+        if body.len() > MAX_CALL {
+            return Err(StoreError::TooLarge {
+                what: format!(
+                    "a step of {} bytes, as JSON; a Restate server is given at most {MAX_CALL} at once",
+                    body.len()
+                ),
+            });
+        }
+        let until = Instant::now() + self.patience;
+        let mut delay = FIRST_DELAY;
+        loop {
+            match self.once(&to, key, &body, lasts).await {
+                Ok(answer) => return Ok(answer),
+                Err(Fault::Failed(why)) => return Err(failed(why)),
+                Err(Fault::Lost(why)) if Instant::now() > until => return Err(failed(why)),
+                Err(Fault::Lost(why)) => {
+                    tracing::debug!(server = &*self.name, why, "tried again");
+                    tokio::time::sleep(delay).await;
+                    delay = (delay * 2).min(LAST_DELAY);
+                }
+            }
+        }
+    }
+
+    async fn once<A: DeserializeOwned>(
+        &self,
+        to: &Url,
+        key: Option<&str>,
+        body: &[u8],
+        lasts: Option<Duration>,
+    ) -> Result<A, Fault> {
+        let mut request = self.http.post(to.clone()).body(body.to_vec());
+        request = request
+            .header("content-type", "application/json")
+            .header("accept", "application/json");
+        if let Some(lasts) = lasts {
+            request = request.timeout(lasts);
+        }
+        if let Some(key) = key {
+            request = request.header("idempotency-key", key);
+        }
+        let answer = request.send().await.map_err(|error| lost(&error))?;
+        let status = answer.status();
+        if status.is_success() {
+            let bytes = answer.bytes().await.map_err(|error| lost(&error))?;
+            let text: &[u8] = if bytes.is_empty() { b"null" } else { &bytes };
+            return serde_json::from_slice(text)
+                .map_err(|error| Fault::Failed(format!("the answer is of another version: {error}")));
+        }
+        let is_lost = match status {
+            StatusCode::TOO_MANY_REQUESTS
+            | StatusCode::BAD_GATEWAY
+            | StatusCode::SERVICE_UNAVAILABLE
+            | StatusCode::GATEWAY_TIMEOUT => true,
+            // Of a call it is the object's own word; a server that has just been started says so to questions too.
+            StatusCode::INTERNAL_SERVER_ERROR => to.path().ends_with(QUERY),
+            _ => false,
+        };
+        let why = said(answer).await;
+        Err(if is_lost { Fault::Lost(why) } else { Fault::Failed(why) })
+    }
+}
+
+fn lost(error: &reqwest::Error) -> Fault {
+    if error.is_timeout() {
+        return Fault::Lost("no answer in time: is a worker there?".to_owned());
+    }
+    Fault::Lost(why(error))
+}
+
+/// The innermost cause: the outer ones only say that a request failed.
+fn why(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
+}
+
+async fn said(answer: Response) -> String {
+    let status = answer.status();
+    let text = answer.text().await.unwrap_or_default();
+    let message = serde_json::from_str::<Value>(&text).ok();
+    let message = message.as_ref().and_then(|said| said["message"].as_str());
+    format!("{status}: {}", message.unwrap_or(&text))
+}

@@ -1,0 +1,214 @@
+//! The claims of this process, as it knows them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pirn_store::ContentHash;
+use tokio::sync::Notify;
+
+use crate::wire::Ticket;
+
+/// So many runs are asked for at once: another process may be idle too.
+const AT_ONCE: usize = 8;
+/// So many texts are known to be kept.
+const MOST_KEPT: usize = 4_096;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Held {
+    state: Mutex<State>,
+    /// There is more or less to carry than there was.
+    pub(crate) wake: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    claims: BTreeMap<String, Claim>,
+    /// The promises of those that wait for what a run says, by the number of the request.
+    requests: BTreeMap<u64, String>,
+    last_request: u64,
+    /// Runs that this process carries at once, at most; it takes none over where that is 0.
+    carries: usize,
+    /// Runs that the queue is still to send.
+    wanted: usize,
+    /// Texts that the server has.
+    kept: BTreeSet<ContentHash>,
+}
+
+struct Claim {
+    ticket: Ticket,
+    is_lost: bool,
+    /// It can not go on: nobody is to try.
+    is_stuck: bool,
+}
+
+/// A claim that is given up.
+pub(crate) struct GivenUp {
+    pub(crate) ticket: Ticket,
+    pub(crate) is_offered: bool,
+}
+
+/// A name that no other has.
+pub(crate) fn random_name() -> String {
+    let word = || RandomState::new().hash_one(std::process::id());
+    format!("{:016x}{:016x}", word(), word())
+}
+
+impl Held {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The claim that a write for this run names; also one that is lost, so that the write is refused.
+    pub(crate) fn ticket(&self, run: &str) -> Option<Ticket> {
+        self.state().claims.get(run).map(|claim| claim.ticket.clone())
+    }
+
+    pub(crate) fn put(&self, run: &str, ticket: Ticket) {
+        let claim = Claim {
+            ticket,
+            is_lost: false,
+            is_stuck: false,
+        };
+        self.state().claims.insert(run.to_owned(), claim);
+        self.wake.notify_one();
+    }
+
+    pub(crate) fn forget(&self, run: &str) -> Option<GivenUp> {
+        let claim = self.state().claims.remove(run)?;
+        self.wake.notify_one();
+        Some(GivenUp {
+            ticket: claim.ticket,
+            is_offered: !claim.is_stuck,
+        })
+    }
+
+    /// Marks a claim that is another's by now; true for the first who says so.
+    pub(crate) fn lose(&self, run: &str) -> bool {
+        let mut state = self.state();
+        let claim = state.claims.get_mut(run);
+        claim.is_some_and(|claim| !std::mem::replace(&mut claim.is_lost, true))
+    }
+
+    /// A step of it can not be written, here or anywhere.
+    pub(crate) fn is_stuck(&self, run: &str) {
+        if let Some(claim) = self.state().claims.get_mut(run) {
+            claim.is_stuck = true;
+        }
+    }
+
+    /// The runs that are claimed.
+    pub(crate) fn runs(&self) -> Vec<String> {
+        self.state().claims.keys().cloned().collect()
+    }
+
+    pub(crate) fn carry(&self, at_most: usize) {
+        self.state().carries = at_most;
+        self.wake.notify_one();
+    }
+
+    /// One more run may be carried.
+    pub(crate) fn has_room(&self) -> bool {
+        let state = self.state();
+        state.claims.len() < state.carries
+    }
+
+    /// It takes over runs.
+    pub(crate) fn takes_over(&self) -> bool {
+        self.state().carries > 0
+    }
+
+    /// The number of runs to ask the queue for; none: what it was asked for is right.
+    pub(crate) fn wants(&self) -> Option<usize> {
+        let mut state = self.state();
+        let wants = state.carries.saturating_sub(state.claims.len()).min(AT_ONCE);
+        let is_told = wants >= state.wanted && wants < 2 * state.wanted.max(1) && (wants == 0) == (state.wanted == 0);
+        if is_told {
+            return None;
+        }
+        state.wanted = wants;
+        Some(wants)
+    }
+
+    /// The queue has sent one.
+    pub(crate) fn was_sent(&self) {
+        let mut state = self.state();
+        state.wanted = state.wanted.saturating_sub(1);
+    }
+
+    /// The queue knows nothing of this process.
+    pub(crate) fn begin_anew(&self) {
+        self.state().wanted = 0;
+    }
+
+    /// The number of a request, whose answer keeps this promise.
+    pub(crate) fn request(&self, promise: String) -> u64 {
+        let mut state = self.state();
+        state.last_request += 1;
+        let number = state.last_request;
+        state.requests.insert(number, promise);
+        number
+    }
+
+    pub(crate) fn answer(&self, request: u64) -> Option<String> {
+        self.state().requests.remove(&request)
+    }
+
+    pub(crate) fn is_kept(&self, hash: &ContentHash) -> bool {
+        self.state().kept.contains(hash)
+    }
+
+    pub(crate) fn kept(&self, hashes: impl IntoIterator<Item = ContentHash>) {
+        let mut state = self.state();
+        state.kept.extend(hashes);
+        if state.kept.len() > MOST_KEPT {
+            state.kept.clear();
+        }
+    }
+
+    pub(crate) fn forget_kept(&self) {
+        self.state().kept.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ticket() -> Ticket {
+        Ticket {
+            process: "p".to_owned(),
+            epoch: 1,
+        }
+    }
+
+    #[test]
+    fn a_process_asks_for_as_many_runs_as_it_has_room_for_and_not_again_for_each() {
+        let held = Held::default();
+        assert_eq!(held.wants(), None, "it takes none over");
+        held.carry(10);
+        assert_eq!((held.wants(), held.wants()), (Some(AT_ONCE), None));
+        held.was_sent();
+        assert_eq!(held.wants(), None, "the queue still owes it most of them");
+        (0..4).for_each(|_| held.was_sent());
+        assert_eq!(held.wants(), Some(AT_ONCE));
+        (0..10).for_each(|number| held.put(&number.to_string(), ticket()));
+        assert!(!held.has_room());
+        assert_eq!((held.wants(), held.wants()), (Some(0), None));
+        held.forget("3");
+        assert_eq!(held.wants(), Some(1));
+        held.carry(0);
+        assert_eq!(held.wants(), Some(0));
+    }
+
+    #[test]
+    fn a_lost_claim_is_told_once_and_named_until_it_is_given_up() {
+        let held = Held::default();
+        held.put("r", ticket());
+        assert!(held.lose("r") && !held.lose("r") && !held.lose("other"));
+        assert_eq!(held.ticket("r"), Some(ticket()));
+        assert!(held.forget("r").is_some_and(|given| given.is_offered));
+        assert_eq!(held.ticket("r"), None);
+    }
+}

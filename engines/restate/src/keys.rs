@@ -1,0 +1,38 @@
+//! The keys of a run's state. As text they are in the order of what they name.
+
+pub(crate) const HEAD: &str = "head";
+pub(crate) const SNAPSHOT: &str = "snapshot";
+pub(crate) const RECORDS: &str = "record ";
+pub(crate) const NAMES: &str = "name ";
+pub(crate) const TIMERS: &str = "timer ";
+
+pub(crate) fn record(step: u64) -> String {
+    format!("{RECORDS}{step:020}")
+}
+
+pub(crate) fn name(number: u64) -> String {
+    format!("{NAMES}{number:020}")
+}
+
+pub(crate) fn timer(due: u64, effect: &str) -> String {
+    format!("{TIMERS}{due:020} {effect}")
+}
+
+/// The time and the effect of a timer's key.
+pub(crate) fn timer_of(key: &str) -> Option<(u64, String)> {
+    let (due, effect) = key.strip_prefix(TIMERS)?.split_once(' ')?;
+    Some((due.parse().ok()?, effect.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_as_text_are_in_the_order_of_what_they_name() {
+        let steps = [0, 1, 9, 10, 99, 100, 1 << 40, u64::MAX];
+        assert!(steps.windows(2).all(|pair| record(pair[0]) < record(pair[1])));
+        assert!(timer(9, "z") < timer(10, "a"));
+        assert_eq!(timer_of(&timer(7, "a run.1 2")), Some((7, "a run.1 2".to_owned())));
+    }
+}

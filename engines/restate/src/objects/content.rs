@@ -1,0 +1,65 @@
+//! A text, by its hash: kept while a run or a session names it.
+#![allow(missing_docs, clippy::unused_async, reason = "the macro writes the client beside it")]
+
+use restate_sdk::context::{ContextReadState, ContextWriteState, ObjectContext};
+use restate_sdk::errors::HandlerError;
+use restate_sdk::serde::Json;
+
+use crate::wire::{NameCall, NameReply, UnnameCall};
+
+const TEXT: &str = "text";
+/// The number of those that name it.
+const NAMERS: &str = "namers";
+
+fn namer(by: &str) -> String {
+    format!("by {by}")
+}
+
+pub(super) struct ContentObject;
+
+#[restate_sdk::object(name = "PirnContent", client_visibility = "pub(super)")]
+impl ContentObject {
+    #[handler]
+    async fn name(&self, ctx: ObjectContext<'_>, call: Json<NameCall>) -> Result<Json<NameReply>, HandlerError> {
+        let NameCall { text, by } = call.0;
+        let named = ctx.get::<u64>(NAMERS).await?;
+        if named.is_none() {
+            let Some(text) = text else {
+                return Ok(Json(NameReply::Missing));
+            };
+            ctx.set(TEXT, Json(text));
+            ctx.set(NAMERS, 0);
+        }
+        let Some(by) = by else {
+            return Ok(Json(NameReply::Known));
+        };
+        let key = namer(&by);
+        if ctx.get::<u64>(&key).await?.is_some() {
+            return Ok(Json(NameReply::Known));
+        }
+        ctx.set(&key, 1);
+        ctx.set(NAMERS, named.unwrap_or(0) + 1);
+        Ok(Json(NameReply::Named))
+    }
+
+    /// The bytes that went.
+    #[handler]
+    async fn unname(&self, ctx: ObjectContext<'_>, call: Json<UnnameCall>) -> Result<u64, HandlerError> {
+        let UnnameCall { by, is_freed } = call.0;
+        let Some(mut named) = ctx.get::<u64>(NAMERS).await? else {
+            return Ok(0);
+        };
+        let key = namer(&by);
+        if ctx.get::<u64>(&key).await?.is_some() {
+            ctx.clear(&key);
+            named = named.saturating_sub(1);
+            ctx.set(NAMERS, named);
+        }
+        if named > 0 || !is_freed {
+            return Ok(0);
+        }
+        let text = ctx.get::<Json<String>>(TEXT).await?;
+        ctx.clear_all();
+        Ok(text.map_or(0, |text| text.0.len() as u64))
+    }
+}

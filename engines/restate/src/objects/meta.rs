@@ -1,0 +1,20 @@
+//! A text of the engine's own, by its name.
+#![allow(missing_docs, clippy::unused_async, reason = "the macro writes the client beside it")]
+
+use restate_sdk::context::{ContextWriteState, ObjectContext};
+use restate_sdk::errors::HandlerError;
+use restate_sdk::serde::Json;
+
+pub(super) struct MetaObject;
+
+#[restate_sdk::object(name = "PirnMeta", client_visibility = "pub(super)")]
+impl MetaObject {
+    #[handler]
+    async fn put(&self, ctx: ObjectContext<'_>, value: Json<Option<String>>) -> Result<(), HandlerError> {
+        match value.0 {
+            Some(value) => ctx.set("value", Json(value)),
+            None => ctx.clear_all(),
+        }
+        Ok(())
+    }
+}

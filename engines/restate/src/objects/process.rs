@@ -1,0 +1,166 @@
+//! A process that carries runs: that it lives, what it carries, and what it is to be told.
+//!
+//! It lives while it says so often enough: the server's own timers tell that it has not. A process that was taken for dead is so
+//! for good: it goes on under another name, and carries nothing under the old one.
+#![allow(missing_docs, reason = "the macro writes the client beside it")]
+
+use std::time::Duration;
+
+use restate_sdk::context::{ContextAwakeables, ContextReadState, ContextWriteState, ObjectContext};
+use restate_sdk::errors::HandlerError;
+use restate_sdk::serde::Json;
+use serde::{Deserialize, Serialize};
+
+use super::call::Target;
+use crate::wire::{BeatCall, InboxCall, Mail, Numbered, Ticket, WantsCall};
+
+const LIFE: &str = "life";
+const BOX: &str = "box";
+const CARRIED: &str = "run ";
+/// A process that takes nothing is told no more than this.
+const MOST_MAIL: usize = 10_000;
+
+#[derive(Default, Serialize, Deserialize)]
+struct Inbox {
+    next: u64,
+    mail: Vec<Numbered>,
+    /// The promise of its process, which waits.
+    promise: Option<String>,
+}
+
+pub(super) struct ProcessObject;
+
+#[restate_sdk::object(name = "PirnProcess", client_visibility = "pub(super)")]
+impl ProcessObject {
+    /// False: it is dead, or was closed.
+    #[handler]
+    async fn beat(&self, ctx: ObjectContext<'_>, call: Json<BeatCall>) -> Result<bool, HandlerError> {
+        let beats = match ctx.get::<u64>(LIFE).await? {
+            Some(beats) => beats + 1,
+            None if call.0.is_first => 0,
+            None => return Ok(false),
+        };
+        ctx.set(LIFE, beats);
+        let lasts = Duration::from_millis(call.0.lasts_ms);
+        let expire = Target::process(ctx.key(), "expire").ask::<_, ()>(&ctx, beats);
+        drop(expire.send_after(lasts));
+        Ok(true)
+    }
+
+    /// So long ago it was heard of by this beat; where that was the last, it is dead.
+    #[handler]
+    async fn expire(&self, ctx: ObjectContext<'_>, beats: Json<u64>) -> Result<(), HandlerError> {
+        if ctx.get::<u64>(LIFE).await? == Some(beats.0) {
+            end(&ctx).await?;
+        }
+        Ok(())
+    }
+
+    /// It ends by itself.
+    #[handler]
+    async fn close(&self, ctx: ObjectContext<'_>, _call: Json<()>) -> Result<(), HandlerError> {
+        end(&ctx).await
+    }
+
+    #[handler]
+    async fn carries(&self, ctx: ObjectContext<'_>, call: Json<(String, u64)>) -> Result<(), HandlerError> {
+        let (run, epoch) = call.0;
+        if ctx.get::<u64>(LIFE).await?.is_some() {
+            ctx.set(&format!("{CARRIED}{run}"), epoch);
+        } else {
+            expired(&ctx, &run, epoch);
+        }
+        Ok(())
+    }
+
+    #[handler]
+    async fn drops(&self, ctx: ObjectContext<'_>, call: Json<(String, u64)>) -> Result<(), HandlerError> {
+        let (run, epoch) = call.0;
+        let key = format!("{CARRIED}{run}");
+        if ctx.get::<u64>(&key).await? == Some(epoch) {
+            ctx.clear(&key);
+        }
+        Ok(())
+    }
+
+    #[handler]
+    async fn put(&self, ctx: ObjectContext<'_>, mail: Json<Mail>) -> Result<(), HandlerError> {
+        let mut inbox = inbox(&ctx).await?;
+        if ctx.get::<u64>(LIFE).await?.is_none() || inbox.mail.len() >= MOST_MAIL {
+            return_mail(&ctx, mail.0);
+            return Ok(());
+        }
+        inbox.next += 1;
+        inbox.mail.push(Numbered {
+            number: inbox.next,
+            mail: mail.0,
+        });
+        if let Some(promise) = inbox.promise.take() {
+            ctx.resolve_awakeable(&promise, Json(inbox.mail.clone()));
+        }
+        ctx.set(BOX, Json(inbox));
+        Ok(())
+    }
+
+    /// Keeps the promise as soon as there is something that was not taken.
+    #[handler]
+    async fn inbox(&self, ctx: ObjectContext<'_>, call: Json<InboxCall>) -> Result<(), HandlerError> {
+        let InboxCall { promise, taken } = call.0;
+        if ctx.get::<u64>(LIFE).await?.is_none() {
+            return Ok(());
+        }
+        let mut inbox = inbox(&ctx).await?;
+        inbox.mail.retain(|mail| mail.number > taken);
+        inbox.promise = None;
+        if inbox.mail.is_empty() {
+            inbox.promise = Some(promise);
+        } else {
+            ctx.resolve_awakeable(&promise, Json(inbox.mail.clone()));
+        }
+        ctx.set(BOX, Json(inbox));
+        Ok(())
+    }
+}
+
+async fn inbox(ctx: &ObjectContext<'_>) -> Result<Inbox, HandlerError> {
+    Ok(ctx
+        .get::<Json<Inbox>>(BOX)
+        .await?
+        .map(|inbox| inbox.0)
+        .unwrap_or_default())
+}
+
+fn expired(ctx: &ObjectContext<'_>, run: &str, epoch: u64) {
+    let ticket = Ticket {
+        process: ctx.key().to_owned(),
+        epoch,
+    };
+    Target::run(run, "expire").tell(ctx, ticket);
+}
+
+/// Mail that nobody takes.
+fn return_mail(ctx: &ObjectContext<'_>, mail: Mail) {
+    match mail {
+        Mail::Run(run) => Target::queue("offer").tell(ctx, run),
+        Mail::Tell { promise, .. } => ctx.resolve_awakeable(&promise, Json(None::<String>)),
+    }
+}
+
+async fn end(ctx: &ObjectContext<'_>) -> Result<(), HandlerError> {
+    let nothing = WantsCall {
+        process: ctx.key().to_owned(),
+        runs: 0,
+    };
+    Target::queue("want").tell(ctx, nothing);
+    for key in ctx.get_keys().await? {
+        let Some(run) = key.strip_prefix(CARRIED) else { continue };
+        if let Some(epoch) = ctx.get::<u64>(&key).await? {
+            expired(ctx, run, epoch);
+        }
+    }
+    for waiting in inbox(ctx).await?.mail {
+        return_mail(ctx, waiting.mail);
+    }
+    ctx.clear_all();
+    Ok(())
+}

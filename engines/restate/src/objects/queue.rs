@@ -1,0 +1,103 @@
+//! Runs that nobody carries, and the processes that want some.
+#![allow(missing_docs, reason = "the macro writes the client beside it")]
+
+use std::collections::VecDeque;
+
+use restate_sdk::context::{ContextReadState, ContextWriteState, ObjectContext};
+use restate_sdk::errors::HandlerError;
+use restate_sdk::serde::Json;
+use serde::{Deserialize, Serialize};
+
+use super::call::Target;
+use crate::wire::{Mail, WantsCall};
+
+const LINE: &str = "line";
+
+/// The runs lie in keys of their own, numbered.
+#[derive(Default, Serialize, Deserialize)]
+struct Line {
+    first: u64,
+    next: u64,
+    /// Each in turn gets one.
+    wanting: VecDeque<(String, usize)>,
+}
+
+fn run_key(number: u64) -> String {
+    format!("run {number}")
+}
+
+pub(super) struct QueueObject;
+
+#[restate_sdk::object(name = "PirnQueue", client_visibility = "pub(super)")]
+impl QueueObject {
+    #[handler]
+    async fn offer(&self, ctx: ObjectContext<'_>, run: Json<String>) -> Result<(), HandlerError> {
+        let mut line = line(&ctx).await?;
+        match line.taker() {
+            Some(process) => Target::process(&process, "put").tell(&ctx, Mail::Run(run.0)),
+            None => {
+                ctx.set(&run_key(line.next), run);
+                line.next += 1;
+            }
+        }
+        ctx.set(LINE, Json(line));
+        Ok(())
+    }
+
+    /// A process wants so many runs from now on, in place of what it has said before.
+    #[handler]
+    async fn want(&self, ctx: ObjectContext<'_>, call: Json<WantsCall>) -> Result<(), HandlerError> {
+        let WantsCall { process, runs } = call.0;
+        let mut line = line(&ctx).await?;
+        line.wanting.retain(|(known, _)| *known != process);
+        if runs > 0 {
+            line.wanting.push_back((process, runs));
+        }
+        while line.first < line.next {
+            let Some(process) = line.taker() else { break };
+            let key = run_key(line.first);
+            line.first += 1;
+            if let Some(run) = ctx.get::<Json<String>>(&key).await? {
+                Target::process(&process, "put").tell(&ctx, Mail::Run(run.0));
+            }
+            ctx.clear(&key);
+        }
+        ctx.set(LINE, Json(line));
+        Ok(())
+    }
+}
+
+async fn line(ctx: &ObjectContext<'_>) -> Result<Line, HandlerError> {
+    Ok(ctx
+        .get::<Json<Line>>(LINE)
+        .await?
+        .map(|line| line.0)
+        .unwrap_or_default())
+}
+
+impl Line {
+    /// The process that gets the next run.
+    fn taker(&mut self) -> Option<String> {
+        let (process, wants) = self.wanting.pop_front()?;
+        if wants > 1 {
+            self.wanting.push_back((process.clone(), wants - 1));
+        }
+        Some(process)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_get_runs_in_turn_as_many_as_they_want() {
+        let wanting = VecDeque::from([("a".to_owned(), 1), ("b".to_owned(), 3), ("c".to_owned(), 2)]);
+        let mut line = Line {
+            wanting,
+            ..Line::default()
+        };
+        let given: Vec<String> = std::iter::from_fn(|| line.taker()).collect();
+        assert_eq!(given, ["a", "b", "c", "b", "c", "b"]);
+    }
+}

@@ -1,0 +1,454 @@
+//! A run: its records, and everything of it that others ask for.
+#![allow(missing_docs, reason = "the macro writes the client beside it")]
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use restate_sdk::context::{
+    ContextAwakeables, ContextReadState, ContextWriteState, ObjectContext, SharedObjectContext,
+};
+use restate_sdk::errors::HandlerError;
+use restate_sdk::serde::Json;
+
+use super::call::Target;
+use crate::head::Head;
+use crate::keys;
+use crate::wire::{
+    ClaimReply, CommitCall, CommitReply, ForkReply, NameCall, NameReply, Refusal, ReleaseCall, RemovedReply,
+    SessionCall, SessionWriteCall, SessionWriteReply, StartCall, Ticket, UnnameCall, by_run, by_session,
+};
+
+/// The promises of those that wait for its end.
+const ENDS: &str = "ends";
+
+pub(super) struct RunObject;
+
+#[restate_sdk::object(name = "PirnRun", client_visibility = "pub(super)")]
+impl RunObject {
+    /// Makes all of it durable, or nothing.
+    #[handler]
+    async fn commit(&self, ctx: ObjectContext<'_>, call: Json<CommitCall>) -> Result<Json<CommitReply>, HandlerError> {
+        let call = call.0;
+        let kept = head(&ctx).await?;
+        let before = match &call.start {
+            Some(_) if kept.is_some() => Err(Refusal::RunExists),
+            Some(start) => begin(&ctx, start).await?,
+            None => match kept.filter(|head| !head.is_hidden) {
+                Some(head) => head.admits(&call).map(|()| head),
+                None => Err(Refusal::NoSuchRun(ctx.key().to_owned())),
+            },
+        };
+        let mut head = match before {
+            Ok(head) => head,
+            Err(refusal) => return Ok(Json(CommitReply::Refused(refusal))),
+        };
+        let mut naming = Naming::default();
+        if let Err(refusal) = name_all(&ctx, &call, &head, &mut naming).await? {
+            naming.undo(&ctx);
+            if let Some(base) = call.start.as_ref().and_then(|start| start.base.as_ref()) {
+                Target::run(&base.run, "unfork").tell(&ctx, ());
+            }
+            return Ok(Json(CommitReply::Refused(refusal)));
+        }
+        keep_texts(&ctx, &call, &head).await?;
+        // From here on nothing is refused.
+        for (step, record) in (head.steps + 1..).zip(&call.records) {
+            ctx.set(&keys::record(step), Json(record.clone()));
+        }
+        for (number, name) in (head.names..).zip(&call.names) {
+            ctx.set(&keys::name(number), Json(name.clone()));
+        }
+        for timer in &call.timers {
+            let key = keys::timer(timer.due, &timer.effect);
+            if timer.is_set {
+                ctx.set(&key, 1_u64);
+            } else {
+                ctx.clear(&key);
+            }
+        }
+        if let Some(snapshot) = &call.snapshot {
+            ctx.set(keys::SNAPSHOT, Json(snapshot.clone()));
+        }
+        head.take(&call);
+        stand(&ctx, &mut head, &call).await?;
+        let epoch = call.start.is_some().then(|| head.ticket().map(|ticket| ticket.epoch));
+        let steps = head.steps;
+        ctx.set(keys::HEAD, Json(head));
+        Ok(Json(CommitReply::Done {
+            steps,
+            epoch: epoch.flatten(),
+        }))
+    }
+
+    #[handler]
+    async fn claim(&self, ctx: ObjectContext<'_>, process: Json<String>) -> Result<Json<ClaimReply>, HandlerError> {
+        let Some(mut head) = head(&ctx).await?.filter(|head| !head.is_hidden) else {
+            return Ok(Json(ClaimReply::NoSuchRun));
+        };
+        if head.is_final() {
+            return Ok(Json(ClaimReply::Ended));
+        }
+        if let Some(carrier) = head.carrier {
+            return Ok(Json(ClaimReply::Held(carrier)));
+        }
+        head.epoch += 1;
+        head.carrier = Some(process.0);
+        carried(&ctx, &head);
+        let epoch = head.epoch;
+        ctx.set(keys::HEAD, Json(head));
+        Ok(Json(ClaimReply::Claimed(epoch)))
+    }
+
+    #[handler]
+    async fn release(&self, ctx: ObjectContext<'_>, call: Json<ReleaseCall>) -> Result<(), HandlerError> {
+        let call = call.0;
+        give_up(&ctx, &call.ticket, call.is_offered.then_some(call.after_ms)).await
+    }
+
+    /// The process that has this claim is dead.
+    #[handler]
+    async fn expire(&self, ctx: ObjectContext<'_>, ticket: Json<Ticket>) -> Result<(), HandlerError> {
+        give_up(&ctx, &ticket.0, Some(0)).await
+    }
+
+    /// The process that carries it.
+    #[handler]
+    async fn carrier(
+        &self,
+        ctx: SharedObjectContext<'_>,
+        _call: Json<()>,
+    ) -> Result<Json<Option<String>>, HandlerError> {
+        let head = ctx.get::<Json<Head>>(keys::HEAD).await?;
+        Ok(Json(head.and_then(|head| head.0.carrier)))
+    }
+
+    /// Keeps the promise when the run has ended, or is removed.
+    #[handler]
+    async fn await_end(&self, ctx: ObjectContext<'_>, promise: Json<String>) -> Result<(), HandlerError> {
+        let is_over = head(&ctx).await?.is_none_or(|head| head.is_hidden || head.is_final());
+        if is_over {
+            ctx.resolve_awakeable(&promise.0, Json(()));
+            return Ok(());
+        }
+        let mut ends = ctx
+            .get::<Json<Vec<String>>>(ENDS)
+            .await?
+            .map(|ends| ends.0)
+            .unwrap_or_default();
+        ends.push(promise.0);
+        ctx.set(ENDS, Json(ends));
+        Ok(())
+    }
+
+    /// Another run is forked from it.
+    #[handler]
+    async fn fork(&self, ctx: ObjectContext<'_>, step: Json<u64>) -> Result<Json<ForkReply>, HandlerError> {
+        let Some(mut head) = head(&ctx).await?.filter(|head| !head.is_hidden) else {
+            let missing = Refusal::NoSuchRun(ctx.key().to_owned());
+            return Ok(Json(ForkReply::Refused(missing)));
+        };
+        let reply = head.fork(step.0);
+        ctx.set(keys::HEAD, Json(head));
+        Ok(Json(reply))
+    }
+
+    /// One that was forked from it is gone. The bytes that went with that.
+    #[handler]
+    async fn unfork(&self, ctx: ObjectContext<'_>, _call: Json<()>) -> Result<u64, HandlerError> {
+        let Some(mut head) = head(&ctx).await? else {
+            return Ok(0);
+        };
+        head.forks = head.forks.saturating_sub(1);
+        if head.is_hidden && head.forks == 0 {
+            return erase(&ctx, head).await;
+        }
+        ctx.set(keys::HEAD, Json(head));
+        Ok(0)
+    }
+
+    #[handler]
+    async fn remove(&self, ctx: ObjectContext<'_>, _call: Json<()>) -> Result<Json<RemovedReply>, HandlerError> {
+        let Some(mut head) = head(&ctx).await?.filter(|head| !head.is_hidden) else {
+            return Ok(Json(RemovedReply::default()));
+        };
+        over(&ctx, &mut head).await?;
+        head.is_hidden = true;
+        if head.forks == 0 {
+            let bytes = erase(&ctx, head).await?;
+            return Ok(Json(RemovedReply { runs: 1, bytes }));
+        }
+        for key in ctx.get_keys().await? {
+            if key.starts_with(keys::TIMERS) {
+                ctx.clear(&key);
+            }
+        }
+        ctx.set(keys::HEAD, Json(head));
+        Ok(Json(RemovedReply { runs: 1, bytes: 0 }))
+    }
+}
+
+async fn head(ctx: &ObjectContext<'_>) -> Result<Option<Head>, HandlerError> {
+    Ok(ctx.get::<Json<Head>>(keys::HEAD).await?.map(|head| head.0))
+}
+
+async fn begin(ctx: &ObjectContext<'_>, start: &StartCall) -> Result<Result<Head, Refusal>, HandlerError> {
+    let mut ancestors = 0;
+    if let Some(base) = &start.base {
+        let forked = Target::run(&base.run, "fork").ask::<_, ForkReply>(ctx, base.step);
+        match forked.call().await?.0 {
+            ForkReply::Done { ancestors: found } => ancestors = found,
+            ForkReply::Refused(refusal) => return Ok(Err(refusal)),
+        }
+    }
+    Ok(Ok(Head::begun(ctx.key(), start, ancestors)))
+}
+
+/// The contents that a commit has come to name.
+#[derive(Default)]
+struct Naming(Vec<(String, String)>);
+
+impl Naming {
+    /// Names those that are kept. The first that is not.
+    async fn name(
+        &mut self,
+        ctx: &ObjectContext<'_>,
+        hashes: &[String],
+        by: &str,
+    ) -> Result<Option<String>, HandlerError> {
+        let ask = |hash: &String| {
+            let call = NameCall {
+                text: None,
+                by: Some(by.to_owned()),
+            };
+            Target::content(hash, "name").ask::<_, NameReply>(ctx, call).call()
+        };
+        // All at once.
+        let asked: Vec<_> = hashes.iter().map(ask).collect();
+        let mut missing = None;
+        for (hash, named) in hashes.iter().zip(asked) {
+            match named.await?.0 {
+                NameReply::Missing => missing = missing.or_else(|| Some(hash.clone())),
+                NameReply::Known => {}
+                NameReply::Named => self.0.push((hash.clone(), by.to_owned())),
+            }
+        }
+        Ok(missing)
+    }
+
+    /// As if it had not been.
+    fn undo(self, ctx: &ObjectContext<'_>) {
+        for (hash, by) in self.0 {
+            let call = UnnameCall { by, is_freed: false };
+            Target::content(&hash, "unname").tell(ctx, call);
+        }
+    }
+}
+
+/// Those of a commit's own texts that are not among `hashes` are kept already, or refused.
+fn not_given(call: &CommitCall, hashes: impl IntoIterator<Item = String>) -> Vec<String> {
+    let given: BTreeSet<&String> = call.contents.iter().map(|content| &content.hash).collect();
+    let mut seen = BTreeSet::new();
+    let hashes = hashes.into_iter().filter(|hash| !given.contains(hash));
+    hashes.filter(|hash| seen.insert(hash.clone())).collect()
+}
+
+/// Everything of a commit that may be refused after its beginning, in the order in which every store refuses.
+async fn name_all(
+    ctx: &ObjectContext<'_>,
+    call: &CommitCall,
+    head: &Head,
+    naming: &mut Naming,
+) -> Result<Result<(), Refusal>, HandlerError> {
+    let begun = call.start.iter();
+    let begun = begun.flat_map(|start| std::iter::once(&start.definition).chain(&start.contents));
+    let named = not_given(call, begun.chain(&call.names).cloned());
+    if let Some(hash) = naming.name(ctx, &named, &by_run(ctx.key())).await? {
+        return Ok(Err(Refusal::NoSuchContent(hash)));
+    }
+    let Some(session) = &call.session else {
+        return Ok(head.admits_snapshot(call));
+    };
+    if let Err(refusal) = write(ctx, session, true).await? {
+        return Ok(Err(refusal));
+    }
+    let by = by_session(&session.id);
+    let named = not_given(call, session.contents.iter().cloned());
+    if let Some(hash) = naming.name(ctx, &named, &by).await? {
+        return Ok(Err(Refusal::NoSuchContent(hash)));
+    }
+    if let Err(refusal) = head.admits_snapshot(call) {
+        return Ok(Err(refusal));
+    }
+    let before = match write(ctx, session, false).await? {
+        Ok(before) => before,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    for hash in before.iter().filter(|hash| !session.contents.contains(hash)) {
+        let unnamed = UnnameCall {
+            by: by.clone(),
+            is_freed: false,
+        };
+        Target::content(hash, "unname")
+            .ask::<_, u64>(ctx, unnamed)
+            .call()
+            .await?;
+    }
+    Ok(Ok(()))
+}
+
+/// The contents that the session named before.
+async fn write(
+    ctx: &ObjectContext<'_>,
+    session: &SessionCall,
+    is_only_checked: bool,
+) -> Result<Result<Vec<String>, Refusal>, HandlerError> {
+    let call = SessionWriteCall {
+        write: session.clone(),
+        run: ctx.key().to_owned(),
+        is_only_checked,
+    };
+    let written = Target::session(&session.id, "write").ask::<_, SessionWriteReply>(ctx, call);
+    Ok(match written.call().await?.0 {
+        SessionWriteReply::Done(before) => Ok(before),
+        SessionWriteReply::Moved(found) => Err(Refusal::SessionMoved {
+            session: session.id.clone(),
+            expected: session.follows,
+            found,
+        }),
+    })
+}
+
+/// Keeps the texts that a commit gives, for those of its run and its session that name them.
+async fn keep_texts(ctx: &ObjectContext<'_>, call: &CommitCall, head: &Head) -> Result<(), HandlerError> {
+    let begun = call.start.is_some().then(|| head.named(Vec::new())).unwrap_or_default();
+    let mut kept = Vec::new();
+    let mut seen = BTreeSet::new();
+    for content in &call.contents {
+        if !seen.insert(&content.hash) {
+            continue;
+        }
+        let of_run = begun.contains(&content.hash) || call.names.contains(&content.hash);
+        let of_session = call
+            .session
+            .as_ref()
+            .filter(|session| session.contents.contains(&content.hash));
+        let by = [
+            of_run.then(|| by_run(ctx.key())),
+            of_session.map(|session| by_session(&session.id)),
+        ];
+        let by: Vec<Option<String>> = by.into_iter().filter(Option::is_some).collect();
+        for by in if by.is_empty() { vec![None] } else { by } {
+            let call = NameCall {
+                text: Some(content.text.clone()),
+                by,
+            };
+            kept.push(
+                Target::content(&content.hash, "name")
+                    .ask::<_, NameReply>(ctx, call)
+                    .call(),
+            );
+        }
+    }
+    for kept in kept {
+        kept.await?;
+    }
+    Ok(())
+}
+
+/// What others hear of a run that begins, leaves its session something, or ends.
+async fn stand(ctx: &ObjectContext<'_>, head: &mut Head, call: &CommitCall) -> Result<(), HandlerError> {
+    if call.start.is_some() && !head.is_final() {
+        if let Some(session) = &head.session {
+            let entered = Target::session(session, "enter").ask::<_, ()>(ctx, head.id.clone());
+            entered.call().await?;
+        }
+        if head.carrier.is_some() {
+            carried(ctx, head);
+        } else {
+            Target::queue("offer").tell(ctx, head.id.clone());
+        }
+    }
+    if call.session.is_some() {
+        leave_session(ctx, head);
+    }
+    if head.is_final() && call.status.is_some() {
+        over(ctx, head).await?;
+    }
+    Ok(())
+}
+
+fn leave_session(ctx: &ObjectContext<'_>, head: &Head) {
+    if let Some(session) = &head.session {
+        Target::session(session, "leave").tell(ctx, head.id.clone());
+    }
+}
+
+fn carried(ctx: &ObjectContext<'_>, head: &Head) {
+    if let Some(ticket) = head.ticket() {
+        Target::process(&ticket.process, "carries").tell(ctx, (head.id.clone(), ticket.epoch));
+    }
+}
+
+/// Nobody carries it any more.
+fn dropped(ctx: &ObjectContext<'_>, head: &mut Head) {
+    if let Some(ticket) = head.ticket() {
+        Target::process(&ticket.process, "drops").tell(ctx, (head.id.clone(), ticket.epoch));
+        head.carrier = None;
+    }
+}
+
+/// It has ended, or is removed.
+async fn over(ctx: &ObjectContext<'_>, head: &mut Head) -> Result<(), HandlerError> {
+    dropped(ctx, head);
+    leave_session(ctx, head);
+    for promise in ctx
+        .get::<Json<Vec<String>>>(ENDS)
+        .await?
+        .map(|ends| ends.0)
+        .unwrap_or_default()
+    {
+        ctx.resolve_awakeable(&promise, Json(()));
+    }
+    ctx.clear(ENDS);
+    Ok(())
+}
+
+/// Its claim is over; others go on with it after so many milliseconds, or nobody by itself.
+async fn give_up(ctx: &ObjectContext<'_>, ticket: &Ticket, after_ms: Option<u64>) -> Result<(), HandlerError> {
+    let held = head(ctx).await?.filter(|head| head.ticket().as_ref() == Some(ticket));
+    let Some(mut head) = held else { return Ok(()) };
+    dropped(ctx, &mut head);
+    if let Some(after_ms) = after_ms.filter(|_| !head.is_final()) {
+        let offer = Target::queue("offer").ask::<_, ()>(ctx, head.id.clone());
+        drop(offer.send_after(Duration::from_millis(after_ms)));
+    }
+    ctx.set(keys::HEAD, Json(head));
+    Ok(())
+}
+
+/// Removes all of it. The bytes that went.
+async fn erase(ctx: &ObjectContext<'_>, head: Head) -> Result<u64, HandlerError> {
+    let mut more = Vec::new();
+    for number in 0..head.names {
+        if let Some(name) = ctx.get::<Json<String>>(&keys::name(number)).await? {
+            more.push(name.0);
+        }
+    }
+    let mut bytes = head.bytes + head.snapshot_bytes;
+    let mut freed = Vec::new();
+    for hash in head.named(more) {
+        let call = UnnameCall {
+            by: by_run(ctx.key()),
+            is_freed: true,
+        };
+        freed.push(Target::content(&hash, "unname").ask::<_, u64>(ctx, call).call());
+    }
+    for freed in freed {
+        bytes += freed.await?.0;
+    }
+    if let Some(base) = &head.base {
+        bytes += Target::run(&base.run, "unfork").ask::<_, u64>(ctx, ()).call().await?.0;
+    }
+    ctx.clear_all();
+    Ok(bytes)
+}

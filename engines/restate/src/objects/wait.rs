@@ -1,0 +1,80 @@
+//! Calls that wait for something that others do: promises of the server's, kept by the objects.
+#![allow(missing_docs, reason = "the macro writes the client beside it")]
+
+use std::time::Duration;
+
+use restate_sdk::context::{Context, ContextAwakeables, ContextTimers};
+use restate_sdk::errors::{HandlerError, TerminalError};
+use restate_sdk::serde::Json;
+
+use super::call::Target;
+use crate::wire::{InboxCall, Mail, Numbered, TellCall, TurnCall, WaitMailCall, WaitTurnCall};
+
+pub(super) struct WaitService;
+
+#[restate_sdk::service(name = "PirnWait", client_visibility = "pub(super)")]
+impl WaitService {
+    /// Until the run has its turn.
+    #[handler]
+    async fn turn(&self, ctx: Context<'_>, call: Json<WaitTurnCall>) -> Result<(), HandlerError> {
+        let WaitTurnCall { session, run } = call.0;
+        let (promise, kept) = ctx.awakeable::<Json<()>>();
+        Target::session(&session, "turn").tell(&ctx, TurnCall { run, promise });
+        kept.await?;
+        Ok(())
+    }
+
+    /// Until the run has ended, or is removed.
+    #[handler]
+    async fn end(&self, ctx: Context<'_>, run: Json<String>) -> Result<(), HandlerError> {
+        let (promise, kept) = ctx.awakeable::<Json<()>>();
+        Target::run(&run.0, "await_end").tell(&ctx, promise);
+        kept.await?;
+        Ok(())
+    }
+
+    /// Until there is mail for the process, or so long.
+    #[handler]
+    async fn mail(&self, ctx: Context<'_>, call: Json<WaitMailCall>) -> Result<Json<Vec<Numbered>>, HandlerError> {
+        let WaitMailCall {
+            process,
+            taken,
+            lasts_ms,
+        } = call.0;
+        let (promise, mail) = ctx.awakeable::<Json<Vec<Numbered>>>();
+        Target::process(&process, "inbox").tell(&ctx, InboxCall { promise, taken });
+        restate_sdk::select! {
+            mail = mail => Ok(mail?),
+            _ = ctx.sleep(Duration::from_millis(lasts_ms)) => Ok(Json(Vec::new()))
+        }
+    }
+
+    /// The answer of a run's process; none where no process carries it.
+    #[handler]
+    async fn tell(&self, ctx: Context<'_>, call: Json<TellCall>) -> Result<Json<Option<String>>, HandlerError> {
+        let TellCall { run, body, every_ms } = call.0;
+        let carrier = async || -> Result<Option<String>, HandlerError> {
+            let carrier = Target::run(&run, "carrier").ask::<_, Option<String>>(&ctx, ());
+            Ok(carrier.call().await?.0)
+        };
+        let Some(process) = carrier().await? else {
+            return Ok(Json(None));
+        };
+        let (promise, mut answer) = ctx.awakeable::<Json<Option<String>>>();
+        let mail = Mail::Tell {
+            promise,
+            run: run.clone(),
+            body,
+        };
+        Target::process(&process, "put").tell(&ctx, mail);
+        loop {
+            restate_sdk::select! {
+                answer = &mut answer => return Ok(answer?),
+                _ = ctx.sleep(Duration::from_millis(every_ms)) => {}
+            }
+            if carrier().await?.as_ref() != Some(&process) {
+                return Ok(Json(None));
+            }
+        }
+    }
+}

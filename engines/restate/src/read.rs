@@ -1,0 +1,372 @@
+//! What the server tells of the objects' state, in SQL: no worker is needed for that.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pirn_store::{ContentHash, Record, Run, RunFilter, RunPlace, RunStatus, Session, Snapshot, StoreError, Timer};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::client::Server;
+use crate::head::{Head, place};
+use crate::keys;
+use crate::objects::{CONTENT, META, RUN, SESSION};
+use crate::wire::{KeptRecord, KeptSession, KeptSnapshot};
+
+/// Rows that are asked for at once.
+const PAGE: usize = 1_000;
+/// Keys of objects that are named in one question.
+const MOST_KEYS: usize = 100;
+
+/// One key of an object's state.
+#[derive(Deserialize)]
+pub(crate) struct Row {
+    /// The object's.
+    pub(crate) service_key: String,
+    pub(crate) key: String,
+    /// Where it was asked for.
+    #[serde(default)]
+    value_utf8: Option<String>,
+}
+
+impl Row {
+    pub(crate) fn value<T: DeserializeOwned>(&self, server: &Server) -> Result<T, StoreError> {
+        let text = self.value_utf8.as_deref().unwrap_or("null");
+        serde_json::from_str(text).map_err(|error| damaged(server, &self.service_key, &error.to_string()))
+    }
+}
+
+fn damaged(server: &Server, of: &str, why: &str) -> StoreError {
+    StoreError::Damaged {
+        file: Arc::clone(&server.name),
+        run: None,
+        why: format!("the state of {of}: {why}"),
+    }
+}
+
+/// A text of SQL.
+pub(crate) fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+const VALUES: &str = "service_key, key, value_utf8";
+
+async fn value<T: DeserializeOwned>(
+    server: &Server,
+    of: &str,
+    object: &str,
+    key: &str,
+) -> Result<Option<T>, StoreError> {
+    let sql = format!(
+        "SELECT {VALUES} FROM state WHERE service_name = '{of}' AND service_key = {} AND key = {}",
+        quoted(object),
+        quoted(key)
+    );
+    let rows: Vec<Row> = server.rows(&sql).await?;
+    rows.first().map(|row| row.value(server)).transpose()
+}
+
+/// The state of objects by their keys, those that `which` has.
+pub(crate) async fn rows_of(
+    server: &Server,
+    columns: &str,
+    of: &str,
+    objects: &[String],
+    which: &str,
+) -> Result<Vec<Row>, StoreError> {
+    let mut rows = Vec::new();
+    for some in objects.chunks(MOST_KEYS) {
+        let names: Vec<String> = some.iter().map(|object| quoted(object)).collect();
+        let sql = format!(
+            "SELECT {columns} FROM state WHERE service_name = '{of}' AND service_key IN ({}) AND {which} ORDER BY key",
+            names.join(", ")
+        );
+        rows.extend(server.rows::<Row>(&sql).await?);
+    }
+    Ok(rows)
+}
+
+/// The keys that begin so.
+pub(crate) fn from(prefix: &str) -> String {
+    format!(
+        "key >= {} AND key < {}",
+        quoted(prefix),
+        quoted(&format!("{}!", prefix.trim_end()))
+    )
+}
+
+async fn head(server: &Server, id: &str) -> Result<Option<Head>, StoreError> {
+    value(server, RUN, id, keys::HEAD).await
+}
+
+async fn visible(server: &Server, id: &str) -> Result<Head, StoreError> {
+    let head = head(server, id).await?.filter(|head| !head.is_hidden);
+    head.ok_or_else(|| StoreError::NoSuchRun { run: id.to_owned() })
+}
+
+/// The contents that runs have come to name since they began.
+pub(crate) async fn names(server: &Server, heads: &[Head]) -> Result<BTreeMap<String, Vec<String>>, StoreError> {
+    let naming = heads.iter().filter(|head| head.names > 0);
+    let naming: Vec<String> = naming.map(|head| head.id.clone()).collect();
+    let mut names: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for row in rows_of(server, VALUES, RUN, &naming, &from(keys::NAMES)).await? {
+        let name = row.value(server)?;
+        names.entry(row.service_key).or_default().push(name);
+    }
+    Ok(names)
+}
+
+async fn shown(server: &Server, heads: Vec<Head>) -> Result<Vec<Run>, StoreError> {
+    let mut names = names(server, &heads).await?;
+    let runs = heads.into_iter().map(|head| {
+        let (id, more) = (head.id.clone(), names.remove(&head.id).unwrap_or_default());
+        head.run(more).ok_or_else(|| damaged(server, &id, "a hash is none"))
+    });
+    runs.collect()
+}
+
+pub(crate) async fn run(server: &Server, id: &str) -> Result<Option<Run>, StoreError> {
+    match head(server, id).await?.filter(|head| !head.is_hidden) {
+        Some(head) => Ok(shown(server, vec![head]).await?.pop()),
+        None => Ok(None),
+    }
+}
+
+/// The heads of runs in their order, from the first after `after`; those that `which` has.
+async fn page(
+    server: &Server,
+    after: Option<&str>,
+    youngest_first: bool,
+    which: &str,
+    limit: usize,
+) -> Result<Vec<Head>, StoreError> {
+    let after = after.map_or_else(String::new, |after| {
+        // A head is `{"place":"PLACE","...`, and a longer place goes on with a digit.
+        let (is, end) = if youngest_first { ("<", "\"") } else { (">", "#") };
+        format!("AND value_utf8 {is} {}", quoted(&format!("{{\"place\":\"{after}{end}")))
+    });
+    let order = if youngest_first { "DESC" } else { "ASC" };
+    let sql = format!(
+        "SELECT {VALUES} FROM state WHERE service_name = '{RUN}' AND key = '{}' {after} {which} ORDER BY value_utf8 {order} LIMIT {limit}",
+        keys::HEAD
+    );
+    let rows: Vec<Row> = server.rows(&sql).await?;
+    rows.iter().map(|row| row.value(server)).collect()
+}
+
+pub(crate) async fn runs(
+    server: &Server,
+    filter: &RunFilter,
+    after: Option<&RunPlace>,
+    limit: usize,
+) -> Result<Vec<Run>, StoreError> {
+    let statuses = RunStatus::ALL
+        .iter()
+        .enumerate()
+        .filter(|(_, status)| filter.has_status(**status));
+    let likes = statuses.map(|(number, _)| format!("value_utf8 LIKE '%\",\"status\":{number},\"is_hidden\":false,%'"));
+    let likes: Vec<String> = likes.collect();
+    let mut found = Vec::new();
+    if likes.is_empty() {
+        return Ok(found);
+    }
+    let which = format!("AND ({})", likes.join(" OR "));
+    let mut after = after.map(|after| place(after.started_at, &after.id));
+    while found.len() < limit {
+        let asked = if filter.session.is_some() {
+            PAGE
+        } else {
+            (limit - found.len()).min(PAGE)
+        };
+        let heads = page(server, after.as_deref(), filter.youngest_first, &which, asked).await?;
+        let is_last = heads.len() < asked;
+        after = heads.last().map(|head| head.place.clone());
+        // The pattern may be found in a text of the head's too.
+        let heads = heads.into_iter().filter(|head| !head.is_hidden).collect();
+        found.extend(shown(server, heads).await?.into_iter().filter(|run| filter.has(run)));
+        if is_last {
+            break;
+        }
+    }
+    found.truncate(limit);
+    Ok(found)
+}
+
+/// Every run, also those that only others need.
+pub(crate) async fn heads(server: &Server) -> Result<Vec<Head>, StoreError> {
+    let (mut all, mut after) = (Vec::new(), None::<String>);
+    loop {
+        let heads = page(server, after.as_deref(), false, "", PAGE).await?;
+        let is_last = heads.len() < PAGE;
+        after = heads.last().map(|head| head.place.clone());
+        all.extend(heads);
+        if is_last {
+            return Ok(all);
+        }
+    }
+}
+
+pub(crate) async fn journal(server: &Server, id: &str, after: u64, limit: usize) -> Result<Vec<Record>, StoreError> {
+    let mut of = visible(server, id).await?;
+    // Which runs have the steps: those before a run's own are its base's.
+    let mut parts = Vec::new();
+    let mut last = of.steps;
+    loop {
+        let base = of.base.take();
+        let first = base.as_ref().map_or(0, |base| base.step);
+        if last > first.max(after) {
+            parts.push((of.id.clone(), first.max(after), last));
+        }
+        let Some(base) = base.filter(|base| base.step > after) else {
+            break;
+        };
+        last = last.min(base.step);
+        let Some(head) = head(server, &base.run).await? else {
+            return Err(damaged(server, id, &format!("its base {} is not there", base.run)));
+        };
+        of = head;
+    }
+    let mut records = Vec::new();
+    for (run, mut after, last) in parts.into_iter().rev() {
+        while after < last && records.len() < limit {
+            let asked = PAGE.min(limit - records.len());
+            let sql = format!(
+                "SELECT {VALUES} FROM state WHERE service_name = '{RUN}' AND service_key = {} AND key > {} AND key <= {} ORDER BY key LIMIT {asked}",
+                quoted(&run),
+                quoted(&keys::record(after)),
+                quoted(&keys::record(last))
+            );
+            let rows: Vec<Row> = server.rows(&sql).await?;
+            for row in &rows {
+                let KeptRecord { at, effect, body } = row.value(server)?;
+                after += 1;
+                if row.key != keys::record(after) {
+                    return Err(damaged(server, &run, &format!("step {after} is not there")));
+                }
+                records.push(Record { at, effect, body });
+            }
+            if rows.is_empty() {
+                return Err(damaged(server, &run, &format!("step {} is not there", after + 1)));
+            }
+        }
+    }
+    Ok(records)
+}
+
+pub(crate) async fn contents(server: &Server, hashes: &[ContentHash]) -> Result<Vec<Arc<str>>, StoreError> {
+    let mut objects: Vec<String> = hashes.iter().map(ToString::to_string).collect();
+    objects.sort();
+    objects.dedup();
+    let mut texts: BTreeMap<String, Arc<str>> = BTreeMap::new();
+    for row in rows_of(server, VALUES, CONTENT, &objects, "key = 'text'").await? {
+        let text: String = row.value(server)?;
+        texts.insert(row.service_key, text.into());
+    }
+    let found = hashes.iter().map(|hash| {
+        let text = texts.get(&hash.to_string()).cloned();
+        text.ok_or(StoreError::NoSuchContent { hash: *hash })
+    });
+    found.collect()
+}
+
+pub(crate) async fn snapshot(server: &Server, id: &str, at_most: u64) -> Result<Option<Snapshot>, StoreError> {
+    visible(server, id).await?;
+    let kept: Option<KeptSnapshot> = value(server, RUN, id, keys::SNAPSHOT).await?;
+    let kept = kept.filter(|kept| kept.step <= at_most);
+    Ok(kept.map(|kept| Snapshot {
+        step: kept.step,
+        body: kept.body,
+    }))
+}
+
+pub(crate) async fn timers(server: &Server, until: u64, limit: usize) -> Result<Vec<Timer>, StoreError> {
+    let sql = format!(
+        "SELECT service_key, key FROM state WHERE service_name = '{RUN}' AND {} AND key < {}",
+        from(keys::TIMERS),
+        quoted(&keys::timer(until.saturating_add(1), ""))
+    );
+    let rows: Vec<Row> = server.rows(&sql).await?;
+    let timers = rows.into_iter().filter_map(|row| {
+        let (due, effect) = keys::timer_of(&row.key)?;
+        let run = row.service_key;
+        Some(Timer { due, run, effect })
+    });
+    let mut timers: Vec<Timer> = timers.filter(|timer| timer.due <= until).collect();
+    timers.sort();
+    timers.truncate(limit);
+    Ok(timers)
+}
+
+fn session_of(server: &Server, id: &str, kept: KeptSession) -> Result<Session, StoreError> {
+    let contents: Option<Vec<ContentHash>> = kept.contents.iter().map(|hash| ContentHash::parse(hash)).collect();
+    Ok(Session {
+        id: id.to_owned(),
+        version: kept.version,
+        body: kept.body,
+        contents: contents.ok_or_else(|| damaged(server, id, "a hash is none"))?,
+        run: kept.run,
+        updated_at: kept.updated_at,
+    })
+}
+
+pub(crate) async fn session(server: &Server, id: &str) -> Result<Option<Session>, StoreError> {
+    let kept: Option<KeptSession> = value(server, SESSION, id, "body").await?;
+    kept.map(|kept| session_of(server, id, kept)).transpose()
+}
+
+pub(crate) async fn sessions(server: &Server, after: Option<&str>, limit: usize) -> Result<Vec<Session>, StoreError> {
+    let after = after.map_or_else(String::new, |after| format!("AND service_key > {}", quoted(after)));
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let sql = format!(
+        "SELECT {VALUES} FROM state WHERE service_name = '{SESSION}' AND key = 'body' {after} ORDER BY service_key LIMIT {limit}"
+    );
+    let rows: Vec<Row> = server.rows(&sql).await?;
+    rows.iter()
+        .map(|row| session_of(server, &row.service_key, row.value(server)?))
+        .collect()
+}
+
+pub(crate) async fn meta(server: &Server, name: &str) -> Result<Option<String>, StoreError> {
+    value(server, META, name, "value").await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_of_sql_ends_where_it_ends() {
+        assert_eq!(quoted("it's"), "'it''s'");
+        assert_eq!(quoted("' OR 1 = 1 --"), "''' OR 1 = 1 --'");
+    }
+
+    #[test]
+    fn places_as_text_are_in_the_order_of_runs() {
+        let runs = [
+            (0, "b"),
+            (1, "a"),
+            (1, "a\""),
+            (1, "a\u{7dda}"),
+            (1, "aa"),
+            (10, "A"),
+            (u64::MAX, ""),
+        ];
+        let mut places: Vec<RunPlace> = runs
+            .map(|(started_at, id)| RunPlace {
+                started_at,
+                id: id.to_owned(),
+            })
+            .to_vec();
+        places.sort();
+        let text = |run: &RunPlace| format!("{{\"place\":\"{}\",\"status\":0", place(run.started_at, &run.id));
+        assert!(places.windows(2).all(|pair| text(&pair[0]) < text(&pair[1])));
+        for (at, run) in places.iter().enumerate() {
+            let after = format!("{{\"place\":\"{}#", place(run.started_at, &run.id));
+            let before = format!("{{\"place\":\"{}\"", place(run.started_at, &run.id));
+            for (other, place) in places.iter().enumerate() {
+                assert_eq!(text(place) > after, other > at, "{place:?} after {run:?}");
+                assert_eq!(text(place) < before, other < at, "{place:?} before {run:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! What would go with runs, were they removed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pirn_store::{Removed, StoreError};
+
+use crate::client::Server;
+use crate::head::Head;
+use crate::objects::CONTENT;
+use crate::read;
+use crate::wire::by_run;
+
+/// The runs that go, with those that were only kept for them, and how many of them were named.
+fn erased(heads: &[Head], ids: &[String]) -> (BTreeSet<String>, u64) {
+    let mut hidden: BTreeSet<&str> = BTreeSet::new();
+    let mut named = 0;
+    for head in heads {
+        if head.is_hidden {
+            hidden.insert(&head.id);
+        } else if ids.contains(&head.id) {
+            hidden.insert(&head.id);
+            named += 1;
+        }
+    }
+    let mut erased = BTreeSet::new();
+    loop {
+        let left = heads.iter().filter(|head| !erased.contains(&head.id));
+        let bases: BTreeSet<&str> = left.filter_map(|head| Some(&*head.base.as_ref()?.run)).collect();
+        let free: Vec<String> = hidden
+            .iter()
+            .filter(|id| !bases.contains(*id) && !erased.contains(**id))
+            .map(|id| (*id).to_owned())
+            .collect();
+        if free.is_empty() {
+            return (erased, named);
+        }
+        erased.extend(free);
+    }
+}
+
+pub(crate) async fn would_remove(server: &Server, ids: &[String]) -> Result<Removed, StoreError> {
+    let heads = read::heads(server).await?;
+    let (erased, runs) = erased(&heads, ids);
+    let gone: Vec<Head> = heads.into_iter().filter(|head| erased.contains(&head.id)).collect();
+    let mut bytes: u64 = gone.iter().map(|head| head.bytes + head.snapshot_bytes).sum();
+    let mut names = read::names(server, &gone).await?;
+    let named = gone
+        .iter()
+        .flat_map(|head| head.named(names.remove(&head.id).unwrap_or_default()));
+    let named: BTreeSet<String> = named.collect();
+    let named: Vec<String> = named.into_iter().collect();
+    // Who else names them.
+    let by_gone: BTreeSet<String> = erased.iter().map(|id| format!("by {}", by_run(id))).collect();
+    let mut kept: BTreeMap<String, bool> = named.iter().map(|hash| (hash.clone(), false)).collect();
+    for row in read::rows_of(server, "service_key, key", CONTENT, &named, &read::from("by ")).await? {
+        if !by_gone.contains(&row.key) {
+            kept.insert(row.service_key, true);
+        }
+    }
+    let freed: Vec<String> = kept
+        .into_iter()
+        .filter(|(_, kept)| !kept)
+        .map(|(hash, _)| hash)
+        .collect();
+    for row in read::rows_of(server, "service_key, key, value_utf8", CONTENT, &freed, "key = 'text'").await? {
+        bytes += row.value::<String>(server)?.len() as u64;
+    }
+    Ok(Removed { runs, bytes })
+}

@@ -1,0 +1,524 @@
+//! The store.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use pirn_store::{
+    Assignment, Claims, Commit, ContentHash, Follows, Pending, Record, Removed, Run, RunFilter, RunPlace, RunStatus,
+    Session, Snapshot, Store, StoreError, Timer,
+};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::{Mutex, Notify, oneshot};
+use tokio_util::task::TaskTracker;
+
+use crate::client::Server;
+use crate::connect::{ConnectError, RestateOptions};
+use crate::held::{Held, random_name};
+use crate::keeper::Keeper;
+use crate::lanes::{Extent, Lanes};
+use crate::objects::{META, Target};
+use crate::wire::{
+    ClaimReply, CommitCall, CommitReply, NameCall, NameReply, Refusal, ReleaseCall, RemovedReply, TellCall, Ticket,
+    WaitTurnCall,
+};
+use crate::{endpoint, read, remove};
+
+/// A text of more bytes than this is given by itself, before the commit that needs it.
+const LARGE_TEXT: usize = 1 << 20;
+/// A text of fewer bytes is given again and again: looking whether it is kept costs as much.
+const SMALL_TEXT: usize = 256;
+/// What was given before the store is closed is waited for so long.
+const CLOSING: Duration = Duration::from_secs(5);
+
+/// Runs in a server that several processes share. Dropping it waits for every command that was given.
+pub struct RestateStore {
+    inner: Arc<Inner>,
+    assignments: Arc<Mutex<UnboundedReceiver<Assignment>>>,
+    handle: Handle,
+    /// Commands under way.
+    commands: TaskTracker,
+    end: Arc<Notify>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Inner {
+    server: Server,
+    held: Arc<Held>,
+    keeper: Keeper,
+    lanes: Lanes,
+    /// Names this store's commits, with a number.
+    writer: String,
+    number: AtomicU64,
+}
+
+impl RestateStore {
+    /// Connects to a server, by the URL of its ingress. With an endpoint in the options, the server learns of it first. Waits for the
+    /// server.
+    ///
+    /// # Errors
+    /// The server does not answer, no worker has offered the objects to it, or one of another version.
+    pub fn connect(url: &str, options: RestateOptions) -> Result<Self, ConnectError> {
+        let server = Server::parse(url, &options)?;
+        let failed = |why: String| ConnectError::Refused {
+            server: url.to_owned(),
+            why,
+        };
+        let (ready, is_ready) = oneshot::channel();
+        let end = Arc::new(Notify::new());
+        let (ended, to) = (Arc::clone(&end), server.clone());
+        let offered = options.endpoint.clone();
+        let live = async move {
+            let tasks = TaskTracker::new();
+            let offering = async {
+                if let Some(endpoint) = &offered {
+                    let listener = endpoint::listen(endpoint.listen).map_err(|error| ConnectError::Listen {
+                        address: endpoint.listen,
+                        why: error.to_string(),
+                    })?;
+                    tasks.spawn(endpoint::serve(listener, tasks.clone()));
+                    to.register(&endpoint.shown()).await?;
+                }
+                to.check().await
+            };
+            let offered = offering.await;
+            let is_offered = offered.is_ok();
+            if ready.send(offered.map(|()| Handle::current())).is_ok() && is_offered {
+                ended.notified().await;
+            }
+        };
+        let thread = start(live).map_err(failed)?;
+        // On a thread of its own, because the caller's may be of a runtime, where nobody may block.
+        let begun = std::thread::scope(|scope| scope.spawn(|| is_ready.blocking_recv()).join());
+        let begun = begun.map_err(|_| failed("its thread panicked".to_owned()))?;
+        let handle = begun.map_err(|_| failed("its thread ended".to_owned()))??;
+        let held = Arc::new(Held::default());
+        let (assign, assignments) = unbounded_channel();
+        let keeper = Keeper {
+            server: server.clone(),
+            held: Arc::clone(&held),
+            claim: options.claim.max(Duration::from_secs(1)),
+            name: options.name.unwrap_or_else(|| format!("pid {}", std::process::id())),
+            process: Mutex::default(),
+            is_known: Notify::new(),
+            assignments: assign,
+        };
+        let inner = Arc::new(Inner {
+            server,
+            held,
+            keeper,
+            lanes: Lanes::default(),
+            writer: random_name(),
+            number: AtomicU64::new(0),
+        });
+        let kept = Arc::clone(&inner);
+        // It ends with the thread.
+        drop(handle.spawn(async move { kept.keeper.live().await }));
+        Ok(Self {
+            inner,
+            assignments: Arc::new(Mutex::new(assignments)),
+            handle,
+            commands: TaskTracker::new(),
+            end,
+            thread: Some(thread),
+        })
+    }
+
+    /// Has a command carried out, whoever waits for it.
+    fn give<T, C, F>(&self, extent: Extent<'_>, command: C) -> Pending<T>
+    where
+        T: Send + 'static,
+        C: FnOnce(Arc<Inner>) -> F + Send + 'static,
+        F: Future<Output = Result<T, StoreError>> + Send,
+    {
+        let mut lane = self.inner.lanes.enter(extent);
+        let inner = Arc::clone(&self.inner);
+        self.spawn(async move {
+            lane.turn().await;
+            let answer = command(inner).await;
+            drop(lane);
+            answer
+        })
+    }
+
+    fn spawn<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+    ) -> Pending<T> {
+        let given = self.commands.spawn_on(work, &self.handle);
+        let file = Arc::clone(&self.inner.server.name);
+        Box::pin(async move {
+            given.await.unwrap_or_else(|_| {
+                Err(StoreError::Stopped {
+                    file,
+                    why: "the store was closed".to_owned(),
+                })
+            })
+        })
+    }
+
+    /// Waits for as long as somebody waits for it.
+    fn wait<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+    ) -> Pending<T> {
+        let (end, file) = (Arc::clone(&self.end), Arc::clone(&self.inner.server.name));
+        let handle = self.handle.clone();
+        Box::pin(async move {
+            let waiting = tokio_util::task::AbortOnDropHandle::new(handle.spawn(work));
+            drop(end);
+            waiting.await.unwrap_or_else(|_| {
+                Err(StoreError::Stopped {
+                    file,
+                    why: "the store was closed".to_owned(),
+                })
+            })
+        })
+    }
+}
+
+/// Runs it on a thread of the store's own.
+fn start(work: impl Future<Output = ()> + Send + 'static) -> Result<JoinHandle<()>, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    let thread = std::thread::Builder::new().name("pirn-restate".to_owned());
+    let started = thread.spawn(move || runtime.block_on(work));
+    started.map_err(|error| error.to_string())
+}
+
+impl Drop for RestateStore {
+    fn drop(&mut self) {
+        self.inner.held.carry(0);
+        for run in self.inner.held.runs() {
+            Claims::release(self, &run, 0);
+        }
+        self.commands.close();
+        let (commands, end, inner) = (self.commands.clone(), Arc::clone(&self.end), Arc::clone(&self.inner));
+        // The last thing that is done there.
+        drop(self.handle.spawn(async move {
+            commands.wait().await;
+            let process = inner.keeper.process.lock().await.take();
+            if let Some(process) = process {
+                let closing = Target::process(&process, "close");
+                let closed = tokio::time::timeout(CLOSING, inner.server.call::<()>(&closing, None, &()));
+                if !matches!(closed.await, Ok(Ok(()))) {
+                    tracing::debug!("the server finds out by itself that this process is gone");
+                }
+            }
+            end.notify_one();
+        }));
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}
+
+impl std::fmt::Debug for RestateStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RestateStore")
+            .field("location", &self.inner.server.name)
+            .field("name", &self.inner.keeper.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    fn key(&self) -> String {
+        format!("{} {}", self.writer, self.number.fetch_add(1, Ordering::Relaxed))
+    }
+
+    async fn commit(&self, commit: Commit) -> Result<u64, StoreError> {
+        let run = commit.run.clone();
+        let is_carried = matches!(&commit.follows, Follows::Start(new) if new.is_carried);
+        let process = if is_carried {
+            self.keeper.process().await?
+        } else {
+            "".into()
+        };
+        let steps = match self.send(&commit, &process).await {
+            Err(StoreError::NoSuchContent { hash }) if commit.contents.iter().any(|given| given.hash() == hash) => {
+                // It was kept, and is not any more.
+                self.held.forget_kept();
+                self.send(&commit, &process).await
+            }
+            sent => sent,
+        };
+        match &steps {
+            Ok(_) if commit.status.is_some_and(RunStatus::is_final) => drop(self.held.forget(&run)),
+            Ok(_) => {}
+            Err(StoreError::RunLost { .. }) => drop(self.held.lose(&run)),
+            Err(StoreError::TooLarge { what }) => {
+                tracing::error!(
+                    run_id = run,
+                    what,
+                    "the run can not go on: `pirn runs resume` tries it again"
+                );
+                self.held.is_stuck(&run);
+            }
+            Err(_) => {}
+        }
+        steps.map_err(|error| match error {
+            StoreError::Failed { file, run: None, why } => StoreError::Failed {
+                file,
+                run: Some(run),
+                why,
+            },
+            error => error,
+        })
+    }
+
+    async fn send(&self, commit: &Commit, process: &str) -> Result<u64, StoreError> {
+        for content in commit
+            .contents
+            .iter()
+            .filter(|content| content.text().len() > LARGE_TEXT)
+        {
+            if self.held.is_kept(&content.hash()) {
+                continue;
+            }
+            let call = NameCall {
+                text: Some(content.text().to_string()),
+                by: None,
+            };
+            let target = Target::content(&content.hash().to_string(), "name");
+            self.server.call::<NameReply>(&target, Some(&self.key()), &call).await?;
+            self.held.kept([content.hash()]);
+        }
+        let mut call = CommitCall::of(commit, process, |hash| self.held.is_kept(hash));
+        if call.start.is_none() {
+            call.ticket = self.held.ticket(&commit.run);
+        }
+        let target = Target::run(&commit.run, "commit");
+        match self.server.call(&target, Some(&self.key()), &call).await? {
+            CommitReply::Refused(refusal) => Err(refusal.error(&commit.run)),
+            CommitReply::Done { steps, epoch } => {
+                if let Some(epoch) = epoch {
+                    let process = process.to_owned();
+                    self.held.put(&commit.run, Ticket { process, epoch });
+                }
+                let given = commit.contents.iter();
+                let given = given.filter(|content| content.text().len() >= SMALL_TEXT);
+                self.held.kept(given.map(pirn_store::Content::hash));
+                Ok(steps)
+            }
+        }
+    }
+
+    async fn claim(&self, run: String) -> Result<(), StoreError> {
+        if self.held.ticket(&run).is_some() {
+            return Ok(());
+        }
+        let process = self.keeper.process().await?;
+        match self.keeper.claim(&process, &run).await? {
+            ClaimReply::Claimed(epoch) => {
+                let process = process.to_string();
+                self.held.put(&run, Ticket { process, epoch });
+                Ok(())
+            }
+            ClaimReply::Held(by) => Err(StoreError::RunHeld { run, by }),
+            ClaimReply::NoSuchRun => Err(Refusal::NoSuchRun(run.clone()).error(&run)),
+            // Nobody writes to it any more.
+            ClaimReply::Ended => Ok(()),
+        }
+    }
+
+    async fn release(&self, run: &str, after_ms: u64) -> Result<(), StoreError> {
+        let Some(given) = self.held.forget(run) else {
+            return Ok(());
+        };
+        let call = ReleaseCall {
+            ticket: given.ticket,
+            after_ms,
+            is_offered: given.is_offered,
+        };
+        self.server.call(&Target::run(run, "release"), None, &call).await
+    }
+
+    async fn remove(&self, ids: &[String]) -> Result<Removed, StoreError> {
+        let mut removed = Removed::default();
+        for id in ids {
+            let target = Target::run(id, "remove");
+            let gone: RemovedReply = self.server.call(&target, Some(&self.key()), &()).await?;
+            removed.runs += gone.runs;
+            removed.bytes += gone.bytes;
+        }
+        Ok(removed)
+    }
+}
+
+/// A lane that no run has: its id has no 0 in it.
+fn lane_of_meta(name: &str) -> String {
+    format!("\0meta {name}")
+}
+
+impl Store for RestateStore {
+    fn location(&self) -> &Arc<str> {
+        &self.inner.server.name
+    }
+
+    fn claims(&self) -> Option<&dyn Claims> {
+        Some(self)
+    }
+
+    fn commit(&self, commit: Commit) -> Pending<u64> {
+        if let Err(error) = commit.check() {
+            return Box::pin(std::future::ready(Err(error)));
+        }
+        let run = commit.run.clone();
+        // What it is forked from may be under way.
+        let is_fork = matches!(&commit.follows, Follows::Start(new) if new.base.is_some());
+        let extent = if is_fork { Extent::All } else { Extent::Run(&run) };
+        self.give(extent, |inner| async move { inner.commit(commit).await })
+    }
+
+    fn run(&self, id: &str) -> Pending<Option<Run>> {
+        let of = id.to_owned();
+        self.give(
+            Extent::Run(id),
+            |inner| async move { read::run(&inner.server, &of).await },
+        )
+    }
+
+    fn runs(&self, filter: RunFilter, after: Option<RunPlace>, limit: usize) -> Pending<Vec<Run>> {
+        self.give(Extent::Reading, move |inner| async move {
+            read::runs(&inner.server, &filter, after.as_ref(), limit).await
+        })
+    }
+
+    fn journal(&self, id: &str, after: u64, limit: usize) -> Pending<Vec<Record>> {
+        let of = id.to_owned();
+        self.give(Extent::Run(id), move |inner| async move {
+            read::journal(&inner.server, &of, after, limit).await
+        })
+    }
+
+    fn contents(&self, hashes: Vec<ContentHash>) -> Pending<Vec<Arc<str>>> {
+        self.give(Extent::Reading, |inner| async move {
+            read::contents(&inner.server, &hashes).await
+        })
+    }
+
+    fn snapshot(&self, id: &str, at_most: u64) -> Pending<Option<Snapshot>> {
+        let of = id.to_owned();
+        self.give(Extent::Run(id), move |inner| async move {
+            read::snapshot(&inner.server, &of, at_most).await
+        })
+    }
+
+    fn timers(&self, until: u64, limit: usize) -> Pending<Vec<Timer>> {
+        self.give(Extent::Reading, move |inner| async move {
+            read::timers(&inner.server, until, limit).await
+        })
+    }
+
+    fn sessions(&self, after: Option<String>, limit: usize) -> Pending<Vec<Session>> {
+        self.give(Extent::Reading, move |inner| async move {
+            read::sessions(&inner.server, after.as_deref(), limit).await
+        })
+    }
+
+    fn session(&self, id: &str) -> Pending<Option<Session>> {
+        let id = id.to_owned();
+        self.give(Extent::Reading, |inner| async move {
+            read::session(&inner.server, &id).await
+        })
+    }
+
+    fn set_meta(&self, name: &str, value: Option<String>) -> Pending<()> {
+        let target = Target::of(META, name, "put");
+        self.give(Extent::Run(&lane_of_meta(name)), move |inner| async move {
+            inner.server.call(&target, Some(&inner.key()), &value).await
+        })
+    }
+
+    fn meta(&self, name: &str) -> Pending<Option<String>> {
+        let of = name.to_owned();
+        self.give(Extent::Run(&lane_of_meta(name)), |inner| async move {
+            read::meta(&inner.server, &of).await
+        })
+    }
+
+    fn remove(&self, ids: Vec<String>, dry_run: bool) -> Pending<Removed> {
+        if dry_run {
+            return self.give(Extent::Reading, |inner| async move {
+                remove::would_remove(&inner.server, &ids).await
+            });
+        }
+        self.give(Extent::All, |inner| async move { inner.remove(&ids).await })
+    }
+
+    fn remove_session(&self, id: &str) -> Pending<bool> {
+        let target = Target::session(id, "remove");
+        self.give(Extent::All, |inner| async move {
+            inner.server.call(&target, Some(&inner.key()), &()).await
+        })
+    }
+}
+
+impl Claims for RestateStore {
+    fn claim(&self, run: &str) -> Pending<()> {
+        let of = run.to_owned();
+        self.give(Extent::Run(run), |inner| async move { inner.claim(of).await })
+    }
+
+    fn release(&self, run: &str, after_ms: u64) {
+        let of = run.to_owned();
+        let released = self.give(Extent::Run(run), move |inner| async move {
+            inner.release(&of, after_ms).await
+        });
+        // It takes effect though nobody waits for it.
+        drop(released);
+    }
+
+    fn carry(&self, at_most: usize) {
+        self.inner.held.carry(at_most);
+    }
+
+    fn assigned(&self) -> Pending<Assignment> {
+        let (assignments, file) = (Arc::clone(&self.assignments), Arc::clone(&self.inner.server.name));
+        Box::pin(async move {
+            let assigned = assignments.lock().await.recv().await;
+            assigned.ok_or_else(|| StoreError::Stopped {
+                file,
+                why: "the store was closed".to_owned(),
+            })
+        })
+    }
+
+    fn turn(&self, session: &str, run: &str) -> Pending<()> {
+        let inner = Arc::clone(&self.inner);
+        let call = WaitTurnCall {
+            session: session.to_owned(),
+            run: run.to_owned(),
+        };
+        self.wait(async move { inner.server.wait("turn", &call).await })
+    }
+
+    fn ended(&self, run: &str) -> Pending<()> {
+        let (inner, run) = (Arc::clone(&self.inner), run.to_owned());
+        self.wait(async move { inner.server.wait("end", &run).await })
+    }
+
+    fn tell(&self, run: &str, request: String) -> Pending<Option<String>> {
+        let inner = Arc::clone(&self.inner);
+        let call = TellCall {
+            run: run.to_owned(),
+            body: request,
+            every_ms: inner.keeper.claim.as_millis() as u64,
+        };
+        self.wait(async move { inner.server.wait("tell", &call).await })
+    }
+
+    fn answer(&self, request: u64, answer: String) {
+        let Some(promise) = self.inner.held.answer(request) else {
+            return;
+        };
+        let inner = Arc::clone(&self.inner);
+        let answered = self.spawn(async move { inner.server.keep(&promise, &answer).await });
+        // Whoever asked waits for it.
+        drop(answered);
+    }
+}
