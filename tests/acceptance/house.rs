@@ -13,6 +13,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("actors/src", &["pirn_core", "pirn_sync"]),
     ("store/src", &["pirn_core", "pirn_store"]),
     ("engines/postgres/src", &["pirn_postgres", "pirn_store"]),
+    ("engines/restate/src", &["pirn_restate", "pirn_store"]),
     // Its own name stands in texts.
     ("src", &["pirn", "pirn_core", "pirn_sync", "pirn_actors", "pirn_store"]),
     (
@@ -24,6 +25,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "pirn_actors",
             "pirn_store",
             "pirn_postgres",
+            "pirn_restate",
         ],
     ),
 ];
@@ -47,13 +49,14 @@ fn no_actor_imports_another_and_no_message_names_one() {
 
 #[test]
 fn no_crate_imports_one_above_it() {
-    const OURS: [&str; 7] = [
+    const OURS: [&str; 8] = [
         "pirn",
         "pirn_core",
         "pirn_sync",
         "pirn_actors",
         "pirn_store",
         "pirn_postgres",
+        "pirn_restate",
         "pirn_tests",
     ];
     for (root, below) in CRATES {

@@ -30,7 +30,7 @@ mod terminal;
 mod tools;
 mod validate;
 mod visible;
-#[cfg(feature = "postgres")]
+#[cfg(feature = "cluster")]
 mod worker;
 
 use std::process::ExitCode;
@@ -77,7 +77,7 @@ enum Command {
     /// Serve workflows over HTTP: runs, event streams, metrics
     Serve(serve::Args),
     /// Carry runs of a server that several processes share
-    #[cfg(feature = "postgres")]
+    #[cfg(feature = "cluster")]
     Worker(worker::Args),
     /// Offer workflows as tools of an MCP server, over stdio
     Mcp(mcp::Args),
@@ -126,7 +126,7 @@ impl Command {
             Self::Runs(args) => runs::run(&args),
             Self::Sessions(args) => sessions::run(&args),
             Self::Serve(args) => serve::run(&args),
-            #[cfg(feature = "postgres")]
+            #[cfg(feature = "cluster")]
             Self::Worker(args) => worker::run(args),
             Self::Mcp(args) => mcp::run(&args),
             Self::Validate(args) => validate::run(&args),
@@ -151,7 +151,7 @@ impl Command {
             Self::Explore(args) => args.output,
             Self::Models(args) => args.output(),
             Self::Tools(args) => args.output(),
-            #[cfg(feature = "postgres")]
+            #[cfg(feature = "cluster")]
             Self::Worker(_) => Output::Text,
             Self::Init(_)
             | Self::Serve(_)

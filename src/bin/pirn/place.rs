@@ -1,5 +1,8 @@
 //! The place where runs are kept: a file that one process holds, or a server that several share.
 
+#[cfg(feature = "restate")]
+pub(crate) mod restate;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -42,17 +45,34 @@ impl StoreArgs {
 #[derive(clap::Args)]
 pub(crate) struct SharedArgs {
     /// Keep runs in a server that several processes share, in place of --store
-    #[cfg(feature = "postgres")]
+    #[cfg(feature = "cluster")]
     #[arg(long, global = true, value_enum, value_name = "ENGINE")]
-    engine: Option<shared::EngineName>,
-    /// The engine's server, such as postgres://user@localhost:5432/pirn (default: the environment's PIRN_ENGINE_URL)
-    #[cfg(feature = "postgres")]
+    engine: Option<EngineName>,
+    /// The engine's server, such as postgres://user@localhost:5432/pirn or http://localhost:8080 (default: the environment's
+    /// PIRN_ENGINE_URL)
+    #[cfg(feature = "cluster")]
     #[arg(long, global = true, value_name = "URL")]
     url: Option<String>,
+    /// The admin API of a Restate server (default: port 9070 of the host in --url)
+    #[cfg(feature = "restate")]
+    #[arg(long, global = true, value_name = "URL")]
+    admin: Option<String>,
     /// A run of a process that is silent for so long is taken over by another
-    #[cfg(feature = "postgres")]
+    #[cfg(feature = "cluster")]
     #[arg(long, global = true, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
     claim: u32,
+}
+
+/// The engines whose stores several processes share.
+#[cfg(feature = "cluster")]
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum EngineName {
+    /// PostgreSQL, by absurd's schema
+    #[cfg(feature = "postgres")]
+    Postgres,
+    /// A Restate server
+    #[cfg(feature = "restate")]
+    Restate,
 }
 
 /// See the module.
@@ -61,26 +81,36 @@ pub(crate) enum Place {
     File(String),
     #[cfg(feature = "postgres")]
     Postgres(shared::Postgres),
+    #[cfg(feature = "restate")]
+    Restate(restate::Restate),
 }
 
 impl SharedArgs {
     /// The server, where one is named.
-    #[cfg(feature = "postgres")]
+    #[cfg(feature = "cluster")]
     pub(crate) fn place(&self) -> Result<Option<Place>, Failure> {
-        let url = || self.url.clone().or_else(|| std::env::var("PIRN_ENGINE_URL").ok());
-        match self.engine {
-            Some(shared::EngineName::Postgres) => match url() {
-                Some(url) => Ok(Some(Place::Postgres(shared::Postgres { url, claim: self.claim }))),
-                None => Err(Failure::usage("USAGE", "--engine needs the --url of its server")
-                    .with_help("such as --url postgres://user@localhost:5432/pirn")),
-            },
-            None if self.url.is_some() => Err(Failure::usage("USAGE", "--url needs --engine postgres")),
-            None => Ok(None),
+        let url = self.url.clone().or_else(|| std::env::var("PIRN_ENGINE_URL").ok());
+        match (self.engine, url) {
+            #[cfg(feature = "postgres")]
+            (Some(EngineName::Postgres), Some(url)) => {
+                Ok(Some(Place::Postgres(shared::Postgres { url, claim: self.claim })))
+            }
+            #[cfg(feature = "restate")]
+            (Some(EngineName::Restate), Some(url)) => Ok(Some(Place::Restate(restate::Restate {
+                url,
+                admin: self.admin.clone(),
+                claim: self.claim,
+                endpoint: None,
+            }))),
+            (Some(_), None) => Err(Failure::usage("USAGE", "--engine needs the --url of its server")
+                .with_help("such as --url postgres://user@localhost:5432/pirn, or http://localhost:8080 of Restate")),
+            (None, _) if self.url.is_some() => Err(Failure::usage("USAGE", "--url needs --engine")),
+            (None, _) => Ok(None),
         }
     }
 
     /// None: this build has no engine but its own.
-    #[cfg(not(feature = "postgres"))]
+    #[cfg(not(feature = "cluster"))]
     #[allow(clippy::unused_self, clippy::unnecessary_wraps)] // as with an engine
     pub(crate) fn place(&self) -> Result<Option<Place>, Failure> {
         Ok(None)
@@ -104,6 +134,8 @@ impl Place {
             }
             #[cfg(feature = "postgres")]
             Self::Postgres(server) => server.open(),
+            #[cfg(feature = "restate")]
+            Self::Restate(server) => server.open(),
         }
     }
 
@@ -118,12 +150,14 @@ impl Place {
     }
 
     /// The file; none where it is a server.
-    #[cfg_attr(not(feature = "postgres"), allow(clippy::unnecessary_wraps))] // as with an engine
+    #[cfg_attr(not(feature = "cluster"), allow(clippy::unnecessary_wraps))] // as with an engine
     pub(crate) fn file(&self) -> Option<PathBuf> {
         match self {
             Self::File(named) => Some(file(named)),
             #[cfg(feature = "postgres")]
             Self::Postgres(_) => None,
+            #[cfg(feature = "restate")]
+            Self::Restate(_) => None,
         }
     }
 
@@ -133,6 +167,8 @@ impl Place {
             Self::File(named) => format!("--store {named}"),
             #[cfg(feature = "postgres")]
             Self::Postgres(server) => format!("--engine postgres --url {}", server.shown()),
+            #[cfg(feature = "restate")]
+            Self::Restate(server) => server.arguments(),
         }
     }
 }
@@ -146,13 +182,6 @@ pub(crate) mod shared {
     use pirn_postgres::{ConnectError, PostgresOptions, PostgresStore};
 
     use crate::failure::Failure;
-
-    /// The engines whose stores several processes share.
-    #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-    pub(crate) enum EngineName {
-        /// PostgreSQL, by absurd's schema
-        Postgres,
-    }
 
     #[derive(Clone)]
     pub(crate) struct Postgres {

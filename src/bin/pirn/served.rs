@@ -31,7 +31,7 @@ pub(crate) type WorkflowIds = BTreeSet<String>;
 
 impl ServedFiles {
     /// Of files that a command has found.
-    #[cfg(feature = "postgres")]
+    #[cfg(feature = "cluster")]
     pub(crate) fn of(files: Vec<String>, config: ConfigFile, max_runs: Option<u32>) -> Self {
         Self {
             files,

@@ -9,7 +9,9 @@ use pirn::Engine;
 use crate::config::ConfigFile;
 use crate::failure::Failure;
 use crate::log::LogArgs;
-use crate::place::{Place, SharedArgs};
+#[cfg(any(feature = "postgres", feature = "restate"))]
+use crate::place::Place;
+use crate::place::SharedArgs;
 use crate::served::ServedFiles;
 use crate::signals::{Signal, Signals};
 use crate::store::not_resumed;
@@ -21,6 +23,7 @@ use crate::terminal::Output;
 Examples:
   pirn worker --setup --engine postgres --url postgres://localhost/pirn workflows/
   pirn worker --engine postgres --url postgres://localhost/pirn --profiles pirn.toml --carry 500
+  pirn worker --engine restate --url http://localhost:8080 --profiles pirn.toml
 
 A run goes on by the definition it began with; the workflow files, or those of a folder, are for its functions, tools and schedules.
 SIGTERM hands the runs on that have not ended after the grace. SIGHUP reads the files again.
@@ -34,10 +37,15 @@ pub(crate) struct Args {
     config: ConfigFile,
     #[command(flatten)]
     shared: SharedArgs,
+    #[cfg(feature = "restate")]
+    #[command(flatten)]
+    endpoint: crate::place::restate::EndpointArgs,
     /// Make the schemas in the database first, where they are not there
+    #[cfg(feature = "postgres")]
     #[arg(long)]
     setup: bool,
     /// The program that makes absurd's schema: PyPI's absurdctl 0.5.1
+    #[cfg(feature = "postgres")]
     #[arg(long, value_name = "PROGRAM", default_value = "absurdctl", requires = "setup")]
     absurdctl: String,
     /// Runs that are carried at once, at most
@@ -56,9 +64,18 @@ pub(crate) fn run(args: Args) -> Result<ExitCode, Failure> {
     let Some(place) = args.shared.place()? else {
         return Err(Failure::usage(
             "USAGE",
-            "a worker needs a server: --engine postgres --url URL",
+            "a worker needs a server: --engine ENGINE --url URL",
         ));
     };
+    #[cfg(feature = "restate")]
+    let place = match place {
+        Place::Restate(mut server) => {
+            server.offering(&args.endpoint);
+            Place::Restate(server)
+        }
+        other => other,
+    };
+    #[cfg(feature = "postgres")]
     if let (true, Place::Postgres(server)) = (args.setup, &place) {
         let made = server.set_up(&args.absurdctl)?;
         tracing::info!(

@@ -1,0 +1,70 @@
+//! A Restate server.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use pirn::store::Store;
+use pirn_restate::{ConnectError, Endpoint, RestateOptions, RestateStore};
+
+use crate::failure::Failure;
+
+/// The place where a worker waits for the server's calls.
+#[derive(clap::Args)]
+pub(crate) struct EndpointArgs {
+    /// The address where the worker waits for a Restate server's calls; workers of one machine may share it
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9080")]
+    listen: SocketAddr,
+    /// The URL by which a Restate server reaches this worker, or the balancer before several (default: http:// and --listen)
+    #[arg(long, value_name = "URL")]
+    advertise: Option<String>,
+}
+
+/// See the module.
+#[derive(Clone)]
+pub(crate) struct Restate {
+    pub(super) url: String,
+    pub(super) admin: Option<String>,
+    /// Seconds.
+    pub(super) claim: u32,
+    /// Of a worker.
+    pub(super) endpoint: Option<Endpoint>,
+}
+
+impl Restate {
+    /// The same, for a process that answers the server's calls.
+    pub(crate) fn offering(&mut self, arguments: &EndpointArgs) {
+        let mut endpoint = Endpoint::at(arguments.listen);
+        endpoint.url.clone_from(&arguments.advertise);
+        self.endpoint = Some(endpoint);
+    }
+
+    pub(super) fn open(&self) -> Result<Arc<dyn Store>, Failure> {
+        let mut options = RestateOptions::default().claim(Duration::from_secs(u64::from(self.claim)));
+        options.admin.clone_from(&self.admin);
+        options.endpoint.clone_from(&self.endpoint);
+        let store = RestateStore::connect(&self.url, options).map_err(|error| self.refused(&error))?;
+        Ok(Arc::new(store))
+    }
+
+    fn refused(&self, error: &ConnectError) -> Failure {
+        let failure = Failure::usage(error.code(), error.to_string());
+        match error {
+            ConnectError::NotSetUp { .. } => {
+                failure.with_help(format!("start a worker: pirn worker {}", self.arguments()))
+            }
+            ConnectError::Url(_) => failure.with_help("such as http://localhost:8080"),
+            ConnectError::Version { .. } => {
+                failure.with_help("every worker of a server is of one version: stop the others first")
+            }
+            ConnectError::Listen { .. } => failure.with_help("name another address by --listen"),
+            ConnectError::Unreachable { .. } | ConnectError::Refused { .. } => failure,
+        }
+    }
+
+    /// The arguments that name it.
+    pub(super) fn arguments(&self) -> String {
+        let admin = self.admin.as_ref().map(|admin| format!(" --admin {admin}"));
+        format!("--engine restate --url {}{}", self.url, admin.unwrap_or_default())
+    }
+}
