@@ -1,12 +1,26 @@
 //! A server, a folder with workflows, and the processes that share them.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::server::Server;
+/// The server of an engine, for one test.
+pub(crate) trait Server {
+    /// The arguments that name it.
+    fn arguments(&self) -> Vec<String>;
+
+    /// Those of a worker beside them.
+    fn worker_arguments(&self) -> Vec<String>;
+
+    /// Ends it as a power cut would.
+    fn kill(&self);
+
+    /// Starts it again.
+    fn go(&self);
+}
 
 /// A claim lasts so long.
 pub(crate) const CLAIM_SECONDS: u64 = 2;
@@ -24,35 +38,30 @@ command = { program = "sh", args = ["-c", "echo \"$0 $PIRN_IDEMPOTENCY_KEY\" >> 
 "#;
 
 pub(crate) struct Cluster {
-    pub(crate) server: Server,
-    url: String,
+    pub(crate) server: Box<dyn Server>,
     folder: tempfile::TempDir,
-    claim_seconds: u64,
+    claim_seconds: Cell<u64>,
 }
 
 /// A worker process. Dropping it kills it.
 pub(crate) struct Worker(pub(crate) Child);
 
 impl Cluster {
-    /// A server that is set up, and a folder with its tools; none where PostgreSQL is not installed.
-    pub(crate) fn start() -> Option<Self> {
-        Self::with_claims_of(CLAIM_SECONDS)
-    }
-
-    /// The same, with claims that last so many seconds.
-    pub(crate) fn with_claims_of(claim_seconds: u64) -> Option<Self> {
-        let server = Server::start()?;
-        let url = server.database();
-        server.set_up(&url);
+    /// Around a server that is set up, a folder with its tools.
+    pub(crate) fn of(server: impl Server + 'static) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("pirn.toml"), CONFIG).expect("written");
         std::fs::write(folder.path().join("lines"), "").expect("written");
-        Some(Self {
-            server,
-            url,
+        Self {
+            server: Box::new(server),
             folder,
-            claim_seconds,
-        })
+            claim_seconds: Cell::new(CLAIM_SECONDS),
+        }
+    }
+
+    /// Has the claims of processes that are started from now on last so long.
+    pub(crate) fn claims_last(&self, seconds: u64) {
+        self.claim_seconds.set(seconds);
     }
 
     pub(crate) fn file(&self, name: &str) -> PathBuf {
@@ -67,8 +76,9 @@ impl Cluster {
         let mut command = Command::new(env!("CARGO_BIN_EXE_pirn"));
         command
             .args(arguments)
-            .args(["--engine", "postgres", "--url", &self.url, "--claim"])
-            .arg(self.claim_seconds.to_string())
+            .args(self.server.arguments())
+            .arg("--claim")
+            .arg(self.claim_seconds.get().to_string())
             .current_dir(self.folder.path());
         command
     }
@@ -103,8 +113,12 @@ impl Cluster {
     }
 
     pub(crate) fn worker(&self, name: &str) -> Worker {
-        let arguments = ["worker", "--profiles", "pirn.toml", "--grace", "0"];
-        Worker(self.spawn(&arguments, &format!("{name}.log")))
+        let own = self.server.worker_arguments();
+        let own = own.iter().map(String::as_str);
+        let arguments = ["worker", "--profiles", "pirn.toml", "--grace", "0"]
+            .into_iter()
+            .chain(own);
+        Worker(self.spawn(&arguments.collect::<Vec<_>>(), &format!("{name}.log")))
     }
 
     /// Begins a run, and waits until it is there; then the process that began it is killed.

@@ -3,7 +3,6 @@
 use serde_json::{Value, json};
 
 use crate::cluster::{CLAIM_SECONDS, Cluster};
-use crate::server::Server;
 
 pub(crate) fn chain(nodes: &[Value]) -> String {
     let start = json!({"id": "start", "type": "START"});
@@ -28,51 +27,7 @@ pub(crate) fn asks() -> String {
     ])
 }
 
-#[test]
-fn a_server_that_is_not_there_or_not_set_up_is_told_with_the_command_that_helps() {
-    let Some(server) = Server::start() else { return };
-    let url = server.database();
-    let binary = env!("CARGO_BIN_EXE_pirn");
-    let list = |url: &str| {
-        let mut command = std::process::Command::new(binary);
-        let output = command
-            .args(["runs", "list", "--output", "json", "--engine", "postgres", "--url", url])
-            .output();
-        let output = output.expect("runs");
-        let told: Value = serde_json::from_slice(&output.stdout).expect("is JSON");
-        (output.status.code(), told["error"].clone())
-    };
-    let (code, error) = list(&url);
-    assert_eq!((code, &error["code"]), (Some(2), &json!("NOT_SET_UP")), "{error}");
-    assert!(
-        error["help"]
-            .as_str()
-            .expect("help")
-            .contains("pirn worker --setup --engine postgres"),
-        "{error}"
-    );
-    let (code, error) = list("postgres://postgres@127.0.0.1:9/none");
-    assert_eq!(
-        (code, &error["code"]),
-        (Some(2), &json!("SERVER_UNREACHABLE")),
-        "{error}"
-    );
-    let (code, error) = list("not a URL");
-    assert_eq!((code, &error["code"]), (Some(2), &json!("INVALID_URL")), "{error}");
-    let missing = pirn_postgres::setup(&url, "no-such-absurdctl").expect_err("it is not there");
-    assert_eq!(missing.code(), "ABSURDCTL_FAILED");
-    assert!(server.set_up(&url));
-    assert!(!server.set_up(&url), "nothing is made twice");
-    let (code, error) = list(&url);
-    assert_eq!((code, &error), (Some(0), &Value::Null));
-    server.sql(&url, "UPDATE pirn.layout SET version = 99");
-    let (code, error) = list(&url);
-    assert_eq!((code, &error["code"]), (Some(2), &json!("WRONG_SCHEMA")), "{error}");
-}
-
-#[test]
-fn a_run_of_a_killed_process_ends_in_a_worker_with_each_effect_once() {
-    let Some(cluster) = Cluster::start() else { return };
+pub(crate) fn a_run_of_a_killed_process_ends_in_a_worker_with_each_effect_once(cluster: &Cluster) {
     cluster.write(
         "main.json",
         &chain(&[
@@ -91,9 +46,7 @@ fn a_run_of_a_killed_process_ends_in_a_worker_with_each_effect_once() {
     assert_eq!(shown["output"], "all done");
 }
 
-#[test]
-fn a_question_is_answered_whichever_process_carries_the_run_or_none() {
-    let Some(cluster) = Cluster::start() else { return };
+pub(crate) fn a_question_is_answered_whichever_process_carries_the_run_or_none(cluster: &Cluster) {
     cluster.write("main.json", &asks());
     let question = |id: &str| {
         let shown = cluster.json(&["runs", "show", id]);
@@ -125,9 +78,7 @@ fn a_question_is_answered_whichever_process_carries_the_run_or_none() {
     drop(worker);
 }
 
-#[test]
-fn runs_that_are_put_into_the_server_are_carried_by_workers_and_those_of_a_session_in_their_order() {
-    let Some(cluster) = Cluster::start() else { return };
+pub(crate) fn runs_that_are_put_into_the_server_are_carried_by_workers_and_those_of_a_session_in_their_order(cluster: &Cluster) {
     let append = |id: &str| {
         let arguments = json!({"text": format!("{{{{input}}}}-{id}"), "pause": "0.1"});
         json!({"id": id, "type": "TOOL", "config": {"tool": "append", "arguments": arguments}})
@@ -165,11 +116,8 @@ fn runs_that_are_put_into_the_server_are_carried_by_workers_and_those_of_a_sessi
     assert!(turns.is_sorted(), "{turns:?}");
 }
 
-#[test]
-fn a_worker_that_is_told_to_stop_hands_its_runs_on_at_once() {
-    let Some(cluster) = Cluster::with_claims_of(45) else {
-        return;
-    };
+pub(crate) fn a_worker_that_is_told_to_stop_hands_its_runs_on_at_once(cluster: &Cluster) {
+    cluster.claims_last(45);
     cluster.write("main.json", &asks());
     cluster.json(&["run", "main.json", "--detach", "--run-id", "run-1"]);
     let mut first = cluster.worker("first");

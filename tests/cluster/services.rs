@@ -75,15 +75,13 @@ fn runtime() -> tokio::runtime::Runtime {
     runtime.expect("a runtime")
 }
 
-#[test]
-fn a_service_that_carries_nothing_starts_shows_and_steers_runs_of_workers() {
-    let Some(cluster) = Cluster::start() else { return };
+pub(crate) fn a_service_that_carries_nothing_starts_shows_and_steers_runs_of_workers(cluster: &Cluster) {
     let main: Value = serde_json::from_str(&asks()).expect("JSON");
     let mut event = chain(&[json!({"id": "wait", "type": "WAIT", "config": {"event": "go"}})]);
     event = event.replace("\"main\"", "\"waits\"");
     let event: Value = serde_json::from_str(&event).expect("JSON");
     cluster.write("main.json", &json!({"workflows": [main, event]}).to_string());
-    let service = Service::start(&cluster, "service", &["--detach"]);
+    let service = Service::start(cluster, "service", &["--detach"]);
     let runtime = runtime();
     let start = |workflow: &str, id: &str| {
         let body = json!({"workflow": workflow, "runId": id});
@@ -144,13 +142,11 @@ fn a_service_that_carries_nothing_starts_shows_and_steers_runs_of_workers() {
     assert_eq!((status, &report["status"]), (201, &json!("COMPLETED")), "{report}");
 }
 
-#[test]
-fn an_idempotency_key_starts_one_run_over_all_services() {
-    let Some(cluster) = Cluster::start() else { return };
+pub(crate) fn an_idempotency_key_starts_one_run_over_all_services(cluster: &Cluster) {
     cluster.write("main.json", &chain(&[]));
     let services = [
-        Service::start(&cluster, "one", &[]),
-        Service::start(&cluster, "other", &[]),
+        Service::start(cluster, "one", &[]),
+        Service::start(cluster, "other", &[]),
     ];
     let keyed = |service: &Service, key: &str, input: &Value| {
         let body = json!({"workflow": "main", "input": input});

@@ -131,9 +131,7 @@ fn play(cluster: &Cluster, workers: &mut Vec<Worker>, round: usize, dice: &mut D
     }
 }
 
-#[test]
-fn every_run_ends_once_whatever_happens_to_workers_and_server() {
-    let Some(cluster) = Cluster::start() else { return };
+pub(crate) fn every_run_ends_once_whatever_happens_to_workers_and_server(cluster: &Cluster) {
     cluster.write("main.json", &workflow());
     let mut workers: Vec<Worker> = (0..WORKERS).map(|_| cluster.worker("worker")).collect();
     let seed = std::env::var("PIRN_CLUSTER_SEED")
@@ -141,15 +139,13 @@ fn every_run_ends_once_whatever_happens_to_workers_and_server() {
         .and_then(|seed| seed.parse().ok());
     let mut dice = Dice(seed.unwrap_or(0x5eed_0001));
     for round in 0..rounds() {
-        play(&cluster, &mut workers, round, &mut dice);
+        play(cluster, &mut workers, round, &mut dice);
     }
     let log = cluster.log("worker");
     assert!(!log.contains("panicked"), "{log}");
 }
 
-#[test]
-fn a_worker_that_wakes_up_writes_nothing_for_a_run_that_another_has_taken_over() {
-    let Some(cluster) = Cluster::start() else { return };
+pub(crate) fn a_worker_that_wakes_up_writes_nothing_for_a_run_that_another_has_taken_over(cluster: &Cluster) {
     cluster.write("main.json", &workflow());
     cluster.leave_run("run-1", &["main.json", "--input", "\"run-1\""]);
     let first = cluster.worker("first");
