@@ -6,12 +6,14 @@
 
 mod cluster;
 mod commands;
+mod dice;
 #[cfg(feature = "postgres")]
 mod postgres;
 #[cfg(feature = "restate")]
 mod restate;
 mod services;
 mod storms;
+mod workflows;
 
 /// The tests of every engine, with the cluster that `$start` gives; nothing where there is none.
 macro_rules! with_each_engine {
@@ -24,6 +26,8 @@ macro_rules! with_each_engine {
             services::a_service_that_carries_nothing_starts_shows_and_steers_runs_of_workers,
             services::an_idempotency_key_starts_one_run_over_all_services,
             storms::every_run_ends_once_whatever_happens_to_workers_and_server,
+            workflows::examples_come_to_the_same_as_in_a_file,
+            workflows::generated_workflows_come_to_the_same_as_in_memory,
             storms::a_worker_that_wakes_up_writes_nothing_for_a_run_that_another_has_taken_over,
         );
     };
