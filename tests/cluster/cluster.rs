@@ -3,10 +3,8 @@
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pirn::store::Store;
 use serde_json::Value;
 
 /// The server of an engine, for one test.
@@ -22,9 +20,6 @@ pub(crate) trait Server {
 
     /// Starts it again.
     fn go(&self);
-
-    /// The store in it.
-    fn open(&self) -> Arc<dyn Store>;
 }
 
 /// A claim lasts so long.
@@ -78,7 +73,7 @@ impl Cluster {
     }
 
     /// The arguments that name the server, and how long its claims last.
-    pub(crate) fn place(&self) -> Vec<String> {
+    fn place(&self) -> Vec<String> {
         let claim = ["--claim".to_owned(), self.claim_seconds.get().to_string()];
         self.server.arguments().into_iter().chain(claim).collect()
     }
@@ -90,13 +85,6 @@ impl Cluster {
             .args(self.place())
             .current_dir(self.folder.path());
         command
-    }
-
-    /// Calls a command about runs in another place to its end.
-    pub(crate) fn pirn_in(&self, place: &[&str], arguments: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_pirn"));
-        let command = command.args(arguments).args(place).current_dir(self.folder.path());
-        command.stdin(Stdio::null()).output().expect("the binary is built")
     }
 
     /// Calls a command to its end.

@@ -78,7 +78,9 @@ pub(crate) fn a_question_is_answered_whichever_process_carries_the_run_or_none(c
     drop(worker);
 }
 
-pub(crate) fn runs_that_are_put_into_the_server_are_carried_by_workers_and_those_of_a_session_in_their_order(cluster: &Cluster) {
+pub(crate) fn runs_that_are_put_into_the_server_are_carried_by_workers_and_those_of_a_session_in_their_order(
+    cluster: &Cluster,
+) {
     let append = |id: &str| {
         let arguments = json!({"text": format!("{{{{input}}}}-{id}"), "pause": "0.1"});
         json!({"id": id, "type": "TOOL", "config": {"tool": "append", "arguments": arguments}})
@@ -114,6 +116,19 @@ pub(crate) fn runs_that_are_put_into_the_server_are_carried_by_workers_and_those
         .filter_map(|line| line.strip_prefix("turn-")?.get(..1))
         .collect();
     assert!(turns.is_sorted(), "{turns:?}");
+}
+
+pub(crate) fn a_cancel_stops_a_call_that_is_under_way_in_a_worker(cluster: &Cluster) {
+    cluster.write("main.json", &chain(&[append("long", 600.0)]));
+    let _worker = cluster.worker("worker");
+    assert_eq!(
+        cluster.json(&["run", "main.json", "--detach", "--run-id", "run-1"])["ok"],
+        true
+    );
+    cluster.wait("the call begins", || cluster.lines("lines").len() == 1);
+    assert_eq!(cluster.json(&["runs", "cancel", "run-1"]), json!({"ok": true}));
+    cluster.wait("it ends", || cluster.status("run-1") == "CANCELLED");
+    assert_eq!(cluster.lines("ended"), Vec::<String>::new());
 }
 
 pub(crate) fn a_worker_that_is_told_to_stop_hands_its_runs_on_at_once(cluster: &Cluster) {

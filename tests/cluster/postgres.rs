@@ -3,10 +3,6 @@
 #[path = "../../engines/postgres/tests/server/mod.rs"]
 mod server;
 
-use std::sync::Arc;
-
-use pirn::store::Store;
-use pirn_postgres::{PostgresOptions, PostgresStore};
 use serde_json::{Value, json};
 
 use crate::cluster::{self, Cluster};
@@ -32,11 +28,6 @@ impl cluster::Server for Database {
 
     fn go(&self) {
         self.server.go();
-    }
-
-    fn open(&self) -> Arc<dyn Store> {
-        let store = PostgresStore::connect(&self.url, PostgresOptions::default());
-        Arc::new(store.expect("connects"))
     }
 }
 

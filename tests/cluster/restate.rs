@@ -3,9 +3,6 @@
 #[path = "../../engines/restate/tests/server/mod.rs"]
 mod server;
 
-use std::sync::Arc;
-
-use pirn::store::Store;
 use pirn_restate::{Endpoint, RestateOptions, RestateStore};
 use serde_json::{Value, json};
 
@@ -37,11 +34,6 @@ impl cluster::Server for Objects {
 
     fn go(&self) {
         self.server.go();
-    }
-
-    fn open(&self) -> Arc<dyn Store> {
-        let options = RestateOptions::default().admin(self.server.admin());
-        Arc::new(RestateStore::connect(&self.server.url(), options).expect("connects"))
     }
 }
 

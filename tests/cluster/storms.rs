@@ -6,7 +6,6 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::cluster::{CLAIM_SECONDS, Cluster, Worker};
-use crate::dice::Dice;
 
 const WORKERS: usize = 3;
 /// Runs of a round, and those that share a session.
@@ -17,6 +16,17 @@ const OF_SESSION: usize = 4;
 fn rounds() -> usize {
     let asked = std::env::var("PIRN_CLUSTER_ROUNDS").ok();
     asked.and_then(|rounds| rounds.parse().ok()).unwrap_or(5)
+}
+
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as usize % sides
+    }
 }
 
 /// A fork whose branches call tools, a wait and a last call.

@@ -13,12 +13,14 @@ mod failing;
 #[path = "../lifecycle/generated.rs"]
 mod generated;
 mod golden;
+mod in_servers;
 mod migrations;
 mod outside;
 mod parked;
 mod postgres;
 mod power;
 mod questions;
+mod restate;
 #[path = "../../engines/postgres/tests/server/mod.rs"]
 mod server;
 mod sessions;

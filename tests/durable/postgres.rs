@@ -1,192 +1,46 @@
-//! The same runs in PostgreSQL: whole ones say and come to what they do in a file, killed ones to what whole ones do.
+//! Runs in PostgreSQL.
 
 use std::time::Duration;
 
-use futures::executor::block_on;
-use pirn::store::{MemoryStore, Record, Run, RunFilter, SqliteStore, Store};
-use pirn::{Engine, EngineBuilder, ThreadStatus};
 use pirn_postgres::{PostgresOptions, PostgresStore};
-use pirn_test_disk::{Disk, VFS};
-use pirn_tests::world::{Ran, plays};
-use proptest::strategy::{Strategy, ValueTree};
-use proptest::test_runner::TestRunner;
 
-use crate::at_once::AtOnce;
-use crate::crashes::crash_and_resume_by;
-use crate::examples;
-use crate::failing::{Crash, Failing};
-use crate::generated::generated;
-use crate::outside::Outside;
+use crate::in_servers;
 use crate::server::Server;
-use crate::workflows;
-
-const GENERATED: usize = 200;
 
 fn open(url: &str) -> PostgresStore {
     PostgresStore::connect(url, PostgresOptions::default()).expect("connects")
 }
 
-fn runs(store: &dyn Store) -> Vec<Run> {
-    block_on(store.runs(RunFilter::default(), None, 1_000)).expect("are read")
-}
-
-/// Takes all runs out of a store: the next has their ids.
-fn empty(store: &dyn Store) {
-    let ids: Vec<String> = runs(store).into_iter().map(|run| run.id).collect();
-    let count = ids.len();
-    let removed = block_on(store.remove(ids, false)).expect("are removed");
-    assert_eq!(removed.runs, count as u64, "every run has ended");
-}
-
-/// A run that was played, and all that its store has then: every run, with its journal.
-#[derive(Debug, PartialEq)]
-struct Played {
-    ran: Ran,
-    kept: Vec<(Run, Vec<Record>)>,
-}
-
-type Stored = Box<dyn FnOnce(EngineBuilder) -> EngineBuilder>;
-
-fn played<S: Store>(store: &Failing<S>, play: &impl Fn(Stored) -> Ran) -> Played {
-    let of_run = AtOnce(store.clone());
-    let ran = play(Box::new(move |builder| builder.store(of_run)));
-    let journal = |run: Run| {
-        let journal = block_on(store.journal(&run.id, 0, 10_000)).expect("is read");
-        (run, journal)
-    };
-    let kept = runs(store).into_iter().map(journal).collect();
-    Played { ran, kept }
-}
-
-/// A run in each of two stores: embedded, and shared, which is empty again then.
-fn in_both(shared: &Failing<PostgresStore>, play: impl Fn(Stored) -> Ran) -> [Played; 2] {
-    let disk = Disk::new();
-    let embedded = SqliteStore::open_on(VFS, disk.path("runs.db")).expect("opens");
-    let both = [
-        played(&Failing::new(embedded, Crash::Never), &play),
-        played(shared, &play),
-    ];
-    empty(shared);
-    both
-}
-
-/// They say and come to the same, and the same is kept of them.
-fn compare(name: &str, [embedded, shared]: &[Played; 2]) {
-    let mut events = embedded.ran.events.iter().zip(&shared.ran.events);
-    assert_eq!(events.find(|(one, other)| one != other), None, "{name}: the events");
-    assert!(!shared.kept.is_empty(), "{name}: nothing is kept");
-    assert_eq!(shared, embedded, "{name}");
+/// A server, and a database in it that is set up; none where PostgreSQL is not installed.
+fn start() -> Option<(Server, String)> {
+    let server = Server::start_unsynced()?;
+    let url = server.database();
+    server.set_up(&url);
+    Some((server, url))
 }
 
 #[test]
 fn generated_workflows_say_and_come_to_the_same_in_postgresql_as_in_a_file() {
-    let Some(server) = Server::start_unsynced() else { return };
-    let url = server.database();
-    server.set_up(&url);
-    let store = Failing::new(open(&url), Crash::Never);
-    let mut runner = TestRunner::deterministic();
-    let generated = generated();
-    for number in 0..GENERATED {
-        let workflow = generated.new_tree(&mut runner).expect("is generated").current();
-        let bundle = workflow.bundle();
-        let ran = in_both(&store, |stored| {
-            let builder = stored(Engine::builder().virtual_time(Some(number as u64)));
-            plays(builder.workflows(bundle.to_string()), |engine| engine.run("forked"))
-        });
-        compare(&format!("{number}: {bundle}"), &ran);
-    }
+    let Some((_server, url)) = start() else { return };
+    in_servers::generated_workflows_say_and_come_to_the_same_as_in_a_file(open(&url));
 }
 
 #[test]
 fn every_example_says_and_comes_to_the_same_in_postgresql_as_in_a_file() {
-    let Some(server) = Server::start_unsynced() else { return };
-    let url = server.database();
-    server.set_up(&url);
-    let store = Failing::new(open(&url), Crash::Never);
-    for number in 0..examples::all().len() {
-        let name = examples::all()[number].name;
-        let ran = in_both(&store, |stored| {
-            let example = examples::all().swap_remove(number);
-            plays(stored(example.builder), example.run)
-        });
-        compare(name, &ran);
-    }
-    let [embedded, shared] = in_both(&store, |stored| {
-        let desk = examples::support_desk();
-        plays(stored(desk.builder), desk.run)
-    });
-    // Its tools are programs, and the system decides which of them is the first to answer.
-    assert_eq!(shared.ran.report.status, embedded.ran.report.status);
-    assert_eq!(shared.ran.report.output, embedded.ran.report.output);
-    assert_eq!(shared.ran.events.len(), embedded.ran.events.len());
-}
-
-#[test]
-fn a_parked_run_keeps_its_claim_and_wakes_where_it_is() {
-    let Some(server) = Server::start_unsynced() else { return };
-    let url = server.database();
-    server.set_up(&url);
-    let claim = Duration::from_secs(1);
-    let connect = || {
-        let store = PostgresStore::connect(&url, PostgresOptions::default().claim(claim));
-        Failing::new(store.expect("connects"), Crash::Never)
-    };
-    let (store, other) = (connect(), connect());
-    let workflow = r#"{"id": "main", "edges": [{"from": "start", "to": "ask"}, {"from": "ask", "to": "end"}], "nodes": [
-        {"id": "start", "type": "START"}, {"id": "end", "type": "END"},
-        {"id": "ask", "type": "USER_INTERACTION", "config": {"question": "On?"}}]}"#;
-    let engine = Engine::builder().store(store.clone()).workflows(workflow);
-    let engine = engine.park_after(Duration::from_millis(1)).build().expect("builds");
-    let run = engine.run("main").run_id("run-1").start().expect("starts");
-    let asked = loop {
-        match block_on(run.interactions()).pop() {
-            Some(asked) => break asked.id,
-            None => std::thread::yield_now(),
-        }
-    };
-    block_on(run.kept()).expect("is kept");
-    // Longer than a claim lasts: its heartbeat goes on while the run is not in memory.
-    std::thread::sleep(claim * 3);
-    let claims = other.claims().expect("several share it");
-    let held = block_on(claims.claim("run-1")).expect_err("it is carried");
-    assert_eq!(held.code(), "RUN_HELD");
-    let before = store.reads("run-1");
-    block_on(run.answer(&asked, "yes")).expect("is taken");
-    assert_eq!(store.reads("run-1"), before + 1, "it was read again");
-    assert_eq!(run.outcome_blocking().status, ThreadStatus::Completed);
-}
-
-/// How many commits apart a workflow is killed: all of them where the environment's `PIRN_ENGINE_CRASHES` is `all`.
-fn stride() -> usize {
-    let all = std::env::var("PIRN_ENGINE_CRASHES").is_ok_and(|word| word == "all");
-    if all { 1 } else { 9 }
+    let Some((_server, url)) = start() else { return };
+    in_servers::every_example_says_and_comes_to_the_same_as_in_a_file(open(&url));
 }
 
 #[test]
 fn a_run_that_is_killed_at_a_commit_comes_to_the_same_in_postgresql() {
-    let Some(server) = Server::start_unsynced() else { return };
-    let url = server.database();
-    server.set_up(&url);
-    let store = open(&url);
-    let mut cases = Vec::new();
-    for bundle in workflows::all() {
-        let outside = Outside::default();
-        let kept = Failing::new(MemoryStore::new(), Crash::Never);
-        assert!(outside.play(&bundle, &kept));
-        let whole = outside.known().clone();
-        for at in 0..kept.commits() {
-            let crashes = [Crash::Before(at), Crash::After(at)];
-            cases.extend(crashes.map(|crash| (bundle.clone(), crash, whole.clone())));
-        }
-    }
-    let (mut points, mut repeats) = (0_u32, 0_u32);
-    for (bundle, crash, whole) in cases.iter().step_by(stride()) {
-        let found = crash_and_resume_by(|| AtOnce(open(&url)), bundle, *crash, whole);
-        points += 1;
-        repeats += u32::from(found.asked.values().any(|times| *times > 1));
-        empty(&store);
-    }
-    println!("{points} crash points of {}, {repeats} with a repeat", cases.len());
-    assert!(points > 30, "only {points}");
-    assert!(repeats > 5, "only {repeats}");
+    let Some((_server, url)) = start() else { return };
+    in_servers::a_run_that_is_killed_at_a_commit_comes_to_the_same(|| open(&url));
+}
+
+#[test]
+fn a_parked_run_keeps_its_claim_and_wakes_where_it_is_in_postgresql() {
+    let Some((_server, url)) = start() else { return };
+    in_servers::a_parked_run_keeps_its_claim_and_wakes_where_it_is(|claim: Duration| {
+        PostgresStore::connect(&url, PostgresOptions::default().claim(claim)).expect("connects")
+    });
 }
