@@ -209,6 +209,15 @@ pub(crate) struct BeatCall {
     pub(crate) lasts_ms: u64,
 }
 
+/// The time is up that a process had after one of its words.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ExpireCall {
+    /// The number of the word.
+    pub(crate) beats: u64,
+    /// It has so long to say another; 0: no more.
+    pub(crate) grace_ms: u64,
+}
+
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct InboxCall {
     pub(crate) promise: String,

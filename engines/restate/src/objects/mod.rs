@@ -42,7 +42,7 @@ pub(crate) const ONE: &str = "runs";
 /// A call that says nothing for so long is asked to make room; one that does not within as much again begins anew elsewhere.
 const SILENCE: Duration = Duration::from_secs(10);
 /// A command that is sent again within this time has taken effect once.
-const REMEMBERED: Duration = Duration::from_mins(30);
+const REMEMBERED: Duration = Duration::from_mins(10);
 
 fn options(has_state: bool) -> ServiceOptions {
     ServiceOptions::new()

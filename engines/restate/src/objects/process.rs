@@ -12,11 +12,13 @@ use restate_sdk::serde::Json;
 use serde::{Deserialize, Serialize};
 
 use super::call::Target;
-use crate::wire::{BeatCall, InboxCall, Mail, Numbered, Ticket, WantsCall};
+use crate::wire::{BeatCall, ExpireCall, InboxCall, Mail, Numbered, Ticket, WantsCall};
 
 const LIFE: &str = "life";
 const BOX: &str = "box";
 const CARRIED: &str = "run ";
+/// The last of so many parts of a claim begins when the server has seen the others pass.
+const GRACE: u64 = 4;
 /// A process that takes nothing is told no more than this.
 const MOST_MAIL: usize = 10_000;
 
@@ -41,18 +43,23 @@ impl ProcessObject {
             None => return Ok(false),
         };
         ctx.set(LIFE, beats);
-        let lasts = Duration::from_millis(call.0.lasts_ms);
-        let expire = Target::process(ctx.key(), "expire").ask::<_, ()>(&ctx, beats);
-        drop(expire.send_after(lasts));
+        let grace_ms = call.0.lasts_ms / GRACE;
+        expires_after(&ctx, call.0.lasts_ms - grace_ms, ExpireCall { beats, grace_ms });
         Ok(true)
     }
 
-    /// So long ago it was heard of by this beat; where that was the last, it is dead.
+    /// Where it has said nothing since, it gets a last while to do so, and is dead after that: a server that was away for longer
+    /// than a claim lasts takes nobody for dead who had no chance to say that he lives.
     #[handler]
-    async fn expire(&self, ctx: ObjectContext<'_>, beats: Json<u64>) -> Result<(), HandlerError> {
-        if ctx.get::<u64>(LIFE).await? == Some(beats.0) {
-            end(&ctx).await?;
+    async fn expire(&self, ctx: ObjectContext<'_>, call: Json<ExpireCall>) -> Result<(), HandlerError> {
+        let ExpireCall { beats, grace_ms } = call.0;
+        if ctx.get::<u64>(LIFE).await? != Some(beats) {
+            return Ok(());
         }
+        if grace_ms == 0 {
+            return end(&ctx).await;
+        }
+        expires_after(&ctx, grace_ms, ExpireCall { beats, grace_ms: 0 });
         Ok(())
     }
 
@@ -120,6 +127,11 @@ impl ProcessObject {
         ctx.set(BOX, Json(inbox));
         Ok(())
     }
+}
+
+fn expires_after(ctx: &ObjectContext<'_>, ms: u64, call: ExpireCall) {
+    let expire = Target::process(ctx.key(), "expire").ask::<_, ()>(ctx, call);
+    drop(expire.send_after(Duration::from_millis(ms)));
 }
 
 async fn inbox(ctx: &ObjectContext<'_>) -> Result<Inbox, HandlerError> {
