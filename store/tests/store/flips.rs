@@ -149,10 +149,12 @@ fn a_log_that_is_written_from_its_beginning_again_is_looked_at_as_far_as_it_is_n
     );
     assert!(whole_log.len() > 4 << 20, "it keeps its length");
     let (file, log) = (folder.path().join("dead.db"), folder.path().join("dead.db-wal"));
-    let (new, old) = (32 + 24 + 100, whole_log.len() - 100);
+    let (new, old): (usize, usize) = (32 + 24 + 100, whole_log.len() - 100);
     for (flipped, is_told) in [(None, false), (Some(new), true), (Some(old), false)] {
         let mut damaged = whole_log.clone();
-        flipped.into_iter().for_each(|at: usize| damaged[at] ^= 1);
+        if let Some(at) = flipped {
+            damaged[at] ^= 1;
+        }
         fs::write(&file, &whole_file).expect("writes");
         fs::write(&log, damaged).expect("writes");
         match SqliteStore::open(&file) {
