@@ -26,7 +26,7 @@ struct Latest {
     row: RunRow,
     /// Its row in `runs` is the same.
     is_written: bool,
-    /// Where its last records are, up to its last step.
+    /// The places of its last records, up to its last step.
     places: Vec<i64>,
 }
 
@@ -61,7 +61,7 @@ impl Recent {
         self.runs.get(id).map(|latest| &latest.row)
     }
 
-    /// Where the last records of a run are, up to its last step.
+    /// The places of the last records of a run, up to its last step.
     pub(super) fn places(&self, id: &str) -> &[i64] {
         self.runs.get(id).map_or(&[], |latest| &latest.places)
     }
@@ -102,7 +102,7 @@ impl Recent {
         }
     }
 
-    /// What was written since then was taken back.
+    /// Takes back what was changed since then, as the transaction was.
     pub(super) fn take_back(&mut self, to: Mark) {
         self.records = to.records;
         while self.undo.len() > to.undo {
