@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use futures::FutureExt;
 use serde_json::{Map, Value};
 
 use super::problem::{Problem, ProblemCode};
@@ -176,16 +177,20 @@ impl Service {
         if engine.store().is_none() {
             return Ok(());
         }
+        let service = self.clone();
         engine
-            .work_by(at_most, async |run_id| {
-                let store = &engine.durable()?.store;
-                match store.run(&run_id).await? {
-                    Some(run) => self.adopt(run, engine.resume(run_id)).await.map(drop),
-                    // It was removed.
-                    None => Ok(()),
-                }
-            })
+            .work_by(at_most, move |run_id| service.clone().take_over(run_id).boxed())
             .await
+    }
+
+    /// Has a run go on that the store has given to this process.
+    async fn take_over(self, run_id: String) -> Result<(), ResumeError> {
+        let durable = self.engine().durable()?;
+        match durable.store.run(&run_id).await? {
+            Some(run) => self.adopt(run, self.engine().resume(run_id)).await.map(drop),
+            // It was removed.
+            None => Ok(()),
+        }
     }
 
     /// Has one of them go on.

@@ -1,36 +1,47 @@
 //! Steering of the runs that a service knows: those of its own, and those of its engine's store, whichever process carries them.
 
-use super::problem::{Problem, ProblemCode};
-use super::start::{not_resumed, unknown};
+use std::sync::Arc;
+
+use super::problem::Problem;
+use super::runs::Run;
+use super::start::{not_resumed, not_taken, unknown};
 use super::state::Service;
 use crate::{Interaction, ResumeError, Steering};
 
 impl Service {
-    /// Tells a run something, wherever it is. Where the engine has a store it is durable then.
+    /// Tells a run something: one that the service carries, or one of a store that several processes share, wherever it is. There it is
+    /// durable then.
     pub(super) async fn tell(&self, id: &str, told: Steering) -> Result<(), Problem> {
-        let here = self.runs().find(id);
-        if let Some(run) = &here {
-            run.live()?;
-        } else if self.engine().store().is_none() {
-            return Err(unknown(id));
-        }
-        match self.engine().tell(id, &told).await {
-            Ok(_) => Ok(()),
-            Err(ResumeError::NoStore) => {
-                let detail = format!("run {id} has ended");
-                Err(Problem::new(ProblemCode::RunEnded, detail))
+        let Some(run) = self.here(id)? else {
+            let told = self.engine().tell(id, &told).await;
+            return told.map(drop).map_err(|error| not_resumed(&error));
+        };
+        match told {
+            Steering::Answer {
+                interaction_id,
+                answer,
+                by,
+            } => {
+                let taken = match by {
+                    Some(by) => run.handle.answer_by(by, &interaction_id, answer).await,
+                    None => run.handle.answer(&interaction_id, answer).await,
+                };
+                taken.map_err(|refused| not_taken(&refused))
             }
-            Err(error) => Err(not_resumed(&error)),
+            Steering::Emit { name, data } => {
+                run.live()?.emit(name, data);
+                Ok(())
+            }
+            Steering::Cancel { reason } => {
+                run.live()?.cancel(reason);
+                Ok(())
+            }
         }
     }
 
-    /// The questions of a run that wait for a person, wherever it is.
+    /// The questions of a run that wait for a person.
     pub(super) async fn questions(&self, id: &str) -> Result<Vec<Interaction>, Problem> {
-        let here = self.runs().find(id);
-        if here.is_none() && self.engine().store().is_none() {
-            return Err(unknown(id));
-        }
-        if let Some(run) = here.filter(|_| self.engine().find(id).is_some() || self.engine().store().is_none()) {
+        if let Some(run) = self.here(id)? {
             return Ok(run.handle.interactions().await);
         }
         match self.engine().resume(id).interactions().await {
@@ -38,5 +49,15 @@ impl Service {
             Err(ResumeError::HasEnded { .. }) => Ok(Vec::new()),
             Err(error) => Err(not_resumed(&error)),
         }
+    }
+
+    /// The run, where it is the service's own to tell; none where a process that shares the store may carry it.
+    fn here(&self, id: &str) -> Result<Option<Arc<Run>>, Problem> {
+        let is_shared = self.engine().store().is_some_and(|store| store.claims().is_some());
+        let run = self.runs().find(id);
+        if is_shared {
+            return Ok(run.filter(|_| self.engine().find(id).is_some()));
+        }
+        run.map(Some).ok_or_else(|| unknown(id))
     }
 }

@@ -28,15 +28,19 @@ impl Engine {
     /// # Errors
     /// The engine has no store.
     pub async fn work(&self, at_most: usize) -> Result<(), ResumeError> {
-        self.work_by(at_most, async |run_id| self.resume(run_id).start().await.map(drop))
-            .await
+        let engine = self.clone();
+        self.work_by(at_most, move |run_id| {
+            let resumed = engine.resume(run_id);
+            async move { resumed.start().await.map(drop) }.boxed()
+        })
+        .await
     }
 
     /// The same, with each run going on as `resume` has it.
     pub(crate) async fn work_by(
         &self,
         at_most: usize,
-        resume: impl AsyncFn(String) -> Result<(), ResumeError>,
+        resume: impl Fn(String) -> BoxFuture<'static, Result<(), ResumeError>>,
     ) -> Result<(), ResumeError> {
         let durable = self.durable()?;
         let Some(claims) = durable.store.claims() else {
@@ -55,7 +59,11 @@ impl Engine {
             match assigned {
                 Err(StoreError::Stopped { .. }) => return Ok(()),
                 Err(error) => return Err(error.into()),
-                Ok(Assignment::Run(run_id)) => self.take_over(run_id, claims, &resume).await,
+                // Side by side: each waits for what the store has of it.
+                Ok(Assignment::Run(run_id)) => {
+                    let resumed = resume(run_id.clone());
+                    under_way.push(take_over(run_id, claims, resumed).boxed());
+                }
                 Ok(Assignment::Lost(run_id)) => match self.find(&run_id) {
                     Some(run) => {
                         tracing::warn!(run_id, "the run stops here: another process carries it");
@@ -70,19 +78,14 @@ impl Engine {
             }
         }
     }
+}
 
-    async fn take_over(
-        &self,
-        run_id: String,
-        claims: &dyn Claims,
-        resume: &impl AsyncFn(String) -> Result<(), ResumeError>,
-    ) {
-        match resume(run_id.clone()).await {
-            Ok(()) => tracing::info!(run_id, "the run goes on here"),
-            Err(error) => {
-                tracing::warn!(run_id, code = error.code(), %error, "the run does not go on here; it stays as it is in the store");
-                claims.release(&run_id, NOT_BEFORE_MS);
-            }
+async fn take_over(run_id: String, claims: &dyn Claims, resumed: BoxFuture<'static, Result<(), ResumeError>>) {
+    match resumed.await {
+        Ok(()) => tracing::info!(run_id, "the run goes on here"),
+        Err(error) => {
+            tracing::warn!(run_id, code = error.code(), %error, "the run does not go on here; it stays as it is in the store");
+            claims.release(&run_id, NOT_BEFORE_MS);
         }
     }
 }
