@@ -53,15 +53,14 @@ fn url(text: &str) -> Result<Url, ConnectError> {
 impl Server {
     pub(crate) fn parse(text: &str, options: &RestateOptions) -> Result<Self, ConnectError> {
         let ingress = url(text)?;
-        let admin = match &options.admin {
-            Some(admin) => url(admin)?,
-            None => {
-                let mut admin = ingress.clone();
-                admin.set_path("/");
-                // Refused for none of the schemes that are let in.
-                let _ = admin.set_port(Some(9070));
-                admin
-            }
+        let admin = if let Some(admin) = &options.admin {
+            url(admin)?
+        } else {
+            let mut admin = ingress.clone();
+            admin.set_path("/");
+            // Refused for none of the schemes that are let in.
+            let _ = admin.set_port(Some(9070));
+            admin
         };
         let http = Client::builder()
             .tcp_nodelay(true)

@@ -39,8 +39,13 @@ pub(crate) struct Head {
 
 /// The order of runs as text: by the time at which they began, and by their ids.
 pub(crate) fn place(started_at: u64, id: &str) -> String {
-    let id: String = id.bytes().map(|byte| format!("{byte:02x}")).collect();
-    format!("{started_at:020}/{id}")
+    use std::fmt::Write;
+    let mut place = format!("{started_at:020}/");
+    for byte in id.bytes() {
+        // A text takes all that is written.
+        let _ = write!(place, "{byte:02x}");
+    }
+    place
 }
 
 impl Head {

@@ -1,4 +1,4 @@
-//! What the server tells of the objects' state, in SQL: no worker is needed for that.
+//! The state of the objects, as the server tells it in SQL: no worker is needed for that.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(crate) struct Row {
     /// The object's.
     pub(crate) service_key: String,
     pub(crate) key: String,
-    /// Where it was asked for.
+    /// None: it was not asked for.
     #[serde(default)]
     value_utf8: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! What would go with runs, were they removed.
+//! The removal of runs, without doing it: what would go with them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,10 +43,10 @@ pub(crate) async fn would_remove(server: &Server, ids: &[String]) -> Result<Remo
     let (erased, runs) = erased(&heads, ids);
     let gone: Vec<Head> = heads.into_iter().filter(|head| erased.contains(&head.id)).collect();
     let mut bytes: u64 = gone.iter().map(|head| head.bytes + head.snapshot_bytes).sum();
-    let mut names = read::names(server, &gone).await?;
+    let mut later = read::names(server, &gone).await?;
     let named = gone
         .iter()
-        .flat_map(|head| head.named(names.remove(&head.id).unwrap_or_default()));
+        .flat_map(|head| head.named(later.remove(&head.id).unwrap_or_default()));
     let named: BTreeSet<String> = named.collect();
     let named: Vec<String> = named.into_iter().collect();
     // Who else names them.

@@ -22,8 +22,8 @@ use crate::keeper::Keeper;
 use crate::lanes::{Extent, Lanes};
 use crate::objects::{META, Target};
 use crate::wire::{
-    ClaimReply, CommitCall, CommitReply, NameCall, NameReply, Refusal, ReleaseCall, RemovedReply, TellCall, Ticket,
-    WaitTurnCall,
+    ClaimReply, CommitCall, CommitReply, NameCall, NameReply, Refusal, ReleaseCall, RemovedReply, SettleCall, TellCall,
+    Ticket, UnsettleCall, WaitTurnCall,
 };
 use crate::{endpoint, read, remove};
 
@@ -31,7 +31,7 @@ use crate::{endpoint, read, remove};
 const LARGE_TEXT: usize = 1 << 20;
 /// A text of fewer bytes is given again and again: looking whether it is kept costs as much.
 const SMALL_TEXT: usize = 256;
-/// What was given before the store is closed is waited for so long.
+/// The server is told of the end of this process within this time, or finds out by itself.
 const CLOSING: Duration = Duration::from_secs(5);
 
 /// Runs in a server that several processes share. Dropping it waits for every command that was given.
@@ -246,9 +246,10 @@ impl Inner {
             }
             sent => sent,
         };
+        if steps.is_ok() && commit.status.is_some_and(RunStatus::is_final) {
+            drop(self.held.forget(&run));
+        }
         match &steps {
-            Ok(_) if commit.status.is_some_and(RunStatus::is_final) => drop(self.held.forget(&run)),
-            Ok(_) => {}
             Err(StoreError::RunLost { .. }) => drop(self.held.lose(&run)),
             Err(StoreError::TooLarge { what }) => {
                 tracing::error!(
@@ -258,7 +259,7 @@ impl Inner {
                 );
                 self.held.is_stuck(&run);
             }
-            Err(_) => {}
+            Ok(_) | Err(_) => {}
         }
         steps.map_err(|error| match error {
             StoreError::Failed { file, run: None, why } => StoreError::Failed {
@@ -520,5 +521,32 @@ impl Claims for RestateStore {
         let answered = self.spawn(async move { inner.server.keep(&promise, &answer).await });
         // Whoever asked waits for it.
         drop(answered);
+    }
+
+    fn settle(&self, name: &str, value: String, most: usize) -> Pending<String> {
+        let call = SettleCall {
+            name: name.to_owned(),
+            value,
+            most: most as u64,
+        };
+        self.give(Extent::Run(&lane_of_meta(name)), move |inner| async move {
+            inner
+                .server
+                .call(&Target::names("settle"), Some(&inner.key()), &call)
+                .await
+        })
+    }
+
+    fn unsettle(&self, name: &str, value: String) -> Pending<()> {
+        let call = UnsettleCall {
+            name: name.to_owned(),
+            value,
+        };
+        self.give(Extent::Run(&lane_of_meta(name)), move |inner| async move {
+            inner
+                .server
+                .call(&Target::names("unsettle"), Some(&inner.key()), &call)
+                .await
+        })
     }
 }

@@ -82,7 +82,7 @@ pub(crate) struct SessionCall {
 pub(crate) struct CommitCall {
     pub(crate) ticket: Option<Ticket>,
     pub(crate) start: Option<StartCall>,
-    /// Where it does not start the run.
+    /// The step that it goes on from, unless it starts the run.
     pub(crate) follows: u64,
     pub(crate) records: Vec<KeptRecord>,
     pub(crate) contents: Vec<GivenText>,
@@ -144,7 +144,7 @@ pub(crate) struct RemovedReply {
     pub(crate) bytes: u64,
 }
 
-/// Who names a content: `run ID` or `session ID`.
+/// A content comes to be named, by `run ID` or `session ID`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct NameCall {
     /// Kept where it is not there yet; none: it is named only if it is there.
@@ -250,6 +250,20 @@ pub(crate) struct TellCall {
 pub(crate) struct WantsCall {
     pub(crate) process: String,
     pub(crate) runs: usize,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct SettleCall {
+    pub(crate) name: String,
+    pub(crate) value: String,
+    /// Names that have a value, at most.
+    pub(crate) most: u64,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct UnsettleCall {
+    pub(crate) name: String,
+    pub(crate) value: String,
 }
 
 /// The name by which a run or a session names contents.

@@ -3,7 +3,7 @@
 use restate_sdk::context::{ContextClient, Request, RequestTarget};
 use restate_sdk::serde::Json;
 
-use crate::objects::{CONTENT, ONE, PROCESS, QUEUE, RUN, SESSION};
+use crate::objects::{CONTENT, NAMES, ONE, PROCESS, QUEUE, RUN, SESSION};
 
 /// A handler of an object.
 #[derive(Clone, Debug)]
@@ -32,6 +32,10 @@ impl Target {
 
     pub(crate) fn queue(handler: &'static str) -> Self {
         Self::of(QUEUE, ONE, handler)
+    }
+
+    pub(crate) fn names(handler: &'static str) -> Self {
+        Self::of(NAMES, ONE, handler)
     }
 
     pub(crate) fn of(object: &'static str, key: &str, handler: &'static str) -> Self {

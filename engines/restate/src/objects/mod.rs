@@ -11,6 +11,7 @@
 mod call;
 mod content;
 mod meta;
+mod names;
 mod process;
 mod queue;
 mod run;
@@ -35,8 +36,9 @@ pub(crate) const CONTENT: &str = "PirnContent";
 pub(crate) const PROCESS: &str = "PirnProcess";
 pub(crate) const QUEUE: &str = "PirnQueue";
 pub(crate) const META: &str = "PirnMeta";
+pub(crate) const NAMES: &str = "PirnNames";
 pub(crate) const WAIT: &str = "PirnWait";
-/// The key of the one queue.
+/// The key of what there is one of.
 pub(crate) const ONE: &str = "runs";
 
 /// A call that says nothing for so long is asked to make room; one that does not within as much again begins anew elsewhere.
@@ -69,6 +71,7 @@ pub(crate) fn endpoint() -> Endpoint {
         .bind(process::ProcessObject.into_service_definition().options(options(true)))
         .bind(queue::QueueObject.into_service_definition().options(options(true)))
         .bind(meta::MetaObject.into_service_definition().options(options(true)))
+        .bind(names::NamesObject.into_service_definition().options(options(true)))
         .bind(wait::WaitService.into_service_definition().options(options(false)))
         .build()
 }

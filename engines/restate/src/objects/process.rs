@@ -48,7 +48,7 @@ impl ProcessObject {
         Ok(true)
     }
 
-    /// Where it has said nothing since, it gets a last while to do so, and is dead after that: a server that was away for longer
+    /// A last while to say something is given to a process that has not, and after that it is dead: a server that was away for longer
     /// than a claim lasts takes nobody for dead who had no chance to say that he lives.
     #[handler]
     async fn expire(&self, ctx: ObjectContext<'_>, call: Json<ExpireCall>) -> Result<(), HandlerError> {

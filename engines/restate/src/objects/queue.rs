@@ -33,12 +33,11 @@ impl QueueObject {
     #[handler]
     async fn offer(&self, ctx: ObjectContext<'_>, run: Json<String>) -> Result<(), HandlerError> {
         let mut line = line(&ctx).await?;
-        match line.taker() {
-            Some(process) => Target::process(&process, "put").tell(&ctx, Mail::Run(run.0)),
-            None => {
-                ctx.set(&run_key(line.next), run);
-                line.next += 1;
-            }
+        if let Some(process) = line.taker() {
+            Target::process(&process, "put").tell(&ctx, Mail::Run(run.0));
+        } else {
+            ctx.set(&run_key(line.next), run);
+            line.next += 1;
         }
         ctx.set(LINE, Json(line));
         Ok(())

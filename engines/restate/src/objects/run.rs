@@ -320,7 +320,11 @@ async fn write(
 
 /// Keeps the texts that a commit gives, for those of its run and its session that name them.
 async fn keep_texts(ctx: &ObjectContext<'_>, call: &CommitCall, head: &Head) -> Result<(), HandlerError> {
-    let begun = call.start.is_some().then(|| head.named(Vec::new())).unwrap_or_default();
+    let begun = if call.start.is_some() {
+        head.named(Vec::new())
+    } else {
+        Vec::new()
+    };
     let mut kept = Vec::new();
     let mut seen = BTreeSet::new();
     for content in &call.contents {
@@ -336,7 +340,7 @@ async fn keep_texts(ctx: &ObjectContext<'_>, call: &CommitCall, head: &Head) -> 
             of_run.then(|| by_run(ctx.key())),
             of_session.map(|session| by_session(&session.id)),
         ];
-        let by: Vec<Option<String>> = by.into_iter().filter(Option::is_some).collect();
+        let by: Vec<Option<String>> = by.into_iter().flatten().map(Some).collect();
         for by in if by.is_empty() { vec![None] } else { by } {
             let call = NameCall {
                 text: Some(content.text.clone()),
@@ -355,7 +359,7 @@ async fn keep_texts(ctx: &ObjectContext<'_>, call: &CommitCall, head: &Head) -> 
     Ok(())
 }
 
-/// What others hear of a run that begins, leaves its session something, or ends.
+/// Tells others of a run that begins, leaves its session something, or ends.
 async fn stand(ctx: &ObjectContext<'_>, head: &mut Head, call: &CommitCall) -> Result<(), HandlerError> {
     if call.start.is_some() && !head.is_final() {
         if let Some(session) = &head.session {
@@ -415,8 +419,9 @@ async fn over(ctx: &ObjectContext<'_>, head: &mut Head) -> Result<(), HandlerErr
 
 /// Its claim is over; others go on with it after so many milliseconds, or nobody by itself.
 async fn give_up(ctx: &ObjectContext<'_>, ticket: &Ticket, after_ms: Option<u64>) -> Result<(), HandlerError> {
-    let held = head(ctx).await?.filter(|head| head.ticket().as_ref() == Some(ticket));
-    let Some(mut head) = held else { return Ok(()) };
+    let Some(mut head) = head(ctx).await?.filter(|head| head.ticket().as_ref() == Some(ticket)) else {
+        return Ok(());
+    };
     dropped(ctx, &mut head);
     if let Some(after_ms) = after_ms.filter(|_| !head.is_final()) {
         let offer = Target::queue("offer").ask::<_, ()>(ctx, head.id.clone());

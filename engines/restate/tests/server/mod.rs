@@ -1,4 +1,5 @@
 //! A Restate server for one test, from npm's program.
+#![allow(clippy::disallowed_methods, reason = "a process lives by the real clock")]
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -93,7 +94,7 @@ impl Server {
             .stderr(Stdio::null())
             .spawn();
         *self.process.lock().expect("whole") = Some(started.expect("the program runs"));
-        let until = Instant::now() + Duration::from_secs(60);
+        let until = Instant::now() + Duration::from_mins(1);
         while !self.is_ready() {
             assert!(Instant::now() < until, "the server is not ready: {}", self.said());
             std::thread::sleep(Duration::from_millis(50));
