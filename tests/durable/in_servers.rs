@@ -108,6 +108,7 @@ pub(crate) fn every_example_says_and_comes_to_the_same_as_in_a_file(store: impl 
 }
 
 /// `open` connects to the server, with claims that last so long.
+#[allow(clippy::disallowed_methods, reason = "a claim runs out by the real clock")]
 pub(crate) fn a_parked_run_keeps_its_claim_and_wakes_where_it_is<S: Store>(open: impl Fn(Duration) -> S) {
     let claim = Duration::from_secs(1);
     let connect = || Failing::new(open(claim), Crash::Never);
