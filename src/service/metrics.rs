@@ -157,16 +157,16 @@ fn write_costs(text: &mut String, usage: &BTreeMap<String, Spent>) {
     if costs().next().is_none() {
         return;
     }
-    text.push_str(&format!(
-        "# HELP {MODEL_COST} Cost of what providers reported, by profile, in the currency of its prices\n\
-         # TYPE {MODEL_COST} counter\n"
-    ));
+    text.extend([
+        format!("# HELP {MODEL_COST} Cost of what providers reported, by profile, in the currency of its prices\n"),
+        format!("# TYPE {MODEL_COST} counter\n"),
+    ]);
     for (profile, cost) in costs() {
         let profile = profile.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
         let (currency, amount) = (cost.currency, cost.amount());
-        text.push_str(&format!(
+        text.extend([format!(
             "{MODEL_COST}{{profile=\"{profile}\",currency=\"{currency}\"}} {amount}\n"
-        ));
+        )]);
     }
     text.push('\n');
 }
