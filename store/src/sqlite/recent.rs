@@ -34,7 +34,7 @@ struct Latest {
 #[derive(Debug)]
 enum Undo {
     /// There was none of this id, or it had this row and so many places.
-    Run(String, Option<(RunRow, bool, usize)>),
+    Run(String, Option<Box<(RunRow, bool, usize)>>),
     /// There were these.
     All(BTreeMap<String, Latest>),
 }
@@ -79,7 +79,8 @@ impl Recent {
             let (id, kept) = (id.clone(), latest.places.len());
             latest.places.extend(places);
             let was_written = std::mem::replace(&mut latest.is_written, is_written);
-            Undo::Run(id, Some((std::mem::replace(&mut latest.row, row), was_written, kept)))
+            let was = (std::mem::replace(&mut latest.row, row), was_written, kept);
+            Undo::Run(id, Some(Box::new(was)))
         } else if places.is_empty() {
             return;
         } else {
@@ -107,7 +108,8 @@ impl Recent {
         self.records = to.records;
         while self.undo.len() > to.undo {
             match self.undo.pop() {
-                Some(Undo::Run(id, Some((row, is_written, kept)))) => {
+                Some(Undo::Run(id, Some(was))) => {
+                    let (row, is_written, kept) = *was;
                     if let Some(latest) = self.runs.get_mut(&id) {
                         latest.places.truncate(kept);
                         (latest.row, latest.is_written) = (row, is_written);
