@@ -83,11 +83,7 @@ impl Beginning {
 
 impl NewRun {
     /// For a run of this name, with a chance of its own.
-    pub(crate) fn seed(
-        self,
-        (run_id, metadata): (&Arc<str>, Option<&Arc<Map<String, Value>>>),
-        host: &Host,
-    ) -> RunSeed {
+    pub(crate) fn seed(self, run_id: &Arc<str>, metadata: Option<&Arc<Map<String, Value>>>, host: &Host) -> RunSeed {
         RunSeed {
             run_id: Arc::clone(run_id),
             graph: self.graph,

@@ -1,5 +1,6 @@
 //! Runs in PostgreSQL that several workers share, beside absurd's own functions called for as many steps, and embedded SQLite: in
 //! turns, on one server and one disk. Every worker is a process of its own.
+#![allow(clippy::disallowed_methods)] // a benchmark has no host port
 
 use std::io::{Error, Result};
 use std::process::Stdio;
@@ -99,7 +100,10 @@ async fn in_turns(
         }
         let us = play(looks, &mut own, "SELECT count(*) FROM pirn.runs WHERE status < 4").await?;
         let sql = "SELECT absurd.spawn_task('bare', 'main', '{\"input\": 0}') FROM generate_series(1, $1)";
-        looks.query(sql, &[&(runs as i32)]).await.map_err(Error::other)?;
+        looks
+            .query(sql, &[&i32::try_from(runs).map_err(Error::other)?])
+            .await
+            .map_err(Error::other)?;
         let sql = "SELECT count(*) FROM absurd.t_bare WHERE state IN ('pending', 'running', 'sleeping')";
         let beside = play(looks, &mut bare, sql).await?;
         if round > 0 {
@@ -295,7 +299,7 @@ impl Bare {
             while let Ok(another) = self.free.try_recv() {
                 free.push(another);
             }
-            let most = free.len() as i32;
+            let most = i32::try_from(free.len()).map_err(Error::other)?;
             let claimed = self.claims.query(&self.claim, &[&name, &most]).await;
             let claimed = claimed.map_err(Error::other)?;
             let is_idle = claimed.is_empty();

@@ -73,9 +73,9 @@ impl Compression {
         self
     }
 
-    /// Begins it early, in the background: before the model call whose request has this share of the token limit, above 0 and below
-    /// 1. The thread goes on, and the result is applied at a later safe point; at the limit it waits. A workflow's own
-    /// `config.compression.speculativeAt` goes first.
+    /// Begins it early, in the background: before the model call whose request has this share of the token limit. The thread goes
+    /// on, and the result is applied at a later safe point; at the limit it waits. The share is above 0 and below 1; a workflow's
+    /// own `config.compression.speculativeAt` goes first.
     #[must_use]
     pub fn speculative_at(mut self, share: f64) -> Self {
         self.speculative_at = Some(share);

@@ -94,7 +94,7 @@ fn trigger(way: &Way) -> Value {
     json!({"id": "compresses", "condition": {"eventType": "TOKEN_LIMIT_EXCEEDED"}, "action": way.action})
 }
 
-fn bundle(main: Value, way: &Way) -> Value {
+fn bundle(main: &Value, way: &Way) -> Value {
     json!({"workflows": [main, way.workflow], "triggers": [trigger(way)], "profiles": profiles()})
 }
 
@@ -109,7 +109,7 @@ fn ran(bundle: &Value, seed: u64) -> Ran {
     ran
 }
 
-fn in_main<'r>(ran: &'r Ran, event_type: EventType) -> Vec<&'r Event> {
+fn in_main(ran: &Ran, event_type: EventType) -> Vec<&Event> {
     let all = ran.of(event_type).into_iter();
     all.filter(|event| *event.thread_id == *ran.report.thread_id).collect()
 }
@@ -139,8 +139,8 @@ fn replies_between(ran: &Ran, from: &Event, to: &Event) -> usize {
 fn it_is_applied_once_and_the_thread_never_waits() {
     for way in [triggered("slow", true), triggered("slow", false), detached(25)] {
         for seed in 0..8 {
-            let plain = ran(&bundle(main_workflow(&asks(0, 9), None), &way), seed);
-            let ran = ran(&bundle(main_workflow(&asks(0, 9), Some(0.5)), &way), seed);
+            let plain = ran(&bundle(&main_workflow(&asks(0, 9), None), &way), seed);
+            let ran = ran(&bundle(&main_workflow(&asks(0, 9), Some(0.5)), &way), seed);
             let name = format!("{way:?} {seed}");
             assert_eq!(ran.nodes(), plain.nodes(), "{name}");
             assert_eq!(completed_at(&ran), completed_at(&plain), "{name}: it did not wait");
@@ -199,7 +199,7 @@ fn the_ready_made_one_begins_early_too() {
 fn a_thread_that_comes_to_its_limit_meanwhile_waits_for_what_has_begun() {
     for seed in 0..8 {
         let ran = ran(
-            &bundle(main_workflow(&asks(0, 14), Some(0.5)), &triggered("hangs", true)),
+            &bundle(&main_workflow(&asks(0, 14), Some(0.5)), &triggered("hangs", true)),
             seed,
         );
         let exceeded = in_main(&ran, EventType::TokenLimitExceeded);
@@ -225,7 +225,7 @@ fn a_thread_that_comes_to_its_limit_meanwhile_waits_for_what_has_begun() {
 #[test]
 fn where_the_trigger_does_not_wait_the_limit_does_not_either() {
     let ran = ran(
-        &bundle(main_workflow(&asks(0, 14), Some(0.5)), &triggered("hangs", false)),
+        &bundle(&main_workflow(&asks(0, 14), Some(0.5)), &triggered("hangs", false)),
         4,
     );
     assert_eq!(completed_at(&ran), 14 * CALL_MS);
@@ -258,8 +258,8 @@ fn a_history_that_changed_meanwhile_drops_the_result_and_says_so() {
             let name = format!("{change} {way:?}");
             let mut nodes = changed_meanwhile(change.clone(), 0);
             nodes.push(wait("rest", 100));
-            let plain = ran(&bundle(main_workflow(&nodes, None), &way), 2);
-            let ran = ran(&bundle(main_workflow(&nodes, Some(0.5)), &way), 2);
+            let plain = ran(&bundle(&main_workflow(&nodes, None), &way), 2);
+            let ran = ran(&bundle(&main_workflow(&nodes, Some(0.5)), &way), 2);
             assert_eq!(ran.visible(), plain.visible(), "{name}");
             let own = compressions_that_changed(&plain).len();
             assert_eq!(compressions_that_changed(&ran).len(), own, "{name}");
@@ -280,7 +280,7 @@ fn where_what_began_early_is_dropped_the_limit_has_a_compression_of_its_own() {
     for seed in 0..8 {
         let ran = ran(
             &bundle(
-                main_workflow(&changed_meanwhile(inserted(), 6), Some(0.5)),
+                &main_workflow(&changed_meanwhile(inserted(), 6), Some(0.5)),
                 &triggered("hangs", true),
             ),
             seed,
@@ -314,7 +314,7 @@ fn other_triggers_do_not_wait_for_it() {
         &["s>brief>c"],
     );
     let run = |share: Option<f64>| {
-        let mut bundle = bundle(main_workflow(&asks(0, 8), share), &way);
+        let mut bundle = bundle(&main_workflow(&asks(0, 8), share), &way);
         bundle["workflows"].as_array_mut().unwrap().push(quick.clone());
         bundle["triggers"]
             .as_array_mut()
@@ -334,7 +334,7 @@ fn other_triggers_do_not_wait_for_it() {
 fn in_every_order_of_what_ends_the_run_completes() {
     let mut main = main_workflow(&asks(0, 4), Some(0.3));
     main["config"]["tokenLimit"] = json!(400);
-    let bundle = bundle(main, &triggered("slow", true));
+    let bundle = bundle(&main, &triggered("slow", true));
     let explored = pirn::explore::explore(Engine::builder().workflows(bundle.to_string())).run();
     let explored = explored.unwrap_or_else(|error| panic!("{error}"));
     assert!(explored.complete && explored.schedules > 1, "{explored}");
@@ -346,7 +346,7 @@ fn in_every_order_of_what_ends_the_run_completes() {
 #[test]
 fn a_trigger_of_the_event_itself_never_holds_the_thread() {
     let way = triggered("slow", true);
-    let mut bundle = bundle(main_workflow(&asks(0, 9), Some(0.5)), &way);
+    let mut bundle = bundle(&main_workflow(&asks(0, 9), Some(0.5)), &way);
     bundle["triggers"][0]["condition"]["eventType"] = json!("TOKEN_LIMIT_APPROACHED");
     let ran = ran(&bundle, 1);
     assert_eq!(completed_at(&ran), 9 * CALL_MS);
@@ -489,7 +489,7 @@ proptest! {
         let run = |share: Option<f64>, has_trigger: bool| {
             let mut main = main_workflow(&nodes_of(&steps), share);
             main["config"]["tokenLimit"] = json!(limit);
-            let mut bundle = bundle(main, &way);
+            let mut bundle = bundle(&main, &way);
             bundle["profiles"] = json!([{"id": "strict", "provider": "strict"}]);
             if !has_trigger {
                 bundle["triggers"] = json!([]);

@@ -119,7 +119,7 @@ impl Figures {
         let requests = server.requests();
         let asked = requests
             .iter()
-            .flat_map(|request| request.body["messages"].as_array().cloned().unwrap_or_default().pop());
+            .filter_map(|request| request.body["messages"].as_array()?.last().cloned());
         let last = asked.filter_map(|last| last["content"].as_str().map(str::to_owned));
         let questions = last.filter(|text| text.starts_with("Question ")).count();
         assert_eq!(questions, QUESTIONS, "each question was asked once");

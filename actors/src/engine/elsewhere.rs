@@ -41,7 +41,7 @@ impl EngineShared {
                 at: host.wall_clock(),
                 listening: listening(&local.interest, promised),
                 uncarried: true,
-                seed: new.seed((&run_id, metadata.as_ref()), host),
+                seed: new.seed(&run_id, metadata.as_ref(), host),
             });
         }))?;
         let stopped = |_| RunError::new(RunErrorCode::Cancelled, "the engine has stopped");
