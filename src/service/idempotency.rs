@@ -67,7 +67,7 @@ pub(super) struct Claimed {
     keys: IdempotencyKeys,
     key: String,
     fingerprint: String,
-    /// Where the store has it.
+    /// The place in the store.
     place: Option<Place>,
     is_known: bool,
     is_kept: bool,

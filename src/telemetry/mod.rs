@@ -10,9 +10,9 @@
 //! | `join` | a JOIN waits | it is decided; linked to its branches |
 //! | `chat` | a model request is prepared | the reply, or the node's failure |
 //! | `execute_tool` | a tool call starts; where a person is asked before, with the answer | it ends |
-//! | `wait` | a person is asked; a WAIT begins | the question ends; the WAIT ends |
+//! | `wait` | a WAIT begins | it ends |
 //!
-//! The time that a person takes for an answer is in no span of work, only in those of the threads and runs around it.
+//! A wait for a person has no span: it is only in those of the threads and runs around it.
 
 mod export;
 pub mod names;

@@ -44,10 +44,6 @@ pub const RUN_ID: &str = "pirn.run.id";
 pub const THREAD_ID: &str = "pirn.thread.id";
 /// The node.
 pub const NODE_ID: &str = "pirn.node.id";
-/// The question that a person is asked.
-pub const INTERACTION_ID: &str = "pirn.interaction.id";
-/// The end of a question's wait: `answered`, `timed_out` or `withdrawn`.
-pub const WAIT_END: &str = "pirn.wait.end";
 /// The path of a fork.
 pub const PATH_ID: &str = "pirn.path.id";
 /// A JOIN's strategy.

@@ -44,16 +44,14 @@ struct Thread {
     tools: BTreeMap<String, Open>,
     /// A WAIT that it stands in.
     wait: Option<Wait>,
-    /// By id.
-    questions: BTreeMap<String, Wait>,
+    /// The tool calls that a person is asked about, by the question's id.
+    asked: BTreeMap<String, String>,
 }
 
-/// A WAIT, or a question to a person.
+/// A WAIT.
 struct Wait {
     open: Open,
     node: String,
-    /// The tool call that the question is about: it begins with the answer.
-    tool_call: Option<String>,
 }
 
 /// Something that has begun.
@@ -156,7 +154,7 @@ impl Spans {
                     chat: None,
                     tools: BTreeMap::new(),
                     wait: None,
-                    questions: BTreeMap::new(),
+                    asked: BTreeMap::new(),
                 };
                 run.threads.insert(Arc::clone(&event.thread_id), thread);
             }
@@ -254,27 +252,14 @@ impl Spans {
                 }
             }
             EventType::InteractionRequested => {
-                let tool = data.get("tool").and_then(|tool| tool["toolCallId"].as_str());
-                let wait = Wait {
-                    open: open(vec![KeyValue::new(names::INTERACTION_ID, text("interactionId"))]),
-                    node: text("nodeId"),
-                    tool_call: tool.map(str::to_owned),
-                };
-                thread.questions.insert(text("interactionId"), wait);
+                let call = data.get("tool").and_then(|tool| tool["toolCallId"].as_str());
+                let asked = call.map(|call| (text("interactionId"), call.to_owned()));
+                thread.asked.extend(asked);
             }
             EventType::InteractionAnswered | EventType::InteractionTimedOut | EventType::InteractionWithdrawn => {
-                if let Some(mut wait) = thread.questions.remove(&text("interactionId")) {
-                    let call = wait.tool_call.as_ref().and_then(|id| thread.tools.get_mut(id));
-                    if let Some(call) = call {
-                        call.began = event.timestamp;
-                    }
-                    let end = match event.raised.event_type {
-                        EventType::InteractionAnswered => "answered",
-                        EventType::InteractionTimedOut => "timed_out",
-                        _other => "withdrawn",
-                    };
-                    wait.open.attributes.push(KeyValue::new(names::WAIT_END, end));
-                    shapes.push(wait.shape(event));
+                let call = thread.asked.remove(&text("interactionId"));
+                if let Some(call) = call.and_then(|call| thread.tools.get_mut(&call)) {
+                    call.began = event.timestamp;
                 }
             }
             // One that is tried again goes on waiting.
@@ -282,7 +267,6 @@ impl Spans {
                 thread.wait = Some(Wait {
                     open: open(Vec::new()),
                     node: text("nodeId"),
-                    tool_call: None,
                 });
             }
             EventType::NodeCompleted | EventType::NodeFailed => {
@@ -328,7 +312,7 @@ impl Spans {
         let Some(run) = self.runs.get_mut(&event.run_id) else {
             return;
         };
-        let Some(thread) = run.threads.remove(&event.thread_id) else {
+        let Some(mut thread) = run.threads.remove(&event.thread_id) else {
             return;
         };
         run.forks.retain(|(by, _)| *by != event.thread_id);
@@ -339,6 +323,10 @@ impl Spans {
         // What was cut off with its thread ends with it.
         let mut open: Vec<Shape<'_>> = Vec::new();
         open.extend(thread.chat.map(|chat| chat.shape(event, None, error)));
+        // A call that nobody has allowed did not begin.
+        thread
+            .tools
+            .retain(|id, _| !thread.asked.values().any(|asked| asked == id));
         for mut call in thread.tools.into_values() {
             call.attributes
                 .push(KeyValue::new(names::OPERATION, names::EXECUTE_TOOL));
@@ -349,8 +337,7 @@ impl Spans {
                 .join
                 .map(|join| join.shape(event, "join", "join".into(), SpanKind::Internal)),
         );
-        let waits = thread.wait.into_iter().chain(thread.questions.into_values());
-        open.extend(waits.map(|wait| wait.shape(event)));
+        open.extend(thread.wait.map(|wait| wait.shape(event)));
         let own = thread_span(&event.run_id, &event.thread_id);
         for mut shape in open {
             shape.parent = Some(own);

@@ -143,27 +143,14 @@ fn contents_stand_in_spans_on_request_alone() {
 }
 
 #[test]
-fn a_wait_is_a_span_of_its_own_with_its_question() {
+fn a_wait_is_a_span_of_its_own_and_a_wait_for_a_person_is_none() {
     let spans = spans(&events("waits"), false);
-    let lasted = |name: &str| {
-        let span = named(&spans, name);
-        span.end_time
-            .duration_since(span.start_time)
-            .expect("in order")
-            .as_secs()
-    };
-    assert_eq!((lasted("wait pause"), lasted("wait ask")), (5, 60));
+    let wait = named(&spans, "wait pause");
+    let lasted = wait.end_time.duration_since(wait.start_time).expect("in order");
+    assert_eq!((lasted.as_secs(), &*attributes(wait)[names::NODE_ID]), (5, "pause"));
     let main = named(&spans, "invoke_workflow waits").span_context.span_id();
-    for name in ["wait pause", "wait ask"] {
-        assert_eq!(named(&spans, name).parent_span_id, main, "{name}");
-    }
-    let asked = attributes(named(&spans, "wait ask"));
-    assert!(asked[names::INTERACTION_ID].contains(".0."), "{asked:?}");
-    assert_eq!(
-        (asked[names::WAIT_END].as_str(), asked[names::NODE_ID].as_str()),
-        ("timed_out", "ask")
-    );
-    assert!(!attributes(named(&spans, "wait pause")).contains_key(names::INTERACTION_ID));
+    assert_eq!(wait.parent_span_id, main);
+    assert_eq!(spans.len(), 2, "{spans:?}");
 }
 
 /// Events of one thread, a second apart.
@@ -180,7 +167,7 @@ fn told(raised: impl IntoIterator<Item = RaisedEvent>) -> Vec<Event> {
 }
 
 #[test]
-fn what_a_person_takes_is_in_no_span_of_work_and_a_wait_that_is_cut_off_ends_with_its_thread() {
+fn what_a_person_takes_is_in_no_span_of_work_and_a_call_that_nobody_allowed_has_none() {
     let call = || {
         [
             ("toolCallId", json!("c")),
@@ -211,15 +198,27 @@ fn what_a_person_takes_is_in_no_span_of_work_and_a_wait_that_is_cut_off_ends_wit
         (seconds(span.start_time).ok(), seconds(span.end_time).ok())
     };
     let whole = spans(&told(begun.clone().into_iter().chain(answered)), false);
-    assert_eq!(spans_of(named(&whole, "wait ask")), (Some(3), Some(4)));
     assert_eq!(spans_of(named(&whole, "execute_tool pay")), (Some(4), Some(5)));
 
     let error = json!({"code": "CANCELLED", "message": "enough"});
     let cancelled = RaisedEvent::new(EventType::ThreadCancelled, [("error", error)]);
     let cut = spans(&told(begun.into_iter().chain([cancelled])), false);
-    let wait = named(&cut, "wait ask");
-    assert_eq!(spans_of(wait), (Some(3), Some(4)));
-    assert!(matches!(wait.status, Status::Error { .. }));
+    assert_eq!(cut.len(), 1, "the thread's own: {cut:?}");
+}
+
+#[test]
+fn a_wait_that_is_cut_off_ends_with_its_thread() {
+    let node = [("nodeId", json!("pause")), ("nodeType", json!("WAIT"))];
+    let error = json!({"code": "CANCELLED", "message": "enough"});
+    let cut = spans(
+        &told([
+            RaisedEvent::new(EventType::ThreadStarted, [("kind", json!("main"))]),
+            RaisedEvent::new(EventType::NodeStarted, node),
+            RaisedEvent::new(EventType::ThreadCancelled, [("error", error)]),
+        ]),
+        false,
+    );
+    assert!(matches!(named(&cut, "wait pause").status, Status::Error { .. }));
 }
 
 #[test]

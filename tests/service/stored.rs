@@ -37,11 +37,7 @@ async fn a_run_is_parked_and_goes_on_and_its_stream_with_the_same_ids() {
     let listed = answer(world.get("/v1/runs?status=waiting")).await.body;
     assert_eq!(listed["runs"][0]["runId"], json!(id));
     let emit = world.post(&format!("/v1/runs/{id}/emit"), &json!({"name": "paid"}));
-    assert_eq!(
-        answer(emit).await.body,
-        json!({"ok": true}),
-        "it is kept until the run goes on"
-    );
+    assert_eq!(refusal(emit).await, (404, "UNKNOWN_RUN".into()), "nobody carries it");
 
     let resumed = answer(world.post(&format!("/v1/runs/{id}/resume"), &json!({}))).await;
     assert_eq!(resumed.body, json!({"ok": true}), "{:?}", resumed.body);

@@ -4,7 +4,6 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::routing::post;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
-use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
 use reqwest::Client;
@@ -115,24 +114,11 @@ async fn a_run_whose_service_is_killed_goes_on_in_its_trace_and_no_span_is_expor
             "invoke_workflow inner",
             "invoke_workflow main",
             "join join",
-            "wait ask",
             "wait w"
         ]
     );
     let span_of = |name: &str| run.iter().find(|span| span.name == name).expect("it is there");
-    for (wait, branch) in [("wait ask", "branch asked"), ("wait w", "branch slow")] {
-        assert_eq!(span_of(wait).parent_span_id, span_of(branch).span_id, "{wait}");
-    }
-    let texts = span_of("wait ask").attributes.iter().filter_map(|pair| {
-        let Some(Value::StringValue(text)) = pair.value.as_ref()?.value.as_ref() else {
-            return None;
-        };
-        Some((&*pair.key, &**text))
-    });
-    let texts: Vec<_> = texts.collect();
-    for pair in [("pirn.interaction.id", &*question), ("pirn.wait.end", "answered")] {
-        assert!(texts.contains(&pair), "{texts:?}");
-    }
+    assert_eq!(span_of("wait w").parent_span_id, span_of("branch slow").span_id);
     let roots = run.iter().filter(|span| span.parent_span_id.is_empty());
     assert_eq!(roots.count(), 1);
     for span in run.iter().filter(|span| !span.parent_span_id.is_empty()) {

@@ -133,7 +133,7 @@ pub enum ToSupervisor {
     TriggersQuiet,
     /// Kept by whoever carries the run: a budget has refused a model call. What it went by is kept with this, before anybody is told.
     CallRefused {
-        /// Whose.
+        /// The thread that makes it.
         thread: ThreadNo,
         /// The call.
         effect: EffectId,

@@ -5,7 +5,7 @@
 //! 2. Nothing in here takes long, asks for the time, or does anything outside of the server: what a run does it does in the
 //!    process that carries it. There is nothing that a cancelled call would leave running.
 //! 3. Calls go one way: a run calls its base, its contents, its session; those call nobody back. So none waits for another in a ring.
-//!    What goes back is sent, and nobody waits for it.
+//!    An answer back is sent, and nobody waits for it.
 //! 4. State is read key by key (`lazy_state`): a step of a long run moves as much as one of a short run.
 
 mod call;
