@@ -44,7 +44,9 @@ async fn a_run_is_parked_and_goes_on_and_its_stream_with_the_same_ids() {
     let request = world
         .get(&format!("/v1/runs/{id}/events"))
         .header("last-event-id", seen);
-    let later = Events::open(request).await.all().await;
+    let later = Events::open(request).await;
+    answer(world.post(&format!("/v1/runs/{id}/emit"), &json!({"name": "paid"}))).await;
+    let later = later.all().await;
     assert_eq!(later.first().and_then(|event| event.id), Some(seen + 1));
     assert_eq!(later.last().expect("an end").json["status"], "COMPLETED");
 }
