@@ -79,23 +79,25 @@ create table pirn.names(
   value text not null
 );
 
--- The value of a name: this one where it has none. Of the names the last so many are kept.
+-- The value of a name: this one where it has none. Of the names the last so many are kept. Who asks for the same name waits, so
+-- that no number is spent on a name that is settled by then: it would push out another.
 create function pirn.settle(of_name text, new_value text, most bigint) returns text language plpgsql as $$
 declare
   settled text;
   last bigint;
 begin
-  loop
-    select value into settled from pirn.names where name = of_name;
-    if found then
-      return settled;
-    end if;
-    insert into pirn.names(name, value) values (of_name, new_value) on conflict do nothing returning number into last;
-    if found then
-      delete from pirn.names where number <= last - most;
-      return new_value;
-    end if;
-  end loop;
+  select value into settled from pirn.names where name = of_name;
+  if found then
+    return settled;
+  end if;
+  perform pg_advisory_xact_lock(hashtextextended('pirn.names ' || of_name, 0));
+  select value into settled from pirn.names where name = of_name;
+  if found then
+    return settled;
+  end if;
+  insert into pirn.names(name, value) values (of_name, new_value) returning number into last;
+  delete from pirn.names where number <= last - most;
+  return new_value;
 end $$;
 
 -- Refuses: rolls back what its caller did since its block began.
