@@ -14,7 +14,7 @@ use pirn_tests::world::{line, node, run_in};
 use serde_json::{Value, json};
 
 use crate::counted_cache::{Log, read};
-use crate::{aimock, engine, profile};
+use crate::{Weather, aimock, engine, profile};
 
 /// Questions of the conversation.
 const QUESTIONS: usize = 80;
@@ -46,15 +46,11 @@ fn result() -> String {
 }
 
 /// The weather, at length.
-struct Weather;
+struct AtLength;
 
-impl Tool for Weather {
+impl Tool for AtLength {
     fn spec(&self) -> ToolSpec {
-        ToolSpec {
-            name: "weather".to_owned(),
-            description: "The weather of a city".to_owned(),
-            parameters: json!({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}),
-        }
+        Weather.spec()
     }
 
     fn call(&self, arguments: Value, _: pirn_actors::host::WorkClock) -> BoxFuture<'static, Result<String, String>> {
@@ -156,7 +152,7 @@ fn by_pirn() -> (Figures, usize) {
     let mut bundle = line("talks", &asks);
     bundle["config"] = json!({"tokenLimit": LIMIT, "tokenizer": "estimate"});
     let builder = engine([profile(&server, &json!({"stream": false}))])
-        .tool(Arc::new(Weather))
+        .tool(Arc::new(AtLength))
         .compression(&Compression::summarize().profile("m").keep_recent(KEEP));
     let ran = run_in(builder, &bundle, Value::Null, Vec::new());
     assert_eq!(ran.report.status, ThreadStatus::Completed, "{:?}", ran.report.error);
