@@ -88,14 +88,7 @@ fn resume_all_takes_answers_that_are_given_beforehand() {
 fn several_runs_are_moved_at_once_and_each_says_whether_it_fits() {
     let folder = folder("waits-moved");
     for id in ["r", "s"] {
-        let arguments = ["run", "main.json", "--store", "runs.db", "--run-id", id];
-        let mut child = start_in(folder.path(), &arguments, &[]);
-        let mut lines = BufReader::new(child.stderr.take().expect("piped"))
-            .lines()
-            .map_while(Result::ok);
-        waits(&mut lines);
-        child.kill().expect("it runs");
-        child.wait().expect("it ends");
+        killed_while_it_asks(&folder, &["run", "main.json", "--store", "runs.db", "--run-id", id]);
     }
     let fits = folder.read("main.json").replace("[first, second]", "[second]");
     let other = folder.read("main.json").replace("Which?", "What?");
@@ -228,7 +221,7 @@ fn the_place_of_a_config_is_kept_with_its_run_and_pruned_with_it() {
     assert_eq!(kept(), None);
 }
 
-/// A run that waits for consent to a call, in a process that is killed then; `begin` are the process's arguments.
+/// A run that waits for a person, in a process that is killed then; `begin` are the process's arguments.
 fn killed_while_it_asks(folder: &Folder, begin: &[&str]) {
     let mut child = start_in(folder.path(), begin, &[]);
     drop(child.stdin.take());
