@@ -176,7 +176,8 @@ impl RunHandle {
         self.answer_as(Some(by.into()), id, answer.into()).await
     }
 
-    async fn answer_as(&self, by: Option<Arc<str>>, id: &str, answer: Value) -> Result<(), AnswerRefused> {
+    /// As [`RunHandle::answer`], in somebody's name where there is one.
+    pub(crate) async fn answer_as(&self, by: Option<Arc<str>>, id: &str, answer: Value) -> Result<(), AnswerRefused> {
         let (setter, taken) = completion();
         self.started
             .answer(id, Arc::new(answer), by, move |result| setter.set(result));

@@ -22,11 +22,8 @@ impl Service {
                 answer,
                 by,
             } => {
-                let taken = match by {
-                    Some(by) => run.handle.answer_by(by, &interaction_id, answer).await,
-                    None => run.handle.answer(&interaction_id, answer).await,
-                };
-                taken.map_err(|refused| not_taken(&refused))
+                let taken = run.handle.answer_as(by.map(Into::into), &interaction_id, answer);
+                taken.await.map_err(|refused| not_taken(&refused))
             }
             Steering::Emit { name, data } => {
                 run.live()?.emit(name, data);

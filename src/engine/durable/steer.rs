@@ -108,16 +108,10 @@ impl Engine {
                 interaction_id,
                 answer,
                 by,
-            } => {
-                let answered = match by {
-                    Some(by) => run.answer_by(by, &interaction_id, answer).await,
-                    None => run.answer(&interaction_id, answer).await,
-                };
-                match answered {
-                    Err(AnswerRefused::NotOpen) if !self.shared().carries(run_id) => Ok(false),
-                    answered => answered.map(|()| true).map_err(ResumeError::Answer),
-                }
-            }
+            } => match run.answer_as(by.map(Into::into), &interaction_id, answer).await {
+                Err(AnswerRefused::NotOpen) if !self.shared().carries(run_id) => Ok(false),
+                answered => answered.map(|()| true).map_err(ResumeError::Answer),
+            },
             Steering::Emit { name, data } => {
                 run.emit(name, data);
                 match run.kept().await {
