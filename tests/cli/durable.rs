@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::command::{Ended, pirn_in, start_in};
 use crate::folder::Folder;
+use crate::lazyfs::LazyFs;
 
 const NODES: usize = 6;
 
@@ -69,43 +70,56 @@ fn kills() -> usize {
     wanted.unwrap_or(NODES)
 }
 
+/// Kills a run in its call `kill`, resumes it after `then`, and looks at the calls.
+fn killed_in_a_call_and_resumed(folder: &Folder, store: &str, kill: usize, then: impl FnOnce()) {
+    let mut gate = gate(folder);
+    let arguments = ["run", "main.json", "--store", store, "--run-id", "run-1"];
+    let mut child = start_in(folder.path(), &arguments, &[]);
+    assert!(gate.nth(kill).is_some());
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
+    then();
+
+    let runs = |arguments: &[&str]| runs(folder, &[arguments, &["--store", store, "--output", "json"]].concat());
+    let listed = runs(&["list"]).json();
+    let is_over = listed["runs"][0]["status"] == "COMPLETED";
+    assert!(is_over || listed["runs"][0]["status"] == "UNFINISHED", "{listed}");
+    let report = runs(&[if is_over { "show" } else { "resume" }, "run-1"]);
+    assert_eq!(report.code, Some(0), "{}", report.stderr);
+    let report = report.json();
+    assert_eq!(report["output"], "all done");
+    let repeated: Vec<&str> = report["repeated"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|one| one["effectId"].as_str())
+        .collect();
+    let made = made(folder);
+    assert_eq!(made.len(), NODES, "one key a node: {made:?}");
+    for (line, times) in made {
+        let (node, key) = line.split_once(' ').expect("two words");
+        let had_answered = node[1..].parse::<usize>().expect("a number") < kill;
+        assert!(
+            times == 1 || (times == 2 && repeated.contains(&key) && !had_answered),
+            "{line}: {times} times, {repeated:?}"
+        );
+    }
+}
+
 #[test]
 fn a_run_that_is_killed_is_resumed_and_makes_each_call_once_or_says_that_it_did_not() {
     for kill in 0..kills() {
         let folder = folder(&format!("killed-{kill}"));
-        let mut gate = gate(&folder);
-        let arguments = ["run", "main.json", "--store", "runs.db", "--run-id", "run-1"];
-        let mut child = start_in(folder.path(), &arguments, &[]);
-        assert!(gate.nth(kill % NODES).is_some());
-        child.kill().expect("it runs");
-        child.wait().expect("it ends");
+        killed_in_a_call_and_resumed(&folder, "runs.db", kill % NODES, || ());
+    }
+}
 
-        let listed = runs(&folder, &["list", "--output", "json"]).json();
-        let is_over = listed["runs"][0]["status"] == "COMPLETED";
-        assert!(is_over || listed["runs"][0]["status"] == "UNFINISHED", "{listed}");
-        let report = if is_over {
-            runs(&folder, &["show", "run-1", "--output", "json"])
-        } else {
-            runs(&folder, &["resume", "run-1", "--output", "json"])
-        };
-        assert_eq!(report.code, Some(0), "{}", report.stderr);
-        let report = report.json();
-        assert_eq!(report["output"], "all done");
-        let repeated: Vec<&str> = report["repeated"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(|one| one["effectId"].as_str())
-            .collect();
-        let made = made(&folder);
-        assert_eq!(made.len(), NODES, "one key a node: {made:?}");
-        for (line, times) in made {
-            let key = line.split_once(' ').expect("two words").1;
-            assert!(
-                times == 1 || (times == 2 && repeated.contains(&key)),
-                "{line}: {times} times, {repeated:?}"
-            );
-        }
+#[test]
+fn a_run_whose_machine_lost_power_makes_no_call_again_that_had_answered() {
+    for cut in 0..20 {
+        let folder = folder(&format!("power-{cut}"));
+        let Some(mut disk) = LazyFs::mount(&folder) else { return };
+        killed_in_a_call_and_resumed(&folder, "disk/runs.db", cut % NODES, || disk.loses_power());
     }
 }
 

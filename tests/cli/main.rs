@@ -17,6 +17,8 @@ mod graph;
 mod harsh;
 mod help;
 mod init;
+#[cfg(unix)]
+mod lazyfs;
 mod mistakes;
 #[cfg(feature = "providers")]
 mod models;
