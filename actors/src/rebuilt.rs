@@ -171,7 +171,7 @@ impl Seen {
     }
 
     pub(crate) fn saw(&mut self, replayed: Replayed<'_>) {
-        self.open.saw(replayed);
+        self.open.saw(&replayed);
         match replayed {
             Replayed::Told(told) => {
                 self.steps += 1;
@@ -183,7 +183,7 @@ impl Seen {
                 }
                 self.told(&told.message);
             }
-            Replayed::Did(at, effects) => effects.iter().for_each(|effect| self.did(at, effect)),
+            Replayed::Did(at, effects) => effects.drain(..).for_each(|effect| self.did(at, effect)),
         }
     }
 
@@ -221,24 +221,26 @@ impl Seen {
         }
     }
 
-    fn did(&mut self, at: Millis, effect: &Effect) {
+    fn did(&mut self, at: Millis, effect: Effect) {
         match effect {
             Effect::Emit {
                 workflow_id,
                 thread_id,
                 event,
-            } => self.raise(at, workflow_id, thread_id, event),
+            } => self.raise(at, &workflow_id, &thread_id, event),
             Effect::EmitAll {
                 workflow_id,
                 thread_id,
                 events,
-            } => events
-                .iter()
-                .for_each(|event| self.raise(at, workflow_id, thread_id, event)),
+            } => {
+                for event in events {
+                    self.raise(at, &workflow_id, &thread_id, event);
+                }
+            }
             Effect::QuiesceTriggers => self.asked_triggers = self.events.len() as u64,
-            Effect::Thread { thread, effect } => self.asked(at, *thread, effect),
+            Effect::Thread { thread, effect } => self.asked(at, thread, &effect),
             Effect::ThreadEnded { thread } => {
-                self.answered.remove(thread);
+                self.answered.remove(&thread);
             }
             Effect::Begin { .. }
             | Effect::AwaitSession
@@ -254,7 +256,7 @@ impl Seen {
         }
     }
 
-    fn raise(&mut self, timestamp: Millis, workflow_id: &Arc<str>, thread_id: &Arc<str>, raised: &RaisedEvent) {
+    fn raise(&mut self, timestamp: Millis, workflow_id: &Arc<str>, thread_id: &Arc<str>, raised: RaisedEvent) {
         let source = Source {
             run_id: Arc::clone(&self.run_id),
             workflow_id: Arc::clone(workflow_id),
@@ -262,7 +264,7 @@ impl Seen {
             timestamp,
         };
         let sequence = self.events.len() as u64 + 1;
-        self.events.push(Arc::new(source.event(sequence, raised.clone())));
+        self.events.push(Arc::new(source.event(sequence, raised)));
     }
 
     fn asked(&mut self, at: Millis, thread: ThreadNo, effect: &thread::Effect) {

@@ -44,10 +44,10 @@ pub struct OpenEffects {
 
 impl OpenEffects {
     /// Takes in what the run goes through, in order.
-    pub fn saw(&mut self, replayed: Replayed<'_>) {
+    pub fn saw(&mut self, replayed: &Replayed<'_>) {
         match replayed {
             Replayed::Told(told) => self.told(&told.message),
-            Replayed::Did(at, effects) => effects.iter().for_each(|effect| self.did(at, effect)),
+            Replayed::Did(at, effects) => effects.iter().for_each(|effect| self.did(*at, effect)),
         }
     }
 

@@ -168,12 +168,12 @@ impl BegunRecord {
 }
 
 /// Something that a rebuilt run goes through once more.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub enum Replayed<'a> {
     /// It was told this.
     Told(&'a Told),
-    /// It wanted this done.
-    Did(Millis, &'a [Effect]),
+    /// It wanted this done, which is there to be taken.
+    Did(Millis, &'a mut Vec<Effect>),
 }
 
 /// The place where what was written down does not fit the run: the workflow, or what steps it, is another.
@@ -238,14 +238,14 @@ impl RunMachine {
         let (mut now, mut did) = (begun.at, Vec::new());
         listen(world, begun.listening);
         let mut machine = Self::new(now, begun.seed, world, &mut did);
-        saw(Replayed::Did(now, &did));
+        saw(Replayed::Did(now, &mut did));
         let mut step = |machine: &mut Self, now: Millis, world: &mut W, saw: &mut dyn FnMut(Replayed<'_>)| {
             let Some(message) = machine.next_message() else {
                 return false;
             };
             did.clear();
             machine.step_again(now, message, world, &mut did);
-            saw(Replayed::Did(now, &did));
+            saw(Replayed::Did(now, &mut did));
             true
         };
         for (told, number) in told.into_iter().zip(1..) {

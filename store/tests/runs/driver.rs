@@ -155,7 +155,7 @@ impl<'a> Driver<'a> {
         let now = told.last().map_or(begun.at, |told| told.at);
         let (mut open, mut events) = (OpenEffects::default(), Vec::new());
         let machine = RunMachine::replay(begun, told, &mut world, |_, _| {}, &mut |replayed| {
-            open.saw(replayed);
+            open.saw(&replayed);
             if let Replayed::Did(_, effects) = replayed {
                 events.extend(
                     effects
@@ -247,7 +247,7 @@ impl<'a> Driver<'a> {
             bounds: self.machine.call_bounds().to_vec(),
             message,
         };
-        self.open.saw(Replayed::Told(&told));
+        self.open.saw(&Replayed::Told(&told));
         self.waits.told(&told.message);
         let mut record = Record::new(now, serde_json::to_string(&told).expect("is written"));
         record.effect = effect;
@@ -267,8 +267,8 @@ impl<'a> Driver<'a> {
         }
     }
 
-    fn saw(&mut self, step: u64, effects: Vec<Effect>) {
-        self.open.saw(Replayed::Did(self.now, &effects));
+    fn saw(&mut self, step: u64, mut effects: Vec<Effect>) {
+        self.open.saw(&Replayed::Did(self.now, &mut effects));
         for effect in &effects {
             self.waits.did(effect);
         }
