@@ -6,22 +6,16 @@
 //! - `local WORKLOAD SIZE ROUNDS`: the same on the thread that measures
 //! - `row WORKLOAD SIZE`: the table's rows of one workload
 //! - `memory threads|runs COUNT`: bytes that one of them costs while it waits
-//! - `memory parked COUNT`: the same of durable runs that have left memory, and the time until one is back
-//! - `durable`: durable runs beside raw SQLite and a bare `fdatasync`; `durable PART ...`: of `steps`, `alone`, `syncs`, `rebuilt` and `ready` those
-//! - `shared`: runs in PostgreSQL that 1, 2 and 4 workers carry, beside absurd's own functions and embedded SQLite; it starts a server of
-//!   its own, and says so where none is installed
 //! - `command PIRN FOLDER`: the binary PIRN from outside: cold start, and a large file validated
-//! - `scripts`: microseconds a step that evaluates something takes, in place and on each script level
 //! - `peer`: Pirn on what the peers of other languages do, a JSON line each as they print them
 //! - `others FILE`: a table of such lines
 //!
-//! `memory`, `durable`, `shared`, `command` and `scripts` print rows of a Markdown table: what, measured, at most. What is durable lies in a
-//! folder of the system's for temporary files (`TMPDIR`): on that disk it is measured.
+//! `memory` and `command` print rows of a Markdown table: what, measured, at most.
 
 use std::io::Write as _;
 
 use crate::sides::{Spin, local, pirn::Bench};
-use crate::{Side, Workload, command, durable, memory, others, report, scripts, shared};
+use crate::{Side, Workload, command, memory, others, report};
 
 /// Does what the program's arguments say; `others` stand beside Pirn and raw tokio.
 ///
@@ -29,10 +23,6 @@ use crate::{Side, Workload, command, durable, memory, others, report, scripts, s
 /// Fails if the arguments are invalid, or something cannot be measured or written.
 #[allow(clippy::disallowed_methods)] // a benchmark has no host port
 pub fn main(beside: Vec<Side>) -> std::io::Result<()> {
-    // This program is the worker of its own scripts.
-    if pirn::script::serve_worker().is_some() {
-        return Ok(());
-    }
     let runtime = tokio::runtime::Runtime::new()?;
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -78,49 +68,12 @@ pub fn main(beside: Vec<Side>) -> std::io::Result<()> {
             let bytes = runtime.block_on(memory::a_run(number(count)?))?;
             writeln!(out, "| a waiting run (of {count}) | {bytes:.0} bytes | 4,096 bytes |")
         }
-        ["memory", "parked", count] => {
-            let folder = tempfile::tempdir()?;
-            let count = number(count)?;
-            let (bytes, back) = runtime.block_on(memory::a_parked_run(count, folder.path()))?;
-            writeln!(out, "| a parked run (of {count}) | {bytes:.0} bytes | 4,096 bytes |")?;
-            let [min, median, max] = [back.min(), back.median(), back.max()].map(|us| us / 1e3);
-            writeln!(
-                out,
-                "| a parked run (of {count}) is back | {min:.2} / {median:.2} / {max:.2} ms (min / median / max) | |"
-            )
-        }
-        ["durable", ref parts @ ..] => {
-            for part in if parts.is_empty() { &durable::PARTS } else { parts } {
-                let folder = tempfile::tempdir()?;
-                runtime.block_on(durable::measure(part, folder.path(), |(what, measured, most)| {
-                    writeln!(out, "| {what} | {measured} | {most} |")
-                }))?;
-            }
-            Ok(())
-        }
-        ["shared"] => runtime.block_on(shared::measure(|(what, measured, most)| {
-            writeln!(out, "| {what} | {measured} | {most} |")
-        })),
-        ["shared-worker", side, url, at_once, steps] => {
-            runtime.block_on(shared::work(side, url, number(at_once)?, number(steps)?))
-        }
         ["command", pirn, folder] => {
             for (times, most) in command::measure(pirn.as_ref(), folder.as_ref())? {
                 let [min, median, max] = [times.min(), times.median(), times.max()].map(|us| us / 1e3);
                 writeln!(
                     out,
                     "| {} | {min:.1} / {median:.1} / {max:.1} ms (min / median / max) | {most} ms |",
-                    times.side
-                )?;
-            }
-            Ok(())
-        }
-        ["scripts"] => {
-            for times in runtime.block_on(scripts::measure())? {
-                let [min, median] = [times.min(), times.median()];
-                writeln!(
-                    out,
-                    "| a step: {} | {min:.1} / {median:.1} us (min / median) | |",
                     times.side
                 )?;
             }
@@ -137,8 +90,8 @@ pub fn main(beside: Vec<Side>) -> std::io::Result<()> {
             write!(out, "{}", table.map_err(|fault| usage(&fault))?)
         }
         _ => Err(usage(
-            "once|count|local WORKLOAD SIZE ROUNDS, row WORKLOAD SIZE, memory threads|runs|parked COUNT, durable [PART ...], shared, command PIRN FOLDER, \
-             scripts, peer, others FILE, or nothing",
+            "once|count|local WORKLOAD SIZE ROUNDS, row WORKLOAD SIZE, memory threads|runs COUNT, command PIRN FOLDER, peer, others FILE, \
+             or nothing",
         )),
     }
 }
@@ -170,10 +123,15 @@ fn named(name: &str, size: usize) -> std::io::Result<Workload> {
     })
 }
 
-fn number(text: &str) -> std::io::Result<usize> {
+/// A size, or a number of rounds.
+///
+/// # Errors
+/// Fails if it is no whole number.
+pub fn number(text: &str) -> std::io::Result<usize> {
     text.parse().map_err(|_| usage("sizes and rounds are whole numbers"))
 }
 
-fn usage(what: &str) -> std::io::Error {
+/// What a program says of arguments that it does not understand.
+pub fn usage(what: &str) -> std::io::Error {
     std::io::Error::new(std::io::ErrorKind::InvalidInput, what)
 }

@@ -4,16 +4,11 @@
 pub mod cli;
 pub mod command;
 pub mod compare;
-pub mod durable;
 pub mod limit;
 pub mod memory;
 pub mod others;
 pub mod picture;
 pub mod report;
-pub mod scripts;
-#[path = "../../engines/postgres/tests/server/mod.rs"]
-mod server;
-pub mod shared;
 pub mod sides;
 pub mod table;
 pub mod workload;

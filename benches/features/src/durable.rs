@@ -8,15 +8,15 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use pirn::store::{SqliteStore, Store};
-use pirn::{Engine, RunHandle, ThreadStatus};
+use pirn::{Engine, EngineBuilder, RunHandle, ThreadStatus};
 use pirn_test_disk::{Disk, Kind, VFS};
 use rusqlite::Connection;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use crate::compare::Times;
-use crate::sides::workflows::{asks, line};
-use crate::timed;
+use pirn_benches::compare::Times;
+use pirn_benches::sides::workflows::{asks, line};
+use pirn_benches::timed;
 
 const ROUNDS: usize = 7;
 
@@ -35,16 +35,13 @@ const RUNS: usize = 100_000;
 const LIVE: usize = 1_000;
 
 /// A row: what, what was measured, at most.
-pub type Line = (String, String, String);
+pub(crate) type Line = (String, String, String);
 
 /// The parts of what is measured, each by itself where it is named.
-pub const PARTS: [&str; 5] = ["steps", "alone", "syncs", "rebuilt", "ready"];
+pub(crate) const PARTS: [&str; 5] = ["steps", "alone", "syncs", "rebuilt", "ready"];
 
 /// One of [`PARTS`], in `folder`, on whose disk it is measured; `tell` hears each row as soon as it is there.
-///
-/// # Errors
-/// Fails if something cannot be written there, does not come to its end, or `tell` fails.
-pub async fn measure(part: &str, folder: &Path, mut tell: impl FnMut(Line) -> Result<()>) -> Result<()> {
+pub(crate) async fn measure(part: &str, folder: &Path, mut tell: impl FnMut(Line) -> Result<()>) -> Result<()> {
     match part {
         "steps" => {
             for runs in [32, 1_000] {
@@ -72,27 +69,32 @@ pub async fn measure(part: &str, folder: &Path, mut tell: impl FnMut(Line) -> Re
 async fn throughput(folder: &Path, runs: usize) -> Result<Line> {
     let steps = (STEPS / runs).max(20);
     let engine = engine(open(folder, &format!("steps-{runs}.db"))?, steps)?;
+    let kept_nowhere = row(Engine::builder(), steps, &call())?;
     let raw = Raw::open(&folder.join(format!("raw-{runs}.db")))?;
-    let (mut own, mut beside) = (Vec::new(), Vec::new());
+    let (mut own, mut beside, mut in_memory) = (Vec::new(), Vec::new(), Vec::new());
     // The first round of each warms up.
     for round in 0..=ROUNDS {
         let (us, raw_us) = (play(&engine, runs).await?, raw.play(runs, steps).await?);
+        let memory_us = play(&kept_nowhere, runs).await?;
         if round > 0 {
             own.push(us);
             beside.push(raw_us);
+            in_memory.push(memory_us);
         }
     }
     close(engine).await;
-    let (own, beside) = (sorted("pirn", own), sorted("raw", beside));
+    let [own, beside, in_memory] =
+        [("pirn", own), ("raw", beside), ("in memory", in_memory)].map(|(of, us)| sorted(of, us));
     let rate = |us: f64| (runs * steps) as f64 / us * 1e6;
     let times = beside.min() / own.min();
     Ok((
         format!("durable steps, {runs} runs of {steps}"),
         format!(
-            "{:.0} steps/s, raw SQLite {:.0}: {times:.2} x (medians {:.2} x)",
+            "{:.0} steps/s, raw SQLite {:.0}: {times:.2} x (medians {:.2} x); without a store {:.0}",
             rate(own.min()),
             rate(beside.min()),
-            beside.median() / own.median()
+            beside.median() / own.median(),
+            rate(in_memory.min()),
         ),
         "at least 0.7 x".to_owned(),
     ))
@@ -228,7 +230,7 @@ async fn rebuilt(folder: &Path) -> Result<Line> {
         edges.push(json!({"from": "ask", "to": end}));
     }
     workflow["config"] = json!({"maxSteps": LONG + 10});
-    let first = built(open(folder, "long.db")?, &workflow)?;
+    let first = built(Engine::builder().store(open(folder, "long.db")?), &workflow)?;
     let run = first.run("main").run_id("long").start().map_err(Error::other)?;
     while run.interactions().await.is_empty() {
         tokio::task::yield_now().await;
@@ -238,7 +240,7 @@ async fn rebuilt(folder: &Path) -> Result<Line> {
     close(first).await;
     let mut times = Vec::new();
     for _ in 0..ROUNDS {
-        let engine = built(open(folder, "long.db")?, &workflow)?;
+        let engine = built(Engine::builder().store(open(folder, "long.db")?), &workflow)?;
         let (us, there) = timed(async {
             let run = engine.resume("long").start().await.map_err(Error::other)?;
             Result::Ok(run.status().await)
@@ -259,7 +261,7 @@ async fn rebuilt(folder: &Path) -> Result<Line> {
 /// The time until a store of many runs is open and its live ones are under way again.
 async fn opened(folder: &Path) -> Result<Line> {
     let workflows = json!({"workflows": [asks(), line("short", 0, &call())]});
-    let engine = built(open(folder, "many.db")?, &workflows)?;
+    let engine = built(Engine::builder().store(open(folder, "many.db")?), &workflows)?;
     for first in (LIVE..RUNS).step_by(1_000) {
         let runs = (first..(first + 1_000).min(RUNS)).map(|_| engine.start("short", json!(0)));
         for run in runs.collect::<std::result::Result<Vec<_>, _>>().map_err(Error::other)? {
@@ -276,7 +278,7 @@ async fn opened(folder: &Path) -> Result<Line> {
     let (mut times, mut opens) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let (open_us, store) = timed(async { open(folder, "many.db") }).await;
-        let engine = built(store?, &workflows)?;
+        let engine = built(Engine::builder().store(store?), &workflows)?;
         let (us, recovered) = timed(engine.recover()).await;
         let recovered = recovered.map_err(Error::other)?;
         if recovered.len() != LIVE || recovered.iter().any(|(_, run)| run.is_err()) {
@@ -364,23 +366,23 @@ fn call() -> Value {
 
 /// An engine whose workflow `main` is so many calls.
 pub(crate) fn engine(store: impl Store, steps: usize) -> Result<Engine> {
-    row(store, steps, &call())
+    row(Engine::builder().store(store), steps, &call())
 }
 
 fn pure_engine(store: SqliteStore, steps: usize) -> Result<Engine> {
-    row(store, steps, &json!({"type": "CODE", "config": {"function": "pure"}}))
+    let node = json!({"type": "CODE", "config": {"function": "pure"}});
+    row(Engine::builder().store(store), steps, &node)
 }
 
-fn row(store: impl Store, steps: usize, node: &Value) -> Result<Engine> {
+fn row(builder: EngineBuilder, steps: usize, node: &Value) -> Result<Engine> {
     let mut workflow = line("main", steps, node);
     workflow["config"] = json!({"maxSteps": steps + 2});
-    built(store, &workflow)
+    built(builder, &workflow)
 }
 
-fn built(store: impl Store, workflow: &Value) -> Result<Engine> {
+fn built(builder: EngineBuilder, workflow: &Value) -> Result<Engine> {
     let answer = || Ok::<_, String>(json!("x".repeat(ANSWER)));
-    let engine = Engine::builder()
-        .store(store)
+    let engine = builder
         .workflows(workflow.to_string())
         .function("pure", move |_| answer())
         .async_function("work", move |_| std::future::ready(answer()))

@@ -36,7 +36,7 @@ const MOST: f64 = 1.3;
 ///
 /// # Errors
 /// Fails if the server or a worker does, or `tell`.
-pub async fn measure(mut tell: impl FnMut(Line) -> Result<()>) -> Result<()> {
+pub(crate) async fn measure(mut tell: impl FnMut(Line) -> Result<()>) -> Result<()> {
     let Some(server) = Server::start() else { return Ok(()) };
     let url = server.database();
     server.set_up(&url);
@@ -83,7 +83,7 @@ async fn in_turns(
     url: &str,
     workers: usize,
     (at_once, steps, runs): (usize, usize, usize),
-) -> Result<(crate::compare::Times, crate::compare::Times)> {
+) -> Result<(pirn_benches::compare::Times, pirn_benches::compare::Times)> {
     let store = PostgresStore::connect(url, PostgresOptions::default()).map_err(Error::other)?;
     let puts = engine(store, steps)?;
     let crowd = |side: &'static str| (0..workers).map(move |_| Worker::start(side, url, at_once, steps));
@@ -144,7 +144,7 @@ async fn embedded() -> Result<f64> {
     let engine = engine(open(folder.path(), "runs.db")?, STEPS)?;
     let mut times = Vec::new();
     for _ in 0..=ROUNDS {
-        let (us, ended) = crate::timed(async {
+        let (us, ended) = pirn_benches::timed(async {
             let lines = (0..AT_ONCE).map(|line| {
                 let engine = engine.clone();
                 tokio::spawn(async move {
@@ -207,7 +207,7 @@ impl Worker {
 ///
 /// # Errors
 /// Fails if the server does.
-pub async fn work(side: &str, url: &str, at_once: usize, steps: usize) -> Result<()> {
+pub(crate) async fn work(side: &str, url: &str, at_once: usize, steps: usize) -> Result<()> {
     let mut words = BufReader::new(tokio::io::stdin()).lines();
     match side {
         "pirn" => {

@@ -4,17 +4,14 @@ use pirn::script::{ScriptLevel, ScriptSettings, WorkerProgram};
 use pirn::{Engine, ThreadStatus};
 use serde_json::{Value, json};
 
-use crate::compare::Times;
-use crate::timed;
+use pirn_benches::compare::Times;
+use pirn_benches::timed;
 
 const ROUNDS: usize = 31;
 const STEPS: usize = 200;
 
 /// The microseconds a step of one run takes, by what it evaluates and where.
-///
-/// # Errors
-/// Fails if no worker process can be started.
-pub async fn measure() -> std::io::Result<Vec<Times>> {
+pub(crate) async fn measure() -> std::io::Result<Vec<Times>> {
     let in_place = workflow(&json!({"type": "VARIABLE", "config": {"variableName": "n", "expression": "n + 1"}}));
     let expression =
         workflow(&json!({"type": "VARIABLE", "config": {"variableName": "n", "expression": "[n].map(n => n + 1)[0]"}}));

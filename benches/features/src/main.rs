@@ -1,0 +1,74 @@
+//! The cost of what cargo features bring: durable runs, runs that processes share, scripts.
+//!
+//! - `durable`: durable runs beside raw SQLite and a bare `fdatasync`; `durable PART ...`: of `steps`, `alone`, `syncs`, `rebuilt` and
+//!   `ready` those
+//! - `parked COUNT`: bytes of a durable run that has left memory, and the time until one is back
+//! - `shared`: runs in PostgreSQL that 1, 2 and 4 workers carry, beside absurd's own functions and embedded SQLite; it starts a server of
+//!   its own, and says so where none is installed
+//! - `scripts`: microseconds a step that evaluates something takes, in place and on each script level
+//!
+//! All print rows of a Markdown table: what, measured, at most. What is durable lies in a folder of the system's for temporary files
+//! (`TMPDIR`): on that disk it is measured.
+
+mod durable;
+mod parked;
+mod scripts;
+#[path = "../../../engines/postgres/tests/server/mod.rs"]
+mod server;
+mod shared;
+
+use std::io::Write as _;
+
+use pirn_benches::cli::{number, usage};
+
+#[allow(clippy::disallowed_methods)] // a benchmark has no host port
+fn main() -> std::io::Result<()> {
+    // This program is the worker of its own scripts.
+    if pirn::script::serve_worker().is_some() {
+        return Ok(());
+    }
+    let runtime = tokio::runtime::Runtime::new()?;
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let mut out = std::io::stdout();
+    match words[..] {
+        ["durable", ref parts @ ..] => {
+            for part in if parts.is_empty() { &durable::PARTS } else { parts } {
+                let folder = tempfile::tempdir()?;
+                runtime.block_on(durable::measure(part, folder.path(), |(what, measured, most)| {
+                    writeln!(out, "| {what} | {measured} | {most} |")
+                }))?;
+            }
+            Ok(())
+        }
+        ["parked", count] => {
+            let folder = tempfile::tempdir()?;
+            let count = number(count)?;
+            let (bytes, back) = runtime.block_on(parked::a_parked_run(count, folder.path()))?;
+            writeln!(out, "| a parked run (of {count}) | {bytes:.0} bytes | 4,096 bytes |")?;
+            let [min, median, max] = [back.min(), back.median(), back.max()].map(|us| us / 1e3);
+            writeln!(
+                out,
+                "| a parked run (of {count}) is back | {min:.2} / {median:.2} / {max:.2} ms (min / median / max) | |"
+            )
+        }
+        ["shared"] => runtime.block_on(shared::measure(|(what, measured, most)| {
+            writeln!(out, "| {what} | {measured} | {most} |")
+        })),
+        ["shared-worker", side, url, at_once, steps] => {
+            runtime.block_on(shared::work(side, url, number(at_once)?, number(steps)?))
+        }
+        ["scripts"] => {
+            for times in runtime.block_on(scripts::measure())? {
+                let [min, median] = [times.min(), times.median()];
+                writeln!(
+                    out,
+                    "| a step: {} | {min:.1} / {median:.1} us (min / median) | |",
+                    times.side
+                )?;
+            }
+            Ok(())
+        }
+        _ => Err(usage("durable [PART ...], parked COUNT, shared, or scripts")),
+    }
+}
