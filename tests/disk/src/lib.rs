@@ -9,11 +9,15 @@ mod vfs;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use rusqlite::ffi;
 
 /// The name the disks are known to SQLite by.
 pub const VFS: &str = "pirn-test-disk";
+
+/// A sync that is made is made sooner.
+const LONG: Duration = Duration::from_mins(1);
 
 /// A disk. It is gone when it is dropped and no file of it is open.
 #[derive(Debug)]
@@ -36,18 +40,13 @@ impl Platter {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn until<'a>(&self, state: MutexGuard<'a, State>, is_so: impl Fn(&State) -> bool) -> MutexGuard<'a, State> {
-        self.changed
-            .wait_while(state, |state| !is_so(state))
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn sync(&self, name: &str) -> Result<(), Refused> {
         let mut state = self.lock();
         if state.is_held {
             state.waiting += 1;
             self.changed.notify_all();
-            state = self.until(state, |state| !state.is_held);
+            let held = self.changed.wait_while(state, |state| state.is_held);
+            state = held.unwrap_or_else(PoisonError::into_inner);
             state.waiting -= 1;
         }
         state.sync(name)
@@ -205,8 +204,15 @@ impl Disk {
     }
 
     /// Waits until a sync waits.
+    ///
+    /// # Panics
+    /// None comes within a minute: a test of what is never synced fails rather than hangs.
     pub fn until_a_sync_waits(&self) {
-        drop(self.shared.until(self.state(), |state| state.waiting > 0));
+        let none_waits = |state: &mut State| state.waiting == 0;
+        let waited = self.shared.changed.wait_timeout_while(self.state(), LONG, none_waits);
+        let (state, ended) = waited.unwrap_or_else(PoisonError::into_inner);
+        drop(state);
+        assert!(!ended.timed_out(), "nothing is synced");
     }
 
     /// Those that wait go on.
