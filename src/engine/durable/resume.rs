@@ -211,20 +211,17 @@ impl Stored {
         let texts: BTreeMap<ContentHash, Arc<str>> = named.iter().copied().zip(chunks.iter().cloned()).collect();
         let begun: BegunRecord = serde_json::from_str(start).map_err(|error| unreadable(0, error.to_string()))?;
         let mut told = Vec::with_capacity(run.steps as usize);
-        // Freed when all are read: whoever frees what another thread allocates meanwhile waits for it.
-        let mut pages = Vec::new();
         while let Some(asking) = asked.take() {
             let page = asking.await?;
             if page.len() == PAGE {
                 // The store reads these while the others are decoded.
                 asked = Some(store.journal(run_id, (told.len() + PAGE) as u64, PAGE));
             }
-            for record in &page {
+            for record in page {
                 let step = told.len() as u64 + 1;
                 let read = with_result(&record.body, &texts).unwrap_or_else(|| read_told(&record.body, chunks));
                 told.push(read.map_err(|why| unreadable(step, why))?);
             }
-            pages.push(page);
         }
         let mut stored = Self {
             run,
