@@ -32,8 +32,9 @@ pub use engine::durable::{
 };
 pub use engine::{
     BlockingEvents, BuildError, CancelOnDrop, Compression, Engine, EngineBuilder, EventFilter, Events, FiringOutcome,
-    FiringReport, Graphs, Heard, History, Journal, Keeping, NodeInfo, NodeReport, NotLocalContext, RunBuilder,
-    RunHandle, RunJournal, RunReport, RunStatus, SessionState, ShutdownReport, ThreadList, ThreadReport, WorkflowInfo,
+    FiringReport, Graphs, Heard, History, Journal, Keeping, MailboxDepths, NodeInfo, NodeReport, NotLocalContext,
+    RunBuilder, RunHandle, RunJournal, RunReport, RunStatus, SessionState, ShutdownReport, ThreadList, ThreadReport,
+    WorkflowInfo,
 };
 pub use explore::explore;
 pub use pirn_actors::cause::idempotency_key;

@@ -652,6 +652,15 @@ impl RunActor {
         }
     }
 
+    /// Hears a message, and what had waited for it.
+    fn hear(&mut self, message: SupervisorMsg, context: &mut Context<Self>) {
+        let unheard = self.mailbox().hear(message);
+        self.serve(context);
+        for message in unheard {
+            self.hear(message, context);
+        }
+    }
+
     fn mailbox(&mut self) -> Rc<LocalMailbox> {
         let Self { run, spec, mailbox } = self;
         let made = mailbox.get_or_insert_with(|| {
@@ -694,10 +703,7 @@ impl Handler<SupervisorMsg> for RunActor {
     type Result = ();
 
     fn handle(&mut self, message: SupervisorMsg, context: &mut Context<Self>) {
-        let unheard = self.mailbox().hear(message);
-        self.serve(context);
-        for message in unheard {
-            self.handle(message, context);
-        }
+        self.run.supervisor.has_heard();
+        self.hear(message, context);
     }
 }

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::Weak;
 use std::time::Duration;
 
+pub use pirn_actors::engine::MailboxDepths;
 use pirn_actors::engine::{EngineShared, StartedRun};
 use pirn_actors::host::ThreadTag;
 use pirn_core::conversation::Spent;
@@ -496,6 +497,12 @@ impl Engine {
     /// Runs under way.
     pub fn live_runs(&self) -> usize {
         self.shared.live_runs()
+    }
+
+    /// The messages that wait for the engine's actors. It is counted where it is asked for: between two tasks of each of the
+    /// engine's threads, so it takes as long as the longest of these.
+    pub fn mailbox_depths(&self) -> impl Future<Output = MailboxDepths> + Send + use<> {
+        self.shared.mailbox_depths()
     }
 
     /// Counts of the scripts' threads: how many wait, run, and are stuck.

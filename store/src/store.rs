@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::claims::Claims;
 use crate::commit::Commit;
 use crate::content::ContentHash;
+use crate::figures::StoreFigures;
 use crate::pending::Pending;
 use crate::record::Record;
 use crate::run::{Run, RunFilter, RunPlace, Session, Snapshot, Timer};
@@ -22,6 +23,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// The claims on its runs, where several processes share it. None: one process has it, and carries every run.
     fn claims(&self) -> Option<&dyn Claims> {
+        None
+    }
+
+    /// The figures of its writes since it was opened. None: it does not count them.
+    fn figures(&self) -> Option<StoreFigures> {
         None
     }
 

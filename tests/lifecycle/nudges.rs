@@ -1,10 +1,11 @@
 //! Messages from outside under virtual time, where nothing else is left to happen: the clock's thread rests, and
 //! has to be told that there is something to do.
 
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
-use pirn::{Engine, EventType, Heard, RunHandle, ThreadStatus};
+use futures::executor::block_on;
+use pirn::{Engine, EventType, Heard, MailboxDepths, RunHandle, ThreadStatus};
 use pirn_tests::world::{line, node};
 use serde_json::{Map, json};
 
@@ -80,4 +81,43 @@ fn a_paused_run_at_rest_goes_on_when_it_is_resumed() {
         let report = comes(move || run.outcome_blocking()).expect("it ends");
         assert_eq!(report.status, ThreadStatus::Completed);
     }
+}
+
+/// On real threads: the arbiter is busy.
+#[test]
+fn what_waits_for_a_busy_run_is_counted_where_it_is_asked_for() {
+    let (begun, has_begun) = mpsc::channel();
+    let (go, gate) = mpsc::channel::<()>();
+    let gate = Mutex::new(gate);
+    let busy = line("busy", &[node("a", "CODE", json!({"function": "busy"}))]);
+    let engine = Engine::builder()
+        .arbiters(1)
+        .workflows(busy.to_string())
+        .function("busy", move |_| {
+            begun.send(()).map_err(|error| error.to_string())?;
+            let gate = gate.lock().map_err(|error| error.to_string())?;
+            gate.recv().map_err(|error| error.to_string())?;
+            Ok(json!(null))
+        })
+        .build()
+        .expect("valid");
+    let run = engine.run("busy").start().expect("admitted");
+    has_begun.recv().expect("it begins");
+    run.pause();
+    run.resume();
+    // Events that come together are one message.
+    run.emit("a", Map::new());
+    run.emit("b", Map::new());
+    let depths = engine.mailbox_depths();
+    go.send(()).expect("it waits");
+    assert_eq!(
+        block_on(depths),
+        MailboxDepths {
+            runs: 3,
+            ..MailboxDepths::default()
+        }
+    );
+    assert_eq!(run.outcome_blocking().status, ThreadStatus::Completed);
+    run.settled_blocking();
+    assert_eq!(block_on(engine.mailbox_depths()), MailboxDepths::default());
 }

@@ -11,8 +11,8 @@ use crate::event_bus::EventBusActor;
 use crate::host::Host;
 use crate::in_place::SharedEvaluator;
 use crate::protocol::bus::{BusMsg, BusSender, Interest};
-use crate::protocol::mailbox::mailbox;
-use crate::protocol::matcher::MatcherSender;
+use crate::protocol::mailbox::{Depth, mailbox};
+use crate::protocol::matcher::{MatcherMsg, MatcherSender};
 use crate::trigger_matcher::TriggerMatcherActor;
 
 /// An engine's own on one arbiter.
@@ -22,6 +22,8 @@ pub(super) struct Local {
     pub(super) interest: Rc<Interest>,
     pub(super) bus: BusSender,
     pub(super) matcher: MatcherSender,
+    pub(super) bus_depth: Depth<BusMsg>,
+    pub(super) matcher_depth: Depth<MatcherMsg>,
 }
 
 thread_local! {
@@ -37,6 +39,8 @@ impl Local {
         let local = Self {
             evaluator: Rc::new(RefCell::new((engine.ports.evaluator)())),
             interest: Rc::new(Interest::new()),
+            bus_depth: bus_mail.depth(),
+            matcher_depth: matcher_mail.depth(),
             bus,
             matcher,
         };

@@ -1,6 +1,7 @@
 //! The things that the runs of one engine share.
 
 mod admission;
+mod depths;
 mod elsewhere;
 mod local;
 mod rebuild;
@@ -34,6 +35,7 @@ use crate::protocol::events::{Deliver, EventFilter};
 use crate::protocol::supervisor::SupervisorMsg;
 use crate::sessions::Sessions;
 pub use admission::{AdmittedRun, RunRequest, SessionRequest};
+pub use depths::MailboxDepths;
 use local::Local;
 use run_ids::RunIds;
 use runs::Runs;

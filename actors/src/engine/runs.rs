@@ -17,6 +17,11 @@ impl Runs {
     pub(super) fn find(&self, run_id: &str) -> Option<Arc<SupervisorHandle>> {
         self.0.get(run_id).map(|run| run.value().clone())
     }
+
+    /// Number of messages that wait for any of them.
+    pub(super) fn waiting(&self) -> u64 {
+        self.0.iter().map(|run| u64::from(run.value().waiting())).sum()
+    }
 }
 
 impl Registry for Runs {

@@ -3,7 +3,9 @@
 //! An actix mailbox allocates twice for every message; this one has room for some thirty at a time. What is told comes in
 //! the order in which it was told.
 
+use std::cell::RefCell;
 use std::pin::Pin;
+use std::rc::{Rc, Weak};
 use std::task::{Context, Poll};
 
 use futures::Stream;
@@ -13,12 +15,15 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 pub(crate) struct Sender<M>(UnboundedSender<M>);
 
 /// The messages that the actor was told. Once it is dropped, so is what comes.
-pub(crate) struct Receiver<M>(UnboundedReceiver<M>);
+pub(crate) struct Receiver<M>(Rc<RefCell<UnboundedReceiver<M>>>);
+
+/// A look at a mailbox, from its actor's thread.
+pub(crate) struct Depth<M>(Weak<RefCell<UnboundedReceiver<M>>>);
 
 /// A mailbox: its handle, and what the actor takes its messages from.
 pub(crate) fn mailbox<M>() -> (Sender<M>, Receiver<M>) {
     let (sender, receiver) = unbounded_channel();
-    (Sender(sender), Receiver(receiver))
+    (Sender(sender), Receiver(Rc::new(RefCell::new(receiver))))
 }
 
 impl<M> Sender<M> {
@@ -34,10 +39,53 @@ impl<M> Clone for Sender<M> {
     }
 }
 
+impl<M> Receiver<M> {
+    /// A look at it.
+    pub(crate) fn depth(&self) -> Depth<M> {
+        Depth(Rc::downgrade(&self.0))
+    }
+}
+
+impl<M> Depth<M> {
+    /// Number of messages that wait; none once the actor is gone.
+    pub(crate) fn waiting(&self) -> usize {
+        let mail = self.0.upgrade();
+        mail.and_then(|mail| Some(mail.try_borrow().ok()?.len())).unwrap_or(0)
+    }
+}
+
+impl<M> Clone for Depth<M> {
+    fn clone(&self) -> Self {
+        Self(Weak::clone(&self.0))
+    }
+}
+
 impl<M> Stream for Receiver<M> {
     type Item = M;
 
-    fn poll_next(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<M>> {
-        self.0.poll_recv(task)
+    fn poll_next(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<M>> {
+        self.0.borrow_mut().poll_recv(task)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::{FutureExt, StreamExt};
+
+    use super::*;
+
+    #[test]
+    fn a_mailbox_is_as_deep_as_what_its_actor_has_not_taken() {
+        let (sender, mut receiver) = mailbox();
+        let depth = receiver.depth();
+        for number in 0..3 {
+            sender.do_send(number);
+        }
+        assert_eq!(depth.waiting(), 3);
+        assert_eq!(receiver.next().now_or_never().flatten(), Some(0));
+        assert_eq!(depth.waiting(), 2);
+        drop(receiver);
+        sender.do_send(3);
+        assert_eq!(depth.waiting(), 0, "nobody takes it");
     }
 }

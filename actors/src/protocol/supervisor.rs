@@ -1,6 +1,6 @@
 //! The messages to a run from outside, and its handle.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use actix::Recipient;
@@ -180,8 +180,9 @@ impl SupervisorMsg {
 /// another come as one message, where nothing else was told between them.
 pub(crate) struct SupervisorHandle {
     address: Recipient<SupervisorMsg>,
-    /// The run was told something.
-    is_told: AtomicBool,
+    /// Number of messages that it was told, and of those that it has heard; both begin anew at their largest.
+    told: AtomicU32,
+    heard: AtomicU32,
     /// Most runs never hear an event from outside.
     raised: OnceLock<Batches<RaisedEvent>>,
     /// The metadata that the run's caller gave it.
@@ -198,7 +199,8 @@ impl SupervisorHandle {
     ) -> Self {
         Self {
             address,
-            is_told: AtomicBool::new(false),
+            told: AtomicU32::new(0),
+            heard: AtomicU32::new(0),
             raised: OnceLock::new(),
             metadata,
             ends,
@@ -212,11 +214,24 @@ impl SupervisorHandle {
 
     /// True once the supervisor was told anything. What another thread tells it just now may have come before or after.
     pub(crate) fn is_told(&self) -> bool {
-        self.is_told.load(Ordering::Relaxed)
+        self.told.load(Ordering::Relaxed) > 0
+    }
+
+    /// The run has taken a message from its mailbox. Said on the run's own thread alone.
+    pub(crate) fn has_heard(&self) {
+        let heard = self.heard.load(Ordering::Relaxed);
+        self.heard.store(heard.wrapping_add(1), Ordering::Release);
+    }
+
+    /// Number of messages that wait in the run's mailbox.
+    pub(crate) fn waiting(&self) -> u32 {
+        // Read first: what was heard had been told before.
+        let heard = self.heard.load(Ordering::Acquire);
+        self.told.load(Ordering::Relaxed).wrapping_sub(heard)
     }
 
     pub(crate) fn do_send(&self, message: SupervisorMsg) {
-        self.is_told.store(true, Ordering::Relaxed);
+        self.told.fetch_add(1, Ordering::Relaxed);
         self.address.do_send(message);
         if let Some(raised) = self.raised.get() {
             raised.seal();
@@ -224,9 +239,11 @@ impl SupervisorHandle {
     }
 
     pub(crate) fn raise(&self, event: RaisedEvent) {
-        self.is_told.store(true, Ordering::Relaxed);
         let raised = self.raised.get_or_init(|| Batches::new(MAX_EVENTS_AT_ONCE));
-        raised.put(event, |batch| self.address.do_send(SupervisorMsg::Raise(batch)));
+        raised.put(event, |batch| {
+            self.told.fetch_add(1, Ordering::Relaxed);
+            self.address.do_send(SupervisorMsg::Raise(batch));
+        });
     }
 }
 

@@ -86,8 +86,8 @@ impl Committing {
         rows.into_iter().next().ok_or_else(|| Fault::Failed(FAULTY.to_owned()))
     }
 
-    /// Takes the server's answer.
-    pub(crate) fn answered(&mut self, row: &Row) {
+    /// Takes the server's answer. True if the commit took effect.
+    pub(crate) fn answered(&mut self, row: &Row) -> bool {
         let steps = self.read(row).unwrap_or_else(|error| {
             Err(StoreError::Failed {
                 file: Arc::clone(&self.location),
@@ -95,7 +95,9 @@ impl Committing {
                 why: error.to_string(),
             })
         });
+        let is_kept = steps.is_ok();
         answer(&mut self.answer, steps);
+        is_kept
     }
 
     fn read(&self, row: &Row) -> Result<Result<u64, StoreError>, tokio_postgres::Error> {

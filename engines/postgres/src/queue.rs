@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use futures::channel::oneshot;
 use futures::future::{BoxFuture, join_all};
-use pirn_store::{Pending, StoreError};
+use pirn_store::{Pending, StoreError, StoreMeter};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use crate::commit::{Committing, FAULTY};
@@ -109,6 +109,7 @@ pub(crate) struct Carrier {
     pub(crate) jobs: UnboundedReceiver<Job>,
     /// A server that does not come back in so much time has failed.
     pub(crate) patience: Duration,
+    pub(crate) meter: Arc<StoreMeter>,
 }
 
 impl Carrier {
@@ -186,9 +187,9 @@ impl Carrier {
                 };
                 match sending {
                     Ok(rows) => {
-                        for (commit, row) in commits.iter_mut().zip(rows) {
-                            commit.answered(&row);
-                        }
+                        let answered = commits.iter_mut().zip(rows).map(|(commit, row)| commit.answered(&row));
+                        let kept = answered.filter(|is_kept| *is_kept).count();
+                        self.meter.durable(kept as u64);
                         return;
                     }
                     Err(fault @ Fault::Lost(_)) => {
@@ -213,7 +214,7 @@ impl Carrier {
                 };
                 match sending {
                     Ok(row) => {
-                        commit.answered(&row);
+                        self.meter.durable(commit.answered(&row).into());
                         break;
                     }
                     Err(fault) => {

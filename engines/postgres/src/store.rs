@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use futures::channel::oneshot;
 use pirn_store::{
     Assignment, Claims, Commit, ContentHash, Pending, Record, Removed, Run, RunFilter, RunPlace, Session, Snapshot,
-    Store, StoreError, Timer,
+    Store, StoreError, StoreFigures, StoreMeter, Timer,
 };
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -71,6 +71,7 @@ pub struct PostgresStore {
     queue: Option<Queue>,
     held: Arc<Held>,
     location: Arc<str>,
+    meter: Arc<StoreMeter>,
     assignments: Arc<Mutex<UnboundedReceiver<Assignment>>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -99,11 +100,13 @@ impl PostgresStore {
         let held = Arc::new(Held::new(writer, worker, seconds));
         let (jobs, given) = unbounded_channel();
         let (assign, assignments) = unbounded_channel();
+        let meter = Arc::<StoreMeter>::default();
         let carrier = Carrier {
             server: server.clone(),
             connection: None,
             jobs: given,
             patience: options.patience,
+            meter: Arc::clone(&meter),
         };
         let keeper = Keeper {
             server,
@@ -127,6 +130,7 @@ impl PostgresStore {
             }),
             held,
             location,
+            meter,
             assignments: Arc::new(Mutex::new(assignments)),
             thread: Some(thread),
         })
@@ -195,6 +199,10 @@ impl Store for PostgresStore {
 
     fn claims(&self) -> Option<&dyn Claims> {
         Some(self)
+    }
+
+    fn figures(&self) -> Option<StoreFigures> {
+        Some(self.meter.figures())
     }
 
     fn commit(&self, commit: Commit) -> Pending<u64> {

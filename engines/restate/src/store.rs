@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use pirn_store::{
     Assignment, Claims, Commit, ContentHash, Follows, Pending, Record, Removed, Run, RunFilter, RunPlace, RunStatus,
-    Session, Snapshot, Store, StoreError, Timer,
+    Session, Snapshot, Store, StoreError, StoreFigures, StoreMeter, Timer,
 };
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -50,6 +50,7 @@ struct Inner {
     held: Arc<Held>,
     keeper: Keeper,
     lanes: Lanes,
+    meter: StoreMeter,
     /// Names this store's commits, with a number.
     writer: String,
     number: AtomicU64,
@@ -111,6 +112,7 @@ impl RestateStore {
             held,
             keeper,
             lanes: Lanes::default(),
+            meter: StoreMeter::default(),
             writer: random_name(),
             number: AtomicU64::new(0),
         });
@@ -246,6 +248,7 @@ impl Inner {
             }
             sent => sent,
         };
+        self.meter.durable(steps.is_ok().into());
         if steps.is_ok() && commit.status.is_some_and(RunStatus::is_final) {
             drop(self.held.forget(&run));
         }
@@ -362,6 +365,10 @@ impl Store for RestateStore {
 
     fn claims(&self) -> Option<&dyn Claims> {
         Some(self)
+    }
+
+    fn figures(&self) -> Option<StoreFigures> {
+        Some(self.inner.meter.figures())
     }
 
     fn commit(&self, commit: Commit) -> Pending<u64> {

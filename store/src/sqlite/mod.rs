@@ -24,6 +24,7 @@ use std::sync::Arc;
 use crate::commit::Commit;
 use crate::content::ContentHash;
 use crate::error::StoreError;
+use crate::figures::StoreFigures;
 use crate::pending::Pending;
 use crate::record::Record;
 use crate::run::{Run, RunFilter, RunPlace, Session, Snapshot, Timer};
@@ -91,6 +92,10 @@ impl SqliteStore {
 impl Store for SqliteStore {
     fn location(&self) -> &Arc<str> {
         self.writer.file()
+    }
+
+    fn figures(&self) -> Option<StoreFigures> {
+        Some(self.writer.figures())
     }
 
     fn commit(&self, commit: Commit) -> Pending<u64> {

@@ -9,6 +9,7 @@ use std::thread::{Builder, JoinHandle};
 use futures::channel::oneshot;
 
 use crate::error::StoreError;
+use crate::figures::{StoreFigures, StoreMeter};
 use crate::pending::Pending;
 use crate::sqlite::closed::Closed;
 use crate::sqlite::fault::Fault;
@@ -63,15 +64,18 @@ pub(super) struct Writer {
     commands: Sender<Command>,
     thread: Option<JoinHandle<()>>,
     file: Arc<str>,
+    meter: Arc<StoreMeter>,
 }
 
 impl Writer {
     pub(super) fn start(opened: Opened) -> Result<Self, StoreError> {
         let file = opened.tables.file.clone();
         let (commands, waiting) = channel();
+        let meter = Arc::<StoreMeter>::default();
+        let measured = Arc::clone(&meter);
         let thread = Builder::new()
             .name("pirn-store".to_owned())
-            .spawn(move || serve(opened, &waiting));
+            .spawn(move || serve(opened, &waiting, measured));
         let thread = thread.map_err(|error| StoreError::Failed {
             file: file.clone(),
             run: None,
@@ -81,11 +85,16 @@ impl Writer {
             commands,
             thread: Some(thread),
             file,
+            meter,
         })
     }
 
     pub(super) fn file(&self) -> &Arc<str> {
         &self.file
+    }
+
+    pub(super) fn figures(&self) -> StoreFigures {
+        self.meter.figures()
     }
 
     pub(super) fn write<T: Send + 'static>(
@@ -153,9 +162,13 @@ impl Drop for Writer {
     }
 }
 
-fn serve(opened: Opened, waiting: &Receiver<Command>) {
+fn serve(opened: Opened, waiting: &Receiver<Command>, meter: Arc<StoreMeter>) {
     let Opened { tables, mut hold } = opened;
-    let mut thread = Thread { tables, stopped: None };
+    let mut thread = Thread {
+        tables,
+        meter,
+        stopped: None,
+    };
     let mut next = waiting.recv().ok();
     while let Some(command) = next.take() {
         match command {
@@ -186,6 +199,7 @@ fn serve(opened: Opened, waiting: &Receiver<Command>) {
 
 struct Thread {
     tables: Tables,
+    meter: Arc<StoreMeter>,
     /// The first failure after which nobody knows what is on the disk.
     stopped: Option<StoreError>,
 }
@@ -213,6 +227,9 @@ impl Thread {
         match self.transaction(&mut jobs, &mut refused) {
             Ok(()) => {
                 self.tables.recent.committed();
+                // Before anybody is told: who was answered finds the write counted.
+                let kept = refused.iter().filter(|refused| refused.is_none()).count();
+                self.meter.durable(kept as u64);
                 for (job, refused) in jobs.into_iter().zip(refused) {
                     job.tell(refused.map_or(Ok(()), Err));
                 }

@@ -2,7 +2,7 @@
 
 use futures::executor::block_on;
 use futures::future::join_all;
-use pirn_store::{Commit, Content, NewRun, Record, Store};
+use pirn_store::{BATCH_BOUNDS, Commit, Content, NewRun, Record, Store};
 use pirn_test_disk::{Disk, Kind};
 
 use crate::scripts::open;
@@ -37,6 +37,12 @@ fn commits_that_wait_for_one_sync_share_the_next() {
     assert_eq!(block_on(first), Ok(1));
     assert!(block_on(join_all(others)).into_iter().all(|answer| answer == Ok(1)));
     assert_eq!(syncs(&disk) - before, 2);
+    // The batches of one are those that began the runs, and the first step.
+    let figures = store.figures().expect("it counts");
+    let others_at = BATCH_BOUNDS.iter().position(|bound| *bound >= 39).expect("a bound");
+    let mut batches = [0; BATCH_BOUNDS.len()];
+    (batches[0], batches[others_at]) = (41, 1);
+    assert_eq!((figures.writes, figures.batches), (80, batches));
 }
 
 #[test]
@@ -69,6 +75,12 @@ fn a_refused_commit_takes_nobody_with_it() {
         (Ok(1), Ok(1), Ok(2))
     );
     assert_eq!(block_on(refused).map_err(|error| error.code()), Err("STORE_CONFLICT"));
+    let figures = store.figures().expect("it counts");
+    assert_eq!(
+        (figures.writes, &figures.batches[..2]),
+        (6, &[4, 1][..]),
+        "what was refused is no write"
+    );
 }
 
 #[test]
