@@ -38,6 +38,9 @@ mod listener;
 #[cfg(feature = "mcp")]
 mod mcp;
 mod metrics;
+#[cfg(feature = "otel")]
+mod metrics_export;
+mod observed;
 mod options;
 mod problem;
 mod progress;
@@ -55,6 +58,8 @@ pub use access::Access;
 pub use archive::{NoArchive, RunArchive, RunQuery, RunSummary};
 pub use limits::Limits;
 pub use listener::serve;
+#[cfg(feature = "otel")]
+pub use metrics_export::{MetricsExport, MetricsOptions};
 pub use options::Options;
 pub use problem::{Problem, ProblemCode};
 pub use state::Service;

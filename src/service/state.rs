@@ -71,7 +71,7 @@ impl Service {
                 runs: Runs::new(&options.limits),
                 keys: IdempotencyKeys::new(options.limits.idempotency_keys, engine.store().cloned()),
                 streams: StreamGate::new(options.limits.streams),
-                metrics: Metrics::new(),
+                metrics: Metrics::default(),
                 tasks: TaskTracker::new(),
                 is_draining: AtomicBool::new(false),
                 engine,

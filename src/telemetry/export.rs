@@ -9,10 +9,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig};
-use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{SpanData, SpanExporter as _};
 
-use super::names;
+use super::resource::resource;
 use super::spans::Spans;
 use crate::engine::WeakEngine;
 use crate::{Engine, Event, EventFilter, Events, Heard};
@@ -104,8 +103,7 @@ fn exporter(options: &TelemetryOptions) -> Result<SpanExporter, String> {
         builder = builder.with_endpoint(endpoint);
     }
     let mut exporter = builder.build().map_err(|error| error.to_string())?;
-    let name = options.service_name.clone().unwrap_or_else(|| names::SCOPE.to_owned());
-    exporter.set_resource(&Resource::builder().with_service_name(name).build());
+    exporter.set_resource(&resource(options.service_name.as_deref()));
     Ok(exporter)
 }
 

@@ -16,8 +16,11 @@
 
 mod export;
 pub mod names;
+mod resource;
 mod spans;
 #[cfg(test)]
 mod tests;
 
 pub use export::{Telemetry, TelemetryOptions};
+#[cfg(feature = "service")]
+pub(crate) use resource::resource;

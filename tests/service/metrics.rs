@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
+use pirn::Engine;
+use pirn::service::Options;
+use pirn::store::SqliteStore;
 use serde_json::json;
 
 use crate::command::{Served, folder};
@@ -119,6 +122,203 @@ fn promtool(text: &str) {
         "{}",
         String::from_utf8_lossy(&said)
     );
+}
+
+#[tokio::test]
+async fn the_figures_of_a_store_count_its_commits_and_how_many_a_sync_made_durable() {
+    let store = SqliteStore::open(folder("commits").join("runs.db")).expect("a store");
+    let world = World::of(Engine::builder().store(store), Options::default()).await;
+    for _ in 0..3 {
+        let id = world.start("echo", json!({})).await;
+        world.ended(&id).await;
+    }
+    let text = answer(world.get("/metrics")).await.body;
+    let text = text.as_str().expect("text");
+    let samples = samples(text);
+    let value = |name: &str| samples[name].parse::<f64>().expect("a number");
+    assert!(value("pirn_store_commits_total") >= 3.0, "{text}");
+    assert_eq!(
+        (value("pirn_store_batch_size_sum"), value("pirn_store_batch_size_count")),
+        (
+            value("pirn_store_commits_total"),
+            value(r#"pirn_store_batch_size_bucket{le="1024"}"#)
+        )
+    );
+    for actor in ["run", "event_bus", "trigger_matcher"] {
+        assert_eq!(value(&format!("pirn_mailbox_depth{{actor=\"{actor}\"}}")), 0.0);
+    }
+    promtool(text);
+    let without = answer(World::new().await.get("/metrics")).await.body;
+    assert!(!without.as_str().expect("text").contains("pirn_store"), "{without}");
+}
+
+#[cfg(feature = "otel")]
+mod otlp {
+    use std::time::Duration;
+
+    use axum::Router;
+    use axum::body::Bytes;
+    use axum::routing::post;
+    use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+    use opentelemetry_proto::tonic::common::v1::any_value::Value as Attribute;
+    use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
+    use opentelemetry_proto::tonic::metrics::v1::metric::Data;
+    use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value as Number;
+    use opentelemetry_proto::tonic::metrics::v1::{AggregationTemporality, NumberDataPoint};
+    use pirn::service::MetricsOptions;
+    use prost::Message;
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    const GAUGES: [&str; 3] = ["pirn_runs_live", "pirn_streams_open", "pirn_mailbox_depth"];
+
+    /// A collector, and the messages that it was sent.
+    async fn collector() -> (String, mpsc::UnboundedReceiver<ExportMetricsServiceRequest>) {
+        let (sender, received) = mpsc::unbounded_channel();
+        let take = async move |body: Bytes| {
+            let message = ExportMetricsServiceRequest::decode(body).expect("a message of OTLP");
+            // The test has ended where nobody receives it.
+            drop(sender.send(message));
+        };
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("http://{}/v1/metrics", listener.local_addr().expect("an address"));
+        let served = axum::serve(listener, Router::new().route("/v1/metrics", post(take)));
+        tokio::spawn(served.into_future());
+        (url, received)
+    }
+
+    fn text_of(attribute: &KeyValue) -> (&str, &str) {
+        match &attribute.value {
+            Some(AnyValue {
+                value: Some(Attribute::StringValue(text)),
+            }) => (&attribute.key, text),
+            other => panic!("{other:?} is no text"),
+        }
+    }
+
+    /// Labels as Prometheus has them, with those of a bucket.
+    fn labels(attributes: &[KeyValue], bound: Option<&str>) -> String {
+        let attributes = attributes.iter().map(text_of);
+        let labels: Vec<String> = attributes
+            .chain(bound.map(|bound| ("le", bound)))
+            .map(|(name, value)| format!("{name}=\"{value}\""))
+            .collect();
+        if labels.is_empty() {
+            String::new()
+        } else {
+            format!("{{{}}}", labels.join(","))
+        }
+    }
+
+    /// A message's samples by the names that OpenTelemetry's conventions give them in Prometheus.
+    fn as_prometheus(message: &ExportMetricsServiceRequest) -> BTreeMap<String, f64> {
+        let mut samples = BTreeMap::new();
+        let scopes = message.resource_metrics.iter().flat_map(|of| &of.scope_metrics);
+        for metric in scopes.flat_map(|scope| &scope.metrics) {
+            let unit = if metric.unit == "s" { "_seconds" } else { "" };
+            let name = format!("{}{unit}", metric.name.replace('.', "_"));
+            let mut put = |name: &str, points: &[NumberDataPoint]| {
+                for point in points {
+                    let Some(Number::AsDouble(value)) = point.value else {
+                        panic!("{point:?} has no value")
+                    };
+                    samples.insert(format!("{name}{}", labels(&point.attributes, None)), value);
+                }
+            };
+            match metric.data.as_ref().expect("data") {
+                Data::Sum(sum) => {
+                    assert!(sum.is_monotonic);
+                    assert_eq!(sum.aggregation_temporality(), AggregationTemporality::Cumulative);
+                    put(&format!("{name}_total"), &sum.data_points);
+                }
+                Data::Gauge(gauge) => put(&name, &gauge.data_points),
+                Data::Histogram(histogram) => {
+                    assert_eq!(histogram.aggregation_temporality(), AggregationTemporality::Cumulative);
+                    for point in &histogram.data_points {
+                        let bounds = point.explicit_bounds.iter().map(f64::to_string);
+                        let mut count = 0;
+                        for (bound, counted) in bounds.chain(["+Inf".to_owned()]).zip(&point.bucket_counts) {
+                            count += counted;
+                            let labels = labels(&point.attributes, Some(&bound));
+                            samples.insert(format!("{name}_bucket{labels}"), count as f64);
+                        }
+                        let labels = labels(&point.attributes, None);
+                        samples.insert(format!("{name}_sum{labels}"), point.sum.expect("a sum"));
+                        samples.insert(format!("{name}_count{labels}"), point.count as f64);
+                        assert_eq!(point.count, count);
+                    }
+                }
+                other => panic!("{other:?} is sent by nobody"),
+            }
+        }
+        samples
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_collector_is_sent_the_figures_that_prometheus_reads() {
+        let store = SqliteStore::open(folder("otlp").join("runs.db")).expect("a store");
+        let world = World::of(Engine::builder().store(store), Options::default()).await;
+        let (url, mut received) = collector().await;
+        let options = MetricsOptions {
+            endpoint: Some(url),
+            service_name: Some("shop".to_owned()),
+            interval: Some(Duration::from_millis(20)),
+        };
+        let export = world.service.export_metrics(&options).expect("an exporter");
+        let first = received.recv().await.expect("it is sent by itself");
+        for (workflow, input) in [
+            ("echo", json!({})),
+            ("two-voices", json!({"message": "hi"})),
+            ("chat", json!({"message": "time?"})),
+        ] {
+            let id = world.start(workflow, input).await;
+            world.ended(&id).await;
+        }
+        tokio::task::spawn_blocking(|| export.finish()).await.expect("it ends");
+        let mut last = first;
+        while let Ok(message) = received.try_recv() {
+            last = message;
+        }
+        let resource = last.resource_metrics[0].resource.as_ref().expect("a resource");
+        let named = resource
+            .attributes
+            .iter()
+            .find(|attribute| attribute.key == "service.name");
+        assert_eq!(named.map(text_of), Some(("service.name", "shop")));
+
+        let sent = as_prometheus(&last);
+        let text = answer(world.get("/metrics")).await.body;
+        let read = samples(text.as_str().expect("text")).into_iter();
+        let read: BTreeMap<String, f64> = read
+            .map(|(name, value)| (name, value.parse().expect("a number")))
+            .collect();
+        for name in [
+            "pirn_runs_ended_total",
+            "pirn_model_cost_total",
+            "pirn_store_commits_total",
+        ] {
+            assert!(sent.keys().any(|key| key.starts_with(name)), "{name} in {sent:?}");
+        }
+        assert!(sent.keys().eq(read.keys()), "{sent:?} {read:?}");
+        // The others go up and down.
+        let lasting = |samples: BTreeMap<String, f64>| -> BTreeMap<String, f64> {
+            let is_gauge = |name: &str| GAUGES.iter().any(|gauge| name.starts_with(gauge));
+            samples.into_iter().filter(|(name, _)| !is_gauge(name)).collect()
+        };
+        assert_eq!(lasting(sent), lasting(read));
+    }
+
+    #[tokio::test]
+    async fn an_address_that_is_none_is_refused() {
+        let world = World::new().await;
+        let options = MetricsOptions {
+            endpoint: Some("collector:4318".to_owned()),
+            ..MetricsOptions::default()
+        };
+        let refused = world.service.export_metrics(&options).expect_err("no URL");
+        assert!(refused.contains("http"), "{refused}");
+    }
 }
 
 #[cfg(unix)]

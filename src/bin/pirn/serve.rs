@@ -66,6 +66,10 @@ pub(crate) struct Args {
     #[cfg(feature = "otel")]
     #[arg(long, requires = "otlp")]
     otlp_contents: bool,
+    /// Send the figures of /metrics to this OTLP collector, such as http://127.0.0.1:4318/v1/metrics
+    #[cfg(feature = "otel")]
+    #[arg(long, value_name = "URL")]
+    otlp_metrics: Option<String>,
     #[command(flatten)]
     log: LogArgs,
 }
@@ -136,6 +140,21 @@ impl Args {
             .map_err(|message| Failure::usage("INVALID_USAGE", message))
     }
 
+    #[cfg(feature = "otel")]
+    fn metrics(&self, service: &Service) -> Result<Option<pirn::service::MetricsExport>, Failure> {
+        let Some(endpoint) = &self.otlp_metrics else {
+            return Ok(None);
+        };
+        let options = pirn::service::MetricsOptions {
+            endpoint: Some(endpoint.clone()),
+            ..Default::default()
+        };
+        let exported = service.export_metrics(&options);
+        exported
+            .map(Some)
+            .map_err(|message| Failure::usage("INVALID_USAGE", message))
+    }
+
     fn options(&self, tokens: Vec<String>) -> Options {
         let mut access = Access {
             tokens,
@@ -183,6 +202,8 @@ fn offered(service: &Service, ids: &WorkflowIds) -> Result<(), Failure> {
 async fn listen(args: &Args, engine: &Engine, ids: &WorkflowIds, tokens: Vec<String>) -> Result<ExitCode, Failure> {
     let service = Service::new(engine.clone(), args.options(tokens));
     offered(&service, ids)?;
+    #[cfg(feature = "otel")]
+    let metrics = args.metrics(&service)?;
     let left = if args.detach {
         Vec::new()
     } else {
@@ -242,6 +263,10 @@ async fn listen(args: &Args, engine: &Engine, ids: &WorkflowIds, tokens: Vec<Str
         ended = async { tokio::join!(serving, steering) } => ended,
         () = working => ((), 0),
     };
+    #[cfg(feature = "otel")]
+    if let Some(metrics) = metrics {
+        tokio::task::block_in_place(|| metrics.finish());
+    }
     Ok(if left == 0 {
         ExitCode::SUCCESS
     } else {

@@ -4,6 +4,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
 
+use super::super::metrics::prometheus;
 use super::super::problem::Problem;
 use super::super::start::draining;
 use super::super::state::Service;
@@ -33,12 +34,6 @@ pub(crate) async fn readyz(State(service): State<Service>) -> Result<&'static st
 /// Figures in Prometheus' text format.
 #[utoipa::path(get, path = "/metrics", tag = "health", responses((status = 200, description = "Figures", body = String)))]
 pub(crate) async fn metrics(State(service): State<Service>) -> impl IntoResponse {
-    let engine = service.engine();
-    let text = service
-        .metrics()
-        .render(engine.live_runs(), service.streams().open(), &engine.usage_by_profile());
-    (
-        [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")],
-        text,
-    )
+    let text = prometheus::text(&service.figures().await);
+    ([(header::CONTENT_TYPE, prometheus::MEDIA_TYPE)], text)
 }

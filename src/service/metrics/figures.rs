@@ -1,0 +1,90 @@
+//! The figures that a service has: one list for every way that they leave it.
+
+/// A figure's name, in OpenTelemetry's form; its unit, where `s` is seconds and braces say what is counted; and a sentence.
+/// Prometheus' name follows from them.
+pub(super) struct About {
+    pub(super) name: &'static str,
+    pub(super) unit: &'static str,
+    pub(super) text: &'static str,
+    pub(super) kind: Kind,
+}
+
+/// The way that a figure changes.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Kind {
+    /// Grows.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Counts values by these upper bounds.
+    Histogram(&'static [f64]),
+}
+
+impl About {
+    /// The name as OpenTelemetry's conventions translate it for Prometheus.
+    pub(super) fn prometheus(&self) -> String {
+        let unit = if self.unit == "s" { "_seconds" } else { "" };
+        let total = if self.kind == Kind::Counter { "_total" } else { "" };
+        format!("{}{unit}{total}", self.name.replace('.', "_"))
+    }
+}
+
+macro_rules! figures {
+    ($($figure:ident = $kind:expr, $name:literal, $unit:literal, $text:literal;)*) => {
+        /// A figure.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub(in crate::service) enum Figure {
+            $($figure,)*
+        }
+
+        impl Figure {
+            pub(super) fn about(self) -> About {
+                match self {
+                    $(Self::$figure => About { name: $name, unit: $unit, text: $text, kind: $kind },)*
+                }
+            }
+        }
+    };
+}
+
+use Kind::{Counter, Gauge, Histogram};
+
+figures! {
+    RunsStarted = Counter, "pirn.runs.started", "{run}", "Runs started, by workflow";
+    RunsEnded = Counter, "pirn.runs.ended", "{run}", "Runs ended, by workflow and status";
+    RunsLive = Gauge, "pirn.runs.live", "{run}", "Runs under way in the engine";
+    RunDuration = Histogram(SECONDS), "pirn.run.duration", "s", "Time from a run's start to its end";
+    Steps = Counter, "pirn.steps", "{node}", "Nodes ended (each attempt), by type and result";
+    Joins = Counter, "pirn.joins", "{join}", "Joins decided, by result";
+    JoinDecision = Histogram(SECONDS), "pirn.join.decision", "s", "Time that a JOIN waited until it was decided";
+    Triggered = Counter, "pirn.triggered_subgraphs", "{run}", "Triggered sub-workflows ended, by result";
+    ToolCalls = Counter, "pirn.tool_calls", "{call}", "Tool calls ended, by tool and result";
+    Compressions = Counter, "pirn.compressions", "{compression}", "Compressions, by result";
+    TokensSaved = Counter, "pirn.compression.tokens_saved", "{token}", "Tokens that compressions saved";
+    Tokens = Counter, "pirn.tokens", "{token}", "Tokens that providers reported, by workflow and kind";
+    ModelTokens = Counter, "pirn.model.tokens", "{token}", "Tokens that providers reported, by profile and kind; the kinds add up";
+    ModelCost = Counter, "pirn.model.cost", "{currency}", "Cost of what providers reported, by profile, in the currency of its prices";
+    InDoubt = Counter, "pirn.effects_in_doubt", "{call}",
+        "Calls of which a run that goes on did not know whether they had been made, by kind and resolution";
+    EventsLost = Counter, "pirn.events_lost", "{event}", "Events that came too fast to be recorded";
+    MailboxDepth = Gauge, "pirn.mailbox.depth", "{message}", "Messages that wait in mailboxes, by kind of actor";
+    StoreWrites = Counter, "pirn.store.commits", "{commit}", "Commits that the store has made durable";
+    StoreBatch = Histogram(&BATCH_BOUNDS), "pirn.store.batch_size", "{commit}", "Commits that one sync of the store made durable together";
+    OpenStreams = Gauge, "pirn.streams.open", "{stream}", "Event streams that are open";
+    Requests = Counter, "pirn.http.requests", "{request}", "HTTP requests answered, by method, route and status";
+    Refusals = Counter, "pirn.http.refusals", "{request}", "HTTP requests refused, by code";
+}
+
+/// Bounds of times, seconds.
+const SECONDS: &[f64] = &[0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0, 300.0, 3_600.0];
+
+/// Bounds of batches, as stores count them.
+const BATCH_BOUNDS: [f64; crate::store::BATCH_BOUNDS.len()] = {
+    let mut bounds = [0.0; crate::store::BATCH_BOUNDS.len()];
+    let mut place = 0;
+    while place < bounds.len() {
+        bounds[place] = crate::store::BATCH_BOUNDS[place] as f64;
+        place += 1;
+    }
+    bounds
+};

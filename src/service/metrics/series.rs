@@ -1,0 +1,123 @@
+//! The values of figures, by their labels.
+
+use std::collections::BTreeMap;
+
+use super::figures::{Figure, Kind};
+
+/// The labels of a series: names and values.
+pub(super) type Labels = Vec<(&'static str, String)>;
+
+/// Series of one figure; what comes with further labels is counted in one more, all of whose values are [`OTHERS`].
+const MAX_SERIES: usize = 2_000;
+
+const OTHERS: &str = "other";
+
+/// A value of a series.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Sample {
+    Number(f64),
+    Counted(Histogram),
+}
+
+/// Values counted by upper bounds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Histogram {
+    /// Number of values up to each bound and above the one before it; the last: of those above all bounds.
+    pub(super) counts: Vec<u64>,
+    pub(super) sum: f64,
+}
+
+/// Values of figures.
+#[derive(Clone, Debug, Default)]
+pub(in crate::service) struct Series(BTreeMap<Figure, BTreeMap<Labels, Sample>>);
+
+impl Series {
+    /// Adds to a counter.
+    pub(super) fn add(&mut self, figure: Figure, labels: Labels, amount: f64) {
+        if let Sample::Number(number) = self.sample(figure, labels) {
+            *number += amount;
+        }
+    }
+
+    /// A counter or gauge has this value.
+    pub(in crate::service) fn set(&mut self, figure: Figure, labels: Labels, value: f64) {
+        *self.sample(figure, labels) = Sample::Number(value);
+    }
+
+    /// Counts a value.
+    pub(super) fn record(&mut self, figure: Figure, labels: Labels, value: f64) {
+        let Kind::Histogram(bounds) = figure.about().kind else {
+            return;
+        };
+        if let Sample::Counted(histogram) = self.sample(figure, labels) {
+            let place = bounds.iter().take_while(|bound| **bound < value).count();
+            histogram.counts[place] += 1;
+            histogram.sum += value;
+        }
+    }
+
+    /// The values that were counted elsewhere: how many up to each bound and above the one before it.
+    pub(in crate::service) fn set_counted(&mut self, figure: Figure, counts: &[u64], sum: f64) {
+        if let Sample::Counted(histogram) = self.sample(figure, Vec::new()) {
+            for (count, value) in histogram.counts.iter_mut().zip(counts) {
+                *count = *value;
+            }
+            histogram.sum = sum;
+        }
+    }
+
+    /// All of them, by figure and labels.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Figure, &BTreeMap<Labels, Sample>)> {
+        self.0.iter().map(|(figure, series)| (*figure, series))
+    }
+
+    fn sample(&mut self, figure: Figure, mut labels: Labels) -> &mut Sample {
+        let series = self.0.entry(figure).or_default();
+        if series.len() >= MAX_SERIES && !series.contains_key(&labels) {
+            for (_, value) in &mut labels {
+                OTHERS.clone_into(value);
+            }
+        }
+        series.entry(labels).or_insert_with(|| match figure.about().kind {
+            Kind::Counter | Kind::Gauge => Sample::Number(0.0),
+            Kind::Histogram(bounds) => Sample::Counted(Histogram {
+                counts: vec![0; bounds.len() + 1],
+                sum: 0.0,
+            }),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_without_end_are_counted_in_one_series() {
+        let mut series = Series::default();
+        let tool = |name: String| vec![("tool", name), ("result", "failed".to_owned())];
+        for number in 0..MAX_SERIES + 50 {
+            series.add(Figure::ToolCalls, tool(format!("made-up-{number}")), 1.0);
+        }
+        series.add(Figure::ToolCalls, tool("made-up-3".to_owned()), 1.0);
+        let (_, calls) = series.iter().next().expect("they were counted");
+        assert_eq!(calls.len(), MAX_SERIES + 1);
+        assert_eq!(calls[&tool("made-up-3".to_owned())], Sample::Number(2.0));
+        let others = vec![("tool", OTHERS.to_owned()), ("result", OTHERS.to_owned())];
+        assert_eq!(calls[&others], Sample::Number(50.0));
+    }
+
+    #[test]
+    fn a_value_is_counted_at_the_first_bound_that_it_does_not_exceed() {
+        let mut series = Series::default();
+        for value in [0.0, 0.001, 0.0011, 5_000.0] {
+            series.record(Figure::RunDuration, Vec::new(), value);
+        }
+        let (_, runs) = series.iter().next().expect("they were counted");
+        let Sample::Counted(histogram) = &runs[&Vec::new()] else {
+            panic!("no histogram")
+        };
+        assert_eq!(histogram.counts, [2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+        assert!((histogram.sum - 5_000.0021).abs() < 1e-9);
+    }
+}

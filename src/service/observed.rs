@@ -1,0 +1,57 @@
+//! The figures of a service by now: those that it counts, and those that are asked for of whoever knows them.
+
+use std::time::Duration;
+
+use super::metrics::{Figure, Series, owned};
+use super::state::Service;
+
+/// Time that the engine's threads may take to say what waits for them; of those that take longer nothing is told.
+const ASKED_FOR: Duration = Duration::from_secs(1);
+
+impl Service {
+    /// The figures by now.
+    pub(super) async fn figures(&self) -> Series {
+        let mut series = self.metrics().series();
+        let engine = self.engine();
+        series.set(Figure::RunsLive, Vec::new(), engine.live_runs() as f64);
+        series.set(Figure::OpenStreams, Vec::new(), self.streams().open() as f64);
+        set_usage(&mut series, self);
+        if let Some(figures) = engine.store().and_then(|store| store.figures()) {
+            series.set(Figure::StoreWrites, Vec::new(), figures.writes as f64);
+            series.set_counted(Figure::StoreBatch, &figures.batches, figures.writes as f64);
+        }
+        if let Ok(depths) = tokio::time::timeout(ASKED_FOR, engine.mailbox_depths()).await {
+            let depths = [
+                ("run", depths.runs),
+                ("event_bus", depths.event_buses),
+                ("trigger_matcher", depths.trigger_matchers),
+            ];
+            for (actor, waiting) in depths {
+                series.set(Figure::MailboxDepth, owned([("actor", actor)]), waiting as f64);
+            }
+        }
+        series
+    }
+}
+
+/// The tokens and their cost, of each profile.
+fn set_usage(series: &mut Series, service: &Service) {
+    for (profile, spent) in service.engine().usage_by_profile() {
+        let kinds = [
+            ("input", spent.input),
+            ("cachedRead", spent.cached_read),
+            ("cachedWrite", spent.cached_write),
+            ("output", spent.output),
+            ("reasoning", spent.reasoning),
+        ];
+        for (kind, tokens) in kinds.into_iter().filter(|(_, tokens)| *tokens > 0) {
+            let labels = owned([("profile", profile.as_str()), ("kind", kind)]);
+            series.set(Figure::ModelTokens, labels, tokens as f64);
+        }
+        if let Some(cost) = spent.cost {
+            let currency = cost.currency.to_string();
+            let labels = owned([("profile", profile.as_str()), ("currency", currency.as_str())]);
+            series.set(Figure::ModelCost, labels, cost.amount());
+        }
+    }
+}
