@@ -60,6 +60,8 @@ problem_codes! {
     NoStore = "NO_STORE", CONFLICT, "The service has no store";
     /// The run can not go on from what the store has of it.
     NotResumed = "NOT_RESUMED", CONFLICT, "The run can not go on";
+    /// The run is in the store, and this service does not carry it.
+    NotCarried = "NOT_CARRIED", CONFLICT, "The service does not carry the run";
     /// As many runs wait for the session as may, or one comes before that nobody carries.
     SessionBusy = "SESSION_BUSY", CONFLICT, "The session is busy";
     /// The store can not be read or written.

@@ -114,11 +114,14 @@ impl Run {
     /// The run, to be steered.
     pub(super) fn live(&self) -> Result<&RunHandle, Problem> {
         if self.outcome().is_some() {
-            let detail = format!("run {} has ended", self.id());
-            return Err(Problem::new(ProblemCode::RunEnded, detail));
+            return Err(ended(self.id()));
         }
         Ok(&self.handle)
     }
+}
+
+pub(super) fn ended(id: &str) -> Problem {
+    Problem::new(ProblemCode::RunEnded, format!("run {id} has ended"))
 }
 
 /// By (start, id): the order of lists.

@@ -2,20 +2,20 @@
 
 use std::sync::Arc;
 
-use super::problem::Problem;
-use super::runs::Run;
+use super::problem::{Problem, ProblemCode};
+use super::runs::{Run, ended};
 use super::start::{not_resumed, not_taken, unknown};
 use super::state::Service;
 use crate::{Interaction, ResumeError, Steering};
 
 impl Service {
-    /// Tells a run something: one that the service carries, or one of a store that several processes share, wherever it is. There it is
-    /// durable then.
+    /// Tells a run something: with a store, wherever the run is, and it is durable then; without one, a run of the process.
     pub(super) async fn tell(&self, id: &str, told: Steering) -> Result<(), Problem> {
-        let Some(run) = self.here(id)? else {
+        if self.engine().store().is_some() {
             let told = self.engine().tell(id, &told).await;
             return told.map(drop).map_err(|error| not_resumed(&error));
-        };
+        }
+        let run = self.runs().find(id).ok_or_else(|| unknown(id))?;
         match told {
             Steering::Answer {
                 interaction_id,
@@ -36,25 +36,34 @@ impl Service {
         }
     }
 
+    /// The run, which the process carries, to be told something that only such a run hears.
+    pub(super) async fn carried(&self, id: &str) -> Result<Arc<Run>, Problem> {
+        if let Some(run) = self.runs().find(id) {
+            run.live()?;
+            return Ok(run);
+        }
+        let stored = self.in_store(id).await?.ok_or_else(|| unknown(id))?;
+        Err(if stored.status.is_final() {
+            ended(id)
+        } else {
+            let detail = format!("run {id} is in the store, and this service does not carry it: resume has it go on");
+            Problem::new(ProblemCode::NotCarried, detail)
+        })
+    }
+
     /// The questions of a run that wait for a person.
     pub(super) async fn questions(&self, id: &str) -> Result<Vec<Interaction>, Problem> {
-        if let Some(run) = self.here(id)? {
+        let is_carried = self.engine().store().is_none() || self.engine().find(id).is_some();
+        if let Some(run) = self.runs().find(id).filter(|_| is_carried) {
             return Ok(run.handle.interactions().await);
+        }
+        if self.engine().store().is_none() {
+            return Err(unknown(id));
         }
         match self.engine().resume(id).interactions().await {
             Ok(questions) => Ok(questions),
             Err(ResumeError::HasEnded { .. }) => Ok(Vec::new()),
             Err(error) => Err(not_resumed(&error)),
         }
-    }
-
-    /// The run, where it is the service's own to tell; none where a process that shares the store may carry it.
-    fn here(&self, id: &str) -> Result<Option<Arc<Run>>, Problem> {
-        let is_shared = self.engine().store().is_some_and(|store| store.claims().is_some());
-        let run = self.runs().find(id);
-        if is_shared {
-            return Ok(run.filter(|_| self.engine().find(id).is_some()));
-        }
-        run.map(Some).ok_or_else(|| unknown(id))
     }
 }

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use pirn::Engine;
+use futures::future::join_all;
 use pirn::service::Options;
-use pirn::store::MemoryStore;
+use pirn::store::{MemoryStore, SqliteStore};
+use pirn::{Engine, EngineBuilder};
 use reqwest::Client;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -36,8 +37,6 @@ async fn a_run_is_parked_and_goes_on_and_its_stream_with_the_same_ids() {
     assert_eq!((&shown["status"], &shown["runId"]), (&json!("WAITING"), &json!(id)));
     let listed = answer(world.get("/v1/runs?status=waiting")).await.body;
     assert_eq!(listed["runs"][0]["runId"], json!(id));
-    let emit = world.post(&format!("/v1/runs/{id}/emit"), &json!({"name": "paid"}));
-    assert_eq!(refusal(emit).await, (404, "UNKNOWN_RUN".into()), "nobody carries it");
 
     let resumed = answer(world.post(&format!("/v1/runs/{id}/resume"), &json!({}))).await;
     assert_eq!(resumed.body, json!({"ok": true}), "{:?}", resumed.body);
@@ -49,6 +48,103 @@ async fn a_run_is_parked_and_goes_on_and_its_stream_with_the_same_ids() {
     let later = later.all().await;
     assert_eq!(later.first().and_then(|event| event.id), Some(seen + 1));
     assert_eq!(later.last().expect("an end").json["status"], "COMPLETED");
+}
+
+/// Has a run that waits leave the process.
+async fn parked(world: &World, workflow: &str) -> String {
+    let id = world.start(workflow, Value::Null).await;
+    world.until(&id, "NODE_STARTED").await;
+    let parked = answer(world.post(&format!("/v1/runs/{id}/park"), &json!({}))).await;
+    assert_eq!(parked.status.as_u16(), 200, "{}", parked.body);
+    let end = Events::open(world.get(&format!("/v1/runs/{id}/events")))
+        .await
+        .all()
+        .await;
+    assert_eq!(end.last().expect("an end").json["status"], "WAITING");
+    id
+}
+
+fn in_a_file(name: &str) -> EngineBuilder {
+    let store = SqliteStore::open(folder(name).join("runs.db")).expect("a store");
+    Engine::builder().store(store)
+}
+
+#[tokio::test]
+async fn what_a_run_that_nobody_carries_is_told_is_kept_until_it_goes_on() {
+    const EVENTS: usize = 20;
+    let in_memory = Engine::builder().store(MemoryStore::new());
+    for builder in [in_memory, in_a_file("told")] {
+        let world = World::of(builder, Options::default()).await;
+        let id = parked(&world, "paid").await;
+        let emit = async |id: &str, n: usize| {
+            let body = json!({"name": "paid", "data": {"n": n}});
+            let told = answer(world.post(&format!("/v1/runs/{id}/emit"), &body)).await;
+            (told.status.as_u16(), told.body["code"].clone())
+        };
+        // At once: none is in another's way.
+        let told = join_all((0..EVENTS).map(|n| emit(&id, n))).await;
+        assert!(told.iter().all(|told| *told == (200, Value::Null)), "{told:?}");
+        let shown = answer(world.get(&format!("/v1/runs/{id}"))).await.body;
+        assert_eq!(shown["status"], "UNFINISHED", "it has what it waited for");
+        for (call, body) in [("pause", json!({})), ("pin", json!({"section": "todo", "value": "x"}))] {
+            let refused = refusal(world.post(&format!("/v1/runs/{id}/{call}"), &body)).await;
+            assert_eq!(refused, (409, "NOT_CARRIED".into()), "{call}");
+        }
+        assert_eq!(emit("nobody", 0).await, (404, json!("UNKNOWN_RUN")));
+
+        answer(world.post(&format!("/v1/runs/{id}/resume"), &json!({}))).await;
+        let mut seen = Events::open(world.get(&format!("/v1/runs/{id}/events")))
+            .await
+            .all()
+            .await;
+        assert_eq!(seen.pop().expect("an end").json["status"], "COMPLETED");
+        let numbers = seen.iter().filter(|event| event.json["type"] == "CUSTOM");
+        let mut numbers: Vec<u64> = numbers.filter_map(|event| event.json["n"].as_u64()).collect();
+        numbers.sort_unstable();
+        assert_eq!(numbers, (0..EVENTS as u64).collect::<Vec<_>>(), "each once");
+        for call in ["pause", "cancel"] {
+            let refused = refusal(world.post(&format!("/v1/runs/{id}/{call}"), &json!({}))).await;
+            assert_eq!(refused, (409, "RUN_ENDED".into()), "{call}");
+        }
+        assert_eq!(emit(&id, 0).await, (409, json!("RUN_ENDED")));
+
+        let other = parked(&world, "asks").await;
+        let open = answer(world.get(&format!("/v1/runs/{other}/interactions"))).await.body;
+        let question = open["interactions"][0]["id"].as_str().expect("a question");
+        let gives = async |given: &str| {
+            let request = world.post(&format!("/v1/interactions/{question}"), &json!({"answer": given}));
+            answer(request).await.status.as_u16()
+        };
+        assert_eq!(
+            (gives("green").await, gives("red").await, gives("blue").await),
+            (422, 200, 409)
+        );
+
+        let third = parked(&world, "paid").await;
+        let cancelled = answer(world.post(&format!("/v1/runs/{third}/cancel"), &json!({}))).await;
+        assert_eq!(cancelled.body, json!({"ok": true}));
+        let shown = answer(world.get(&format!("/v1/runs/{third}"))).await.body;
+        assert_eq!(shown["status"], "CANCELLED");
+    }
+}
+
+#[tokio::test]
+async fn an_event_that_comes_while_its_run_is_taken_up_is_not_lost() {
+    let world = World::of(in_a_file("taken-up"), Options::default()).await;
+    for _ in 0..30 {
+        let id = parked(&world, "paid").await;
+        let resume = answer(world.post(&format!("/v1/runs/{id}/resume"), &json!({})));
+        let emit = answer(world.post(&format!("/v1/runs/{id}/emit"), &json!({"name": "paid"})));
+        let (resumed, told) = tokio::join!(resume, emit);
+        assert_eq!(
+            (resumed.status.as_u16(), told.status.as_u16()),
+            (200, 200),
+            "{} {}",
+            resumed.body,
+            told.body
+        );
+        assert_eq!(world.ended(&id).await["status"], "COMPLETED");
+    }
 }
 
 #[tokio::test]

@@ -15,6 +15,7 @@ mod migrate;
 mod offline;
 mod results;
 mod resume;
+mod run_locks;
 mod schedules;
 mod sessions;
 mod steer;
@@ -26,6 +27,7 @@ use std::sync::{Arc, Mutex};
 use pirn_actors::journal::Graphs;
 use pirn_core::Millis;
 use pirn_store::{ContentHash, Store};
+use run_locks::RunLocks;
 
 pub(crate) use definition::Definitions;
 pub(crate) use doubts::AskDoubt;
@@ -49,6 +51,7 @@ pub(crate) struct Durable {
     parks_after: Option<Millis>,
     /// The last definition that was compiled for a run which goes on.
     compiled: Mutex<Option<(ContentHash, Graphs)>>,
+    run_locks: RunLocks,
 }
 
 impl Durable {
@@ -59,6 +62,7 @@ impl Durable {
             ask,
             parks_after,
             compiled: Mutex::default(),
+            run_locks: RunLocks::default(),
         }
     }
 }

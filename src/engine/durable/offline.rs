@@ -63,6 +63,8 @@ impl ResumeBuilder {
         self,
         message: impl FnOnce(&Rebuilt, Millis) -> Result<Message, ResumeError>,
     ) -> Result<(), ResumeError> {
+        let durable = self.engine.durable()?;
+        let _lock = durable.run_locks.enter(&self.run_id).await;
         let now = self.engine.shared().wall_clock().await.map_err(ResumeError::Refused)?;
         let (stored, rebuilt) = left(&self.engine, &self.run_id).await?;
         let told = Told {
@@ -84,7 +86,7 @@ impl ResumeBuilder {
         if !matches!(told.message, Message::Supervisor(ToSupervisor::Migrated(_))) {
             commit.status = Some(RunStatus::Unfinished);
         }
-        self.engine.durable()?.store.commit(commit).await?;
+        durable.store.commit(commit).await?;
         Ok(())
     }
 }

@@ -448,6 +448,8 @@ fn resume(
     async move {
         let durable = engine.durable()?;
         let shared = engine.shared();
+        // What it is told meanwhile comes before it is read, or to the run itself.
+        let _lock = durable.run_locks.enter(&run_id).await;
         if shared.carries(&run_id) {
             return Err(ResumeError::UnderWay { run_id });
         }

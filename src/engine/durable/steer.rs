@@ -93,8 +93,11 @@ impl Engine {
                 return Ok(Steered::UnderWay);
             }
             match self.tell_kept(run_id, told.clone()).await {
-                // Somebody has taken it up since.
-                Err(ResumeError::Store(StoreError::RunHeld { .. }) | ResumeError::UnderWay { .. }) => {}
+                // Somebody has taken it up since, or told it something.
+                Err(
+                    ResumeError::Store(StoreError::RunHeld { .. } | StoreError::Moved { .. })
+                    | ResumeError::UnderWay { .. },
+                ) => {}
                 told => return told,
             }
         }

@@ -13,7 +13,6 @@ use super::super::archive::RunSummary;
 use super::super::body::JsonBody;
 use super::super::problem::{Problem, ProblemCode};
 use super::super::state::Service;
-use super::runs::find;
 use crate::{RunHandle, Steering};
 
 /// The run was told.
@@ -28,8 +27,8 @@ impl Told {
     }
 }
 
-fn tell(service: &Service, id: &str, what: impl FnOnce(&RunHandle)) -> Result<Json<Told>, Problem> {
-    what(find(service, id)?.live()?);
+async fn tell(service: &Service, id: &str, what: impl FnOnce(&RunHandle)) -> Result<Json<Told>, Problem> {
+    what(&service.carried(id).await?.handle);
     Ok(Json(Told::done()))
 }
 
@@ -72,7 +71,7 @@ pub(crate) async fn cancel(
     responses(
         (status = 200, description = "The run was told", body = Told),
         (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "The run has ended", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "The run has ended, or the service does not carry it", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub(crate) async fn pause(
@@ -80,7 +79,7 @@ pub(crate) async fn pause(
     Path(id): Path<String>,
     _: JsonBody<Nothing>,
 ) -> Result<Json<Told>, Problem> {
-    tell(&service, &id, RunHandle::pause)
+    tell(&service, &id, RunHandle::pause).await
 }
 
 /// Lets the threads of a paused run go on; a run of the store that nobody carries goes on too.
@@ -101,7 +100,7 @@ pub(crate) async fn resume(
         service.go_on(&id).await?;
         return Ok(Json(Told::done()));
     }
-    tell(&service, &id, RunHandle::resume)
+    tell(&service, &id, RunHandle::resume).await
 }
 
 /// Has a run leave this process: it is UNFINISHED or WAITING in the store, and `resume` has it go on.
@@ -119,7 +118,7 @@ pub(crate) async fn park(
     _: JsonBody<Nothing>,
 ) -> Result<Json<Told>, Problem> {
     needs_store(&service)?;
-    tell(&service, &id, RunHandle::leave)
+    tell(&service, &id, RunHandle::leave).await
 }
 
 fn needs_store(service: &Service) -> Result<(), Problem> {
@@ -190,7 +189,7 @@ pub(crate) struct Emit {
     data: Map<String, Value>,
 }
 
-/// Raises a CUSTOM event in a run: WAIT nodes and triggers see it.
+/// Raises a CUSTOM event in a run: WAIT nodes and triggers see it; those of a run that nobody carries, when it goes on.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/emit", tag = "control", params(("id" = String, Path, description = "The run")),
     request_body = Emit,
@@ -228,7 +227,7 @@ pub(crate) struct Pin {
     responses(
         (status = 200, description = "The run was told", body = Told),
         (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "The run has ended", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "The run has ended, or the service does not carry it", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub(crate) async fn pin(
@@ -236,5 +235,5 @@ pub(crate) async fn pin(
     Path(id): Path<String>,
     body: JsonBody<Pin>,
 ) -> Result<Json<Told>, Problem> {
-    tell(&service, &id, |run| run.pin(body.value.section, body.value.value))
+    tell(&service, &id, |run| run.pin(body.value.section, body.value.value)).await
 }

@@ -1,0 +1,71 @@
+//! One change at a time of a run that nobody carries: what it is told, and its taking up.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures::lock::{Mutex as AsyncMutex, OwnedMutexGuard};
+
+/// The runs that are being changed, by id.
+#[derive(Default)]
+pub(crate) struct RunLocks(Mutex<BTreeMap<String, Arc<AsyncMutex<()>>>>);
+
+/// Keeps others from changing a run until it is dropped.
+pub(super) struct RunLock<'a> {
+    locks: &'a RunLocks,
+    run_id: String,
+    held: Option<OwnedMutexGuard<()>>,
+}
+
+impl RunLocks {
+    /// Waits until nobody else changes the run.
+    pub(super) async fn enter(&self, run_id: &str) -> RunLock<'_> {
+        let lock = Arc::clone(self.all().entry(run_id.to_owned()).or_default());
+        // Forgotten where this is dropped while it waits, too.
+        let mut entered = RunLock {
+            locks: self,
+            run_id: run_id.to_owned(),
+            held: None,
+        };
+        entered.held = Some(lock.lock_owned().await);
+        entered
+    }
+
+    fn all(&self) -> MutexGuard<'_, BTreeMap<String, Arc<AsyncMutex<()>>>> {
+        // Every holder leaves it whole.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for RunLock<'_> {
+    fn drop(&mut self) {
+        self.held = None;
+        let mut all = self.locks.all();
+        // Whoever waits has it too.
+        if all.get(&self.run_id).is_some_and(|lock| Arc::strong_count(lock) == 1) {
+            all.remove(&self.run_id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+    use futures::executor::block_on;
+
+    use super::*;
+
+    #[test]
+    fn a_run_is_changed_by_one_at_a_time_and_forgotten_afterwards() {
+        let locks = RunLocks::default();
+        let first = block_on(locks.enter("a"));
+        let mut second = Box::pin(locks.enter("a"));
+        assert!((&mut second).now_or_never().is_none(), "it waits");
+        drop(block_on(locks.enter("b")));
+        drop(locks.enter("a").now_or_never());
+        drop(first);
+        let second = second.now_or_never().expect("its turn");
+        assert_eq!(locks.all().len(), 1);
+        drop(second);
+        assert!(locks.all().is_empty());
+    }
+}
