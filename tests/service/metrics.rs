@@ -309,6 +309,27 @@ mod otlp {
         assert_eq!(lasting(sent), lasting(read));
     }
 
+    #[cfg(unix)]
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_service_that_is_terminated_sends_its_figures_a_last_time() {
+        let folder = folder("otlp-last");
+        let workflow = r#"{"id": "short", "edges": [{"from": "s", "to": "e"}],
+            "nodes": [{"id": "s", "type": "START"}, {"id": "e", "type": "END"}]}"#;
+        std::fs::write(folder.join("short.json"), workflow).expect("a file");
+        let (url, mut received) = collector().await;
+        let mut served = Served::start(&folder, &["short.json", "--otlp-metrics", &url]);
+        let client = reqwest::Client::builder().no_proxy().build().expect("a client");
+        let start = client.post(format!("{}/v1/runs?wait=10", served.url));
+        let start = start.header("content-type", "application/json");
+        answer(start.body(r#"{"workflow": "short"}"#)).await;
+        served.signal("TERM");
+        assert_eq!(served.ended(), Some(0));
+        let last = received.try_recv().expect("it was sent before the service ended");
+        let sent = as_prometheus(&last);
+        let name = r#"pirn_runs_ended_total{workflow="short",status="COMPLETED"}"#;
+        assert_eq!(sent.get(name), Some(&1.0), "{sent:?}");
+    }
+
     #[tokio::test]
     async fn an_address_that_is_none_is_refused() {
         let world = World::new().await;
