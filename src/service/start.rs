@@ -268,7 +268,7 @@ pub(super) fn not_resumed(error: &ResumeError) -> Problem {
         ResumeError::NoStore => ProblemCode::NoStore,
         ResumeError::HasEnded { .. } => ProblemCode::RunEnded,
         ResumeError::SessionBusy { .. } => ProblemCode::SessionBusy,
-        ResumeError::Store(StoreError::NoSuchRun { .. }) => ProblemCode::UnknownRun,
+        ResumeError::Store(StoreError::NoSuchRun { run }) => return unknown(run),
         ResumeError::Store(StoreError::RunExists { .. }) => ProblemCode::RunIdTaken,
         ResumeError::Store(_) => ProblemCode::StoreFailed,
         ResumeError::NoSuchStep { .. } => ProblemCode::InvalidValue,

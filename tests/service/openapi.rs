@@ -1,6 +1,8 @@
 //! The OpenAPI document.
 
-use serde_json::Value;
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
 
 use crate::world::{World, answer};
 
@@ -43,6 +45,23 @@ async fn the_document_names_every_call_and_nothing_that_is_not_there() {
             assert!(paths[path].get(method).is_some(), "{method} {path}");
         }
     }
+    // Each call has a name of its own, and says what an error looks like.
+    let calls: Vec<&Value> = paths
+        .values()
+        .flat_map(|path| path.as_object().expect("methods").values())
+        .collect();
+    let names: BTreeSet<&str> = calls.iter().filter_map(|call| call["operationId"].as_str()).collect();
+    assert_eq!(names.len(), calls.len(), "{names:?}");
+    for call in &calls {
+        let error = &call["responses"]["default"]["content"]["application/problem+json"];
+        assert_eq!(error["schema"]["$ref"], "#/components/schemas/Problem", "{call}");
+    }
+    assert_eq!(document["components"]["securitySchemes"]["token"]["scheme"], "bearer");
+    assert_eq!(
+        document["security"],
+        json!([{}, {"token": []}]),
+        "a token may not be needed"
+    );
     let mut found = Vec::new();
     references(&document, &mut found);
     for reference in found {
@@ -61,7 +80,7 @@ async fn the_document_names_every_call_and_nothing_that_is_not_there() {
 async fn every_field_that_a_started_run_has_stands_in_its_schema() {
     let world = World::new().await;
     let document = answer(world.get("/openapi.json")).await.body;
-    let run = answer(world.post("/v1/runs", &serde_json::json!({"workflow": "echo", "input": {}})))
+    let run = answer(world.post("/v1/runs", &json!({"workflow": "echo", "input": {}})))
         .await
         .body;
     let schema = document["components"]["schemas"]["RunSummary"].clone();

@@ -212,10 +212,17 @@ async fn a_faulty_request_is_refused_with_the_place_of_the_fault() {
         (405, "METHOD_NOT_ALLOWED".into())
     );
     assert_eq!(refusal(world.get("/v1/runs/none")).await, (404, "UNKNOWN_RUN".into()));
-    assert_eq!(
-        refusal(world.get("/v1/runs?after=x")).await,
-        (400, "INVALID_REQUEST".into())
-    );
+    for query in [
+        "after=x",
+        "limit=0",
+        "limit=1001",
+        "limit=many",
+        "status=done",
+        "statuss=RUNNING",
+    ] {
+        let refused = refusal(world.get(&format!("/v1/runs?{query}"))).await;
+        assert_eq!(refused, (400, "INVALID_REQUEST".into()), "{query}");
+    }
 }
 
 #[tokio::test]

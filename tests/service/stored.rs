@@ -148,6 +148,27 @@ async fn an_event_that_comes_while_its_run_is_taken_up_is_not_lost() {
 }
 
 #[tokio::test]
+async fn a_run_that_nobody_carries_is_listed_however_many_of_its_store_are_carried() {
+    let world = stored().await;
+    let left = parked(&world, "paid").await;
+    // WAITING in the store as well, and RUNNING here.
+    for _ in 0..5 {
+        let id = world.start("paid", Value::Null).await;
+        world.until(&id, "NODE_STARTED").await;
+    }
+    let listed = answer(world.get("/v1/runs?status=waiting&limit=1")).await.body;
+    let ids: Vec<&Value> = listed["runs"]
+        .as_array()
+        .expect("runs")
+        .iter()
+        .map(|run| &run["runId"])
+        .collect();
+    assert_eq!(ids, [&json!(left)], "{listed}");
+    let running = answer(world.get("/v1/runs?status=RUNNING")).await.body;
+    assert_eq!(running["runs"].as_array().map(Vec::len), Some(5));
+}
+
+#[tokio::test]
 async fn a_run_that_has_ended_is_forked_and_both_are_listed() {
     let world = stored().await;
     let id = world.start("steps", json!({"n": 2})).await;

@@ -50,7 +50,7 @@ pub(crate) struct RunAgentInput {
 /// question; the next input's `resume` answers all of them, and its stream goes on where that one ended. An input that does not
 /// is refused with a RUN_ERROR.
 #[utoipa::path(
-    post, path = "/v1/agui/{workflow}", tag = "front ends", params(("workflow" = String, Path, description = "The workflow")),
+    post, operation_id = "runForAgUi", path = "/v1/agui/{workflow}", tag = "front ends", params(("workflow" = String, Path, description = "The workflow")),
     request_body = RunAgentInput,
     responses(
         (status = 200, description = "AG-UI events", body = String, content_type = "text/event-stream"),

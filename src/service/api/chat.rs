@@ -32,7 +32,7 @@ pub(crate) struct Chat {
 /// The run's input is `{message, chatId}`, where `message` is the text of the last user message; the messages before it are
 /// the conversation.
 #[utoipa::path(
-    post, path = "/v1/chat/{workflow}", tag = "front ends", params(("workflow" = String, Path, description = "The workflow")),
+    post, operation_id = "runForChat", path = "/v1/chat/{workflow}", tag = "front ends", params(("workflow" = String, Path, description = "The workflow")),
     request_body = Chat,
     responses(
         (status = 200, description = "A UI message stream", body = String, content_type = "text/event-stream"),

@@ -47,7 +47,7 @@ pub(crate) struct Nothing {}
 
 /// Cancels a run: it ends CANCELLED at its next safe point, and so does everything it started.
 #[utoipa::path(
-    post, path = "/v1/runs/{id}/cancel", tag = "control", params(("id" = String, Path, description = "The run")),
+    post, operation_id = "cancelRun", path = "/v1/runs/{id}/cancel", tag = "control", params(("id" = String, Path, description = "The run")),
     request_body = Cancel,
     responses(
         (status = 200, description = "The run was told", body = Told),
@@ -67,7 +67,7 @@ pub(crate) async fn cancel(
 
 /// Stops every thread of a run at its next safe point.
 #[utoipa::path(
-    post, path = "/v1/runs/{id}/pause", tag = "control", params(("id" = String, Path, description = "The run")),
+    post, operation_id = "pauseRun", path = "/v1/runs/{id}/pause", tag = "control", params(("id" = String, Path, description = "The run")),
     responses(
         (status = 200, description = "The run was told", body = Told),
         (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
@@ -84,7 +84,7 @@ pub(crate) async fn pause(
 
 /// Lets the threads of a paused run go on; a run of the store that nobody carries goes on too.
 #[utoipa::path(
-    post, path = "/v1/runs/{id}/resume", tag = "control", params(("id" = String, Path, description = "The run")),
+    post, operation_id = "resumeRun", path = "/v1/runs/{id}/resume", tag = "control", params(("id" = String, Path, description = "The run")),
     responses(
         (status = 200, description = "The run was told", body = Told),
         (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
@@ -105,7 +105,7 @@ pub(crate) async fn resume(
 
 /// Has a run leave this process: it is UNFINISHED or WAITING in the store, and `resume` has it go on.
 #[utoipa::path(
-    post, path = "/v1/runs/{id}/park", tag = "control", params(("id" = String, Path, description = "The run")),
+    post, operation_id = "parkRun", path = "/v1/runs/{id}/park", tag = "control", params(("id" = String, Path, description = "The run")),
     responses(
         (status = 200, description = "The run was told", body = Told),
         (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
@@ -135,8 +135,9 @@ fn needs_store(service: &Service) -> Result<(), Problem> {
 pub(crate) struct Fork {
     /// The last step that both share.
     step: u64,
-    /// Names the new run.
+    /// Names the new run: 1 to 128 letters, digits, hyphens, dots and underscores.
     #[serde(default)]
+    #[schema(min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9_.-]*$")]
     run_id: Option<String>,
     /// Variables of the main thread to be assigned there.
     #[serde(default)]
@@ -149,7 +150,7 @@ pub(crate) struct Fork {
 
 /// Starts a run that goes on from a step of another, which may have ended.
 #[utoipa::path(
-    post, path = "/v1/runs/{id}/fork", tag = "control", params(("id" = String, Path, description = "The run")),
+    post, operation_id = "forkRun", path = "/v1/runs/{id}/fork", tag = "control", params(("id" = String, Path, description = "The run")),
     request_body = Fork,
     responses(
         (status = 201, description = "The new run", body = RunSummary),
@@ -191,7 +192,7 @@ pub(crate) struct Emit {
 
 /// Raises a CUSTOM event in a run: WAIT nodes and triggers see it; those of a run that nobody carries, when it goes on.
 #[utoipa::path(
-    post, path = "/v1/runs/{id}/emit", tag = "control", params(("id" = String, Path, description = "The run")),
+    post, operation_id = "emitEvent", path = "/v1/runs/{id}/emit", tag = "control", params(("id" = String, Path, description = "The run")),
     request_body = Emit,
     responses(
         (status = 200, description = "The run was told", body = Told),
@@ -214,7 +215,7 @@ pub(crate) async fn emit(
 #[serde(deny_unknown_fields)]
 pub(crate) struct Pin {
     /// role, todo, usefulInfo or folderNotes.
-    #[schema(value_type = String)]
+    #[schema(value_type = String, pattern = "^(role|todo|usefulInfo|folderNotes)$")]
     section: PinSection,
     /// Its value; null takes it away.
     value: Value,
@@ -222,7 +223,7 @@ pub(crate) struct Pin {
 
 /// Sets a section of the pinned context from the next model request on.
 #[utoipa::path(
-    post, path = "/v1/runs/{id}/pin", tag = "control", params(("id" = String, Path, description = "The run")),
+    post, operation_id = "pinContext", path = "/v1/runs/{id}/pin", tag = "control", params(("id" = String, Path, description = "The run")),
     request_body = Pin,
     responses(
         (status = 200, description = "The run was told", body = Told),

@@ -111,7 +111,7 @@ pub(crate) struct Interactions {
 
 /// The questions of a run that wait for a person.
 #[utoipa::path(
-    get, path = "/v1/runs/{id}/interactions", tag = "interactions", params(("id" = String, Path, description = "The run")),
+    get, operation_id = "listInteractions", path = "/v1/runs/{id}/interactions", tag = "interactions", params(("id" = String, Path, description = "The run")),
     responses(
         (status = 200, description = "The questions", body = Interactions),
         (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
@@ -139,7 +139,7 @@ pub(crate) struct GivenAnswer {
 
 /// Answers a question, once.
 #[utoipa::path(
-    post, path = "/v1/interactions/{id}", tag = "interactions",
+    post, operation_id = "answerInteraction", path = "/v1/interactions/{id}", tag = "interactions",
     params(("id" = String, Path, description = "The question")),
     request_body = GivenAnswer,
     responses(
@@ -156,6 +156,10 @@ pub(crate) async fn answer(
 ) -> Result<Json<Told>, Problem> {
     let GivenAnswer { answer, by } = body.value;
     let run = run_id_of(&id).to_owned();
+    if run.is_empty() {
+        let detail = format!("no run asks a question {id}: a question is called RUN.THREAD.NUMBER");
+        return Err(Problem::new(ProblemCode::UnknownRun, detail));
+    }
     let told = Steering::Answer {
         interaction_id: id,
         answer,

@@ -4,6 +4,7 @@
 mod agui;
 mod chat;
 mod control;
+mod document;
 mod health;
 mod interactions;
 mod query;
@@ -12,6 +13,7 @@ mod sessions;
 mod workflows;
 
 use axum::extract::{MatchedPath, Request, State};
+use axum::http::{Method, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use tower_http::catch_panic::CatchPanicLayer;
@@ -32,7 +34,7 @@ use super::state::Service;
 struct Document;
 
 pub(super) fn router(service: &Service) -> axum::Router {
-    let (router, document) = OpenApiRouter::with_openapi(Document::openapi())
+    let (router, mut document) = OpenApiRouter::with_openapi(Document::openapi())
         .routes(routes!(runs::start, runs::list))
         .routes(routes!(runs::report))
         .routes(routes!(runs::events))
@@ -54,6 +56,7 @@ pub(super) fn router(service: &Service) -> axum::Router {
         .routes(routes!(health::readyz))
         .routes(routes!(health::metrics))
         .split_for_parts();
+    document::complete(&mut document);
     let openapi = axum::Json(document);
     #[cfg(feature = "mcp")]
     let router = router.route_service("/mcp", super::mcp::http_service(service));
@@ -94,10 +97,10 @@ async fn count(State(service): State<Service>, request: Request, next: Next) -> 
     let refusal = response.extensions().get::<Refusal>().map(|refusal| refusal.0);
     let metrics = service.metrics();
     // Methods that nobody defined would be labels without end.
-    let method = if response.status() == axum::http::StatusCode::METHOD_NOT_ALLOWED {
-        ""
-    } else {
-        method.as_str()
+    let method = match method {
+        _ if response.status() == StatusCode::METHOD_NOT_ALLOWED => "",
+        Method::GET | Method::HEAD | Method::POST | Method::OPTIONS => method.as_str(),
+        _other => "",
     };
     metrics.answered(
         method,

@@ -7,7 +7,8 @@ use serde::de::DeserializeOwned;
 
 use super::super::problem::{Problem, ProblemCode};
 use super::super::state::Service;
-use crate::EventType;
+use crate::store::RunStatus;
+use crate::{EventType, ThreadStatus};
 
 /// Parameters that were read.
 pub(super) struct Parameters<T>(pub(super) T);
@@ -30,15 +31,30 @@ pub(super) fn event_types(list: Option<&str>) -> Result<Vec<EventType>, Problem>
 }
 
 fn event_type(word: &str) -> Result<EventType, Problem> {
-    let all = || EventType::ALL.iter().copied();
-    all()
-        .find(|event_type| event_type.as_str().eq_ignore_ascii_case(word))
+    let mut all = EventType::ALL.iter().copied();
+    all.find(|event_type| event_type.as_str().eq_ignore_ascii_case(word))
         .ok_or_else(|| {
-            let near = nearest(word, all().map(EventType::as_str));
-            let hint = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
-            Problem::new(
-                ProblemCode::InvalidRequest,
-                format!("there is no event type {word}{hint}"),
+            none_is(
+                "event type",
+                word,
+                EventType::ALL.iter().map(|event_type| event_type.as_str()),
             )
         })
+}
+
+/// The status of a run in a list, as it is written there.
+pub(super) fn run_status(word: &str) -> Result<String, Problem> {
+    // Of a run that is carried, and of one that is kept.
+    let carried = [ThreadStatus::Running, ThreadStatus::Paused].map(ThreadStatus::as_str);
+    let all = || carried.into_iter().chain(RunStatus::ALL.map(RunStatus::as_str));
+    let known = all().find(|status| status.eq_ignore_ascii_case(word));
+    known
+        .map(str::to_owned)
+        .ok_or_else(|| none_is("status of a run", word, all()))
+}
+
+fn none_is<'a>(what: &str, word: &str, all: impl Iterator<Item = &'a str>) -> Problem {
+    let near = nearest(word, all);
+    let hint = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
+    Problem::new(ProblemCode::InvalidRequest, format!("there is no {what} {word}{hint}"))
 }

@@ -21,7 +21,7 @@ use super::super::sse::{self, Guard, Wire, frame};
 use super::super::start::{Begun, Start, unknown};
 use super::super::state::Service;
 use super::super::stored::summary;
-use super::query::{Parameters, event_types};
+use super::query::{Parameters, event_types, run_status};
 use crate::{EventType, Message};
 
 /// Runs of a list where the request does not say how many.
@@ -54,6 +54,7 @@ pub(crate) struct StartRun {
     keep_on_failure: bool,
     /// Names the run: 1 to 128 letters, digits, hyphens, dots and underscores.
     #[serde(default)]
+    #[schema(min_length = 1, max_length = 128, pattern = "^[A-Za-z0-9_.-]*$")]
     run_id: Option<String>,
     /// The run's owner (a tenant, a user): profiles may choose their key by it, and models, tools and functions of the embedding
     /// program are told; no language model sees it.
@@ -69,6 +70,7 @@ pub(crate) struct StartRun {
 #[serde(deny_unknown_fields)]
 pub(crate) struct StartParameters {
     /// Waits up to so many seconds for the run's end, and answers with its report.
+    #[param(minimum = 0.0)]
     wait: Option<f64>,
 }
 
@@ -77,7 +79,7 @@ pub(crate) struct StartParameters {
 /// With `Accept: text/event-stream` the answer is the run's events. With `Idempotency-Key` a second request with the same key
 /// and body gives the run that the first has started.
 #[utoipa::path(
-    post, path = "/v1/runs", tag = "runs", params(StartParameters), request_body = StartRun,
+    post, operation_id = "startRun", path = "/v1/runs", tag = "runs", params(StartParameters), request_body = StartRun,
     responses(
         (status = 201, description = "The run; its report with `wait`; its events where they are accepted", body = RunSummary),
         (status = 404, description = "There is no such workflow", body = Problem, content_type = "application/problem+json"),
@@ -250,6 +252,7 @@ pub(crate) struct ListParameters {
     /// The `next` of the list before.
     after: Option<String>,
     /// At most so many runs: 1 to 1,000, 100 where it is absent.
+    #[param(minimum = 1, maximum = 1_000)]
     limit: Option<usize>,
 }
 
@@ -265,16 +268,20 @@ pub(crate) struct RunList {
 
 /// Lists runs, youngest first.
 #[utoipa::path(
-    get, path = "/v1/runs", tag = "runs", params(ListParameters),
+    get, operation_id = "listRuns", path = "/v1/runs", tag = "runs", params(ListParameters),
     responses((status = 200, description = "Runs", body = RunList))
 )]
 pub(crate) async fn list(
     State(service): State<Service>,
     Parameters(parameters): Parameters<ListParameters>,
 ) -> Result<Json<RunList>, Problem> {
-    let limit = parameters.limit.unwrap_or(PAGE).clamp(1, MAX_PAGE);
-    let query = RunQuery {
-        status: parameters.status.map(|status| status.to_ascii_uppercase()),
+    let limit = parameters.limit.unwrap_or(PAGE);
+    if !(1..=MAX_PAGE).contains(&limit) {
+        let detail = format!("limit is a number from 1 to {MAX_PAGE}");
+        return Err(Problem::new(ProblemCode::InvalidRequest, detail));
+    }
+    let mut query = RunQuery {
+        status: parameters.status.map(|word| run_status(&word)).transpose()?,
         workflow: parameters.workflow,
         session: parameters.session,
         before: parameters.after.map(|cursor| place(&cursor)).transpose()?,
@@ -282,13 +289,22 @@ pub(crate) async fn list(
         limit: limit + 1,
     };
     let mut runs = service.runs().list(&query);
-    let archived = service.archive().runs(&query).await;
-    let archived = archived.map_err(|error| Problem::new(ProblemCode::Internal, error.to_string()))?;
-    runs.extend(
-        archived
-            .into_iter()
-            .filter(|run| service.runs().find(&run.run_id).is_none()),
-    );
+    let mut archived = Vec::new();
+    // Those that are known here are in the list already, as they are by now: the archive is read on past them.
+    while archived.len() < query.limit {
+        let page = service.archive().runs(&query).await;
+        let page = page.map_err(|error| Problem::new(ProblemCode::Internal, error.to_string()))?;
+        let is_last = page.len() < query.limit;
+        query.before = page.last().map(|run| (run.started_at, run.run_id.clone()));
+        archived.extend(
+            page.into_iter()
+                .filter(|run| service.runs().find(&run.run_id).is_none()),
+        );
+        if is_last {
+            break;
+        }
+    }
+    runs.extend(archived);
     runs.sort_by(|a, b| (b.started_at, &b.run_id).cmp(&(a.started_at, &a.run_id)));
     let has_more = runs.len() > limit;
     runs.truncate(limit);
@@ -307,7 +323,7 @@ fn place(cursor: &str) -> Result<(u64, String), Problem> {
 
 /// The report of a run; of one that has not ended, what is known by now.
 #[utoipa::path(
-    get, path = "/v1/runs/{id}", tag = "runs", params(("id" = String, Path, description = "The run")),
+    get, operation_id = "getRun", path = "/v1/runs/{id}", tag = "runs", params(("id" = String, Path, description = "The run")),
     responses(
         (status = 200, description = "The report, as `pirn run --output json` prints it", body = Object),
         (status = 404, description = "There is no such run", body = Problem, content_type = "application/problem+json"),
@@ -339,7 +355,7 @@ pub(crate) struct EventParameters {
 /// `event: missed` tells of events that are no longer kept, `event: end` of the run's end. A client that comes back after the
 /// end gets 204.
 #[utoipa::path(
-    get, path = "/v1/runs/{id}/events", tag = "runs",
+    get, operation_id = "streamRunEvents", path = "/v1/runs/{id}/events", tag = "runs",
     params(("id" = String, Path, description = "The run"), EventParameters),
     responses(
         (status = 200, description = "Server-sent events", body = String, content_type = "text/event-stream"),

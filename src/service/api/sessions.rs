@@ -9,7 +9,7 @@ use super::super::state::Service;
 
 /// The state of a session, of which `pirn run --conversation` reads the conversation.
 #[utoipa::path(
-    get, path = "/v1/sessions/{id}", tag = "sessions", params(("id" = String, Path, description = "The session")),
+    get, operation_id = "getSession", path = "/v1/sessions/{id}", tag = "sessions", params(("id" = String, Path, description = "The session")),
     responses(
         (status = 200, description = "`{id, version, conversation: {messages, markMap}, variables}`; `version`: how many runs have left something in it", body = Object),
         (status = 404, description = "There is no such session", body = Problem, content_type = "application/problem+json"),

@@ -9,7 +9,7 @@ use super::super::state::Service;
 
 /// Lists the workflows that can be started.
 #[utoipa::path(
-    get, path = "/v1/workflows", tag = "workflows",
+    get, operation_id = "listWorkflows", path = "/v1/workflows", tag = "workflows",
     responses((status = 200, description = "`{workflows: [{id, name?, version?, description?, inputSchema?, nodes}]}`", body = Object))
 )]
 pub(crate) async fn list(State(service): State<Service>) -> Json<Value> {
@@ -20,7 +20,7 @@ pub(crate) async fn list(State(service): State<Service>) -> Json<Value> {
 
 /// One of them.
 #[utoipa::path(
-    get, path = "/v1/workflows/{id}", tag = "workflows", params(("id" = String, Path, description = "The workflow")),
+    get, operation_id = "getWorkflow", path = "/v1/workflows/{id}", tag = "workflows", params(("id" = String, Path, description = "The workflow")),
     responses(
         (status = 200, description = "`{id, name?, version?, description?, inputSchema?, nodes: [{nodeId, type}]}`", body = Object),
         (status = 404, description = "There is no such workflow", body = Problem, content_type = "application/problem+json"),
