@@ -52,6 +52,24 @@ async fn the_document_names_every_call_and_nothing_that_is_not_there() {
         .collect();
     let names: BTreeSet<&str> = calls.iter().filter_map(|call| call["operationId"].as_str()).collect();
     assert_eq!(names.len(), calls.len(), "{names:?}");
+    let parameters = |path: &str, method: &str| -> Vec<(String, Value)> {
+        let parameters = paths[path][method]["parameters"].as_array().expect("parameters");
+        let known = |parameter: &Value| {
+            (
+                parameter["name"].as_str().unwrap_or_default().to_owned(),
+                parameter["in"].clone(),
+            )
+        };
+        parameters.iter().map(known).collect()
+    };
+    let query = |names: &[&str]| -> Vec<(String, Value)> {
+        names.iter().map(|name| ((*name).to_owned(), json!("query"))).collect()
+    };
+    assert_eq!(parameters("/v1/runs", "post"), query(&["wait"]));
+    assert_eq!(
+        parameters("/v1/runs", "get"),
+        query(&["status", "workflow", "session", "after", "limit"])
+    );
     for call in &calls {
         let error = &call["responses"]["default"]["content"]["application/problem+json"];
         assert_eq!(error["schema"]["$ref"], "#/components/schemas/Problem", "{call}");

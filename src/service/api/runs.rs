@@ -67,6 +67,7 @@ pub(crate) struct StartRun {
 }
 
 #[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct StartParameters {
     /// Waits up to so many seconds for the run's end, and answers with its report.
@@ -241,6 +242,7 @@ pub(super) fn find(service: &Service, id: &str) -> Result<Arc<Run>, Problem> {
 }
 
 #[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListParameters {
     /// Only runs of this status: RUNNING, PAUSED, COMPLETED, FAILED, CANCELLED, TIMEOUT; of those that no process carries UNFINISHED, WAITING.
@@ -341,6 +343,7 @@ pub(crate) async fn report(State(service): State<Service>, Path(id): Path<String
 }
 
 #[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EventParameters {
     /// Only events after this sequence; the header `Last-Event-ID` stands before it.
