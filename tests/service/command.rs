@@ -1,6 +1,6 @@
 //! `pirn serve` as it is run.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -9,6 +9,9 @@ use serde_json::json;
 
 const ONE: &str = r#"{"id": "one", "nodes": [{"id": "s", "type": "START"}, {"id": "w", "type": "WAIT", "config": {"event": "go"}}, {"id": "e", "type": "END"}],
     "edges": [{"from": "s", "to": "w"}, {"from": "w", "to": "e"}]}"#;
+
+const ECHO: &str = r#"{"id": "echo", "edges": [{"from": "s", "to": "e"}],
+    "nodes": [{"id": "s", "type": "START"}, {"id": "e", "type": "END", "config": {"output": "input"}}]}"#;
 
 /// A process that serves, ended with the test.
 pub(crate) struct Served {
@@ -178,4 +181,37 @@ fn an_address_that_others_reach_needs_a_token() {
     let (code, said) = serve(&["bad.json"]);
     assert_eq!(code, Some(1));
     assert!(said.contains("WEIGHT"), "{said}");
+}
+
+#[test]
+fn what_a_client_of_mcp_sends_stands_in_no_log_above_trace() {
+    let folder = folder("quiet");
+    std::fs::write(folder.join("echo.json"), ECHO).expect("a file");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_pirn"))
+        .args(["mcp", "echo.json", "--log", "debug"])
+        .current_dir(&folder)
+        .env_remove("RUST_LOG")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut stdin = child.stdin.take().expect("piped");
+    let client =
+        json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}});
+    for message in [
+        json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client}),
+        json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+        json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call",
+            "params": {"name": "echo", "arguments": {"card": "4111"}}}),
+    ] {
+        writeln!(stdin, "{message}").expect("it reads");
+    }
+    let mut answers = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let answered = answers.any(|line| line.is_ok_and(|line| line.contains("4111")));
+    assert!(answered, "the tool gives its input back");
+    drop(stdin);
+    let log = std::io::read_to_string(child.stderr.take().expect("piped")).expect("text");
+    assert!(child.wait().expect("it ends").success());
+    assert!(!log.contains("4111"), "{log}");
 }

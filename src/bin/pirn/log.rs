@@ -3,7 +3,12 @@
 use std::io;
 
 use clap::ValueEnum;
+use tracing::level_filters::LevelFilter;
+use tracing::{Level, Metadata};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::failure::Failure;
 
@@ -38,14 +43,21 @@ impl LogArgs {
                 .map_err(|error| Failure::usage("INVALID_USAGE", format!("invalid --log: {error}")))?,
             None => EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info")),
         };
+        let shows_contents = filter.max_level_hint() == Some(LevelFilter::TRACE);
+        let without_contents = filter_fn(move |about| shows_contents || !may_have_contents(about));
         let lines = tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_writer(io::stderr)
             .with_ansi(false);
         let begun = match self.log_format {
-            Format::Text => lines.try_init(),
-            Format::Json => lines.json().try_init(),
+            Format::Text => lines.finish().with(without_contents).try_init(),
+            Format::Json => lines.json().finish().with(without_contents).try_init(),
         };
         begun.map_err(|error| Failure::failed("NO_LOG", error.to_string()))
     }
+}
+
+/// The MCP library writes requests and answers at DEBUG, and notifications at INFO: contents stand at TRACE alone.
+fn may_have_contents(about: &Metadata<'_>) -> bool {
+    about.target().starts_with("rmcp") && *about.level() > Level::WARN
 }
