@@ -15,7 +15,7 @@ use super::state::Service;
 use crate::telemetry::resource;
 
 /// Time between two messages, where nobody says another.
-const INTERVAL: Duration = Duration::from_secs(60);
+const INTERVAL: Duration = Duration::from_mins(1);
 
 /// Time that the collector may take for a message.
 const TIME_LIMIT: Duration = Duration::from_secs(10);

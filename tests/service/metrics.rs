@@ -145,7 +145,7 @@ async fn the_figures_of_a_store_count_its_commits_and_how_many_a_sync_made_durab
         )
     );
     for actor in ["run", "event_bus", "trigger_matcher"] {
-        assert_eq!(value(&format!("pirn_mailbox_depth{{actor=\"{actor}\"}}")), 0.0);
+        assert_eq!(samples[&format!("pirn_mailbox_depth{{actor=\"{actor}\"}}")], "0");
     }
     promtool(text);
     let without = answer(World::new().await.get("/metrics")).await.body;

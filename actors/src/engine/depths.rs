@@ -1,6 +1,7 @@
 //! The messages that wait for an engine's actors, counted when somebody asks.
 
 use futures::future::join_all;
+use pirn_sync::Completion;
 
 use super::EngineShared;
 
@@ -27,7 +28,7 @@ impl EngineShared {
                 runs,
                 ..MailboxDepths::default()
             };
-            let answers = join_all(asked.iter().map(|answer| answer.wait())).await;
+            let answers = join_all(asked.iter().map(Completion::wait)).await;
             answers
                 .into_iter()
                 .flatten()

@@ -99,10 +99,11 @@ mod tests {
         let label = r#"workflow="a \"b\"\\\n""#;
         let buckets = [("0.001", 0), ("0.005", 0), ("0.02", 0)].into_iter();
         let later = ["0.1", "0.5", "2", "10", "60", "300", "3600", "+Inf"].map(|bound| (bound, 1));
-        let buckets: String = buckets
+        let buckets: Vec<String> = buckets
             .chain(later)
             .map(|(bound, count)| format!("pirn_run_duration_seconds_bucket{{{label},le=\"{bound}\"}} {count}\n"))
             .collect();
+        let buckets = buckets.concat();
         let expected = format!(
             "# HELP pirn_runs_started_total Runs started, by workflow\n# TYPE pirn_runs_started_total counter\n\
              pirn_runs_started_total{{{label}}} 2\n\

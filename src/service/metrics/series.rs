@@ -118,6 +118,6 @@ mod tests {
             panic!("no histogram")
         };
         assert_eq!(histogram.counts, [2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
-        assert!((histogram.sum - 5_000.0021).abs() < 1e-9);
+        assert!((histogram.sum - 5_000.002_1).abs() < 1e-9);
     }
 }
