@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::time::Instant;
 
 use super::archive::RunArchive;
 use super::event_log::Recorded;
@@ -21,7 +22,7 @@ pub(super) enum Fed {
     Event(Recorded),
     /// So many events after the one with this sequence are lost to this reader.
     Missed { after: u64, count: u64 },
-    /// Nothing has come for a while.
+    /// Nothing was said for a while.
     Idle,
     /// Nothing comes any more.
     End,
@@ -37,6 +38,8 @@ pub(super) struct Feed {
     has_ended: bool,
     changed: watch::Receiver<()>,
     keep_alive: Duration,
+    /// The reader was told something then.
+    spoke_at: Instant,
     _places: [OwnedSemaphorePermit; 2],
 }
 
@@ -50,6 +53,7 @@ impl Feed {
             has_ended: false,
             changed: run.log.watch(),
             keep_alive: service.limits().keep_alive,
+            spoke_at: Instant::now(),
             _places: [run.streams.enter()?, service.streams().enter()?],
             run: Arc::clone(run),
         })
@@ -70,10 +74,20 @@ impl Feed {
         page.is_closed && page.events.is_empty() && page.last <= self.read_to
     }
 
+    /// The reader was told something: what it reads may be nothing to it.
+    pub(super) fn spoke(&mut self) {
+        self.spoke_at = Instant::now();
+    }
+
     /// The next items, as many as there are; empty after the end.
     pub(super) async fn next(&mut self) -> Vec<Fed> {
         if self.has_ended {
             return Vec::new();
+        }
+        let quiet_until = self.spoke_at + self.keep_alive;
+        if quiet_until <= Instant::now() {
+            self.spoke();
+            return vec![Fed::Idle];
         }
         loop {
             self.changed.mark_unchanged();
@@ -103,10 +117,13 @@ impl Feed {
             if !fed.is_empty() {
                 return fed;
             }
-            match tokio::time::timeout(self.keep_alive, self.changed.changed()).await {
+            match tokio::time::timeout_at(quiet_until, self.changed.changed()).await {
                 // The log lives as long as the run that this holds.
                 Ok(_changed) => {}
-                Err(_elapsed) => return vec![Fed::Idle],
+                Err(_elapsed) => {
+                    self.spoke();
+                    return vec![Fed::Idle];
+                }
             }
         }
     }

@@ -54,6 +54,7 @@ pub(super) fn response(feed: Feed, wire: impl Wire, guard: impl Guard) -> Respon
             }
             let pauses = !has_ended && wire.pauses(&feed, &mut out).await;
             if !out.is_empty() {
+                feed.spoke();
                 let chunk: Result<Bytes, Infallible> = Ok(out.into());
                 return Some((chunk, (feed, wire, guard, pauses)));
             }

@@ -154,6 +154,30 @@ async fn a_stream_with_nothing_to_say_sends_a_comment() {
 }
 
 #[tokio::test]
+async fn a_stream_of_types_that_do_not_come_sends_a_comment_while_others_do() {
+    let world = World::limited(Limits {
+        keep_alive: Duration::from_millis(20),
+        ..Limits::default()
+    })
+    .await;
+    let id = world.start("steps", json!({"n": 1_000})).await;
+    let mut all = Events::open(world.get(&format!("/v1/runs/{id}/events"))).await;
+    let mut none = Events::open(world.get(&format!("/v1/runs/{id}/events?types=CUSTOM"))).await;
+    // Every step lets the next one in: the run has always something to say.
+    let steps = async {
+        while let Some(event) = all.next().await {
+            if event.json["nodeId"] == "step" && event.json["type"] == "NODE_STARTED" {
+                world.gate.add_permits(1);
+            }
+        }
+    };
+    tokio::select! {
+        () = none.comment() => {}
+        () = steps => panic!("the run ended without a comment"),
+    }
+}
+
+#[tokio::test]
 async fn a_client_that_goes_away_stops_its_run_only_where_it_said_so() {
     let world = World::new().await;
     let open = async |cancels: bool| {
