@@ -3,6 +3,8 @@
 // A block of the README names the file that it shows, which a test compares.
 #![allow(rustdoc::invalid_codeblock_attributes)]
 
+#[cfg(any(feature = "tools", all(feature = "otel", feature = "service")))]
+mod causes;
 pub mod check;
 pub mod config;
 mod engine;

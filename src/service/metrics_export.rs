@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 
 use super::metrics::otlp;
 use super::state::Service;
+use crate::causes::with_causes;
 use crate::telemetry::resource;
 
 /// Time between two messages, where nobody says another.
@@ -97,14 +98,19 @@ impl Exporter {
     }
 
     async fn run(self, service: &Service, mut stopped: oneshot::Receiver<()>) {
-        loop {
-            let is_over = tokio::time::timeout(self.interval, &mut stopped).await.is_ok();
-            if let Err(error) = self.send(service).await {
-                tracing::warn!(error, "the figures were not sent");
+        while tokio::time::timeout(self.interval, &mut stopped).await.is_err() {
+            tokio::select! {
+                () = self.tell(service) => {}
+                // What the collector does not take now is in the last message too.
+                _ = &mut stopped => break,
             }
-            if is_over {
-                return;
-            }
+        }
+        self.tell(service).await;
+    }
+
+    async fn tell(&self, service: &Service) {
+        if let Err(error) = self.send(service).await {
+            tracing::warn!(error, "the figures were not sent");
         }
     }
 
@@ -115,7 +121,7 @@ impl Exporter {
         let request = request.header(CONTENT_TYPE, "application/x-protobuf");
         let answer = request.body(message.encode_to_vec()).send().await;
         // A URL may have a secret in it.
-        let answer = answer.map_err(|error| error.without_url().to_string())?;
+        let answer = answer.map_err(|error| with_causes(&error.without_url()))?;
         if answer.status().is_success() {
             Ok(())
         } else {

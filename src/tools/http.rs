@@ -17,6 +17,7 @@ use serde_json::{Map, Value};
 use super::config::{Body, HttpConfig};
 use super::output::Head;
 use super::template::Template;
+use crate::causes::with_causes;
 
 /// Redirects followed, each to where the request went before.
 const MOST_REDIRECTS: usize = 5;
@@ -73,7 +74,8 @@ impl Tool for HttpTool {
             let request = request(&config, &arguments)?;
             let host = request.url().host_str().unwrap_or_default().to_owned();
             // Without the URL: it may hold what is nobody else's business.
-            let broken = |error: reqwest::Error| format!("{host} did not answer: {}", explained(&error.without_url()));
+            let broken =
+                |error: reqwest::Error| format!("{host} did not answer: {}", with_causes(&error.without_url()));
             let response = shared.client()?.execute(request).await.map_err(broken)?;
             read(response, limit).await
         }
@@ -98,14 +100,7 @@ fn client() -> Result<Client, String> {
         .connect_timeout(CONNECT)
         .user_agent(concat!("pirn/", env!("CARGO_PKG_VERSION")))
         .build()
-        .map_err(|error| format!("no HTTP client: {}", explained(&error)))
-}
-
-/// An error with its causes: reqwest's own text leaves them out.
-fn explained(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    let texts: Vec<String> = causes.map(ToString::to_string).collect();
-    texts.join(": ")
+        .map_err(|error| format!("no HTTP client: {}", with_causes(&error)))
 }
 
 fn request(config: &HttpConfig, arguments: &Value) -> Result<Request, String> {
@@ -241,7 +236,7 @@ async fn read(mut response: Response, limit: usize) -> Result<String, String> {
             Ok(Some(chunk)) => body.push(&chunk),
             Ok(None) => break true,
             Err(error) => {
-                return Err(format!("HTTP {status}, then: {}", explained(&error.without_url())));
+                return Err(format!("HTTP {status}, then: {}", with_causes(&error.without_url())));
             }
         }
     };

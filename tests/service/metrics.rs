@@ -330,6 +330,25 @@ mod otlp {
         assert_eq!(sent.get(name), Some(&1.0), "{sent:?}");
     }
 
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_collector_that_does_not_answer_is_not_waited_for_twice() {
+        let world = World::new().await;
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let options = MetricsOptions {
+            endpoint: Some(format!("http://{}/", listener.local_addr().expect("an address"))),
+            interval: Some(Duration::from_millis(1)),
+            ..MetricsOptions::default()
+        };
+        let export = world.service.export_metrics(&options).expect("an exporter");
+        let (silent, _) = listener.accept().await.expect("a message is on its way");
+        let finished = tokio::task::spawn_blocking(|| export.finish());
+        // Before the time is over that a collector has for one.
+        let last = tokio::time::timeout(Duration::from_secs(5), listener.accept()).await;
+        let last = last.expect("the last message comes").expect("a connection");
+        drop((listener, last, silent));
+        finished.await.expect("it ends");
+    }
+
     #[tokio::test]
     async fn an_address_that_is_none_is_refused() {
         let world = World::new().await;
