@@ -7,4 +7,5 @@ pub(super) mod interrupts;
 mod speech;
 pub(super) mod ui_messages;
 
+#[cfg(feature = "mcp")]
 pub(super) use speech::output_text;
