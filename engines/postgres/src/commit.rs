@@ -25,6 +25,8 @@ pub(crate) struct Committing {
     number: i64,
     held: Arc<Held>,
     location: Arc<str>,
+    /// The server's answer, until it is told.
+    steps: Option<Result<u64, StoreError>>,
     answer: Option<oneshot::Sender<Result<u64, StoreError>>>,
 }
 
@@ -40,6 +42,7 @@ impl Committing {
             number: held.next_number(),
             held,
             location,
+            steps: None,
             answer: Some(answer),
         }
     }
@@ -86,7 +89,7 @@ impl Committing {
         rows.into_iter().next().ok_or_else(|| Fault::Failed(FAULTY.to_owned()))
     }
 
-    /// Takes the server's answer. True if the commit took effect.
+    /// Takes the server's answer, to be told. True if the commit took effect.
     pub(crate) fn answered(&mut self, row: &Row) -> bool {
         let steps = self.read(row).unwrap_or_else(|error| {
             Err(StoreError::Failed {
@@ -96,8 +99,15 @@ impl Committing {
             })
         });
         let is_kept = steps.is_ok();
-        answer(&mut self.answer, steps);
+        self.steps = Some(steps);
         is_kept
+    }
+
+    /// Tells whoever waits for it what the server has answered.
+    pub(crate) fn tell(&mut self) {
+        if let Some(steps) = self.steps.take() {
+            answer(&mut self.answer, steps);
+        }
     }
 
     fn read(&self, row: &Row) -> Result<Result<u64, StoreError>, tokio_postgres::Error> {

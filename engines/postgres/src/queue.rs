@@ -189,8 +189,9 @@ impl Carrier {
                     Ok(rows) => {
                         let answered = commits.iter_mut().zip(rows).map(|(commit, row)| commit.answered(&row));
                         let kept = answered.filter(|is_kept| *is_kept).count();
+                        // Before anybody is told: who was answered finds the write counted.
                         self.meter.durable(kept as u64);
-                        return;
+                        return commits.iter_mut().for_each(Committing::tell);
                     }
                     Err(fault @ Fault::Lost(_)) => {
                         if let Err(error) = self.again(fault, &mut tries).await {
@@ -215,6 +216,7 @@ impl Carrier {
                 match sending {
                     Ok(row) => {
                         self.meter.durable(commit.answered(&row).into());
+                        commit.tell();
                         break;
                     }
                     Err(fault) => {

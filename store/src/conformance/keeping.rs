@@ -31,7 +31,25 @@ pub(super) const PROMISES: &[Promise] = &[
         name: "a_named_text_is_the_last_one_set",
         keep: meta,
     },
+    Promise {
+        name: "a_store_that_counts_its_writes_has_counted_each_that_it_answered",
+        keep: counted,
+    },
 ];
+
+fn counted(open: &Open) {
+    let store = open();
+    let Some(before) = store.figures() else { return };
+    done(store.commit(start("run-1")));
+    append(&*store, "run-1", 0, [1, 2]);
+    refused(store.commit(Commit::after("run-1", 9).record(record(3))));
+    append(&*store, "run-1", 2, [3]);
+    let after = store.figures().expect("it counts");
+    assert_eq!(after.writes - before.writes, 3);
+    // One waited for another: each was durable by itself.
+    assert_eq!(after.batches[0] - before.batches[0], 3);
+    assert_eq!(after.batches[1..], before.batches[1..]);
+}
 
 fn contents(open: &Open) {
     let store = open();
