@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use pirn_actors::journal::Graphs;
 use pirn_core::definition::{Fault, Loaded, SourceFile};
 use pirn_core::graph::{Compiled, Graph};
-use pirn_store::Content;
+use pirn_store::{Content, ContentHash};
 use serde_json::value::RawValue;
 
 /// The texts that an engine's workflows were read from.
@@ -21,7 +21,16 @@ struct Texts {
     triggers: BTreeMap<String, Box<RawValue>>,
     profiles: BTreeMap<String, Box<RawValue>>,
     /// The last that was asked for.
-    last: Option<(Graphs, Content)>,
+    last: Option<Last>,
+}
+
+/// The definition over some graphs.
+struct Last {
+    graphs: Graphs,
+    text: Arc<str>,
+    /// Known once it was asked for, or found to be that of a definition that is kept.
+    hash: Option<ContentHash>,
+    content: Option<Content>,
 }
 
 #[derive(serde::Serialize)]
@@ -55,20 +64,41 @@ impl Definitions {
     /// The definition of a run that begins over these graphs.
     pub(crate) fn of(&self, graphs: &Graphs) -> Content {
         let mut texts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((last, content)) = &texts.last
-            && Arc::ptr_eq(last, graphs)
-        {
-            return content.clone();
+        let last = texts.last(graphs);
+        let content = last.content.get_or_insert_with(|| Content::new(Arc::clone(&last.text)));
+        last.hash = Some(content.hash());
+        content.clone()
+    }
+
+    /// True if it is the one of this text, which is kept by this hash. A text that is the same is not hashed again.
+    pub(super) fn is(&self, graphs: &Graphs, hash: ContentHash, text: &str) -> bool {
+        let mut texts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = texts.last(graphs);
+        if last.hash.is_none() && *last.text == *text {
+            last.hash = Some(hash);
         }
-        let workflows = graphs.values().filter_map(|graph| texts.workflows.get(&graph.uid));
-        let bundle = Bundle {
-            workflows: workflows.map(|text| &**text).collect(),
-            triggers: texts.triggers.values().map(|text| &**text).collect(),
-            profiles: texts.profiles.values().map(|text| &**text).collect(),
-        };
-        let content = Content::new(serde_json::to_string(&bundle).unwrap_or_default());
-        texts.last = Some((Arc::clone(graphs), content.clone()));
-        content
+        last.hash == Some(hash)
+    }
+}
+
+impl Texts {
+    fn last(&mut self, graphs: &Graphs) -> &mut Last {
+        let known = self.last.take().filter(|last| Arc::ptr_eq(&last.graphs, graphs));
+        let last = known.unwrap_or_else(|| {
+            let workflows = graphs.values().filter_map(|graph| self.workflows.get(&graph.uid));
+            let bundle = Bundle {
+                workflows: workflows.map(|text| &**text).collect(),
+                triggers: self.triggers.values().map(|text| &**text).collect(),
+                profiles: self.profiles.values().map(|text| &**text).collect(),
+            };
+            Last {
+                graphs: Arc::clone(graphs),
+                text: serde_json::to_string(&bundle).unwrap_or_default().into(),
+                hash: None,
+                content: None,
+            }
+        });
+        self.last.insert(last)
     }
 }
 

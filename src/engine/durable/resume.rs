@@ -210,6 +210,7 @@ impl Stored {
         let definition = Arc::clone(definition);
         let texts: BTreeMap<ContentHash, Arc<str>> = named.iter().copied().zip(chunks.iter().cloned()).collect();
         let begun: BegunRecord = serde_json::from_str(start).map_err(|error| unreadable(0, error.to_string()))?;
+        let handed = begun.session().map(|_| chunks);
         let mut told = Vec::with_capacity(run.steps as usize);
         while let Some(asking) = asked.take() {
             let page = asking.await?;
@@ -219,7 +220,7 @@ impl Stored {
             }
             for record in page {
                 let step = told.len() as u64 + 1;
-                let read = with_result(&record.body, &texts).unwrap_or_else(|| read_told(&record.body, chunks));
+                let read = with_result(&record.body, &texts).unwrap_or_else(|| read_told(&record.body, handed));
                 told.push(read.map_err(|why| unreadable(step, why))?);
             }
         }
@@ -299,7 +300,7 @@ impl Durable {
     /// The workflows of a definition, as this engine compiles them; its own, where it has just these.
     fn graphs(&self, hash: ContentHash, text: &str, engine: &Engine) -> Result<Graphs, Vec<Fault>> {
         let own = engine.shared().all_graphs();
-        if self.definitions.of(&own).hash() == hash {
+        if self.definitions.is(&own, hash, text) {
             return Ok(own);
         }
         let mut last = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);

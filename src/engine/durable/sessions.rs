@@ -68,12 +68,12 @@ pub(super) fn write_turn(told: &Told) -> Option<serde_json::Result<Written>> {
         .then(|| serde_json::to_value(told).and_then(|told| split(told, HANDED)))
 }
 
-/// Reads a step, whose conversation, where a session handed it one, is in these texts.
-pub(super) fn read_told(body: &str, chunks: &[Arc<str>]) -> Result<Told, String> {
+/// Reads a step, whose conversation, where its session handed it one, is in these texts; none of a run without a session.
+pub(super) fn read_told(body: &str, chunks: Option<&[Arc<str>]>) -> Result<Told, String> {
     let read = |error: serde_json::Error| error.to_string();
-    if !body.contains("\"Session\"") {
+    let Some(chunks) = chunks.filter(|_| body.contains("\"Session\"")) else {
         return serde_json::from_str(body).map_err(read);
-    }
+    };
     let mut told: Value = serde_json::from_str(body).map_err(read)?;
     if let Some(conversation) = told.pointer_mut(HANDED) {
         join(conversation, chunks)?;
