@@ -33,6 +33,7 @@ mod content;
 mod error;
 pub mod export;
 mod figures;
+pub mod lanes;
 mod memory;
 mod pending;
 mod record;

@@ -26,7 +26,6 @@ mod head;
 mod held;
 mod keeper;
 mod keys;
-mod lanes;
 mod objects;
 mod read;
 mod remove;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use pirn_store::lanes::{Extent, Lanes};
 use pirn_store::{
     Assignment, Claims, Commit, ContentHash, Follows, Pending, Record, Removed, Run, RunFilter, RunPlace, RunStatus,
     Session, Snapshot, Store, StoreError, StoreFigures, StoreMeter, Timer,
@@ -19,7 +20,6 @@ use crate::client::Server;
 use crate::connect::{ConnectError, RestateOptions};
 use crate::held::{Held, random_name};
 use crate::keeper::Keeper;
-use crate::lanes::{Extent, Lanes};
 use crate::objects::{META, Target};
 use crate::wire::{
     ClaimReply, CommitCall, CommitReply, NameCall, NameReply, Refusal, ReleaseCall, RemovedReply, SettleCall, TellCall,

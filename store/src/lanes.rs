@@ -1,4 +1,5 @@
-//! The order of commands: those of one run take effect as they were given, those of different runs beside each other.
+//! The order of commands in a store that carries out several at a time: those of one run take effect as they were given, those of
+//! different runs beside each other.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,10 +12,10 @@ use futures::future::{Shared, join_all};
 type Done = Shared<oneshot::Receiver<()>>;
 
 /// The commands under way: the last of each run, and the last for all of them.
-#[derive(Default)]
-pub(crate) struct Lanes(Mutex<State>);
+#[derive(Debug, Default)]
+pub struct Lanes(Mutex<State>);
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct State {
     last: BTreeMap<String, Done>,
     /// Every later command waits for it.
@@ -25,7 +26,7 @@ struct State {
 
 /// The extent of a command.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Extent<'a> {
+pub enum Extent<'a> {
     /// It is after what was given for this run, and what is given for it later is after it.
     Run(&'a str),
     /// It is after everything that was given, and nothing waits for it.
@@ -35,14 +36,20 @@ pub(crate) enum Extent<'a> {
 }
 
 /// A command's place in the order. Dropped: the command is done.
-pub(crate) struct Lane {
+#[derive(Debug)]
+pub struct Lane {
     before: Vec<Done>,
     _done: Option<oneshot::Sender<()>>,
 }
 
 impl Lane {
+    /// True where it is its turn already.
+    pub fn is_free(&self) -> bool {
+        self.before.iter().all(|done| done.peek().is_some())
+    }
+
     /// Waits for its turn.
-    pub(crate) async fn turn(&mut self) {
+    pub async fn turn(&mut self) {
         // One that was dropped is done too.
         join_all(std::mem::take(&mut self.before)).await;
     }
@@ -50,7 +57,7 @@ impl Lane {
 
 impl Lanes {
     /// The place of a command that is given now.
-    pub(crate) fn enter(&self, extent: Extent<'_>) -> Lane {
+    pub fn enter(&self, extent: Extent<'_>) -> Lane {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_open = |done: &Done| done.peek().is_none();
         if state.last.len() >= state.look_at.max(64) {
